@@ -1,4 +1,4 @@
-//! What the fuzzers call, one function for each target: libFuzzer, the replay of the corpus, and tests share them.
+//! The fuzz targets, one function each, shared by libFuzzer, the replay of the corpus, and tests.
 //!
 //! ```text
 //!   fuzz/fuzz_targets/NAME.rs (libFuzzer) -----+
@@ -6,9 +6,7 @@
 //!   tests/it/decoders: seeds.rs, damaged ------+
 //! ```
 //!
-//! fuzz_targets.1. A target panics if and only if the engine is wrong, whatever the bytes.
-//!
-//! How to run it all: docs/testing.md
+//! A target panics if and only if the engine is wrong, for any bytes. Usage: docs/testing.md
 
 mod operations;
 pub mod seeds;
@@ -27,12 +25,12 @@ pub use esker::fuzzing::unload::unload_record;
 pub use esker::fuzzing::wal::{salvage_log, wal_segment};
 pub use operations::operations;
 
-/// Something that takes any bytes.
+/// A function that accepts any bytes.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// The name of the fuzz target, and of its folder in the corpus.
+    /// Name of the fuzz target and of its directory in the corpus.
     pub name: &'static str,
-    /// Takes the bytes; panics if something is wrong with the engine.
+    /// Runs the target. Panics if the engine is wrong.
     pub run: fn(&[u8]),
 }
 
@@ -42,7 +40,7 @@ macro_rules! targets {
     };
 }
 
-/// Every target: the decoders, and then the API as a whole.
+/// All targets: the decoders, and the API as a whole.
 pub const TARGETS: &[Target] = targets! {
     numbers,
     compression,
@@ -67,7 +65,7 @@ pub const TARGETS: &[Target] = targets! {
     operations,
 };
 
-/// The target of this name.
+/// Returns the target of this name.
 pub fn find(name: &str) -> Option<Target> {
     TARGETS.iter().copied().find(|target| target.name == name)
 }

@@ -1,8 +1,8 @@
-//! Calls the fuzz targets without a fuzzer, with any compiler.
+//! Runs the fuzz targets without a fuzzer, with any compiler.
 //!
 //! ```text
-//!   seeds DIR           valid inputs of each target to DIR/TARGET/seed-N, for a fuzzer to start from
-//!   replay TARGET FILE  one input again; failing operations are listed, the shortest failing part of them
+//!   seeds DIR           writes valid inputs of each target to DIR/TARGET/seed-N, as a start for a fuzzer
+//!   replay TARGET FILE  runs one input; for failing operations, lists the shortest failing part
 //! ```
 #![expect(clippy::disallowed_methods, reason = "a developer's tool, outside the engine and its Env")]
 

@@ -1,9 +1,9 @@
-//! The API as a whole: the bytes choose options, operations, crashes and faults, and the simulator compares what the
-//! database does with its model.
+//! Fuzzes the API as a whole: the bytes select options, operations, crashes and faults, and the simulator
+//! compares the database with its model.
 
 use esker_sim::runner::{Sabotage, run_bytes};
 
-/// Runs the operations that the bytes stand for.
+/// Runs the operations of a byte string.
 ///
 /// # Panics
 /// If the database disagrees with the model.
@@ -18,7 +18,7 @@ fn sabotage() -> Sabotage {
     Sabotage::default()
 }
 
-/// Turns on the deliberate fault that the environment names, to see a fuzzer find it.
+/// Turns on the injected fault named by the environment, to check that a fuzzer finds it.
 #[cfg(feature = "canaries")]
 fn sabotage() -> Sabotage {
     use esker::canary::{Canary, set};

@@ -1,4 +1,4 @@
-//! Valid inputs of each target, to start from: tests damage them, and the fuzzers' corpora begin with them.
+//! Valid inputs of each target, from which tests and fuzzers start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use esker::{Compression, fuzzing};
 use esker_env::{Env, Fs, MemFs, OpenOptions, read_range};
 use esker_world::generate::INPUT_BYTES_MAX;
 
-/// The valid inputs of the target of this name; `None` if there is no such target.
+/// Returns the valid inputs of a target, or `None` if there is no such target.
 pub fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
     let tables = || [fuzzing::sstable::tables(), goldens(is_table)].concat();
     let parts = || fuzzing::sstable::parts(&tables());
@@ -37,7 +37,7 @@ pub fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
     })
 }
 
-/// Files of golden directories (rule 2 of docs/compatibility.md).
+/// Reads files of golden directories (rule 2 of docs/compatibility.md).
 #[expect(clippy::disallowed_methods, reason = "files of the source tree, not of a database")]
 fn goldens(is_wanted: fn(&Path) -> bool) -> Vec<Vec<u8>> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../esker/tests/goldens"));
@@ -52,7 +52,7 @@ fn goldens(is_wanted: fn(&Path) -> bool) -> Vec<Vec<u8>> {
     wanted.map(|path| std::fs::read(path).expect("a golden file")).collect()
 }
 
-/// Without those that need a codec which a build may lack.
+/// Excludes tables that need an optional codec.
 fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "sst") && !path.iter().any(|part| part == "zstd")
 }
@@ -65,14 +65,14 @@ fn is_manifest(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("MANIFEST-"))
 }
 
-/// Logs of one segment, as the target takes them.
+/// Returns logs of one segment in the format of the target.
 fn golden_logs() -> Vec<Vec<u8>> {
     let segments = goldens(is_first_segment).into_iter();
     let short = segments.filter_map(|segment| Some((u16::try_from(segment.len()).ok()?, segment)));
     short.map(|(len, segment)| [&[0], &len.to_le_bytes()[..], &segment].concat()).collect()
 }
 
-/// Any bytes are operations: some short and some long runs.
+/// Returns byte strings of different lengths; any bytes are operations.
 fn operations() -> Vec<Vec<u8>> {
     let mut rng = fastrand::Rng::with_seed(2);
     let lengths = [20, 60, 200, 600, 1_000, 2_000, INPUT_BYTES_MAX];
@@ -86,7 +86,7 @@ fn numbers() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Content with some repetition, and some without.
+/// Returns contents with and without repetition.
 fn contents() -> Vec<Vec<u8>> {
     let mut rng = fastrand::Rng::with_seed(1);
     vec![
@@ -110,7 +110,8 @@ fn record_files() -> Vec<Vec<u8>> {
     Compression::ALL.iter().map(|&codec| record_file(codec, &contents()).0).collect()
 }
 
-/// Compressed payloads, taken out of record files, behind the codec's place in `Compression::ALL` and the length.
+/// Returns compressed payloads from record files, preceded by the index of the codec in `Compression::ALL`
+/// and the length.
 fn compressed() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (i, &codec) in Compression::ALL.iter().enumerate() {
@@ -123,7 +124,7 @@ fn compressed() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The golden bytes of docs/formats/wal.md, and some more.
+/// Returns the golden bytes of docs/formats/wal.md and others.
 fn commit_payloads() -> Vec<Vec<u8>> {
     let puts = (0..20).flat_map(|i| [1, 2, 1, i, 3, b'x', b'y', i]);
     vec![
@@ -133,7 +134,7 @@ fn commit_payloads() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The golden bytes of a version edit, and some more.
+/// Returns the golden bytes of a version edit and others.
 fn version_edits() -> Vec<Vec<u8>> {
     let numbers = b"\x01\x08\x02\x04\x03\x06\x04\xac\x02\x05\xad\x02\x06\xae\x02\x07\xff\xff\xff\xff\x0f";
     let lists = b"\x08\x01\x01\x2a\x09\x02";
@@ -149,7 +150,7 @@ fn version_edits() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A record file, and where the payload of its first record starts.
+/// Returns a record file and the start of the payload of its first record.
 fn record_file(codec: Compression, records: &[impl AsRef<[u8]>]) -> (Vec<u8>, usize) {
     let path = Path::new("f");
     let fs = MemFs::new();

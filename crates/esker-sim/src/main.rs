@@ -1,10 +1,10 @@
-//! The `esker-sim` tool: runs simulations, replays one, sweeps.
+//! The `esker-sim` tool: runs and replays simulations, sweeps and damage campaigns.
 //!
 //! ```text
-//!   run     seed after seed, until one fails, they are through, or time is up
-//!   replay  one seed: twice, to see that it repeats itself; if it fails, the shortest failing part
-//!   sweep   something wrong at each single call of a fixed workload, or at one of them
-//!   damage  seed after seed, or one of them: a database whose files are harmed
+//!   run     seeds until one fails, all are done, or time is up
+//!   replay  one seed, twice, to check that it is deterministic; a failure is shrunk
+//!   sweep   a fault at every single call of a fixed workload, or at one of them
+//!   damage  seeds, or one of them: a database whose files are damaged
 //! ```
 
 use std::fmt::Debug;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use esker_env::{Clock, SystemClock};
-use esker_sim::damage::{self, Figures, Twist};
+use esker_sim::damage::{self, Figures, RunOptions};
 use esker_sim::report::{describe, describe_position};
 use esker_sim::runner::{Sabotage, run_seed};
 use esker_sim::sweep::{Kind, sample};
@@ -38,7 +38,7 @@ Examples:
   esker-sim damage 17                     one again; a failure is made as short as it can be
 ";
 
-/// Proves that nothing acknowledged is lost, by simulation.
+/// Proves by simulation that no acknowledged commit is lost.
 #[derive(Parser)]
 #[command(name = "esker-sim", version, about, after_help = EXAMPLES)]
 struct Args {
@@ -48,51 +48,51 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs seeds until one fails, they are through, or time is up.
+    /// Run seeds until one fails, all are done, or time is up
     Run {
-        /// The seeds, from A to before B.
+        /// Range of seeds, without B
         #[arg(long, value_name = "A..B", value_parser = seeds, default_value = "0..1000000000")]
         seeds: Range<u64>,
-        /// Operations of each seed.
+        /// Operations per seed
         #[arg(long, value_name = "N", default_value_t = 500)]
         ops: usize,
-        /// Stop after so many seconds. Without it and without --seeds: 60.
+        /// Stop after this many seconds [default: 60 without --seeds]
         #[arg(long, value_name = "S")]
         seconds: Option<u64>,
     },
-    /// Runs one seed twice; a failure is explained and made short.
+    /// Run one seed twice, and explain and shrink a failure
     Replay {
-        /// The seed.
+        /// The seed
         seed: u64,
-        /// Operations.
+        /// Number of operations
         #[arg(long, value_name = "N", default_value_t = 500)]
         ops: usize,
     },
-    /// Something wrong at each single call of a workload that touches every kind of file.
+    /// Inject a fault at every single call of a workload that uses all kinds of files
     Sweep {
-        /// Which: deaths, deaths-in-recovery, fails-once, fails-forever, fails-late, lost-syncs, fails-in-recovery, short-writes,
-        /// disk-full, dir-syncs, misreads. Default all.
+        /// Kinds: deaths, deaths-in-recovery, fails-once, fails-forever, fails-late, lost-syncs,
+        /// fails-in-recovery, short-writes, disk-full, dir-syncs, misreads, panics [default: all]
         #[arg(value_name = "KIND", value_parser = kind)]
         kinds: Vec<Kind>,
-        /// So many positions of each kind instead of all.
+        /// Run a sample of this many positions per kind
         #[arg(long, value_name = "N")]
         sample: Option<u64>,
-        /// Only this position, twice, to see that it repeats itself.
+        /// Run only this position, twice, to check that it is deterministic
         #[arg(long, value_name = "N", requires = "kinds", conflicts_with = "sample")]
         at: Option<u64>,
     },
-    /// Harms the files of a database, and judges all that can be done with it.
+    /// Damage the files of databases, and judge all operations on them
     Damage {
-        /// Only this seed, twice, to see that it repeats itself.
+        /// Run only this seed, twice, to check that it is deterministic
         #[arg(value_name = "SEED", conflicts_with_all = ["seeds", "seconds"])]
         seed: Option<u64>,
-        /// The seeds, from A to before B.
+        /// Range of seeds, without B
         #[arg(long, value_name = "A..B", value_parser = seeds)]
         seeds: Option<Range<u64>>,
-        /// Stop after so many seconds. Without it and without --seeds: 60.
+        /// Stop after this many seconds [default: 60 without --seeds]
         #[arg(long, value_name = "S")]
         seconds: Option<u64>,
-        /// Operations that make each database.
+        /// Operations that create each database
         #[arg(long, value_name = "N", default_value_t = 300)]
         ops: usize,
     },
@@ -146,15 +146,15 @@ fn print(tally: &Tally, time: Duration) {
     println!("{tally}{} operations a minute", per_minute(tally.ops, time));
 }
 
-/// Runs seed after seed, until one fails, they are through, or time is up; the time that it took, if all were well. `each`
-/// says something for the bar, or all that is to be said of a failure.
+/// Runs seeds until one fails, all are done, or time is up. Returns the elapsed time if none failed. `each`
+/// returns a message for the progress bar, or the report of a failure.
 fn campaign(
     seeds: Range<u64>,
     seconds: Option<u64>,
     mut each: impl FnMut(u64, Duration) -> Result<String, String>,
 ) -> Option<Duration> {
     let time = seconds.map(Duration::from_secs);
-    // A bar of all seeds would not move in the time.
+    // Without progress by seeds, the bar shows the time.
     let rounds = seconds.is_none().then_some(seeds.end - seeds.start);
     let mut progress = Progress::new(Budget { rounds, time });
     let first = seeds.start;
@@ -190,28 +190,28 @@ fn run(seeds: Range<u64>, ops: usize, seconds: Option<u64>) -> bool {
 fn damage(seeds: Range<u64>, ops: usize, seconds: Option<u64>) -> bool {
     let mut total = Figures::default();
     let time = campaign(seeds, seconds, |seed, elapsed| {
-        let figures = damage::run(seed, ops, Twist::default());
+        let figures = damage::run(seed, ops, RunOptions::default());
         total.add(&figures.map_err(|failure| damage::report::describe(seed, ops, &failure))?);
         Ok(format!("{} databases a minute", per_minute(total.databases, elapsed)))
     });
     time.inspect(|_| println!("  {total}")).is_some()
 }
 
-/// What a run gives twice; none if it does not repeat itself.
+/// Runs twice and returns the result, or `None` if the results differ.
 fn twice<T: PartialEq + Debug>(what: &str, run: impl Fn() -> T) -> Option<T> {
     let (one, two) = (run(), run());
     if one != two {
-        println!("{what} does not repeat itself:\n  {one:?}\n  {two:?}");
+        println!("{what} is not deterministic:\n  {one:?}\n  {two:?}");
         return None;
     }
     Some(one)
 }
 
 fn replay_damage(seed: u64, ops: usize) -> bool {
-    let run = || (damage::harms(seed, ops), damage::run(seed, ops, Twist::default()));
+    let run = || (damage::harms(seed, ops), damage::run(seed, ops, RunOptions::default()));
     match twice(&format!("seed {seed}"), run) {
         Some((harms, Ok(figures))) => {
-            println!("seed {seed}: all well, twice the same, after these harms:");
+            println!("seed {seed}: no failure, deterministic, with these harms:");
             harms.iter().flatten().for_each(|harm| println!("  {harm}"));
             println!("  {figures}");
             true
@@ -232,7 +232,7 @@ fn replay(
     let clock = SystemClock::new();
     match twice(what, run) {
         Some(Ok(tally)) => {
-            println!("{what}: all well, twice the same, fingerprint {:016x}", tally.fingerprint);
+            println!("{what}: no failure, deterministic, fingerprint {:016x}", tally.fingerprint);
             print(&tally, clock.monotonic() / 2);
             true
         }
@@ -244,7 +244,7 @@ fn replay(
     }
 }
 
-/// How many positions a sweep has; none if its workload fails without anything wrong.
+/// Returns the number of positions of a sweep, or `None` if its workload fails without a fault.
 fn positions(kind: Kind) -> Option<u64> {
     let counted = kind.positions();
     counted.inspect_err(|failure| println!("the workload fails on its own: {}", failure.cause)).ok()
@@ -299,7 +299,7 @@ mod tests {
             };
             assert_eq!(kinds, [kind]);
         }
-        assert!(Args::try_parse_from(["esker-sim", "sweep", "--at", "17"]).is_err(), "at 17 of what?");
+        assert!(Args::try_parse_from(["esker-sim", "sweep", "--at", "17"]).is_err(), "--at requires a kind");
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! What to say about a failure: the seed or the position, the command that replays it, the shortest failing part found.
-//!
-//! report.1. What a failure is made short to is the same failure: noticed in the same place, with the same first words.
+//! Reports a failure: the seed or position, the command that replays it, and the shortest failing part.
+//! Shrinking preserves the failure: its location and its first words.
 
 use esker_world::Failure;
 use esker_world::generate::{from_bytes, generate};
@@ -11,19 +10,19 @@ use crate::shrink::shrink;
 use crate::sweep::Kind;
 use esker_world::setting;
 
-/// Runs that shrinking may take.
+/// Maximum number of runs for shrinking.
 const TRIES: usize = 400;
-/// So many words say what a failure is about.
+/// Number of words that identify a failure.
 const GIST_WORDS: usize = 5;
 
-/// Makes the failure of a seed short, and describes it.
+/// Shrinks and describes the failure of a seed.
 pub fn describe(seed: u64, ops: usize, failure: &Failure) -> String {
     let (first, all) = generate(seed, ops);
     let head = format!("seed {seed} fails after {} operations: {}\n", failure.ops, failure.cause);
     head + &replay(&format!("replay {seed} --ops {ops}")) + &shortest(seed, first, &all, failure)
 }
 
-/// Makes the failure of a byte string short, and describes it.
+/// Shrinks and describes the failure of a byte string.
 pub fn describe_bytes(bytes: &[u8], failure: &Failure) -> String {
     let (first, all) = from_bytes(bytes);
     let head = format!("fails after {} of {} operations: {}\n", failure.ops, all.len(), failure.cause);
@@ -45,18 +44,18 @@ pub(crate) fn replay(arguments: &str) -> String {
 
 fn shortest(seed: u64, first: Opening, all: &[Op], failure: &Failure) -> String {
     let gist = gist(&failure.cause);
-    // Which openings are inspected depends on those before: what an inspection has found is looked for in all of them.
+    // Earlier openings decide which ones are inspected. To reproduce the failure of an inspection, all are.
     let inspects_all = gist.contains(": world_offline.");
     let name = format!("a part of what fails, in the world of seed {seed},");
     let run = |ops: &[Op]| run_ops(&name, seed, first, ops.to_vec(), Sabotage::default(), inspects_all);
     let fails = |ops: &[Op]| run(ops).is_err_and(|failure| self::gist(&failure.cause) == gist);
     let all = &all[..all.len().min(failure.ops as usize)];
     if !fails(all) {
-        return "the operations up to the failure do not fail like this alone: something is not deterministic\n"
+        return "the operations up to the failure do not fail like this alone: the run is not deterministic\n"
             .to_owned();
     }
     let short = shrink(all, TRIES, fails);
-    let cause = run(&short).err().map_or("(it fails only sometimes)".to_owned(), |failure| failure.cause);
+    let cause = run(&short).err().map_or("(not reproducible)".to_owned(), |failure| failure.cause);
     let listing: Vec<_> = short.iter().map(|op| format!("  {op:?}\n")).collect();
     format!(
         "opened with {first:?}\nthe shortest failing part found, {} operations:\n{}{cause}\n",
@@ -65,8 +64,8 @@ fn shortest(seed: u64, first: Opening, all: &[Op], failure: &Failure) -> String 
     )
 }
 
-/// What a failure is about (report.1): where it was noticed, and the first words of what was said, up to one with a number,
-/// which may be another in a shorter run. Tags of invariants, as in `world.3:`, belong to the words.
+/// Returns the identity of a failure: its location and the first words of its text, up to one with a number,
+/// which may differ in a shorter run. Tags of invariants, as in `world.3:`, belong to the words.
 pub(crate) fn gist(cause: &str) -> String {
     let (place, text) = cause.split_once(": ").unwrap_or(("", cause));
     let text = text.strip_prefix("assertion `left == right` failed: ").unwrap_or(text);
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn report_1_the_same_failure_has_the_same_gist_and_another_one_another() {
+    fn the_same_failure_has_the_same_gist_and_another_one_another() {
         let same = [
             [
                 "read.rs:1: world.1: get KeyNo(3): None, expected Some(4)",

@@ -1,5 +1,5 @@
-//! Runs simulations, each in a thread of its own (sim.2), and turns panics into failures. One that gets nowhere ends the process
-//! (watch.rs): it cannot be stopped, and another one cannot begin beside it.
+//! Runs simulations, each in its own thread (sim.2), and turns panics into failures. A simulation that hangs
+//! ends the process (watch.rs), because it cannot be stopped and no other one can run beside it.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,22 +11,23 @@ use esker_world::failure::{Failure, caught};
 use esker_world::generate::{from_bytes, generate};
 use esker_world::op::{End, Op, Opening, Restart};
 use esker_world::setting;
-use esker_world::watch::{PATIENCE, wait};
+use esker_world::watch::{HANG_TIMEOUT, wait};
 use esker_world::world::{Tally, World};
 
-/// What is broken on purpose in a run.
+/// Faults injected into a run.
 #[derive(Clone, Copy, Default)]
 pub struct Sabotage {
-    /// Syncs of the disk that do nothing.
+    /// Broken syncs of the disk.
     pub disk: Option<BrokenSync>,
-    /// Called first in the run's thread.
+    /// Called first in the thread of the run.
     pub engine: Option<fn()>,
 }
 
-/// Runs `work` alone in a new thread. `done` counts for the message. `name` says of a run that never ends which it is.
+/// Runs `work` in a new thread. `done` counts operations for messages, and `name` identifies a run that
+/// hangs.
 ///
 /// # Errors
-/// It panicked.
+/// `work` panicked.
 pub fn alone<T: Send + 'static>(
     name: &str,
     work: impl FnOnce(&AtomicU64) -> T + Send + 'static,
@@ -37,31 +38,31 @@ pub fn alone<T: Send + 'static>(
     let count = done.clone();
     let (sender, receiver) = channel();
     let body = move || {
-        // What earlier runs left to the epochs: every run starts from the same state.
+        // Free what earlier runs left to the epochs, so that every run starts in the same state.
         esker::settle_garbage();
         let outcome = caught(|| work(&count));
         sender.send(outcome).unwrap_or_else(|_| unreachable!("it is waited for"));
     };
     let thread = std::thread::Builder::new().name("simulation".to_owned()).spawn(body);
     let thread = thread.expect("a thread for the simulation");
-    let outcome = wait(name, &receiver, || done.load(Ordering::Relaxed), PATIENCE);
+    let outcome = wait(name, &receiver, || done.load(Ordering::Relaxed), HANG_TIMEOUT);
     let outcome = outcome.unwrap_or_else(|stuck| give_up(&stuck));
-    // sim.2: all that belongs to the thread is gone before the next one begins.
+    // sim.2: thread-local state must be gone before the next run.
     thread.join().expect("panics are caught inside");
     outcome.map_err(|failure| Failure { ops: done.load(Ordering::Relaxed), ..failure })
 }
 
-/// Ends the process. Not by a panic, which the thread would outlive, nor with a macro, whose text a test keeps for itself.
+/// Ends the process. A panic would not end the stuck thread, and a test would capture the output of a macro.
 fn give_up(stuck: &Failure) -> ! {
     let _ignored = writeln!(std::io::stderr(), "{stuck}");
     std::process::abort()
 }
 
-/// Runs these operations, and ends with a check, a clean close and an opening. `inspects_all`: the tools that read files are
-/// tried before every opening.
+/// Runs operations, and ends with a check, a clean close and an opening. With `inspects_all`, the offline
+/// tools are tested before every opening.
 ///
 /// # Errors
-/// Anything disagreed with the model.
+/// A disagreement with the model.
 pub(crate) fn run_ops(
     name: &str,
     seed: u64,
@@ -90,7 +91,7 @@ pub(crate) fn run_ops(
     })
 }
 
-/// The world of a seed, before its first process.
+/// Creates the world of a seed, before its first process.
 fn new_world(seed: u64, broken: Option<BrokenSync>) -> World {
     let mut world = World::new(seed, broken);
     if setting::has_plain_disk(seed) {
@@ -102,17 +103,17 @@ fn new_world(seed: u64, broken: Option<BrokenSync>) -> World {
 /// Runs a seed.
 ///
 /// # Errors
-/// Anything disagreed with the model.
+/// A disagreement with the model.
 pub fn run_seed(seed: u64, ops: usize, sabotage: Sabotage) -> Result<Tally, Failure> {
     let name = format!("seed {seed} (esker-sim replay {seed} --ops {ops})");
     let (first, ops) = generate(seed, ops);
     run_ops(&name, seed, first, ops, sabotage, false)
 }
 
-/// Runs what these bytes stand for, as many as there are.
+/// Runs the operations of a byte string.
 ///
 /// # Errors
-/// Anything disagreed with the model.
+/// A disagreement with the model.
 pub fn run_bytes(bytes: &[u8], sabotage: Sabotage) -> Result<Tally, Failure> {
     let (first, ops) = from_bytes(bytes);
     let name = format!("byte string {}", bytes.escape_ascii());
@@ -124,16 +125,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn setting_1_one_seed_in_four_has_no_direct_files() {
+    fn one_seed_in_four_has_no_direct_files() {
         let is_plain = |seed: &u64| !new_world(*seed, None).gives_direct_files();
         assert_eq!((0..16).filter(is_plain).collect::<Vec<_>>(), [1, 6, 11, 12]);
     }
 
     #[test]
-    fn setting_2_what_bytes_make_runs_in_the_world_of_their_number() {
+    fn what_bytes_make_runs_in_the_world_of_their_number() {
         let bytes = [0; 6];
         let (first, ops) = from_bytes(&bytes);
-        // Tests beside this one hold up removals of files: the order of calls is not always the same.
+        // Concurrent tests delay removals of files, so the order of calls may differ.
         let calls = |run: Result<Tally, Failure>| run.unwrap().fs_calls;
         let of_seed = |seed| calls(run_ops("a test", seed, first, ops.clone(), Sabotage::default(), false));
         let of_bytes = calls(run_bytes(&bytes, Sabotage::default()));

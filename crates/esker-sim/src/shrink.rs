@@ -1,6 +1,7 @@
-//! Makes a failing sequence short: removes chunks, from halves down to single operations, while it still fails.
+//! Shrinks a failing sequence: removes chunks, from halves down to single operations, while it still fails.
 
-/// The shortest failing part found. `fails` must hold for `ops` itself; it is tried `tries` times at the most.
+/// Returns the shortest failing part found. `fails` must hold for `ops` itself, and is called at most `tries`
+/// times.
 pub fn shrink<T: Clone>(ops: &[T], mut tries: usize, fails: impl Fn(&[T]) -> bool) -> Vec<T> {
     let mut ops = ops.to_vec();
     let mut chunk = ops.len().div_ceil(2).max(1);

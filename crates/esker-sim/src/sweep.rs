@@ -1,23 +1,23 @@
-//! Sweeps: a fixed workload that touches every kind of file and operation, with something wrong at each single call.
+//! Sweeps: a fixed workload that uses all kinds of files and operations, with a fault at every single call.
 //!
 //! ```text
-//!   workload --World--> runs to the so-manieth call: the process dies there, or the call fails, or the disk is full
-//!      each death: every kind of loss of its own, and a kill; then more writes, another power loss, a check
-//!      each call that fails, each full disk: the process ends behind that operation, in three ways; and after every
-//!      operation that follows, everything is read
+//!   workload --World--> runs up to a call: the process dies there, or the call fails, or the disk is full
+//!      each death: every kind of loss, and a kill; then more writes, another power loss, a check
+//!      each failed call, each full disk: the process ends after that operation, in three ways; and
+//! everything is
+//!      read after every following operation
 //! ```
 //!
-//! sweep.1. After a death at any change the database opens with a state that the history allows, and carries on.
-//! sweep.2. A call that fails, once, for ever, or after it was made, gives a typed error, and so does a wrong byte that is read and matters; reads go
-//!      on; nothing acknowledged is lost, even if the machine loses power right after it.
-//!      A call that panics, in a file system of the user's for one, ends no more than the operation: what follows is refused, or goes on as if that
-//!      one had failed. Whatever fails or panics behind it for no reason of its own is a failure of the sweep.
-//! sweep.3. A disk that is full at any write loses nothing; with space again the database goes on, or does after opening.
+//! After a death at any change, the database opens with an allowed state and continues. A failed call, once,
+//! permanently, or after it took effect, gives a typed error, and so does a misread byte that matters. Reads
+//! continue, and nothing acknowledged is lost, even if power is lost immediately afterwards. A panic in the
+//! file system ends only the current operation; later ones are refused or continue as after a failure. A disk
+//! that is full at any write loses nothing, and the database continues once there is space, or after
+//! reopening.
 //!
-//! Whoever opens the database behind a death or a failure does so as the workload does.
-//!
-//! The positions of a sweep are those of the workload without compression, then those with it on a disk without direct I/O whose reads
-//! are short, then those with all data beyond the cache and small files, then those with values in blob files.
+//! The database is always opened with the workload's options. The positions of a sweep are those of the
+//! default workload, then those with compression on a plain disk, then those with data larger than the cache
+//! and small files, then those with blob files.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -30,28 +30,28 @@ use esker_world::Failure;
 use esker_world::model::keys::KeyNo;
 use esker_world::model::values::ValueNo;
 use esker_world::op::{self, Calls, End, Fault, KeyspaceNo, Loss, Mishap, Op, Opening, Restart, Write};
-use esker_world::workload::{Way, opening, script};
+use esker_world::workload::{Variant, opening, script};
 
 use crate::runner::{Sabotage, alone};
-use esker_world::world::trouble::{death, misread};
+use esker_world::world::faults::{death, misread};
 use esker_world::world::{DIR, Tally, World};
 
-/// What is swept.
+/// The kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The process dies at each change: writes, syncs, changes of names and lengths.
     Deaths,
-    /// The same, and then again at each change of the recovery.
+    /// The same, and again at each change of the recovery.
     DeathsInRecovery,
     /// Each call fails once.
     FailsOnce,
-    /// Each call fails, and all after it.
+    /// Each call fails, and all later ones.
     FailsForever,
-    /// Each change fails once after it has been made, as when an answer is lost.
+    /// Each change fails once after it took effect.
     FailsLate,
-    /// Each sync of a file fails once, and what it was to write is never written, although readers see it.
+    /// Each sync of a file fails once, and its data is never written although readers see it.
     LostSyncs,
-    /// The process dies at some of the changes, and some calls of each recovery fail, one at a time.
+    /// The process dies at some changes, and some calls of each recovery fail, one at a time.
     FailsInRecovery,
     /// Each write is cut short.
     ShortWrites,
@@ -59,23 +59,23 @@ pub enum Kind {
     DiskFull,
     /// Each sync of a directory fails once.
     DirSyncs,
-    /// Each read gives a wrong byte once.
+    /// Each read returns a wrong byte once.
     Misreads,
     /// Each call panics once.
     Panics,
 }
 
-/// Operations with a failed call before it is mended.
-const PATIENCE: u32 = 8;
-/// Of so many changes, one is a death after which calls of the recovery fail.
+/// Number of operations after a failed call, before it is repaired.
+const OPS_AFTER_FAULT: u32 = 8;
+/// One in this many changes is a death with faults in the recovery.
 const DEATHS_STRIDE: u64 = 4;
-/// Of so many calls of a recovery one fails; which ones changes from death to death.
+/// One in this many calls of a recovery fails; the selection depends on the death.
 const RECOVERY_STRIDE: u32 = 4;
-/// The calls that take space.
+/// Calls that allocate space.
 const GROWING: [OpKind; 4] = [OpKind::Create, OpKind::Write, OpKind::SetLen, OpKind::Allocate];
 
 impl Kind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Kind; 12] = [
         Kind::Deaths,
         Kind::DeathsInRecovery,
@@ -91,7 +91,7 @@ impl Kind {
         Kind::Panics,
     ];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Deaths => "deaths",
@@ -123,41 +123,41 @@ impl Kind {
         }
     }
 
-    /// How many calls there are from one position to the next.
+    /// Returns the number of calls between positions.
     fn stride(self) -> u64 {
         if self == Kind::FailsInRecovery { DEATHS_STRIDE } else { 1 }
     }
 
-    /// How many positions there are.
+    /// Returns the number of positions.
     ///
     /// # Errors
-    /// The workload fails without anything wrong.
+    /// The workload fails without a fault.
     pub fn positions(self) -> Result<u64, Failure> {
         Ok(self.positions_of_each()?.into_iter().sum())
     }
 
-    /// The positions of each way.
-    fn positions_of_each(self) -> Result<[u64; Way::ALL.len()], Failure> {
+    /// Returns the number of positions of each variant.
+    fn positions_of_each(self) -> Result<[u64; Variant::ALL.len()], Failure> {
         let count = |calls: CallCounts| self.kinds().iter().map(|kind| calls[*kind as usize]).sum::<u64>();
         Ok(calls()?.map(count).map(|calls| calls.div_ceil(self.stride())))
     }
 
-    /// Where a position is, counted from 1.
-    fn place(self, at: u64) -> Result<Place, Failure> {
+    /// Returns the position with this number, counted from 1.
+    fn place(self, at: u64) -> Result<Position, Failure> {
         let mut at = at;
-        for (way, positions) in Way::ALL.into_iter().zip(self.positions_of_each()?) {
+        for (variant, positions) in Variant::ALL.into_iter().zip(self.positions_of_each()?) {
             if at <= positions {
-                return Ok(Place { call: (at - 1) * self.stride() + 1, opening: opening(way) });
+                return Ok(Position { call: (at - 1) * self.stride() + 1, opening: opening(variant) });
             }
             at -= positions;
         }
         panic!("there is no such position");
     }
 
-    /// Runs the workload with something wrong at this position, counted from 1.
+    /// Runs the workload with a fault at this position, counted from 1.
     ///
     /// # Errors
-    /// Anything disagreed with the model.
+    /// A disagreement with the model.
     pub fn run(self, at: u64, sabotage: Sabotage) -> Result<Tally, Failure> {
         let name = format!("{0} at {at} (esker-sim sweep {0} --at {at})", self.name());
         let at = self.place(at)?;
@@ -190,48 +190,47 @@ impl Kind {
     }
 }
 
-/// A place in the workload.
+/// A position in the workload.
 #[derive(Clone, Copy)]
-struct Place {
-    /// The so-manieth call of the sweep's kinds, from 1.
+struct Position {
+    /// The number of the call, from 1, among the calls of the sweep's kinds.
     call: u64,
-    /// How the workload's database is opened.
+    /// The options of the workload's database.
     opening: Opening,
 }
 
-impl Place {
-    /// The end of a process that had the database open like this, and of the next, which has, too.
+impl Position {
+    /// Returns the restart of a process with these options.
     fn restart(self, end: End) -> Restart {
         Restart { end, mishaps: Vec::new(), opening: self.opening }
     }
 }
 
-/// How often the workload makes each kind of call.
+/// Number of calls of each kind in the workload.
 type CallCounts = [u64; OpKind::ALL.len()];
 
-/// The calls of the workload in each way: the same each time, and counted once.
-fn calls() -> Result<[CallCounts; Way::ALL.len()], Failure> {
-    static CALLS: OnceLock<Result<[CallCounts; Way::ALL.len()], Failure>> = OnceLock::new();
-    let count = |way| undisturbed(way).map(|(calls, _)| calls);
+/// Returns the calls of each variant, which are deterministic and counted once.
+fn calls() -> Result<[CallCounts; Variant::ALL.len()], Failure> {
+    static CALLS: OnceLock<Result<[CallCounts; Variant::ALL.len()], Failure>> = OnceLock::new();
+    let count = |variant| undisturbed(variant).map(|(calls, _)| calls);
     let all = || {
-        let [plain, compressed, beyond, blobs] = Way::ALL.map(count);
+        let [plain, compressed, beyond, blobs] = Variant::ALL.map(count);
         Ok([plain?, compressed?, beyond?, blobs?])
     };
     CALLS.get_or_init(all).clone()
 }
 
-/// The calls of the workload with nothing wrong, and what it meets.
-fn undisturbed(way: Way) -> Result<(CallCounts, Tally), Failure> {
+/// Runs a variant without faults. Returns its calls and counters.
+fn undisturbed(variant: Variant) -> Result<(CallCounts, Tally), Failure> {
     alone("the workload of the sweeps", move |done| {
-        let mut world = new_world(0, opening(way), None);
-        world.start(opening(way));
-        run_script(&mut world, opening(way), done);
+        let mut world = new_world(0, opening(variant), None);
+        world.start(opening(variant));
+        run_script(&mut world, opening(variant), done);
         (OpKind::ALL.map(|kind| world.faults().count(kind)), world.tally())
     })
 }
 
-/// The positions to try of `n`: all of a few, or when no sample is asked for; else a sample that starts and ends
-/// densely.
+/// Returns the positions to test of `n`: all, or a sample that is dense at both ends.
 pub fn sample(n: u64, sample: Option<u64>) -> Vec<u64> {
     let Some(size) = sample.filter(|size| *size < n) else { return (1..=n).collect() };
     let edge = size / 4;
@@ -240,7 +239,7 @@ pub fn sample(n: u64, sample: Option<u64>) -> Vec<u64> {
     (1..=edge).chain(middle).chain(n - edge + 1..=n).collect()
 }
 
-/// Does the script until the process is dead; the number of operations that it has ended or died in.
+/// Runs the script until the process is dead. Returns the number of operations that were started.
 fn run_script(world: &mut World, opening: Opening, done: &AtomicU64) -> usize {
     let script = script(opening);
     for (n, op) in script.iter().enumerate() {
@@ -253,8 +252,8 @@ fn run_script(world: &mut World, opening: Opening, done: &AtomicU64) -> usize {
     script.len()
 }
 
-/// What recovery left must carry further writes, and survive a power loss of its own.
-fn go_on(world: &mut World, at: Place) {
+/// Checks that the database accepts further writes after recovery and survives another power loss.
+fn go_on(world: &mut World, at: Position) {
     let put = |no| (KeyspaceNo(no), Write::Put(KeyNo(500 + u16::from(no)), ValueNo::new(9, 77)));
     world.perform(&Op::Batch(vec![put(0), put(1)], Durability::Sync));
     world.perform(&Op::Restart(at.restart(End::Power(Loss::All))));
@@ -268,7 +267,7 @@ fn is_compressed(opening: Opening) -> bool {
     opening.compression != TableCompression::None
 }
 
-/// A world to be swept, before its first process.
+/// Creates the world of a sweep, before its first process.
 fn new_world(seed: u64, opening: Opening, broken: Option<BrokenSync>) -> World {
     let mut world = World::new(seed, broken);
     world.swept = true;
@@ -278,8 +277,8 @@ fn new_world(seed: u64, opening: Opening, broken: Option<BrokenSync>) -> World {
     world
 }
 
-/// A world whose process has died at this change.
-fn dead(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> World {
+/// Creates a world whose process died at this change.
+fn dead(at: Position, broken: Option<BrokenSync>, done: &AtomicU64) -> World {
     let mut world = new_world(at.call, at.opening, broken);
     let keep = [0, 7, 600, u32::MAX][at.call as usize % 4];
     world.faults().add(death(at.call as u32 - 1, keep));
@@ -289,9 +288,9 @@ fn dead(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> World {
     world
 }
 
-fn deaths(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
+fn deaths(at: Position, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
     let mut world = dead(at, broken, done);
-    // What the tools that read files make of it is of interest after each.
+    // The offline tools are tested after each death.
     world.inspects_all = true;
     let mut tally = world.tally();
     let seeds = [Loss::Seed(2 * at.call), Loss::Seed(2 * at.call + 1)];
@@ -306,7 +305,7 @@ fn deaths(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
     tally
 }
 
-fn deaths_in_recovery(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
+fn deaths_in_recovery(at: Position, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
     let mut world = dead(at, broken, done);
     let mut tally = world.tally();
     for after in 0.. {
@@ -314,7 +313,7 @@ fn deaths_in_recovery(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -
         let second = [End::Kill, End::Power(Loss::All)][n as usize % 2];
         let seeds = (End::Power(Loss::Seed(at.call)), End::Power(Loss::Seed(n)));
         let mut died = false;
-        // What a killed process has left unsynced can still be lost while the next one relies on it.
+        // Unsynced data of a killed process can still be lost while the next one relies on it.
         for (first, second) in [(End::Kill, seeds.1), (seeds.0, second)] {
             let mishap = Mishap::End { after, keep: [0, 7, u32::MAX][n as usize % 3], end: second };
             let mut fork = world.fork(&Restart { mishaps: vec![mishap], ..at.restart(first) });
@@ -329,7 +328,7 @@ fn deaths_in_recovery(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -
     tally
 }
 
-fn fails_in_recovery(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
+fn fails_in_recovery(at: Position, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
     let mut world = dead(at, broken, done);
     let mut tally = world.tally();
     let first = 1 + (at.call / DEATHS_STRIDE) as u32 % RECOVERY_STRIDE;
@@ -349,15 +348,16 @@ fn fails_in_recovery(at: Place, broken: Option<BrokenSync>, done: &AtomicU64) ->
     tally
 }
 
-fn fails(at: Place, kind: Kind, action: FaultAction, times: u64, done: &AtomicU64) -> Tally {
+fn fails(at: Position, kind: Kind, action: FaultAction, times: u64, done: &AtomicU64) -> Tally {
     let mut world = new_world(at.call, at.opening, None);
     world.faults().add(FaultRule { times, ..FaultRule::new(kind.kinds(), action).nth(at.call) });
     world.start(at.opening);
     endure(world, at, None, done)
 }
 
-/// A directory cannot be synced; and the database's own cannot, for want of a right that only the one above it may lack.
-fn dir_syncs(at: Place, done: &AtomicU64) -> Tally {
+/// Fails the sync of a directory. Then denies that of the database's own directory, which only the parent may
+/// lack the right for.
+fn dir_syncs(at: Position, done: &AtomicU64) -> Tally {
     let mut tally = fails(at, Kind::DirSyncs, FaultAction::Fail(std::io::ErrorKind::Other), 1, done);
     let denied = FaultAction::Fail(std::io::ErrorKind::PermissionDenied);
     let mut world = new_world(at.call, at.opening, None);
@@ -367,18 +367,18 @@ fn dir_syncs(at: Place, done: &AtomicU64) -> Tally {
     tally
 }
 
-/// A disk that gets full.
+/// A disk that fills up.
 struct Filling {
-    /// Before this operation of the script; 0 is the opening before the first.
+    /// Before this operation of the script; 0 means the first opening.
     before: usize,
-    /// At so many bytes of all files.
+    /// At this total size of all files.
     bytes: u64,
 }
 
-/// The disk is full from the call on, for calls of every kind that may take space: file systems that never write in place
-/// take it for all of them. And full to the byte: then writes within a file go on, and one that passes its end writes what
-/// fits.
-fn disk_full(at: Place, kind: Kind, done: &AtomicU64) -> Tally {
+/// Fills the disk at the call, in two ways: for all calls that may allocate space, as on file systems that
+/// never write in place; and to the exact byte, so that writes within a file continue and one beyond its end
+/// is shortened.
+fn disk_full(at: Position, kind: Kind, done: &AtomicU64) -> Tally {
     let mut tally = fails(at, kind, FaultAction::NoSpace, u64::MAX, done);
     let mut probe = new_world(at.call, at.opening, None);
     probe.faults().add(FaultRule::new(kind.kinds(), FaultAction::Freeze { keep: 0 }).nth(at.call));
@@ -395,8 +395,8 @@ fn disk_full(at: Place, kind: Kind, done: &AtomicU64) -> Tally {
     tally
 }
 
-/// What a process leaves that ends now, in each of three ways, must carry on.
-fn end_here(world: &mut World, at: Place) -> Tally {
+/// Ends the process now, in each of three ways, and checks that the database continues.
+fn end_here(world: &mut World, at: Position) -> Tally {
     let mut tally = Tally::default();
     for end in [End::Kill, End::Power(Loss::All), End::Power(Loss::Seed(at.call))] {
         let mut fork = world.fork(&at.restart(end));
@@ -406,8 +406,8 @@ fn end_here(world: &mut World, at: Place) -> Tally {
     tally
 }
 
-/// Does the script although something goes wrong in it; everything can be read all the while (sweep.2).
-fn endure(mut world: World, at: Place, filling: Option<Filling>, done: &AtomicU64) -> Tally {
+/// Runs the script with a fault; everything must be readable all the time.
+fn endure(mut world: World, at: Position, filling: Option<Filling>, done: &AtomicU64) -> Tally {
     let mut since = 0;
     let mut tally = Tally::default();
     for (n, op) in (1..).zip(script(at.opening)) {
@@ -421,12 +421,12 @@ fn endure(mut world: World, at: Place, filling: Option<Filling>, done: &AtomicU6
             continue;
         }
         if since == 0 {
-            // Before anything else makes up for what the failed call did not do.
+            // Before a later operation repairs the effect of the failed call.
             tally.add(&end_here(&mut world, at));
         }
         world.read_everything();
         since += 1;
-        if since == PATIENCE {
+        if since == OPS_AFTER_FAULT {
             world.mend();
             if world.is_poisoned() {
                 world.perform(&Op::Restart(at.restart(End::Close)));
@@ -445,45 +445,46 @@ fn endure(mut world: World, at: Place, filling: Option<Filling>, done: &AtomicU6
 mod tests {
     use super::*;
 
-    fn place(call: u64) -> Place {
-        Place { call, opening: opening(Way::Plain) }
+    fn place(call: u64) -> Position {
+        Position { call, opening: opening(Variant::Plain) }
     }
 
     #[test]
     fn the_positions_are_of_each_way_in_turn() {
-        let used_bytes = |way| {
+        let used_bytes = |variant| {
             alone("a test", move |done| {
                 let mut world = World::new(0, None);
-                world.start(opening(way));
-                run_script(&mut world, opening(way), done);
+                world.start(opening(variant));
+                run_script(&mut world, opening(variant), done);
                 world.perform(&Op::Compact);
                 world.used_bytes()
             })
         };
-        let (plain, compressed) = (used_bytes(Way::Plain).unwrap(), used_bytes(Way::Compressed).unwrap());
+        let (plain, compressed) =
+            (used_bytes(Variant::Plain).unwrap(), used_bytes(Variant::Compressed).unwrap());
         assert!(compressed < plain / 2, "{compressed} bytes, {plain} without compression");
 
-        let is_direct = |way| new_world(0, opening(way), None).gives_direct_files();
-        assert_eq!(Way::ALL.map(is_direct), [true, false, true, true]);
+        let is_direct = |variant| new_world(0, opening(variant), None).gives_direct_files();
+        assert_eq!(Variant::ALL.map(is_direct), [true, false, true, true]);
 
         let kind = Kind::Deaths;
         let positions = kind.positions_of_each().unwrap();
         let mut before = 0;
-        for (way, n) in Way::ALL.into_iter().zip(positions) {
+        for (variant, n) in Variant::ALL.into_iter().zip(positions) {
             let place = |at| {
-                let Place { call, opening } = kind.place(before + at).unwrap();
+                let Position { call, opening } = kind.place(before + at).unwrap();
                 (call, format!("{opening:?}"))
             };
-            let expected = |call| (call, format!("{:?}", opening(way)));
-            assert_eq!([place(1), place(n)], [expected(1), expected(n)], "{way:?}");
+            let expected = |call| (call, format!("{:?}", opening(variant)));
+            assert_eq!([place(1), place(n)], [expected(1), expected(n)], "{variant:?}");
             before += n;
         }
     }
 
     #[test]
     fn what_a_process_left_is_opened_as_it_was_before() {
-        for way in Way::ALL {
-            let at = Place { call: 40, opening: opening(way) };
+        for variant in Variant::ALL {
+            let at = Position { call: 40, opening: opening(variant) };
             let opened = alone("a test", move |done| {
                 let mut fork = dead(at, None, done).fork(&at.restart(End::Kill));
                 go_on(&mut fork, at);
@@ -495,22 +496,22 @@ mod tests {
 
     #[test]
     fn beyond_the_cache_the_workload_meets_what_small_databases_do_not() {
-        let tally = undisturbed(Way::Beyond).unwrap().1;
+        let tally = undisturbed(Variant::Beyond).unwrap().1;
         assert_eq!([tally.grown, tally.bulky, tally.rewritten], [1; 3], "{tally:?}");
         assert!(tally.adopted > 0, "{tally:?}");
-        // Into tiers, and out of them.
+        // Into tiers and out of them.
         assert!(tally.tier_merges >= 2, "{tally:?}");
     }
 
     #[test]
     fn with_values_in_blob_files_the_workload_meets_their_collection() {
-        let tally = undisturbed(Way::Blobs).unwrap().1;
+        let tally = undisturbed(Variant::Blobs).unwrap().1;
         assert_eq!([tally.blobs, tally.collected], [1; 2], "{tally:?}");
     }
 
     #[test]
-    fn sweep_3_disks_get_full_at_the_call() {
-        // Where it takes space, it is refused.
+    fn disks_get_full_at_the_call() {
+        // The disk refuses calls that allocate space.
         let refused = alone("a test", |done| disk_full(place(200), Kind::DiskFull, done).refused).unwrap();
         assert!(refused > 0);
     }

@@ -1,27 +1,28 @@
-//! The bytes of a file or of a device: what is surely stored, and what a power loss may leave of the rest.
+//! The bytes of a file or device: the durable ones, and what a power loss may leave of the others.
 //!
 //! ```text
 //!   write, set_len --> pending --sync--> durable
-//!                        |--current: what the running system sees
-//!                        `--power_loss(rng): what may be there when the power comes back
+//!                        |--current: visible to the running system
+//!                        `--power_loss(rng): a possible state after a power loss
 //! ```
 //!
-//! content.1. After a power loss each sector (of 512 or 4096 bytes) that has unsynced writes is as after the first n of them, for
-//!     some n of its own: a cache holds all writes so far and may be written back at any time.
-//! content.2. Lengths survive as a prefix of their changes. Bytes that a surviving length covers and no write reached are zero.
+//! content.1. After a power loss, each sector (512 or 4096 bytes) with unsynced writes contains the first n
+//!     of them, for a separate n per sector: a cache may write back its current contents at any time.
+//! content.2. Lengths survive as a prefix of their changes. Bytes within a surviving length that no write
+//!     reached are zero.
 
 use std::collections::HashMap;
 
 use fastrand::Rng;
 
-/// The units that disks write whole.
+/// Sizes of the units that disks write atomically.
 const SECTORS: [usize; 2] = [512, 4096];
 
-/// See the module.
+/// The bytes of a file or device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     durable: Vec<u8>,
-    /// Each with its position in the order of all that happens.
+    /// Each with its position in the sequence of events.
     pending: Vec<(usize, ByteChange)>,
 }
 
@@ -31,33 +32,33 @@ enum ByteChange {
     SetLen(usize),
 }
 
-/// Which of the pending changes reach the disk.
-enum Mood {
+/// Which pending changes survive.
+enum Survivors {
     None,
     All,
-    /// Those before this one; this one in part.
+    /// Those before this one, and a part of it.
     Prefix(usize),
-    /// For each sector its own number.
+    /// A separate number for each sector.
     Sectors,
 }
 
 impl Content {
-    /// Bytes that are surely stored.
+    /// Creates durable content.
     pub(crate) fn durable(durable: Vec<u8>) -> Self {
         Content { durable, pending: Vec::new() }
     }
 
-    /// Bytes are written, at this position in the order of things.
+    /// Records a write at a position of the sequence of events.
     pub(crate) fn write(&mut self, at: usize, offset: usize, bytes: Vec<u8>) {
         self.pending.push((at, ByteChange::Write(offset, bytes)));
     }
 
-    /// The length is set.
+    /// Records a change of the length.
     pub(crate) fn set_len(&mut self, at: usize, len: usize) {
         self.pending.push((at, ByteChange::SetLen(len)));
     }
 
-    /// What the running system sees.
+    /// Returns the content visible to the running system.
     pub(crate) fn current(&self) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         for (_, change) in &self.pending {
@@ -66,7 +67,7 @@ impl Content {
         bytes
     }
 
-    /// Makes durable what happened before `began`.
+    /// Makes changes before `began` durable.
     pub(crate) fn sync(&mut self, began: usize) {
         let count = self.pending.partition_point(|(position, _)| *position < began);
         for (_, change) in self.pending.drain(..count) {
@@ -74,23 +75,23 @@ impl Content {
         }
     }
 
-    /// What may be left when the power goes now (content.1, content.2).
+    /// Returns a possible state after a power loss (content.1, content.2).
     pub(crate) fn power_loss(&self, rng: &mut Rng) -> Vec<u8> {
         if self.pending.is_empty() {
             return self.durable.clone();
         }
         let changes = self.pending.len();
         let mood = match rng.u8(0..8) {
-            0 => Mood::None,
-            1 => Mood::All,
-            2 | 3 => Mood::Prefix(rng.usize(0..changes)),
-            _ => Mood::Sectors,
+            0 => Survivors::None,
+            1 => Survivors::All,
+            2 | 3 => Survivors::Prefix(rng.usize(0..changes)),
+            _ => Survivors::Sectors,
         };
         let lengths_kept = match mood {
-            Mood::None => 0,
-            Mood::All => changes,
-            Mood::Prefix(whole) => whole + rng.usize(0..2),
-            Mood::Sectors => [0, changes, rng.usize(0..=changes)][rng.usize(0..3)],
+            Survivors::None => 0,
+            Survivors::All => changes,
+            Survivors::Prefix(whole) => whole + rng.usize(0..2),
+            Survivors::Sectors => [0, changes, rng.usize(0..=changes)][rng.usize(0..3)],
         };
         let sector = SECTORS[rng.usize(0..2)];
         let mut keeps = SectorChoice::new(&self.pending, sector);
@@ -111,10 +112,10 @@ impl Content {
                     image.resize(image.len().max(end), 0);
                     for (number, piece) in pieces(*offset, bytes.len(), sector) {
                         let keep = match mood {
-                            Mood::None => false,
-                            Mood::All => true,
-                            Mood::Prefix(whole) => i < whole || (i == whole && rng.bool()),
-                            Mood::Sectors => keeps.next(number, rng),
+                            Survivors::None => false,
+                            Survivors::All => true,
+                            Survivors::Prefix(whole) => i < whole || (i == whole && rng.bool()),
+                            Survivors::Sectors => keeps.next(number, rng),
                         };
                         if keep {
                             let (from, to) = (piece.start - offset, piece.end - offset);
@@ -142,7 +143,7 @@ impl ByteChange {
     }
 }
 
-/// For each sector: how many writes to it there are, and how many of them reach the disk (content.1).
+/// For each sector, the number of pending writes and how many more of them survive (content.1).
 struct SectorChoice {
     writes: HashMap<usize, usize>,
     left: HashMap<usize, usize>,
@@ -161,7 +162,7 @@ impl SectorChoice {
         SectorChoice { writes, left: HashMap::new() }
     }
 
-    /// Whether the next write to this sector is among those that reach the disk.
+    /// Returns whether the next write to this sector survives.
     fn next(&mut self, number: usize, rng: &mut Rng) -> bool {
         let left = self.left.entry(number).or_insert_with(|| rng.usize(0..=self.writes[&number]));
         let keep = *left > 0;
@@ -170,7 +171,7 @@ impl SectorChoice {
     }
 }
 
-/// The parts of a range that lie in one sector each, with the sector's number.
+/// Splits a range at sector boundaries.
 fn pieces(offset: usize, len: usize, sector: usize) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
     let mut at = offset;
     let end = offset + len;

@@ -1,33 +1,34 @@
-//! What writers were promised, and whether what is left keeps the promises.
+//! The promises made to writers, and whether the state after a crash keeps them.
 //!
 //! ```text
-//!   base World, each writer's ops, Intent and Ack in the order in which they were heard
-//!       + what is found after a crash  --verify--> how far each writer came, or what is wrong
+//!   base, each writer's operations, Intent and Ack in the order of their arrival
+//!       + the state after a crash  --verify--> how many operations of each writer survived, or what is wrong
 //! ```
 //!
-//! journal.1. A writer begins an operation after the one before is acknowledged: what is left of it is the state after its
-//!     first k operations, for some k. So each operation is all or nothing.
-//! journal.2. Every operation that was acknowledged with enough durability for the kind of crash is among them.
-//! journal.3. Commits of all writers have one order, and what is left is a prefix of it: if an operation is left, or was
-//!     promised, then so is every operation of anybody that was acknowledged before it began.
-//! journal.4. The bank is what the transactions that are left make of it. Where a writer's keyspaces fit several numbers of its
-//!     operations, some choice of them makes the bank.
+//! journal.1. A writer starts an operation after the previous one is acknowledged. So its state after a crash
+//!     is that after its first k operations, for some k, and each operation is atomic.
+//! journal.2. Every operation acknowledged with sufficient durability for the kind of crash is among them.
+//! journal.3. The commits of all writers have one order, and a prefix of it survives: if an operation
+//!     survives or was promised, so does every operation of any writer that was acknowledged before it
+//!     started.
+//! journal.4. The bank is the result of the surviving transactions. If a writer's keyspaces match several
+//!     numbers of operations, some choice of them results in the bank.
 
 use esker::Durability;
 
-use crate::writers::{Bank, Found, Said, Task, World};
+use crate::writers::{Bank, Expected, Found, Task, WriterEvent};
 
-/// How the world ended.
+/// The kind of crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
-    /// The process died; the operating system lives on.
+    /// The process died; the operating system continued.
     Process,
     /// The machine lost power.
     Power,
 }
 
 impl Crash {
-    /// Whether what was acknowledged like this survives.
+    /// Returns whether a commit acknowledged with this durability survives.
     fn spares(self, durability: Durability) -> bool {
         match self {
             Crash::Process => durability >= Durability::Buffered,
@@ -36,73 +37,73 @@ impl Crash {
     }
 }
 
-/// Something a writer said about its operation of this index.
+/// A report of a writer about its operation with this index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// It begins.
+    /// The operation starts.
     Intent { writer: usize, index: usize },
-    /// It is acknowledged, which promises this much.
+    /// The operation is acknowledged with this durability.
     Ack { writer: usize, index: usize, durability: Durability },
 }
 
 /// The promises since `base`.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
-    base: World,
+    base: Expected,
     tasks: Vec<Vec<Task>>,
     events: Vec<Event>,
-    /// What the database promises where an operation does not say.
+    /// Durability of operations that do not specify it.
     default: Durability,
 }
 
-/// What a crash left.
+/// The state after a crash.
 #[derive(Clone, Debug)]
 pub(crate) struct Left {
-    /// Everything.
-    pub(crate) world: World,
-    /// How many operations of each writer.
+    /// The contents.
+    pub(crate) world: Expected,
+    /// Number of surviving operations per writer.
     pub(crate) ops: Vec<usize>,
-    /// How many of them had not been acknowledged.
+    /// Number of surviving operations that were not acknowledged.
     pub(crate) unacknowledged: usize,
-    /// How many acknowledged ones are lost, as they may be.
+    /// Number of acknowledged operations that are lost, as permitted.
     pub(crate) lost: usize,
 }
 
 impl Journal {
-    /// Nothing promised yet; `default` is the database's durability.
-    pub(crate) fn new(base: World, default: Durability) -> Self {
+    /// Creates a journal without promises. `default` is the default durability of the database.
+    pub(crate) fn new(base: Expected, default: Durability) -> Self {
         let writers = base.writers.len();
         Journal { base, tasks: vec![Vec::new(); writers], events: Vec::new(), default }
     }
 
-    /// A writer begins its next operation.
+    /// Records that a writer starts its next operation.
     pub(crate) fn intent(&mut self, writer: usize, task: Task) {
         self.events.push(Event::Intent { writer, index: self.tasks[writer].len() });
         self.tasks[writer].push(task);
     }
 
-    /// A writer's last operation is acknowledged.
+    /// Records that a writer's last operation is acknowledged.
     pub(crate) fn ack(&mut self, writer: usize) {
         let task = self.tasks[writer].last().expect("an acknowledgement follows its intent");
         let durability = task.op.durability(self.default);
         self.events.push(Event::Ack { writer, index: self.tasks[writer].len() - 1, durability });
     }
 
-    /// Takes what was said into the promises.
-    pub(crate) fn hear(&mut self, said: &Said) {
+    /// Records a report of a writer.
+    pub(crate) fn hear(&mut self, said: &WriterEvent) {
         match said {
-            Said::Opened => {}
-            Said::Intent { writer, task } => self.intent(*writer, (**task).clone()),
-            Said::Ack { writer } => self.ack(*writer),
+            WriterEvent::Opened => {}
+            WriterEvent::Intent { writer, task } => self.intent(*writer, (**task).clone()),
+            WriterEvent::Ack { writer } => self.ack(*writer),
         }
     }
 
-    /// Acknowledged operations.
+    /// Returns the number of acknowledged operations.
     pub(crate) fn acknowledged(&self) -> usize {
         self.events.iter().filter(|event| matches!(event, Event::Ack { .. })).count()
     }
 
-    /// Compares what a crash left with what was promised.
+    /// Compares the state after a crash with the promises.
     pub(crate) fn verify(&self, found: &Found, crash: Crash) -> Result<Left, String> {
         let writers = self.tasks.len();
         let mut matches = (0..writers).map(|w| self.matches(w, found)).collect::<Result<Vec<_>, _>>()?;
@@ -124,15 +125,15 @@ impl Journal {
         }
         let world = self.with_bank(&matches, &mut Vec::new(), &found.bank);
         let (ops, world) = world.map_err(|made| {
-            format!("the bank holds {:?}; the transactions that are left make {made:?}", found.bank)
+            format!("the bank contains {:?}; the surviving transactions result in {made:?}", found.bank)
         })?;
         let unacknowledged = ops.iter().zip(&acked).map(|(n, acked)| n.saturating_sub(*acked)).sum();
         let lost = ops.iter().zip(&acked).map(|(n, acked)| acked.saturating_sub(*n)).sum();
         Ok(Left { world, ops, unacknowledged, lost })
     }
 
-    /// What so many operations of each writer make.
-    fn after(&self, ops: &[usize]) -> World {
+    /// Returns the contents after these numbers of operations per writer.
+    fn after(&self, ops: &[usize]) -> Expected {
         let mut world = self.base.clone();
         for (writer, (tasks, n)) in self.tasks.iter().zip(ops).enumerate() {
             tasks[..*n].iter().for_each(|task| world.apply(writer, task));
@@ -140,15 +141,16 @@ impl Journal {
         world
     }
 
-    /// The most operations of each writer, of those that match, that make this bank: where a writer's states before and after a
-    /// transfer are alike, since what was written beside it has been removed, the bank tells which is left. Else, what the most
-    /// of all make. `ops`: those of the first writers.
+    /// Chooses the largest matching numbers of operations that result in this bank. A writer's states before
+    /// and after a transfer may be equal if its other writes were removed; then only the bank distinguishes
+    /// them. If no choice matches, returns the result of the largest numbers. `ops` contains the choice for
+    /// the first writers.
     fn with_bank(
         &self,
         matches: &[Vec<usize>],
         ops: &mut Vec<usize>,
         bank: &Bank,
-    ) -> Result<(Vec<usize>, World), Bank> {
+    ) -> Result<(Vec<usize>, Expected), Bank> {
         let Some(matching) = matches.get(ops.len()) else {
             let world = self.after(ops);
             return if world.bank == *bank { Ok((ops.clone(), world)) } else { Err(world.bank) };
@@ -173,7 +175,8 @@ impl Journal {
         Err(made.unwrap_or_default())
     }
 
-    /// How many operations of a writer make what is found of it: all such numbers, ascending, never none (journal.1).
+    /// Returns all numbers of operations of a writer that match the contents found, ascending and never empty
+    /// (journal.1).
     fn matches(&self, writer: usize, found: &Found) -> Result<Vec<usize>, String> {
         let (tasks, digest) = (&self.tasks[writer], found.digest(writer));
         let mut state = self.base.writers[writer].clone();
@@ -190,18 +193,19 @@ impl Journal {
             let n = tasks.len();
             let text = state.difference(&found.writers[writer]).unwrap_or_default();
             return Err(format!(
-                "writer {writer}: what is left is no state after 0 to {n} operations; after {n}: {text}"
+                "writer {writer}: the contents match no state after 0 to {n} operations; after {n}: {text}"
             ));
         }
         Ok(matching)
     }
 
-    /// How many operations of each writer were acknowledged, and how many must be left because of what (journal.2, journal.3).
+    /// Returns the number of acknowledged operations per writer, and which operations must survive for which
+    /// reason (journal.2, journal.3).
     fn promises(&self, crash: Crash, matches: &[Vec<usize>]) -> (Vec<usize>, Vec<Promise>) {
         let writers = self.tasks.len();
         let mut acked = vec![0; writers];
         let mut seen: Vec<Vec<Vec<usize>>> = vec![Vec::new(); writers];
-        // Each promise to a writer includes those before it.
+        // Each promise to a writer includes the earlier ones.
         let mut last: Vec<Option<Promise>> = vec![None; writers];
         for event in &self.events {
             match *event {
@@ -225,8 +229,8 @@ impl Journal {
         (acked, promises)
     }
 
-    /// Goes on after a crash of the process that left this: what is lost never happened, what was not acknowledged
-    /// has been seen now. Nothing is promised about it yet, but what follows comes after it (journal.3).
+    /// Continues after a kill with this state: lost operations never happened, and unacknowledged ones have
+    /// been seen. Being seen promises nothing, but later operations come after them (journal.3).
     pub(crate) fn settle(&mut self, left: &Left) {
         let happened = |writer: usize, index: usize| index < left.ops[writer];
         self.events.retain(|event| match *event {
@@ -242,13 +246,13 @@ impl Journal {
     }
 }
 
-/// So many operations of each writer must be left, because of one operation.
+/// These numbers of operations per writer must survive, because of one operation.
 #[derive(Clone)]
 struct Promise {
     needed: Vec<usize>,
     to: usize,
     index: usize,
-    /// Because it is left itself; otherwise, because it was acknowledged.
+    /// Whether the operation itself survived; otherwise it was acknowledged.
     left: bool,
 }
 

@@ -1,14 +1,17 @@
 //! Tries to lose acknowledged commits, with real processes, real files and real threads.
 //!
 //! ```text
-//!   writers.rs  what writers do          kill/      a child process dies by SIGKILL
-//!     (esker-world: operations, model)   power/     what a disk may hold after power loss, as real files
-//!   journal.rs  what was promised        block/     what a block device may hold after power loss, below ext4
-//!   storm/      all features at once, killed; copies by commit number
-//!   content.rs  bytes after power loss   history/   what concurrent clients saw: linearizable? snapshot isolation?
+//!   writers.rs  the writers' operations  kill/      a child process killed by SIGKILL
+//!     (esker-world: operations, model)   power/     possible states of a disk after power loss, as real
+//! files
+//!   journal.rs  promises                 block/     possible states of a block device after power loss,
+//! below ext4
+//!   storm/      all features at once, killed; copies compared by commit number
+//!   content.rs  bytes after power loss   history/   observations of concurrent clients: linearizable?
+//! isolated?
 //! ```
 //!
-//! Each harness has canaries: faults on purpose that it must find. For users: docs/testing.md
+//! Each harness has canaries: injected faults that it must detect. For users: docs/testing.md
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -1,4 +1,4 @@
-//! The `esker-torture` tool: campaigns that try to lose acknowledged commits.
+//! The `esker-torture` tool: runs campaigns that try to lose acknowledged commits.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -24,60 +24,61 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Kill a process that works on a database, again and again, and verify what is left
+    /// Kill a process that works on a database, repeatedly, and verify the remaining files
     Kill {
-        /// Kills; with no limit at all, 200
+        /// Number of kills; 200 without any limit
         #[arg(long, value_name = "N")]
         rounds: Option<u64>,
         #[command(flatten)]
         common: Common,
     },
-    /// Record databases, lose power at many moments, and verify what real files may be left
+    /// Record databases, simulate power losses at many points, and verify possible states as real files
     Power {
-        /// Databases, each with some lives; with no limit at all, 100
+        /// Number of databases, each with several lives; 100 without any limit
         #[arg(long, value_name = "N")]
         runs: Option<u64>,
-        /// Power losses for each life
+        /// Power losses per life
         #[arg(long, value_name = "M", default_value_t = 20)]
         moments: usize,
         #[command(flatten)]
         common: Common,
     },
-    /// Record a block device below ext4, lose power at many moments, mount what is left, and verify it (Linux, root)
+    /// Record a block device below ext4, simulate power losses, mount possible states, and verify them
+    /// (Linux, root)
     #[cfg(target_os = "linux")]
     Block {
-        /// Drives, each with some lives; with no limit at all, 50
+        /// Number of drives, each with several lives; 50 without any limit
         #[arg(long, value_name = "N")]
         runs: Option<u64>,
-        /// Power losses for each life
+        /// Power losses per life
         #[arg(long, value_name = "M", default_value_t = 10)]
         moments: usize,
         #[command(flatten)]
         common: Common,
     },
-    /// Record what concurrent clients see, over crashes too, and check that it is linearizable and snapshot isolated
+    /// Record the observations of concurrent clients, across crashes, and check linearizability and isolation
     History {
-        /// Histories; with no limit at all, 200
+        /// Number of histories; 200 without any limit
         #[arg(long, value_name = "N")]
         histories: Option<u64>,
-        /// Clients at once
+        /// Number of concurrent clients
         #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(2..=64))]
         threads: u8,
         #[command(flatten)]
         common: Common,
     },
-    /// All features at once by several threads, and kills; copies are compared by commit number
+    /// Use all features at once in several threads, with kills; compare copies by commit number
     Storm {
-        /// Processes; with no limit at all, 100
+        /// Number of processes; 100 without any limit
         #[arg(long, value_name = "N")]
         rounds: Option<u64>,
-        /// Do not compare what merges and updates make of keys that expire
+        /// Do not compare the results of merges and updates on expiring keys
         #[arg(long)]
         skip_folded_expiry: bool,
         #[command(flatten)]
         common: Common,
     },
-    /// The process that is killed, started by `storm`
+    /// The process that `storm` starts and kills
     #[command(hide = true)]
     StormChild {
         dir: PathBuf,
@@ -87,7 +88,7 @@ enum Command {
         #[arg(long)]
         skip_folded_expiry: bool,
     },
-    /// The process that is killed, started by `kill`
+    /// The process that `kill` starts and kills
     #[command(hide = true)]
     KillChild {
         dir: PathBuf,
@@ -97,7 +98,7 @@ enum Command {
         #[arg(long)]
         canary: Option<String>,
     },
-    /// The process that is killed, started by `history`
+    /// The process that `history` starts and kills
     #[command(hide = true)]
     HistoryChild {
         dir: PathBuf,
@@ -119,13 +120,14 @@ enum Command {
 
 #[derive(Args)]
 struct Common {
-    /// Longest time
+    /// Maximum duration in seconds
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
-    /// Seed; by default a random one, which a failure names
+    /// Seed [default: random; a failure reports it]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Directory on the file system to try; its folders db, copy, left, storm, as-killed and as-lost are deleted first. By default a temporary one, kept after a failure
+    /// Directory on the file system to test. Its subdirectories db, copy, left, storm, as-killed and as-lost
+    /// are deleted first [default: a temporary one, kept after a failure]
     #[arg(long)]
     dir: Option<PathBuf>,
 }
@@ -140,7 +142,7 @@ impl Common {
         self.seed.unwrap_or_else(|| fastrand::u64(..1 << 32))
     }
 
-    /// Runs a campaign in its directory, and prints its figures.
+    /// Runs a campaign in its directory and prints its counters.
     #[expect(
         clippy::disallowed_methods,
         reason = "removes the directory that this program made, and says how long it took"

@@ -1,5 +1,5 @@
-//! Background threads that panic, for the canaries: each once at its start, which only standard error tells, and once at
-//! its end, which closing the database reports. In between they work.
+//! Background threads that panic, for canaries: once at the start, which only standard error shows, and once
+//! at the end, which closing the database reports. In between they work.
 
 use std::io;
 

@@ -1,30 +1,30 @@
-//! The options of a database under torture: sizes so small that flushes and merges run all the time.
+//! Options of a database under test, so small that flushes and compactions run continuously.
 
 use esker::{Builder, Db, Durability, FileSizes};
 use esker_world::perform::with_operator;
 use fastrand::Rng;
 
-/// Options that a seed determines.
+/// Options determined by a seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     memtable_bytes: usize,
     block_bytes: usize,
     table_bytes: u64,
-    /// All data counts as beyond the cache, so that merges go through tiers.
+    /// Whether data counts as larger than the cache, so that compactions use tiers.
     beyond: bool,
-    /// Commits of any size go through the log, also those that would become tables otherwise.
+    /// Whether all commits go through the log, even large ones.
     logs_all: bool,
-    /// The smallest value that goes to a blob file; 0: none does.
+    /// Size from which values go to blob files; 0 disables them.
     blobs_over: usize,
     file_sizes: FileSizes,
-    /// What a commit promises that does not say.
+    /// Default durability of commits.
     pub(crate) durability: Durability,
 }
 
 impl Shape {
     pub(crate) fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        // Apart, so that what is drawn for these changes nothing else of a seed.
+        // Separate random numbers, so that these options do not change others of a seed.
         let mut layout = Rng::with_seed(seed.rotate_left(32));
         let usual = FileSizes::default();
         let file_sizes = FileSizes {

@@ -1,15 +1,17 @@
-//! Writers at work on one database, each in a thread and with keyspaces of its own; what must come of it, and what is found.
+//! Writers: threads that use one database with keyspaces of their own, the expected contents, and the
+//! contents found.
 //!
 //! ```text
-//!   (seed, writer, its keyspaces) --Script--> Task, Task ... --> say(Intent), Db, say(Ack)
-//!                                               `--> World { a state for each writer, the bank }      beside Found, read from Db
+//!   (seed, writer, its keyspaces) --Script--> Task, Task ... --> report(Intent), Db, report(Ack)
+//!                                               `--> Expected { a state per writer, the bank }   compared
+//! with Found, read from Db
 //! ```
 //!
-//! writers.1. The tasks depend on nothing else, so that who only hears how far a writer came knows what it did.
-//! writers.2. A writer writes only into keyspaces whose names start with its own and, in transactions, into the shared bank, where
-//!      what it adds does not depend on what it finds.
-//! writers.3. Every batch leaves a mark of its own: which of them happened can be read off.
-//! writers.4. A writer's default keyspace and the bank are made on demand: missing and empty are the same.
+//! The tasks depend only on the seed, the writer and its keyspaces, so their number determines what was done.
+//! A writer writes only to keyspaces with its prefix and, in transactions, to the shared bank, where its
+//! additions do not depend on the current amounts. Every batch writes a unique mark, which tells how many
+//! batches took effect. A writer's default keyspace and the bank are created on demand, so a missing one
+//! counts as empty.
 
 use std::collections::BTreeMap;
 
@@ -24,17 +26,17 @@ use esker_world::op::{KeyspaceNo, Op, Write};
 use esker_world::perform::{self, Part};
 use fastrand::Rng;
 
-/// The keyspace that all writers transfer in.
+/// The keyspace of transfers by all writers.
 const BANK: &str = "bank";
 /// The number of accounts.
 const ACCOUNTS: u8 = 12;
-/// The key of writers.3, in the writer's default keyspace.
+/// The key of the mark in the writer's default keyspace.
 const MARK: (KeyspaceNo, KeyNo) = (KeyspaceNo(0), KeyNo(999));
 
-/// Money by account; those that hold nothing are left out.
+/// Money by account, without empty accounts.
 pub(crate) type Bank = BTreeMap<u8, i64>;
 
-/// Money from one account to another.
+/// A transfer between two accounts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer {
     pub(crate) from: u8,
@@ -48,14 +50,14 @@ impl Transfer {
     }
 }
 
-/// What a writer does at a time: an operation, or a batch that is a transaction with a transfer.
+/// A step of a writer: an operation, or a batch in a transaction with a transfer.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) op: Op,
     pub(crate) transfer: Option<Transfer>,
 }
 
-/// The tasks of a writer from some state on, without end.
+/// The endless sequence of tasks of a writer.
 pub(crate) struct Script {
     ops: Box<dyn Iterator<Item = Op>>,
     rng: Rng,
@@ -64,7 +66,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// `state`: what the writer's keyspaces hold, or at least their names.
+    /// Creates a script. `state` contains the writer's keyspaces, or at least their names.
     pub(crate) fn new(seed: u64, writer: usize, state: State) -> Self {
         let seed = seed ^ (writer as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let part = Part { prefix: prefix(writer), state };
@@ -72,11 +74,11 @@ impl Script {
         Script { ops, rng, part, mark: seed as u32 }
     }
 
-    /// The next task, to be done before the one behind it is asked for.
+    /// Returns the next task, which must be performed before the following one is requested.
     pub(crate) fn next(&mut self) -> Task {
         let state = &self.part.state;
         let is_taken = |op: &Op| match (op, state.commit_of(op)) {
-            // Such a commit makes no promises.
+            // Empty commits make no promises.
             (Op::Write(..) | Op::Names(..), Ok(Some(commit))) => !state.footprint_of(&commit).is_empty(),
             (_, outcome) => outcome.is_ok(),
         };
@@ -94,7 +96,7 @@ impl Script {
         Task { op, transfer }
     }
 
-    /// Does the last task to the database; it is acknowledged when this returns.
+    /// Performs a task. It is acknowledged when this returns.
     pub(crate) fn perform(&self, db: &Db, task: &Task) -> esker::Result<()> {
         let (Op::Batch(writes, durability), Some(transfer)) = (&task.op, task.transfer) else {
             return self.part.perform(db, &task.op);
@@ -127,7 +129,7 @@ impl Script {
         Ok(transaction.commit_with(durability).map(drop)?)
     }
 
-    /// The last task is done.
+    /// Notes that the last task is done.
     pub(crate) fn go_on(&mut self, task: &Task) {
         self.part.state.perform(&task.op);
     }
@@ -137,25 +139,25 @@ fn prefix(writer: usize) -> String {
     format!("w{writer}-")
 }
 
-/// The money in an account.
+/// Returns the money in an account.
 fn balance(value: &[u8]) -> Option<i64> {
     Some(i64::from_le_bytes(value.try_into().ok()?))
 }
 
-/// What a database must hold.
+/// The expected contents of a database.
 #[derive(Clone, Debug)]
-pub(crate) struct World {
+pub(crate) struct Expected {
     pub(crate) writers: Vec<State>,
     pub(crate) bank: Bank,
 }
 
-impl World {
-    /// Nothing written yet.
+impl Expected {
+    /// Returns the contents of a new database.
     pub(crate) fn empty(writers: usize) -> Self {
-        World { writers: vec![State::new(); writers], bank: Bank::new() }
+        Expected { writers: vec![State::new(); writers], bank: Bank::new() }
     }
 
-    /// Does a writer's task.
+    /// Applies a writer's task.
     pub(crate) fn apply(&mut self, writer: usize, task: &Task) {
         self.writers[writer].perform(&task.op);
         for (account, amount) in task.transfer.into_iter().flat_map(Transfer::sides) {
@@ -168,7 +170,7 @@ impl World {
     }
 }
 
-/// What a database holds.
+/// The contents found in a database.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) writers: Vec<Contents>,
@@ -176,7 +178,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Reads everything, in every way; `check` has no complaint. What is wrong comes as a failure.
+    /// Reads and checks everything in every way. Turns panics into failures.
     pub(crate) fn read(db: &Db, writers: usize) -> Result<Found> {
         caught(|| Self::try_read(db, writers))?
     }
@@ -201,59 +203,64 @@ impl Found {
             match (0..writers).find_map(owned) {
                 Some((writer, own)) => drop(found.writers[writer].insert(own, map)),
                 None if name == DEFAULT && map.entries().is_empty() => {}
-                None => return Err(Failure::new(format!("keyspace {name:?} belongs to nobody"))),
+                None => return Err(Failure::new(format!("keyspace {name:?} belongs to no writer"))),
             }
         }
         let report = db.check()?;
         if report.is_sound() { Ok(found) } else { Err(Failure::new(format!("check: {:?}", report.problems))) }
     }
 
-    /// A number that a writer's state shares if it is what was found of it.
+    /// Returns the digest of a writer's contents.
     pub(crate) fn digest(&self, writer: usize) -> u64 {
         contents_digest(self.writers[writer].iter().map(|(name, map)| (name.as_str(), map)))
     }
 
-    /// Whether it is what must be there.
-    pub(crate) fn is(&self, world: &World) -> bool {
+    /// Returns whether the contents equal the expected ones.
+    pub(crate) fn is(&self, expected: &Expected) -> bool {
         let is_writers = |(writer, state): (usize, &State)| self.digest(writer) == state.digest();
-        self.bank == world.bank && world.writers.iter().enumerate().all(is_writers)
+        self.bank == expected.bank && expected.writers.iter().enumerate().all(is_writers)
     }
 }
 
-/// What is said, in the order of time.
+/// An event of the writers, in chronological order.
 #[derive(Clone, Debug)]
-pub(crate) enum Said {
+pub(crate) enum WriterEvent {
     /// The database is open.
     Opened,
-    /// A writer begins a task.
+    /// A writer starts a task.
     Intent { writer: usize, task: Box<Task> },
     /// A writer's task is acknowledged.
     Ack { writer: usize },
 }
 
-/// Who writes how much.
+/// The number and workload of writers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writers {
     pub(crate) seed: u64,
     pub(crate) count: usize,
-    /// Tasks of each.
+    /// Number of tasks of each writer.
     pub(crate) tasks: usize,
 }
 
 impl Writers {
-    /// Lets all work at once on what is there; the first failure of any is returned.
-    pub(crate) fn work(&self, db: &Db, world: &World, say: &(dyn Fn(Said) + Sync)) -> Result<()> {
+    /// Runs all writers concurrently. Returns the first failure.
+    pub(crate) fn work(
+        &self,
+        db: &Db,
+        expected: &Expected,
+        say: &(dyn Fn(WriterEvent) + Sync),
+    ) -> Result<()> {
         std::thread::scope(|scope| {
             let spawn = |writer: usize| {
-                let state = world.writers[writer].clone();
+                let state = expected.writers[writer].clone();
                 scope.spawn(move || {
                     let mut script = Script::new(self.seed, writer, state);
                     for _ in 0..self.tasks {
                         let task = script.next();
-                        say(Said::Intent { writer, task: Box::new(task.clone()) });
+                        say(WriterEvent::Intent { writer, task: Box::new(task.clone()) });
                         let done = script.perform(db, &task);
                         done.map_err(|e| Failure::from(e).during(&format!("writer {writer}")))?;
-                        say(Said::Ack { writer });
+                        say(WriterEvent::Ack { writer });
                         script.go_on(&task);
                     }
                     Ok(())

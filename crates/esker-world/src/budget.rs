@@ -1,20 +1,20 @@
-//! How long a campaign goes on, and a bar that shows it.
-#![expect(clippy::disallowed_methods, reason = "campaigns last for so long in real time")]
+//! The length of a campaign, and its progress bar.
+#![expect(clippy::disallowed_methods, reason = "campaigns are limited in real time")]
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How much a campaign does: it ends with the first limit that is reached.
+/// Limits of a campaign, which ends at the first one reached.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Budget {
-    /// Rounds or runs; no limit if there is none.
+    /// Number of rounds or runs, if limited.
     pub rounds: Option<u64>,
-    /// Time; no limit if there is none.
+    /// Time, if limited.
     pub time: Option<Duration>,
 }
 
-/// A campaign on its way.
+/// The progress of a campaign.
 pub struct Progress {
     budget: Budget,
     start: Instant,
@@ -23,7 +23,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// At its beginning.
+    /// Starts a campaign.
     pub fn new(budget: Budget) -> Self {
         let bar = match budget {
             Budget { rounds: Some(rounds), .. } => {
@@ -39,13 +39,13 @@ impl Progress {
         Progress { budget, start: Instant::now(), done: 0, bar }
     }
 
-    /// Whether there is more to do.
+    /// Returns whether the campaign continues.
     pub fn goes_on(&self) -> bool {
         self.budget.rounds.is_none_or(|rounds| self.done < rounds)
             && self.budget.time.is_none_or(|time| self.start.elapsed() < time)
     }
 
-    /// One more is done.
+    /// Counts a finished round.
     pub fn advance(&mut self, message: impl FnOnce() -> String) {
         self.done += 1;
         let by_time = self.budget.rounds.is_none() && self.budget.time.is_some();
@@ -55,12 +55,12 @@ impl Progress {
         }
     }
 
-    /// Rounds done.
+    /// Returns the number of finished rounds.
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }

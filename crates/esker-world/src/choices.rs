@@ -1,14 +1,13 @@
-//! Where the generator's choices come from: a seed, or bytes that a fuzzer makes.
+//! The source of the generator's choices: a seed, or the bytes of a fuzzer.
 //!
 //! ```text
 //!   seed --------> fastrand --+
 //!   byte string, in order ----+--> a number of a range
 //! ```
 //!
-//! choices.1. The same seed, and the same bytes, give the same choices.
-//! choices.2. Bytes that are used up give the first number of every range, so that each operation comes to its end.
-//!
-//! A choice takes as few bytes as its range needs, so that a fuzzer that changes one byte changes one choice.
+//! Equal seeds and equal bytes give equal choices. After the last byte, each choice is the first of its
+//! range, so that the current operation is completed. A choice uses as few bytes as its range needs, so that
+//! a changed byte changes one choice.
 
 use std::ops::Range;
 
@@ -16,9 +15,9 @@ use fastrand::Rng;
 
 /// A source of choices.
 pub(crate) enum Choices<'a> {
-    /// Endless, from a seed.
+    /// Unlimited choices from a seed.
     Seed(Rng),
-    /// As many as there are bytes.
+    /// Choices limited by the number of bytes.
     Bytes(&'a [u8]),
 }
 
@@ -60,7 +59,7 @@ impl Choices<'_> {
         }
     }
 
-    /// Puts the items into any order; of bytes it takes one, and knows as many orders.
+    /// Shuffles the items. From bytes it uses one byte, which gives 256 orders.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         match self {
             Choices::Seed(rng) => rng.shuffle(items),
@@ -68,13 +67,13 @@ impl Choices<'_> {
         }
     }
 
-    /// Whether no bytes are left.
+    /// Returns whether no bytes are left.
     pub(crate) fn are_used_up(&self) -> bool {
         matches!(self, Choices::Bytes([]))
     }
 }
 
-/// The bytes that a choice among so many takes.
+/// Returns the number of bytes for a choice among `span` values.
 fn width(span: u64) -> usize {
     match span {
         0..=0x100 => 1,
@@ -83,7 +82,7 @@ fn width(span: u64) -> usize {
     }
 }
 
-/// The next bytes as a number; those that are missing are zero (choices.2).
+/// Reads the next bytes as a number. Missing bytes are zero.
 fn take(bytes: &mut &[u8], width: usize) -> u64 {
     let (taken, rest) = bytes.split_at(width.min(bytes.len()));
     *bytes = rest;
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choices_1_bytes_are_taken_in_order_and_as_few_as_needed() {
+    fn bytes_are_taken_in_order_and_as_few_as_needed() {
         let mut choices = Choices::Bytes(&[7, 0x34, 0x12, 1, 2, 3, 4, 0, 9, 8]);
         assert_eq!(choices.u8(0..5), 2);
         assert_eq!(choices.u16(0..1000), 0x1234 % 1000);
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_2_bytes_that_are_used_up_give_the_first_of_a_range() {
+    fn bytes_that_are_used_up_give_the_first_of_a_range() {
         let mut choices = Choices::Bytes(&[1]);
         assert_eq!(choices.any_u64(), 1);
         assert_eq!((choices.u32(4..90_000), choices.usize(3..9), choices.any_u8()), (4, 3, 0));

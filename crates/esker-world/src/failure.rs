@@ -1,19 +1,19 @@
-//! Why a run or a campaign has failed, and the panics that say so.
+//! Failures of runs and campaigns, and panics turned into failures.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-/// What the failures of writes begin with.
+/// Prefix of the failures of writes.
 const OF_WRITE: &str = "a write failed: ";
 
-/// A failure, as a text for people.
+/// A failure, described as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What is wrong, and where it was noticed.
     pub cause: String,
-    /// Operations done by then, if they are counted.
+    /// Number of operations before it, if counted.
     pub ops: u64,
 }
 
@@ -21,44 +21,44 @@ pub struct Failure {
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A failure for this reason.
+    /// Creates a failure.
     pub fn new(cause: impl Into<String>) -> Self {
         Failure { cause: cause.into(), ops: 0 }
     }
 
-    /// Whether it tells of a fault that the harness has put in: `FaultFs` says so of each of its own.
+    /// Returns whether a fault injected by the harness caused it. `FaultFs` marks its errors.
     pub fn is_injected(&self) -> bool {
         self.cause.contains("injected")
     }
 
-    /// Whether it says that the disk is full; one that tells of a log that stopped for that does not.
+    /// Returns whether the disk is full. False for a log that stopped because of that.
     pub fn is_of_full_disk(&self) -> bool {
         self.cause.starts_with("no space left on the disk")
     }
 
-    /// Whether it says that no more writes are accepted until the database is opened again.
+    /// Returns whether writes are refused until the database is reopened.
     pub fn is_of_stopped_writes(&self) -> bool {
         self.cause.contains("writes stopped by an earlier failure")
     }
 
-    /// Whether it says that there is no such keyspace.
+    /// Returns whether a keyspace does not exist.
     pub fn is_of_gone_keyspace(&self) -> bool {
         self.cause.starts_with("no keyspace named")
     }
 
-    /// The failure with what was being done in front.
+    /// Prefixes the failure with what was being done.
     pub fn during(self, what: &str) -> Self {
         Failure { cause: format!("{what}: {}", self.cause), ..self }
     }
 
-    /// The failure of a call that writes: [`or_stopped`] excuses no other.
+    /// Marks a failure of a write, the only kind that [`or_stopped`] excuses.
     pub fn of_write(self) -> Self {
         Failure { cause: format!("{OF_WRITE}{}", self.cause), ..self }
     }
 }
 
-/// A success in place of a write that was refused, or failed, since a fault that the harness has put in has stopped all
-/// writes. Reads meet no such fault, and go on when writes have stopped: they have no excuse.
+/// Excuses a write that failed because an injected fault stopped all writes. Reads continue after such a
+/// fault, so they have no excuse.
 pub fn or_stopped(outcome: Result<()>) -> Result<()> {
     let is_excused = |failure: &Failure| {
         failure.cause.starts_with(OF_WRITE) && failure.is_of_stopped_writes() && failure.is_injected()
@@ -99,14 +99,14 @@ impl From<String> for Failure {
 thread_local! {
     /// Whether this thread is inside [`caught`].
     static CATCHES: Cell<bool> = const { Cell::new(false) };
-    /// What the first panic since then said, and where.
+    /// Message and location of the first panic since then.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Does work whose panics are failures. They are kept instead of printed.
+/// Runs `work` and turns a panic into a failure instead of printing it.
 ///
 /// # Errors
-/// It panicked.
+/// `work` panicked.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -130,7 +130,7 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T> {
     done.map_err(|_| Failure::new(PANIC.take().unwrap_or_else(|| "a panic".to_owned())))
 }
 
-/// Forgets a panic that was asked for.
+/// Forgets an expected panic.
 pub fn forget_panic() {
     PANIC.take();
 }
@@ -151,7 +151,7 @@ mod tests {
             (stopped("injected"), "a read"),
             (Failure::from(failed("injected")), "a read that fails itself"),
             (Failure::from(failed("injected")).of_write(), "nothing says that writes have stopped"),
-            (stopped("real").of_write(), "nobody has put it in"),
+            (stopped("real").of_write(), "the fault was not injected"),
         ] {
             assert!(or_stopped(Err(unexcused)).is_err(), "{why}");
         }

@@ -1,6 +1,6 @@
-//! Figures of runs and campaigns.
+//! Counters of runs and campaigns.
 
-/// Makes a struct of counts, each with what it counts. They can be added, and shown as a table.
+/// Defines a struct of counters with their descriptions. Counters can be added and shown as a table.
 #[macro_export]
 macro_rules! figures {
     ($(#[$doc:meta])* $name:ident { $($count:ident: $text:literal),* $(,)? }) => {
@@ -11,7 +11,7 @@ macro_rules! figures {
         }
 
         impl $name {
-            /// Adds another run.
+            /// Adds the counters of another run.
             pub fn add(&mut self, other: &Self) {
                 $(self.$count = self.$count.wrapping_add(other.$count);)*
             }

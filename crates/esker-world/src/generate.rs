@@ -1,11 +1,11 @@
-//! Makes operations from a seed, or from the bytes of a fuzzer: first their character (sizes, keys, troubles), then one
-//! operation after the other.
+//! Generates operations from a seed or from the bytes of a fuzzer: first the parameters of the sequence
+//! (sizes, keys, faults), then the operations.
 //!
 //! ```text
-//!   seed, bytes --choices.rs--> Generator --> how the database is opened, operations
+//!   seed, bytes --choices.rs--> Generator --> options of the first opening, operations
 //! ```
 //!
-//! generate.1. What bytes make is bounded: in operations, and in bytes of long keys and values.
+//! The number of operations and the size of values and long keys are bounded for byte strings.
 
 mod copies;
 mod openings;
@@ -23,7 +23,7 @@ use crate::model::keys::{self, KeyNo};
 use crate::op::{Age, DRAWN_NAMES, KeyspaceNo, NAMES, Op, Opening, Reader, Restart, Write};
 use crate::setting;
 
-/// The sequence of a seed: how the database is first opened, and what follows. A longer sequence begins with the
+/// Generates the sequence of a seed: the first opening and the operations. A longer sequence starts with the
 /// shorter one.
 pub fn generate(seed: u64, ops: usize) -> (Opening, Vec<Op>) {
     let mut generator = Generator::new(Choices::Seed(Rng::with_seed(seed)), seed, u64::MAX);
@@ -32,13 +32,13 @@ pub fn generate(seed: u64, ops: usize) -> (Opening, Vec<Op>) {
     (first, beginning(seed).into_iter().chain(drawn).take(ops).collect())
 }
 
-/// The operations of a writer beside others, without end: those that change something, and commits that the log treats
-/// apart more often.
+/// Generates an endless sequence for a writer among others: only operations that change something, and more
+/// large commits.
 pub fn writer(seed: u64) -> impl Iterator<Item = Op> {
     let mut generator = Generator::new(Choices::Seed(Rng::with_seed(seed)), 0, u64::MAX);
-    // Values tell writers apart.
+    // Values identify their writer.
     generator.stamp = seed as u32 >> 1;
-    // Their model knows no time.
+    // The model of these writers has no time.
     generator.expiry = false;
     let next = move || match generator.one_in(BULK_ONE_IN) {
         true => Op::Batch(generator.bulk(), generator.durability()),
@@ -47,41 +47,43 @@ pub fn writer(seed: u64) -> impl Iterator<Item = Op> {
     std::iter::repeat_with(next).filter(Op::is_a_writers)
 }
 
-/// What comes before the operations that are drawn: in some seeds many keyspaces.
+/// Returns the operations before the generated ones: in some seeds they create many keyspaces.
 fn beginning(seed: u64) -> Vec<Op> {
     let names = if setting::has_many_keyspaces(seed) { DRAWN_NAMES..NAMES.len() as u8 } else { 0..0 };
     names.map(Op::Create).collect()
 }
 
-/// Of a byte string no more than this counts.
+/// Limit on the bytes of a byte string that are used.
 pub const INPUT_BYTES_MAX: usize = 4096;
-/// Operations that a byte string makes at most.
+/// Limit on the operations of a byte string.
 const OPS_MAX: usize = 500;
-/// Bytes of values and of long keys that a byte string makes at most. What remains are short ones.
+/// Limit on the bytes of values and long keys of a byte string. Short keys are not limited.
 const PAYLOAD_BYTES_MAX: u64 = 4 << 20;
 
-/// Bytes of large values, which come and go, in seeds that have them: reading them all the time would cost too much.
+/// Sizes of large values in seeds that have them. They are removed soon, because reading them repeatedly is
+/// slow.
 pub(crate) const LARGE_VALUE_BYTES: Range<u32> = 1_000_000..3_000_000;
-/// Operations from one that is about time to the next, in seeds in which entries expire.
+/// Operations between two time-related ones, in seeds with expiry.
 const TIME_STRIDE: usize = 8;
-/// One draw for a writer in this many is a commit that the log treats apart.
+/// One operation of a writer in this many is a large commit.
 const BULK_ONE_IN: u32 = 500;
-/// Operations from one large transaction to the next, in seeds that have them.
+/// Operations between two large transactions, in seeds that have them.
 const LARGE_TRANSACTIONS_STRIDE: usize = 150;
-/// Operations from one transaction whose reads others change to the next.
+/// Operations between two transactions whose reads are invalidated by other commits.
 const OVERTAKEN_READERS_STRIDE: usize = 130;
-/// Operations from one change of a history to the next, and from one look at the past to the next, in seeds that have them.
+/// Operations between two changes of history settings, and between two reads of history, in seeds that have
+/// them.
 const HISTORIES_STRIDE: usize = 60;
 const PAST_STRIDE: usize = 9;
-/// Operations from one that has others done between its steps to the next: in seeds with copies that makes one.
+/// Operations between two that are interleaved with others, in seeds with copies.
 const BETWEEN_STRIDE: usize = 45;
-/// Operations from one to the next.
+/// Operations between two large values, in seeds that have them.
 const LARGE_VALUES_STRIDE: usize = 200;
-/// Of these the one that puts it, and the one that removes it.
+/// Positions, within each stride, of the operation that puts a large value and of the one that removes it.
 const LARGE_VALUE_COMES_AT: usize = 60;
 const LARGE_VALUE_GOES_AT: usize = 100;
 
-/// The sequence that these bytes stand for (generate.1). Any bytes stand for one; more bytes, for a longer one.
+/// Generates the sequence of a byte string. Every byte string has one; longer strings have longer sequences.
 pub fn from_bytes(bytes: &[u8]) -> (Opening, Vec<Op>) {
     let seed = setting::seed_of_bytes(bytes);
     let bytes = &bytes[..bytes.len().min(INPUT_BYTES_MAX)];
@@ -94,7 +96,7 @@ pub fn from_bytes(bytes: &[u8]) -> (Opening, Vec<Op>) {
     (first, ops)
 }
 
-/// How much memory and how large files a seed's databases have.
+/// Memory and file sizes of the databases of a seed.
 #[derive(Clone, Copy)]
 enum Size {
     Tiny,
@@ -105,43 +107,43 @@ enum Size {
 struct Generator<'a> {
     choices: Choices<'a>,
     size: Size,
-    /// The keys that are used; the first ones more often.
+    /// The keys in use. Earlier ones are used more often.
     hot: Vec<KeyNo>,
-    /// Whether calls fail and disks are full.
+    /// Whether there are I/O errors and full disks.
     faults: bool,
     /// Whether processes end inside calls.
     deaths: bool,
-    /// Whether background work waits for its steps.
+    /// Whether background work runs only in explicit steps.
     stepped: bool,
     /// The stamp of the next value.
     stamp: u32,
-    /// Bytes of values and long keys that may still be made.
+    /// Remaining bytes of values and long keys.
     room: u64,
-    /// Whether some values are large.
+    /// Whether there are large values.
     large_values: bool,
-    /// Whether some transactions are large, and little of them stays in memory.
+    /// Whether there are large transactions that keep little in memory.
     large_transactions: bool,
-    /// What comes next, the last one first.
+    /// Queued operations, last one first.
     pending: Vec<Op>,
-    /// Whether no commit becomes tables.
+    /// Whether all commits go through the log.
     logs_all: bool,
-    /// Whether values go to blob files.
+    /// Whether there are blob files.
     blobs: bool,
     /// Whether there is a change feed.
     feed: bool,
-    /// Whether some entries expire.
+    /// Whether entries expire.
     expiry: bool,
     /// Whether keyspaces keep history.
     history: bool,
-    /// Whether checkpoints are made.
+    /// Whether there are checkpoints and backups.
     copies: bool,
     /// Whether the feed is archived.
     archives: bool,
     /// Whether the database is unloaded.
     unloads: bool,
-    /// Whether another database follows.
+    /// Whether there is a replica.
     replica: bool,
-    /// Operations made.
+    /// Number of generated operations.
     made: usize,
 }
 
@@ -149,7 +151,7 @@ impl<'a> Generator<'a> {
     fn new(mut choices: Choices<'a>, seed: u64, room: u64) -> Self {
         let mut keys: Vec<_> = (0..keys::count()).map(KeyNo).collect();
         choices.shuffle(&mut keys);
-        // Some sequences use few keys, so that versions pile up.
+        // With few keys, versions pile up.
         let hot = [8, 30, 30, 100, 100, 400, 1000][choices.usize(0..7)];
         keys.truncate(hot);
         if choices.u8(0..4) > 0 {
@@ -180,7 +182,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// The next one: drawn, or one with a large value.
+    /// Returns the next operation.
     fn next_op(&mut self) -> Op {
         self.made += 1;
         if let Some(op) = self.copy_that_is_due() {
@@ -197,11 +199,11 @@ impl<'a> Generator<'a> {
             at if self.expiry && at.is_multiple_of(TIME_STRIDE) => self.time(),
             _ if self.made % BETWEEN_STRIDE == 7 => self.with_other_work(),
             _ if self.history && self.made % HISTORIES_STRIDE == 1 => {
-                // Mostly one that keeps something.
+                // Mostly a setting that keeps something.
                 let which = [0, 1, 2, 3, 4, 0, 0, 1, 2][self.choices.usize(0..9)];
                 Op::SetHistory(self.keyspace(), which)
             }
-            // Compactions leave bare removals of what they did not count.
+            // With lazy counting, compactions leave tombstones of uncounted versions.
             _ if self.history && self.made % HISTORIES_STRIDE == 2 => {
                 Op::SetLazyCounting(self.keyspace(), !self.one_in(4))
             }
@@ -217,7 +219,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Something about time.
+    /// Returns a time-related operation.
     fn time(&mut self) -> Op {
         match self.choices.u8(0..8) {
             0 => Op::SetClock([-3_600_000, -1000, 500, 7_200_000][self.choices.usize(0..4)]),
@@ -270,7 +272,7 @@ impl<'a> Generator<'a> {
             570..580 => Op::ReleaseSnapshot(self.slot()),
             580..730 => Op::Read(self.reader(), self.keyspace(), self.read()),
             730..736 => Op::HoldCursor(self.slot(), self.reader(), self.keyspace()),
-            // Often the same, so that it has stood somewhere before.
+            // Often the same slot, so that the cursor already has a position.
             736..770 => Op::MoveCursor(self.choices.usize(0..2), self.moves(6)),
             770..780 => Op::Iterate(self.slot(), self.reader(), self.keyspace(), self.bounds()),
             780..810 => Op::IterateOn(self.slot(), self.takes(8)),
@@ -334,12 +336,12 @@ mod tests {
             assert_eq!(format!("{ops:?}"), format!("{:?}", from_bytes(&bytes).1));
             kinds.extend(ops.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")));
         }
-        assert_eq!(kinds.len(), 46, "a kind of operation is never made");
+        assert_eq!(kinds.len(), 46, "a kind of operation is missing");
     }
 
     #[test]
-    fn generate_1_what_bytes_make_is_bounded() {
-        // The second has large values.
+    fn what_bytes_make_is_bounded() {
+        // The second length has large values.
         for (byte, len) in (0..=255).flat_map(|byte| [(byte, 3 * INPUT_BYTES_MAX), (byte, 1986)]) {
             let ops = from_bytes(&vec![byte; len]).1;
             let bytes = |write: &Write| match write {
@@ -354,7 +356,7 @@ mod tests {
                 _ => 0,
             };
             assert!(ops.len() <= OPS_MAX);
-            // Short keys come on top.
+            // Short keys are not limited.
             assert!(ops.iter().map(payload).sum::<usize>() < PAYLOAD_BYTES_MAX as usize + 500_000, "{byte}");
         }
     }

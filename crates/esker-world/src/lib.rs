@@ -1,16 +1,18 @@
-//! One world for all harnesses: what is done to a database, what it must hold, and who compares.
+//! The operations, the model and the comparison that all harnesses share.
 //!
 //! ```text
 //!   seed, bytes --generate.rs--> op.rs --perform.rs--> Db
-//!                                  `-----> model/      what it must hold
-//!   judge/     what is read, beside the model          world/     all of it in one thread, with restarts and faults
-//!   failure.rs, watch.rs, budget.rs, figures.rs        why a campaign ends, that it gets nowhere, how long it goes on, what it met
+//!                                  `-----> model/      the expected contents
+//!   judge/     compares reads with the model           world/     runs all of it in one thread, with
+//! restarts and faults
+//!   failure.rs, watch.rs, budget.rs, figures.rs        failures, hang detection, limits and counters of
+//! campaigns
 //! ```
 //!
-//! `esker-sim` makes schedules and sweeps of it, `esker-torture` kills, power losses and histories; the engine's own tests
-//! make directories with it.
+//! `esker-sim` builds schedules and sweeps on it, `esker-torture` kills, power losses and histories. The
+//! engine's own tests use it to create directories.
 //!
-//! A new operation takes `op.rs`, `generate.rs`, `model/state.rs` and `perform.rs`.
+//! A new operation is added in `op.rs`, `generate.rs`, `model/state.rs` and `perform.rs`.
 
 pub mod budget;
 mod choices;

@@ -1,4 +1,4 @@
-//! The operations. They name everything by small numbers, so that any part of a sequence is a sequence too.
+//! The operations. They refer to everything by small numbers, so that any subsequence is valid.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use esker::{BackgroundStep, Durability, FileSizes, History, TableCompression};
 use crate::model::keys::{KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
 
-/// Names that keyspaces can get.
+/// Names of keyspaces.
 pub const NAMES: [&str; 13] = [
     "users",
     "a",
@@ -23,21 +23,21 @@ pub const NAMES: [&str; 13] = [
     "b6",
     "b7",
 ];
-/// So many of them, the first, are drawn. The others are those of seeds that begin with many keyspaces.
+/// Number of names that generated operations use. Seeds with many keyspaces create the others first.
 pub const DRAWN_NAMES: u8 = 5;
 /// Slots for transactions, snapshots, iterators and cursors held over time.
 pub const SLOTS: usize = 3;
 
-/// Which of the keyspaces that exist, modulo their number.
+/// A keyspace: an index into the existing ones, modulo their number.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyspaceNo(pub u8);
 
-/// When an operand was merged, and how long a value lasts that begins with it.
+/// When an operand was merged, and the lifetime of a value that starts with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Merged {
     /// The engine's time at the call, in milliseconds.
     pub at_ms: u64,
-    /// The keyspace's default lifetime then, in milliseconds; 0: none.
+    /// The keyspace's default lifetime then, in milliseconds; 0 means none.
     pub lifetime_ms: u64,
 }
 
@@ -48,22 +48,22 @@ pub enum Write {
     Put(KeyNo, ValueNo),
     /// Sets a key for a [`lifetime`].
     PutFor(KeyNo, ValueNo, u32),
-    /// The same as the model has it: until this time of the engine's, in milliseconds.
+    /// In the model: sets a key until this engine time in milliseconds.
     PutUntil(KeyNo, ValueNo, u64),
-    /// Merges an operand into a key, by the operator of perform.rs.
+    /// Applies a merge operand to a key.
     Merge(KeyNo, ValueNo),
-    /// The same as the model has it: merged at a time of the engine's.
+    /// In the model: a merge at an engine time.
     MergeAt(KeyNo, ValueNo, Merged),
     /// Removes a key.
     Remove(KeyNo),
-    /// Removes the keys between bounds.
+    /// Removes the keys within bounds.
     RemoveRange(KeyBounds),
     /// Removes all keys.
     Clear,
 }
 
 impl Write {
-    /// The write as the model has it, done at this time in a keyspace of this default lifetime; 0: none.
+    /// Converts a write at this time, in a keyspace with this default lifetime, to absolute expiry times.
     pub fn dated(self, at_ms: u64, lifetime_ms: u64) -> Self {
         match self {
             Write::PutFor(key, value, ms) => Write::PutUntil(key, value, until(at_ms, ms)),
@@ -73,7 +73,7 @@ impl Write {
         }
     }
 
-    /// Whether a dated write gives something an end.
+    /// Returns whether it sets an expiry time.
     pub fn expires(&self) -> bool {
         match self {
             Write::PutUntil(..) => true,
@@ -82,7 +82,7 @@ impl Write {
         }
     }
 
-    /// The same, for ever.
+    /// Returns the write without an expiry time.
     pub fn unlimited(self) -> Self {
         match self {
             Write::PutFor(key, value, _) | Write::PutUntil(key, value, _) => Write::Put(key, value),
@@ -92,41 +92,41 @@ impl Write {
     }
 }
 
-/// The lifetime that a number of milliseconds stands for. The largest number is the longest lifetime there is.
+/// Converts milliseconds to a lifetime. The largest number means the maximum lifetime.
 pub fn lifetime(ms: u32) -> Duration {
     if ms == u32::MAX { Duration::MAX } else { Duration::from_millis(u64::from(ms)) }
 }
 
-/// When something expires that gets this lifetime now.
+/// Returns the expiry time of a lifetime that begins now.
 pub fn until(now_ms: u64, ms: u32) -> u64 {
     if ms == u32::MAX { u64::MAX } else { now_ms + u64::from(ms) }
 }
 
-/// A change of a key that depends on what it has.
+/// A read-modify-write change of a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Update {
-    /// Merges a value into it by a function.
+    /// Updates it by a function that merges a value into it.
     Change(KeyNo, ValueNo),
-    /// Sets it, provided that it has what it has; or something else, in vain.
+    /// Compares and swaps; with `false`, the comparison fails.
     Swap(KeyNo, ValueNo, bool),
-    /// Makes it this number, by an addition.
+    /// Adds so that the result is this number.
     Add(KeyNo, u32),
-    /// Takes a number of the sequence under the key, with a lease of this length.
+    /// Takes a number from the sequence under the key, with a lease of this length.
     Lease(KeyNo, u8),
-    /// Takes it out.
+    /// Takes and removes it.
     Take(KeyNo),
-    /// Takes the first entry out.
+    /// Takes and removes the first entry.
     PopFirst,
-    /// Takes the last entry out.
+    /// Takes and removes the last entry.
     PopLast,
-    /// Has it expire after this lifetime.
+    /// Sets its lifetime.
     Expire(KeyNo, u32),
-    /// Has it last for ever.
+    /// Removes its expiry time.
     Persist(KeyNo),
 }
 
 impl Update {
-    /// The key; none for an end of the keyspace.
+    /// Returns the key, unless the change concerns the first or last entry.
     pub fn key(&self) -> Option<KeyNo> {
         match *self {
             Update::Change(key, _)
@@ -140,42 +140,42 @@ impl Update {
         }
     }
 
-    /// Whether the harness reads the key before its call.
+    /// Returns whether the harness reads the key before the call.
     pub fn looks_first(&self) -> bool {
         matches!(self, Update::Swap(..) | Update::Add(..) | Update::Lease(..))
     }
 }
 
-/// What a commit does to names of keyspaces, and to what is in them.
+/// A change of keyspaces and their contents within a commit.
 #[derive(Clone, Debug)]
 pub enum NameChange {
-    /// A new keyspace, and what is written to it.
+    /// Creates a keyspace and writes to it.
     Create(u8, Vec<Write>),
-    /// A keyspace goes.
+    /// Drops a keyspace.
     Drop(KeyspaceNo),
-    /// A keyspace gets another name.
+    /// Renames a keyspace.
     Rename(KeyspaceNo, u8),
-    /// A keyspace goes, a new one gets its name, and this is written to it.
+    /// Drops a keyspace, creates a new one with its name and writes to it.
     Replace(KeyspaceNo, Vec<Write>),
-    /// A write to a keyspace, whatever it is called by then.
+    /// Writes to a keyspace under its name at that point.
     Write(KeyspaceNo, Write),
 }
 
-/// A savepoint of a transaction. Of several, a number says how far back it is from the last one.
+/// An operation on savepoints of a transaction. The number counts back from the last savepoint.
 #[derive(Clone, Copy, Debug)]
 pub enum Point {
-    /// Sets one.
+    /// Sets a savepoint.
     Set,
-    /// Undoes what came after it.
+    /// Rolls back to a savepoint.
     Back(u8),
-    /// Forgets it, and those after it.
+    /// Releases a savepoint and later ones.
     Forget(u8),
 }
 
-/// A move of a cursor. `Next` and `Prev` on a cursor that is not valid lead to the first and the last key.
+/// A move of a cursor. On an invalid cursor, `Next` and `Prev` move to the first and the last key.
 #[derive(Clone, Copy, Debug)]
 pub enum Move {
-    /// To the first key not before this one.
+    /// To the first key at or after this one.
     Seek(KeyNo),
     /// To the last key before this one.
     SeekBefore(KeyNo),
@@ -185,15 +185,15 @@ pub enum Move {
     Last,
     /// To the next key.
     Next,
-    /// To the key before.
+    /// To the previous key.
     Prev,
 }
 
-/// A commit of the past: the so-manieth that is remembered, counted from the newest.
+/// A past commit: an index into the remembered ones, counted from the newest.
 #[derive(Clone, Copy, Debug)]
 pub struct Age(pub u8);
 
-/// What keyspaces keep of the past.
+/// History settings of keyspaces.
 pub const HISTORIES: [History; 5] = [
     History::Versions(2),
     History::For(Duration::from_secs(4_000)),
@@ -207,7 +207,7 @@ pub const HISTORIES: [History; 5] = [
 pub enum Read {
     /// The value of a key.
     Get(KeyNo),
-    /// Whether a key is there.
+    /// Whether a key exists.
     Contains(KeyNo),
     /// The values of several keys.
     MultiGet(Vec<KeyNo>),
@@ -217,30 +217,30 @@ pub enum Read {
     Len,
     /// Takes entries from the front (`false`) and the back (`true`), then all others from the front.
     Range {
-        /// Between these.
+        /// The range.
         bounds: KeyBounds,
-        /// From which end.
+        /// The ends from which entries are taken.
         takes: Vec<bool>,
-        /// Without their values.
+        /// Without values.
         keys_only: bool,
     },
-    /// The entries that start with the first `len` bytes of the key.
+    /// The entries with the first `len` bytes of the key as prefix.
     Prefix {
         /// The key.
         key: KeyNo,
-        /// The bytes.
+        /// Length of the prefix.
         len: u16,
-        /// From the back.
+        /// Backwards.
         backwards: bool,
     },
-    /// A walk.
+    /// Moves of a cursor.
     Cursor(Vec<Move>),
 }
 
-/// Who reads.
+/// The view that is read.
 #[derive(Clone, Copy, Debug)]
 pub enum Reader {
-    /// Anybody.
+    /// The newest state.
     Latest,
     /// The snapshot in this slot.
     Snapshot(usize),
@@ -248,72 +248,72 @@ pub enum Reader {
     Transaction(usize),
 }
 
-/// What a power loss leaves of what was not synced.
+/// Which unsynced state a power loss leaves.
 #[derive(Clone, Copy, Debug)]
 pub enum Loss {
-    /// What the seed says: writes kept, lost or torn, files apart from each other, names too.
+    /// Chosen by a seed: writes are kept, lost or torn, independently per file and name.
     Seed(u64),
-    /// Nothing.
+    /// Loses all of it.
     All,
-    /// Everything.
+    /// Loses none of it.
     Nothing,
 }
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
-    /// It closes the database.
+    /// Closes the database.
     Close,
-    /// It lets go of all handles.
+    /// Drops all handles.
     Drop,
-    /// It is killed: the operating system has all that it wrote, and nothing more of it is on the disk.
+    /// Is killed: the operating system keeps what was written, but nothing more is synced.
     Kill,
-    /// The same, and then the system fails to write some of what it has, and nobody hears of it.
+    /// Is killed, and then the system silently fails to write some of its data to disk.
     KillUnheard {
-        /// Of what.
+        /// Selects that data.
         seed: u64,
-        /// The next process does not see it either.
+        /// Whether the next process does not see that data.
         evicted: bool,
     },
     /// The machine loses power.
     Power(Loss),
 }
 
-/// Something that happens to a process while it opens the database.
+/// An event while a process opens the database.
 #[derive(Clone, Copy, Debug)]
 pub enum Mishap {
-    /// It ends at the so-manieth change of a file.
+    /// The process ends at a change of a file.
     End {
-        /// Changes before.
+        /// Number of changes before.
         after: u32,
         /// Bytes of the last write that are written.
         keep: u32,
-        /// How.
+        /// How it ends.
         end: End,
     },
-    /// A call fails; then it is tried again.
+    /// A call fails; then opening is retried.
     Fault(Fault),
-    /// The disk has so many bytes left; then it has more.
+    /// The disk has this many bytes left; later it has more.
     Full(u32),
 }
 
-/// The end of one process and the beginning of the next.
+/// The end of a process and the beginning of the next.
 #[derive(Clone, Debug)]
 pub struct Restart {
-    /// How the first ends.
+    /// How the process ends.
     pub end: End,
-    /// Processes in between that do not get far.
+    /// Events of processes that fail to open the database.
     pub mishaps: Vec<Mishap>,
-    /// How the last opens the database.
+    /// Options with which the database is finally opened.
     pub opening: Opening,
 }
 
-/// Which calls fail.
+/// The calls that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
     /// Any.
     All,
-    /// Those that change something.
+    /// Calls that change something.
     Changes,
     /// Writes.
     Writes,
@@ -323,54 +323,54 @@ pub enum Calls {
     Reads,
 }
 
-/// How they fail.
+/// How calls fail.
 #[derive(Clone, Copy, Debug)]
 pub enum Failure {
     /// With an I/O error.
     Error,
     /// The disk is full.
     NoSpace,
-    /// Writes store so many bytes and fail.
+    /// A write stores this many bytes and fails.
     Short(u16),
-    /// Syncs of files fail, and what they were to write is never written.
+    /// A sync of a file fails, and its data is never written.
     LostSync,
-    /// Reads give bytes of which one is wrong, and say nothing.
+    /// A read silently returns one wrong byte.
     Misread,
 }
 
-/// Calls that will fail.
+/// A fault of future calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// Which.
+    /// The calls.
     pub calls: Calls,
-    /// The first to fail, from 1.
+    /// The first call that fails, counted from 1.
     pub nth: u32,
-    /// How many; 0 is all that follow.
+    /// The number of calls that fail; 0 for all.
     pub times: u32,
-    /// How.
+    /// How they fail.
     pub failure: Failure,
 }
 
-/// How a database is opened.
+/// The options of an opening.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening {
-    /// Of commits that do not say it.
+    /// Default durability of commits.
     pub durability: Durability,
     /// The memory budget.
     pub memory: u64,
-    /// Data of more bytes counts as beyond the cache.
+    /// Data larger than this counts as larger than the cache.
     pub miniature: Option<u64>,
-    /// Sizes of the log's files and of the manifest.
+    /// Sizes of log segments and of the manifest.
     pub file_sizes: FileSizes,
-    /// Size of a memtable; log segments are a quarter of it, 4 KiB at the least.
+    /// Size of a memtable. Log segments are a quarter of it, at least 4 KiB.
     pub memtable_bytes: usize,
-    /// How much of a large transaction stays in memory; none: as for users.
+    /// Memory of a large transaction, or the default.
     pub transaction_memory: Option<u64>,
-    /// The size from which on a commit becomes tables, without the log; none: as for users.
+    /// Size from which a commit becomes tables instead of log records, or the default.
     pub adoption_bytes: Option<u64>,
-    /// The smallest value that goes to a blob file; 0: none does.
+    /// Size from which values go to blob files; 0 disables them.
     pub blobs_over: usize,
-    /// How many bytes are kept for the change feed; none: there is no feed.
+    /// Bytes retained for the change feed; `None` disables it.
     pub feed_bytes: Option<u64>,
     /// Size of a block.
     pub block_bytes: usize,
@@ -378,153 +378,154 @@ pub struct Opening {
     pub table_bytes: u64,
     /// How tables are compressed.
     pub compression: TableCompression,
-    /// Whether background work happens only in steps; otherwise writers do it at once.
+    /// Whether background work runs only in explicit steps; otherwise writers do it.
     pub stepped: bool,
 }
 
 impl Opening {
-    /// The size that log segments grow to.
+    /// Returns the maximum size of log segments.
     pub fn segment_bytes_max(self) -> u64 {
         (self.memtable_bytes as u64 / 4).next_multiple_of(512).max(4 << 10)
     }
 }
 
-/// How a file is loaded.
+/// How an unloaded file is loaded.
 #[derive(Clone, Debug)]
 pub struct Loading {
-    /// The default lifetime, in milliseconds, of empty keyspaces that are there before; none: there are no keyspaces.
+    /// Default lifetime, in milliseconds, of empty keyspaces created before the load, if any.
     pub lifetime_ms: Option<u32>,
-    /// Processes that end while they load the file: changes of files before, and bytes of the last write that are written.
+    /// Processes that end while loading: number of file changes before, and bytes of the last write that are
+    /// written.
     pub cuts: Vec<(u32, u32)>,
-    /// Each end is a power loss of this kind, or else a kill.
+    /// The power loss at each end; `None` means a kill.
     pub loss: Option<Loss>,
 }
 
-/// How a copy follows.
+/// How a replica follows.
 #[derive(Clone, Copy, Debug)]
 pub struct Following {
-    /// Commits that it makes at most; 0: all that there are.
+    /// Maximum number of commits to replay; 0 for all.
     pub commits: u8,
-    /// How durable they are.
+    /// Durability of the replayed commits.
     pub durability: Durability,
-    /// Its machine then loses power in this way.
+    /// A power loss of its machine afterwards.
     pub loss: Option<Loss>,
 }
 
 /// One operation.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// A commit of one write.
+    /// Commits one write.
     Write(KeyspaceNo, Write),
-    /// A commit of several.
+    /// Commits several writes.
     Batch(Vec<(KeyspaceNo, Write)>, Durability),
-    /// A commit of one change that depends on what is there.
+    /// Commits a read-modify-write change.
     Update(KeyspaceNo, Update),
-    /// A new keyspace.
+    /// Creates a keyspace.
     Create(u8),
-    /// A keyspace goes.
+    /// Drops a keyspace.
     Drop(KeyspaceNo),
-    /// A keyspace gets another name.
+    /// Renames a keyspace.
     Rename(KeyspaceNo, u8),
-    /// A commit of several changes of names, and of what is in keyspaces. Those that would fail are left out.
+    /// Commits several changes of keyspaces and their contents, without those that would fail.
     Names(Vec<NameChange>, Durability),
-    /// Sorted pairs become a commit of their own, past the log.
+    /// Commits sorted pairs by an ingest, without the log.
     Ingest(KeyspaceNo, Vec<(KeyNo, ValueNo)>),
     /// Begins a transaction.
     Begin(usize),
-    /// Adds to it.
+    /// Adds a write to it.
     TransactionWrite(usize, KeyspaceNo, Write),
-    /// Adds a change that depends on what it sees.
+    /// Adds a read-modify-write change to it.
     TransactionUpdate(usize, KeyspaceNo, Update),
-    /// Asks it for a keyspace by its name.
+    /// Opens a keyspace by name within it.
     TransactionOpen(usize, u8),
-    /// Sets a savepoint in it, or goes back to one.
+    /// Uses its savepoints.
     Point(usize, Point),
     /// Commits it.
     Commit(usize, Durability),
-    /// Forgets it.
+    /// Rolls it back.
     Rollback(usize),
     /// Takes a snapshot.
     Snapshot(usize),
-    /// Lets it go.
+    /// Drops a snapshot.
     ReleaseSnapshot(usize),
     /// Reads.
     Read(Reader, KeyspaceNo, Read),
-    /// Sets the default lifetime of a keyspace's later writes, in milliseconds; 0: without end.
+    /// Sets the default lifetime of later writes to a keyspace, in milliseconds; 0 means none.
     SetLifetime(KeyspaceNo, u32),
-    /// Whether commits leave it to others to count the keys of a keyspace.
+    /// Sets whether commits leave counting the keys of a keyspace to compactions.
     SetLazyCounting(KeyspaceNo, bool),
-    /// A keyspace keeps one of `HISTORIES` from now on.
+    /// Sets the history of a keyspace to one of `HISTORIES`.
     SetHistory(KeyspaceNo, u8),
-    /// Reads a keyspace as it was.
+    /// Reads a past state of a keyspace.
     Past(Age, KeyspaceNo, Read),
     /// Reads the versions of a key.
     Versions(KeyspaceNo, KeyNo),
-    /// Catches up with what has changed in a keyspace since then.
+    /// Reads the changes of a keyspace since a past commit.
     Since(Age, KeyspaceNo),
-    /// Opens an iterator that is stepped later.
+    /// Opens an iterator to be used later.
     Iterate(usize, Reader, KeyspaceNo, KeyBounds),
-    /// Takes from the front (`false`) and the back (`true`).
+    /// Takes entries from the front (`false`) and the back (`true`).
     IterateOn(usize, Vec<bool>),
-    /// Opens a cursor that is moved later.
+    /// Opens a cursor to be moved later.
     HoldCursor(usize, Reader, KeyspaceNo),
-    /// Moves it; one that is not there is opened first, on the newest state.
+    /// Moves a cursor, opening it on the newest state if necessary.
     MoveCursor(usize, Vec<Move>),
-    /// Writes memtables to tables.
+    /// Flushes memtables.
     Flush,
-    /// Merges everything.
+    /// Compacts everything.
     Compact,
-    /// A piece of background work.
+    /// Runs a step of background work.
     Step(BackgroundStep),
-    /// Makes everything durable.
+    /// Syncs the log.
     Sync,
-    /// Copies the database, and compares the copy.
+    /// Makes a checkpoint and compares it.
     Checkpoint,
-    /// Makes a backup, restores it elsewhere, and compares that.
+    /// Makes a backup, restores it and compares the result.
     Backup,
-    /// Adds to the archive of the newest backup, and makes that first if need be. Restores a commit elsewhere, which the number
-    /// chooses among those that the archive has, and compares.
+    /// Adds to the archive of the newest backup, making a backup first if necessary. Restores an archived
+    /// commit chosen by the number and compares the result.
     Archive(u16),
-    /// Writes the database to a file, loads that into another one, and compares.
+    /// Unloads the database to a file, loads it into another database and compares that.
     Unload(Loading),
-    /// Has a second database make the commits that the change feed has, and compares it.
+    /// Replays commits of the change feed in a replica and compares it.
     Follow(Following),
-    /// Has this done between two steps of the first operation that follows which has such a point.
+    /// Interleaves these operations with the steps of the next operation that has such a point.
     Between(Vec<Op>),
-    /// Reads everything, in every way, and checks the files.
+    /// Reads everything in every way and checks the files.
     Check,
-    /// Lets time pass, in milliseconds.
+    /// Advances the clock by milliseconds.
     Clock(u32),
-    /// Sets the wall clock on by so many milliseconds, or back.
+    /// Sets the wall clock forward or back by milliseconds.
     SetClock(i32),
-    /// The process ends now, and another one begins.
+    /// Ends the process and starts another one.
     Restart(Restart),
-    /// The process will end inside the call that makes the so-manieth change of a file from now on.
+    /// Schedules the end of the process inside a call that changes a file.
     RestartIn {
-        /// Changes before.
+        /// Number of changes before.
         after: u32,
         /// Bytes of the last write that are written.
         keep: u32,
-        /// How it ends and goes on.
+        /// How it ends and restarts.
         restart: Restart,
     },
-    /// Calls will fail.
+    /// Schedules a fault.
     Fault(Fault),
-    /// The disk has so many bytes left.
+    /// Limits the disk to this many more bytes.
     DiskFull(u32),
-    /// No calls fail any more, and the disk has space. If the log has failed, the process ends too.
+    /// Removes all faults and limits. If the log has failed, also restarts the process.
     Mend(Restart),
 }
 
 impl Op {
-    /// Whether it changes something, or has it written, by itself: what writers do beside others.
+    /// Returns whether it changes or flushes something by itself, as operations of concurrent writers do.
     pub fn is_a_writers(&self) -> bool {
         use Op::{Batch, Compact, Create, Drop, Flush, Names, Rename, Sync, Write};
         let is_of_names = matches!(self, Create(_) | Drop(_) | Rename(..) | Names(..));
         is_of_names || matches!(self, Write(..) | Batch(..) | Flush | Compact | Sync)
     }
 
-    /// The operation without anything that expires.
+    /// Returns the operation without expiry times.
     pub fn unlimited(self) -> Self {
         match self {
             Op::SetLifetime(no, _) => Op::SetLifetime(no, 0),
@@ -532,7 +533,7 @@ impl Op {
         }
     }
 
-    /// The operation with other writes.
+    /// Returns the operation with its writes mapped.
     pub fn with_writes(self, other: impl Fn(Write) -> Write) -> Self {
         let all = |writes: Vec<Write>| writes.into_iter().map(&other).collect();
         let change = |change: NameChange| match change {
@@ -554,13 +555,13 @@ impl Op {
         }
     }
 
-    /// What its acknowledgement promises, in a database with this default.
+    /// Returns the durability that its acknowledgement promises, given the default.
     pub fn durability(&self, default: Durability) -> Durability {
         match self {
             Op::Update(_, Update::Lease(..)) => Durability::Sync,
             Op::Write(..) | Op::Update(..) => default,
             Op::Batch(_, durability) | Op::Commit(_, durability) | Op::Names(_, durability) => *durability,
-            // It commits nothing.
+            // An empty ingest commits nothing.
             Op::Ingest(_, pairs) if pairs.is_empty() => Durability::None,
             Op::Create(_) | Op::Drop(_) | Op::Rename(..) => Durability::Buffered,
             _ => Durability::Sync,

@@ -1,4 +1,4 @@
-//! Does operations to a database: the only place that knows which call each of them is.
+//! Performs operations on a database: maps each to its call.
 //!
 //! ```text
 //!   Op --perform--> Db        Write --write--> a keyspace, a batch, a transaction
@@ -17,10 +17,10 @@ use crate::model::state::{DEFAULT, Named, State};
 use crate::model::values::ValueNo;
 use crate::op::{HISTORIES, KeyspaceNo, NAMES, Op, Update, Write, lifetime};
 
-/// The name of the merge operator of all keyspaces.
+/// Name of the merge operator of all keyspaces.
 pub const OPERATOR: &str = "merged numbers";
 
-/// An opening with the operator that merges are done by: the values are those of the model.
+/// Adds the merge operator that computes the model's values.
 pub fn with_operator(builder: Builder) -> Builder {
     builder.merge_operator(OPERATOR, |existing, operands| {
         let parse = |bytes: &[u8]| ValueNo::parse(bytes).ok_or_else(|| "no value has these bytes".to_owned());
@@ -31,17 +31,17 @@ pub fn with_operator(builder: Builder) -> Builder {
     })
 }
 
-/// Something that takes writes.
+/// A target of writes.
 pub trait Target {
     /// Sets a key.
     fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()>;
-    /// Sets a key for some time.
+    /// Sets a key with a lifetime.
     fn put_with_ttl(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8], ttl: Duration) -> Result<()>;
-    /// Merges an operand into a key of a keyspace that has an operator.
+    /// Applies a merge operand to a key of a keyspace with an operator.
     fn merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()>;
     /// Removes a key.
     fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()>;
-    /// Removes the keys between bounds.
+    /// Removes the keys within bounds.
     fn remove_range(&mut self, keyspace: &Keyspace, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()>;
     /// Removes all keys.
     fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
@@ -49,7 +49,7 @@ pub trait Target {
     }
 }
 
-/// Commits each write by itself.
+/// Commits each write separately.
 pub struct Single;
 
 impl Target for Single {
@@ -117,7 +117,7 @@ macro_rules! collects {
 collects!(WriteBatch);
 collects!(Transaction);
 
-/// Does changes of names, and of what is in keyspaces, in one commit. In a database the names begin with `prefix`.
+/// Commits changes of keyspaces and their contents atomically. Names in the database start with `prefix`.
 ///
 /// # Errors
 /// Those of the calls.
@@ -153,7 +153,7 @@ pub fn names(db: &Db, changes: &[Named], durability: Durability, prefix: &str) -
                     Named::Write(name, change) => {
                         let keyspace = match made.get(name) {
                             Some(made) => made.clone(),
-                            // The one of a writer beside others is made when it is needed.
+                            // A writer's own default keyspace is created when needed.
                             None if name == DEFAULT => db.keyspace(&full(name))?,
                             None => db.open_keyspace(&full(name))?,
                         };
@@ -164,12 +164,12 @@ pub fn names(db: &Db, changes: &[Named], durability: Durability, prefix: &str) -
             $target.commit_with(durability)?;
         };
     }
-    // By commits of their own, which come first.
+    // Merge operators are set by earlier, separate commits.
     for change in changes {
         if changes.iter().any(is_merge)
             && let Named::Write(name, _) | Named::Rename(name, _) = change
         {
-            // The default one of a writer beside others is made when it is needed.
+            // A writer's own default keyspace is created when needed.
             match if name == DEFAULT { db.keyspace(&full(name)) } else { db.open_keyspace(&full(name)) } {
                 Ok(there) => there.set_merge_operator(OPERATOR)?,
                 Err(Error::KeyspaceNotFound(_)) => {}
@@ -177,7 +177,7 @@ pub fn names(db: &Db, changes: &[Named], durability: Durability, prefix: &str) -
             }
         }
     }
-    // In either way.
+    // By a batch or by a transaction.
     if changes.len().is_multiple_of(2) {
         let mut batch = db.batch();
         changed!(batch);
@@ -188,7 +188,7 @@ pub fn names(db: &Db, changes: &[Named], durability: Durability, prefix: &str) -
     Ok(())
 }
 
-/// Does a write.
+/// Performs a write.
 ///
 /// # Errors
 /// Those of the call.
@@ -199,7 +199,7 @@ pub fn write(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -> Re
     write_merging(target, keyspace, write)
 }
 
-/// The same in a keyspace that has the operator.
+/// Performs a write in a keyspace that has the operator.
 fn write_merging(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -> Result<()> {
     match write {
         Write::Put(no, value) => target.put(keyspace, key(*no), &value.bytes()),
@@ -214,7 +214,7 @@ fn write_merging(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -
     }
 }
 
-/// What adding to a key has to add, so that it becomes this number.
+/// Returns the addend that changes a key to this number.
 fn addend(old: Option<&[u8]>, sum: u32) -> i64 {
     let old = old.and_then(ValueNo::parse).and_then(ValueNo::as_number);
     i64::from(sum) - i64::from(old.unwrap_or(0))
@@ -222,7 +222,7 @@ fn addend(old: Option<&[u8]>, sum: u32) -> i64 {
 
 macro_rules! updates {
     ($name:ident, $target:ty) => {
-        /// Does a change that depends on what is there.
+        /// Performs a read-modify-write change.
         ///
         /// # Errors
         /// Those of the calls.
@@ -248,7 +248,7 @@ macro_rules! updates {
                     assert_eq!(old + add, i64::from(*sum), "world.1: fetch_add");
                     Ok(())
                 }
-                Update::Lease(..) => Err(Error::Invalid("a sequence is no transaction's".to_owned())),
+                Update::Lease(..) => Err(Error::Invalid("transactions have no sequences".to_owned())),
                 Update::Take(no) => target.take(key(*no)).map(drop),
                 Update::PopFirst => target.pop_first().map(drop),
                 Update::PopLast => target.pop_last().map(drop),
@@ -262,7 +262,7 @@ macro_rules! updates {
 updates!(update_alone, &Keyspace);
 updates!(update_within, &mut ViewMut<'_>);
 
-/// Takes a number of a sequence.
+/// Takes a number from a sequence.
 fn take_number(keyspace: &Keyspace, no: KeyNo, lease: u8) -> Result<()> {
     let old = keyspace.get(key(no))?;
     let number = keyspace.sequence(key(no), u64::from(lease))?.next()?;
@@ -271,13 +271,14 @@ fn take_number(keyspace: &Keyspace, no: KeyNo, lease: u8) -> Result<()> {
     Ok(())
 }
 
-/// Does an operation of a writer, or a step of background work. `find` gives the keyspaces; names begin with `prefix`.
+/// Performs an operation of a writer, or a background step. `find` returns keyspaces; names start with
+/// `prefix`.
 ///
 /// # Errors
 /// Those of the call.
 ///
 /// # Panics
-/// If the operation is another one: those need a `World`.
+/// If the operation requires a `World`.
 pub fn perform(db: &Db, op: &Op, find: impl Fn(KeyspaceNo) -> Result<Keyspace>, prefix: &str) -> Result<()> {
     let name = |no: u8| format!("{prefix}{}", NAMES[usize::from(no)]);
     match op {
@@ -317,17 +318,17 @@ pub fn perform(db: &Db, op: &Op, find: impl Fn(KeyspaceNo) -> Result<Keyspace>, 
     }
 }
 
-/// The part of a database that one writer has for itself: the keyspaces whose names begin with its own.
+/// The keyspaces of one writer: those whose names start with its prefix.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// What the names begin with.
+    /// Prefix of the names.
     pub prefix: String,
-    /// What it must hold.
+    /// Expected contents.
     pub state: State,
 }
 
 impl Part {
-    /// A keyspace. The default one is made when it is needed.
+    /// Opens a keyspace. The writer's default keyspace is created if missing.
     ///
     /// # Errors
     /// Those of the call.
@@ -337,7 +338,7 @@ impl Part {
         if name == DEFAULT { db.keyspace(&full) } else { db.open_keyspace(&full) }
     }
 
-    /// Does an operation to the database.
+    /// Performs an operation on the database.
     ///
     /// # Errors
     /// Those of the call.

@@ -1,12 +1,11 @@
-//! Notices work that has come to a stand.
+//! Detects hangs.
 //!
 //! ```text
-//!   a count that grows as long as work goes on --Watch--> it stands still
-//!   a thread's outcome --wait--> it, or the failure of a thread that gets nowhere
+//!   a count of work done --Watch--> hang if it stands still
+//!   a thread's outcome --wait--> outcome, or failure if the thread hangs
 //! ```
 //!
-//! watch.1. Work that does not end, and whose count does not grow for as long as there is patience, is a failure. Work that goes
-//!      on is waited for as long as it takes.
+//! Work fails if its count does not grow for the timeout. Work that makes progress is never stopped.
 #![expect(clippy::disallowed_methods, reason = "it watches real threads, in real time")]
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -14,47 +13,47 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Result};
 
-/// Nothing that is waited for takes as long, on any machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
-/// The patience with a canary that hangs for certain.
-pub const PATIENCE_WITH_CANARY: Duration = Duration::from_secs(2);
+/// Longer than any step takes on any machine.
+pub const HANG_TIMEOUT: Duration = Duration::from_secs(120);
+/// The timeout for a canary that certainly hangs.
+pub const HANG_TIMEOUT_OF_CANARY: Duration = Duration::from_secs(2);
 
-/// Watches a count that grows as long as work goes on.
+/// Watches a count that grows while work makes progress.
 #[derive(Debug)]
 pub struct Watch {
-    patience: Duration,
+    timeout: Duration,
     count: u64,
     since: Instant,
 }
 
 impl Watch {
-    /// Begins with a count of 0.
-    pub fn new(patience: Duration) -> Self {
-        Watch { patience, count: 0, since: Instant::now() }
+    /// Starts with a count of 0.
+    pub fn new(timeout: Duration) -> Self {
+        Watch { timeout, count: 0, since: Instant::now() }
     }
 
-    /// Whether the count has stood still for longer than there is patience (watch.1).
+    /// Returns whether the count has not grown for the timeout.
     pub fn stands_still(&mut self, count: u64) -> bool {
         if count != self.count {
             (self.count, self.since) = (count, Instant::now());
         }
-        self.since.elapsed() > self.patience
+        self.since.elapsed() > self.timeout
     }
 }
 
-/// Waits for what a thread sends when it has ended. `progress`: the operations that it has begun.
+/// Waits for the outcome of a thread. `progress` returns the number of operations that it has started.
 ///
 /// # Errors
-/// It gets nowhere (watch.1), or has ended without a word.
+/// The thread hangs, or ended without an outcome.
 pub fn wait<T>(
     name: &str,
     outcome: &Receiver<T>,
     progress: impl Fn() -> u64,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<T> {
-    let mut watch = Watch::new(patience);
+    let mut watch = Watch::new(timeout);
     loop {
-        match outcome.recv_timeout(patience / 4) {
+        match outcome.recv_timeout(timeout / 4) {
             Ok(outcome) => return Ok(outcome),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Failure::new(format!("{name} has ended without an outcome")));
@@ -63,7 +62,7 @@ pub fn wait<T>(
                 let ops = progress();
                 if watch.stands_still(ops) {
                     let cause = format!(
-                        "{name} gets nowhere: it has begun {ops} operations, and nothing more in {patience:?}"
+                        "{name} hangs: it has started {ops} operations, and nothing more in {timeout:?}"
                     );
                     return Err(Failure { cause, ops });
                 }
@@ -72,7 +71,7 @@ pub fn wait<T>(
     }
 }
 
-/// Whether a process has said that one of its threads panicked.
+/// Returns whether the output of a process reports a panic.
 pub fn tells_of_panic(stderr: &str) -> bool {
     stderr.contains("panicked at")
 }
@@ -84,10 +83,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watch_1_a_count_that_grows_is_no_hang() {
-        // The time is moved, not waited for: a test that is held up between two lines must not see a hang.
-        let mut watch = Watch::new(PATIENCE);
-        let later = |watch: &mut Watch| watch.since -= 2 * PATIENCE;
+    fn a_count_that_grows_is_no_hang() {
+        // Time is simulated, so that a slow machine does not look like a hang.
+        let mut watch = Watch::new(HANG_TIMEOUT);
+        let later = |watch: &mut Watch| watch.since -= 2 * HANG_TIMEOUT;
         later(&mut watch);
         assert!(!watch.stands_still(1) && !watch.stands_still(1));
         later(&mut watch);
@@ -96,12 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn watch_1_a_thread_that_never_ends_is_told() {
+    fn a_thread_that_never_ends_is_reported() {
         let (never, outcome) = channel::<()>();
         let failure = wait("seed 17", &outcome, || 3, Duration::from_millis(4)).unwrap_err();
-        let told = "seed 17 gets nowhere: it has begun 3 operations, and nothing more in 4ms";
-        assert_eq!(failure.cause, told);
+        let expected = "seed 17 hangs: it has started 3 operations, and nothing more in 4ms";
+        assert_eq!(failure.cause, expected);
         never.send(()).unwrap();
-        assert_eq!(wait("seed 17", &outcome, || 3, PATIENCE), Ok(()));
+        assert_eq!(wait("seed 17", &outcome, || 3, HANG_TIMEOUT), Ok(()));
     }
 }

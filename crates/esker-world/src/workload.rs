@@ -1,5 +1,6 @@
-//! A fixed workload: all kinds of files, all operations, all ways to read and to write, all durabilities, several
-//! memtables and merges, a commit that needs log segments of its own; readers that are held over merges.
+//! A fixed workload that covers all kinds of files, operations, reads, writes and durabilities. It fills
+//! several memtables, compacts, commits more than a log segment holds, and keeps readers open across
+//! compactions.
 
 use std::ops::{Bound, Range};
 
@@ -10,28 +11,28 @@ use crate::model::keys::{KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
 use crate::op::{End, KeyspaceNo, Move, Op, Opening, Read, Reader, Restart, Write};
 
-/// The ways in which the workload's database is opened.
+/// Variants of the workload's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// As it is.
+pub enum Variant {
+    /// The defaults.
     Plain,
     /// With compression.
     Compressed,
-    /// All data is beyond the cache, so that merges go through tiers; log segments grow, commits fill several of their own, and
-    /// manifests are replaced.
+    /// Data larger than the cache, so that compactions use tiers. Log segments grow, commits fill several,
+    /// and manifests are replaced.
     Beyond,
-    /// Values of some length are in blob files.
+    /// Longer values are in blob files.
     Blobs,
 }
 
-impl Way {
-    /// Every one.
-    pub const ALL: [Way; 4] = [Way::Plain, Way::Compressed, Way::Beyond, Way::Blobs];
+impl Variant {
+    /// All variants.
+    pub const ALL: [Variant; 4] = [Variant::Plain, Variant::Compressed, Variant::Beyond, Variant::Blobs];
 }
 
-/// How the workload's database is opened.
-pub fn opening(way: Way) -> Opening {
-    let beyond = way == Way::Beyond;
+/// Returns the options of a variant.
+pub fn opening(variant: Variant) -> Opening {
+    let beyond = variant == Variant::Beyond;
     let small = FileSizes { first_segment: 1024, bulk_segment: 300_000, manifest_min: 2048 };
     Opening {
         durability: Durability::Sync,
@@ -41,16 +42,20 @@ pub fn opening(way: Way) -> Opening {
         memtable_bytes: 4096,
         transaction_memory: Some(1024),
         adoption_bytes: None,
-        blobs_over: if way == Way::Blobs { 40 } else { 0 },
+        blobs_over: if variant == Variant::Blobs { 40 } else { 0 },
         feed_bytes: None,
-        block_bytes: if way == Way::Compressed { 512 } else { 128 },
+        block_bytes: if variant == Variant::Compressed { 512 } else { 128 },
         table_bytes: 1024,
-        compression: if way == Way::Compressed { TableCompression::Auto } else { TableCompression::None },
+        compression: if variant == Variant::Compressed {
+            TableCompression::Auto
+        } else {
+            TableCompression::None
+        },
         stepped: true,
     }
 }
 
-/// Plain keys of the pool.
+/// Returns a plain key of the pool.
 fn key(n: usize) -> KeyNo {
     KeyNo(300 + n as u16)
 }
@@ -67,7 +72,7 @@ fn between(from: usize, to: usize) -> KeyBounds {
     (Bound::Included(key(from)), Bound::Excluded(key(to)))
 }
 
-/// The first of the two keyspaces, by their numbers, is the default one.
+/// Numbers of the keyspaces; the first is the default one.
 const DEFAULT: u8 = 0;
 const OTHER: u8 = 1;
 const THIRD: u8 = 2;
@@ -76,7 +81,7 @@ fn read(reader: Reader, keyspace: u8, read: Read) -> Op {
     Op::Read(reader, KeyspaceNo(keyspace), read)
 }
 
-/// Reads in every way.
+/// Returns all kinds of reads.
 fn reads(reader: Reader, keyspace: u8) -> Vec<Op> {
     let moves = vec![
         Move::First,
@@ -104,12 +109,12 @@ fn reads(reader: Reader, keyspace: u8) -> Vec<Op> {
     ways.map(|way| read(reader, keyspace, way)).into()
 }
 
-/// The operations on a database that is opened so.
+/// Returns the operations for these options.
 pub fn script(opening: Opening) -> Vec<Op> {
     [small(opening), bulk(opening)].concat()
 }
 
-/// The same without large commits.
+/// Returns the operations without large commits.
 pub fn small(opening: Opening) -> Vec<Op> {
     let reopen = || Op::Restart(Restart { end: End::Close, mishaps: Vec::new(), opening });
     [beginning(), vec![reopen()], small_commits(), changes_of_keyspaces(), vec![reopen()], ending()].concat()
@@ -127,7 +132,7 @@ fn flush() -> Op {
     Op::Step(BackgroundStep::Flush)
 }
 
-/// Two keyspaces, single writes, transactions; a snapshot and an iterator held over a merge.
+/// Two keyspaces, single writes, transactions; a snapshot and an iterator held across a compaction.
 fn beginning() -> Vec<Op> {
     use Durability::{Buffered, None as NotSoon, Sync};
     let write = |keyspace, write| Op::Write(KeyspaceNo(keyspace), write);
@@ -181,7 +186,7 @@ fn beginning() -> Vec<Op> {
     ops
 }
 
-/// Small commits until memtables fill of themselves; what the background does lags behind.
+/// Small commits until memtables fill up, while background work lags behind.
 fn small_commits() -> Vec<Op> {
     let mut ops = Vec::new();
     for n in 0..24 {
@@ -206,7 +211,7 @@ fn small_commits() -> Vec<Op> {
     ops
 }
 
-/// Keyspaces that are renamed, dropped, cleared, under a snapshot.
+/// Keyspaces renamed, dropped and cleared under a snapshot.
 fn changes_of_keyspaces() -> Vec<Op> {
     use Durability::{Buffered, None as NotSoon, Sync};
     let hole = (Bound::Excluded(key(13)), Bound::Excluded(key(40)));
@@ -232,12 +237,12 @@ fn changes_of_keyspaces() -> Vec<Op> {
     ops
 }
 
-/// A range that goes from merged tables.
+/// A range removed from compacted tables.
 fn ending() -> Vec<Op> {
     vec![
         Op::Batch(puts(DEFAULT, 60..75, 45), Durability::Sync),
         Op::Flush,
-        // One moves what overlaps nothing, another merges.
+        // One step moves tables that overlap nothing; another one compacts.
         merge(true),
         merge(true),
         remove_range(DEFAULT, 0, 9),
@@ -245,7 +250,8 @@ fn ending() -> Vec<Op> {
     ]
 }
 
-/// A commit of large values that becomes tables; then, in a process whose commits all go through the log, some that need segments of their own.
+/// A commit of large values that becomes tables. Then, in a process that logs all commits, commits that need
+/// several segments.
 fn bulk(opening: Opening) -> Vec<Op> {
     use Durability::{Buffered, Sync};
     let large = |keys: Range<usize>, tag: u32| {
@@ -275,7 +281,7 @@ mod tests {
 
     use super::*;
 
-    /// The names of the variants, as a line.
+    /// Returns the names of variants as one line.
     fn names<T: Debug>(items: impl IntoIterator<Item = T>) -> String {
         let name = |item: T| {
             let text = format!("{item:?}");
@@ -286,8 +292,8 @@ mod tests {
 
     #[test]
     fn the_script_touches_every_kind_of_operation() {
-        let ops = script(opening(Way::Plain));
-        // Those that are missing make trouble, which is the sweep's to choose: Fault, DiskFull, Mend, RestartIn.
+        let ops = script(opening(Variant::Plain));
+        // Fault, DiskFull, Mend and RestartIn are missing, because the sweep chooses them.
         let all = "Batch Begin Check Clock Commit Compact Create Drop Flush HoldCursor Iterate IterateOn MoveCursor Read ReleaseSnapshot Rename \
                    Restart Rollback Snapshot Step Sync TransactionWrite Write";
         assert_eq!(names(&ops), all);
@@ -297,6 +303,6 @@ mod tests {
         let steps = ops.iter().filter_map(|op| if let Op::Step(step) = op { Some(step) } else { None });
         assert_eq!(names(steps), "Compact Flush PrepareLog SyncLog");
         let ends = ops.iter().filter_map(|op| if let Op::Restart(r) = op { Some(r.end) } else { None });
-        assert_eq!(names(ends), "Close", "losses are the sweep's to choose");
+        assert_eq!(names(ends), "Close", "the sweep chooses losses");
     }
 }

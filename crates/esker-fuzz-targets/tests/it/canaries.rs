@@ -1,13 +1,13 @@
-//! Deliberate faults must be found from bytes, or the target would not find a real one either: random bytes are enough.
+//! Injected faults must be found with random bytes; otherwise the target would not find real ones.
 
 use esker::canary::{Canary, set};
 use esker_sim::runner::{Sabotage, run_bytes};
 use fastrand::Rng;
 
-/// Byte strings in which a fault must show.
+/// Number of byte strings within which a fault must show.
 const TRIES: u64 = 300;
 
-/// The first byte string in which the fault shows, and what was said.
+/// Returns the first byte string that shows the fault, and the failure.
 fn hunt(turn_on: fn()) -> Option<(u64, String)> {
     let sabotage = Sabotage { engine: Some(turn_on), ..Sabotage::default() };
     (0..TRIES).find_map(|seed| {
@@ -22,7 +22,7 @@ macro_rules! found {
         $(#[test]
         fn $test() {
             let found = hunt(|| set(Some(Canary::$canary)));
-            let (tries, cause) = found.expect("the fault goes unnoticed");
+            let (tries, cause) = found.expect("the fault is not found");
             println!("{}: byte string {tries}: {cause}", stringify!($canary));
         })*
     };
@@ -47,6 +47,6 @@ fn random_bytes_agree_with_the_model() {
             Err(failure) => panic!("{}", esker_sim::report::describe_bytes(&bytes, &failure)),
         }
     }
-    // What is not done cannot fail.
+    // Check that the runs cover something.
     assert!(done.commits > 1_000 && done.power_losses > 30 && done.kills > 30, "{done:?}");
 }

@@ -1,4 +1,4 @@
-//! Every file of the fuzzers' corpus, without a fuzzer: what was reached once stays reached, and stays right.
+//! Runs all files of the fuzzers' corpus without a fuzzer, as regression tests.
 //!
 //! ```text
 //!   fuzz/corpus/TARGET/* --> TARGETS
@@ -14,7 +14,7 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
 }
 
-/// The inputs of a folder; panics if there are none.
+/// Returns the inputs of a directory. Panics if there are none.
 fn inputs(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let paths = entries.map(|entry| entry.expect("a folder that can be read").path());
@@ -25,7 +25,7 @@ fn inputs(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     inputs
 }
 
-/// Names the input if the test panics while it lives.
+/// Names the input if the test panics.
 struct Report<'a>(&'static str, &'a Path);
 
 impl Drop for Report<'_> {

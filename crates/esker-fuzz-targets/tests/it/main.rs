@@ -1,4 +1,4 @@
-//! The fuzz targets without a fuzzer: damaged inputs, the corpus, and faults that must be found.
+//! Tests the fuzz targets without a fuzzer: damaged inputs, the corpus, and injected faults.
 
 mod canaries;
 mod corpus;

@@ -1,22 +1,23 @@
-//! What harms may cost: which states a damaged database may show, and which errors it may give.
+//! What damage may cause: the states that a damaged database may show, and the errors that it may return.
 //!
 //! ```text
-//!   files before, files after --> which are others --> the newest state alone, or those of an exception
+//!   files before, files after --> changed files --> the newest state only, or those of an exception
 //! ```
 //!
-//! Where the files do not say that more was there, the newest state cannot be asked for:
+//! If the files cannot prove that more existed, the newest state cannot be required:
 //!
-//! allowed.1. The last segment of a log that was not closed: what follows the last place that something behind it proves to be
-//!      durable looks like a write that a crash tore. Its commits that do not end before the damage may be missing, newest first;
-//!      none if something behind it that is whole still proves it (tail.rs), and none if the segment is gone: the manifest names it.
-//!      The same of a file of values: a value that a commit of the last segment points to looks torn, if that may not be durable (recovery.9).
-//! allowed.2. A manifest, or CURRENT: no other file says where the manifest ends or which one is in force. One that was cut
-//!      behind a record, or is an earlier one or another database's, may describe what is there. Then the state is one that
-//!      the database had, or the other one had; but none from before a commit that a file which is left proves (proof.rs). Mostly what it
-//!      describes is not there, and opening refuses; so it does, whatever is there, where a record behind the damage proves it
-//!      (manifest.rs), or nothing can be read of the manifest that CURRENT names. Then a repair, too, shows the newest state, or tells
-//!      of a loss.
-//! allowed.3. A directory without CURRENT, tables and log segments is that of a new database.
+//! allowed.1. The last segment of an unclosed log: damage after the last position proven durable looks like a
+//!     torn write. The newest commits that do not end before the damage may be missing; none if an intact
+//!     later record proves them (tail.rs), and none if the segment is missing, because the manifest names it.
+//!     Similarly for a blob file: a value of a commit in the last segment looks torn if it may not be durable
+//!     (recovery.9).
+//! allowed.2. A manifest, or CURRENT: no other file tells where the manifest ends or which one is in force.
+//!     One truncated after a record, an earlier one, or that of another database may be consistent with the
+//!     files. Then the state is any that either database had, but none before a commit that a remaining file
+//!     proves (proof.rs). Mostly the files do not match and opening is refused. It is always refused if a
+//!     record after the damage proves it (manifest.rs), or if the manifest that CURRENT names is unreadable.
+//!     Then a repair also shows the newest state or reports a loss.
+//! allowed.3. A directory without CURRENT, tables and log segments is a new database.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,24 +31,24 @@ use super::subject::Subject;
 use esker_world::model::state::State;
 use esker_world::world::DIR;
 
-/// What harms have changed.
+/// The effect of damage on the files.
 pub(super) struct Change {
-    /// The files that are others, gone or new.
+    /// Changed, missing and new files.
     names: BTreeSet<String>,
-    /// Those of which some sectors cannot be read. They make no other state of it.
+    /// Files with unreadable sectors, which cannot cause another state.
     unreadable: BTreeSet<String>,
-    /// There is nothing of a database, as far as opening is concerned (allowed.3).
+    /// Whether the directory looks like a new database (allowed.3).
     pub(super) is_new: bool,
-    /// The manifest in force is another, or another one is in force.
+    /// Whether the manifest in force was changed or replaced.
     manifest: bool,
-    /// What is in force now may describe another state, or be nothing at all (allowed.2).
+    /// Whether the manifest in force may describe another state, or none (allowed.2).
     is_mistakable: bool,
-    /// It may describe an earlier one, and nothing tells that it is not the one in force.
+    /// Whether it may describe an earlier state without contradiction.
     may_be_older: bool,
-    /// If so: the newest commit that the files which are left prove.
+    /// If so: the newest commit that remaining files prove.
     proven: u64,
-    /// What stands in the place of the log's last segment, if that is another; nothing if a file that seems prepared for it is all
-    /// that is there.
+    /// The replacement of the log's last segment, if it changed; empty if only a file that looks prepared for
+    /// it remains.
     tail: Option<Vec<u8>>,
 }
 
@@ -81,14 +82,14 @@ impl Change {
         self.names.iter().any(|name| roles.contains(&Role::of(name)))
     }
 
-    /// Tables or files of values are others, or cannot be read.
+    /// Returns whether tables or blob files are changed or unreadable.
     pub(super) fn touches_tables(&self) -> bool {
         let mut touched = self.names.union(&self.unreadable);
         touched.any(|name| matches!(Role::of(name), Role::Table | Role::Blob))
     }
 
-    /// Whether a loss is one that unreadable sectors of tables and of the log explain, if nothing else is wrong (damage_judge.9). `before`: the
-    /// undamaged files.
+    /// Returns whether unreadable sectors of tables and of the log explain a loss, with no other damage
+    /// (damage_judge.9). `before` are the undamaged files.
     pub(super) fn costs(&self, loss: &Loss, before: &Files) -> bool {
         let roles: Vec<Role> = self.unreadable.iter().map(|name| Role::of(name)).collect();
         let nothing_else =
@@ -101,19 +102,19 @@ impl Change {
             Role::Table => {
                 self.unreadable.contains(name) && is_within(&loss.keys, &range_of_table(before, name))
             }
-            // A gap shows in the segment behind it.
+            // A gap is reported for the following segment.
             Role::Segment => roles.contains(&Role::Segment),
-            // Names of keyspaces are keys of a table, or commits of the log, too.
+            // Names of keyspaces are entries of tables or of the log, too.
             _ => loss.keys == LostKeys::Names,
         }
     }
 
-    /// No file that holds data is another.
+    /// Returns whether no file with data changed.
     pub(super) fn is_harmless(&self) -> bool {
         self.names.union(&self.unreadable).all(|name| Role::of(name) == Role::Other)
     }
 
-    /// The states that the database may show when it is opened.
+    /// Returns the states that the opened database may show.
     pub(super) fn shown_states<'a>(
         &self,
         subject: &'a Subject,
@@ -128,8 +129,8 @@ impl Change {
         }
     }
 
-    /// The states of its own that a repair may go by, newest first. One that `tells` of a loss of any keys may have gone by what is left of
-    /// a manifest, or by another.
+    /// Returns the own states that a repair may use, newest first. If the repair reports a loss of arbitrary
+    /// keys (`tells`), it may have used a damaged manifest or another one.
     pub(super) fn repaired_states<'a>(&self, subject: &'a Subject, tells: bool) -> Vec<&'a State> {
         match tells && self.manifest {
             true => std::iter::once(&subject.newest).chain(subject.chronicle.iter().rev()).collect(),
@@ -137,11 +138,12 @@ impl Change {
         }
     }
 
-    /// The states of its own that may be shown without a word of loss, newest first: the newest one, but for the exceptions.
+    /// Returns the own states that may be shown without a reported loss, newest first: the newest one and the
+    /// exceptions.
     fn states<'a>(&self, subject: &'a Subject) -> Vec<&'a State> {
         let mut states = self.states_of_log(subject);
         if self.may_be_older {
-            // What stands behind the newest commit never counted.
+            // Log records after the newest commit never counted.
             let proven = self.proven.min(subject.shown_until(&subject.newest));
             let older = subject.chronicle.iter().rev();
             states.extend(older.filter(|state| subject.shown_until(state) >= proven));
@@ -149,7 +151,7 @@ impl Change {
         states
     }
 
-    /// The states that the log may end with (allowed.1), newest first.
+    /// Returns the states at which the log may end (allowed.1), newest first.
     fn states_of_log<'a>(&self, subject: &'a Subject) -> Vec<&'a State> {
         let tail = self.tail.as_ref().filter(|_| !subject.closed);
         let at_stake = tail.map_or(0, |now| subject.tail.commits_at_stake(now));
@@ -158,25 +160,25 @@ impl Change {
         if at_stake == 0 {
             return vec![&subject.newest];
         }
-        // A state may come back: the files may end at any time when it was the newest one.
+        // A state may recur: the files may end at any point at which it was the newest.
         let newest = subject.newest.digest();
         let end = subject.recent.iter().rposition(|state| state.digest() == newest).unwrap_or(0);
         let most = subject.tail.commits();
         let back = most.min(end + at_stake);
-        // What the last opening found may stand in the same segment.
+        // The state found by the last opening may be in the same segment.
         let earlier = subject.chronicle.iter().rev().take(most + 1);
         let earlier = earlier.filter(|_| subject.recent.len() <= back);
         subject.recent.iter().take(back + 1).chain(earlier).collect()
     }
 
-    /// The states of another database that they may stand for; `tells` as above.
+    /// Returns the states of another database that the files may represent. `tells` as above.
     pub(super) fn foreign_states<'a>(&self, donor: Option<&'a Subject>, tells: bool) -> Vec<&'a State> {
         let donor = donor.filter(|_| self.may_be_older || (tells && self.manifest));
         donor.into_iter().flat_map(|donor| &donor.chronicle).collect()
     }
 
-    /// Whether the error is typed, and names a file that is another, or to which one has led: a manifest names tables and
-    /// segments that are not there or are others; a segment says of the others that they are finished, or missing.
+    /// Returns whether the error is typed and names a damaged file or one affected by it: a manifest names
+    /// missing or changed tables and segments; a segment tells which others are finished.
     pub(super) fn explains(&self, error: &Error) -> bool {
         if let Error::Io { path, source, .. } = error {
             let name = path.strip_prefix(DIR).ok().and_then(Path::to_str);
@@ -198,11 +200,11 @@ impl Change {
     }
 }
 
-/// A key with the number of its keyspace.
-type Place = (u32, Vec<u8>);
+/// A keyspace id and a key.
+type KeyPosition = (u32, Vec<u8>);
 
-/// Whether the keys are all of this range.
-fn is_within(keys: &LostKeys, (first, last): &(Place, Place)) -> bool {
+/// Returns whether the keys lie in this range.
+fn is_within(keys: &LostKeys, (first, last): &(KeyPosition, KeyPosition)) -> bool {
     let place = |(id, key): &(KeyspaceId, Vec<u8>)| (id.get(), key.clone());
     match keys {
         LostKeys::Between(Some(low), Some(high)) => *first <= place(low) && place(high) <= *last,
@@ -210,8 +212,8 @@ fn is_within(keys: &LostKeys, (first, last): &(Place, Place)) -> bool {
     }
 }
 
-/// The first and the last key of an undamaged table, as a dump tells them.
-fn range_of_table(files: &Files, name: &str) -> (Place, Place) {
+/// Returns the first and the last key of an undamaged table, according to a dump.
+fn range_of_table(files: &Files, name: &str) -> (KeyPosition, KeyPosition) {
     let one = Files::from([(name.to_owned(), files[name].clone())]);
     let mut ends = Vec::new();
     let options = DumpOptions::default().env(env(&disk(&one), 0)).entries(false);
@@ -228,8 +230,9 @@ fn range_of_table(files: &Files, name: &str) -> (Place, Place) {
     }
 }
 
-/// Of an encoded key: it begins with the number of its keyspace, in a byte, or from 0xF0 on in so many bytes behind that one.
-fn place(encoded: &[u8]) -> Place {
+/// Decodes the keyspace id at the start of an encoded key: one byte, or from 0xF0 on a byte with the length
+/// of the id that follows.
+fn place(encoded: &[u8]) -> KeyPosition {
     let (first, rest) = encoded.split_first().expect("a key begins with the number of its keyspace");
     let (id, key) = match first.checked_sub(0xF0) {
         None => (u32::from(*first), rest),
@@ -241,7 +244,7 @@ fn place(encoded: &[u8]) -> Place {
     (id, key.to_vec())
 }
 
-/// The manifest that CURRENT names.
+/// Returns the manifest that CURRENT names.
 fn in_force(files: &Files) -> &str {
     let current = files.get("CURRENT").and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
     current.split(' ').next().unwrap_or_default()
@@ -266,7 +269,7 @@ mod tests {
     const BEFORE: [(&str, &str); 5] =
         [("000003.sst", "t"), ("000001.wal", "1"), ("000002.wal", "2"), ("CURRENT", "c"), ("LOCK", "l")];
 
-    /// The change of these files, which are others now, or new.
+    /// Returns the change when these files are changed or new.
     fn change(others: &[&str]) -> Change {
         let mut after = files(&BEFORE);
         after.extend(others.iter().map(|name| ((*name).to_owned(), b"?".to_vec())));

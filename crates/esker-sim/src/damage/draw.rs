@@ -1,8 +1,8 @@
-//! Draws the harms of a seed: which files, where, how much, with what.
+//! Generates the harms of a seed: their files, positions, sizes and bytes.
 //!
 //! ```text
-//!   seed --> 1 to 6 x (kind by weight, file by weight, place, bytes) --> Harm
-//!            files as they are | as they were before an operation | of another database
+//!   seed --> 1 to 6 x (kind by weight, file by weight, position, bytes) --> Harm
+//!            current files | files before an earlier operation | files of another database
 //! ```
 
 use std::collections::BTreeSet;
@@ -14,9 +14,9 @@ use super::files::{Files, Role, disk, env, path};
 use super::harm::{Edit, Harm, Kind};
 use super::subject::{Donor, Subject};
 
-/// How many harms; most databases have few.
+/// Numbers of harms; most databases have few.
 const COUNTS: [usize; 9] = [1, 1, 1, 2, 2, 3, 4, 5, 6];
-/// Which files, as often as they stand here.
+/// Kinds of files, weighted by their frequency in the list.
 const ROLES: [Role; 18] = {
     use Role::{Blob, Current, Manifest, Other, Prepared, Segment, Table};
     [
@@ -24,14 +24,14 @@ const ROLES: [Role; 18] = {
         Manifest, Current, Prepared, Other, Blob, Blob,
     ]
 };
-/// Those made of pieces that have places: parts, records.
+/// Files that consist of pieces at known positions.
 const PIECED: [Role; 3] = [Role::Table, Role::Segment, Role::Manifest];
-/// A range has so many bytes at the most.
+/// Maximum size of a range.
 const RANGE_BYTES_MAX: usize = 8 << 10;
-/// Disks write whole ones.
+/// The unit that disks write atomically.
 const SECTOR_BYTES: usize = 512;
 
-/// A drawing in progress.
+/// A generator of harms.
 pub(super) struct Drawing<'a> {
     rng: Rng,
     before: &'a Files,
@@ -44,7 +44,7 @@ impl<'a> Drawing<'a> {
         Drawing { rng, before: &subject.files, moments: &subject.moments, donor }
     }
 
-    /// The harms, at least one.
+    /// Returns the harms, at least one.
     pub(super) fn harms(mut self) -> Vec<Harm> {
         let n = COUNTS[self.rng.usize(0..COUNTS.len())];
         (0..n).map(|_| self.harm()).collect()
@@ -52,7 +52,7 @@ impl<'a> Drawing<'a> {
 
     fn harm(&mut self) -> Harm {
         loop {
-            // Not every kind can be done to every file; to CURRENT, which is always there, most can.
+            // Not every kind suits every file, but most suit CURRENT, which always exists.
             let kind = self.kind();
             if let Some(harm) = self.draw(kind) {
                 return harm;
@@ -102,7 +102,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// The name of a file; of the log's segments mostly the last one.
+    /// Picks a file; for log segments mostly the last one.
     fn pick(&mut self, files: &Files) -> Option<String> {
         let role = ROLES[self.rng.usize(0..ROLES.len())];
         let names: Vec<&String> = files.keys().filter(|name| Role::of(name) == role).collect();
@@ -111,7 +111,7 @@ impl<'a> Drawing<'a> {
         Some(if prefers_last { last.clone() } else { names[self.rng.usize(0..names.len())].clone() })
     }
 
-    /// A file that has bytes.
+    /// Picks a file that is not empty.
     fn target(&mut self) -> Option<(String, &'a [u8])> {
         let before = self.before;
         let file = self.pick(before)?;
@@ -119,13 +119,14 @@ impl<'a> Drawing<'a> {
         (!bytes.is_empty()).then_some((file, bytes))
     }
 
-    /// Another file of the same kind.
+    /// Picks another file of the same kind.
     fn another(&mut self, file: &str, files: &Files) -> Option<String> {
         let others = files.keys().filter(|name| Role::of(name) == Role::of(file) && *name != file);
         self.rng.choice(others.collect::<Vec<_>>()).cloned()
     }
 
-    /// An offset in a file that is not empty: at its ends, at a sector, anywhere, or before the zeros at its end.
+    /// Picks an offset in a non-empty file: near an end, at a sector boundary, anywhere, or before its
+    /// trailing zeros.
     fn place(&mut self, bytes: &[u8]) -> usize {
         let len = bytes.len();
         let used = bytes.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
@@ -139,7 +140,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// How long a range is: at least a byte, and not more than `most`, which is not 0.
+    /// Picks the length of a range, between 1 and `most`.
     fn length(&mut self, most: usize) -> usize {
         let len = match self.rng.u8(0..3) {
             0 => self.rng.usize(1..33),
@@ -149,7 +150,7 @@ impl<'a> Drawing<'a> {
         len.min(most)
     }
 
-    /// Zeros, ones or noise.
+    /// Returns zeros, ones or noise.
     fn filling(&mut self, len: usize) -> (&'static str, Vec<u8>) {
         match self.rng.u8(0..4) {
             0 | 1 => ("zeros", vec![0; len]),
@@ -194,7 +195,7 @@ impl<'a> Drawing<'a> {
         let alike: BTreeSet<(&String, &Vec<u8>)> = all.filter(|(name, _)| Role::of(name) == role).collect();
         let alike: Vec<_> =
             alike.into_iter().map(|(name, bytes)| (name, bytes, places(name, bytes))).collect();
-        // Of two files few places are those of pieces of both.
+        // Few positions are starts of pieces in both files.
         let mut found = Vec::new();
         for (name, bytes, own) in alike.iter().filter(|(name, bytes, _)| before.get(*name) == Some(*bytes)) {
             for (other, stale, theirs) in alike.iter().filter(|(other, ..)| other != name) {
@@ -309,7 +310,7 @@ impl<'a> Drawing<'a> {
         Some(Harm::new(Kind::Empty, text, Edit::Put(file, Vec::new())))
     }
 
-    /// A name that Esker knows, for a file like this.
+    /// Generates a valid name for a file of this kind.
     fn name(&mut self, role: Role) -> Option<String> {
         let number = self.number()?;
         Some(match role {
@@ -323,7 +324,7 @@ impl<'a> Drawing<'a> {
         })
     }
 
-    /// A number of a file: near one that is there, small, or large.
+    /// Generates a file number: near an existing one, small, or large.
     fn number(&mut self) -> Option<u64> {
         let near = self.rng.choice(self.before.keys())?;
         let digits: String = near.chars().filter(char::is_ascii_digit).collect();
@@ -336,7 +337,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// Where the pieces of a file begin, and where it ends.
+/// Returns the starts of the pieces of a file, and its end.
 fn places(name: &str, bytes: &[u8]) -> BTreeSet<usize> {
     let one = Files::from([(name.to_owned(), bytes.to_vec())]);
     let mut places = BTreeSet::from([bytes.len()]);
@@ -344,7 +345,7 @@ fn places(name: &str, bytes: &[u8]) -> BTreeSet<usize> {
     let shown = options.dump(path(name), |item| {
         places.insert(item.offset as usize);
     });
-    // What is damaged may be said to lie anywhere.
+    // Damaged pieces may be reported anywhere.
     places.retain(|at| shown.is_ok() && *at <= bytes.len());
     places
 }

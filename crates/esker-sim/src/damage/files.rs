@@ -1,5 +1,5 @@
-//! A database's directory as names and bytes: what harms act on, and what is put on a disk of its own for each step of
-//! the judge.
+//! The files of a database directory as names and bytes, which harms modify. Each step of the judge gets a
+//! disk of its own with these files.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -16,23 +16,23 @@ pub type Files = BTreeMap<String, Vec<u8>>;
 
 const MEMORY: &str = "a file system in memory does not fail";
 
-/// What a file is for, as its name says.
+/// The purpose of a file according to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Table,
     /// A file of values.
     Blob,
     Segment,
-    /// A file that will become a segment.
+    /// A preallocated file that will become a segment.
     Prepared,
     Manifest,
     Current,
-    /// It holds no data: the lock, the options, what is temporary.
+    /// Without data: the lock, the options, temporary files.
     Other,
 }
 
 impl Role {
-    /// Of a file of this name.
+    /// Returns the role of a file name.
     pub(super) fn of(name: &str) -> Role {
         match name {
             "CURRENT" => Role::Current,
@@ -46,17 +46,17 @@ impl Role {
     }
 }
 
-/// The last segment of the log. Numbers have leading zeros.
+/// Returns the last segment of the log. Numbers have leading zeros.
 pub(super) fn last_segment(files: &Files) -> Option<&str> {
     files.keys().map(String::as_str).filter(|name| Role::of(name) == Role::Segment).max()
 }
 
-/// The path of a file of the database.
+/// Returns the path of a file of the database.
 pub(super) fn path(name: &str) -> PathBuf {
     Path::new(DIR).join(name)
 }
 
-/// The files of the database on this disk.
+/// Reads the files of the database on this disk.
 pub(super) fn read(disk: &MemFs) -> Files {
     let bytes = |name: &str| {
         let file = disk.open(&path(name), OpenOptions::read()).expect(MEMORY);
@@ -67,7 +67,7 @@ pub(super) fn read(disk: &MemFs) -> Files {
     names.into_iter().map(|name| (name.clone(), bytes(&name))).collect()
 }
 
-/// A disk with a database of these files, all of them durable.
+/// Creates a disk with these files, all of them durable.
 pub(super) fn disk(files: &Files) -> MemFs {
     let disk = MemFs::new();
     disk.create_dir_all(DIR.as_ref()).expect(MEMORY);
@@ -78,7 +78,7 @@ pub(super) fn disk(files: &Files) -> MemFs {
     disk.crash_keep_all()
 }
 
-/// The same of a disk of which these bytes of its files cannot be read.
+/// Returns the environment of a disk on which these bytes cannot be read.
 pub(super) fn env_with_holes(disk: &MemFs, seed: u64, holes: &[(String, Range<u64>)]) -> Env {
     let faulty = FaultFs::new(Arc::new(disk.clone()));
     for (name, bytes) in holes {
@@ -88,7 +88,7 @@ pub(super) fn env_with_holes(disk: &MemFs, seed: u64, holes: &[(String, Range<u6
     Env::simulated(Arc::new(faulty), !seed)
 }
 
-/// The world of a database on this disk. It draws other numbers than the one that made the database.
+/// Returns the environment of a disk, with random numbers other than those that created the database.
 pub(super) fn env(disk: &MemFs, seed: u64) -> Env {
     Env::simulated(Arc::new(disk.clone()), !seed)
 }

@@ -1,7 +1,5 @@
-//! The kinds of harm, and what they do to files.
-//!
-//! harm.1. A harm does not depend on the others: it is drawn from the undamaged files, and one whose file is gone does nothing.
-//!      So any of them can be left out.
+//! The kinds of harm, and their effect on files. Harms are independent: each is generated from the undamaged
+//! files, and has no effect if its file is gone. So any of them can be omitted.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,43 +9,43 @@ use super::files::Files;
 /// A kind of harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// One bit is another.
+    /// Flips one bit.
     Flip,
-    /// A range is zeros, ones or noise.
+    /// Overwrites a range with zeros, ones or noise.
     Overwrite,
-    /// A range is a copy of another place: a misdirected write.
+    /// Copies a range to another position: a misdirected write.
     Copy,
-    /// Whole pieces of a file are what another of its kind has, or had, at the same place: blocks that were given to it, and never
-    /// written.
+    /// Replaces pieces by those of another file of the same kind at the same position: reused blocks that
+    /// were never written.
     Stale,
-    /// A file is shorter.
+    /// Truncates a file.
     Cut,
-    /// A file is longer.
+    /// Extends a file.
     Extend,
-    /// Two files of one kind have each other's names.
+    /// Swaps the names of two files of the same kind.
     Swap,
-    /// A file is a copy of another of its kind.
+    /// Replaces a file by a copy of another one of the same kind.
     Replace,
-    /// A file is what it was earlier: lost writes.
+    /// Restores an earlier version of a file: lost writes.
     Restore,
-    /// A file is one of another database.
+    /// Replaces a file by one of another database.
     Foreign,
-    /// A file is gone.
+    /// Deletes a file.
     Delete,
-    /// A file has another name.
+    /// Renames a file.
     Rename,
-    /// A file has a copy of another name.
+    /// Copies a file to another name.
     Duplicate,
-    /// A file is there that nobody wrote.
+    /// Adds a new file.
     Add,
-    /// A file has no bytes.
+    /// Truncates a file to zero bytes.
     Empty,
-    /// Sectors of a file cannot be read.
+    /// Makes sectors of a file unreadable.
     Unreadable,
 }
 
 impl Kind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Kind; 16] = [
         Kind::Flip,
         Kind::Overwrite,
@@ -67,7 +65,7 @@ impl Kind {
         Kind::Unreadable,
     ];
 
-    /// The name in figures.
+    /// Returns the name in statistics.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Flip => "flip",
@@ -97,17 +95,17 @@ pub enum Edit {
     Flip(String, usize, u8),
     /// Writes bytes at an offset.
     Write(String, usize, Vec<u8>),
-    /// Cuts to a length.
+    /// Truncates a file.
     Cut(String, usize),
-    /// Exchanges two.
+    /// Swaps two files.
     Swap(String, String),
-    /// Puts a file there, over another or as a new one.
+    /// Writes a file, new or existing.
     Put(String, Vec<u8>),
-    /// Removes it.
+    /// Deletes a file.
     Delete(String),
-    /// Reads that touch these bytes fail, of whatever file has the name.
+    /// Makes reads of these bytes fail.
     Lose(String, Range<u64>),
-    /// Gives it another name, perhaps that of another file, which is gone then.
+    /// Renames a file, replacing an existing one.
     Rename(String, String),
 }
 
@@ -157,12 +155,12 @@ pub struct Harm {
 }
 
 impl Harm {
-    /// A harm in words and in deed.
+    /// Creates a harm with its description.
     pub fn new(kind: Kind, text: impl Into<String>, edit: Edit) -> Harm {
         Harm { kind, text: text.into(), edit }
     }
 
-    /// Its kind.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -174,7 +172,7 @@ impl fmt::Display for Harm {
     }
 }
 
-/// What cannot be read of the files with all these harms: whose name, which bytes.
+/// Returns the unreadable ranges after all harms, with the names of their files.
 pub(super) fn unreadable(harms: &[Harm], after: &Files) -> Vec<(String, Range<u64>)> {
     let place = |harm: &Harm| match &harm.edit {
         Edit::Lose(name, bytes) => Some((name.clone(), bytes.clone())),
@@ -186,7 +184,7 @@ pub(super) fn unreadable(harms: &[Harm], after: &Files) -> Vec<(String, Range<u6
     harms.iter().filter_map(place).filter(is_there).collect()
 }
 
-/// The files with all these harms, in their order.
+/// Applies all harms in order.
 pub(super) fn harmed(files: &Files, harms: &[Harm]) -> Files {
     let mut files = files.clone();
     harms.iter().for_each(|harm| harm.edit.apply(&mut files));
@@ -198,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn harm_1_edits_do_what_they_say_and_nothing_to_files_that_are_gone() {
+    fn edits_do_what_they_say_and_nothing_to_files_that_are_gone() {
         let files = |list: &[(&str, &str)]| -> Files {
             list.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect()
         };

@@ -1,10 +1,11 @@
-//! Values that were written, and that nobody may ever have seen.
+//! Values that were written but may never have been visible.
 //!
 //! ```text
-//!   operations --what each commit puts--> replaced by the same commit | perhaps never committed
+//!   operations --values put by each commit--> replaced in the same commit | perhaps never committed
 //! ```
 //!
-//! Tables of large commits hold them: a repair may bring them to light (repaired.3, repaired.4 of repaired.rs).
+//! Tables of large commits contain such values, and a repair may recover them (repaired.3, repaired.4 of
+//! repaired.rs).
 
 use std::collections::BTreeMap;
 
@@ -12,16 +13,16 @@ use esker_world::model::keys::KeyNo;
 use esker_world::model::values::ValueNo;
 use esker_world::op::{NameChange, Op, SLOTS, Write};
 
-/// Why nobody may have seen a value.
+/// Why a value may never have been visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hidden {
-    /// The same commit has replaced or removed it.
+    /// The same commit replaced or removed it.
     Replaced,
-    /// It may be of a commit that never came to be.
+    /// Its commit may have failed.
     Uncommitted,
 }
 
-/// What these operations put. Which keyspace it is in counts for nothing.
+/// Returns the hidden values of operations, regardless of the keyspace.
 pub(super) fn values(ops: &[Op]) -> BTreeMap<(KeyNo, ValueNo), Hidden> {
     let mut found = BTreeMap::new();
     let mut transactions: [Vec<Write>; SLOTS] = Default::default();
@@ -45,7 +46,7 @@ pub(super) fn values(ops: &[Op]) -> BTreeMap<(KeyNo, ValueNo), Hidden> {
     found
 }
 
-/// Takes note of what a commit puts.
+/// Adds the values that a commit puts.
 fn note(found: &mut BTreeMap<(KeyNo, ValueNo), Hidden>, writes: &[Write]) {
     for (n, write) in writes.iter().enumerate() {
         let Write::Put(key, value) = write else { continue };

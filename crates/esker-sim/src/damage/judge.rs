@@ -1,27 +1,29 @@
-//! What must hold of a damaged database.
+//! The requirements on a damaged database.
 //!
 //! ```text
-//!   damaged files --check offline, dump--> nothing has changed
-//!                 --open, read, check----> a state that is allowed, or errors that name what is damaged
-//!                 --merge, open, read----> the same
-//!                 --repair---------------> a sound database, what differs is told (repaired.rs)
+//!   damaged files --check offline, dump--> nothing changes
+//!                 --open, read, check----> an allowed state, or errors that name the damage
+//!                 --compact, open, read--> the same
+//!                 --repair---------------> a sound database; differences are reported (repaired.rs)
 //! ```
 //!
-//! damage_judge.1. No step panics, takes more than [`TIME_MAX`], or, where memory is measured, much more than the database has bytes.
-//! damage_judge.2. An error is `Corrupt` or `UnsupportedVersion`, and names a file that is damaged or to which a damaged one has led; or `Io`, and
-//!      names one that cannot be read.
-//! damage_judge.3. All that can be read, by keys, from both ends, and `len()`, is of one state, and of one that the harms allow: the
-//!      newest, but for the exceptions allowed.1 to allowed.3 (allowed.rs).
-//! damage_judge.4. Checking offline finds something exactly if opening, reading or checking online does. Neither it nor a dump, which
-//!      shows any database, changes anything.
-//! damage_judge.5. A merge that meets damage leaves what is there; one of a database that was read whole leaves it whole.
-//! damage_judge.6. A repair makes a sound database that survives a power loss, or nothing, if there was nothing. The damaged one is untouched.
-//! damage_judge.7. What differs in the repaired one from a state that is allowed is among the losses that it tells, and is older or
-//!      missing, or of a transaction that never committed or that a commit itself replaced, where a loss says so (repaired.3, repaired.4). Which ones those are: as in damage_judge.3. Where a file that is left proves a newer commit than an older state has, or the damage of
-//!      the manifest is proven, that state is none of them: then it is told what is lost.
-//! damage_judge.8. Harm to files without data does none, and no repair tells of a loss.
-//! damage_judge.9. Where nothing is wrong but sectors of tables and of the log that cannot be read, a repair loses nothing of other files, and of a
-//!      table no keys outside of its range.
+//! No step panics, takes longer than [`TIME_MAX`], or uses much more memory than the size of the database. An
+//! error is `Corrupt` or `UnsupportedVersion` and names a damaged or affected file, or it is `Io` and names
+//! an unreadable one. A compaction that meets damage changes nothing, and a database that was read completely
+//! remains so. Harm to files without data has no effect, and a repair then reports no loss.
+//!
+//! damage_judge.3. Everything that can be read, by keys, from both ends and by `len()`, belongs to one state
+//!     that the harms allow: the newest one, or an exception of allowed.1 to allowed.3 (allowed.rs).
+//! damage_judge.4. Checking offline finds something exactly if opening, reading or checking online does.
+//!     Neither checking nor dumping changes anything, and a dump accepts any database.
+//! damage_judge.6. A repair creates a sound database that survives a power loss, or nothing if there was
+//!     none. The damaged database does not change.
+//! damage_judge.7. The report of a repair covers each difference from an allowed state. The repaired value is
+//!     older or missing, or, if a loss says so, of an uncommitted transaction or replaced within its commit
+//!     (repaired.3, repaired.4). A state is not allowed if a remaining file proves a newer commit, or if
+//!     damage of the manifest is proven; then a loss is reported.
+//! damage_judge.9. If only sectors of tables and of the log are unreadable, a repair loses nothing of other
+//!     files, and of a table only keys in its range.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -29,52 +31,53 @@ use std::time::Duration;
 use esker::{Builder, Db, DumpOptions, Error};
 use esker_env::{Clock, Env, MemFs, SystemClock};
 
-use super::Twist;
+use super::RunOptions;
 use super::allowed::Change;
 use super::files::{Files, disk, env_with_holes, read};
-use super::reading::{Suspects, read_all};
+use super::reading::{Candidates, read_all};
 use super::subject::Subject;
 use esker_world::failure::caught;
 use esker_world::world::{DIR, builder};
 
-/// No step takes longer (damage_judge.1). Generous, since machines under load stall.
+/// Maximum duration of a step. Generous, because machines under load stall.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// Nor more memory than this, and so many times the files' bytes: they are in memory, and what is written of them too.
+/// Maximum memory of a step: this much plus a multiple of the file sizes, because files and copies are in
+/// memory.
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 const MEMORY_FACTOR: usize = 16;
 
-/// What came of the damage.
+/// The outcome of the damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) reading: Outcome,
-    /// What was read whole is not the newest state (allowed.1, allowed.2).
+    /// Whether the state read is older than the newest (allowed.1, allowed.2).
     pub(super) is_older: bool,
-    /// The losses that a repair told; none if there was nothing to repair.
+    /// Number of losses that a repair reported; `None` if there was nothing to repair.
     pub(super) losses: Option<u64>,
 }
 
-/// How far a damaged database can be read.
+/// How much of a damaged database can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It is not opened.
+    /// It cannot be opened.
     Refused,
     /// Some reads fail.
     Part,
-    /// All of it, and only a check finds what is wrong.
+    /// Everything, but a check finds damage.
     OnlyChecked,
-    /// All of it, and nothing is wrong.
+    /// Everything, and a check finds no damage.
     Sound,
 }
 
-/// A damaged database on trial.
+/// A damaged database to be judged.
 pub(super) struct Judge<'a> {
     pub(super) subject: &'a Subject,
-    /// Of whom files were put among its own.
+    /// The database from which foreign files were taken.
     pub(super) donor: Option<&'a Subject>,
-    pub(super) twist: Twist,
+    pub(super) options: RunOptions,
     pub(super) change: Change,
     after: &'a Files,
-    /// What cannot be read: of which files, which bytes.
+    /// Unreadable ranges of files.
     holes: Vec<(String, Range<u64>)>,
     disk: MemFs,
     bytes: usize,
@@ -86,12 +89,12 @@ impl<'a> Judge<'a> {
         subject: &'a Subject,
         donor: Option<&'a Subject>,
         (after, holes): (&'a Files, Vec<(String, Range<u64>)>),
-        twist: Twist,
+        options: RunOptions,
     ) -> Self {
         Judge {
             subject,
             donor,
-            twist,
+            options,
             change: Change::between(&subject.files, after, holes.iter().map(|hole| hole.0.clone())),
             after,
             holes,
@@ -101,28 +104,28 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Judges all that can be done with it; an error says what does not hold.
+    /// Performs all steps. The error describes a violated requirement.
     pub(super) fn judge(&self) -> Result<Verdict, String> {
         let found_offline = self.step("checking offline", |disk| self.check_offline(&disk))?;
         self.step("dumping", |disk| self.dump(&disk))?;
-        let mut suspects = Suspects::new(self.change.shown_states(self.subject, self.donor));
-        let reading = self.step("reading", |disk| self.read(&disk, &mut suspects))?;
-        if let Some(contradiction) = &suspects.contradiction {
+        let mut candidates = Candidates::new(self.change.shown_states(self.subject, self.donor));
+        let reading = self.step("reading", |disk| self.read(&disk, &mut candidates))?;
+        if let Some(contradiction) = &candidates.contradiction {
             let online = reading != Outcome::Sound;
             return Err(format!(
-                "damage_judge.3: reading: {contradiction}; found by a check offline: {found_offline}, online: {online}"
+                "damage_judge.3: reading: {contradiction}; damage found offline: {found_offline}, online: {online}"
             ));
         }
         self.compare(found_offline, reading)?;
         if reading != Outcome::Refused {
-            self.step("merging", |disk| self.merge(&disk, reading, &mut suspects))?;
+            self.step("merging", |disk| self.merge(&disk, reading, &mut candidates))?;
         }
         let losses = self.step("repairing", |disk| self.repair(&disk))?;
         let is_whole = matches!(reading, Outcome::Sound | Outcome::OnlyChecked);
-        Ok(Verdict { reading, is_older: is_whole && !suspects.may_be(&self.subject.newest), losses })
+        Ok(Verdict { reading, is_older: is_whole && !candidates.may_be(&self.subject.newest), losses })
     }
 
-    /// Runs a step on a disk of its own (damage_judge.1).
+    /// Runs a step on a disk of its own, measuring time and memory.
     fn step<T>(&self, name: &str, work: impl FnOnce(MemFs) -> Result<T, String>) -> Result<T, String> {
         let mut job = Some((work, self.disk.kill()));
         let mut outcome = None;
@@ -132,7 +135,7 @@ impl<'a> Judge<'a> {
             }
         };
         let started = self.clock.monotonic();
-        let memory = match self.twist.memory {
+        let memory = match self.options.memory {
             Some(measure) => measure(&mut run),
             None => {
                 run();
@@ -140,18 +143,17 @@ impl<'a> Judge<'a> {
             }
         };
         let time = self.clock.monotonic() - started;
-        let outcome =
-            outcome.expect("it ran").map_err(|panic| format!("damage_judge.1: {name}: panic: {panic}"))?;
+        let outcome = outcome.expect("it ran").map_err(|panic| format!("{name}: panic: {panic}"))?;
         if time > TIME_MAX {
-            return Err(format!("damage_judge.1: {name} takes too long: {time:?}"));
+            return Err(format!("{name} takes too long: {time:?}"));
         }
         if memory > MEMORY_BYTES_MAX + MEMORY_FACTOR * self.bytes {
-            return Err(format!("damage_judge.1: {name} takes too much memory: {memory} bytes"));
+            return Err(format!("{name} takes too much memory: {memory} bytes"));
         }
         outcome
     }
 
-    /// The options of whoever works on this disk.
+    /// Returns a builder for this disk.
     pub(super) fn builder(&self, disk: &MemFs) -> Builder {
         builder(self.env(disk), self.subject.opening)
     }
@@ -160,15 +162,15 @@ impl<'a> Judge<'a> {
         env_with_holes(disk, self.subject.seed, &self.holes)
     }
 
-    /// damage_judge.2.
+    /// Checks that an error is typed and explained by the damage.
     fn typed(&self, doing: &str, error: &Error) -> Result<(), String> {
         match self.change.explains(error) {
             true => Ok(()),
-            false => Err(format!("damage_judge.2: {doing}: {error:?}")),
+            false => Err(format!("{doing}: {error:?}")),
         }
     }
 
-    /// The files are as they were.
+    /// Checks that the files have not changed.
     pub(super) fn untouched(&self, invariant: &str, doing: &str, disk: &MemFs) -> Result<(), String> {
         match read(disk) == *self.after {
             true => Ok(()),
@@ -176,7 +178,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether checking offline finds anything.
+    /// Checks offline. Returns whether that found anything.
     fn check_offline(&self, disk: &MemFs) -> Result<bool, String> {
         let checked = self.builder(disk).check_offline(DIR);
         self.untouched("damage_judge.4", "checking offline", disk)?;
@@ -201,8 +203,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Opens and reads it.
-    fn read(&self, disk: &MemFs, suspects: &mut Suspects<'_>) -> Result<Outcome, String> {
+    /// Opens and reads the database.
+    fn read(&self, disk: &MemFs, candidates: &mut Candidates<'_>) -> Result<Outcome, String> {
         let db = match self.builder(disk).open(DIR) {
             Ok(db) => db,
             Err(error) => {
@@ -210,12 +212,12 @@ impl<'a> Judge<'a> {
                 return Ok(Outcome::Refused);
             }
         };
-        self.read_open("reading", &db, suspects)
+        self.read_open("reading", &db, candidates)
     }
 
-    /// Reads it, and checks it.
-    fn read_open(&self, doing: &str, db: &Db, suspects: &mut Suspects<'_>) -> Result<Outcome, String> {
-        let errors = read_all(db, suspects);
+    /// Reads and checks the open database.
+    fn read_open(&self, doing: &str, db: &Db, candidates: &mut Candidates<'_>) -> Result<Outcome, String> {
+        let errors = read_all(db, candidates);
         errors.iter().try_for_each(|error| self.typed(doing, error))?;
         let problems = match db.check() {
             Ok(report) => report.problems,
@@ -229,7 +231,7 @@ impl<'a> Judge<'a> {
                 Err(format!("damage_judge.4: {doing}: a check finds nothing, but {error}"))
             }
             (Some(_), Some(_)) => Ok(Outcome::Part),
-            // All but the blocks of tables is looked at when it is opened.
+            // Opening reads everything except the blocks of tables.
             (None, Some(problem)) if !self.change.touches_tables() => {
                 Err(format!("damage_judge.4: {doing}: it opens, but a check finds {problem}"))
             }
@@ -238,7 +240,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// damage_judge.4, damage_judge.8.
+    /// Compares the results of offline and online checks (damage_judge.4).
     fn compare(&self, found_offline: bool, reading: Outcome) -> Result<(), String> {
         let found_online = reading != Outcome::Sound;
         if found_offline != found_online && !self.change.is_new {
@@ -247,16 +249,16 @@ impl<'a> Judge<'a> {
             ));
         }
         if self.change.is_harmless() && found_online {
-            return Err(format!("damage_judge.8: {reading:?}, though no file with data is another"));
+            return Err(format!("{reading:?}, though no file with data has changed"));
         }
         Ok(())
     }
 
-    /// Merges everything, closes it, and reads it again (damage_judge.5).
-    fn merge(&self, disk: &MemFs, before: Outcome, suspects: &mut Suspects<'_>) -> Result<(), String> {
+    /// Compacts everything, closes the database, and reads it again.
+    fn merge(&self, disk: &MemFs, before: Outcome, candidates: &mut Candidates<'_>) -> Result<(), String> {
         let open = |doing: &str| {
             let opened = self.builder(disk).open(DIR);
-            opened.map_err(|error| format!("damage_judge.5: {doing}: {error:?}"))
+            opened.map_err(|error| format!("{doing}: {error:?}"))
         };
         let db = open("opening once more")?;
         let merged = db.compact();
@@ -266,18 +268,16 @@ impl<'a> Judge<'a> {
                 self.typed(doing, error)?;
             }
         }
-        let db = open("opening after a merge")?;
-        let after = self.read_open("reading after a merge", &db, suspects)?;
-        if let Some(contradiction) = &suspects.contradiction {
-            return Err(format!("damage_judge.3: reading after a merge: {contradiction}"));
+        let db = open("opening after a compaction")?;
+        let after = self.read_open("reading after a compaction", &db, candidates)?;
+        if let Some(contradiction) = &candidates.contradiction {
+            return Err(format!("damage_judge.3: reading after a compaction: {contradiction}"));
         }
         if before == Outcome::Sound && (merged.is_err() || after != Outcome::Sound) {
-            return Err(format!(
-                "damage_judge.5: it was sound, and a merge ends with {merged:?}, and leaves {after:?}"
-            ));
+            return Err(format!("it was sound, but a compaction ends with {merged:?}, and leaves {after:?}"));
         }
         if before == Outcome::OnlyChecked && after == Outcome::Part {
-            return Err("damage_judge.5: it was read whole, and is not after a merge".to_owned());
+            return Err("it was read completely, but not after a compaction".to_owned());
         }
         Ok(())
     }

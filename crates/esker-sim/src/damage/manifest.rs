@@ -1,13 +1,14 @@
-//! The manifest in force, and whether other bytes in its place may describe an earlier state.
+//! Whether changed bytes of the manifest in force may describe an earlier state.
 //!
 //! ```text
-//!   undamaged manifest --dump--> records --bytes now--> is one whole behind the first damaged one?
+//!   undamaged manifest --dump--> records --bytes now--> is there an intact one after the first damaged one?
 //! ```
 //!
-//! manifest.1. A record is valid in its file and at its place alone (docs/formats/recordio.md), so one that is whole behind damage proves it, a
-//!      marker, too. Where no record is damaged, what follows them is no edit. Another manifest has another salt.
-//!      So nothing in a file proves anything any more if its first bytes are now those of another one, with a record that can be read.
-//! manifest.2. What has no edit that can be read describes nothing: whoever goes by something else knows that what CURRENT names is lost (sources.5).
+//! A record is valid only in its file and at its position (docs/formats/recordio.md), so an intact record, or
+//! marker, after damage proves it. If no record is damaged, the bytes after them are not an edit. Another
+//! manifest has another salt, so nothing is proven if the file now starts with the header and a readable
+//! record of another one. A file without a readable edit describes nothing, so it is evident that the
+//! manifest named by CURRENT is lost (sources.5).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,10 +18,10 @@ use esker::recordio::Reader;
 
 use super::files::{Files, disk, env, path};
 
-/// Whether these bytes in the place of a manifest describe what it describes, or tell that they are damaged.
+/// Returns whether these bytes describe the same state as the manifest, or are evidently damaged.
 pub(super) fn is_unmistakable(before: &Files, name: &str, now: &[u8]) -> bool {
     let Some(bytes) = before.get(name) else { return false };
-    // Each piece begins where the one before ends: the file's header, the records, what is behind them.
+    // Each piece starts where the previous one ends: header, records, the rest.
     let mut places = BTreeSet::new();
     let options = DumpOptions::default().env(env(&disk(before), 0)).entries(false);
     let shown = options.dump(path(name), |item| {
@@ -31,21 +32,21 @@ pub(super) fn is_unmistakable(before: &Files, name: &str, now: &[u8]) -> bool {
     let parts: Vec<Range<usize>> = places.windows(2).map(|ends| ends[0]..ends[1]).collect();
     let is_whole = |part: &Range<usize>| now.get(part.clone()) == bytes.get(part.clone());
     let Some(damaged) = parts.iter().position(|part| !is_whole(part)) else { return true };
-    // manifest.1. The first damaged part is the header, which has the salt.
+    // The first part is the header, which contains the salt.
     if damaged == 0 && begins_as_a_file(name, now) {
         return false;
     }
     parts[damaged..].iter().any(is_whole)
 }
 
-/// Whether the header and the first record of these bytes are sound.
+/// Returns whether the header and the first record are intact.
 fn begins_as_a_file(name: &str, now: &[u8]) -> bool {
     let file = Files::from([(name.to_owned(), now.to_vec())]);
     let reader = Reader::options().env(&env(&disk(&file), 0)).open(path(name));
     reader.is_ok_and(|mut reader| matches!(reader.next(), Ok(Some(_))))
 }
 
-/// Whether anything can be read of these bytes as a manifest (manifest.2).
+/// Returns whether these bytes contain a readable edit.
 pub(super) fn describes_a_state(name: &str, now: &[u8]) -> bool {
     let file = Files::from([(name.to_owned(), now.to_vec())]);
     let options = DumpOptions::default().env(env(&disk(&file), 0)).entries(false);
@@ -64,7 +65,7 @@ mod tests {
     use esker_world::world::DIR;
 
     #[test]
-    fn manifest_1_the_first_bytes_of_another_manifest_leave_no_proof() {
+    fn the_first_bytes_of_another_manifest_leave_no_proof() {
         let made = MemFs::new();
         let open = |fs, seed| Db::builder().env(env(fs, seed)).background(false).memory(1 << 20).open(DIR);
         let other = MemFs::new();
@@ -81,16 +82,16 @@ mod tests {
         let (name, bytes) = files.clone().into_iter().rfind(is_manifest).unwrap();
         assert!(earlier.len() < bytes.len() / 2);
         let begun = |len: usize| [&earlier[..len], &bytes[len..]].concat();
-        assert!(!is_unmistakable(&files, &name, &begun(earlier.len())), "manifest.1");
-        // A header alone describes nothing, and what is behind it tells that something is wrong.
-        assert!(is_unmistakable(&files, &name, &begun(16)), "manifest.1");
+        assert!(!is_unmistakable(&files, &name, &begun(earlier.len())));
+        // A header alone describes nothing, and the bytes after it show the damage.
+        assert!(is_unmistakable(&files, &name, &begun(16)));
         let mut flipped = bytes.clone();
         flipped[30] ^= 1;
-        assert!(is_unmistakable(&files, &name, &flipped), "manifest.1");
+        assert!(is_unmistakable(&files, &name, &flipped));
     }
 
     #[test]
-    fn manifest_2_a_manifest_describes_something_as_long_as_an_edit_can_be_read() {
+    fn a_manifest_describes_something_as_long_as_an_edit_can_be_read() {
         let made = MemFs::new();
         let db = Db::builder().env(env(&made, 1)).background(false).memory(1 << 20).open(DIR).unwrap();
         db.close().unwrap();
@@ -98,8 +99,8 @@ mod tests {
         let (name, bytes) = files.iter().find(|(name, _)| name.starts_with("MANIFEST-")).unwrap();
         let described = |len: &usize| describes_a_state(name, &bytes[..*len]);
         let shortest = (0..=bytes.len()).find(described).unwrap();
-        assert!(shortest > 16, "manifest.2: the header alone describes nothing: {shortest}");
-        assert!((shortest..=bytes.len()).all(|len| described(&len)), "manifest.2");
-        assert!(!describes_a_state(name, &vec![0xFF; bytes.len()]), "manifest.2");
+        assert!(shortest > 16, "a header alone describes nothing: {shortest}");
+        assert!((shortest..=bytes.len()).all(|len| described(&len)));
+        assert!(!describes_a_state(name, &vec![0xFF; bytes.len()]));
     }
 }

@@ -1,14 +1,14 @@
-//! Damage: a seed's database, closed or left by a kill, is harmed in a few places, and all that can be done with it is
-//! judged.
+//! Damage: the files of a seed's database, closed or killed, are modified in a few places, and all operations
+//! on it are judged.
 //!
 //! ```text
 //!   seed --subject.rs--> files, states --draw.rs--> harms --harm.rs--> damaged files --judge.rs--> Figures
-//!                         `--> files of earlier moments, of another database --^          `--> what does not hold
+//!                         `--> files of earlier points, of another database --^            `--> violations
 //! ```
 //!
-//! damage.1. A run depends on its seed and its number of operations alone; whatever harms are left out, the database stays.
+//! A run depends only on its seed and number of operations. Omitting harms does not change the database.
 //!
-//! What must hold: judge.rs; what cannot: allowed.rs. How to run it: docs/testing.md
+//! Requirements: judge.rs; exceptions: allowed.rs. Usage: docs/testing.md
 
 mod allowed;
 mod draw;
@@ -37,49 +37,49 @@ use esker_world::Failure;
 
 use crate::runner::alone;
 
-/// Runs a piece of work, once; says how many bytes of memory it held at most.
+/// Runs a piece of work once and returns its peak memory in bytes.
 pub type Measure = fn(&mut dyn FnMut()) -> usize;
 
-/// What is other than usual in a run.
+/// Variations of a run.
 #[derive(Clone, Copy, Default)]
-pub struct Twist {
-    /// Makes the harms, of the undamaged files, instead of the seed.
+pub struct RunOptions {
+    /// Creates the harms from the undamaged files, instead of the seed.
     pub harms: Option<fn(&Files) -> Vec<Harm>>,
     /// Measures the memory of each step.
     pub memory: Option<Measure>,
-    /// The judge takes the state before the newest commit for the newest.
+    /// Canary: the judge takes the state before the newest commit for the newest.
     pub hides_newest: bool,
-    /// The judge does not see what a repair tells of losses.
+    /// Canary: the judge ignores the losses that a repair reports.
     pub hides_losses: bool,
 }
 
-/// What happened in a run.
+/// Statistics of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Databases damaged.
+    /// Number of damaged databases.
     pub databases: u64,
-    /// Harms, by kind.
+    /// Number of harms by kind.
     pub harms: BTreeMap<Kind, u64>,
-    /// Databases in which no file was another after all harms.
+    /// Databases whose files were unchanged by the harms.
     pub unchanged: u64,
-    /// Databases that were not opened.
+    /// Databases that could not be opened.
     pub refused: u64,
-    /// Databases of which some reads failed.
+    /// Databases with failed reads.
     pub part: u64,
-    /// Databases that were read whole, and a check found what is wrong.
+    /// Databases that were read completely, but failed the check.
     pub only_checked: u64,
-    /// Databases that were read whole, and nothing was wrong.
+    /// Databases that were read completely and passed the check.
     pub sound: u64,
-    /// Of those that were read whole, the ones that showed an older state, as they may.
+    /// Of the databases read completely, those with an older state.
     pub older: u64,
-    /// Databases made by repairs.
+    /// Databases created by repairs.
     pub repairs: u64,
-    /// Losses that repairs told.
+    /// Losses reported by repairs.
     pub losses: u64,
 }
 
 impl Figures {
-    /// Adds another run.
+    /// Adds the statistics of another run.
     pub fn add(&mut self, other: &Figures) {
         self.databases += other.databases;
         for (kind, count) in &other.harms {
@@ -131,26 +131,31 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Damages the database of a seed, made by so many operations, and judges it.
+/// Creates the database of a seed with `ops` operations, damages and judges it.
 ///
 /// # Errors
-/// Something does not hold.
-pub fn run(seed: u64, ops: usize, twist: Twist) -> Result<Figures, Failure> {
-    try_plan(Plan::of(seed, ops), ops, twist, None)
+/// A requirement is violated.
+pub fn run(seed: u64, ops: usize, options: RunOptions) -> Result<Figures, Failure> {
+    try_plan(Plan::of(seed, ops), ops, options, None)
 }
 
-/// Runs a plan with the harms of its seed, of the twist, or these.
-fn try_plan(plan: Plan, ops: usize, twist: Twist, harms: Option<Vec<Harm>>) -> Result<Figures, Failure> {
+/// Runs a plan with the given harms, or those of the options or the seed.
+fn try_plan(
+    plan: Plan,
+    ops: usize,
+    options: RunOptions,
+    harms: Option<Vec<Harm>>,
+) -> Result<Figures, Failure> {
     let done = plan.ops.len() as u64;
     let judged = alone(&name_of(plan.seed, ops), move |done| {
         let mut subject = plan.subject(done);
         let donor = Donor::of(plan.seed, ops);
-        let harms = match (harms, twist.harms) {
+        let harms = match (harms, options.harms) {
             (Some(harms), _) => harms,
             (None, Some(make)) => make(&subject.files),
             (None, None) => plan.harms(&subject, &donor),
         };
-        if twist.hides_newest {
+        if options.hides_newest {
             subject.forget_newest_commit();
         }
         let after = harmed(&subject.files, &harms);
@@ -158,13 +163,13 @@ fn try_plan(plan: Plan, ops: usize, twist: Twist, harms: Option<Vec<Harm>>) -> R
         let donor = is_foreign.then(|| donor.get());
         let holes = unreadable(&harms, &after);
         let unchanged = holes.is_empty() && after == subject.files;
-        let verdict = Judge::new(&subject, donor, (&after, holes), twist).judge()?;
+        let verdict = Judge::new(&subject, donor, (&after, holes), options).judge()?;
         Ok::<_, String>(Figures::of(&harms, unchanged, verdict))
     });
     judged?.map_err(|cause| Failure { cause, ops: done })
 }
 
-/// The harms of a seed.
+/// Returns the harms of a seed.
 ///
 /// # Errors
 /// The database disagrees with the model before it is damaged.

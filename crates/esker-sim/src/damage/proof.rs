@@ -1,16 +1,15 @@
-//! The newest commit that the files which are left prove.
+//! The newest commit that the remaining files prove.
 //!
 //! ```text
-//!   undamaged files --which are as they were?--> tables, log segments --dump--> their newest commit
+//!   undamaged files --which are unchanged?--> tables, log segments --dump--> their newest commit
 //! ```
 //!
-//! A manifest that was cut behind a record, or is an earlier one, says nothing of what came after it (allowed.2). Other files do:
-//!
-//! proof.1. A table tells of the newest commit that went into it. The log was durable up to there before the table was written (unnamed.1 of
-//!      unnamed.rs), so no state without that commit can be all that there was: an opening refuses, a repair tells of a loss (sources.3).
-//! proof.2. A log segment holds its commits. Where the log is said to begin before it or with it, it is read, or something before it is lost,
-//!      which is told; where it is said to begin behind it, tables that are named hold them.
-//! proof.3. A file that is another, is gone, or cannot be read in full proves nothing.
+//! A manifest that is truncated after a record, or an earlier one, says nothing of later commits (allowed.2),
+//! but other files do. A table records its newest commit, up to which the log was durable before the table
+//! was written (unnamed.1 of unnamed.rs). So a state without that commit is incomplete: an opening refuses it
+//! and a repair reports a loss (sources.3). A log segment contains its commits. If the manifest says that the
+//! log begins at or before it, it is read, or a loss before it is reported; if the log begins after it, named
+//! tables contain its commits. A changed, missing or unreadable file proves nothing.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +18,7 @@ use esker_env::Env;
 
 use super::files::{Files, Role, disk, env, path};
 
-/// The newest commit that these files prove which are left of an undamaged database; 0 if none does.
+/// Returns the newest commit that the remaining files of an undamaged database prove, or 0.
 pub(super) fn newest_commit_left(before: &Files, after: &Files, unreadable: &BTreeSet<String>) -> u64 {
     let env = env(&disk(before), 0);
     let is_left = |name: &&String| before.get(*name) == after.get(*name) && !unreadable.contains(*name);
@@ -28,7 +27,7 @@ pub(super) fn newest_commit_left(before: &Files, after: &Files, unreadable: &BTr
     proofs.map(|name| newest_commit(&env, name)).max().unwrap_or(0)
 }
 
-/// The newest commit of an undamaged file; 0 if it tells of none, as a table does that was never finished.
+/// Returns the newest commit of an undamaged file, or 0 if it records none, like an unfinished table.
 fn newest_commit(env: &Env, name: &str) -> u64 {
     let mut newest = 0;
     let options = DumpOptions::default().env(env.clone()).entries(false);
@@ -36,7 +35,7 @@ fn newest_commit(env: &Env, name: &str) -> u64 {
     shown.map_or(0, |()| newest)
 }
 
-/// The commit that ends in this record, or that the table tells of.
+/// Returns the commit that ends in this record, or that the table records.
 fn commit_of(item: &DumpItem) -> Option<u64> {
     use DumpValue::{Number, Text};
     let field = |name: &str| item.fields.iter().find(|field| field.0 == name).map(|field| &field.1);
@@ -57,7 +56,7 @@ mod tests {
     use esker_world::world::DIR;
 
     #[test]
-    fn proof_1_proof_2_proof_3_tables_and_segments_that_are_left_prove_their_commits() {
+    fn tables_and_segments_that_are_left_prove_their_commits() {
         let made = MemFs::new();
         let db = Db::builder().env(env(&made, 1)).background(false).memory(1 << 20).open(DIR).unwrap();
         db.default_keyspace().put("a", "flushed").unwrap();
@@ -75,16 +74,16 @@ mod tests {
             newest_commit_left(&before, &after, &unreadable)
         };
         let table = before.keys().find(|name| name.ends_with(".sst")).unwrap();
-        assert_eq!(proven(|_, _| true, &[]), newest, "proof.2");
-        assert_eq!(proven(|name, _| !name.starts_with("MANIFEST-"), &[]), newest, "proof.2");
-        assert_eq!(proven(|name, _| !name.ends_with(".wal"), &[]), flushed, "proof.1");
-        assert_eq!(proven(|name, _| !name.ends_with(".wal"), &[table.as_str()]), 0, "proof.3");
+        assert_eq!(proven(|_, _| true, &[]), newest);
+        assert_eq!(proven(|name, _| !name.starts_with("MANIFEST-"), &[]), newest);
+        assert_eq!(proven(|name, _| !name.ends_with(".wal"), &[]), flushed);
+        assert_eq!(proven(|name, _| !name.ends_with(".wal"), &[table.as_str()]), 0);
         let spoils_tables = |name: &str, bytes: &mut Vec<u8>| {
             if name.ends_with(".sst") {
                 bytes[0] ^= 1;
             }
             !name.ends_with(".wal")
         };
-        assert_eq!(proven(spoils_tables, &[]), 0, "proof.3");
+        assert_eq!(proven(spoils_tables, &[]), 0);
     }
 }

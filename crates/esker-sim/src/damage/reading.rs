@@ -1,10 +1,9 @@
-//! Reads a database in every way, although any read may fail, and rules out the states that do not agree with what is read.
+//! Reads a database in every way, although reads may fail, and excludes the states that disagree. All results
+//! must belong to one state.
 //!
 //! ```text
-//!   states that are allowed --names, len, get of every key, walks from both ends--> those that explain it all
+//!   allowed states --names, len, get of every key, scans from both ends--> those that explain all results
 //! ```
-//!
-//! reading.1. All that is read is of one state: what two reads show never comes from two.
 
 use esker::{Db, Error, Keyspace};
 
@@ -12,24 +11,24 @@ use esker_world::model::keys::{self, KeyNo};
 use esker_world::model::state::State;
 use esker_world::model::values::ValueNo;
 
-/// The states that may be the one that is there.
-pub(super) struct Suspects<'a> {
+/// The states that the database may have.
+pub(super) struct Candidates<'a> {
     states: Vec<&'a State>,
-    /// The first thing read that none of them explained.
+    /// The first result that none of them explains.
     pub(super) contradiction: Option<String>,
 }
 
-impl<'a> Suspects<'a> {
+impl<'a> Candidates<'a> {
     pub(super) fn new(states: Vec<&'a State>) -> Self {
-        Suspects { states, contradiction: None }
+        Candidates { states, contradiction: None }
     }
 
-    /// Whether this state may be the one.
+    /// Returns whether this state is still possible.
     pub(super) fn may_be(&self, state: &State) -> bool {
         self.states.iter().any(|left| left.digest() == state.digest())
     }
 
-    /// Leaves those that fit to what was seen.
+    /// Keeps the states that agree with a result.
     fn keep(&mut self, seen: impl FnOnce() -> String, fits: impl Fn(&State) -> bool) {
         if self.contradiction.is_some() || self.states.iter().all(|state| fits(state)) {
             return;
@@ -44,28 +43,28 @@ impl<'a> Suspects<'a> {
     }
 }
 
-/// Reads everything; the errors.
-pub(super) fn read_all(db: &Db, suspects: &mut Suspects<'_>) -> Vec<Error> {
+/// Reads everything. Returns the errors.
+pub(super) fn read_all(db: &Db, candidates: &mut Candidates<'_>) -> Vec<Error> {
     let mut errors = Vec::new();
     let names = match db.keyspaces() {
         Ok(names) => names,
         Err(error) => return vec![error],
     };
-    suspects.keep(|| format!("keyspaces {names:?}"), |state| state.names().keys().eq(&names));
+    candidates.keep(|| format!("keyspaces {names:?}"), |state| state.names().keys().eq(&names));
     for name in &names {
         match db.open_keyspace(name) {
-            Ok(keyspace) => read_keyspace(name, &keyspace, suspects, &mut errors),
+            Ok(keyspace) => read_keyspace(name, &keyspace, candidates, &mut errors),
             Err(error) => errors.push(error),
         }
     }
     errors
 }
 
-fn read_keyspace(name: &str, keyspace: &Keyspace, suspects: &mut Suspects<'_>, errors: &mut Vec<Error>) {
+fn read_keyspace(name: &str, keyspace: &Keyspace, candidates: &mut Candidates<'_>, errors: &mut Vec<Error>) {
     match keyspace.len() {
         Ok(len) => {
             let has = |state: &State| state.named(name).is_some_and(|map| map.entries().len() as u64 == len);
-            suspects.keep(|| format!("{name} has {len} keys"), has);
+            candidates.keep(|| format!("{name} has {len} keys"), has);
         }
         Err(error) => errors.push(error),
     }
@@ -75,20 +74,26 @@ fn read_keyspace(name: &str, keyspace: &Keyspace, suspects: &mut Suspects<'_>, e
                 let value = found.as_deref().map(ValueNo::parse);
                 let has = |state: &State| {
                     let expected = state.named(name).and_then(|map| map.entries().get(&no).copied());
-                    // A value that nobody put is none of any state.
+                    // A value that was never put belongs to no state.
                     value == expected.map(Some)
                 };
-                suspects.keep(|| format!("{name}/{} is {value:?}", shown(no)), has);
+                candidates.keep(|| format!("{name}/{} is {value:?}", shown(no)), has);
             }
             Err(error) => errors.push(error),
         }
     }
-    walk(name, keyspace, false, suspects, errors);
-    walk(name, keyspace, true, suspects, errors);
+    walk(name, keyspace, false, candidates, errors);
+    walk(name, keyspace, true, candidates, errors);
 }
 
 /// Reads all entries from one end.
-fn walk(name: &str, keyspace: &Keyspace, back: bool, suspects: &mut Suspects<'_>, errors: &mut Vec<Error>) {
+fn walk(
+    name: &str,
+    keyspace: &Keyspace,
+    back: bool,
+    candidates: &mut Candidates<'_>,
+    errors: &mut Vec<Error>,
+) {
     let mut entries = keyspace.iter();
     let mut found = Vec::new();
     let whole = loop {
@@ -116,10 +121,10 @@ fn walk(name: &str, keyspace: &Keyspace, back: bool, suspects: &mut Suspects<'_>
         let rest = if whole { "in all" } else { "before an error" };
         format!("{name} from the {end}: {} entries {rest}, the last {:?}", found.len(), found.last())
     };
-    suspects.keep(seen, fits);
+    candidates.keep(seen, fits);
 }
 
-/// A key for people.
+/// Formats a key for messages.
 pub(super) fn shown(no: KeyNo) -> String {
     let key = keys::key(no);
     key[..key.len().min(60)].escape_ascii().to_string()
@@ -132,23 +137,23 @@ mod tests {
     use esker_world::op::Write;
 
     #[test]
-    fn reading_1_what_is_read_of_two_states_is_a_contradiction() {
+    fn what_is_read_of_two_states_is_a_contradiction() {
         let state = |keys: u16| {
             let mut state = State::new();
             (0..keys).for_each(|n| state.write(Id(0), &Write::Put(KeyNo(n), ValueNo::new(4, u32::from(n)))));
             state
         };
         let states = [state(3), state(2), state(1)];
-        let mut suspects = Suspects::new(states.iter().collect());
+        let mut candidates = Candidates::new(states.iter().collect());
         let has = |n: u16, state: &State| {
             state.named("default").is_some_and(|map| map.entries().contains_key(&KeyNo(n)))
         };
-        suspects.keep(String::new, |state| has(0, state));
-        assert!(suspects.may_be(&states[2]));
-        suspects.keep(String::new, |state| has(1, state));
-        assert!(!suspects.may_be(&states[2]) && suspects.may_be(&states[0]));
-        assert_eq!(suspects.contradiction, None);
-        suspects.keep(|| "no first key".to_owned(), |state| !has(0, state));
-        assert!(suspects.contradiction.is_some_and(|text| text.contains("no first key")));
+        candidates.keep(String::new, |state| has(0, state));
+        assert!(candidates.may_be(&states[2]));
+        candidates.keep(String::new, |state| has(1, state));
+        assert!(!candidates.may_be(&states[2]) && candidates.may_be(&states[0]));
+        assert_eq!(candidates.contradiction, None);
+        candidates.keep(|| "no first key".to_owned(), |state| !has(0, state));
+        assert!(candidates.contradiction.is_some_and(|text| text.contains("no first key")));
     }
 }

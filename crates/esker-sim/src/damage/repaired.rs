@@ -1,16 +1,19 @@
-//! What must hold of a repair: see damage_judge.6 to damage_judge.9 in judge.rs.
+//! The requirements on a repair: see damage_judge.6 to damage_judge.9 in judge.rs.
 //!
 //! ```text
 //!   damaged files --repair--> another directory --open, read, check--> Contents
-//!                        `--> report: what is lost      each difference from an allowed state is in it
+//!                        `--> report of losses       covers each difference from an allowed state
 //! ```
 //!
-//! repaired.1. Keyspaces are told by the numbers that they have in the undamaged database; those that are not in it, by name.
-//! repaired.2. Without a whole manifest nothing tells another database's tables and segments from the own ones: their values may
-//!      come back, too.
-//! repaired.3. Nor does anything tell a table that a commit adopted from one of a transaction that never committed. Values that were written and not
-//!      committed may be there, if a loss of that table's keys says so (tables.6 of the engine's rescue/repair/tables.rs).
-//! repaired.4. What is left of a commit may be values that it replaced itself, if a loss of a table tells of the key (tables.7).
+//! Keyspaces are identified by their ids in the undamaged database, and others by name. Without an intact
+//! manifest, tables and segments of another database cannot be distinguished, so its values may be recovered,
+//! too.
+//!
+//! repaired.3. A table adopted by a commit cannot be distinguished from one of an uncommitted transaction.
+//!     Uncommitted values may be present if a loss covers that table's keys (tables.6 of the engine's
+//!     rescue/repair/tables.rs).
+//! repaired.4. The remainder of a commit may contain values that it replaced itself, if a loss of a table
+//!     covers the key (tables.7).
 
 use std::collections::BTreeMap;
 
@@ -28,11 +31,11 @@ use esker_world::model::state::{Contents, Id, Map, State};
 use esker_world::model::values::ValueNo;
 use esker_world::world::DIR;
 
-/// Where a repair puts its database.
+/// Directory of the repaired database.
 const TARGET: &str = "repaired";
 
 impl Judge<'_> {
-    /// Repairs it: the number of losses, if there was anything to repair.
+    /// Repairs the database. Returns the number of losses if there was anything to repair.
     pub(super) fn repair(&self, disk: &MemFs) -> Result<Option<u64>, String> {
         let repaired = self.builder(disk).repair(DIR, TARGET);
         self.untouched("damage_judge.6", "a repair", disk)?;
@@ -43,22 +46,19 @@ impl Judge<'_> {
         let found = self.examine(&disk.crash_strict(), &report)?;
         let losses = report.losses.len() as u64;
         if self.change.is_harmless() && losses > 0 {
-            return Err(format!(
-                "damage_judge.8: repairing: no file with data is another, but {:#?}",
-                report.losses
-            ));
+            return Err(format!("repairing: no file with data has changed, but {:#?}", report.losses));
         }
         if let Some(loss) = report.losses.iter().find(|loss| !self.change.costs(loss, &self.subject.files)) {
-            return Err(format!("damage_judge.9: repairing: more is lost than cannot be read: {loss:?}"));
+            return Err(format!("damage_judge.9: repairing: more is lost than is unreadable: {loss:?}"));
         }
-        if self.twist.hides_losses {
+        if self.options.hides_losses {
             report.losses.clear();
         }
         self.explained(&report, &found)?;
         Ok(Some(losses))
     }
 
-    /// A repair that fails has a reason, and leaves nothing.
+    /// Checks that a failed repair has a reason and leaves nothing.
     fn refused(&self, disk: &MemFs, error: &Error) -> Result<(), String> {
         let left = disk.list_dir(TARGET.as_ref()).unwrap_or_default();
         if !left.is_empty() {
@@ -73,7 +73,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What a power loss leaves of what was repaired is sound, and holds what the report says.
+    /// Checks that the repaired database survives a power loss, is sound, and matches the report.
     fn examine(&self, disk: &MemFs, report: &RepairReport) -> Result<Contents, String> {
         let failed =
             |doing: &str, error: Error| format!("damage_judge.6: {doing} what was repaired: {error:?}");
@@ -97,9 +97,9 @@ impl Judge<'_> {
         }
     }
 
-    /// damage_judge.7: of some state that is allowed, each difference is told.
+    /// Checks that the report covers all differences from some allowed state (damage_judge.7).
     fn explained(&self, report: &RepairReport, found: &Contents) -> Result<(), String> {
-        let nobody = BTreeMap::new();
+        let no_ids = BTreeMap::new();
         let tells = report.losses.iter().any(|loss| loss.keys == LostKeys::Any);
         let own = self.change.repaired_states(self.subject, tells);
         let own = own.into_iter().map(|state| (state, &self.subject.ids));
@@ -117,7 +117,7 @@ impl Judge<'_> {
         Err(format!("damage_judge.7: repairing: {first}; the losses: {losses:#?}; the notes: {notes:#?}"))
     }
 
-    /// The first difference from this state that the report does not explain.
+    /// Returns the first difference from this state that the report does not cover.
     fn unexplained(
         &self,
         state: &State,
@@ -143,18 +143,18 @@ impl Judge<'_> {
         let unknown = |(name, _): &(&String, &Map)| !known.contains(&name.as_str());
         found.iter().filter(unknown).find_map(|(name, map)| {
             if !names_lost {
-                return Some(format!("keyspace {name:?} comes from nowhere"));
+                return Some(format!("keyspace {name:?} has no origin"));
             }
             let number = report.keyspaces.iter().find(|keyspace| keyspace.name == *name).map(|k| k.id);
             let may_be = |key: KeyNo, value: ValueNo| {
                 self.had(None, key, value) || self.may_be_hidden(number, key, value, report)
             };
             let never = map.entries().iter().find(|(key, value)| !may_be(**key, **value))?;
-            Some(format!("{name}/{} has a value that no key like it had", shown(*never.0)))
+            Some(format!("{name}/{} has a value that the key never had", shown(*never.0)))
         })
     }
 
-    /// The first key of a keyspace whose difference is not told, or whose value is one that it never had.
+    /// Returns the first key of a keyspace with an uncovered difference, or with a value that it never had.
     fn difference(
         &self,
         id: Id,
@@ -165,7 +165,7 @@ impl Judge<'_> {
     ) -> Option<String> {
         let nothing = Map::default();
         let (expected, found) = (expected.entries(), map.unwrap_or(&nothing).entries());
-        // A keyspace whose number nobody knows is gone as a whole.
+        // A keyspace without a known id is lost as a whole.
         let told = |key: KeyNo| {
             number.is_none_or(|number| {
                 report.losses.iter().any(|loss| loss.keys.may_hold(number, keys::key(key)))
@@ -187,17 +187,17 @@ impl Judge<'_> {
         None
     }
 
-    /// Whether the key of this keyspace, or of any, ever had the value.
+    /// Returns whether the key ever had the value, in this keyspace or, if unknown, in any.
     fn had(&self, id: Option<Id>, key: KeyNo, value: ValueNo) -> bool {
         let holds = |map: &Map| map.entries().get(&key) == Some(&value);
         let any = |state: &State| state.names().values().any(|id| holds(&state.map(*id)));
         let own = |state: &State| id.map_or_else(|| any(state), |id| holds(&state.map(id)));
-        // repaired.2.
+        // Foreign tables and segments may have been used.
         let foreign = |donor: &Subject| donor.chronicle.iter().any(any);
         self.subject.chronicle.iter().any(own) || self.donor.is_some_and(foreign)
     }
 
-    /// Whether a value that nobody has seen may be there all the same (repaired.3, repaired.4).
+    /// Returns whether a value that was never visible may be present (repaired.3, repaired.4).
     fn may_be_hidden(
         &self,
         number: Option<KeyspaceId>,
@@ -219,7 +219,7 @@ impl Judge<'_> {
     }
 }
 
-/// The keyspace of the new database that was this one (repaired.1).
+/// Returns the repaired keyspace that corresponds to one of the undamaged database.
 fn counterpart<'r>(
     name: &str,
     number: Option<&KeyspaceId>,
@@ -231,7 +231,7 @@ fn counterpart<'r>(
     })
 }
 
-/// Whether names of keyspaces may be among what is lost.
+/// Returns whether names of keyspaces may be lost.
 fn loses_names(keys: &LostKeys) -> bool {
     match keys {
         LostKeys::Names | LostKeys::Any => true,

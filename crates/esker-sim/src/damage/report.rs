@@ -1,24 +1,22 @@
-//! What to say of a failure: the harms in words, what does not hold, the command that replays it, the harms and operations
-//! that it needs.
-//!
-//! What it is made short to is the same failure, as in the report of a simulation (report.1).
+//! Reports a failure: the harms, the violated requirement, the command that replays it, and the harms and
+//! operations that it needs. Shrinking preserves the failure, as in the report of a simulation.
 
 use super::harm::Harm;
 use super::subject::Plan;
-use super::{Twist, harms, try_plan};
+use super::{RunOptions, harms, try_plan};
 use crate::report::{gist, replay};
 use crate::shrink::shrink;
 use esker_world::Failure;
 use esker_world::op::Op;
 
-/// Runs that shrinking may take, for the harms and for the operations.
+/// Maximum number of runs for shrinking the harms and the operations, each.
 const TRIES: usize = 200;
 
-/// Makes the failure of a seed short, and describes it.
+/// Shrinks and describes the failure of a seed.
 pub fn describe(seed: u64, ops: usize, failure: &Failure) -> String {
     let head = format!("seed {seed} fails: {}\n", failure.cause);
     let replay = replay(&format!("damage {seed} --ops {ops}"));
-    // A failure before anything is damaged is one of the simulation.
+    // A failure before the damage belongs to the simulation.
     let all = harms(seed, ops).unwrap_or_default();
     format!("{head}{}{replay}{}", listed("the harms", &all), shortest(seed, ops, &all, failure))
 }
@@ -32,7 +30,7 @@ fn shortest(seed: u64, ops: usize, all: &[Harm], failure: &Failure) -> String {
     let plan = Plan::of(seed, ops);
     let gist_of_all = gist(&failure.cause);
     let run = |left: &[Op], harms: &[Harm]| {
-        try_plan(plan.with_ops(left), ops, Twist::default(), Some(harms.to_vec()))
+        try_plan(plan.with_ops(left), ops, RunOptions::default(), Some(harms.to_vec()))
     };
     let fails = |left: &[Op], harms: &[Harm]| {
         run(left, harms).is_err_and(|failure| gist(&failure.cause) == gist_of_all)

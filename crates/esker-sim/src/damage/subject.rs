@@ -1,11 +1,12 @@
-//! The database that is damaged, and what the model knows of it.
+//! The database to be damaged, and what the model knows of it.
 //!
 //! ```text
-//!   seed --generate.rs--> calm operations --World--> close, drop or kill --> files, states in the order of commits
-//!                                            `--> the files at some earlier moments
+//!   seed --generate.rs--> fault-free operations --World--> close, drop or kill --> files, states in the
+//! order of commits
+//!                                            `--> the files at some earlier points
 //! ```
 //!
-//! subject.1. The undamaged files hold the newest state: they are opened once, and what is found is one that the history allows.
+//! subject.1. The undamaged files contain the newest state: an opening finds a state that the history allows.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,27 +28,27 @@ use esker_world::model::values::ValueNo;
 use esker_world::op::{End, Mishap, Op, Opening, Restart, Write};
 use esker_world::world::{DIR, Left, World, builder};
 
-/// What tells the choices of a campaign from those of the generator, which has the same seed.
+/// Separates the random numbers of a campaign from those of the generator with the same seed.
 const SALT: u64 = 0xDA3A_6E00_0000_0000;
-/// Moments whose files are kept, next to those at restarts.
+/// Number of points at which files are kept, besides restarts.
 const MOMENTS: usize = 2;
 
-/// How a seed's database is made.
+/// How the database of a seed is created.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) opening: Opening,
     pub(super) ops: Vec<Op>,
     end: End,
-    /// Before so many operations the files are kept.
+    /// Numbers of operations before which the files are kept.
     moments: BTreeSet<usize>,
 }
 
 impl Plan {
-    /// The plan of a seed, of so many operations or, without those that make calls fail, fewer.
+    /// Returns the plan of a seed with up to `ops` operations, without those that make calls fail.
     pub(super) fn of(seed: u64, ops: usize) -> Plan {
         let (opening, ops) = generate(seed, ops);
-        // Others open the database at another time.
+        // The damaged database is opened at other times, so nothing may expire.
         let ops: Vec<Op> = ops.into_iter().map(Op::unlimited).collect();
         let ops: Vec<_> = ops.into_iter().filter_map(calm).collect();
         let mut rng = Rng::with_seed(seed ^ SALT);
@@ -61,15 +62,15 @@ impl Plan {
         Plan { seed, opening, ops, end, moments }
     }
 
-    /// The same with other operations.
+    /// Returns the plan with other operations.
     pub(super) fn with_ops(&self, ops: &[Op]) -> Plan {
         Plan { ops: ops.to_vec(), ..self.clone() }
     }
 
-    /// Makes the database. `done` counts the operations.
+    /// Creates the database. `done` counts the operations.
     ///
     /// # Panics
-    /// If it disagrees with the model before anything is damaged.
+    /// If it disagrees with the model before it is damaged.
     pub(super) fn subject(&self, done: &AtomicU64) -> Subject {
         let mut world = World::new(self.seed, None);
         world.start_seed(self.opening);
@@ -85,7 +86,7 @@ impl Plan {
         self.examine(world.leave(self.end), chronicle, moments)
     }
 
-    /// Finds out what the undamaged files hold (subject.1).
+    /// Determines the contents of the undamaged files (subject.1).
     fn examine(&self, left: Left, mut chronicle: Chronicle, moments: Vec<(usize, Files)>) -> Subject {
         let mut history = left.history;
         let states = history.states();
@@ -99,11 +100,11 @@ impl Plan {
         let newest = history.newest().clone();
         let shown = states.iter().rposition(|state| state.digest() == newest.digest());
         let mut recent = states;
-        // A commit in doubt stands behind all others.
+        // A commit in doubt is the last one.
         recent.truncate(shown.map_or(recent.len(), |at| at + 1));
         recent.reverse();
         begin_with(&mut recent, &newest);
-        // What changes nothing may have no commit.
+        // An operation without effect may have no commit.
         recent.dedup_by_key(|state| state.digest());
         chronicle.add(&newest, db.stats().seqno);
 
@@ -124,13 +125,13 @@ impl Plan {
         }
     }
 
-    /// The harms of the seed.
+    /// Returns the harms of the seed.
     pub(super) fn harms(&self, subject: &Subject, donor: &Donor) -> Vec<Harm> {
         Drawing::new(Rng::with_seed(self.seed ^ SALT.rotate_left(32)), subject, donor).harms()
     }
 }
 
-/// The operation without calls that fail; none if nothing of it is left.
+/// Removes faults from the operation. Returns `None` if nothing remains.
 fn calm(op: Op) -> Option<Op> {
     let calm = |mut restart: Restart| {
         restart.mishaps.retain(|mishap| matches!(mishap, Mishap::End { .. }));
@@ -147,7 +148,8 @@ fn calm(op: Op) -> Option<Op> {
     }
 }
 
-/// A put in place of a merge: where a part of what was merged is lost a key has a value that nobody wrote, and no other value tells of it.
+/// Replaces a merge by a put. If a part of the operands were lost, the key would have a value that was never
+/// written.
 fn unmerged(write: Write) -> Write {
     match write {
         Write::Merge(key, operand) => Write::Put(key, operand),
@@ -155,14 +157,14 @@ fn unmerged(write: Write) -> Write {
     }
 }
 
-/// Sees to it that the first of the states is the newest.
+/// Makes the newest state the first one.
 fn begin_with(recent: &mut Vec<State>, newest: &State) {
     if recent.first().is_none_or(|state| state.digest() != newest.digest()) {
         recent.insert(0, newest.clone());
     }
 }
 
-/// The numbers that the engine gives to the keyspaces of the newest state: a repair tells them.
+/// Returns the ids of the keyspaces of the newest state, as a repair reports them.
 fn ids(plan: &Plan, files: &Files, newest: &State) -> BTreeMap<Id, KeyspaceId> {
     let disk = disk(files);
     let report = builder(env(&disk, plan.seed), plan.opening).repair(DIR, "numbered");
@@ -178,17 +180,17 @@ fn ids(plan: &Plan, files: &Files, newest: &State) -> BTreeMap<Id, KeyspaceId> {
     report.keyspaces.iter().filter_map(number).collect()
 }
 
-/// All states that a database had, each once, oldest first.
+/// All states of a database, each once, oldest first.
 struct Chronicle {
     states: Vec<State>,
-    /// By their digests: up to which commit they were the newest one.
+    /// For each digest, the last commit at which it was the newest state.
     until: BTreeMap<u64, u64>,
-    /// The digest of the last one.
+    /// Digest of the last state.
     last: u64,
 }
 
 impl Default for Chronicle {
-    /// That of a new database.
+    /// Returns the chronicle of a new database.
     fn default() -> Self {
         let mut chronicle = Chronicle { states: Vec::new(), until: BTreeMap::new(), last: 0 };
         chronicle.add(&State::new(), 0);
@@ -197,10 +199,10 @@ impl Default for Chronicle {
 }
 
 impl Chronicle {
-    /// Adds the state that the database shows at this commit.
+    /// Adds the state of the database at this commit.
     fn add(&mut self, state: &State, seqno: u64) {
         let digest = state.digest();
-        // Of the commits since the last one it may be only this that has changed anything.
+        // Of the commits since the last call, only the last one may have changed anything.
         if digest != self.last
             && let Some(until) = self.until.get_mut(&self.last)
         {
@@ -220,32 +222,32 @@ pub(super) struct Subject {
     pub(super) seed: u64,
     pub(super) opening: Opening,
     pub(super) files: Files,
-    /// The files before so many operations.
+    /// The files before these numbers of operations.
     pub(super) moments: Vec<(usize, Files)>,
     pub(super) newest: State,
     /// The states since the last opening, newest first.
     pub(super) recent: Vec<State>,
-    /// What its operations put, and nobody may ever have seen.
+    /// Values that may never have been visible.
     pub(super) hidden: BTreeMap<(KeyNo, ValueNo), Hidden>,
-    /// All that it ever had; the first is that of a new database.
+    /// All states, starting with that of a new database.
     pub(super) chronicle: Vec<State>,
-    /// By their digests: up to which commit each of these was the newest one.
+    /// For each digest, the last commit at which it was the newest state.
     until: BTreeMap<u64, u64>,
-    /// The log has an end, and the manifest knows it.
+    /// Whether the log was closed and the manifest records its end.
     pub(super) closed: bool,
-    /// The log's last segment.
+    /// The last segment of the log.
     pub(super) tail: Tail,
-    /// The numbers of the newest state's keyspaces.
+    /// Ids of the keyspaces of the newest state.
     pub(super) ids: BTreeMap<Id, KeyspaceId>,
 }
 
 impl Subject {
-    /// Up to which commit the database showed this state.
+    /// Returns the last commit at which the database showed this state.
     pub(super) fn shown_until(&self, state: &State) -> u64 {
         self.until.get(&state.digest()).copied().unwrap_or(0)
     }
 
-    /// For a canary: the state before the newest commit passes for the newest.
+    /// Canary: makes the state before the newest commit the newest.
     pub(super) fn forget_newest_commit(&mut self) {
         let newest = self.newest.digest();
         if let Some(older) = self.chronicle.iter().rev().find(|state| state.digest() != newest) {
@@ -255,19 +257,19 @@ impl Subject {
     }
 }
 
-/// Another database, whose files are put among those of the one that is damaged; made when it is asked for.
+/// Another database, created on demand, whose files replace some of the damaged one.
 pub(super) struct Donor {
     plan: Plan,
     subject: OnceCell<Subject>,
 }
 
 impl Donor {
-    /// The other database of a seed.
+    /// Creates the other database of a seed.
     pub(super) fn of(seed: u64, ops: usize) -> Donor {
         Donor { plan: Plan::of(!seed, ops / 2), subject: OnceCell::new() }
     }
 
-    /// The database.
+    /// Returns the database.
     pub(super) fn get(&self) -> &Subject {
         self.subject.get_or_init(|| self.plan.subject(&AtomicU64::new(0)))
     }
@@ -286,7 +288,7 @@ mod tests {
             state
         };
         let mut chronicle = Chronicle::default();
-        // Commits that change nothing; several at once; a state that comes back; commits that a power loss takes.
+        // Commits without effect, several at once, a recurring state, and commits lost in a crash.
         for (n, seqno) in [(1, 5), (1, 6), (2, 9), (1, 12), (3, 10)] {
             chronicle.add(&state(n), seqno);
         }

@@ -1,12 +1,13 @@
-//! The log's last segment, and how many of its commits other bytes in its place may cost.
+//! The log's last segment, and how many of its commits changed bytes may cost.
 //!
 //! ```text
-//!   undamaged segment --dump--> records --bytes now--> the first damaged one --> is there proof behind it? --> commits
+//!   undamaged segment --dump--> records --bytes now--> the first damaged one --> is there proof after it?
+//! --> commits
 //! ```
 //!
-//! tail.1. A record proves that those before it were durable which it says so of (docs/formats/wal.md). As long as its header is whole, damage
-//!      to one of them costs nothing: it is told from what a crash tore.
-//! tail.2. Without proof the log ends at the first damaged record, and no commit is missing that ends before it.
+//! A record proves the durability of the earlier records that it covers (docs/formats/wal.md). While its
+//! header is intact, damage to them costs nothing, because it is distinguished from a torn write. Without
+//! proof, the log ends at the first damaged record, and no commit that ends before it is missing.
 
 use std::ops::Range;
 
@@ -14,16 +15,16 @@ use esker::{DumpItem, DumpOptions, DumpValue};
 
 use super::files::{Files, disk, env, last_segment, path};
 
-/// Of the header of a record.
+/// Size of the header of a record.
 const RECORD_HEADER_BYTES: usize = 24;
 
 /// A record of the segment.
 struct TailRecord {
-    /// Where it lies, without the zeros that fill it up.
+    /// Its position, without padding.
     bytes: Range<usize>,
-    /// Bytes of the segment that were durable when it was made.
+    /// Bytes of the segment that were durable when it was written.
     synced_to: usize,
-    /// It is a whole commit, or the last part of one.
+    /// Whether it is a complete commit, or the last part of one.
     ends_commit: bool,
 }
 
@@ -38,12 +39,12 @@ impl TailRecord {
 pub(super) struct Tail {
     bytes: Vec<u8>,
     records: Vec<TailRecord>,
-    /// Behind them stands an `End`.
+    /// Whether an `End` follows the records.
     is_finished: bool,
 }
 
 impl Tail {
-    /// Of these files; one without records if there is no log.
+    /// Returns the tail of these files; without records if there is no log.
     pub(super) fn of(files: &Files) -> Tail {
         let Some(name) = last_segment(files) else { return Tail::default() };
         let mut tail = Tail { bytes: files[name].clone(), ..Tail::default() };
@@ -70,17 +71,17 @@ impl Tail {
         }
     }
 
-    /// How many commits end in it.
+    /// Returns the number of commits that end in the segment.
     pub(super) fn commits(&self) -> usize {
         self.commits_from(0)
     }
 
-    /// How many end in this record or behind it.
+    /// Returns the number of commits that end in this record or later.
     fn commits_from(&self, record: usize) -> usize {
         self.records[record..].iter().filter(|record| record.ends_commit).count()
     }
 
-    /// How many of the newest may be missing when these bytes stand in its place.
+    /// Returns how many of the newest commits may be missing with these bytes.
     pub(super) fn commits_at_stake(&self, now: &[u8]) -> usize {
         let is_whole = |bytes: Range<usize>| now.get(bytes.clone()) == self.bytes.get(bytes);
         let damaged = self.records.iter().position(|record| !is_whole(record.bytes.clone()));
@@ -90,11 +91,11 @@ impl Tail {
             self.records[damaged..].iter().any(proves)
         });
         match damaged {
-            // tail.1
+            // A later record proves the damage.
             _ if is_proven => 0,
-            // A recovery has finished it. What it was before held commits that were not there any more.
+            // A recovery finished the segment. Its earlier content had commits that were lost by then.
             _ if self.is_finished => self.commits(),
-            // tail.2
+            // Without proof the log ends here.
             Some(damaged) => self.commits_from(damaged),
             None => 0,
         }
@@ -105,7 +106,8 @@ impl Tail {
 mod tests {
     use super::*;
 
-    /// Two groups of two records that were synced as one, and a record behind them; each has 30 bytes at a multiple of 32.
+    /// Two groups of two records that were synced together, and a record after them. Each has 30 bytes at a
+    /// multiple of 32.
     fn tail(is_finished: bool) -> Tail {
         let record =
             |(at, synced_to): (usize, usize)| TailRecord { bytes: at..at + 30, synced_to, ends_commit: true };
@@ -113,7 +115,7 @@ mod tests {
         Tail { bytes: (0..192).collect(), records: records.into(), is_finished }
     }
 
-    /// What is at stake when these bytes are others.
+    /// Returns the commits at stake when these bytes are changed.
     fn at_stake(tail: &Tail, others: &[usize]) -> usize {
         let mut now = tail.bytes.clone();
         others.iter().for_each(|at| now[*at] ^= 1);
@@ -121,9 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn tail_1_damage_that_a_later_record_proves_costs_nothing() {
+    fn damage_that_a_later_record_proves_costs_nothing() {
         for tail in [tail(false), tail(true)] {
-            // The last one: in the payload of what proves it.
+            // The last one is in the payload of the proving record.
             let harms: [&[usize]; 8] = [
                 &[40],
                 &[70],
@@ -135,15 +137,15 @@ mod tests {
                 &[40, 100, 130, 160 + RECORD_HEADER_BYTES],
             ];
             for others in harms {
-                assert_eq!(at_stake(&tail, others), 0, "tail.1: {others:?}");
+                assert_eq!(at_stake(&tail, others), 0, "{others:?}");
             }
         }
     }
 
     #[test]
-    fn tail_2_damage_without_proof_costs_what_does_not_end_before_it() {
+    fn damage_without_proof_costs_what_does_not_end_before_it() {
         let tail = tail(false);
-        // The last are in the segment's header and in the zeros behind records.
+        // The last ones are in the segment's header and in padding.
         let harms: [(&[usize], usize); 5] = [
             (&[165], 1),
             (&[130, 165], 2),
@@ -152,10 +154,10 @@ mod tests {
             (&[0, 62, 126, 191], 0),
         ];
         for (others, commits) in harms {
-            assert_eq!(at_stake(&tail, others), commits, "tail.2: {others:?}");
+            assert_eq!(at_stake(&tail, others), commits, "{others:?}");
         }
         assert_eq!((tail.commits(), tail.commits_at_stake(&[])), (5, 5));
-        assert_eq!(tail.commits_at_stake(&tail.bytes[..150]), 2, "tail.2: a part of it");
+        assert_eq!(tail.commits_at_stake(&tail.bytes[..150]), 2, "a part of it");
         let finished = self::tail(true);
         assert_eq!(at_stake(&finished, &[191]), 5, "it may be what it was before it was finished");
     }

@@ -1,4 +1,4 @@
-//! Each deliberate fault must be found within a few seeds, or the harness would not find a real one either.
+//! Each injected fault must be found within a few seeds; otherwise the harness would not find a real one.
 //!
 //! `cargo test -p esker-sim --test it canaries:: -- --nocapture` prints the table of docs/testing.md.
 
@@ -11,23 +11,24 @@ use esker_sim::runner::{Sabotage, run_seed};
 use esker_sim::sweep::{Kind, sample};
 use esker_world::Failure;
 
-/// Seeds in which a fault must show, or else within so many positions of one of these sweeps.
+/// Number of seeds within which a fault must show, unless it shows in these numbers of positions of the
+/// sweeps.
 const SEEDS: u64 = 320;
-/// Seeds before the sweeps, which find in seconds what seeds hardly ever do; the others come behind them.
+/// Number of seeds before the sweeps, which quickly find what seeds rarely do; the other seeds follow.
 const FIRST_SEEDS: u64 = 60;
 const POSITIONS: u64 = 150;
 const SWEEPS: [Kind; 4] = [Kind::DirSyncs, Kind::Misreads, Kind::FailsLate, Kind::DeathsInRecovery];
 const OPS: usize = 400;
-/// Positions of each sweep in which a fault is looked for by sweeps alone.
+/// Number of positions of each sweep when only sweeps are used.
 const SWEPT: u64 = 16;
-/// The same of misreads, which are cheap, and alone find what passes wrong bytes by.
+/// The same for misreads, which are fast, and alone find ignored checksums.
 const MISREADS_SWEPT: u64 = 24;
-/// The same of syncs of directories, of which few are of tables that count right behind them.
+/// The same for directory syncs, few of which concern tables that are used immediately.
 const DIR_SYNCS_SWEPT: u64 = 32;
-/// Calls within which the first commit has been made.
+/// Number of calls that include the first commit.
 const FIRST_PANICS: u64 = 150;
 
-/// A deliberate fault of the engine.
+/// An injected fault of the engine.
 struct Fault {
     canary: Canary,
     name: &'static str,
@@ -105,7 +106,7 @@ const DISK: &[(BrokenSync, &str, &str)] = &[
     (BrokenSync::Dir, "BrokenSync::Dir", "sync of a directory does nothing"),
 ];
 
-/// The row of the table, or that nothing was found.
+/// Returns the row of the table, or an error if the fault was not found.
 fn hunt(name: &str, breaks: &str, sabotage: Sabotage, by_sweeps: bool) -> Result<String, String> {
     let mut ops = 0;
     let find = |ops: &mut u64, seeds: Range<u64>| {
@@ -134,12 +135,12 @@ fn hunt(name: &str, breaks: &str, sabotage: Sabotage, by_sweeps: bool) -> Result
         }
     }
     find(&mut ops, FIRST_SEEDS..SEEDS).ok_or_else(|| {
-        format!("{name} ({breaks}) goes unnoticed in {SEEDS} seeds and {POSITIONS} positions of the sweeps")
+        format!("{name} ({breaks}) is not found in {SEEDS} seeds and {POSITIONS} positions of the sweeps")
     })
 }
 
 fn row(name: &str, breaks: &str, found: &str, ops: u64, failure: &Failure) -> String {
-    // Where in the harness it was noticed says nothing; what was noticed does.
+    // The location in the harness is irrelevant.
     let what = failure.cause.split_once(": ").map_or(&*failure.cause, |(_, what)| what);
     let what: String = what.lines().next().unwrap_or("").chars().filter(char::is_ascii).take(48).collect();
     format!("| `{name}` | {breaks} | {found} | {} | {what} ... |", ops + failure.ops)
@@ -168,8 +169,9 @@ fn every_deliberate_fault_is_found() {
     });
 }
 
-/// What the sweeps are not asked for: their workload has no transactions in conflict, no merge operators, no history, no feed and no copies, leaves little unresolved and has nothing expire,
-/// and few positions lie between tables that go and the next sync of the log. Seeds find all of them.
+/// Faults that the sweeps cannot find, because their workload has no conflicting transactions, merge
+/// operators, history, feed or copies, leaves little unresolved, has no expiry, and has few positions between
+/// the removal of tables and the next sync of the log. Seeds find all of them.
 const NOT_BY_SWEEPS: [Canary; 25] = [
     Canary::MergeIgnoresDefault,
     Canary::UpdateForgetsExpiry,
@@ -198,15 +200,15 @@ const NOT_BY_SWEEPS: [Canary; 25] = [
     Canary::CopyNameNotSynced,
 ];
 
-/// The positions that are tried, in this order: what most faults are found by, what alone finds some, and all others, which take
-/// minutes in vain.
+/// The positions to test, in this order: those that find most faults, those that alone find some, and all
+/// others, which take minutes.
 fn swept() -> Vec<(Kind, Vec<u64>)> {
     let some = |kind: Kind, size| (kind, sample(positions(kind), Some(size)));
     let mut swept = vec![
         some(Kind::Deaths, SWEPT),
         some(Kind::DirSyncs, DIR_SYNCS_SWEPT),
         some(Kind::Misreads, MISREADS_SWEPT),
-        // Syncs that are missing show for some calls only.
+        // Missing syncs show only at some calls.
         (Kind::Deaths, (1..=1000).step_by(7).collect()),
         some(Kind::FailsOnce, SWEPT),
     ];
@@ -214,17 +216,17 @@ fn swept() -> Vec<(Kind, Vec<u64>)> {
     swept
 }
 
-/// The positions of a sweep.
+/// Returns the number of positions of a sweep.
 fn positions(kind: Kind) -> u64 {
     kind.positions().unwrap_or_else(|failure| panic!("{}", failure.cause))
 }
 
-/// A fault that leaves calls out has fewer positions: that the last ones are not there says nothing of what it breaks.
+/// A fault that skips calls has fewer positions, so a missing last position is no detection.
 fn is_beyond_the_end(failure: &Failure) -> bool {
     failure.cause.contains("the workload ends before change")
 }
 
-/// The row of the table, or that a sample of all sweeps finds nothing.
+/// Returns the row of the table, or an error if a sample of all sweeps finds nothing.
 fn sweep(name: &str, sabotage: Sabotage) -> Result<String, String> {
     for (kind, positions) in swept() {
         for at in positions {

@@ -1,4 +1,4 @@
-//! A short campaign of damage, and judges that are deceived and must notice.
+//! A short damage campaign, and deceived judges that must notice.
 //!
 //! The long form: `cargo run --release -p esker-sim -- damage --seconds 600`.
 
@@ -8,7 +8,7 @@ use crate::memory;
 use esker::{DumpOptions, DumpValue};
 use esker_env::{Env, Fs, MemFs, OpenOptions};
 use esker_sim::damage::report::describe;
-use esker_sim::damage::{Edit, Figures, Files, Harm, Kind, Twist, harms, run};
+use esker_sim::damage::{Edit, Figures, Files, Harm, Kind, RunOptions, harms, run};
 
 const SEEDS: u64 = 32;
 const OPS: usize = 250;
@@ -17,31 +17,31 @@ fn measured(work: &mut dyn FnMut()) -> usize {
     memory::peak_of(work)
 }
 
-/// What the judge finds wrong with each of the seeds.
-fn complaints(seeds: u64, twist: Twist) -> Vec<String> {
-    (0..seeds).filter_map(|seed| run(seed, OPS, twist).err()).map(|failure| failure.cause).collect()
+/// Returns the violations that the judge finds with each seed.
+fn complaints(seeds: u64, options: RunOptions) -> Vec<String> {
+    (0..seeds).filter_map(|seed| run(seed, OPS, options).err()).map(|failure| failure.cause).collect()
 }
 
 #[test]
 fn damaged_databases_are_read_right_or_not_at_all() {
     let mut total = Figures::default();
     for seed in 0..SEEDS {
-        match run(seed, OPS, Twist { memory: Some(measured), ..Twist::default() }) {
+        match run(seed, OPS, RunOptions { memory: Some(measured), ..RunOptions::default() }) {
             Ok(figures) => total.add(&figures),
             Err(failure) => panic!("{}", describe(seed, OPS, &failure)),
         }
     }
     println!("{total}");
-    // What is not done cannot fail.
+    // Check that the campaign covers something.
     assert!(total.harms.values().sum::<u64>() > SEEDS && total.harms.len() > Kind::ALL.len() / 2, "{total}");
     assert!(total.refused > SEEDS / 6 && total.sound > 0 && total.repairs > SEEDS / 2, "{total}");
     assert!(total.losses > 0, "{total}");
 }
 
 #[test]
-fn damage_1_the_same_seed_gives_the_same_harms_and_figures() {
+fn the_same_seed_gives_the_same_harms_and_figures() {
     for seed in 100..106 {
-        let once = || (harms(seed, OPS), run(seed, OPS, Twist::default()));
+        let once = || (harms(seed, OPS), run(seed, OPS, RunOptions::default()));
         assert_eq!(once(), once(), "seed {seed}");
     }
 }
@@ -57,13 +57,13 @@ fn every_kind_of_harm_is_drawn() {
 
 #[test]
 fn canary_a_state_that_is_one_commit_older_is_noticed() {
-    let unharmed = Twist { harms: Some(|_| Vec::new()), ..Twist::default() };
+    let unharmed = RunOptions { harms: Some(|_| Vec::new()), ..RunOptions::default() };
     assert_eq!(complaints(6, unharmed), Vec::<String>::new());
-    let found = complaints(6, Twist { hides_newest: true, ..unharmed });
+    let found = complaints(6, RunOptions { hides_newest: true, ..unharmed });
     assert!(found.len() == 6 && found.iter().all(|text| text.contains("damage_judge.3")), "{found:#?}");
 }
 
-/// Changes the last byte of each value in the blocks of tables that are not compressed, and makes their checksums fit.
+/// Changes the last byte of each value in uncompressed table blocks, with matching checksums.
 fn forged(files: &Files) -> Vec<Harm> {
     let disk = MemFs::new();
     let dir = std::path::Path::new("forged");
@@ -91,10 +91,10 @@ fn forged(files: &Files) -> Vec<Harm> {
             let (payload_end, crc_at) = (block.end - 5, block.end - 4);
             let stored = &table[block.start..payload_end];
             let at = stored.windows(value.len()).position(|window| window == value);
-            // The byte behind the payload says how it is compressed.
+            // The byte after the payload is the compression.
             let Some(at) = at.filter(|_| table[payload_end] == 0) else { continue };
             table[block.start + at + value.len() - 1] ^= 1;
-            // It begins with the table's salt, which the footer has, and the block's place.
+            // The checksum covers the table's salt, which is in the footer, and the position of the block.
             let salt = table.len() - 40..table.len() - 36;
             let seed = crc32c::crc32c(&table[salt]);
             let seed = crc32c::crc32c_append(seed, &(block.start as u64).to_le_bytes());
@@ -111,13 +111,13 @@ fn forged(files: &Files) -> Vec<Harm> {
 
 #[test]
 fn canary_values_that_are_others_and_have_fitting_checksums_are_noticed() {
-    let found = complaints(16, Twist { harms: Some(forged), ..Twist::default() });
-    // Not every database has live values in tables that are not compressed.
+    let found = complaints(16, RunOptions { harms: Some(forged), ..RunOptions::default() });
+    // Not every database has live values in uncompressed tables.
     let wrong = found.iter().filter(|text| text.contains("damage_judge.3")).count();
     assert!(wrong >= 3, "{found:#?}");
 }
 
-/// The first sector of each table cannot be read.
+/// Makes the first sector of each table unreadable.
 fn with_unreadable_tables(files: &Files) -> Vec<Harm> {
     let tables = files.keys().filter(|name| name.ends_with(".sst")).cloned();
     tables.map(|name| Harm::new(Kind::Unreadable, name.clone(), Edit::Lose(name, 0..512))).collect()
@@ -127,8 +127,9 @@ fn with_unreadable_tables(files: &Files) -> Vec<Harm> {
 fn sectors_that_cannot_be_read_are_met_and_cost_what_they_held() {
     let mut total = Figures::default();
     for seed in 0..12 {
-        let twist = Twist { harms: Some(with_unreadable_tables), ..Twist::default() };
-        total.add(&run(seed, OPS, twist).unwrap_or_else(|failure| panic!("seed {seed}: {}", failure.cause)));
+        let options = RunOptions { harms: Some(with_unreadable_tables), ..RunOptions::default() };
+        total
+            .add(&run(seed, OPS, options).unwrap_or_else(|failure| panic!("seed {seed}: {}", failure.cause)));
     }
     assert!(total.part + total.refused > 6 && total.repairs == 12 && total.losses > 12, "{total}");
 }
@@ -141,8 +142,8 @@ fn without_tables(files: &Files) -> Vec<Harm> {
 
 #[test]
 fn canary_losses_that_are_not_told_are_noticed() {
-    let told = Twist { harms: Some(without_tables), ..Twist::default() };
+    let told = RunOptions { harms: Some(without_tables), ..RunOptions::default() };
     assert_eq!(complaints(16, told), Vec::<String>::new());
-    let found = complaints(16, Twist { hides_losses: true, ..told });
+    let found = complaints(16, RunOptions { hides_losses: true, ..told });
     assert!(found.len() >= 4 && found.iter().all(|text| text.contains("damage_judge.7")), "{found:#?}");
 }

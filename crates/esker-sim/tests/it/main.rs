@@ -1,4 +1,5 @@
-//! The simulator's integration tests: one program. A test that needs a process of its own starts the program once more (`own_process.rs`).
+//! The simulator's integration tests, in one program. A test that needs its own process starts the program
+//! again (`own_process.rs`).
 
 #[path = "../../../esker/tests/common/memory.rs"]
 mod memory;

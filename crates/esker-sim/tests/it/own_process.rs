@@ -1,7 +1,8 @@
-//! Tests in processes of their own: of the simulations of one process one runs at a time, and machines have more cores.
+//! Runs tests in processes of their own: a process runs one simulation at a time, and machines have several
+//! cores.
 //!
 //! ```text
-//!   test --its name--> this program once more, that test alone --its output, how it ended--> test
+//!   test --its name--> this program again, with that test only --output, exit status--> test
 //! ```
 
 use std::process::Command;
@@ -9,11 +10,11 @@ use std::process::Command;
 /// Set in the process that runs a test's body.
 const BODY: &str = "ESKER_SIM_TEST_BODY";
 
-/// Runs the body of the test that calls it.
+/// Runs the body of the calling test.
 pub fn run(body: impl FnOnce()) {
     let thread = std::thread::current();
     let name = thread.name().expect("the harness names its threads");
-    // Tests that run one behind the other all do so in the main thread.
+    // With a single test thread, all tests run in the main thread.
     if std::env::var_os(BODY).is_some() || name == "main" {
         return body();
     }

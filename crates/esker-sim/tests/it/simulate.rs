@@ -1,4 +1,4 @@
-//! A short campaign: seeds against the model, and the same seed twice.
+//! A short campaign: seeds against the model, and determinism.
 //!
 //! The long form: `cargo run --release -p esker-sim -- run --seconds 600`.
 
@@ -18,7 +18,7 @@ fn seeds_agree_with_the_model() {
             Err(failure) => panic!("{}", describe(seed, OPS, &failure)),
         }
     }
-    // What is not done cannot fail.
+    // Check that the campaign covers something.
     assert!(total.commits > 10_000 && total.conflicts > 50, "{total:?}");
     assert!(total.read_conflicts > 1 && total.unresolved > 20 && total.undone > 100, "{total:?}");
     assert!(
@@ -48,7 +48,8 @@ fn seeds_agree_with_the_model() {
     );
 }
 
-/// Which seeds come beside the first ones: `.ci/run` gives each commit a row of its own, so that over time all settings meet.
+/// The seeds besides the first ones: `.ci/run` gives each commit another row, so that all settings are
+/// covered over time.
 const ROW: &str = "ESKER_SEED_ROW";
 
 #[test]
@@ -62,7 +63,7 @@ fn seeds_of_another_row_agree_with_the_model() {
 }
 
 #[test]
-fn sim_1_the_same_seed_gives_the_same_run() {
+fn the_same_seed_gives_the_same_run() {
     for seed in 0..25 {
         let run = || run_seed(seed, OPS, Sabotage::default()).map_err(|failure| failure.cause);
         assert_eq!(run(), run(), "seed {seed}");

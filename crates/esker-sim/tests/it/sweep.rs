@@ -1,4 +1,4 @@
-//! A sample of every sweep. The whole: `cargo run --release -p esker-sim -- sweep`.
+//! A sample of every sweep. The complete sweeps: `cargo run --release -p esker-sim -- sweep`.
 
 use crate::own_process;
 use esker_sim::report::describe_position;
@@ -20,7 +20,7 @@ fn short(kind: Kind, size: u64) -> Tally {
 }
 
 #[test]
-fn sweep_1_deaths() {
+fn deaths() {
     own_process::run(|| {
         let total = short(Kind::Deaths, 60);
         assert!(total.inspected >= 6 * 60 && total.unheard >= 60, "{total:?}");
@@ -28,7 +28,7 @@ fn sweep_1_deaths() {
 }
 
 #[test]
-fn sweep_1_deaths_in_recovery() {
+fn deaths_in_recovery() {
     own_process::run(|| {
         let total = short(Kind::DeathsInRecovery, 6);
         assert!(total.while_opening >= 6 * 10, "{total:?}");
@@ -36,7 +36,7 @@ fn sweep_1_deaths_in_recovery() {
 }
 
 #[test]
-fn sweep_2_calls_that_fail_once() {
+fn calls_that_fail_once() {
     own_process::run(|| {
         let total = short(Kind::FailsOnce, 100);
         assert!(total.faults >= 100, "{total:?}");
@@ -44,7 +44,7 @@ fn sweep_2_calls_that_fail_once() {
 }
 
 #[test]
-fn sweep_2_calls_that_fail_for_ever() {
+fn calls_that_fail_for_ever() {
     own_process::run(|| {
         let total = short(Kind::FailsForever, 50);
         assert!(total.faults >= 50, "{total:?}");
@@ -52,7 +52,7 @@ fn sweep_2_calls_that_fail_for_ever() {
 }
 
 #[test]
-fn sweep_2_calls_that_fail_after_they_were_made() {
+fn calls_that_fail_after_they_were_made() {
     own_process::run(|| {
         let total = short(Kind::FailsLate, 60);
         assert!(total.faults >= 60 && total.kills >= 60, "{total:?}");
@@ -60,7 +60,7 @@ fn sweep_2_calls_that_fail_after_they_were_made() {
 }
 
 #[test]
-fn sweep_2_lost_syncs() {
+fn lost_syncs() {
     own_process::run(|| {
         let total = short(Kind::LostSyncs, 60);
         assert!(total.faults >= 60, "{total:?}");
@@ -68,7 +68,7 @@ fn sweep_2_lost_syncs() {
 }
 
 #[test]
-fn sweep_2_calls_that_fail_in_recovery() {
+fn calls_that_fail_in_recovery() {
     own_process::run(|| {
         let total = short(Kind::FailsInRecovery, 6);
         assert!(total.faults > 200, "{total:?}");
@@ -76,7 +76,7 @@ fn sweep_2_calls_that_fail_in_recovery() {
 }
 
 #[test]
-fn sweep_2_short_writes() {
+fn short_writes() {
     own_process::run(|| {
         let total = short(Kind::ShortWrites, 40);
         assert!(total.faults >= 40, "{total:?}");
@@ -84,7 +84,7 @@ fn sweep_2_short_writes() {
 }
 
 #[test]
-fn sweep_2_syncs_of_directories_that_fail() {
+fn syncs_of_directories_that_fail() {
     own_process::run(|| {
         let total = short(Kind::DirSyncs, 24);
         assert!(total.kills >= 24, "each is followed by the end of the process: {total:?}");
@@ -92,7 +92,7 @@ fn sweep_2_syncs_of_directories_that_fail() {
 }
 
 #[test]
-fn sweep_2_reads_that_give_wrong_bytes() {
+fn reads_that_give_wrong_bytes() {
     own_process::run(|| {
         let total = short(Kind::Misreads, 30);
         assert!(total.faults >= 30, "{total:?}");
@@ -100,7 +100,7 @@ fn sweep_2_reads_that_give_wrong_bytes() {
 }
 
 #[test]
-fn sweep_2_calls_that_panic() {
+fn calls_that_panic() {
     own_process::run(|| {
         let total = short(Kind::Panics, 100);
         assert!(total.faults >= 100 && total.kills >= 100, "{total:?}");
@@ -108,7 +108,7 @@ fn sweep_2_calls_that_panic() {
 }
 
 #[test]
-fn sweep_3_full_disks() {
+fn full_disks() {
     own_process::run(|| {
         let total = short(Kind::DiskFull, 40);
         assert!(total.refused > 40, "{total:?}");

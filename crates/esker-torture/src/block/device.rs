@@ -1,12 +1,13 @@
-//! A disk drive in memory, as a file of a FUSE file system: a loop device on it is a real block device to the kernel.
+//! A disk drive in memory, presented as a file of a FUSE file system. A loop device on it is a block device
+//! to the kernel.
 //!
 //! ```text
 //!   ext4 --blocks--> /dev/loopN --write, fsync--> FUSE --> DriveFs --> Drive { image, events }
 //! ```
 //!
-//! device.1. A flush of the block device arrives as an fsync. It covers every write that was answered before: requests are taken
-//!      one by one, in the order in which they stand in the events.
-//! device.2. The drive has a write cache and says so: nothing but a flush makes a write durable.
+//! A flush of the block device arrives as an fsync and covers all earlier writes: requests are handled one at
+//! a time, in the order of the events. The drive declares a write cache, so only a flush makes a write
+//! durable.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -19,20 +20,20 @@ use fuser::{
 use parking_lot::Mutex;
 
 use crate::content::Content;
-use crate::writers::Said;
+use crate::writers::WriterEvent;
 
-/// The name of the one file.
+/// Name of the only file.
 pub(crate) const FILE: &str = "drive";
 const FILE_INODE: u64 = 2;
-/// The kernel asks again each time.
+/// The kernel must not cache attributes.
 const TTL: Duration = Duration::ZERO;
 
-/// One thing that happened to the drive, or was said meanwhile.
+/// An event of the drive, or a report of a writer.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Write { offset: usize, bytes: Vec<u8> },
     Flush,
-    Said(Said),
+    WriterEvent(WriterEvent),
 }
 
 /// The drive. Clones share it.
@@ -41,52 +42,52 @@ pub(crate) struct Drive(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// What the running system sees.
+    /// The contents visible to the running system.
     image: Vec<u8>,
     events: Vec<Event>,
-    /// Canary: a flush does nothing.
+    /// Canary: flushes do nothing.
     lies: bool,
 }
 
 impl Drive {
-    /// A drive of so many zeros. `lies`: its flushes do nothing.
+    /// Creates a drive of zeros. With `lies`, flushes do nothing.
     pub(crate) fn new(bytes: usize, lies: bool) -> Self {
         Drive(Arc::new(Mutex::new(State { image: vec![0; bytes], events: Vec::new(), lies })))
     }
 
-    /// Puts other contents in, and forgets what happened.
+    /// Replaces the contents and forgets all events.
     pub(crate) fn replace(&self, image: Vec<u8>) {
         let mut state = self.0.lock();
         state.image = image;
         state.events.clear();
     }
 
-    /// What the running system sees.
+    /// Returns the contents visible to the running system.
     pub(crate) fn image(&self) -> Vec<u8> {
         self.0.lock().image.clone()
     }
 
-    /// What happened since the last call.
+    /// Returns the events since the last call.
     pub(crate) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.0.lock().events)
     }
 
-    /// Notes what somebody says.
-    pub(crate) fn say(&self, said: Said) {
-        self.0.lock().events.push(Event::Said(said));
+    /// Records a report of a writer.
+    pub(crate) fn say(&self, said: WriterEvent) {
+        self.0.lock().events.push(Event::WriterEvent(said));
     }
 }
 
-/// Replays one event; `at` is its position.
+/// Replays the event at position `at`.
 pub(crate) fn apply(content: &mut Content, at: usize, event: &Event) {
     match event {
         Event::Write { offset, bytes } => content.write(at, *offset, bytes.clone()),
         Event::Flush => content.sync(at),
-        Event::Said(_) => {}
+        Event::WriterEvent(_) => {}
     }
 }
 
-/// The file system with the drive as its one file.
+/// A file system with the drive as its only file.
 pub(crate) struct DriveFs(pub(crate) Drive);
 
 impl DriveFs {

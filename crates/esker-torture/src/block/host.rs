@@ -1,6 +1,5 @@
-//! The drive in the machine: FUSE, a loop device, ext4.
-//!
-//! host.1. What was mounted and attached is let go, whatever happens: on success by `detach`, which tells of errors, else by `Drop`.
+//! The drive in the running system: FUSE, a loop device, ext4. Everything mounted or attached is released: by
+//! `detach`, which reports errors, or by `Drop`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,9 +10,9 @@ use fuser::{BackgroundSession, Config, MountOption};
 use super::device::{Drive, DriveFs, Event, FILE};
 use esker_world::failure::{Failure, Result};
 
-/// The file system's journal, all inode tables and the like are written by `mkfs`, not later on. Its metadata have no checksums:
-/// ext4 counts on a drive that writes the two sectors of its superblock at once, and would not mount it again where this drive
-/// tore it (content.1). Its journal protects all else that it writes about itself.
+/// `mkfs` writes the journal and all inode tables at once. Metadata checksums are off: ext4 requires that the
+/// two sectors of its superblock are written atomically, and would refuse to mount after this drive tore them
+/// (content.1). The journal protects all other metadata.
 const FORMAT: [&str; 10] = [
     "-q",
     "-F",
@@ -27,24 +26,24 @@ const FORMAT: [&str; 10] = [
     "^metadata_csum",
 ];
 
-/// The drive, where loop devices find it.
+/// The drive, available to loop devices.
 pub(crate) struct Host {
     pub(crate) drive: Drive,
     dir: PathBuf,
-    /// Ends when it is unmounted.
+    /// Ends when unmounted.
     _fuse: BackgroundSession,
 }
 
-/// How often a busy mount is asked to go, and how long to wait in between: a loop device lets go of its file a little later
-/// than `losetup` returns, and files of replaced tables stay open while another thread of this process reads a database.
-const PATIENCE: (u32, Duration) = (6000, Duration::from_millis(10));
+/// Number of attempts to unmount, and the pause between them. A loop device releases its file shortly after
+/// `losetup` returns, and replaced tables stay open while another thread reads a database.
+const UNMOUNT_ATTEMPTS: (u32, Duration) = (6000, Duration::from_millis(10));
 
 fn unmount(path: &Path) -> Result<()> {
     let mut umount = Command::new("umount");
     umount.env("LC_ALL", "C").arg(path);
-    for _ in 0..PATIENCE.0 {
+    for _ in 0..UNMOUNT_ATTEMPTS.0 {
         match run(&mut umount) {
-            Err(failure) if failure.to_string().contains("busy") => std::thread::sleep(PATIENCE.1),
+            Err(failure) if failure.to_string().contains("busy") => std::thread::sleep(UNMOUNT_ATTEMPTS.1),
             other => return other.map(drop),
         }
     }
@@ -60,7 +59,7 @@ impl Drop for Host {
 }
 
 impl Host {
-    /// Mounts the drive's FUSE file system below `dir`.
+    /// Mounts the FUSE file system below `dir`.
     pub(crate) fn new(dir: &Path, drive: Drive) -> Result<Self> {
         for name in ["device", "mounted"] {
             std::fs::create_dir_all(dir.join(name))?;
@@ -76,7 +75,7 @@ impl Host {
         self.dir.join("device").join(FILE)
     }
 
-    /// Makes a file system on the drive; gives its contents.
+    /// Formats the drive and returns its contents.
     pub(crate) fn format(&self) -> Result<Vec<u8>> {
         run(Command::new("mkfs.ext4").args(FORMAT).arg(self.file()))?;
         Ok(self.drive.image())
@@ -102,12 +101,12 @@ pub(crate) struct Attached<'h> {
 }
 
 impl Attached<'_> {
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub(crate) fn path(&self) -> PathBuf {
         self.host.dir.join("mounted")
     }
 
-    /// Lets go of it; gives all that happened since it was attached.
+    /// Unmounts the drive. Returns all events since it was attached.
     pub(crate) fn detach(mut self) -> Result<Vec<Event>> {
         self.let_go()?;
         Ok(self.host.drive.take())
@@ -132,7 +131,7 @@ impl Drop for Attached<'_> {
     }
 }
 
-/// Runs a command to its end; gives what it printed.
+/// Runs a command and returns its output.
 fn run(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|e| Failure::from(e).during(&format!("{command:?}")))?;
     if !output.status.success() {

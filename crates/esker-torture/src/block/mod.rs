@@ -1,15 +1,14 @@
-//! Power loss below the file system: a recorded block device is stopped at any moment, what its cache may leave is mounted
-//! again by the kernel, and the database on it must keep every promise.
+//! Power loss below the file system: a recorded block device is stopped at any point, the kernel mounts a
+//! possible state of the disk, and the database on it must keep all promises.
 //!
 //! ```text
-//!   life: Db on ext4 on a loop device on Drive --events--> Content at moment m --power_loss--> image
-//!       --> ext4 mounts it (its journal recovers) --> Db --> World --> Journal::verify
-//!   the next life begins with one of the images
+//!   life: Db on ext4 on a loop device on Drive --events--> Content at a point --power_loss--> image
+//!       --> ext4 mounts it (and replays its journal) --> Db --> Expected --> Journal::verify
+//!   the next life starts with one of the images
 //! ```
 //!
-//! The file system is the real one of the running kernel: what a sync, a rename or a directory sync is worth is up to it.
-//!
-//! torture_block.1. After a power loss every `Sync` commit is there, and what is left is a prefix of the commits (journal.1 to journal.4).
+//! The file system is that of the running kernel, which determines the effect of syncs and renames. After a
+//! power loss every `Sync` commit exists, and the surviving commits are a prefix (journal.1 to journal.4).
 
 mod device;
 mod host;
@@ -24,7 +23,7 @@ use self::host::Host;
 use crate::content::Content;
 use crate::journal::{Crash, Journal, Left};
 use crate::shape::Shape;
-use crate::writers::{Found, World, Writers};
+use crate::writers::{Expected, Found, Writers};
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result};
 use esker_world::figures;
@@ -32,37 +31,37 @@ use esker_world::perform::with_operator;
 
 /// The size of the drive.
 const DRIVE_BYTES: usize = 48 << 20;
-/// The most threads that write.
+/// Maximum number of writer threads.
 const WRITERS: usize = 3;
-/// The most lives of a database in one run.
+/// Maximum number of lives of a database in one run.
 const LIVES: usize = 3;
-/// The most operations of a writer in one life.
+/// Maximum number of operations of a writer in one life.
 const OPS: usize = 60;
 
-/// A lie of the drive, to prove that the harness notices.
+/// A fault of the drive that the harness must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
     /// Flushes do nothing.
     Flush,
 }
 
-/// A campaign of power losses. Needs Linux, root, FUSE, loop devices and ext4.
+/// A campaign of power losses. Requires Linux, root, FUSE, loop devices and ext4.
 #[derive(Clone, Debug)]
 pub struct BlockCampaign {
-    /// Where things are mounted; made if missing.
+    /// Directory for the mount points; created if missing.
     pub dir: PathBuf,
-    /// Determines all but the scheduling of threads and what the kernel makes of it.
+    /// Determines everything except thread scheduling and the kernel's behavior.
     pub seed: u64,
-    /// How long, in runs.
+    /// Length of the campaign in runs.
     pub budget: Budget,
-    /// Moments at which each life loses power.
+    /// Number of power losses per life.
     pub moments: usize,
-    /// What the drive does wrong.
+    /// The injected fault of the drive.
     pub canary: Option<Canary>,
 }
 
 figures! {
-    /// The figures of a campaign.
+    /// Counters of a campaign.
     BlockSummary {
         runs: "runs: drives, each with some lives",
         lives: "lives",
@@ -76,7 +75,7 @@ figures! {
 }
 
 impl BlockCampaign {
-    /// Why no such campaign can be run here, or `None` when it can.
+    /// Returns why the campaign cannot run on this system, or `None` if it can.
     pub fn obstacle(&self) -> Option<String> {
         let attempt = || {
             let host = self.host()?;
@@ -90,11 +89,10 @@ impl BlockCampaign {
         Host::new(&self.dir, Drive::new(DRIVE_BYTES, self.canary == Some(Canary::Flush)))
     }
 
-    /// Runs until the budget is used up.
+    /// Runs until the budget is exhausted.
     ///
     /// # Errors
-    /// A broken promise, with the image that shows it and the command to try again; something that this needs and that
-    /// is not here.
+    /// A broken promise, with the image and the command that reproduces it, or a missing requirement.
     pub fn run(&self) -> Result<BlockSummary> {
         let host = self.host().map_err(|f| f.during("needs Linux, root, FUSE, loop devices and ext4"))?;
         let formatted = host.format()?;
@@ -122,24 +120,24 @@ impl BlockCampaign {
     fn one_run(&self, host: &Host, formatted: &[u8], seed: u64, summary: &mut BlockSummary) -> Result<()> {
         let mut rng = Rng::with_seed(seed);
         let shape = Shape::of(seed);
-        let (mut image, mut world) = (formatted.to_vec(), World::empty(WRITERS));
+        let (mut image, mut expected) = (formatted.to_vec(), Expected::empty(WRITERS));
         let lives = rng.usize(1..=LIVES);
         for n in 1..=lives {
             let writers =
                 Writers { seed: rng.u64(..), count: rng.usize(1..=WRITERS), tasks: rng.usize(0..OPS) };
-            let events = live(host, image.clone(), &world, shape, writers);
+            let events = live(host, image.clone(), &expected, shape, writers);
             let events = events.map_err(|failure| failure.during(&format!("life {n}")))?;
             let mut moments: Vec<usize> = (0..self.moments).map(|_| moment(&events, &mut rng)).collect();
             moments.sort_unstable();
             let next = rng.usize(0..moments.len().max(1));
             let mut content = Content::durable(image);
-            let mut journal = Journal::new(world, shape.durability);
+            let mut journal = Journal::new(expected, shape.durability);
             let mut done = 0;
             let mut left = None;
             for (i, &moment) in moments.iter().enumerate() {
                 for (at, event) in events.iter().enumerate().take(moment).skip(done) {
                     apply(&mut content, at, event);
-                    if let Event::Said(said) = event {
+                    if let Event::WriterEvent(said) = event {
                         journal.hear(said);
                     }
                 }
@@ -149,7 +147,7 @@ impl BlockCampaign {
                     failure.during(&format!("life {n} of {lives}, moment {moment} of {}", events.len()))
                 })?;
                 if i == next {
-                    left = Some((lost, found.world));
+                    left = Some((lost, found.expected));
                 }
             }
             summary.lives += 1;
@@ -157,12 +155,12 @@ impl BlockCampaign {
             summary.writes += events.iter().filter(|e| matches!(e, Event::Write { .. })).count() as u64;
             summary.flushes += events.iter().filter(|e| matches!(e, Event::Flush)).count() as u64;
             let Some(left) = left else { break };
-            (image, world) = left;
+            (image, expected) = left;
         }
         Ok(())
     }
 
-    /// Mounts what a power loss left, and opens the database on it.
+    /// Mounts the state after a power loss and opens the database on it.
     fn verify(
         &self,
         host: &Host,
@@ -188,7 +186,7 @@ impl BlockCampaign {
         Ok(left)
     }
 
-    /// Keeps the image of a failure as the loss left it.
+    /// Keeps the image of a failure.
     fn keep(&self, image: &[u8], failure: &Failure) -> Failure {
         let path = self.dir.join("as-lost.img");
         match std::fs::write(&path, image) {
@@ -201,14 +199,20 @@ impl BlockCampaign {
     }
 }
 
-/// One life: mount, open, write, close, unmount. Gives all that happened.
-fn live(host: &Host, image: Vec<u8>, expected: &World, shape: Shape, writers: Writers) -> Result<Vec<Event>> {
+/// Runs one life: mount, open, write, close, unmount. Returns all events.
+fn live(
+    host: &Host,
+    image: Vec<u8>,
+    expected: &Expected,
+    shape: Shape,
+    writers: Writers,
+) -> Result<Vec<Event>> {
     let attached = host.attach(image)?;
     let db = shape.builder().open(attached.path().join("db"))?;
     let found = Found::read(&db, WRITERS)?;
     if !found.is(expected) {
         return Err(Failure::new(
-            "the database shows something else than when the same drive was opened before",
+            "the contents differ from those found by an earlier opening of the same image",
         ));
     }
     writers.work(&db, expected, &|said| host.drive.say(said))?;
@@ -216,7 +220,7 @@ fn live(host: &Host, image: Vec<u8>, expected: &World, shape: Shape, writers: Wr
     attached.detach()
 }
 
-/// A moment of a life: any, or just after something at which much is at stake.
+/// Chooses a point of a life: any, or one just after a critical event.
 fn moment(events: &[Event], rng: &mut Rng) -> usize {
     let any = rng.usize(0..=events.len());
     if rng.bool() {

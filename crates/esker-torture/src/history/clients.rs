@@ -1,16 +1,18 @@
-//! Clients: threads that work on one database and write down what they did, what they saw, and when.
+//! Clients: threads that use one database and record their calls, results and times.
 //!
 //! ```text
-//!   client --register, lists, bank, counter, fork--> Db       each call between two ticks of one clock --> Record
+//!   client --register, lists, bank, counter, fork--> Db       each call between two ticks of one clock -->
+//! Record
 //! ```
 //!
-//! clients.1. A tick before a call and one after it: if one call's second tick is smaller than another's first, then the first
-//!      call was over before the other began.
-//! clients.2. Keys change as the clients go on, so that each has a short history of many clients at once.
-//!      Clients come to the two keys of a group at about the same moment.
-//! clients.3. In a process that will be killed, what may take effect is written down before it can, and what was seen after it was.
-//! clients.4. Where faults are injected, a write that fails since all writes have stopped is recorded as one that never returned, and the
-//!      client ends: the crash that follows decides whether it took effect. A read has no excuse.
+//! If the second tick of one call is smaller than the first tick of another, the first call ended before the
+//! other began. Keys change over time, so that each has a short history with many concurrent clients. In a
+//! process that will be killed, a call that may take effect is recorded before it starts, and its result
+//! after it returned.
+//!
+//! clients.4. After injected faults, a write that fails because all writes have stopped is recorded as one
+//!     that never returned, and the client ends: the following crash decides whether it took effect. Failed
+//!     reads are errors.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,38 +30,38 @@ use super::linear::Action;
 use super::list_store::ListStore;
 use super::lists::{Access, Element, Outcome, Promise};
 use super::notes::{Line, Notes};
-use super::transaction::{Tx, Way, walk, wander};
+use super::transaction::{Direction, Tx, walk, wander};
 use esker_world::failure::{Failure, Result, or_stopped};
 
 const ACCOUNTS: u8 = 6;
 const DEPOSIT: u64 = 100;
-/// Each process gives out unique numbers of its own, 2 to the power of this.
+/// Each process issues unique numbers of its own; this is the base-2 logarithm of their count.
 const LIFE_SHIFT: u32 = 24;
-/// Registers that one call may write or read, and those that are in use at a time.
+/// Number of registers in use at a time, and the maximum per call.
 const REGISTERS: u64 = 3;
-/// Lists in use at a time.
+/// Number of lists in use at a time.
 const LISTS: u64 = 4;
-/// After so many calls of all clients they go on to the next group of two keys.
+/// After this many calls, all clients move to the next group of two keys.
 const GROUP_CALLS: u64 = 32;
-/// How long a client waits when a commit was refused: the disk is full, or fails.
+/// Pause of a client after a refused commit.
 const REFUSED_PAUSE: Duration = Duration::from_micros(100);
-/// All the money there is.
+/// Total amount of money.
 pub(crate) const MONEY: u64 = ACCOUNTS as u64 * DEPOSIT;
 
-/// Something a client did.
+/// An observed call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Event {
     Register(u64, Action),
     Lists(Vec<Access>, Outcome, Promise),
     /// The sum of all accounts in one snapshot.
     Bank(u64),
-    /// Of the one counter.
+    /// An action on the counter.
     Counter(Action),
-    /// Which of a group's two keys were there in one snapshot.
+    /// Which of a group's two keys exist in one snapshot.
     Fork(u64, bool, bool),
 }
 
-/// When, and what.
+/// A call and its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) called: u64,
@@ -67,43 +69,43 @@ pub(crate) struct Record {
     pub(crate) event: Event,
 }
 
-/// What all clients of a history share, over all lives of its database.
+/// State shared by all clients of a history, across all lives of its database.
 #[derive(Debug, Default)]
-pub(crate) struct World {
+pub(crate) struct Shared {
     clock: AtomicU64,
     unique: AtomicU32,
-    /// Calls done.
+    /// Number of calls.
     pub(crate) progress: AtomicU64,
-    /// Clients are to end.
+    /// Whether clients must end.
     pub(crate) stop: AtomicBool,
-    /// The disk is full at times (full_disk.1).
+    /// Whether the disk is sometimes full (full_disk.1).
     pub(crate) may_be_full: AtomicBool,
-    /// Writes of tables, of the manifest and of names may fail (failing_disk.1).
+    /// Whether writes of tables, manifest and names may fail (failing_disk.1).
     pub(super) may_fail: AtomicBool,
-    /// Commits that failed for one of the two.
+    /// Number of commits that failed for one of these reasons.
     pub(crate) refused: AtomicU64,
     pub(super) canary: Option<Canary>,
-    /// What the canary's keys held, by the name of their keyspace.
+    /// The canary's keys and their values, by keyspace.
     pub(super) ghosts: Mutex<BTreeMap<(usize, u64), Vec<u8>>>,
 }
 
-impl World {
+impl Shared {
     pub(crate) fn new(canary: Option<Canary>) -> Self {
-        World { canary, ..World::default() }
+        Shared { canary, ..Shared::default() }
     }
 
-    /// For a life that begins at a moment, after the lives of other processes.
+    /// Creates the state for a life that starts at a tick, after lives of other processes.
     pub(crate) fn resumed(canary: Option<Canary>, clock: u64, life: u64) -> Self {
         let unique = AtomicU32::new((life as u32) << LIFE_SHIFT);
-        World { clock: AtomicU64::new(clock), unique, canary, ..World::default() }
+        Shared { clock: AtomicU64::new(clock), unique, canary, ..Shared::default() }
     }
 
-    /// The next moment. Sequentially consistent: this is what orders the calls of different threads (clients.1).
+    /// Returns the next tick. Sequentially consistent, because it orders the calls of different threads.
     pub(crate) fn tick(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Whether a call that writes may fail like this, and has done nothing then (full_disk.1, failing_disk.1).
+    /// Returns whether a write may fail with this error, without effect (full_disk.1, failing_disk.1).
     pub(super) fn excuses(&self, failure: &Failure) -> bool {
         let is_of_disk = failure.is_injected() && !failure.is_of_stopped_writes();
         self.may_be_full.load(Ordering::Relaxed) && failure.is_of_full_disk()
@@ -111,13 +113,13 @@ impl World {
     }
 
     pub(super) fn unique(&self) -> u32 {
-        // Only uniqueness is asked for.
+        // Relaxed: only uniqueness matters.
         self.unique.fetch_add(1, Ordering::Relaxed)
     }
 }
 
 /// The keyspaces that clients use.
-pub(crate) struct Places {
+pub(crate) struct Keyspaces {
     pub(crate) db: Db,
     registers: Keyspace,
     lists: ListStore,
@@ -127,8 +129,8 @@ pub(crate) struct Places {
     pub(super) guests: Guests,
 }
 
-impl Places {
-    /// Opens them, and deposits the money unless it has been seen before: then it must not be gone.
+impl Keyspaces {
+    /// Opens the keyspaces, and deposits the money unless an earlier life has seen it.
     pub(crate) fn new(db: &Db, has_money: bool) -> Result<Self> {
         let bank = db.keyspace("bank")?;
         if !has_money && bank.is_empty()? {
@@ -138,7 +140,7 @@ impl Places {
             }
             batch.commit_with(esker::Durability::Sync)?;
         }
-        Ok(Places {
+        Ok(Keyspaces {
             db: db.clone(),
             registers: db.keyspace("registers")?,
             lists: ListStore::new(db)?,
@@ -154,48 +156,49 @@ impl Places {
     }
 }
 
-/// What has become of writes.
+/// The outcome of a write.
 pub(super) enum Written {
     Made,
-    /// Nothing, for want of space (full_disk.1) or of a table, a manifest or a name (failing_disk.1).
+    /// No effect, because of a full (full_disk.1) or failing disk (failing_disk.1).
     Refused,
-    /// Nothing, for there is no such keyspace.
-    Gone(Failure),
+    /// No effect, because the keyspace does not exist.
+    KeyspaceDropped(Failure),
 }
 
 /// One client.
 pub(crate) struct Client<'a> {
-    pub(crate) world: &'a World,
-    pub(crate) places: &'a Places,
+    pub(crate) shared: &'a Shared,
+    pub(crate) keyspaces: &'a Keyspaces,
     pub(crate) id: usize,
     pub(crate) rng: Rng,
     pub(crate) records: Vec<Record>,
-    /// Where the records go instead, if the process will be killed.
+    /// Receives the records instead, if the process will be killed.
     pub(crate) notes: Option<&'a Notes>,
 }
 
 impl Client<'_> {
-    /// Works until told to end, until `ops` are done, or until an injected fault has stopped all writes (clients.4).
+    /// Works until told to stop, until `ops` calls are done, or until an injected fault stops all writes
+    /// (clients.4).
     pub(crate) fn run(mut self, ops: Range<u64>) -> Result<Vec<Record>> {
         or_stopped(self.work(ops))?;
         Ok(self.records)
     }
 
     fn work(&mut self, ops: Range<u64>) -> Result<()> {
-        // Groups of different lives are apart.
+        // Each life has its own groups.
         let first_group = ops.start << u32::BITS;
         let mut last_group = None;
         let hangs_at = ops.start + 20;
         for n in ops {
-            if self.world.stop.load(Ordering::Relaxed) {
+            if self.shared.stop.load(Ordering::Relaxed) {
                 break;
             }
-            if self.world.canary == Some(Canary::Hang) && self.id == 0 && n == hangs_at {
+            if self.shared.canary == Some(Canary::Hang) && self.id == 0 && n == hangs_at {
                 loop {
                     std::thread::park();
                 }
             }
-            let group = first_group + self.world.progress.load(Ordering::Relaxed) / GROUP_CALLS;
+            let group = first_group + self.shared.progress.load(Ordering::Relaxed) / GROUP_CALLS;
             if last_group.replace(group) != Some(group) {
                 self.fork(group)?;
             }
@@ -208,12 +211,12 @@ impl Client<'_> {
                 18 | 19 => self.visit_guest(n / 30 * REGISTERS)?,
                 _ => self.increment()?,
             }
-            self.world.progress.fetch_add(1, Ordering::Relaxed);
+            self.shared.progress.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Before a call that may take effect (clients.3).
+    /// Records a call that may take effect, before it starts.
     fn announce(&self, called: u64, event: impl FnOnce() -> Event) -> Result<()> {
         match self.notes {
             Some(notes) => Ok(notes.write(&Line::Called { called, event: event() })?),
@@ -222,7 +225,7 @@ impl Client<'_> {
     }
 
     pub(super) fn record(&mut self, called: u64, event: Event) -> Result<()> {
-        let returned = self.world.tick();
+        let returned = self.shared.tick();
         match self.notes {
             Some(notes) => Ok(notes.write(&Line::Returned { called, returned, event: Some(event) })?),
             None => {
@@ -232,35 +235,35 @@ impl Client<'_> {
         }
     }
 
-    /// After a call that was announced and took no effect.
+    /// Records that an announced call had no effect.
     fn take_back(&self, called: u64) -> Result<()> {
-        let returned = self.world.tick();
+        let returned = self.shared.tick();
         match self.notes {
             Some(notes) => Ok(notes.write(&Line::Returned { called, returned, event: None })?),
             None => Ok(()),
         }
     }
 
-    /// After writes that failed: nobody knows whether they took effect (clients.4).
+    /// Records failed writes whose effect is unknown (clients.4).
     fn leave_open(&mut self, calls: Vec<(u64, Event)>, failure: Failure) -> Result<()> {
         let open = calls.into_iter().map(|(called, event)| Record { called, returned: u64::MAX, event });
         self.records.extend(open);
         Err(failure.of_write())
     }
 
-    /// Whether a commit has failed, and was not made (full_disk.1, failing_disk.1).
+    /// Returns whether a commit failed without effect (full_disk.1, failing_disk.1).
     pub(super) fn is_refused(&self, failure: &Failure) -> bool {
-        let is_refused = self.world.excuses(failure);
+        let is_refused = self.shared.excuses(failure);
         if is_refused {
-            self.world.refused.fetch_add(1, Ordering::Relaxed);
-            // If this cannot be written, no later note can.
+            self.shared.refused.fetch_add(1, Ordering::Relaxed);
+            // If this note cannot be written, neither can later ones.
             let _ = self.notes.map(|notes| notes.write(&Line::Refused));
             std::thread::sleep(REFUSED_PAUSE);
         }
         is_refused
     }
 
-    /// A success in place of a commit that was refused, of which there is no record.
+    /// Ignores a refused commit, which is not recorded.
     pub(super) fn or_refused(&self, failure: Failure) -> Result<()> {
         if self.is_refused(&failure) { Ok(()) } else { Err(failure.of_write()) }
     }
@@ -270,8 +273,9 @@ impl Client<'_> {
         let key = self.rng.u64(keys.clone());
         match self.rng.u8(0..20) {
             0..6 => self.put(key),
-            6 => self
-                .write(&[(key, None)], |places| Ok(places.registers.remove(key.to_be_bytes()).map(drop)?)),
+            6 => self.write(&[(key, None)], |keyspaces| {
+                Ok(keyspaces.registers.remove(key.to_be_bytes()).map(drop)?)
+            }),
             7 => self.write_batch(keys),
             8 => self.remove_range(key..keys.end),
             9 => self.walk_registers(keys),
@@ -279,69 +283,70 @@ impl Client<'_> {
         }
     }
 
-    /// Makes some writes with one call, whose effect on each key is an operation of its own (torture_history.1), unless it is refused.
+    /// Performs writes by one call and records the effect on each key as a separate operation, unless the
+    /// call is refused.
     pub(super) fn write(
         &mut self,
         writes: &[(u64, Option<u64>)],
-        call: impl FnOnce(&Places) -> Result<()>,
+        call: impl FnOnce(&Keyspaces) -> Result<()>,
     ) -> Result<()> {
         match self.try_write(writes, false, call)? {
-            Written::Gone(failure) => Err(failure),
+            Written::KeyspaceDropped(failure) => Err(failure),
             Written::Made | Written::Refused => Ok(()),
         }
     }
 
-    /// The same where a keyspace may be gone.
+    /// Does the same in a keyspace that may be dropped.
     pub(super) fn try_write(
         &mut self,
         writes: &[(u64, Option<u64>)],
         may_be_gone: bool,
-        call: impl FnOnce(&Places) -> Result<()>,
+        call: impl FnOnce(&Keyspaces) -> Result<()>,
     ) -> Result<Written> {
         let mut events = Vec::new();
         for &(key, value) in writes {
-            let (called, event) = (self.world.tick(), Event::Register(key, Action::Write(value)));
+            let (called, event) = (self.shared.tick(), Event::Register(key, Action::Write(value)));
             self.announce(called, || event.clone())?;
             events.push((called, event));
         }
-        if self.world.canary == Some(Canary::EarlyReply) && !may_be_gone {
+        if self.shared.canary == Some(Canary::EarlyReply) && !may_be_gone {
             events.into_iter().try_for_each(|(called, event)| self.record(called, event))?;
-            return call(self.places).map(|()| Written::Made);
+            return call(self.keyspaces).map(|()| Written::Made);
         }
-        let written = match call(self.places) {
+        let written = match call(self.keyspaces) {
             Ok(()) => Written::Made,
             Err(failure) if self.is_refused(&failure) => Written::Refused,
-            Err(failure) if failure.is_of_gone_keyspace() => Written::Gone(failure),
+            Err(failure) if failure.is_of_gone_keyspace() => Written::KeyspaceDropped(failure),
             Err(failure) => return self.leave_open(events, failure).map(|()| Written::Refused),
         };
         for (called, event) in events {
             match written {
                 Written::Made => self.record(called, event)?,
-                Written::Refused | Written::Gone(_) => self.take_back(called)?,
+                Written::Refused | Written::KeyspaceDropped(_) => self.take_back(called)?,
             }
         }
         Ok(written)
     }
 
     fn put(&mut self, key: u64) -> Result<()> {
-        let value = u64::from(self.world.unique());
-        self.write(&[(key, Some(value))], |places| {
-            Ok(places.registers.put(key.to_be_bytes(), value.to_le_bytes()).map(drop)?)
+        let value = u64::from(self.shared.unique());
+        self.write(&[(key, Some(value))], |keyspaces| {
+            Ok(keyspaces.registers.put(key.to_be_bytes(), value.to_le_bytes()).map(drop)?)
         })
     }
 
     fn write_batch(&mut self, keys: Range<u64>) -> Result<()> {
         let mut writes = Vec::new();
         for key in keys {
-            let value = u64::from(self.world.unique());
+            let value = u64::from(self.shared.unique());
             writes.push((key, self.rng.bool().then_some(value)));
         }
-        self.write(&writes, |places| {
-            let mut batch = places.db.batch();
+        self.write(&writes, |keyspaces| {
+            let mut batch = keyspaces.db.batch();
             for (key, value) in &writes {
                 match value {
-                    Some(value) => batch.put(&places.registers, key.to_be_bytes(), value.to_le_bytes())?,
-                    None => batch.remove(&places.registers, key.to_be_bytes())?,
+                    Some(value) => batch.put(&keyspaces.registers, key.to_be_bytes(), value.to_le_bytes())?,
+                    None => batch.remove(&keyspaces.registers, key.to_be_bytes())?,
                 }
             }
             Ok(batch.commit().map(drop)?)
@@ -350,32 +355,37 @@ impl Client<'_> {
 
     fn remove_range(&mut self, keys: Range<u64>) -> Result<()> {
         let writes: Vec<_> = keys.clone().map(|key| (key, None)).collect();
-        self.write(&writes, |places| {
-            Ok(places.registers.remove_range(keys.start.to_be_bytes()..keys.end.to_be_bytes()).map(drop)?)
+        self.write(&writes, |keyspaces| {
+            Ok(keyspaces
+                .registers
+                .remove_range(keys.start.to_be_bytes()..keys.end.to_be_bytes())
+                .map(drop)?)
         })
     }
 
     fn read_register(&mut self, key: u64) -> Result<()> {
         let name = key.to_be_bytes();
-        if self.world.canary == Some(Canary::StaleReads) {
-            // The canary reads from a snapshot that a write of its own has outrun.
-            let old = self.places.db.snapshot();
+        if self.shared.canary == Some(Canary::StaleReads) {
+            // The canary reads a snapshot older than a write of its own.
+            let old = self.keyspaces.db.snapshot();
             self.put(key)?;
-            let called = self.world.tick();
-            let value = old.get(&self.places.registers, name)?;
+            let called = self.shared.tick();
+            let value = old.get(&self.keyspaces.registers, name)?;
             return self.record(called, Event::Register(key, Action::Read(value.as_deref().map(number))));
         }
-        let called = self.world.tick();
-        let value = self.places.registers.get(name)?;
+        let called = self.shared.tick();
+        let value = self.keyspaces.registers.get(name)?;
         self.record(called, Event::Register(key, Action::Read(value.as_deref().map(number))))
     }
 
-    /// Reads registers in one walk, which for each of them is a read of its own.
+    /// Reads registers by one scan, recorded as a separate read of each.
     fn walk_registers(&mut self, keys: Range<u64>) -> Result<()> {
-        let called: Vec<u64> = keys.clone().map(|_| self.world.tick()).collect();
+        let called: Vec<u64> = keys.clone().map(|_| self.shared.tick()).collect();
         let found = match self.rng.bool() {
-            true => wander(self.places.registers.cursor()?, &keys, &mut self.rng)?,
-            false => walk(&keys, Way::draw(&mut self.rng), |bounds| self.places.registers.range(bounds))?,
+            true => wander(self.keyspaces.registers.cursor()?, &keys, &mut self.rng)?,
+            false => {
+                walk(&keys, Direction::draw(&mut self.rng), |bounds| self.keyspaces.registers.range(bounds))?
+            }
         };
         for (key, called) in keys.zip(called) {
             let value = found.get(&key).map(|value| number(value));
@@ -385,9 +395,9 @@ impl Client<'_> {
     }
 
     fn lists(&mut self, first_key: u64) -> Result<()> {
-        let called = self.world.tick();
-        let (world, lists) = (self.world, &self.places.lists);
-        let mut tx = Tx::begin_any(self.places, world.canary);
+        let called = self.shared.tick();
+        let (shared, lists) = (self.shared, &self.keyspaces.lists);
+        let mut tx = Tx::begin_any(self.keyspaces, shared.canary);
         let promise = tx.promise();
         let mut accesses = Vec::new();
         let keys = first_key..first_key + LISTS;
@@ -395,12 +405,12 @@ impl Client<'_> {
             let key = self.rng.u64(keys.clone());
             match self.rng.u8(0..18) {
                 0..3 => {
-                    let way = Way::draw(&mut self.rng);
-                    let found = lists.walk(|keyspace| tx.walk(keyspace, &keys, way))?;
+                    let direction = Direction::draw(&mut self.rng);
+                    let found = lists.walk(|keyspace| tx.walk(keyspace, &keys, direction))?;
                     accesses.extend(reads(keys.clone(), &found));
                 }
                 3 => lists.empty(&mut tx, key..self.rng.u64(key..keys.end) + 1, |key| {
-                    let mark = world.unique();
+                    let mark = shared.unique();
                     accesses.push(Access::Append(key, mark));
                     mark
                 })?,
@@ -411,7 +421,7 @@ impl Client<'_> {
                         accesses.push(Access::Read(key, list));
                     }
                     if append {
-                        let element = world.unique();
+                        let element = shared.unique();
                         accesses.push(Access::Append(key, element));
                         lists.append(&mut tx, key, element)?;
                     }
@@ -431,20 +441,20 @@ impl Client<'_> {
         self.record(called, Event::Lists(accesses, outcome, promise))
     }
 
-    /// Reads lists in a transaction that writes nothing and is given up, with cursors that turn round.
+    /// Reads lists in a transaction that writes nothing, with cursors that change direction.
     fn read_lists(&mut self, first_key: u64) -> Result<()> {
-        let called = self.world.tick();
-        let mut tx = Tx::begin(self.places, self.world.canary);
+        let called = self.shared.tick();
+        let mut tx = Tx::begin(self.keyspaces, self.shared.canary);
         let keys = first_key..first_key + LISTS;
-        let found = self.places.lists.walk(|keyspace| tx.wander(keyspace, &keys, &mut self.rng))?;
+        let found = self.keyspaces.lists.walk(|keyspace| tx.wander(keyspace, &keys, &mut self.rng))?;
         self.record(called, read_only(reads(keys, &found).collect()))
     }
 
     fn transfer(&mut self) -> Result<()> {
-        let bank = self.places.bank.clone();
+        let bank = self.keyspaces.bank.clone();
         let from = self.rng.u8(0..ACCOUNTS);
         let to = (from + self.rng.u8(1..ACCOUNTS)) % ACCOUNTS;
-        let mut tx = Tx::begin(self.places, self.world.canary);
+        let mut tx = Tx::begin(self.keyspaces, self.shared.canary);
         let money = |value: Option<Vec<u8>>| value.as_deref().map_or(0, number);
         let (had, has) = (money(tx.get(&bank, &[from])?), money(tx.get(&bank, &[to])?));
         let amount = self.rng.u64(0..=had);
@@ -454,19 +464,19 @@ impl Client<'_> {
     }
 
     fn read_bank(&mut self) -> Result<()> {
-        let called = self.world.tick();
-        let mut tx = Tx::begin(self.places, self.world.canary);
+        let called = self.shared.tick();
+        let mut tx = Tx::begin(self.keyspaces, self.shared.canary);
         let mut sum = 0;
         for account in 0..ACCOUNTS {
-            sum += tx.get(&self.places.bank, &[account])?.as_deref().map_or(0, number);
+            sum += tx.get(&self.keyspaces.bank, &[account])?.as_deref().map_or(0, number);
         }
         self.record(called, Event::Bank(sum))
     }
 
     fn increment(&mut self) -> Result<()> {
-        let called = self.world.tick();
-        let counter = self.places.counter.clone();
-        let mut tx = Tx::begin(self.places, self.world.canary);
+        let called = self.shared.tick();
+        let counter = self.keyspaces.counter.clone();
+        let mut tx = Tx::begin(self.keyspaces, self.shared.canary);
         let n = tx.get(&counter, b"n")?.as_deref().map_or(0, number);
         tx.put(&counter, b"n", (n + 1).to_le_bytes().to_vec())?;
         let event = Event::Counter(Action::Increment(n));
@@ -479,14 +489,14 @@ impl Client<'_> {
         }
     }
 
-    /// Looks at the two keys of a group again and again, and writes one of them if that is this client's task.
+    /// Reads the two keys of a group repeatedly, and writes one of them if this client is assigned to it.
     fn fork(&mut self, group: u64) -> Result<()> {
         let snapshots = self.rng.usize(1..=4);
         let writes_at = (self.id < 2).then(|| self.rng.usize(0..=snapshots));
         for n in 0..=snapshots {
             if writes_at == Some(n) {
                 let put =
-                    self.places.forks.put(fork_key(group, self.id), "").map(drop).map_err(Failure::from);
+                    self.keyspaces.forks.put(fork_key(group, self.id), "").map(drop).map_err(Failure::from);
                 put.or_else(|failure| self.or_refused(failure))?;
             }
             if n < snapshots {
@@ -497,87 +507,88 @@ impl Client<'_> {
     }
 
     fn read_fork(&mut self, group: u64) -> Result<()> {
-        let called = self.world.tick();
-        let mut tx = Tx::begin(self.places, self.world.canary);
+        let called = self.shared.tick();
+        let mut tx = Tx::begin(self.keyspaces, self.shared.canary);
         let mut seen = [false; 2];
         let first = self.rng.usize(0..2);
         for side in [first, 1 - first] {
-            seen[side] = tx.get(&self.places.forks, &fork_key(group, side))?.is_some();
+            seen[side] = tx.get(&self.keyspaces.forks, &fork_key(group, side))?.is_some();
         }
         self.record(called, Event::Fork(group, seen[0], seen[1]))
     }
 
-    /// Flushes and writes when there is space again: that must succeed (full_disk.2).
+    /// Flushes and writes after space is available again, which must succeed (full_disk.2).
     pub(crate) fn write_after_full(&mut self, ops: u64) -> Result<()> {
-        let flushed = self.places.db.flush().map_err(Failure::from);
-        flushed.map_err(|failure| failure.during("flushing when there is space again"))?;
-        self.put(ops / 30 * REGISTERS).map_err(|failure| failure.during("writing when there is space again"))
+        let flushed = self.keyspaces.db.flush().map_err(Failure::from);
+        flushed.map_err(|failure| failure.during("flushing after space is available again"))?;
+        self.put(ops / 30 * REGISTERS)
+            .map_err(|failure| failure.during("writing after space is available again"))
     }
 
-    /// Flushes and writes when nothing fails any more: that must succeed (failing_disk.2). If the log `may_have_stopped`, both may say so instead;
-    /// returns whether they do.
+    /// Flushes and writes after all faults have ended, which must succeed (failing_disk.2). If
+    /// `may_have_stopped`, both may instead report that the log has stopped. Returns whether they do.
     pub(super) fn write_after_faults(&mut self, ops: u64, may_have_stopped: bool) -> Result<bool> {
-        let flushed = self.places.db.flush().map_err(|error| Failure::from(error).of_write());
+        let flushed = self.keyspaces.db.flush().map_err(|error| Failure::from(error).of_write());
         let is_stopped = may_have_stopped && flushed.as_ref().is_err_and(Failure::is_of_stopped_writes);
         let flushed = if is_stopped { or_stopped(flushed) } else { flushed };
-        flushed.map_err(|failure| failure.during("flushing when nothing fails any more"))?;
+        flushed.map_err(|failure| failure.during("flushing after the faults"))?;
         let put = self.put(ops / 30 * REGISTERS);
         if is_stopped && put.is_ok() {
             return Err(Failure::new(
-                "failing_disk.2: a write succeeds although a flush says that writes have stopped",
+                "failing_disk.2: a write succeeds although a flush reports that writes have stopped",
             ));
         }
         let put = if is_stopped { or_stopped(put) } else { put };
-        put.map_err(|failure| failure.during("writing when nothing fails any more"))?;
+        put.map_err(|failure| failure.during("writing after the faults"))?;
         Ok(is_stopped)
     }
 
-    /// Reads everything that clients of `ops` calls each may have written, with nobody else at work.
+    /// Reads everything that clients with `ops` calls each may have written, without concurrent clients.
     pub(crate) fn audit(&mut self, ops: u64) -> Result<()> {
         for key in 0..ops / 30 * REGISTERS + REGISTERS {
-            let called = self.world.tick();
-            let value = self.places.registers.get(key.to_be_bytes())?.as_deref().map(number);
+            let called = self.shared.tick();
+            let value = self.keyspaces.registers.get(key.to_be_bytes())?.as_deref().map(number);
             self.record(called, Event::Register(key, Action::Read(value)))?;
         }
-        let called = self.world.tick();
-        let snapshot = self.places.db.snapshot();
+        let called = self.shared.tick();
+        let snapshot = self.keyspaces.db.snapshot();
         let mut accesses = Vec::new();
         let keys = 0..ops / 20 * 3 + LISTS;
         for key in keys.clone() {
             let list = self
-                .places
+                .keyspaces
                 .lists
                 .get(key, |keyspace, key| Ok(snapshot.get(keyspace, key)?.map(|value| value.to_vec())))?;
             accesses.push(Access::Read(key, list));
         }
         self.record(called, read_only(accesses))?;
-        let called = self.world.tick();
-        let transaction = self.places.db.begin();
-        let way = Way::draw(&mut self.rng);
+        let called = self.shared.tick();
+        let transaction = self.keyspaces.db.begin();
+        let direction = Direction::draw(&mut self.rng);
         let found = self
-            .places
+            .keyspaces
             .lists
-            .walk(|keyspace| walk(&keys, way, |bounds| transaction.range(keyspace, bounds)))?;
+            .walk(|keyspace| walk(&keys, direction, |bounds| transaction.range(keyspace, bounds)))?;
         self.record(called, read_only(reads(keys, &found).collect()))?;
         self.audit_guests()?;
         self.read_bank()?;
-        let called = self.world.tick();
-        let count = self.places.counter.get("n")?;
+        let called = self.shared.tick();
+        let count = self.keyspaces.counter.get("n")?;
         self.record(called, Event::Counter(Action::Read(count.as_deref().map(number))))
     }
 }
 
-/// The key of one side of a group.
+/// Returns the key of one side of a group.
 fn fork_key(group: u64, side: usize) -> Vec<u8> {
     [&group.to_be_bytes()[..], &[side as u8]].concat()
 }
 
-/// A transaction that has read lists and written nothing: it is as of the moment at which it began, whatever it was promised.
+/// Records a transaction that only read: it sees the state at its beginning, at any isolation level.
 fn read_only(reads: Vec<Access>) -> Event {
     Event::Lists(reads, Outcome::Committed, Promise::Snapshot)
 }
 
-/// The lists of some keys, of those that are there, as reads.
+/// Returns reads of the lists of some keys; missing lists are empty.
 fn reads(keys: Range<u64>, found: &BTreeMap<u64, Vec<Element>>) -> impl Iterator<Item = Access> {
     keys.map(|key| Access::Read(key, found.get(&key).cloned().unwrap_or_default()))
 }

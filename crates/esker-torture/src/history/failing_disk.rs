@@ -1,49 +1,53 @@
-//! A disk that fails to write tables, the manifest and names while clients work, once, a few times or from then on.
+//! A disk that fails to write tables, the manifest and names while clients work: once, a few times, or
+//! permanently.
 //!
 //! ```text
-//!   a table | the manifest | CURRENT ---------------------------------.-- commits that fail, and no more --> Client: not made
-//!   before a crash also: a rename | syncs of the directory --faults --`-- or the log stops --> Client: ends (clients.4)
+//!   a table | the manifest | CURRENT ---------------------------------.-- single commits fail --> Client: no
+//! effect
+//!   before a crash also: a rename | syncs of the directory --faults --`-- or the log stops --> Client: ends
+//! (clients.4)
 //! ```
 //!
-//! failing_disk.1. A commit that fails, and does not say that writes are stopped, has not been made and never will be, over crashes too: it counts
-//!      as aborted.
-//! failing_disk.2. When nothing fails any more, a flush succeeds, and commits behind it: whoever flushes or merges has healed the manifest. Only if a
-//!      sync of the directory failed, or a segment of the log got no name, writes may be stopped until the database is opened again; then
-//!      both say so. In a life that ends with a close neither of these two fails.
+//! failing_disk.1. A commit that fails without reporting stopped writes has no effect, even after crashes. It
+//!     counts as aborted.
+//! failing_disk.2. After the faults, a flush succeeds and then commits do, because a flush or compaction
+//!     repairs the manifest. Only if a sync of the directory failed, or a log segment could not be renamed,
+//!     writes may be stopped until the database is reopened; then both report this. A life that ends with a
+//!     close has neither of these faults.
 
 use std::io::ErrorKind;
 
 use esker_env::{FaultAction, FaultFs, FaultRule, Fired, OpKind};
 use fastrand::Rng;
 
-/// The most faults of one life.
+/// Maximum number of faults per life.
 const FAULTS: u64 = 3;
-/// A fault begins with one of so many calls that it is about.
+/// A fault starts within this many calls.
 const WITHIN: u64 = 30;
-/// The same where there are fewer calls.
+/// The same for rarer calls.
 const FEW_WITHIN: u64 = 10;
-/// One that does not last fails so many calls at the most.
+/// Maximum number of calls that a temporary fault affects.
 const TIMES: u64 = 4;
-/// Calls that make a file and fill it.
+/// Calls that create and fill a file.
 const FILLING: &[OpKind] =
     &[OpKind::Create, OpKind::Write, OpKind::SyncData, OpKind::SetLen, OpKind::Allocate];
-/// Calls that put `CURRENT` in place.
+/// Calls that replace `CURRENT`.
 const REPLACING: &[OpKind] = &[OpKind::Create, OpKind::Write, OpKind::SyncData, OpKind::Rename];
-/// In the names of the files.
+/// Parts of file names.
 const TABLE: &str = ".sst";
 const MANIFEST: &str = "MANIFEST";
 const CURRENT: &str = "CURRENT";
-/// What the name of a segment of the log ends with once it is in use.
+/// Extension of a log segment in use.
 const SEGMENT: &str = "wal";
 
-/// From now on some calls will fail. `may_stop_log`: those, too, after which the log may go on no more.
+/// Schedules faults. With `may_stop_log`, also faults that may stop the log.
 pub(super) fn will_fail(faults: &FaultFs, rng: &mut Rng, may_stop_log: bool) {
     for _ in 0..rng.u64(1..=FAULTS) {
         match rng.u8(0..if may_stop_log { 7 } else { 4 }) {
             0 | 1 => faults.add(fault(FILLING, WITHIN, rng).on_path(TABLE)),
             2 => faults.add(fault(FILLING, WITHIN, rng).on_path(MANIFEST)),
             3 => {
-                // It is replaced where the manifest has failed.
+                // `CURRENT` is replaced after a failure of the manifest.
                 faults.add(fault(FILLING, WITHIN, rng).on_path(MANIFEST));
                 faults.add(fault(REPLACING, FEW_WITHIN, rng).on_path(CURRENT));
             }
@@ -57,11 +61,11 @@ pub(super) fn will_fail(faults: &FaultFs, rng: &mut Rng, may_stop_log: bool) {
     }
 }
 
-/// A few of these calls fail, in one way, from one of the first `within` on.
+/// Returns a rule that fails a few of these calls in one way, starting within the first `within`.
 fn fault(calls: &[OpKind], within: u64, rng: &mut Rng) -> FaultRule {
     let action = match rng.u8(0..3) {
         0 => FaultAction::DoneThenFail(ErrorKind::Other),
-        // Calls other than syncs of files just fail.
+        // Calls other than file syncs only fail.
         1 => FaultAction::LostSync,
         _ => FaultAction::Fail(ErrorKind::Other),
     };
@@ -69,7 +73,8 @@ fn fault(calls: &[OpKind], within: u64, rng: &mut Rng) -> FaultRule {
     FaultRule { times, ..FaultRule::new(calls, action).nth(rng.u64(1..=within)) }
 }
 
-/// Whether the log may have stopped since these calls failed (failing_disk.2). Whose name a sync of the directory was for is not known for certain.
+/// Returns whether these faults may have stopped the log (failing_disk.2). It is unknown which names a
+/// directory sync was for.
 pub(super) fn may_have_stopped_log(fired: &[Fired]) -> bool {
     fired.iter().any(|call| match call.kind {
         OpKind::SyncDir => true,

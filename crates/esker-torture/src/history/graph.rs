@@ -1,20 +1,22 @@
-//! Cycles in a graph of transactions, as isolation levels forbid them.
+//! Finds cycles in a graph of transactions that isolation levels forbid.
 //!
 //! ```text
 //!   nodes, edges (ww, wr, rw, time) --levels--> a shortest cycle, or none
 //! ```
 //!
-//! graph.1. A history is snapshot isolated only if every cycle of its dependencies has two rw edges in a row (Cerone and
-//!      Gotsman, "Analysing snapshot isolation", 2018). So the search is for cycles without two in a row: over pairs
-//!      of a node and whether the edge into it was rw.
-//! graph.2. Two in a row are forbidden, too, where the transaction between them is serializable. A transaction has two moments, its beginning and its
-//!      commit. An rw edge leads from the beginning of a snapshot isolated transaction, but from the commit of a serializable one, to the commit of the
-//!      other; all other edges lead from a commit to a beginning. No order of these moments may have a cycle. Where all are serializable, every cycle is
-//!      forbidden.
+//! A history is snapshot isolated only if every cycle of its dependencies contains two consecutive rw edges
+//! (Cerone and Gotsman, "Analysing snapshot isolation", 2018). So the search looks for cycles without two
+//! consecutive ones, over pairs of a node and whether the edge into it was rw.
+//!
+//! graph.2. Two consecutive rw edges are also forbidden if the transaction between them is serializable. A
+//!     transaction has two events, its beginning and its commit. An rw edge leads from the beginning of a
+//!     snapshot isolated transaction, or from the commit of a serializable one, to the commit of the other;
+//!     all other edges lead from a commit to a beginning. The order of these events must have no cycle. If
+//!     all transactions are serializable, every cycle is forbidden.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Why one transaction comes before another.
+/// Why one transaction precedes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Edge {
     /// It wrote the version before the other's.
@@ -31,7 +33,7 @@ pub(crate) enum Edge {
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     edges: Vec<Vec<(usize, Edge)>>,
-    /// graph.2.
+    /// Whether each node is a serializable transaction (graph.2).
     serializable: Vec<bool>,
 }
 
@@ -39,19 +41,19 @@ pub(crate) struct Graph {
 type State = usize;
 
 impl Graph {
-    /// A graph of so many nodes.
+    /// Creates a graph with this number of nodes.
     pub(crate) fn new(nodes: usize) -> Self {
         Graph { edges: vec![Vec::new(); nodes], serializable: vec![false; nodes] }
     }
 
-    /// One more node.
+    /// Adds a node.
     pub(crate) fn add_node(&mut self) -> usize {
         self.edges.push(Vec::new());
         self.serializable.push(false);
         self.edges.len() - 1
     }
 
-    /// What this node has read was still so when it committed (graph.2).
+    /// Marks a node as serializable: what it has read is unchanged when it commits (graph.2).
     pub(crate) fn set_serializable(&mut self, node: usize) {
         self.serializable[node] = true;
     }
@@ -69,12 +71,13 @@ impl Graph {
         edges.map(|&(to, edge)| (2 * to + usize::from(edge == Edge::Rw), edge))
     }
 
-    /// A forbidden cycle of the allowed edges (graph.1, graph.2): its nodes, each with the edge to the next.
+    /// Returns a forbidden cycle of the allowed edges (graph.2): its nodes, each with the edge to the next
+    /// one.
     pub(crate) fn cycle(&self, allowed: &[Edge]) -> Option<Vec<(usize, Edge)>> {
         let component = self.components(allowed);
         let mut sizes: HashMap<usize, usize> = HashMap::new();
         component.iter().for_each(|c| *sizes.entry(*c).or_default() += 1);
-        // The shortest of some cycles is easier to read than the first.
+        // The shortest of several cycles is easier to read.
         let on_cycles = (0..component.len()).filter(|state| sizes[&component[*state]] > 1).take(200);
         on_cycles.filter_map(|state| self.cycle_through(state, allowed, &component)).min_by_key(Vec::len)
     }
@@ -112,7 +115,7 @@ impl Graph {
         None
     }
 
-    /// The strongly connected component of each state (Tarjan, without recursion).
+    /// Computes the strongly connected component of each state (Tarjan's algorithm without recursion).
     fn components(&self, allowed: &[Edge]) -> Vec<usize> {
         const NEW: usize = usize::MAX;
         let n = 2 * self.edges.len();
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn graph_1_two_antidependencies_in_a_row_are_allowed_others_not() {
+    fn two_antidependencies_in_a_row_are_allowed_others_not() {
         let all = [Ww, Wr, Rw, Time];
         assert_eq!(cycle(&[(0, 1, Ww), (1, 2, Wr)], &all), None);
         assert_eq!(cycle(&[(0, 1, Ww), (1, 0, Ww)], &all), Some(2));
@@ -193,9 +196,9 @@ mod tests {
     fn graph_2_two_antidependencies_in_a_row_are_forbidden_around_a_serializable_transaction() {
         let skew = [(0, 1, Rw), (1, 0, Rw)];
         assert_eq!(cycle_with(&[0, 1], &skew, &[Rw]), Some(2));
-        // The other alone may be older than what it has not seen.
+        // The snapshot isolated one may precede what it has not seen.
         assert_eq!(cycle_with(&[1], &skew, &[Rw]), None);
-        // 0 has read nothing of 1, which had read nothing of 2, whose writes 0 has seen: the read-only anomaly.
+        // 0 has not seen 1, which has not seen 2, whose writes 0 has seen: the read-only anomaly.
         let read_only = [(0, 1, Rw), (1, 2, Rw), (2, 0, Wr)];
         assert_eq!(cycle_with(&[1], &read_only, &[Wr, Rw]), Some(3));
         assert_eq!(cycle_with(&[0, 2], &read_only, &[Wr, Rw]), None);

@@ -1,16 +1,18 @@
-//! Guests: keyspaces that come and go while clients use them.
+//! Guests: keyspaces that are created and dropped while clients use them.
 //!
 //! ```text
-//!   keeper: create, list, drop --Guest: a handle, a number--> clients: put, get, walk, transactions   --Record--> linear.rs
+//!   keeper: create, list, drop --Guest: a handle, a number--> clients: put, get, scan, transactions
+//! --Record--> linear.rs
 //! ```
 //!
-//! guests.1. A guest's name is a register, and so is each of its keys: to create it writes its number and removes every key, to drop
-//!      it removes both. So one that is made again under an old name is empty, and no key of the old one comes back, over crashes
-//!      too: of a drop that a crash caught under way each removal is unknown by itself, and what creates it anew makes up for it.
-//! guests.2. What succeeds with a handle has found its guest there at a moment of the call; a read that is told that it is gone has
-//!      found it gone. Lists of the keyspaces are reads of the names.
-//! guests.3. Writes are refused once a drop has begun, no sooner, and have done nothing then, in no keyspace.
-//! guests.4. Handles and numbers are of one life: the next one gives a number of its own to what it finds.
+//! A guest's name is a register, and so is each of its keys. Creating it writes its number and removes every
+//! key; dropping it removes both. So a recreated guest is empty, even after crashes. If a crash interrupts a
+//! drop, each removal is unknown by itself, and the next creation completes it.
+//!
+//! A successful call with a handle implies that the guest existed at some point during the call; a read
+//! refused because the guest is gone implies that it did not. Lists of keyspaces are reads of the names.
+//! Writes are refused only once a drop has begun, and then have no effect in any keyspace. Handles and
+//! numbers belong to one life: the next life assigns new numbers to the guests that it finds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,32 +25,32 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 
 use super::Canary;
-use super::clients::{Client, Event, Places, Record, Written, number};
+use super::clients::{Client, Event, Keyspaces, Record, Written, number};
 use super::linear::Action;
-use super::transaction::{Tx, Way, walk};
+use super::transaction::{Direction, Tx, walk};
 use esker_world::failure::{Failure, Result, or_stopped};
 
-/// The names of guests.
+/// Names of guests.
 const NAMES: [&str; 2] = ["guest", "other guest"];
-/// The keys of each.
+/// Keys of each guest.
 const KEYS: Range<u64> = 0..3;
-/// The registers of guests, apart from those of clients.
+/// First register of guests, above those of clients.
 const FIRST_REGISTER: u64 = 1 << 62;
-/// So many guests, of those that came last, are visited, though they may be gone.
+/// Number of recent guests that clients use, though they may be dropped.
 const VISITED: usize = 3;
-/// Calls of clients between two changes.
+/// Client calls between two changes.
 const CALLS_BETWEEN: u64 = 12;
-/// How often the keeper looks how far the clients are.
+/// Interval at which the keeper checks the progress of clients.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 
-/// A keyspace that may be gone.
+/// A keyspace that may be dropped.
 pub(super) struct Guest {
     keyspace: Keyspace,
-    /// Which of the names it has.
+    /// Index of its name.
     name: usize,
-    /// What the register of its name holds while it is there.
+    /// The value of its name's register while it exists.
     number: u64,
-    /// A drop of it has begun (guests.3).
+    /// Whether a drop of it has begun.
     drop_began: AtomicBool,
 }
 
@@ -66,13 +68,13 @@ fn key_register(name: usize, key: u64) -> u64 {
     name_register(name) + 1 + key
 }
 
-/// What it writes to create a guest with this number, or to drop one (guests.1).
+/// Returns the writes for creating a guest with this number, or for dropping one.
 fn keeper_writes(name: usize, number: Option<u64>) -> Vec<(u64, Option<u64>)> {
     let keys = KEYS.map(|key| (key_register(name, key), None));
     std::iter::once((name_register(name), number)).chain(keys).collect()
 }
 
-/// The guests of one life that came last.
+/// The recent guests of one life.
 #[derive(Default)]
 pub(super) struct Guests(Mutex<Vec<Arc<Guest>>>);
 
@@ -81,7 +83,7 @@ impl Guests {
         let mut guests = self.0.lock();
         guests.push(Arc::new(guest));
         if guests.len() > VISITED {
-            // One that is there stays, or it would get another number while clients are on their way to it.
+            // Existing guests stay, or they would get another number while clients use them.
             let gone = guests.iter().position(|guest| guest.drop_began.load(Ordering::SeqCst));
             gone.map(|gone| guests.remove(gone));
         }
@@ -92,7 +94,7 @@ impl Guests {
         (!guests.is_empty()).then(|| guests[rng.usize(0..guests.len())].clone())
     }
 
-    /// The one that has a name now, by what the keeper has done.
+    /// Returns the existing guest of a name, as far as the keeper knows.
     fn present(&self, name: usize) -> Option<Arc<Guest>> {
         let guests = self.0.lock();
         let last = guests.iter().rev().find(|guest| guest.name == name)?;
@@ -101,7 +103,8 @@ impl Guests {
 }
 
 impl Client<'_> {
-    /// Creates, lists and drops guests until told to end, or until an injected fault has stopped all writes (clients.4).
+    /// Creates, lists and drops guests until told to stop, or until an injected fault stops all writes
+    /// (clients.4).
     pub(super) fn keep_guests(mut self) -> Result<Vec<Record>> {
         or_stopped(self.keep())?;
         Ok(self.records)
@@ -109,14 +112,14 @@ impl Client<'_> {
 
     fn keep(&mut self) -> Result<()> {
         let mut due = 0;
-        while !self.world.stop.load(Ordering::Relaxed) {
-            if self.world.progress.load(Ordering::Relaxed) < due {
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            if self.shared.progress.load(Ordering::Relaxed) < due {
                 std::thread::sleep(LOOK_EVERY);
                 continue;
             }
             due += CALLS_BETWEEN;
             let name = self.rng.usize(0..NAMES.len());
-            match self.places.guests.present(name) {
+            match self.keyspaces.guests.present(name) {
                 Some(guest) => self.drop_guest(&guest)?,
                 None => self.create_guest(name)?,
             }
@@ -126,59 +129,59 @@ impl Client<'_> {
     }
 
     fn create_guest(&mut self, name: usize) -> Result<()> {
-        let number = u64::from(self.world.unique());
+        let number = u64::from(self.shared.unique());
         let mut made = None;
-        self.write(&keeper_writes(name, Some(number)), |places| {
-            // The canary finds what it has not dropped.
-            let keyspace = places.db.keyspace(NAMES[name])?;
+        self.write(&keeper_writes(name, Some(number)), |keyspaces| {
+            // The canary finds the keyspace that it did not drop.
+            let keyspace = keyspaces.db.keyspace(NAMES[name])?;
             made = Some(keyspace);
-            // guests.1: a keyspace is as durable as the commits behind it.
-            Ok(places.db.sync()?)
+            // A keyspace is as durable as the commits after it.
+            Ok(keyspaces.db.sync()?)
         })?;
         let Some(keyspace) = made else { return Ok(()) };
-        if self.world.canary == Some(Canary::GhostKeys) {
+        if self.shared.canary == Some(Canary::GhostKeys) {
             for key in KEYS {
-                let ghost = self.world.ghosts.lock().get(&(name, key)).cloned();
+                let ghost = self.shared.ghosts.lock().get(&(name, key)).cloned();
                 let put = ghost.map_or(Ok(()), |value| keyspace.put(key.to_be_bytes(), value).map(drop));
                 let put = put.map_err(Failure::from);
                 put.or_else(|failure| self.or_refused(failure))?;
             }
         }
-        self.places.guests.add(Guest { keyspace, name, number, drop_began: AtomicBool::new(false) });
+        self.keyspaces.guests.add(Guest { keyspace, name, number, drop_began: AtomicBool::new(false) });
         Ok(())
     }
 
     fn drop_guest(&mut self, guest: &Guest) -> Result<()> {
-        let canary = self.world.canary;
+        let canary = self.shared.canary;
         if canary == Some(Canary::GhostKeys) {
             for key in KEYS {
                 let value = guest.keyspace.get(key.to_be_bytes())?.map(|value| value.to_vec());
-                let mut ghosts = self.world.ghosts.lock();
+                let mut ghosts = self.shared.ghosts.lock();
                 value.map(|value| ghosts.insert((guest.name, key), value));
             }
         }
         let mut gone = false;
-        self.write(&keeper_writes(guest.name, None), |places| {
+        self.write(&keeper_writes(guest.name, None), |keyspaces| {
             guest.drop_began.store(true, Ordering::SeqCst);
             if canary != Some(Canary::GhostKeyspace) {
-                places.db.drop_keyspace(NAMES[guest.name])?;
+                keyspaces.db.drop_keyspace(NAMES[guest.name])?;
             }
             gone = true;
-            Ok(places.db.sync()?)
+            Ok(keyspaces.db.sync()?)
         })?;
         if !gone {
-            // It was refused, and so may writes have been for a moment.
+            // The drop was refused, so writes may have been refused for a moment.
             let Guest { ref keyspace, name, number, .. } = *guest;
             let drop_began = AtomicBool::new(false);
-            self.places.guests.add(Guest { keyspace: keyspace.clone(), name, number, drop_began });
+            self.keyspaces.guests.add(Guest { keyspace: keyspace.clone(), name, number, drop_began });
         }
         Ok(())
     }
 
-    /// Which of the names are there, all at one moment, which for each of them is a read of its own.
+    /// Lists the existing names at one point in time, recorded as a separate read of each.
     fn list_guests(&mut self) -> Result<Vec<usize>> {
-        let called = NAMES.map(|_| self.world.tick());
-        let listed = self.places.db.keyspaces()?;
+        let called = NAMES.map(|_| self.shared.tick());
+        let listed = self.keyspaces.db.keyspaces()?;
         let is_there = |name: &usize| listed.iter().any(|listed| listed == NAMES[*name]);
         for (name, called) in called.into_iter().enumerate() {
             let found = Action::IsThere(is_there(&name));
@@ -187,11 +190,11 @@ impl Client<'_> {
         Ok((0..NAMES.len()).filter(is_there).collect())
     }
 
-    /// Lists the guests with nobody else at work, reads all that is in them, and takes them into this life (guests.4).
+    /// Lists the guests without concurrent clients, reads their contents and assigns numbers for this life.
     pub(super) fn audit_guests(&mut self) -> Result<()> {
         for name in self.list_guests()? {
-            let (called, number) = (self.world.tick(), u64::from(self.world.unique()));
-            let keyspace = self.places.db.open_keyspace(NAMES[name])?;
+            let (called, number) = (self.shared.tick(), u64::from(self.shared.unique()));
+            let keyspace = self.keyspaces.db.open_keyspace(NAMES[name])?;
             self.record(called, Event::Register(name_register(name), Action::Rename(number)))?;
             let guest = Guest { keyspace, name, number, drop_began: AtomicBool::new(false) };
             for key in KEYS {
@@ -200,18 +203,18 @@ impl Client<'_> {
                     Ok(value.map(|value| (keys.start, value.to_vec())).into_iter().collect())
                 })?;
             }
-            self.places.guests.add(guest);
+            self.keyspaces.guests.add(guest);
         }
         Ok(())
     }
 
-    /// Does something with a guest that may be gone.
+    /// Uses a guest that may be dropped.
     pub(super) fn visit_guest(&mut self, first_register: u64) -> Result<()> {
-        let Some(guest) = self.places.guests.any(&mut self.rng) else { return Ok(()) };
+        let Some(guest) = self.keyspaces.guests.any(&mut self.rng) else { return Ok(()) };
         let key = self.rng.u64(KEYS);
         match self.rng.u8(0..8) {
             0 | 1 => {
-                let value = u64::from(self.world.unique());
+                let value = u64::from(self.shared.unique());
                 self.write_guest(&guest, &[(guest.register(key), Some(value))], |_| {
                     Ok(guest.keyspace.put(key.to_be_bytes(), value.to_le_bytes()).map(drop)?)
                 })
@@ -222,9 +225,9 @@ impl Client<'_> {
             3 => self.write_both(&guest, key, first_register),
             4 => self.read_in_transaction(&guest),
             5 | 6 => {
-                let way = Way::draw(&mut self.rng);
+                let direction = Direction::draw(&mut self.rng);
                 self.read_guest(&guest, KEYS, |keyspace, keys| {
-                    walk(&keys, way, |bounds| keyspace.range(bounds))
+                    walk(&keys, direction, |bounds| keyspace.range(bounds))
                 })
             }
             _ => self.read_guest(&guest, key..key + 1, |keyspace, keys| {
@@ -234,14 +237,14 @@ impl Client<'_> {
         }
     }
 
-    /// A transaction over the guest and a keyspace that stays.
+    /// Runs a transaction over the guest and a permanent keyspace.
     fn write_both(&mut self, guest: &Guest, key: u64, register: u64) -> Result<()> {
-        let values = [(); 2].map(|()| u64::from(self.world.unique()));
+        let values = [(); 2].map(|()| u64::from(self.shared.unique()));
         let writes = [(guest.register(key), Some(values[0])), (register, Some(values[1]))];
-        let canary = self.world.canary;
-        let write = |places: &Places| loop {
-            let mut tx = Tx::begin(places, canary);
-            tx.put(places.registers(), &register.to_be_bytes(), values[1].to_le_bytes().to_vec())?;
+        let canary = self.shared.canary;
+        let write = |keyspaces: &Keyspaces| loop {
+            let mut tx = Tx::begin(keyspaces, canary);
+            tx.put(keyspaces.registers(), &register.to_be_bytes(), values[1].to_le_bytes().to_vec())?;
             tx.put(&guest.keyspace, &key.to_be_bytes(), values[0].to_le_bytes().to_vec())?;
             if tx.commit()? {
                 return Ok(());
@@ -250,38 +253,38 @@ impl Client<'_> {
         self.write_guest(guest, &writes, write)
     }
 
-    /// Writes that a drop may forestall (guests.2, guests.3).
+    /// Writes to a guest, which a drop may refuse.
     fn write_guest(
         &mut self,
         guest: &Guest,
         writes: &[(u64, Option<u64>)],
-        call: impl FnOnce(&Places) -> Result<()>,
+        call: impl FnOnce(&Keyspaces) -> Result<()>,
     ) -> Result<()> {
-        let called = self.world.tick();
+        let called = self.shared.tick();
         match self.try_write(writes, true, call)? {
             Written::Made => self.saw_guest(called, guest),
             Written::Refused => Ok(()),
             Written::Gone(_) if guest.drop_began.load(Ordering::SeqCst) => Ok(()),
             Written::Gone(failure) => {
-                Err(Failure::new(format!("guests.3: refused, and no drop of it has begun: {failure}")))
+                Err(Failure::new(format!("refused although no drop of it has begun: {failure}")))
             }
         }
     }
 
-    /// The guest was there at a moment since `called`.
+    /// Records that the guest existed at some point since `called`.
     fn saw_guest(&mut self, called: u64, guest: &Guest) -> Result<()> {
         self.record(called, Event::Register(name_register(guest.name), Action::Read(Some(guest.number))))
     }
 
-    /// Reads some keys of a guest, which for each of them is a read of its own, unless it is gone (guests.2).
+    /// Reads keys of a guest, recorded as separate reads, unless it is gone.
     fn read_guest(
         &mut self,
         guest: &Guest,
         keys: Range<u64>,
         read: impl FnOnce(&Keyspace, Range<u64>) -> Result<BTreeMap<u64, Vec<u8>>>,
     ) -> Result<()> {
-        let name_called = self.world.tick();
-        let called: Vec<u64> = keys.clone().map(|_| self.world.tick()).collect();
+        let name_called = self.shared.tick();
+        let called: Vec<u64> = keys.clone().map(|_| self.shared.tick()).collect();
         match read(&guest.keyspace, keys.clone()) {
             Err(failure) if failure.is_of_gone_keyspace() => {
                 let gone = Action::IsNot(guest.number);
@@ -298,11 +301,13 @@ impl Client<'_> {
         }
     }
 
-    /// All keys in one snapshot, in a transaction that writes nothing and is given up.
+    /// Reads all keys in one snapshot, in a transaction that writes nothing.
     fn read_in_transaction(&mut self, guest: &Guest) -> Result<()> {
-        let (places, canary) = (self.places, self.world.canary);
-        let way = Way::draw(&mut self.rng);
-        self.read_guest(guest, KEYS, |keyspace, keys| Tx::begin(places, canary).walk(keyspace, &keys, way))
+        let (keyspaces, canary) = (self.keyspaces, self.shared.canary);
+        let direction = Direction::draw(&mut self.rng);
+        self.read_guest(guest, KEYS, |keyspace, keys| {
+            Tx::begin(keyspaces, canary).walk(keyspace, &keys, direction)
+        })
     }
 }
 
@@ -311,7 +316,7 @@ mod tests {
     use esker::Db;
     use esker_env::{Env, MemFs};
 
-    use super::super::clients::World;
+    use super::super::clients::Shared;
     use super::super::story::{Cut, Story};
     use super::*;
 
@@ -338,24 +343,25 @@ mod tests {
         }
     }
 
-    /// A drop that a crash catches under way and that has happened, the guest made again in the next life, and an audit.
+    /// Records a drop interrupted by a crash that took effect, the creation of the guest in the next life,
+    /// and an audit.
     fn dropped_in_a_crash_and_made_again(canary: Option<Canary>) -> Result<()> {
-        let (db, world, mut story) = (database(), World::new(canary), Story::default());
-        let places = [false, true].map(|has_money| Places::new(&db, has_money).unwrap());
-        let client = |places| {
+        let (db, shared, mut story) = (database(), Shared::new(canary), Story::default());
+        let keyspaces = [false, true].map(|has_money| Keyspaces::new(&db, has_money).unwrap());
+        let client = |keyspaces| {
             let rng = Rng::with_seed(1);
-            Client { world: &world, places, id: 0, rng, records: Vec::new(), notes: None }
+            Client { shared: &shared, keyspaces, id: 0, rng, records: Vec::new(), notes: None }
         };
-        let mut keeper = client(&places[0]);
+        let mut keeper = client(&keyspaces[0]);
         keeper.create_guest(0)?;
-        let guest = places[0].guests.present(0).unwrap();
+        let guest = keyspaces[0].guests.present(0).unwrap();
         keeper.write_guest(&guest, &[(guest.register(1), Some(9))], |_| {
             Ok(guest.keyspace.put(1u64.to_be_bytes(), 9u64.to_le_bytes()).map(drop)?)
         })?;
-        let before = world.tick();
+        let before = shared.tick();
         keeper.drop_guest(&guest)?;
-        story.add(keeper.records, Some(Cut { before, after: world.tick() }));
-        let mut keeper = client(&places[1]);
+        story.add(keeper.records, Some(Cut { before, after: shared.tick() }));
+        let mut keeper = client(&keyspaces[1]);
         keeper.audit_guests()?;
         keeper.create_guest(0)?;
         keeper.audit_guests()?;
@@ -364,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_1_keys_that_outlive_a_drop_in_a_crash_are_caught() {
+    fn keys_that_outlive_a_drop_in_a_crash_are_caught() {
         dropped_in_a_crash_and_made_again(None).unwrap();
         let error = dropped_in_a_crash_and_made_again(Some(Canary::GhostKeys)).unwrap_err().to_string();
         assert!(error.contains("not linearizable"), "{error}");

@@ -1,13 +1,13 @@
-//! A life of a database that ends with kill -9: clients in a process of its own, which its parent kills.
+//! Runs a life of a database in a child process that is killed.
 //!
 //! ```text
 //!   parent --spawns--> child: open, audit, clients --Notes--> file
-//!      `--SIGKILL while it opens or works ------------------> Told: what returned, what was under way
+//!      `--SIGKILL while it opens or works ------------------> Report: returned calls and pending ones
 //! ```
 //!
-//! killed.1. What has returned to a client has happened: `Buffered` and `Sync` commits outlive the process. What was under way has
-//!      happened before the next life begins, or never will (torture_history.3).
-//! killed.2. Until it was killed the process was well: no thread of it had panicked, and it went on writing notes (torture_history.4).
+//! Calls that returned to a client took effect: `Buffered` and `Sync` commits survive the process. Pending
+//! calls took effect before the next life begins or never (torture_history.3). Until the kill the process
+//! works: no thread has panicked, and it writes notes (torture_history.4).
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -21,66 +21,66 @@ use esker::Durability;
 use esker_env::{Env, FaultFs, RealFs};
 use fastrand::Rng;
 
-use super::clients::{Client, Places, Record, World};
-use super::notes::{Notes, Told};
+use super::clients::{Client, Keyspaces, Record, Shared};
+use super::notes::{Notes, Report};
 use super::story::Cut;
 use super::{Canary, LOOK_EVERY, OPS, churn, full_disk};
 use crate::panicky::PanickyThreads;
 use crate::shape::Shape;
 use esker_world::failure::{Failure, Result};
-use esker_world::watch::{PATIENCE, PATIENCE_WITH_CANARY, Watch, tells_of_panic};
+use esker_world::watch::{HANG_TIMEOUT, HANG_TIMEOUT_OF_CANARY, Watch, tells_of_panic};
 
 /// The signal that cannot be caught.
 const SIGKILL: i32 = 9;
-/// So much a child writes down about as it works, in bytes; it is killed somewhere before.
+/// Bytes of notes that a child writes; it is killed before the end.
 const NOTES_BYTES: u64 = 200_000;
 
-/// One life, as the parent tells it to its child.
+/// One life, described by the parent to its child.
 #[derive(Clone, Debug)]
 pub struct HistoryJob {
-    /// The database's directory.
+    /// Directory of the database.
     pub dir: PathBuf,
-    /// The file of the notes.
+    /// File of the notes.
     pub notes: PathBuf,
     /// Determines the options.
     pub seed: u64,
-    /// The number of the life.
+    /// Number of the life.
     pub life: u64,
-    /// The first tick of its clock.
+    /// First tick of its clock.
     pub clock: u64,
-    /// Clients at once.
+    /// Number of concurrent clients.
     pub threads: usize,
-    /// Whether commits are synced, or only handed to the operating system.
+    /// Whether commits are synced, or only written to the operating system.
     pub sync: bool,
-    /// Whether the disk is full at times.
+    /// Whether the disk is sometimes full.
     pub full: bool,
-    /// Whether the money was seen in a life before.
+    /// Whether an earlier life has seen the money.
     pub has_money: bool,
-    /// What goes wrong.
+    /// The injected fault.
     pub canary: Option<Canary>,
 }
 
-/// What a life of another process was.
+/// The result of a life in another process.
 pub(super) struct Killed {
     pub(super) records: Vec<Record>,
-    /// Commits that failed for want of space.
+    /// Number of commits that failed for lack of space.
     pub(super) refused: u64,
-    /// None if the child did all its work and closed the database.
+    /// `None` if the child completed its work and closed the database.
     pub(super) cut: Option<Cut>,
-    /// A tick after all of it.
+    /// A tick after all its calls.
     pub(super) clock: u64,
 }
 
 /// When the child is killed.
 enum Moment {
-    /// So long after it was started: it mostly opens the database then.
+    /// This long after its start, mostly while it opens the database.
     Starting(Duration),
-    /// When it has written down so many bytes.
+    /// After it has written this many bytes of notes.
     Working(u64),
 }
 
 impl HistoryJob {
-    /// Starts `program` as the child, and kills it at some moment.
+    /// Starts `program` as the child and kills it.
     pub(super) fn run(&self, program: &Path, rng: &mut Rng) -> Result<Killed> {
         File::create(&self.notes)?;
         let moment = match rng.u8(0..4) {
@@ -96,12 +96,12 @@ impl HistoryJob {
         command.args(self.canary.map(|canary| format!("--canary={}", canary.name())));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| Failure::from(e).during("starting the child"))?;
-        let patience = if self.canary == Some(Canary::Hang) { PATIENCE_WITH_CANARY } else { PATIENCE };
+        let timeout = if self.canary == Some(Canary::Hang) { HANG_TIMEOUT_OF_CANARY } else { HANG_TIMEOUT };
         let mut hangs = false;
         match moment {
             Moment::Starting(after) => std::thread::sleep(after),
             Moment::Working(bytes) => {
-                let mut watch = Watch::new(patience);
+                let mut watch = Watch::new(timeout);
                 loop {
                     let written = fs::metadata(&self.notes)?.len();
                     if written >= bytes || child.try_wait()?.is_some() {
@@ -126,26 +126,26 @@ impl HistoryJob {
             return Err(Failure::new(format!("a thread of the child panicked: {text}")));
         }
         if hangs {
-            return Err(Failure::new(format!("the child has written nothing down for {patience:?}")));
+            return Err(Failure::new(format!("the child has written no notes for {timeout:?}")));
         }
-        // Clients, and the ones that audit and keep guests.
-        let told = Told::read(&self.notes, self.threads + 2)?;
-        if !is_killed && !told.under_way.is_empty() {
-            return Err(Failure::new("the child closed the database with calls under way"));
+        // Clients, and the threads that audit and keep guests.
+        let report = Report::read(&self.notes, self.threads + 2)?;
+        if !is_killed && !report.pending.is_empty() {
+            return Err(Failure::new("the child closed the database with pending calls"));
         }
-        let before = told.last_tick.max(self.clock);
+        let before = report.last_tick.max(self.clock);
         let cut = Cut { before, after: before + 1 };
-        let under_way = told.under_way.into_iter();
-        let under_way = under_way.map(|(called, event)| Record { called, returned: cut.after, event });
-        let records = told.returned.into_iter().chain(under_way).collect();
-        Ok(Killed { records, refused: told.refused, cut: is_killed.then_some(cut), clock: cut.after + 1 })
+        let pending = report.pending.into_iter();
+        let pending = pending.map(|(called, event)| Record { called, returned: cut.after, event });
+        let records = report.returned.into_iter().chain(pending).collect();
+        Ok(Killed { records, refused: report.refused, cut: is_killed.then_some(cut), clock: cut.after + 1 })
     }
 }
 
-/// The child: an audit of what is there, then clients until they are done, if nobody kills them before.
+/// The child process: audits the database, then runs clients until they are done or the process is killed.
 ///
 /// # Errors
-/// What an operation that must succeed fails with.
+/// The error of an operation that must succeed.
 pub fn run_history_child(job: &HistoryJob) -> Result<()> {
     let notes = Notes::append(&job.notes)?;
     let durability = if job.sync { Durability::Sync } else { Durability::Buffered };
@@ -155,12 +155,12 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
         env.threads = Arc::new(PanickyThreads);
     }
     let db = Shape::of(job.seed).builder().env(env).durability(durability).open(&job.dir)?;
-    let world = World::resumed(job.canary, job.clock, job.life);
-    let places = Places::new(&db, job.has_money)?;
+    let shared = Shared::resumed(job.canary, job.clock, job.life);
+    let keyspaces = Keyspaces::new(&db, job.has_money)?;
     let mut rng = Rng::with_seed(job.seed ^ job.clock);
     let mut client = |id| Client {
-        world: &world,
-        places: &places,
+        shared: &shared,
+        keyspaces: &keyspaces,
         id,
         rng: rng.fork(),
         records: Vec::new(),
@@ -171,7 +171,7 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
     let keeper = client(job.threads);
     let mut last = client(usize::MAX);
     let (churn_rng, full_rng) = (rng.fork(), rng.fork());
-    world.may_be_full.store(job.full, Ordering::Relaxed);
+    shared.may_be_full.store(job.full, Ordering::Relaxed);
     std::thread::scope(|scope| {
         let ops = job.life * OPS..(job.life + 1) * OPS;
         let threads: Vec<_> = clients
@@ -181,11 +181,11 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
                 scope.spawn(move || client.run(ops))
             })
             .collect();
-        let churner = scope.spawn(|| churn(&db, &world, churn_rng));
+        let churner = scope.spawn(|| churn(&db, &shared, churn_rng));
         let keeper = scope.spawn(move || keeper.keep_guests());
-        let filler = job.full.then(|| scope.spawn(|| full_disk::refuse(&faults, &world, full_rng)));
+        let filler = job.full.then(|| scope.spawn(|| full_disk::refuse(&faults, &shared, full_rng)));
         let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-        world.stop.store(true, Ordering::Relaxed);
+        shared.stop.store(true, Ordering::Relaxed);
         let filled = filler.map_or(Ok(()), |filler| filler.join());
         filled.map_err(|_| Failure::new("the thread that fills the disk panicked"))?;
         churner.join().map_err(|_| Failure::new("the thread that flushes panicked"))??;
@@ -194,10 +194,10 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
         }
         Ok::<(), Failure>(())
     })?;
-    if world.may_be_full.swap(false, Ordering::Relaxed) {
+    if shared.may_be_full.swap(false, Ordering::Relaxed) {
         last.write_after_full(job.life * OPS)?;
     }
     drop(last);
-    drop(places);
+    drop(keyspaces);
     Ok(db.close()?)
 }

@@ -1,39 +1,38 @@
-//! Is a history of one register linearizable: is there an order of its operations, each at a moment between its call and
-//! its return, in which every read returns what was written last?
+//! Checks whether a history of one register is linearizable: whether its operations can be ordered, each at a
+//! point between its call and its return, so that every read returns the last written value.
 //!
 //! ```text
-//!   operations of one key, sorted by time --search--> an order, or none
+//!   operations of one key, sorted by time --search--> an order, or failure
 //! ```
 //!
-//! The search of Wing and Gong ("Testing and verifying concurrent objects", 1993) with the memory of Lowe ("Testing for
-//! linearizability", 2017): which operations are placed, and the value then, is never tried twice. Linearizability is
-//! local: each key is searched for itself.
-//!
-//! linear.1. An operation whose outcome is unknown (`maybe`) takes effect between its call and its return, or never.
+//! The search of Wing and Gong ("Testing and verifying concurrent objects", 1993) with the cache of Lowe
+//! ("Testing for linearizability", 2017): no combination of ordered operations and value is tried twice.
+//! Linearizability is local, so each key is checked separately. An operation with an unknown outcome
+//! (`maybe`) takes effect between its call and its return, or never.
 
 use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-/// What an operation did.
+/// The effect or result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
-    /// Wrote this value; `None` removes.
+    /// Wrote this value; `None` is a removal.
     Write(Option<u64>),
     /// Read this value.
     Read(Option<u64>),
-    /// Found this number, which nothing is 0, and wrote the next, in one step.
+    /// Found this number (0 if missing) and wrote the next one, atomically.
     Increment(u64),
-    /// Found whether there is a value, whichever.
+    /// Found whether there is any value.
     IsThere(bool),
-    /// Found another value than this, or none.
+    /// Found no value or another one than this.
     IsNot(u64),
-    /// Found some value, and wrote this one in its place.
+    /// Found some value and replaced it by this one.
     Rename(u64),
 }
 
 impl Action {
-    /// Whether it has no effect, so that it says nothing if nobody knows its outcome.
+    /// Returns whether it has no effect, so that it is irrelevant if its outcome is unknown.
     pub fn only_reads(self) -> bool {
         match self {
             Action::Read(_) | Action::IsThere(_) | Action::IsNot(_) => true,
@@ -47,22 +46,22 @@ impl Action {
 pub struct Operation {
     /// The register.
     pub key: u64,
-    /// What it did.
+    /// Its effect or result.
     pub action: Action,
     /// When it was called.
     pub called: u64,
     /// When it returned.
     pub returned: u64,
-    /// Whether it is unknown if it took effect (linear.1).
+    /// Whether it is unknown if it took effect.
     pub maybe: bool,
 }
 
-/// Checks each key of a history of registers that hold nothing at first; the operations of the first key that is not
-/// linearizable, by time.
+/// Checks each key of a history of initially empty registers. Returns the operations of the first key that is
+/// not linearizable, ordered by time.
 pub fn check(history: &[Operation]) -> Result<(), Vec<Operation>> {
     let mut keys: BTreeMap<u64, Vec<Operation>> = BTreeMap::new();
     for operation in history {
-        // A read of unknown outcome says nothing.
+        // A read with unknown outcome is irrelevant.
         if !(operation.maybe && operation.action.only_reads()) {
             keys.entry(operation.key).or_default().push(*operation);
         }
@@ -76,7 +75,7 @@ pub fn check(history: &[Operation]) -> Result<(), Vec<Operation>> {
     Ok(())
 }
 
-/// The value after an operation; `None` if the register does not admit it.
+/// Returns the value after an operation, or `None` if the operation is impossible.
 fn step(value: Option<u64>, action: Action) -> Option<Option<u64>> {
     match action {
         Action::Write(new) => Some(new),
@@ -88,10 +87,10 @@ fn step(value: Option<u64>, action: Action) -> Option<Option<u64>> {
     }
 }
 
-/// Calls and returns in order of time, as a list from which placed operations are taken out.
+/// Calls and returns ordered by time, as a list from which ordered operations are removed.
 struct Search<'a> {
     operations: &'a [Operation],
-    /// For each entry the operation, and whether it is the call.
+    /// For each entry, the operation and whether the entry is its call.
     entries: Vec<(usize, bool)>,
     /// For each operation, the entries of its call and its return.
     places: Vec<(usize, usize)>,
@@ -99,7 +98,7 @@ struct Search<'a> {
     previous: Vec<usize>,
 }
 
-/// An operation that was placed: its entry, the value before, and whether it was placed as one that never took effect.
+/// An ordered operation: its entry, the value before it, and whether it was assumed never to take effect.
 struct Placed {
     entry: usize,
     before: Option<u64>,
@@ -178,7 +177,7 @@ impl<'a> Search<'a> {
                 entry = self.next[entry];
                 continue;
             }
-            // This operation must have been placed by now: take the last choice back.
+            // This operation should have been ordered by now: undo the last choice.
             let Some(last) = placed.pop() else { return false };
             let (i, _) = self.entries[last.entry];
             placed_bits[i / 64] &= !(1 << (i % 64));
@@ -231,20 +230,20 @@ mod tests {
 
     #[test]
     fn concurrent_histories() {
-        // Two writes at once: readers may see either order, but all the same one.
+        // Two concurrent writes: readers may see either order, but must agree.
         let writes = [write(1, 0, 10), write(2, 1, 9)];
         let with = |reads: &[Operation]| good(&[&writes, reads].concat());
         assert!(with(&[read(Some(1), 11, 12), read(Some(1), 13, 14)]));
         assert!(with(&[read(Some(2), 11, 12)]));
         assert!(!with(&[read(Some(1), 11, 12), read(Some(2), 13, 14)]));
         assert!(with(&[read(None, 2, 3), read(Some(2), 4, 5), read(Some(1), 6, 7)]));
-        // Once seen, it stays.
+        // A value that was seen stays visible.
         assert!(!with(&[read(Some(1), 2, 3), read(None, 4, 5)]));
         assert!(!good(&[write(1, 0, 10), read(Some(1), 1, 2), read(None, 3, 4)]));
     }
 
     #[test]
-    fn linear_1_an_unknown_outcome_happens_in_its_time_or_never() {
+    fn an_unknown_outcome_happens_in_its_time_or_never() {
         let maybe = Operation { maybe: true, ..write(1, 0, 3) };
         assert!(good(&[maybe, read(None, 4, 5)]));
         assert!(good(&[maybe, read(Some(1), 4, 5)]));
@@ -261,7 +260,7 @@ mod tests {
         assert!(!good(&[increment(0, 0, 1), read(None, 2, 3)]), "a lost increment");
         assert!(!good(&[increment(0, 0, 1), increment(2, 2, 3)]), "a number left out");
         assert!(!good(&[increment(0, 0, 1), increment(1, 2, 3), increment(1, 4, 5)]), "a stale read");
-        // One that is unknown does not make up for one that is lost.
+        // An unknown operation cannot replace a lost one.
         let maybe = Operation { maybe: true, ..increment(1, 2, 9) };
         assert!(good(&[increment(0, 0, 1), maybe, read(Some(2), 10, 11)]));
         assert!(good(&[increment(0, 0, 1), maybe, read(Some(1), 10, 11)]));
@@ -269,7 +268,7 @@ mod tests {
         let maybe = Operation { maybe: true, ..increment(2, 6, 9) };
         assert!(
             !good(&[&lost[..], &[maybe, read(Some(3), 10, 11)]].concat()),
-            "three are told of, and 3 it is"
+            "three increments were acknowledged, and the value is 3"
         );
     }
 
@@ -299,14 +298,14 @@ mod tests {
         let maybe = Operation { maybe: true, ..gone(2) };
         assert!(good(&[made(7, 0), maybe, renamed(9, 4)]) && good(&[made(7, 0), maybe, listed(false, 4)]));
         let unknown = Operation { maybe: true, ..listed(false, 2) };
-        assert!(good(&[made(7, 0), unknown, listed(true, 4)]), "what nobody was told says nothing");
+        assert!(good(&[made(7, 0), unknown, listed(true, 4)]), "an unknown outcome is irrelevant");
     }
 
     #[test]
     fn keys_are_apart_and_long_histories_are_quick() {
         let other = |operation: Operation, key| Operation { key, ..operation };
         assert!(good(&[other(write(1, 0, 1), 7), read(None, 2, 3), other(read(Some(1), 4, 5), 7)]));
-        // Five clients at once, for long: each read sees the last write.
+        // Five concurrent clients in a long history: each read sees the last write.
         let mut history = Vec::new();
         for n in 0..2000u64 {
             history.push(write(n, n * 10, n * 10 + 14));

@@ -1,13 +1,12 @@
-//! Where the lists of clients lie in the database: in three keyspaces.
+//! The representation of the clients' lists in three keyspaces.
 //!
 //! ```text
-//!   list of a key = what it held when it was last emptied ("emptied") + its elements since then ("even" or "odd")
+//!   list of a key = its elements when last emptied ("emptied") + its elements since then ("even" or "odd")
 //! ```
 //!
-//! list_store.1. To empty a list appends an element to it, too: so its versions stay in order, and the checker can place each.
-//! list_store.2. Lists are emptied by a removal of their keys, which meets appends of others: it writes no
-//!      key that an append writes. Without its own look for conflicts, or with half of its transaction, elements are lost, or
-//!      stand twice.
+//! Emptying a list also appends an element, so that the checker can order its versions. It removes the range
+//! of its keys, which conflicts with appends by others although they write no common key. Without conflict
+//! detection for ranges, or with half a transaction, elements are lost or duplicated.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,9 +19,9 @@ use esker_world::failure::Result;
 
 /// The keyspaces of the lists.
 pub(super) struct ListStore {
-    /// The elements of lists of even and of odd keys.
+    /// Elements of the lists with even and odd keys.
     halves: [Keyspace; 2],
-    /// What lists held when they were last emptied.
+    /// Elements of lists when they were last emptied.
     emptied: Keyspace,
 }
 
@@ -32,12 +31,12 @@ impl ListStore {
         Ok(ListStore { halves, emptied: db.keyspace("emptied lists")? })
     }
 
-    /// Where the elements of a key lie.
+    /// Returns the keyspace of a key's elements.
     fn half(&self, key: u64) -> &Keyspace {
         &self.halves[usize::from(key % 2 == 1)]
     }
 
-    /// A list, with whatever reads single keys.
+    /// Reads a list by point reads.
     pub(super) fn get(
         &self,
         key: u64,
@@ -48,7 +47,7 @@ impl ListStore {
         Ok(elements(&list))
     }
 
-    /// The lists of some keys, of those that are there, with whatever walks over keys of one keyspace.
+    /// Reads the existing lists of some keys by scans.
     pub(super) fn walk(
         &self,
         mut walk: impl FnMut(&Keyspace) -> Result<BTreeMap<u64, Vec<u8>>>,
@@ -70,7 +69,7 @@ impl ListStore {
         tx.put(half, &key.to_be_bytes(), list)
     }
 
-    /// Empties lists, and appends an element to each (list_store.1).
+    /// Empties lists and appends an element to each.
     pub(super) fn empty(
         &self,
         tx: &mut Tx<'_>,

@@ -1,19 +1,21 @@
-//! Is a history of transactions over lists what its transactions were promised: snapshot isolated, or serializable?
+//! Checks whether transactions over lists have their promised isolation: snapshot isolation or
+//! serializability.
 //!
 //! ```text
 //!   transactions of reads and appends --order of each list--> ww, wr, rw, time edges --cycles--> anomalies
 //! ```
 //!
-//! As Elle does (Kingsbury and Alvaro, "Elle: inferring isolation anomalies from experimental observations", 2020): every
-//! appended element is unique, so that one read of a list shows the order of all the versions before it, and who wrote
-//! each. Names of anomalies are Adya's.
+//! The method is that of Elle (Kingsbury and Alvaro, "Elle: inferring isolation anomalies from experimental
+//! observations", 2020): every appended element is unique, so a read of a list shows the order of all earlier
+//! versions and their writers. Anomalies have Adya's names.
 //!
-//! lists.1. Allowed: write skew, and in general cycles with two antidependencies in a row, around a transaction that was promised a snapshot alone
-//!      (graph.2). Everything else is not. A walk over a range reads each key of it, those that are not there, too: so a phantom is an
-//!      antidependency like others.
-//! lists.2. Time counts: who ended before another began is before it. Esker's snapshots are of the moment they are taken.
-//! lists.3. A transaction of unknown outcome that a committed one has read from has committed, at its end at the latest: then
-//!      all of it counts, what it read and what else it appended.
+//! lists.1. Allowed are write skew and, in general, cycles with two consecutive antidependencies around a
+//!     transaction that was only promised a snapshot (graph.2). Everything else is forbidden. A scan reads
+//!     every key of its range, including missing ones, so a phantom is an ordinary antidependency.
+//!
+//! Time counts: a transaction that ended before another began precedes it. Snapshots show the state when they
+//! are taken. A transaction with unknown outcome from which a committed one has read is committed, at its end
+//! at the latest, and all of its reads and appends count.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::graph::{Edge, Graph};
 
-/// An element of a list; unique over the whole history.
+/// An element of a list, unique in the history.
 pub type Element = u32;
 
 /// One step of a transaction.
@@ -38,79 +40,79 @@ pub enum Access {
 pub enum Outcome {
     /// It committed.
     Committed,
-    /// It did not, for sure.
+    /// It certainly did not commit.
     Aborted,
-    /// A crash came: nobody knows.
+    /// A crash left it unknown.
     Unknown,
 }
 
-/// What a transaction was promised.
+/// The isolation promised to a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Promise {
-    /// Its reads are of one moment, and it commits only if nobody else has written what it writes.
+    /// It reads one snapshot, and commits only if no other transaction wrote the same keys.
     Snapshot,
-    /// What it has read is still so when it commits, if it writes anything.
+    /// In addition, what it has read is unchanged when it commits, if it writes anything.
     Serializable,
 }
 
 /// A transaction.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// What it was promised.
+    /// Its promised isolation.
     pub promise: Promise,
-    /// What it did, in order.
+    /// Its steps in order.
     pub accesses: Vec<Access>,
     /// How it ended.
     pub outcome: Outcome,
     /// When it began.
     pub began: u64,
-    /// When its end was known; if nobody knows it, the last moment at which it may have been.
+    /// When it ended. If that is unknown, the latest possible time.
     pub ended: u64,
 }
 
-/// Something that was promised not to be.
+/// A violation of a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomaly {
     /// Its name.
     pub kind: Kind,
-    /// The transactions and why, for people.
+    /// A description of the transactions and reasons.
     pub detail: String,
 }
 
-/// Names of anomalies.
+/// Kinds of anomalies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A transaction does not see its own writes, or reads two states.
     Internal,
-    /// An element stands twice in a list.
+    /// An element occurs twice in a list.
     Duplicate,
-    /// Two reads of a list of which none is the beginning of the other.
+    /// Two reads of a list of which neither is a prefix of the other.
     IncompatibleOrder,
-    /// An element that nobody appended.
+    /// An element that was never appended.
     Garbage,
-    /// Read from a transaction that aborted.
+    /// A read from an aborted transaction.
     G1a,
-    /// Read a state from the midst of a transaction.
+    /// A read of an intermediate state of a transaction.
     G1b,
     /// A cycle of writes.
     G0,
     /// A cycle of writes and reads.
     G1c,
-    /// A cycle with one antidependency, over one key: both read it and write it.
+    /// A cycle with one antidependency over one key that both read and write.
     LostUpdate,
     /// A cycle with one antidependency.
     GSingle,
-    /// A cycle with several antidependencies, no two in a row.
+    /// A cycle with several antidependencies, none consecutive.
     LongFork,
-    /// Two serializable transactions, each of which has read what the other wrote after it.
+    /// Two serializable transactions that each read what the other overwrote.
     WriteSkew,
-    /// A longer cycle with two antidependencies in a row, around a serializable transaction.
+    /// A longer cycle with two consecutive antidependencies around a serializable transaction.
     G2,
-    /// A cycle only because of time: something was read, or written, too late.
+    /// A cycle only because of time: a read or write took effect too late.
     RealTime,
 }
 
-/// Everything wrong with a history; empty if all its transactions have what they were promised.
+/// Returns all anomalies of a history.
 pub fn check(history: &[Transaction]) -> Vec<Anomaly> {
     let writers = writers(history);
     let history = &with_outcomes(history, &writers);
@@ -121,7 +123,7 @@ pub fn check(history: &[Transaction]) -> Vec<Anomaly> {
         }
     }
     let orders = orders(history, &mut anomalies);
-    // Cycles mean nothing where the versions themselves make no sense.
+    // Cycles are meaningless if the versions are inconsistent.
     if anomalies.is_empty() {
         let checker = Cycles::new(history, &writers, &orders);
         anomalies.extend(checker.find());
@@ -129,7 +131,7 @@ pub fn check(history: &[Transaction]) -> Vec<Anomaly> {
     anomalies
 }
 
-/// Who appended each element.
+/// Returns the transaction that appended each element.
 fn writers(history: &[Transaction]) -> HashMap<Element, usize> {
     let mut writers = HashMap::new();
     for (t, transaction) in history.iter().enumerate() {
@@ -143,7 +145,7 @@ fn writers(history: &[Transaction]) -> HashMap<Element, usize> {
     writers
 }
 
-/// The history in which all that committed ones have read from has committed, too (lists.3).
+/// Returns the history in which transactions from which committed ones have read are committed, too.
 fn with_outcomes(history: &[Transaction], writers: &HashMap<Element, usize>) -> Vec<Transaction> {
     let mut history = history.to_vec();
     let mut to_visit: Vec<usize> =
@@ -163,7 +165,7 @@ fn with_outcomes(history: &[Transaction], writers: &HashMap<Element, usize>) -> 
     history
 }
 
-/// The elements that a transaction appends to a key, in order.
+/// Returns the elements that a transaction appends to a key, in order.
 fn appends(transaction: &Transaction, key: u64) -> impl Iterator<Item = Element> {
     transaction.accesses.iter().filter_map(move |access| match access {
         Access::Append(k, element) if *k == key => Some(*element),
@@ -171,7 +173,7 @@ fn appends(transaction: &Transaction, key: u64) -> impl Iterator<Item = Element>
     })
 }
 
-/// What each read by itself shows: own writes, elements of others that must not be seen.
+/// Checks single reads: own writes, and elements that must not be visible.
 fn check_reads(
     t: usize,
     transaction: &Transaction,
@@ -181,7 +183,7 @@ fn check_reads(
 ) {
     let mut report =
         |kind, detail: String| anomalies.push(Anomaly { kind, detail: format!("T{t}: {detail}") });
-    // For each key: the list as known from a read so far, and the own appends since.
+    // For each key, the list known from a read so far, and own appends since.
     let mut known: BTreeMap<u64, (Option<Vec<Element>>, Vec<Element>)> = BTreeMap::new();
     for access in &transaction.accesses {
         let (key, list) = match access {
@@ -208,7 +210,9 @@ fn check_reads(
                 report(Kind::Duplicate, format!("key {key} holds {element} twice: {list:?}"));
             }
             match writers.get(element) {
-                None => report(Kind::Garbage, format!("key {key} holds {element}, which nobody appended")),
+                None => {
+                    report(Kind::Garbage, format!("key {key} contains {element}, which was never appended"))
+                }
                 Some(&w) if history[w].outcome == Outcome::Aborted => {
                     report(Kind::G1a, format!("read {element} of key {key} from T{w}, which aborted"));
                 }
@@ -219,13 +223,13 @@ fn check_reads(
             && w != t
             && appends(&history[w], key).last() != external.last().copied()
         {
-            report(Kind::G1b, format!("read {list:?} of key {key} from the midst of T{w}"));
+            report(Kind::G1b, format!("read {list:?} of key {key}, an intermediate state of T{w}"));
         }
         *seen = Some(external.to_vec());
     }
 }
 
-/// The order of the versions of each key: the longest list that was read.
+/// Returns the order of versions of each key, which is the longest list that was read.
 fn orders(history: &[Transaction], anomalies: &mut Vec<Anomaly>) -> BTreeMap<u64, Vec<Element>> {
     let mut orders: BTreeMap<u64, Vec<Element>> = BTreeMap::new();
     for (t, transaction) in history.iter().enumerate().filter(|(_, t)| t.outcome == Outcome::Committed) {
@@ -245,7 +249,7 @@ fn orders(history: &[Transaction], anomalies: &mut Vec<Anomaly>) -> BTreeMap<u64
     orders
 }
 
-/// The dependencies of a history whose versions make sense.
+/// The dependencies of a history with consistent versions.
 struct Cycles<'a> {
     history: &'a [Transaction],
     graph: Graph,
@@ -265,7 +269,7 @@ impl<'a> Cycles<'a> {
             for pair in order.windows(2) {
                 cycles.graph.add(writers[&pair[0]], writers[&pair[1]], Edge::Ww);
             }
-            // Committed, but in no list that was read: later than all that was.
+            // Committed appends that no read has seen are later than those that were seen.
             let unseen: Vec<usize> = history
                 .iter()
                 .enumerate()
@@ -310,8 +314,8 @@ impl<'a> Cycles<'a> {
         }
     }
 
-    /// Time as edges: every end leads to a node of time, these form a chain, and the last one before a beginning leads to
-    /// it (lists.2).
+    /// Adds time as edges: every end leads to a time node, time nodes form a chain, and the last one before a
+    /// beginning leads to it.
     fn add_times(&mut self) {
         let mut times = Vec::new();
         for (t, transaction) in self.history.iter().enumerate() {
@@ -337,13 +341,13 @@ impl<'a> Cycles<'a> {
         }
     }
 
-    /// The worst kind of cycle there is.
+    /// Returns the worst kind of cycle.
     fn find(&self) -> Option<Anomaly> {
         use Edge::{Rw, Time, Wr, Ww};
         let levels: [&[Edge]; 4] = [&[Ww], &[Ww, Wr], &[Ww, Wr, Rw], &[Ww, Wr, Rw, Time]];
         let cycle = levels.iter().find_map(|allowed| self.graph.cycle(allowed))?;
         let count = |edge| cycle.iter().filter(|(_, e)| *e == edge).count();
-        // The last edge leads to the first.
+        // The last edge leads to the first node.
         let next = cycle.iter().cycle().skip(1);
         let has_two_in_a_row = cycle.iter().zip(next).any(|((_, a), (_, b))| (*a, *b) == (Rw, Rw));
         let kind = match (count(Time), count(Rw), count(Wr)) {

@@ -1,21 +1,22 @@
-//! What concurrent clients saw: is it linearizable, is it snapshot isolated, is the money still there? Over crashes, too.
+//! Checks what concurrent clients observe, across crashes: linearizability, isolation, and an invariant sum
+//! of money.
 //!
 //! ```text
-//!   lives of one database: open, audit, clients, power loss | kill | close   --Records--> linear.rs   single keys
+//!   lives of one database: open, audit, clients, power loss | kill | close   --Records--> linear.rs   single
+//! keys
 //!     in memory, or on real files with kill -9 (killed.rs, notes.rs)         |-> lists.rs    transactions
 //!                                                                            `-> story.rs    bank, counter, forks
 //! ```
 //!
-//! torture_history.1. Single-key operations are linearizable, also on keyspaces that come and go (`guests.rs`).
-//! torture_history.2. Transactions are snapshot isolated, and a snapshot is of the moment it was taken. Those that are serializable or exclusive are so, among all
-//!     others (graph.2 of `graph.rs`).
-//! torture_history.3. torture_history.1 and torture_history.2 hold over a power loss for a database that commits with `Sync`, and over a kill with `Buffered`: what was
-//!     acknowledged before it has happened, what was under way has happened or never will.
-//!     So it is where a write or a sync of the log fails before: what was acknowledged has happened, what failed has or never
-//!     will.
-//!     And so it is where the disk is full at times (`full_disk.rs`), or fails to write tables, the manifest and names
+//! torture_history.1. Single-key operations are linearizable, also in keyspaces that are created and dropped
+//!     (`guests.rs`).
+//! torture_history.2. Transactions are snapshot isolated, and a snapshot shows the state when it was taken.
+//!     Serializable and exclusive transactions are serializable among all others (graph.2 of `graph.rs`).
+//! torture_history.3. Both hold across power losses for `Sync` commits, and across kills for `Buffered` ones:
+//!     acknowledged calls took effect, pending ones did or never will. This includes earlier failures of log
+//!     writes and syncs, full disks (`full_disk.rs`), and failures to write tables, the manifest and names
 //!     (`failing_disk.rs`).
-//! torture_history.4. No thread panics and none waits for ever, in a life that is cut short neither.
+//! torture_history.4. No thread panics or hangs, including in lives that a crash ends.
 
 mod clients;
 mod failing_disk;
@@ -40,7 +41,7 @@ use esker::{Builder, Db, Durability};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 use fastrand::Rng;
 
-use self::clients::{Client, Places, Record, World};
+use self::clients::{Client, Keyspaces, Record, Shared};
 pub use self::killed::{HistoryJob, run_history_child};
 use self::story::{Cut, Story};
 use crate::panicky::PanickyThreads;
@@ -48,58 +49,59 @@ use crate::shape::Shape;
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result, or_stopped};
 use esker_world::figures;
-use esker_world::watch::{PATIENCE, Watch};
+use esker_world::watch::{HANG_TIMEOUT, Watch};
 
-/// Calls that each client makes in one life.
+/// Calls of each client per life.
 const OPS: u64 = 200;
-/// The most lives of a database.
+/// Maximum number of lives of a database.
 const LIVES: u64 = 3;
-/// In one of so many lives in memory that a crash ends, the log fails before.
+/// In one of this many lives in memory that end with a crash, the log fails first.
 const FAILS_EVERY: u8 = 4;
-/// It fails in one of its first writes and syncs, of so many.
+/// The failure is within this many writes and syncs of the log.
 const FAILS_WITHIN: u64 = 40;
-/// In the names of its files once they are in use.
+/// Part of the names of log segments in use.
 const LOG: &str = ".wal";
-/// In one of so many lives in memory whose log does not fail the disk is full at times; it is in every other process.
+/// In one of this many lives in memory without a failing log, the disk is sometimes full; in child processes,
+/// in every second one.
 const FULL_EVERY: u8 = 4;
-/// In one of so many lives in memory in which neither is so the disk fails to write other files than the log.
+/// In one of this many of the other lives in memory, the disk fails to write files other than the log.
 const FAULTY_EVERY: u8 = 2;
-/// How long syncs of a log take that will fail: others commit meanwhile, and fail together.
+/// Duration of syncs of a log that will fail, so that several commits wait and fail together.
 const SLOW_SYNC: Duration = Duration::from_micros(100);
-/// How often whoever waits for clients looks how far they have come.
+/// Interval at which the progress of clients is checked.
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 
-/// What clients do wrong on purpose, to prove that the checkers notice.
+/// Faults of clients that the checkers must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// Transactions are committed without looking for conflicts.
+    /// Transactions commit without conflict detection.
     NoConflictCheck,
-    /// Transactions that remove a range look for conflicts on the keys that they see there, and not on the others.
+    /// Range removals in transactions detect conflicts only on keys that they see.
     NoRangeCheck,
-    /// Serializable transactions do not look at their commit whether ranges that they have walked over are still the same.
+    /// Serializable transactions do not validate scanned ranges.
     NoPhantomCheck,
-    /// Transactions read each key as it is when they first read it, instead of one snapshot.
+    /// Transactions read the newest value of each key instead of a snapshot.
     NoSnapshot,
-    /// Single keys are read from a snapshot taken before.
+    /// Single keys are read from an old snapshot.
     StaleReads,
-    /// A crash loses what was acknowledged last.
+    /// A crash loses the last acknowledged commits.
     ForgetfulCrash,
-    /// Writes of single keys return before they are made.
+    /// Writes of single keys return before they take effect.
     EarlyReply,
-    /// Transactions that fail for want of space are made later all the same.
+    /// Transactions that fail for lack of space are committed later.
     LateCommit,
-    /// Keyspaces that are said to be dropped are there, under the handles that they had.
+    /// Dropped keyspaces still exist and accept their old handles.
     GhostKeyspace,
-    /// Keyspaces that are made again under an old name have the old one's keys.
+    /// Recreated keyspaces contain the old keys.
     GhostKeys,
-    /// Background threads panic, in lives that a crash ends.
+    /// Background threads panic in lives that a crash ends.
     Panic,
-    /// A client waits for ever, in a process that can be killed.
+    /// A client hangs in a child process.
     Hang,
 }
 
 impl Canary {
-    /// All, with their names on the command line.
+    /// All canaries with their names on the command line.
     const ALL: [(&'static str, Canary); 12] = [
         ("no-conflict-check", Canary::NoConflictCheck),
         ("no-range-check", Canary::NoRangeCheck),
@@ -115,7 +117,7 @@ impl Canary {
         ("hang", Canary::Hang),
     ];
 
-    /// The canary of this name.
+    /// Returns the canary of this name.
     pub fn named(name: &str) -> Option<Canary> {
         Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, canary)| *canary)
     }
@@ -128,22 +130,22 @@ impl Canary {
 /// A campaign of histories.
 #[derive(Clone, Debug)]
 pub struct HistoryCampaign {
-    /// The program to start as a child that is killed: this one.
+    /// The program to start as a child process: this one.
     pub program: PathBuf,
-    /// Where databases on the real file system live; made if missing.
+    /// Directory of databases on the real file system; created if missing.
     pub dir: PathBuf,
-    /// Determines all but the scheduling of threads.
+    /// Determines everything except thread scheduling.
     pub seed: u64,
-    /// How long, in histories.
+    /// Length of the campaign in histories.
     pub budget: Budget,
-    /// Clients at once.
+    /// Number of concurrent clients.
     pub threads: usize,
-    /// What goes wrong.
+    /// The injected fault.
     pub canary: Option<Canary>,
 }
 
 figures! {
-    /// The figures of a campaign.
+    /// Counters of a campaign.
     HistorySummary {
         histories: "histories",
         power_losses: "power losses within them",
@@ -177,22 +179,22 @@ enum End {
     PowerLoss,
 }
 
-/// What goes wrong in a life in memory.
+/// The fault of a life in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
+enum LifeFault {
     Nothing,
     /// A write or a sync of the log fails.
     Log,
-    /// There is no space at times.
+    /// The disk is sometimes full.
     FullDisk,
-    /// Calls about tables, the manifest and names fail.
+    /// Calls on tables, the manifest and names fail.
     FailingDisk,
 }
 
 /// The disk of a life.
 struct Disk {
     memory: MemFs,
-    /// What the database sees of it.
+    /// The file system that the database uses.
     faults: FaultFs,
 }
 
@@ -203,20 +205,20 @@ impl Disk {
     }
 }
 
-/// What one life of a database was.
+/// The result of one life of a database.
 struct Lived {
     records: Vec<Record>,
-    /// What the crash left.
+    /// The state after the crash.
     crash: Option<(MemFs, Cut)>,
-    /// In the end the database has said that writes are stopped, and was allowed to (failing_disk.2).
+    /// Whether the database reported stopped writes at the end, which was allowed (failing_disk.2).
     is_stopped: bool,
 }
 
 impl HistoryCampaign {
-    /// Records and checks until the budget is used up.
+    /// Records and checks histories until the budget is exhausted.
     ///
     /// # Errors
-    /// An anomaly, with the operations that show it and the command to try again.
+    /// An anomaly, with the operations involved and the command that reproduces it.
     pub fn run(&self) -> Result<HistorySummary> {
         let mut summary = HistorySummary::default();
         let mut progress = Progress::new(self.budget);
@@ -225,7 +227,7 @@ impl HistoryCampaign {
             self.one_history(rng.u64(..), &mut summary).map_err(|failure| {
                 let (seed, n, threads) = (self.seed, progress.done(), self.threads);
                 Failure::new(format!(
-                    "history {n}: {failure}\nto try again (threads are scheduled anew): esker-torture history --seed \
+                    "history {n}: {failure}\nto reproduce (thread scheduling may differ): esker-torture history --seed \
                      {seed} --histories {} --threads {threads}",
                     n + 1
                 ))
@@ -238,15 +240,15 @@ impl HistoryCampaign {
 
     fn one_history(&self, seed: u64, summary: &mut HistorySummary) -> Result<()> {
         let mut rng = Rng::with_seed(seed);
-        let world = World::new(self.canary);
+        let shared = Shared::new(self.canary);
         let mut story = Story::default();
         let lives = rng.u64(1..=LIVES);
         let on_files = match self.canary {
-            // In memory the loss is certain; a kill rarely meets one.
+            // In memory the loss is certain; a kill rarely causes one.
             Some(Canary::ForgetfulCrash) => false,
-            // There the disk is full more often.
+            // In memory the disk is full more often.
             Some(Canary::LateCommit) => false,
-            // Only a process that ends in the midst of a write shows it, or only a process can be ended.
+            // Only a process that is killed during a write shows it, and only a process can be killed.
             Some(Canary::EarlyReply | Canary::Hang) => true,
             _ => rng.u8(0..4) == 0,
         };
@@ -257,19 +259,19 @@ impl HistoryCampaign {
             lived.and_then(|()| story.check()).map_err(|failure| {
                 let kept = place.keep();
                 Failure::new(format!(
-                    "{failure}\nthe database and what its clients wrote down: {}",
+                    "{failure}\nthe database and the notes of its clients: {}",
                     kept.display()
                 ))
             })?;
         } else {
-            self.lives_in_memory(seed, lives, &mut rng, &world, &mut story, summary)?;
+            self.lives_in_memory(seed, lives, &mut rng, &shared, &mut story, summary)?;
             story.check()?;
         }
         story.count(summary);
         Ok(())
     }
 
-    /// Lives of other processes on the files in `place`, each killed, then one of this process.
+    /// Runs lives in child processes on the files in `place`, each killed, then one in this process.
     fn lives_of_processes(
         &self,
         place: &Path,
@@ -280,7 +282,7 @@ impl HistoryCampaign {
         summary: &mut HistorySummary,
     ) -> Result<()> {
         let dir = place.join("db");
-        // Apart, so that the lives of a seed do not depend on it.
+        // Separate random numbers, so that the lives of a seed do not depend on them.
         let mut fulls = Rng::with_seed(seed.rotate_left(32));
         let mut clock = 0;
         for life in 0..lives {
@@ -305,10 +307,10 @@ impl HistoryCampaign {
             clock = killed.clock;
         }
         let canary = self.canary.filter(|canary| *canary != Canary::Hang);
-        let world = World::resumed(canary, clock, lives);
+        let shared = Shared::resumed(canary, clock, lives);
         let db = Shape::of(seed).builder().durability(Durability::Sync).open(&dir)?;
-        let places = Places::new(&db, story.has_money())?;
-        let lived = self.life(places, &world, rng, lives, End::Close, &Disk::new(MemFs::new()))?;
+        let keyspaces = Keyspaces::new(&db, story.has_money())?;
+        let lived = self.life(keyspaces, &shared, rng, lives, End::Close, &Disk::new(MemFs::new()))?;
         db.close()?;
         story.add(lived.records, None);
         Ok(())
@@ -319,13 +321,13 @@ impl HistoryCampaign {
         seed: u64,
         lives: u64,
         rng: &mut Rng,
-        world: &World,
+        shared: &Shared,
         story: &mut Story,
         summary: &mut HistorySummary,
     ) -> Result<()> {
         let mut fs = MemFs::new();
-        // Apart, so that the lives of a seed do not depend on them.
-        let (mut troubles, mut fulls) = (Rng::with_seed(!seed), Rng::with_seed(seed.rotate_left(32)));
+        // Separate random numbers, so that the lives of a seed do not depend on them.
+        let (mut fault_rng, mut fulls) = (Rng::with_seed(!seed), Rng::with_seed(seed.rotate_left(32)));
         let mut failings = Rng::with_seed(seed.rotate_left(16));
         for life in 0..=lives {
             let end = match rng.u8(0..3) {
@@ -349,23 +351,23 @@ impl HistoryCampaign {
             }
             let builder: Builder = Shape::of(seed).builder().env(env);
             let db = builder.durability(durability).open("db")?;
-            let places = Places::new(&db, life > 0)?;
-            let trouble = if troubles.u8(0..FAILS_EVERY) == 0 && end != End::Close {
-                log_will_fail(&disk.faults, &mut troubles);
-                Trouble::Log
+            let keyspaces = Keyspaces::new(&db, life > 0)?;
+            let life_fault = if fault_rng.u8(0..FAILS_EVERY) == 0 && end != End::Close {
+                log_will_fail(&disk.faults, &mut fault_rng);
+                LifeFault::Log
             } else if fulls.u8(0..FULL_EVERY) == 0 {
-                Trouble::FullDisk
+                LifeFault::FullDisk
             } else if failings.u8(0..FAULTY_EVERY) == 0 {
                 failing_disk::will_fail(&disk.faults, &mut failings, end != End::Close);
-                Trouble::FailingDisk
+                LifeFault::FailingDisk
             } else {
-                Trouble::Nothing
+                LifeFault::Nothing
             };
-            world.may_be_full.store(trouble == Trouble::FullDisk, Ordering::Relaxed);
-            world.may_fail.store(trouble == Trouble::FailingDisk, Ordering::Relaxed);
-            let Lived { records, crash, is_stopped } = self.life(places, world, rng, life, end, &disk)?;
-            let refused = world.refused.swap(0, Ordering::Relaxed);
-            if trouble == Trouble::FailingDisk {
+            shared.may_be_full.store(life_fault == LifeFault::FullDisk, Ordering::Relaxed);
+            shared.may_fail.store(life_fault == LifeFault::FailingDisk, Ordering::Relaxed);
+            let Lived { records, crash, is_stopped } = self.life(keyspaces, shared, rng, life, end, &disk)?;
+            let refused = shared.refused.swap(0, Ordering::Relaxed);
+            if life_fault == LifeFault::FailingDisk {
                 summary.faulty_lives += u64::from(disk.faults.fired() > 0);
                 summary.not_made += refused;
                 summary.stopped_lives += u64::from(is_stopped);
@@ -373,14 +375,15 @@ impl HistoryCampaign {
                 summary.refused += refused;
                 summary.full_lives += u64::from(refused > 0);
             }
-            // After a crash it has lived on beside what the crash left, and must be well (torture_history.4).
+            // After a crash, the old database continues beside the crashed state, and must still work
+            // (torture_history.4).
             let stats = db.stats();
             summary.merges += stats.compactions;
             summary.tiered += u64::from(stats.tier_runs > 0);
             let closed = db.close().map_err(|error| Failure::from(error).of_write());
-            if trouble == Trouble::Log || is_stopped {
+            if life_fault == LifeFault::Log || is_stopped {
                 let is_log_failure = closed.as_ref().is_err_and(Failure::is_injected);
-                summary.log_failures += u64::from(is_log_failure && trouble == Trouble::Log);
+                summary.log_failures += u64::from(is_log_failure && life_fault == LifeFault::Log);
                 or_stopped(closed)?;
             } else {
                 closed?;
@@ -398,22 +401,23 @@ impl HistoryCampaign {
         Ok(())
     }
 
-    /// One life: an audit of what is there, then clients, then its end; before a close, another audit.
+    /// Runs one life: an audit, then clients, then its end; before a close, another audit.
     fn life(
         &self,
-        places: Places,
-        world: &World,
+        keyspaces: Keyspaces,
+        shared: &Shared,
         rng: &mut Rng,
         life: u64,
         end: End,
         disk: &Disk,
     ) -> Result<Lived> {
-        let (db, fs) = (&places.db, &disk.memory);
-        let client = |id, rng| Client { world, places: &places, id, rng, records: Vec::new(), notes: None };
+        let (db, fs) = (&keyspaces.db, &disk.memory);
+        let client =
+            |id, rng| Client { shared, keyspaces: &keyspaces, id, rng, records: Vec::new(), notes: None };
         let mut auditor = client(usize::MAX, rng.fork());
         auditor.audit(life * OPS)?;
-        world.stop.store(false, Ordering::Relaxed);
-        world.progress.store(0, Ordering::Relaxed);
+        shared.stop.store(false, Ordering::Relaxed);
+        shared.progress.store(0, Ordering::Relaxed);
         let crash_at = rng.u64(0..OPS * self.threads as u64 * 3 / 4);
         let clients: Vec<_> = (0..self.threads).map(|id| client(id, rng.fork())).collect();
         let (seed, churn_rng) = (rng.u64(..), rng.fork());
@@ -430,30 +434,30 @@ impl HistoryCampaign {
                 })
                 .collect();
             let keeper = scope.spawn(move || keeper.keep_guests());
-            let is_full = world.may_be_full.load(Ordering::Relaxed);
-            let filler = is_full.then(|| scope.spawn(|| full_disk::fill(fs, world, Rng::with_seed(!seed))));
-            let churner = scope.spawn(|| churn(db, world, churn_rng));
+            let is_full = shared.may_be_full.load(Ordering::Relaxed);
+            let filler = is_full.then(|| scope.spawn(|| full_disk::fill(fs, shared, Rng::with_seed(!seed))));
+            let churner = scope.spawn(|| churn(db, shared, churn_rng));
             let all_are_finished = || threads.iter().all(|t| t.is_finished());
             let crash = match end {
                 End::Close => {
-                    self.wait_until(world, all_are_finished);
+                    self.wait_until(shared, all_are_finished);
                     None
                 }
                 End::Kill | End::PowerLoss => {
-                    self.wait_until(world, || {
-                        world.progress.load(Ordering::Relaxed) >= crash_at
+                    self.wait_until(shared, || {
+                        shared.progress.load(Ordering::Relaxed) >= crash_at
                             || threads.iter().any(|t| t.is_finished())
                     });
-                    let before = world.tick();
+                    let before = shared.tick();
                     let left = if end == End::Kill { fs.kill() } else { fs.crash(seed) };
                     left.set_capacity(None);
-                    Some((left, Cut { before, after: world.tick() }))
+                    Some((left, Cut { before, after: shared.tick() }))
                 }
             };
-            world.stop.store(true, Ordering::Relaxed);
+            shared.stop.store(true, Ordering::Relaxed);
             let has_room = || filler.as_ref().is_none_or(|filler| filler.is_finished());
             let others_are_finished = || churner.is_finished() && keeper.is_finished() && has_room();
-            self.wait_until(world, || all_are_finished() && others_are_finished());
+            self.wait_until(shared, || all_are_finished() && others_are_finished());
             let outcomes: Vec<_> = threads
                 .into_iter()
                 .chain([keeper])
@@ -462,11 +466,11 @@ impl HistoryCampaign {
             (outcomes, churner.join(), crash)
         });
         or_stopped(churned.map_err(|_| Failure::new("the thread that flushes panicked"))?)?;
-        if world.may_be_full.swap(false, Ordering::Relaxed) {
+        if shared.may_be_full.swap(false, Ordering::Relaxed) {
             auditor.write_after_full(life * OPS)?;
         }
         let mut is_stopped = false;
-        if world.may_fail.swap(false, Ordering::Relaxed) {
+        if shared.may_fail.swap(false, Ordering::Relaxed) {
             disk.faults.clear();
             let may_be_stopped = failing_disk::may_have_stopped_log(&disk.faults.fired_after(0));
             is_stopped = auditor.write_after_faults(life * OPS, may_be_stopped)?;
@@ -481,16 +485,16 @@ impl HistoryCampaign {
         Ok(Lived { records, crash, is_stopped })
     }
 
-    /// Waits for something that clients at work bring about. Threads that wait for ever cannot be ended, so if the clients
-    /// come to a stand, this process ends (torture_history.4).
-    fn wait_until(&self, world: &World, is_so: impl Fn() -> bool) {
-        let mut watch = Watch::new(PATIENCE);
+    /// Waits for a condition that clients bring about. Threads that hang cannot be ended, so the process
+    /// exits if clients make no progress (torture_history.4).
+    fn wait_until(&self, shared: &Shared, is_so: impl Fn() -> bool) {
+        let mut watch = Watch::new(HANG_TIMEOUT);
         while !is_so() {
-            if watch.stands_still(world.progress.load(Ordering::Relaxed)) {
+            if watch.stands_still(shared.progress.load(Ordering::Relaxed)) {
                 let (seed, threads) = (self.seed, self.threads);
                 let _ = writeln!(
                     std::io::stderr(),
-                    "no client has got anywhere for {PATIENCE:?}\nto try again (threads are scheduled anew): \
+                    "no client has made progress for {HANG_TIMEOUT:?}\nto reproduce (thread scheduling may differ): \
                      esker-torture history --seed {seed} --threads {threads}",
                 );
                 std::process::exit(1);
@@ -500,7 +504,7 @@ impl HistoryCampaign {
     }
 }
 
-/// From now on syncs of the log are slow, and one of its writes or syncs will fail.
+/// Makes syncs of the log slow, and schedules a failure of one of its writes or syncs.
 fn log_will_fail(faults: &FaultFs, rng: &mut Rng) {
     let fault = match rng.u8(0..4) {
         0 => FaultRule::new(&[OpKind::Write], FaultAction::ShortWrite { keep: rng.usize(0..2000) }),
@@ -515,15 +519,15 @@ fn log_will_fail(faults: &FaultFs, rng: &mut Rng) {
     faults.add(slow.on_path(LOG).forever());
 }
 
-/// Flushes and merges beside the clients until it is told to end.
-fn churn(db: &Db, world: &World, mut rng: Rng) -> Result<()> {
-    while !world.stop.load(Ordering::Relaxed) {
+/// Flushes and compacts beside the clients until told to stop.
+fn churn(db: &Db, shared: &Shared, mut rng: Rng) -> Result<()> {
+    while !shared.stop.load(Ordering::Relaxed) {
         let (outcome, what) = match rng.u8(0..8) {
-            0 => (db.compact(), "merging beside the clients"),
+            0 => (db.compact(), "compacting beside the clients"),
             _ => (db.flush(), "flushing beside the clients"),
         };
         match outcome.map_err(Failure::from) {
-            Err(failure) if world.excuses(&failure) => {}
+            Err(failure) if shared.excuses(&failure) => {}
             other => other.map_err(|failure| failure.during(what).of_write())?,
         }
         std::thread::sleep(Duration::from_millis(1));

@@ -1,13 +1,12 @@
-//! What clients of a process that will be killed write down: calls and returns, as lines of a file.
+//! Notes of clients in a process that will be killed: calls and returns, as lines of a file.
 //!
 //! ```text
-//!   Called --the call--> Returned        two ticks of one clock; a line without the other: nobody knows
+//!   Called --the call--> Returned        two ticks of one clock; without a return, the outcome is unknown
 //! ```
 //!
-//! notes.1. A line is handed to the operating system before the call that it announces is made, or after the one that it
-//!      reports has returned. So it outlives the process.
-//! notes.2. A line that the kill cut short is left out: what it announces was not begun; what it reports was announced, or only
-//!      read something.
+//! A line is written to the operating system before its call starts or after it returned, so it survives the
+//! process. A line truncated by the kill is ignored: an announced call was not started, and a reported one
+//! was announced or only read.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -22,25 +21,26 @@ use esker_world::failure::{Failure, Result};
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Line {
-    /// A call that may take effect begins.
+    /// A call that may take effect starts.
     Called { called: u64, event: Event },
-    /// A call has returned; none: it took no effect.
+    /// A call has returned; `None` means without effect.
     Returned { called: u64, returned: u64, event: Option<Event> },
-    /// A commit has failed for want of space.
+    /// A commit failed for lack of space.
     Refused,
 }
 
-/// The file that is written.
+/// The file of notes.
 #[derive(Debug)]
 pub(crate) struct Notes(File);
 
 impl Notes {
-    /// Goes on behind what is there.
+    /// Opens the file for appending.
     pub(crate) fn append(path: &Path) -> io::Result<Notes> {
         OpenOptions::new().append(true).open(path).map(Notes)
     }
 
-    /// Writes a line with one call, its end first: so a line that was cut ends where the next begins.
+    /// Writes a line with one call, starting with a line end, so that a truncated line ends where the next
+    /// one begins.
     pub(crate) fn write(&self, line: &Line) -> io::Result<()> {
         let mut bytes = vec![b'\n'];
         serde_json::to_writer(&mut bytes, line)?;
@@ -48,38 +48,38 @@ impl Notes {
     }
 }
 
-/// What a process has told.
+/// What a process has reported.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// Calls that have returned.
+pub(crate) struct Report {
+    /// Returned calls.
     pub(crate) returned: Vec<Record>,
-    /// When each of the other calls began, and what it may have done.
-    pub(crate) under_way: Vec<(u64, Event)>,
-    /// Commits that have failed for want of space.
+    /// Start and possible effect of each pending call.
+    pub(crate) pending: Vec<(u64, Event)>,
+    /// Number of commits that failed for lack of space.
     pub(crate) refused: u64,
-    /// The last tick that was told.
+    /// The last reported tick.
     pub(crate) last_tick: u64,
 }
 
-impl Told {
-    /// Reads what a process with so many threads has written until it was killed.
-    pub(crate) fn read(path: &Path, threads: usize) -> Result<Told> {
+impl Report {
+    /// Reads the notes of a killed process with this many threads.
+    pub(crate) fn read(path: &Path, threads: usize) -> Result<Report> {
         Self::parse(&std::fs::read(path)?, threads)
     }
 
-    fn parse(text: &[u8], threads: usize) -> Result<Told> {
-        let mut told = Told::default();
-        let mut under_way = BTreeMap::new();
+    fn parse(text: &[u8], threads: usize) -> Result<Report> {
+        let mut told = Report::default();
+        let mut pending = BTreeMap::new();
         let mut cut = 0;
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
                 Ok(Line::Called { called, event }) => {
                     told.last_tick = told.last_tick.max(called);
-                    under_way.insert(called, event);
+                    pending.insert(called, event);
                 }
                 Ok(Line::Returned { called, returned, event }) => {
                     told.last_tick = told.last_tick.max(returned);
-                    under_way.remove(&called);
+                    pending.remove(&called);
                     told.returned.extend(event.map(|event| Record { called, returned, event }));
                 }
                 Ok(Line::Refused) => told.refused += 1,
@@ -87,9 +87,9 @@ impl Told {
             }
         }
         if cut > threads {
-            return Err(Failure::new(format!("{cut} lines of {threads} threads are no notes")));
+            return Err(Failure::new(format!("{cut} lines of {threads} threads are not notes")));
         }
-        told.under_way.extend(under_way);
+        told.pending.extend(pending);
         Ok(told)
     }
 }
@@ -102,7 +102,7 @@ mod tests {
     const INCREMENT: Event = Event::Counter(Action::Increment(7));
 
     #[test]
-    fn notes_2_calls_without_a_return_are_under_way_and_lines_that_were_cut_are_left_out() {
+    fn calls_without_a_return_are_pending_and_lines_that_were_cut_are_left_out() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notes");
         File::create(&path).unwrap();
@@ -117,13 +117,13 @@ mod tests {
         line(Line::Refused);
         line(Line::Returned { called: 6, returned: 7, event: Some(Event::Bank(1)) });
         let record = |called, returned, event| Record { called, returned, event };
-        let expected = Told {
+        let expected = Report {
             returned: vec![record(1, 5, INCREMENT), record(6, 7, Event::Bank(1))],
-            under_way: vec![(2, INCREMENT)],
+            pending: vec![(2, INCREMENT)],
             refused: 1,
             last_tick: 7,
         };
-        assert_eq!(Told::read(&path, 1).unwrap(), expected);
-        assert!(Told::read(&path, 0).is_err());
+        assert_eq!(Report::read(&path, 1).unwrap(), expected);
+        assert!(Report::read(&path, 0).is_err());
     }
 }

@@ -1,11 +1,11 @@
-//! What a history shows in the end: the records of all lives, and the verdict of every checker.
+//! Collects the records of all lives of a history and runs all checkers.
 //!
 //! ```text
 //!   Records of a life, Cut --add--> operations, transactions, bank, forks --check--> linear.rs, lists.rs, and here
 //! ```
 //!
-//! story.1. Of a life that a crash cut, what had returned before it counts, what was under way is unknown, and what began
-//!      after it has never been (torture_history.3).
+//! If a crash ended a life, calls that returned before it count, pending ones are unknown, and later ones
+//! never happened (torture_history.3).
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use super::linear::{self, Action, Operation};
 use super::lists::{self, Outcome, Promise, Transaction};
 use esker_world::failure::{Failure, Result};
 
-/// The moments just before and just after a crash.
+/// Ticks just before and just after a crash.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     pub(super) before: u64,
     pub(super) after: u64,
 }
 
-/// What a history shows in the end.
+/// A complete history.
 #[derive(Default)]
 pub(super) struct Story {
     operations: Vec<Operation>,
@@ -34,12 +34,12 @@ pub(super) struct Story {
 }
 
 impl Story {
-    /// Adds the records of one life, which a crash may have cut (torture_history.3).
+    /// Adds the records of one life, which a crash may have ended (torture_history.3).
     pub(super) fn add(&mut self, records: Vec<Record>, cut: Option<Cut>) {
         for Record { called, mut returned, event } in records {
             let unknown = cut.is_some_and(|cut| returned > cut.before);
             let never = cut.is_some_and(|cut| called > cut.after);
-            // A database that lives on beside its crashed image is still right about its money.
+            // A database that continues beside its crashed state must still have the right sum.
             if let Event::Bank(sum) = event {
                 self.bank.push(sum);
             }
@@ -72,12 +72,13 @@ impl Story {
         }
     }
 
-    /// Whether the bank has been seen: if so, its money is durable.
+    /// Returns whether the bank has been seen, so that its money is durable.
     pub(super) fn has_money(&self) -> bool {
         !self.bank.is_empty()
     }
 
-    /// Everything that is wrong, by all checkers: one kind of anomaly must not hide that another goes unseen.
+    /// Runs all checkers and reports all failures, so that one anomaly does not hide that a canary's own goes
+    /// undetected.
     pub(super) fn check(&self) -> Result<()> {
         let mut wrong = Vec::new();
         if let Err(operations) = linear::check(&self.operations) {
@@ -85,7 +86,7 @@ impl Story {
         }
         let mut kinds = Vec::new();
         for anomaly in lists::check(&self.transactions) {
-            // The first of each kind.
+            // Report the first anomaly of each kind.
             if !kinds.contains(&anomaly.kind) {
                 kinds.push(anomaly.kind);
                 wrong.push(format!("{:?}: {}", anomaly.kind, anomaly.detail));
@@ -118,8 +119,8 @@ impl Story {
     }
 }
 
-/// A group of which one snapshot shows only the first key and another only the second: they disagree about the order of the
-/// two writes.
+/// Returns a group of which one snapshot shows only the first key and another one only the second, so that
+/// they disagree about the order of two writes.
 fn long_fork(snapshots: &[(u64, bool, bool)]) -> Option<u64> {
     let mut alone: BTreeMap<u64, (bool, bool)> = BTreeMap::new();
     for &(group, first, second) in snapshots {

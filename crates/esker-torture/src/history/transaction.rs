@@ -1,4 +1,4 @@
-//! The transactions and walks of clients, and what canaries take for them.
+//! The transactions and scans of clients, and their faulty variants for canaries.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,56 +8,58 @@ use esker::{Error, Isolation, Keyspace};
 use fastrand::Rng;
 
 use super::Canary;
-use super::clients::Places;
+use super::clients::Keyspaces;
 use super::lists::Promise;
 use esker_world::failure::{Failure, Result};
 
 /// The longest pause of the canary between its reads.
 const CANARY_PAUSE_MICROS: u64 = 300;
 
-/// One in eight transactions over lists is exclusive.
+/// One in this many transactions over lists is exclusive.
 const EXCLUSIVE_EVERY: u8 = 8;
 
-/// A keyspace's name and a key.
+/// Name of a keyspace and a key.
 type Name = (String, Vec<u8>);
 
-/// A transaction, or what a canary takes for one.
+/// A transaction, or a canary's faulty version of one.
 pub(super) struct Tx<'a> {
-    places: &'a Places,
+    keyspaces: &'a Keyspaces,
     transaction: esker::Transaction,
     isolation: Isolation,
     canary: Option<Canary>,
-    /// Puts and, without a value, removals.
+    /// Own writes: puts, and removals without a value.
     own: BTreeMap<Name, (Keyspace, Option<Vec<u8>>)>,
-    /// What a canary has read.
+    /// Values that a canary has read.
     seen: BTreeMap<Name, Option<Vec<u8>>>,
 }
 
 impl<'a> Tx<'a> {
-    pub(super) fn begin(places: &'a Places, canary: Option<Canary>) -> Self {
-        // What reads find, conflicts of writes need not: both kinds are tried, and canaries of the writes with theirs.
+    pub(super) fn begin(keyspaces: &'a Keyspaces, canary: Option<Canary>) -> Self {
+        // Serializable reads could hide missing conflicts of writes, so both levels are used, and each canary
+        // with its own.
         let isolation = match canary {
             None if fastrand::bool() => Isolation::Serializable,
             Some(Canary::NoPhantomCheck) => Isolation::Serializable,
             _ => Isolation::Snapshot,
         };
-        Self::begin_as(places, canary, isolation)
+        Self::begin_as(keyspaces, canary, isolation)
     }
 
-    /// One that may be exclusive. This client must do nothing else before it has ended: the database would wait for ever.
-    pub(super) fn begin_any(places: &'a Places, canary: Option<Canary>) -> Self {
+    /// Begins a transaction that may be exclusive. The client must end it before any other call, or the
+    /// database would wait forever.
+    pub(super) fn begin_any(keyspaces: &'a Keyspaces, canary: Option<Canary>) -> Self {
         if canary.is_none() && fastrand::u8(0..EXCLUSIVE_EVERY) == 0 {
-            return Self::begin_as(places, canary, Isolation::Exclusive);
+            return Self::begin_as(keyspaces, canary, Isolation::Exclusive);
         }
-        Self::begin(places, canary)
+        Self::begin(keyspaces, canary)
     }
 
-    fn begin_as(places: &'a Places, canary: Option<Canary>, isolation: Isolation) -> Self {
-        let transaction = places.db.begin_with(isolation);
-        Tx { places, transaction, isolation, canary, own: BTreeMap::new(), seen: BTreeMap::new() }
+    fn begin_as(keyspaces: &'a Keyspaces, canary: Option<Canary>, isolation: Isolation) -> Self {
+        let transaction = keyspaces.db.begin_with(isolation);
+        Tx { keyspaces, transaction, isolation, canary, own: BTreeMap::new(), seen: BTreeMap::new() }
     }
 
-    /// What it was promised.
+    /// Returns the promised isolation.
     pub(super) fn promise(&self) -> Promise {
         match self.isolation {
             Isolation::Snapshot => Promise::Snapshot,
@@ -65,7 +67,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Lets other threads go first at times, so that transactions overlap on a machine of few cores, too.
+    /// Yields sometimes, so that transactions overlap even with few cores.
     fn linger(&self) {
         if fastrand::u8(0..8) == 0 {
             std::thread::yield_now();
@@ -81,20 +83,20 @@ impl<'a> Tx<'a> {
         Ok(self.transaction.get(keyspace, key)?.map(|value| value.to_vec()))
     }
 
-    /// The canary's read: what a key holds when it is first read.
+    /// Reads the value that a key has at its first read, for a canary.
     fn get_newest(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let name = (keyspace.name(), key.to_vec());
         if let Some(seen) = self.seen.get(&name) {
             return Ok(seen.clone());
         }
-        // Time for others to write.
+        // Gives others time to write.
         std::thread::sleep(Duration::from_micros(fastrand::u64(..CANARY_PAUSE_MICROS)));
         let value = keyspace.get(key)?.map(|value| value.to_vec());
         self.seen.insert(name, value.clone());
         Ok(value)
     }
 
-    /// The same with a cursor that turns round; not for transactions that have written.
+    /// Scans with a cursor that changes direction. Not for transactions that have written.
     pub(super) fn wander(
         &mut self,
         keyspace: &Keyspace,
@@ -102,28 +104,28 @@ impl<'a> Tx<'a> {
         rng: &mut Rng,
     ) -> Result<BTreeMap<u64, Vec<u8>>> {
         if self.canary == Some(Canary::NoSnapshot) {
-            return self.walk(keyspace, keys, Way::Forwards);
+            return self.walk(keyspace, keys, Direction::Forwards);
         }
         assert!(self.own.is_empty(), "its cursor is the snapshot's, which does not know them");
         self.linger();
         wander(self.transaction.snapshot().cursor(keyspace)?, keys, rng)
     }
 
-    /// What is there of some keys, in one walk.
+    /// Returns the existing keys of a range by one scan.
     pub(super) fn walk(
         &mut self,
         keyspace: &Keyspace,
         keys: &Range<u64>,
-        way: Way,
+        direction: Direction,
     ) -> Result<BTreeMap<u64, Vec<u8>>> {
         if self.canary == Some(Canary::NoPhantomCheck) && self.own.is_empty() {
-            // The canary walks past what looks whether the range is still the same at the commit.
+            // The canary bypasses the validation of scanned ranges.
             self.linger();
-            return walk(keys, way, |bounds| self.transaction.snapshot().range(keyspace, bounds));
+            return walk(keys, direction, |bounds| self.transaction.snapshot().range(keyspace, bounds));
         }
         if self.canary != Some(Canary::NoSnapshot) {
             self.linger();
-            return walk(keys, way, |bounds| self.transaction.range(keyspace, bounds));
+            return walk(keys, direction, |bounds| self.transaction.range(keyspace, bounds));
         }
         let mut found = BTreeMap::new();
         for key in keys.clone() {
@@ -141,8 +143,8 @@ impl<'a> Tx<'a> {
     /// Removes all keys of a range.
     pub(super) fn remove_range(&mut self, keyspace: &Keyspace, keys: Range<u64>) -> Result<()> {
         if self.canary == Some(Canary::NoRangeCheck) {
-            // The canary removes what it sees there: what others put there meanwhile is no conflict.
-            for key in self.walk(keyspace, &keys, Way::Forwards)?.keys() {
+            // The canary removes only the keys that it sees, so concurrent inserts do not conflict.
+            for key in self.walk(keyspace, &keys, Direction::Forwards)?.keys() {
                 self.transaction.remove(keyspace, key.to_be_bytes())?;
             }
         } else {
@@ -155,10 +157,10 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// False if it conflicts.
+    /// Commits. Returns false after a conflict.
     pub(super) fn commit(self) -> Result<bool> {
         if self.canary == Some(Canary::NoConflictCheck) {
-            commit_own(self.places, &self.own)?;
+            commit_own(self.keyspaces, &self.own)?;
             return Ok(true);
         }
         match self.transaction.commit().map_err(Error::from) {
@@ -169,7 +171,9 @@ impl<'a> Tx<'a> {
             Err(Error::Conflict { .. }) => Ok(false),
             Err(error) => {
                 if self.canary == Some(Canary::LateCommit) && matches!(error, Error::NoSpace { .. }) {
-                    while commit_own(self.places, &self.own).is_err_and(|failure| failure.is_of_full_disk()) {
+                    while commit_own(self.keyspaces, &self.own)
+                        .is_err_and(|failure| failure.is_of_full_disk())
+                    {
                         std::thread::yield_now();
                     }
                 }
@@ -179,9 +183,9 @@ impl<'a> Tx<'a> {
     }
 }
 
-/// The canaries' commit, which nothing holds up.
-fn commit_own(places: &Places, own: &BTreeMap<Name, (Keyspace, Option<Vec<u8>>)>) -> Result<()> {
-    let mut batch = places.db.batch();
+/// Commits a canary's writes without conflict detection.
+fn commit_own(keyspaces: &Keyspaces, own: &BTreeMap<Name, (Keyspace, Option<Vec<u8>>)>) -> Result<()> {
+    let mut batch = keyspaces.db.batch();
     for ((_, key), (keyspace, value)) in own {
         match value {
             Some(value) => batch.put(keyspace, key, value)?,
@@ -191,31 +195,32 @@ fn commit_own(places: &Places, own: &BTreeMap<Name, (Keyspace, Option<Vec<u8>>)>
     Ok(batch.commit().map(drop)?)
 }
 
-/// How a range is walked.
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     Forwards,
     Backwards,
-    /// From either end in turns, as they come.
+    /// Alternates between both ends.
     BothEnds,
 }
 
-impl Way {
+impl Direction {
     pub(super) fn draw(rng: &mut Rng) -> Self {
-        [Way::Forwards, Way::Backwards, Way::BothEnds][rng.usize(0..3)]
+        [Direction::Forwards, Direction::Backwards, Direction::BothEnds][rng.usize(0..3)]
     }
 }
 
-/// What a walk finds: each key once, in order, and within the bounds.
+/// Scans a range. Checks that each key occurs once, in order, and within the bounds.
 pub(super) fn walk(
     keys: &Range<u64>,
-    way: Way,
+    direction: Direction,
     range: impl FnOnce(Range<[u8; 8]>) -> esker::Range,
 ) -> Result<BTreeMap<u64, Vec<u8>>> {
     let mut entries = range(keys.start.to_be_bytes()..keys.end.to_be_bytes());
     let (mut front, mut back) = (Vec::new(), Vec::new());
     loop {
-        let from_back = way == Way::Backwards || way == Way::BothEnds && fastrand::bool();
+        let from_back =
+            direction == Direction::Backwards || direction == Direction::BothEnds && fastrand::bool();
         let entry = if from_back { entries.next_back() } else { entries.next() };
         let Some(entry) = entry else { break };
         let (key, value) = entry?;
@@ -223,10 +228,11 @@ pub(super) fn walk(
         found.push((name(&key), value.to_vec()));
     }
     front.extend(back.into_iter().rev());
-    in_order(front, keys).map_err(|failure| failure.during(&format!("{way:?}")))
+    in_order(front, keys).map_err(|failure| failure.during(&format!("{direction:?}")))
 }
 
-/// What a cursor finds that turns round on its way, at any place, and goes on again: it passes the same entries, whichever way it
+/// Scans with a cursor that changes direction at random positions. Checks that it returns the same entries in
+/// both directions while others write.
 /// goes, while others write.
 pub(super) fn wander(
     mut cursor: esker::Cursor,
@@ -238,7 +244,7 @@ pub(super) fn wander(
         true => cursor.seek_before(keys.end.to_be_bytes()),
         false => cursor.seek(keys.start.to_be_bytes()),
     };
-    // In the order of the walk, and where in it the cursor stands.
+    // The entries in order, and the position of the cursor.
     let (mut seen, mut at): (Vec<(u64, Vec<u8>)>, usize) = (Vec::new(), 0);
     begin(&mut cursor)?;
     loop {
@@ -282,7 +288,7 @@ pub(super) fn wander(
     in_order(seen, keys)
 }
 
-/// What was found, if each key is there once, in order, and within the bounds.
+/// Checks that each key occurs once, in order, and within the bounds.
 fn in_order(found: Vec<(u64, Vec<u8>)>, keys: &Range<u64>) -> Result<BTreeMap<u64, Vec<u8>>> {
     let is_in_order = found.is_sorted_by(|a, b| a.0 < b.0);
     if !is_in_order || !found.iter().all(|(key, _)| keys.contains(key)) {

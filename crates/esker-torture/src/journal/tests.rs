@@ -1,4 +1,4 @@
-//! Losses that the journal must see, and states that it must allow.
+//! Tests losses that the journal must detect and states that it must accept.
 
 use super::*;
 use esker_world::model::keys::KeyNo;
@@ -14,12 +14,12 @@ fn batch(n: u16, durability: Durability) -> Task {
     Task { op: Op::Batch(vec![put(n, 1), put(999, n)], durability), transfer: None }
 }
 
-/// What is found after so many operations of each writer.
+/// Returns the contents after these numbers of operations.
 fn after(journal: &Journal, ops: &[usize]) -> Found {
     found(&journal.after(ops))
 }
 
-fn found(world: &World) -> Found {
+fn found(world: &Expected) -> Found {
     let contents = |state: &State| {
         let map = |name: &String| (name.clone(), (*state.named(name).unwrap()).clone());
         state.names().keys().map(map).collect()
@@ -27,9 +27,10 @@ fn found(world: &World) -> Found {
     Found { writers: world.writers.iter().map(contents).collect(), bank: world.bank.clone() }
 }
 
-/// Writer 0: Sync a, None b, Buffered c, all acknowledged; writer 1 then: None x acknowledged, None y begun.
+/// Writer 0: Sync a, None b, Buffered c, all acknowledged. Then writer 1: None x acknowledged, None y
+/// started.
 fn example() -> Journal {
-    let mut journal = Journal::new(World::empty(2), Durability::Sync);
+    let mut journal = Journal::new(Expected::empty(2), Durability::Sync);
     for (key, durability) in [(1, Durability::Sync), (2, Durability::None), (3, Durability::Buffered)] {
         journal.intent(0, batch(key, durability));
         journal.ack(0);
@@ -53,7 +54,7 @@ fn journal_1_journal_2_what_durability_promises_is_needed_and_no_more() {
                 == (crash == Crash::Power)
         );
     }
-    // A killed process keeps c, and b before it; power loss may take both.
+    // A killed process keeps c, and b before it; a power loss may lose both.
     assert!(verdict(&[2, 0], Crash::Process).is_err());
     assert!(verdict(&[1, 0], Crash::Power).is_ok());
 }
@@ -65,13 +66,13 @@ fn journal_1_half_an_operation_is_no_state() {
     let Op::Batch(writes, _) = journal.tasks[0][1].op.clone() else { unreachable!("it is a batch") };
     let half = Op::Batch(writes[..1].to_vec(), Durability::None);
     world.apply(0, &Task { op: half, transfer: None });
-    assert!(journal.verify(&found(&world), Crash::Power).unwrap_err().contains("is no state"));
+    assert!(journal.verify(&found(&world), Crash::Power).unwrap_err().contains("match no state"));
 }
 
 #[test]
 fn journal_3_what_is_left_is_a_prefix_over_all_writers() {
     let journal = example();
-    // x began after c was acknowledged: x left and c lost is a hole.
+    // x started after c was acknowledged, so x must not survive without c.
     let error = journal.verify(&after(&journal, &[1, 1]), Crash::Power).unwrap_err();
     assert!(error.contains("operation 0 of writer 1 is left"), "{error}");
 }
@@ -81,13 +82,13 @@ fn journal_3_what_was_seen_after_a_kill_comes_before_what_follows() {
     let mut journal = example();
     let left = journal.verify(&after(&journal, &[3, 2]), Crash::Process).unwrap();
     journal.settle(&left);
-    // Nothing new is promised by having been seen.
+    // Being seen promises nothing.
     assert!(journal.verify(&after(&journal, &[1, 0]), Crash::Power).is_ok());
     journal.intent(0, batch(6, Durability::Sync));
     journal.ack(0);
     assert!(journal.verify(&after(&journal, &[4, 2]), Crash::Power).is_ok());
     assert!(journal.verify(&after(&journal, &[4, 1]), Crash::Power).is_err());
-    // What was lost never happened.
+    // Lost operations never happened.
     let mut journal = example();
     let left = journal.verify(&after(&journal, &[3, 0]), Crash::Process).unwrap();
     journal.settle(&left);
@@ -96,7 +97,7 @@ fn journal_3_what_was_seen_after_a_kill_comes_before_what_follows() {
 
 #[test]
 fn journal_4_money_neither_comes_nor_goes() {
-    let mut journal = Journal::new(World::empty(1), Durability::Sync);
+    let mut journal = Journal::new(Expected::empty(1), Durability::Sync);
     let transfer = Some(Transfer { from: 1, to: 2, amount: 5 });
     journal.intent(0, Task { transfer, ..batch(1, Durability::Sync) });
     journal.ack(0);
@@ -108,7 +109,7 @@ fn journal_4_money_neither_comes_nor_goes() {
 
 #[test]
 fn journal_4_the_bank_tells_apart_states_that_look_alike() {
-    let mut journal = Journal::new(World::empty(1), Durability::None);
+    let mut journal = Journal::new(Expected::empty(1), Durability::None);
     let transfer = Some(Transfer { from: 1, to: 2, amount: 5 });
     journal.intent(0, Task { transfer, ..batch(1, Durability::None) });
     journal.ack(0);
@@ -120,7 +121,7 @@ fn journal_4_the_bank_tells_apart_states_that_look_alike() {
 }
 
 #[test]
-fn writers_1_a_script_is_the_same_again_and_keeps_to_what_it_has() {
+fn a_script_is_the_same_again_and_keeps_to_what_it_has() {
     let tasks = |n: usize| {
         let mut script = Script::new(7, 2, State::new());
         let next = || {

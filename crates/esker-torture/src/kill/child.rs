@@ -1,4 +1,4 @@
-//! The child: opens the database and works on it until it is killed.
+//! The child process: opens the database and works on it until it is killed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use esker_world::failure::{Failure, Result};
 use esker_world::model::state::State;
 use esker_world::op::Op;
 
-/// What stands between the names of keyspaces, and in none of them.
+/// Separator between names of keyspaces, which occurs in none of them.
 pub(super) const BETWEEN_NAMES: &str = "|";
 
-/// What the parent tells its child on the command line.
+/// The parameters of a child on its command line.
 #[derive(Clone, Debug)]
 pub struct ChildJob {
-    /// The database's directory.
+    /// Directory of the database.
     pub dir: PathBuf,
     /// Determines options and operations.
     pub seed: u64,
-    /// For each writer, the names of its keyspaces, the oldest first.
+    /// For each writer, the names of its keyspaces, oldest first.
     pub names: Vec<String>,
-    /// What to do wrong.
+    /// The injected fault.
     pub canary: Option<Canary>,
 }
 
-/// Works until it is killed; returns only when something fails.
+/// Works until killed. Returns only after a failure.
 ///
 /// # Errors
-/// What an operation that must succeed fails with.
+/// The error of an operation that must succeed.
 pub fn run_child(job: &ChildJob) -> Result<()> {
     let sender = Sender::stdout()?;
     let mut env = Env::real();
@@ -49,7 +49,7 @@ pub fn run_child(job: &ChildJob) -> Result<()> {
             scope.spawn(move || -> ! {
                 let state = State::with_names(names.split(BETWEEN_NAMES).map(str::to_owned));
                 let script = Script::new(job.seed, writer, state);
-                // The first failure of any writer ends the child: the parent must see it at once.
+                // The first failure of any writer ends the child, so that the parent notices at once.
                 let error = write(db, sender, writer, script, job.canary).expect_err("scripts have no end");
                 eprintln!("writer {writer}: {error}");
                 std::process::exit(3);
@@ -84,7 +84,7 @@ fn write(db: &Db, sender: &Sender, writer: usize, mut script: Script, canary: Op
     Ok(())
 }
 
-/// A commit that is two.
+/// Commits a batch as two commits, for a canary.
 fn perform_in_halves(db: &Db, script: &Script, task: &Task) -> Result<()> {
     let (Op::Batch(writes, durability), None) = (&task.op, task.transfer) else {
         return Ok(script.perform(db, task)?);

@@ -1,7 +1,7 @@
-//! What a child says, at hand while it still talks.
+//! Reads the output of a child while it is running.
 //!
 //! ```text
-//!   pipe --a thread--> bytes heard so far --> the parent, who may wait for more
+//!   pipe --a thread--> bytes read so far --> the parent, which may wait for more
 //! ```
 
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use esker_world::failure::{Failure, Result};
 
 /// The parent's end of the pipe.
-pub(crate) struct Ear {
+pub(crate) struct OutputReader {
     shared: Arc<Shared>,
     listener: JoinHandle<io::Result<()>>,
 }
@@ -31,19 +31,19 @@ struct Heard {
     ended: bool,
 }
 
-/// How waiting for words ended.
+/// The result of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// They were heard.
+    /// The expected output arrived.
     Heard,
-    /// The child closed the pipe: it is dead.
+    /// The child closed the pipe, so it is dead.
     Ended,
-    /// It took too long.
-    InVain,
+    /// The timeout expired.
+    TimedOut,
 }
 
-impl Ear {
-    pub(crate) fn on(mut pipe: impl Read + Send + 'static) -> Ear {
+impl OutputReader {
+    pub(crate) fn on(mut pipe: impl Read + Send + 'static) -> OutputReader {
         let shared = Arc::new(Shared::default());
         let listener = std::thread::spawn({
             let shared = shared.clone();
@@ -54,12 +54,12 @@ impl Ear {
                 end
             }
         });
-        Ear { shared, listener }
+        OutputReader { shared, listener }
     }
 
-    /// Waits until what was heard is enough.
-    pub(crate) fn wait(&self, patience: Duration, enough: impl Fn(&[u8]) -> bool) -> Waited {
-        let until = Instant::now() + patience;
+    /// Waits until the output satisfies `enough`.
+    pub(crate) fn wait(&self, timeout: Duration, enough: impl Fn(&[u8]) -> bool) -> Waited {
+        let until = Instant::now() + timeout;
         let mut heard = self.shared.heard.lock();
         loop {
             if enough(&heard.bytes) {
@@ -69,17 +69,17 @@ impl Ear {
                 return Waited::Ended;
             }
             if self.shared.more.wait_until(&mut heard, until).timed_out() && !enough(&heard.bytes) {
-                return Waited::InVain;
+                return Waited::TimedOut;
             }
         }
     }
 
-    /// What was heard so far.
+    /// Returns the output so far.
     pub(crate) fn heard(&self) -> Vec<u8> {
         self.shared.heard.lock().bytes.clone()
     }
 
-    /// All that a child has said that is dead.
+    /// Returns the complete output of a dead child.
     pub(crate) fn into_heard(self) -> Result<Vec<u8>> {
         self.listener.join().map_err(|_| Failure::new("the listener panicked"))??;
         Ok(std::mem::take(&mut self.shared.heard.lock().bytes))
@@ -105,10 +105,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_ends_with_what_was_waited_for_the_end_or_in_vain() {
+    fn waiting_ends_with_what_was_waited_for_the_end_or_a_timeout() {
         let (reader, mut writer) = io::pipe().unwrap();
         let ear = Ear::on(reader);
-        assert_eq!(ear.wait(Duration::from_millis(20), |heard| !heard.is_empty()), Waited::InVain);
+        assert_eq!(ear.wait(Duration::from_millis(20), |heard| !heard.is_empty()), Waited::TimedOut);
         io::Write::write_all(&mut writer, b"abc").unwrap();
         assert_eq!(ear.wait(Duration::from_secs(60), |heard| heard.len() == 3), Waited::Heard);
         assert_eq!(ear.heard(), b"abc");

@@ -1,9 +1,8 @@
-//! Starting children of a process that opens databases itself.
+//! Starts children of a process that also opens databases.
 //!
-//! A child that is being started holds, until it runs its program, copies of all files that are open here, and with them the
-//! locks of databases, also after they are closed here. Campaigns are run side by side by tests.
-//!
-//! gate.1. No child is started while a database is open.
+//! Between fork and exec, a child holds copies of all open files of this process, and with them the locks of
+//! databases, even after they are closed here. Tests run campaigns concurrently, so no child is started while
+//! a database is open.
 
 use std::io;
 use std::process::{Child, Command};
@@ -12,13 +11,13 @@ use parking_lot::{RwLock, RwLockReadGuard};
 
 static GATE: RwLock<()> = RwLock::new(());
 
-/// Starts a child; it runs its program when this returns.
+/// Starts a child. When this returns, it runs its program.
 pub(crate) fn start(command: &mut Command) -> io::Result<Child> {
     let _shut = GATE.write();
     command.spawn()
 }
 
-/// To be held while a database is open.
+/// Returns a guard to hold while a database is open.
 pub(crate) fn no_child_starts() -> RwLockReadGuard<'static, ()> {
     GATE.read()
 }

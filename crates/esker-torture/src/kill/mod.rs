@@ -1,18 +1,17 @@
-//! kill -9: a child process works on a database on the real file system, dies at any moment, and what is left must
-//! keep every promise.
+//! kill -9: a child process works on a database on the real file system and is killed at any time. The
+//! remaining files must keep all promises.
 //!
 //! ```text
 //!   parent --spawns--> child: open, writers --Intent, Ack--> pipe
-//!      |--SIGKILL after a random time, often while the child still opens
-//!      |--copies the directory, opens the copy or the original --World--> Journal::verify
+//!      |--SIGKILL after a random time, often while the child is still opening
+//!      |--copies the directory, opens the copy or the original --Expected--> Journal::verify
 //!      `--next round: the same directory, as the kill left it or as verification closed it
 //! ```
 //!
-//! kill.1. A killed process loses nothing that it handed to the operating system: `Buffered` and `Sync` commits are all
-//!     there, of `None` commits a prefix (journal.1 to journal.4 in `journal.rs`).
-//! kill.2. A failure keeps the directory as the kill left it.
-//! kill.3. A child that is killed was well: no thread of it had panicked, it opened the database, and (in one round of eight)
-//!     each writer was answered once more before the kill.
+//! A killed process loses nothing that it wrote to the operating system: all `Buffered` and `Sync` commits
+//! survive, and a prefix of the `None` commits (journal.1 to journal.4 in `journal.rs`). A failure keeps the
+//! directory as the kill left it. Until the kill, the child works: no thread panicked, it opened the
+//! database, and in one round of eight each writer got another acknowledgement before the kill.
 
 mod child;
 mod ear;
@@ -29,41 +28,41 @@ use esker::Db;
 use fastrand::Rng;
 
 pub use self::child::{ChildJob, run_child};
-use self::ear::{Ear, Waited};
+use self::ear::{OutputReader, Waited};
 use self::protocol::Message;
 use crate::journal::{Crash, Journal, Left};
 use crate::shape::Shape;
-use crate::writers::{Found, Script, World};
+use crate::writers::{Expected, Found, Script};
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result};
 use esker_world::figures;
 use esker_world::perform::with_operator;
-use esker_world::watch::{PATIENCE, PATIENCE_WITH_CANARY, tells_of_panic};
+use esker_world::watch::{HANG_TIMEOUT, HANG_TIMEOUT_OF_CANARY, tells_of_panic};
 
-/// The most threads that write.
+/// Maximum number of writer threads.
 const WRITERS: usize = 4;
 /// The signal that cannot be caught.
 const SIGKILL: i32 = 9;
-/// One in so many rounds begins with a new database, so that making one is killed, too.
+/// One in this many rounds starts with a new database, so that its creation is interrupted, too.
 const FRESH_EVERY: u32 = 40;
 
-/// What a child does wrong on purpose, to prove that the harness notices.
+/// Faults of a child that the harness must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// Acknowledges before it commits.
+    /// Acknowledges operations before committing them.
     AckEarly,
-    /// Leaves one operation in fifty out, and acknowledges it.
+    /// Skips one operation in fifty but acknowledges it.
     Drop,
-    /// Commits each batch as two.
+    /// Commits each batch as two commits.
     Halves,
     /// Background threads panic.
     Panic,
-    /// A writer waits for ever.
+    /// A writer hangs.
     Hang,
 }
 
 impl Canary {
-    /// All, with their names on the command line.
+    /// All canaries with their names on the command line.
     pub const ALL: [(&'static str, Canary); 5] = [
         ("ack-early", Canary::AckEarly),
         ("drop", Canary::Drop),
@@ -72,7 +71,7 @@ impl Canary {
         ("hang", Canary::Hang),
     ];
 
-    /// The canary of this name.
+    /// Returns the canary of this name.
     pub fn named(name: &str) -> Option<Canary> {
         Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, canary)| *canary)
     }
@@ -85,20 +84,20 @@ impl Canary {
 /// A campaign of kills.
 #[derive(Clone, Debug)]
 pub struct KillCampaign {
-    /// The program to start as a child: this one.
+    /// The program to start as a child process: this one.
     pub program: PathBuf,
-    /// Where the database lives; made if missing, and emptied first.
+    /// Directory of the database; created if missing, and emptied first.
     pub dir: PathBuf,
-    /// Determines all but the moments of the kills, which are the scheduler's.
+    /// Determines everything except the times of the kills.
     pub seed: u64,
-    /// How long.
+    /// Length of the campaign.
     pub budget: Budget,
-    /// What the child does wrong.
+    /// The injected fault.
     pub canary: Option<Canary>,
 }
 
 figures! {
-    /// The figures of a campaign.
+    /// Counters of a campaign.
     KillSummary {
         rounds: "kills survived",
         while_opening: "of them, while the child was opening the database",
@@ -114,11 +113,11 @@ figures! {
 /// When the child is killed.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// So long after it was started: it mostly opens the database then.
+    /// This long after its start, mostly while it opens the database.
     Starting(Duration),
-    /// So long after the database is open.
+    /// This long after the database is open.
     Working(Duration),
-    /// So long after the database is open, and when each writer has been answered once more (kill.3).
+    /// This long after the database is open, and after each writer got another acknowledgement.
     Answered(Duration),
 }
 
@@ -134,28 +133,29 @@ impl Moment {
     }
 }
 
-/// What one round heard and left.
+/// The result of a round.
 struct Round {
     journal: Journal,
     opened: bool,
 }
 
 impl KillCampaign {
-    /// Kills until the budget is used up.
+    /// Kills children until the budget is exhausted.
     ///
     /// # Errors
-    /// A broken promise, or a child that ended by itself, with the directory and the command to try again.
+    /// A broken promise, or a child that ended by itself, with the directory and the command that reproduces
+    /// it.
     pub fn run(&self) -> Result<KillSummary> {
         let mut summary = KillSummary::default();
         let mut progress = Progress::new(self.budget);
         let mut rng = Rng::with_seed(self.seed);
-        let mut world = self.begin_anew()?;
+        let mut expected = self.start_again()?;
         while progress.goes_on() {
             if rng.u32(0..FRESH_EVERY) == 0 {
-                world = self.begin_anew()?;
+                expected = self.start_again()?;
             }
-            let round = self.round(&world, &mut rng, &mut summary);
-            world = round.map_err(|failure| self.explain(&failure, progress.done()))?.world;
+            let round = self.round(&expected, &mut rng, &mut summary);
+            expected = round.map_err(|failure| self.explain(&failure, progress.done()))?.expected;
             summary.rounds += 1;
             progress.advance(|| format!("{} acknowledged", summary.acknowledged));
         }
@@ -166,19 +166,19 @@ impl KillCampaign {
         self.dir.join("db")
     }
 
-    /// The database as the last kill left it.
+    /// Returns the directory with a copy of the database as the last kill left it.
     fn evidence(&self) -> PathBuf {
         self.dir.join("as-killed")
     }
 
-    fn begin_anew(&self) -> Result<World> {
+    fn start_again(&self) -> Result<Expected> {
         fs::create_dir_all(&self.dir)?;
         for dir in [self.database(), self.evidence(), self.dir.join("copy")] {
             if dir.exists() {
                 fs::remove_dir_all(dir)?;
             }
         }
-        Ok(World::empty(WRITERS))
+        Ok(Expected::empty(WRITERS))
     }
 
     fn explain(&self, failure: &Failure, round: u64) -> Failure {
@@ -191,14 +191,14 @@ impl KillCampaign {
         ))
     }
 
-    fn round(&self, world: &World, rng: &mut Rng, summary: &mut KillSummary) -> Result<Left> {
+    fn round(&self, expected: &Expected, rng: &mut Rng, summary: &mut KillSummary) -> Result<Left> {
         let seed = rng.u64(..);
         let writers = rng.usize(1..=WRITERS);
         let moment = Moment::draw(rng);
-        let round = self.kill(world, seed, writers, moment);
+        let round = self.kill(expected, seed, writers, moment);
         copy_dir(&self.database(), &self.evidence())?;
         let round = round?;
-        // A copy leaves the original for the next child to recover; the original, once closed, is as after a clean end.
+        // A copy leaves the original for the next child to recover. Verifying the original closes it cleanly.
         let dir = if rng.bool() { self.database() } else { self.dir.join("copy") };
         if dir != self.database() {
             copy_dir(&self.database(), &dir)?;
@@ -220,9 +220,9 @@ impl KillCampaign {
         Ok(left)
     }
 
-    /// Waits for the moment of the kill; fails if the child does not get there (kill.3). If it has ended, that is for others to
-    /// notice.
-    fn wait_for(&self, moment: Moment, writers: usize, ear: &Ear) -> Result<()> {
+    /// Waits for the time of the kill. Fails if the child does not reach it. A child that ended is reported
+    /// by the caller.
+    fn wait_for(&self, moment: Moment, writers: usize, ear: &OutputReader) -> Result<()> {
         let (after, answered) = match moment {
             Moment::Starting(after) => {
                 std::thread::sleep(after);
@@ -231,32 +231,33 @@ impl KillCampaign {
             Moment::Working(after) => (after, false),
             Moment::Answered(after) => (after, true),
         };
-        if ear.wait(PATIENCE, |heard| !heard.is_empty()) == Waited::InVain {
-            return Err(Failure::new(format!("the child has not opened the database in {PATIENCE:?}")));
+        if ear.wait(HANG_TIMEOUT, |heard| !heard.is_empty()) == Waited::TimedOut {
+            return Err(Failure::new(format!("the child has not opened the database in {HANG_TIMEOUT:?}")));
         }
         std::thread::sleep(after);
         if answered {
-            // The canary hangs when the database is open.
-            let patience = if self.canary == Some(Canary::Hang) { PATIENCE_WITH_CANARY } else { PATIENCE };
+            // The canary hangs once the database is open.
+            let timeout =
+                if self.canary == Some(Canary::Hang) { HANG_TIMEOUT_OF_CANARY } else { HANG_TIMEOUT };
             let before = protocol::acks(&ear.heard(), writers);
             let is_answered = |heard: &[u8]| {
                 protocol::acks(heard, writers).iter().zip(&before).all(|(now, before)| now > before)
             };
-            if ear.wait(patience, is_answered) == Waited::InVain {
+            if ear.wait(timeout, is_answered) == Waited::TimedOut {
                 let now = protocol::acks(&ear.heard(), writers);
                 return Err(Failure::new(format!(
-                    "a writer has waited for {patience:?}: operations acknowledged to each were {before:?}, are {now:?}"
+                    "a writer hangs for {timeout:?}: the numbers of acknowledged operations were {before:?} and are {now:?}"
                 )));
             }
         }
         Ok(())
     }
 
-    /// Starts a child, and kills it at its moment.
-    fn kill(&self, world: &World, seed: u64, writers: usize, moment: Moment) -> Result<Round> {
+    /// Starts a child and kills it.
+    fn kill(&self, expected: &Expected, seed: u64, writers: usize, moment: Moment) -> Result<Round> {
         let mut command = Command::new(&self.program);
         command.arg("kill-child").arg(self.database()).arg(seed.to_string());
-        let names = |writer: usize| world.writers[writer].names_by_age().join(child::BETWEEN_NAMES);
+        let names = |writer: usize| expected.writers[writer].names_by_age().join(child::BETWEEN_NAMES);
         command.args((0..writers).map(|writer| format!("--names={}", names(writer))));
         if let Some(canary) = self.canary {
             command.arg(format!("--canary={}", canary.name()));
@@ -264,7 +265,7 @@ impl KillCampaign {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = gate::start(&mut command);
         let mut child = child.map_err(|e| Failure::from(e).during("starting the child"))?;
-        let ear = Ear::on(child.stdout.take().expect("it is piped"));
+        let ear = OutputReader::on(child.stdout.take().expect("it is piped"));
         let waited = self.wait_for(moment, writers, &ear);
         child.kill()?;
         let output = child.wait_with_output()?;
@@ -278,9 +279,9 @@ impl KillCampaign {
         }
         waited?;
         let messages =
-            protocol::decode_all(&heard).ok_or_else(|| Failure::new("the child talks nonsense"))?;
-        let mut journal = Journal::new(world.clone(), Shape::of(seed).durability);
-        let script = |writer| Script::new(seed, writer, world.writers[writer].clone());
+            protocol::decode_all(&heard).ok_or_else(|| Failure::new("the output of the child is invalid"))?;
+        let mut journal = Journal::new(expected.clone(), Shape::of(seed).durability);
+        let script = |writer| Script::new(seed, writer, expected.writers[writer].clone());
         let mut scripts: Vec<Script> = (0..writers).map(script).collect();
         let mut opened = false;
         for message in messages {
@@ -299,7 +300,7 @@ impl KillCampaign {
     }
 }
 
-/// Copies the files of a directory; what the copy held before is gone. A directory that is not there has no files.
+/// Copies the files of a directory, replacing the target. A missing source has no files.
 fn copy_dir(from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to)?;

@@ -1,12 +1,12 @@
-//! What the child tells its parent, through a pipe, before and after each operation.
+//! Messages from the child to its parent through a pipe, before and after each operation.
 //!
 //! ```text
 //!   child: Intent, operation, Ack, Intent ...   --8 bytes each, one write(2)--> pipe --> parent, after the kill
 //! ```
 //!
-//! protocol.1. A message is written whole by one system call, so that messages of several threads do not mix. What reached
-//!      the pipe outlives the child.
-//! protocol.2. The order in the pipe is an order of time: what is acknowledged before another begins stands before it.
+//! Each message is written by one system call, so messages of different threads do not mix, and messages in
+//! the pipe survive the child. The order in the pipe is chronological: an acknowledgement precedes the start
+//! of any later operation.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ const BYTES: usize = 8;
 pub(crate) enum Message {
     /// The database is open.
     Opened,
-    /// This writer begins its next operation.
+    /// This writer starts its next operation.
     Intent(u8),
     /// This writer's operation is acknowledged.
     Ack(u8),
@@ -55,18 +55,18 @@ impl Sender {
         Ok(Sender(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
     }
 
-    /// Fails when the parent is gone.
+    /// Sends a message. Fails if the parent is gone.
     pub(crate) fn send(&self, message: Message) -> io::Result<()> {
         (&self.0).write_all(&message.encode())
     }
 }
 
-/// All messages in what the parent read; `None` if it is something else. A message cut off by the kill is left out.
+/// Decodes all messages that the parent read, ignoring a truncated one. `None` if they are invalid.
 pub(crate) fn decode_all(bytes: &[u8]) -> Option<Vec<Message>> {
     bytes.chunks_exact(BYTES).map(Message::decode).collect()
 }
 
-/// How many operations each of some writers was acknowledged, in what the parent has read so far.
+/// Returns the number of acknowledged operations per writer in the output so far.
 pub(crate) fn acks(bytes: &[u8], writers: usize) -> Vec<usize> {
     let mut acks = vec![0; writers];
     for message in bytes.chunks_exact(BYTES).filter_map(Message::decode) {

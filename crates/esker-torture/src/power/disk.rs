@@ -1,14 +1,14 @@
-//! A disk: what it surely holds, what it may hold, and what the running system shows.
+//! A disk: its durable state, its possible states after a power loss, and its state in the running system.
 //!
 //! ```text
 //!   Step --apply--> pending changes of files and names --sync--> durable
-//!                       |--current: what a process sees, and what the next one sees after a kill
-//!                       `--power_loss(rng): what the next one may see after the power comes back
+//!                       |--current: the view of this process, and of the next one after a kill
+//!                       `--power_loss(rng): a possible view of the next process after a power loss
 //! ```
 //!
-//! disk.1. A sync makes durable what was written before the sync began; nothing else does.
-//! content.1, content.2. What is left of a file's bytes and length: content.rs.
-//! disk.2. Changes of names survive as a prefix, or as a subset that keeps the order on each name; a rename as a whole.
+//! A sync makes durable what was written before the sync started. Bytes and lengths of files follow content.1
+//! and content.2. Changes of names survive as a prefix, or as a subset that keeps the order on each name;
+//! renames are atomic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use fastrand::Rng;
 use super::trace::{FileNo, Step};
 use crate::content::Content;
 
-/// Files with their bytes, by name.
+/// Files by name.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
 /// One directory on a disk.
@@ -27,7 +27,7 @@ pub(crate) struct Disk {
     names: BTreeMap<String, FileNo>,
     durable_names: BTreeMap<String, FileNo>,
     pending: Vec<(usize, NameChange)>,
-    /// Steps applied so far: the position of the next one.
+    /// Number of applied steps: the position of the next one.
     at: usize,
 }
 
@@ -51,7 +51,7 @@ impl NameChange {
         match self {
             NameChange::Create(name, file) => drop(names.insert(name.clone(), *file)),
             NameChange::Rename(from, to) => {
-                let file = names.remove(from).expect("disk.2: the order on a name is kept");
+                let file = names.remove(from).expect("the order on a name is kept");
                 names.insert(to.clone(), file);
             }
             NameChange::Remove(name) => drop(names.remove(name)),
@@ -60,7 +60,7 @@ impl NameChange {
 }
 
 impl Disk {
-    /// A disk that surely holds these files; its first step is at position `at`.
+    /// Creates a disk with durable files. Its first step has position `at`.
     pub(crate) fn durable(files: Files, at: usize) -> Self {
         let mut disk = Disk { at, ..Disk::default() };
         for (file, (name, durable)) in files.into_iter().enumerate() {
@@ -71,22 +71,22 @@ impl Disk {
         disk
     }
 
-    /// The position of the next step.
+    /// Returns the position of the next step.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// The names that a process sees.
+    /// Returns the names visible to a process.
     pub(crate) fn names(&self) -> &BTreeMap<String, FileNo> {
         &self.names
     }
 
-    /// A number that no file has.
+    /// Returns an unused file number.
     pub(crate) fn next_file(&self) -> FileNo {
         self.files.last_key_value().map_or(0, |(file, _)| file + 1)
     }
 
-    /// Takes the next step.
+    /// Applies the next step.
     pub(crate) fn apply(&mut self, step: &Step) {
         let at = self.at;
         self.at += 1;
@@ -108,7 +108,7 @@ impl Disk {
             }
             Step::SetLen { file, len } => self.content(*file).set_len(at, *len as usize),
             Step::SyncFile { file, began } => self.content(*file).sync(*began),
-            Step::Said(_) => {}
+            Step::WriterEvent(_) => {}
         }
     }
 
@@ -121,19 +121,19 @@ impl Disk {
         self.pending.push((at, change));
     }
 
-    /// What a process sees.
+    /// Returns the files visible to a process.
     pub(crate) fn current(&self) -> Files {
         self.names.iter().map(|(name, file)| (name.clone(), self.files[file].current())).collect()
     }
 
-    /// What may be left when the power goes now (content.1 to disk.2).
+    /// Returns a possible state after a power loss.
     pub(crate) fn power_loss(&self, rng: &mut Rng) -> Files {
         let names = self.names_after_power_loss(rng);
         names.into_iter().map(|(name, file)| (name, self.files[&file].power_loss(rng))).collect()
     }
 
     fn names_after_power_loss(&self, rng: &mut Rng) -> BTreeMap<String, FileNo> {
-        // None, all, a prefix as a journal keeps it, or a subset.
+        // None, all, a prefix as in a journal, or a subset.
         let prefix = match rng.u8(0..4) {
             0 => Some(0),
             1 => Some(self.pending.len()),
@@ -153,7 +153,7 @@ impl Disk {
         names
     }
 
-    /// Forgets files that no name can bring back.
+    /// Forgets files that no surviving name can refer to.
     pub(crate) fn prune(&mut self) {
         let mut needed: BTreeSet<FileNo> =
             self.names.values().chain(self.durable_names.values()).copied().collect();

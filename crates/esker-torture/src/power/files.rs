@@ -1,4 +1,4 @@
-//! Whole directories as real files.
+//! Reads and writes directories of real files.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use super::disk::Files;
 use esker_world::failure::Result;
 
-/// Makes `dir` hold these files and nothing else.
+/// Makes `dir` contain exactly these files.
 pub(crate) fn write(dir: &Path, files: &Files) -> Result<()> {
     remove(dir)?;
     fs::create_dir_all(dir)?;
@@ -16,7 +16,7 @@ pub(crate) fn write(dir: &Path, files: &Files) -> Result<()> {
     Ok(())
 }
 
-/// All files of `dir`.
+/// Returns all files of `dir`.
 pub(crate) fn read(dir: &Path) -> Result<Files> {
     let mut files = Files::new();
     for entry in fs::read_dir(dir)? {
@@ -26,7 +26,7 @@ pub(crate) fn read(dir: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// Removes `dir` with its files, if it is there.
+/// Removes `dir` and its files if it exists.
 pub(crate) fn remove(dir: &Path) -> Result<()> {
     if dir.exists() {
         fs::remove_dir_all(dir)?;

@@ -1,19 +1,20 @@
-//! Power loss on real files: a recorded run is stopped at any moment, a disk that the loss may leave is written out as
-//! real files, and a database on them must keep every promise.
+//! Power loss on real files: a recorded run is stopped at any point, a possible state of the disk is written
+//! as real files, and a database on them must keep all promises.
 //!
 //! ```text
-//!   session: Db over RecordFs --steps--> Disk at moment m --power_loss--> files --real Env--> World --> Journal::verify
-//!      |-- killed at a moment: the next session begins with the files as they were seen, unsynced as they are
-//!      `-- power lost at a moment: the next session begins with what was left
+//!   session: Db over RecordFs --steps--> Disk at a point --power_loss--> files --real Env--> Expected -->
+//! Journal::verify
+//!      |-- killed: the next session starts with the files as last seen, with unsynced changes pending
+//!      `-- power lost: the next session starts with the remaining state
 //! ```
 //!
-//! power.1. After a power loss every `Sync` commit is there, and what is left is a prefix of the commits (journal.1 to journal.4).
-//! power.2. So it is after any number of kills and losses in a row: what a reopened database shows, and what it
-//!     acknowledges on top, does not rest on bytes that a later loss takes away.
-//! power.3. A campaign has met what it is for: merges, also through tiers, and segments of the log that were used again.
-//! power.4. What was committed with less than `Sync` survives a power loss once the timed sync was due, and some seconds more have
-//!     passed on a busy machine (`timed_sync.rs`).
-
+//! power.4. Commits with less than `Sync` survive a power loss after the interval of the timed sync plus some
+//!     seconds for a busy machine (`timed_sync.rs`).
+//!
+//! After a power loss every `Sync` commit exists, and the surviving commits are a prefix (journal.1 to
+//! journal.4). This also holds for repeated kills and losses: the state of a reopened database does not
+//! depend on bytes that a later loss may remove. Every campaign must cover compactions, also through tiers,
+//! and recycled log segments.
 mod disk;
 mod files;
 mod recorder;
@@ -31,20 +32,20 @@ use self::session::Plan;
 use self::trace::Step;
 use crate::journal::{Crash, Journal, Left};
 use crate::shape::Shape;
-use crate::writers::{Found, Said, World};
+use crate::writers::{Expected, Found, WriterEvent};
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result};
 use esker_world::figures;
 use esker_world::perform::with_operator;
 
-/// The most threads that write.
+/// Maximum number of writer threads.
 const WRITERS: usize = 3;
-/// The most lives of a database in one run.
+/// Maximum number of lives of a database in one run.
 const SESSIONS: usize = 4;
-/// So many runs meet everything (power.3).
+/// This many runs must cover all cases.
 const RUNS_TO_MEET_ALL: u64 = 20;
 
-/// A lie of the recording layer, to prove that the harness notices.
+/// Faults of the recording layer that the harness must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
     /// Syncs of files do nothing.
@@ -56,20 +57,20 @@ pub enum Canary {
 /// A campaign of power losses.
 #[derive(Clone, Debug)]
 pub struct PowerCampaign {
-    /// Where databases live; made if missing, and emptied.
+    /// Directory of the databases; created if missing, and emptied.
     pub dir: PathBuf,
-    /// Determines all but the scheduling of threads.
+    /// Determines everything except thread scheduling.
     pub seed: u64,
-    /// How long, in runs.
+    /// Length of the campaign in runs.
     pub budget: Budget,
-    /// Moments at which each session loses power.
+    /// Number of power losses per session.
     pub moments: usize,
-    /// What the recording layer does wrong.
+    /// The injected fault.
     pub canary: Option<Canary>,
 }
 
 figures! {
-    /// The figures of a campaign.
+    /// Counters of a campaign.
     PowerSummary {
         runs: "runs: databases, each with some sessions",
         sessions: "sessions",
@@ -88,10 +89,10 @@ figures! {
 }
 
 impl PowerCampaign {
-    /// Runs until the budget is used up.
+    /// Runs until the budget is exhausted.
     ///
     /// # Errors
-    /// A broken promise, with the files that show it and the command to try again.
+    /// A broken promise, with the files and the command that reproduces it.
     pub fn run(&self) -> Result<PowerSummary> {
         let mut summary = PowerSummary::default();
         let mut progress = Progress::new(self.budget);
@@ -110,13 +111,13 @@ impl PowerCampaign {
             summary.runs += 1;
             progress.advance(|| format!("{} losses survived", summary.losses));
         }
-        // The canaries' lies are for the runs to find.
+        // The canaries must be detected by the runs.
         if self.canary.is_none() {
             let (db, left) = (self.dir.join("db"), self.dir.join("left"));
             let longest = timed_sync::longest_wait(&db, &left, self.seed).map_err(|failure| {
                 let (seed, dir) = (self.seed, self.dir.display());
                 Failure::new(format!(
-                    "{failure}\nto try again: esker-torture power --seed {seed} --runs 0 --dir {dir}"
+                    "{failure}\nto reproduce: esker-torture power --seed {seed} --runs 0 --dir {dir}"
                 ))
             })?;
             summary.timed_sync_ms = longest.as_millis() as u64;
@@ -126,18 +127,18 @@ impl PowerCampaign {
         }
         let missed = [summary.merges, summary.tiered, summary.recycled].contains(&0);
         if summary.runs >= RUNS_TO_MEET_ALL && missed {
-            return Err(Failure::new(format!("power.3: something was never met\n{summary}")));
+            return Err(Failure::new(format!("some cases were not covered\n{summary}")));
         }
         Ok(summary)
     }
 
     fn one_run(&self, seed: u64, summary: &mut PowerSummary) -> Result<()> {
         let mut rng = Rng::with_seed(seed);
-        // Apart, for how much is drawn of it is the scheduler's: the lives of a run are the seed's.
+        // Separate random numbers, because thread scheduling affects how many are drawn.
         let mut losses = rng.fork();
         let shape = Shape::of(seed);
         let mut disk = Disk::default();
-        let mut journal = Journal::new(World::empty(WRITERS), shape.durability);
+        let mut journal = Journal::new(Expected::empty(WRITERS), shape.durability);
         let dir = self.dir.join("db");
         let sessions = rng.usize(1..=SESSIONS);
         for n in 1..=sessions {
@@ -156,7 +157,7 @@ impl PowerCampaign {
             summary.steps += steps as u64;
             summary.merges += session.merges;
             summary.recycled += session.recycled;
-            // The moment at which this session ends for the next one, and those at which power is lost aside.
+            // The end of this session, and the points of the power losses.
             let end = losses.usize(0..=steps);
             let mut moments: Vec<usize> =
                 (0..self.moments).map(|_| moment(&session.steps, &mut losses)).collect();
@@ -194,7 +195,7 @@ impl PowerCampaign {
         Ok(())
     }
 
-    /// Opens what a power loss left, on the real file system.
+    /// Opens the state after a power loss on the real file system.
     fn verify(&self, left: &Files, journal: &Journal, summary: &mut PowerSummary) -> Result<Left> {
         let dir = self.dir.join("left");
         files::write(&dir, left)?;
@@ -215,7 +216,7 @@ impl PowerCampaign {
         Ok(verdict)
     }
 
-    /// Keeps the files of a failure as the loss left them.
+    /// Keeps the files of a failure.
     fn keep(&self, left: &Files, failure: &Failure) -> Failure {
         let dir: &Path = &self.dir.join("as-lost");
         match files::write(dir, left) {
@@ -227,7 +228,7 @@ impl PowerCampaign {
     }
 }
 
-/// A moment of a session: any, or just after a step at which much is at stake.
+/// Chooses a point of a session: any, or one just after a critical step.
 fn moment(steps: &[Step], rng: &mut Rng) -> usize {
     let any = rng.usize(0..=steps.len());
     if rng.bool() {
@@ -237,11 +238,11 @@ fn moment(steps: &[Step], rng: &mut Rng) -> usize {
     turn.map_or(any, |at| at + 1)
 }
 
-/// Takes what was said into the promises; `opened` are those once the database was open.
+/// Adds a report to the promises. `opened` is the journal at the opening of the database.
 fn follow(journal: &mut Journal, step: &Step, opened: &Journal) {
     match step {
-        Step::Said(Said::Opened) => *journal = opened.clone(),
-        Step::Said(said) => journal.hear(said),
+        Step::WriterEvent(WriterEvent::Opened) => *journal = opened.clone(),
+        Step::WriterEvent(said) => journal.hear(said),
         _ => {}
     }
 }

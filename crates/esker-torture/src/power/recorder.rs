@@ -1,14 +1,14 @@
-//! A layer over the real file system that records all that happens to one directory.
+//! A layer over the real file system that records all changes of one directory.
 //!
 //! ```text
 //!   engine --Fs--> RecordFs --> real files
 //!                     `-------> Trace
 //! ```
 //!
-//! recorder.1. Changes of names and lengths happen under the trace's lock, so that their order in the trace is the real one. Writes
-//!      and syncs do not hold it: see trace.1.
-//! recorder.2. Only flat directories of files are recorded; anything else is a bug and panics.
-//! recorder.3. Only a sync of this directory makes its names durable: one of its parent is no step.
+//! Changes of names and lengths happen under the lock of the trace, so their order in the trace is the real
+//! one. Writes and syncs do not hold it (trace.1). Only flat directories are supported; anything else panics.
+//! A sync of the parent directory is not recorded, because only a sync of this directory makes its names
+//! durable.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use super::Canary;
 use super::disk::Disk;
 use super::trace::{FileNo, Step};
-use crate::writers::Said;
+use crate::writers::WriterEvent;
 
 /// The layer. Clones share the trace.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct Trace {
-    /// The position of the first step.
+    /// Position of the first step.
     first: usize,
     steps: Vec<Step>,
     names: BTreeMap<String, FileNo>,
@@ -51,19 +51,19 @@ impl Trace {
 }
 
 impl RecordFs {
-    /// Records what happens in `dir`, which holds what a process sees of `disk`.
+    /// Records changes in `dir`, which contains the current files of `disk`.
     pub(crate) fn new(dir: &Path, disk: &Disk, canary: Option<Canary>) -> Self {
         let (names, next_file) = (disk.names().clone(), disk.next_file());
         let trace = Mutex::new(Trace { first: disk.at(), steps: Vec::new(), names, next_file });
         RecordFs(Arc::new(Shared { inner: RealFs::new(), dir: dir.to_owned(), canary, trace }))
     }
 
-    /// Notes what somebody says.
-    pub(crate) fn say(&self, said: Said) {
-        self.0.trace.lock().steps.push(Step::Said(said));
+    /// Records a report of a writer.
+    pub(crate) fn say(&self, said: WriterEvent) {
+        self.0.trace.lock().steps.push(Step::WriterEvent(said));
     }
 
-    /// What was recorded since the last call.
+    /// Returns the steps since the last call.
     pub(crate) fn take(&self) -> Vec<Step> {
         let mut trace = self.0.trace.lock();
         let steps = std::mem::take(&mut trace.steps);
@@ -74,10 +74,10 @@ impl RecordFs {
     fn name(&self, path: &Path) -> String {
         let name = path.strip_prefix(&self.0.dir).ok().and_then(Path::to_str);
         let name = name.filter(|name| !name.is_empty() && !name.contains('/'));
-        name.unwrap_or_else(|| panic!("recorder.2: {}", path.display())).to_owned()
+        name.unwrap_or_else(|| panic!("{}", path.display())).to_owned()
     }
 
-    /// The file of a name, created if it is new.
+    /// Returns the file with a name, creating it if necessary.
     fn file(trace: &mut Trace, name: String) -> FileNo {
         if let Some(file) = trace.names.get(&name) {
             return *file;
@@ -104,7 +104,7 @@ impl Fs for RecordFs {
         Ok(Arc::new(RecordFile { shared: self.0.clone(), file, inner }))
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        assert!(path == self.0.dir, "recorder.2: {}", path.display());
+        assert!(path == self.0.dir, "{}", path.display());
         self.0.inner.create_dir_all(path)
     }
     fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
@@ -148,7 +148,7 @@ impl Fs for RecordFs {
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         self.0.inner.free_bytes(path)
     }
-    /// What is in the lock file is no part of the database, and not recorded.
+    /// The content of the lock file is not recorded.
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError> {
         let mut trace = self.0.trace.lock();
         let lock = self.0.inner.lock(path)?;
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recorder_3_only_a_sync_of_the_directory_itself_is_one() {
+    fn only_a_sync_of_the_directory_itself_is_one() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("db");
         let fs = RecordFs::new(&dir, &Disk::default(), None);

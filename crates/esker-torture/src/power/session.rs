@@ -1,4 +1,4 @@
-//! One life of a database over the recording layer: opened, written by several threads, closed.
+//! One life of a database over the recording layer: open, write in several threads, close.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,22 +13,22 @@ use super::recorder::RecordFs;
 use super::trace::Step;
 use crate::journal::{Crash, Journal};
 use crate::shape::Shape;
-use crate::writers::{Found, Said, Writers};
+use crate::writers::{Found, WriterEvent, Writers};
 use esker_world::failure::{Failure, Result};
 
-/// What was recorded.
+/// The recording of a session.
 pub(crate) struct Session {
-    /// All steps, closing included.
+    /// All steps, including closing.
     pub(crate) steps: Vec<Step>,
-    /// The promises as of `Said::Opened`.
+    /// The journal at the opening of the database.
     pub(crate) journal: Journal,
-    /// Merges done.
+    /// Number of compactions.
     pub(crate) merges: u64,
-    /// Segments of the log whose files were used again.
+    /// Number of recycled log segments.
     pub(crate) recycled: u64,
 }
 
-/// How to run it.
+/// The parameters of a session.
 pub(crate) struct Plan<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) shape: Shape,
@@ -39,7 +39,8 @@ pub(crate) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Opens what a process sees of `disk`, in a fresh directory, compares it with the promises, and goes on from there.
+    /// Writes the current files of `disk` to an empty directory, opens the database, compares it with the
+    /// promises, and continues.
     pub(crate) fn run(&self, disk: &Disk, mut journal: Journal, writers_max: usize) -> Result<Session> {
         files::write(self.dir, &disk.current())?;
         let fs = RecordFs::new(self.dir, disk, self.canary);
@@ -48,7 +49,7 @@ impl Plan<'_> {
         let found = Found::read(&db, writers_max)?;
         let left = journal.verify(&found, Crash::Process)?;
         journal.settle(&left);
-        fs.say(Said::Opened);
+        fs.say(WriterEvent::Opened);
         let writers = Writers { seed: self.seed, count: self.writers, tasks: self.tasks };
         writers.work(&db, &left.world, &|said| fs.say(said))?;
         let merges = db.stats().compactions;
@@ -59,7 +60,7 @@ impl Plan<'_> {
         Ok(Session { steps, journal, merges, recycled })
     }
 
-    /// The recording is true: replayed, it makes what the real directory holds.
+    /// Checks that replaying the recording gives the real directory.
     fn compare(&self, disk: &Disk, steps: &[Step]) -> Result<()> {
         let mut disk = disk.clone();
         steps.iter().for_each(|step| disk.apply(step));
@@ -74,13 +75,13 @@ impl Plan<'_> {
             return Err(Failure::new(format!("recorded files {recorded:?}, real ones {real:?}")));
         }
         match recorded.keys().find(|name| recorded[*name] != real[*name]) {
-            Some(name) => Err(Failure::new(format!("the recording of {name} is not what the file holds"))),
+            Some(name) => Err(Failure::new(format!("the recording of {name} differs from the file"))),
             None => Ok(()),
         }
     }
 }
 
-/// How many files of obsolete segments became segments again.
+/// Counts files of obsolete segments that were recycled.
 fn recycled(steps: &[Step]) -> u64 {
     let (mut spares, mut recycled) = (BTreeSet::new(), 0);
     for step in steps {

@@ -1,7 +1,9 @@
-//! The timed sync, in real time: what was committed without waiting for the disk is soon durable, though nobody asks for it.
+//! Tests the timed sync in real time: commits that did not wait for the disk become durable without further
+//! calls.
 //!
 //! ```text
-//!   commits: None, Buffered --steps--> Disk --power losses, again and again--> one after which all is there, within BOUND and LOOKS_MIN
+//!   commits: None, Buffered --steps--> Disk --repeated power losses--> one that loses nothing, within BOUND
+//! and LOOKS_MIN
 //! ```
 
 use std::path::Path;
@@ -17,19 +19,19 @@ use super::files;
 use super::recorder::RecordFs;
 use esker_world::failure::{Failure, Result};
 
-/// The pause between two syncs that is promised, and what a busy machine may take longer for the second.
+/// The promised interval between syncs, plus the time that a sync may take on a busy machine.
 const BOUND: Duration = Duration::from_millis(100 + 6000);
-/// So many looks at what is durable come before it counts as never: each opens databases, which syncs files of the same disk, so where
-/// that stands still for a while, they do too.
+/// Minimum number of checks before failing. Each check opens databases, which syncs files of the same disk,
+/// so a stalled disk delays the checks, too.
 const LOOKS_MIN: u32 = 20;
-/// How often what is durable is looked at.
+/// Interval between checks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Losses that all commits must survive to count as durable.
+/// Number of losses that all commits must survive to count as durable.
 const LOSSES: usize = 4;
 const ROUNDS: u64 = 3;
 const COMMITS: u64 = 20;
 
-/// Commits, and waits until no power loss takes anything; the longest wait (power.4).
+/// Commits, and waits until power losses lose nothing. Returns the longest wait (power.4).
 pub(super) fn longest_wait(dir: &Path, left: &Path, seed: u64) -> Result<Duration> {
     let mut rng = Rng::with_seed(seed);
     let mut disk = Disk::default();

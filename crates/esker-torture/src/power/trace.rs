@@ -1,14 +1,14 @@
-//! A trace: everything that a database did to its directory, in order, and what its writers said meanwhile.
+//! A trace: all changes that a database made to its directory, in order, with the reports of its writers.
 //!
-//! trace.1. A change stands in the trace once it is done, a sync with the position at which it began: so the trace never
-//!      claims that a sync covers what may have come after it.
+//! trace.1. A change enters the trace after it was made, a sync with the position at which it started. So the
+//!     trace never claims that a sync covers a later change.
 
-use crate::writers::Said;
+use crate::writers::WriterEvent;
 
-/// A file, whatever its name.
+/// The identity of a file, independent of its name.
 pub(crate) type FileNo = usize;
 
-/// One thing that happened.
+/// A recorded event.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Create { file: FileNo, name: String },
@@ -18,11 +18,11 @@ pub(crate) enum Step {
     Write { file: FileNo, offset: u64, bytes: Vec<u8> },
     SetLen { file: FileNo, len: u64 },
     SyncFile { file: FileNo, began: usize },
-    Said(Said),
+    WriterEvent(WriterEvent),
 }
 
 impl Step {
-    /// Whether the moment after it is one at which much is at stake.
+    /// Returns whether the point after this step is critical.
     pub(crate) fn is_turning_point(&self) -> bool {
         matches!(
             self,
@@ -30,7 +30,7 @@ impl Step {
                 | Step::SyncFile { .. }
                 | Step::Rename { .. }
                 | Step::Remove { .. }
-                | Step::Said(_)
+                | Step::WriterEvent(_)
         )
     }
 }

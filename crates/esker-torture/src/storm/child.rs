@@ -1,4 +1,4 @@
-//! The process that is killed: verifies what the one before has left, and works on it.
+//! The child process: verifies the state after the previous one and works on it.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,25 +15,25 @@ use super::model::Model;
 use super::worker::{Log, Worker, options};
 use crate::shape::Shape;
 
-/// How often it says what it has done.
+/// Interval between progress reports.
 const REPORTS_EVERY: Duration = Duration::from_millis(50);
 
-/// What the parent tells its child on the command line.
+/// The parameters of a child on its command line.
 #[derive(Clone, Debug)]
 pub struct StormJob {
-    /// The directory of the database, its ledgers and its copies.
+    /// Directory of the database, its ledgers and its copies.
     pub dir: PathBuf,
     /// Determines options and operations.
     pub seed: u64,
-    /// Threads that write.
+    /// Number of writer threads.
     pub workers: usize,
-    /// How long it works, if it is not killed.
+    /// How long it works unless killed.
     pub millis: u64,
-    /// What merges and updates make of keys that expire is not compared.
+    /// Whether results of merges and updates on expiring keys are not compared.
     pub skips_folded_expiry: bool,
 }
 
-/// What a life has done.
+/// Counters of a life.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) checkpoints: AtomicU64,
@@ -44,7 +44,7 @@ pub(super) struct Counts {
 /// Verifies, works, verifies, closes, and verifies again.
 ///
 /// # Errors
-/// A broken promise, or a call that failed.
+/// A broken promise or a failed call.
 pub fn run_storm_child(job: &StormJob) -> Result<()> {
     let shape = Shape::of(job.seed);
     let db = open(job, shape).map_err(|error| Failure::from(error).during("opening"))?;
@@ -81,14 +81,14 @@ fn durability(seed: u64) -> Durability {
     if seed.is_multiple_of(3) { Durability::Sync } else { Durability::Buffered }
 }
 
-/// The model of a worker, with what was in doubt if that is there.
+/// Returns the model of a worker, including a pending action that took effect.
 fn settle(db: &Db, story: Story) -> Result<Model> {
     let Some((action, began)) = story.doubt else { return Ok(story.model) };
     let mut with = story.model.clone();
     with.apply(&action, (began, db.time_ms()));
     let why = judge::difference_of_all(db, &with, Options::Same)?;
     match (why, judge::difference_of_all(db, &story.model, Options::Same)?) {
-        // What tells the two apart has expired, or is about to.
+        // The difference has expired or is about to.
         (None, None) => {
             with.doubt_what_differs(&story.model);
             Ok(with)
@@ -96,12 +96,12 @@ fn settle(db: &Db, story: Story) -> Result<Model> {
         (None, Some(_)) => Ok(with),
         (Some(_), None) => Ok(story.model),
         (Some(why), Some(why_not)) => Err(Failure::new(format!(
-            "after opening: with {action:?}, which was under way: {why}; without it: {why_not}"
+            "after opening: with the pending {action:?}: {why}; without it: {why_not}"
         ))),
     }
 }
 
-/// The keyspaces of a worker; those that are missing are made.
+/// Opens the keyspaces of a worker, creating missing ones.
 fn keyspaces(db: &Db, model: &Model) -> Result<Vec<Keyspace>> {
     let names = model.slots.iter().map(|slot| &slot.name).enumerate();
     let one = |(n, name): (usize, &String)| -> Result<Keyspace> {
@@ -163,7 +163,7 @@ fn report(logs: &[Log], counts: &Counts) {
     println!("{commits} {checkpoints} {backups} {restores}");
 }
 
-/// The first failure ends the process: its files stay as they are.
+/// Exits after the first failure, leaving the files as they are.
 fn fail(who: &str, failure: &Failure) {
     eprintln!("{who}: {failure}");
     std::process::exit(3);

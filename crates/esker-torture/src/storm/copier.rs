@@ -1,4 +1,5 @@
-//! The thread that copies: checkpoints, backups and their archive, restored and compared with the commits up to theirs.
+//! The copying thread: makes checkpoints, backups and archives, restores them and compares them by commit
+//! number.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use super::judge::{self, Options};
 use super::worker::Log;
 use crate::shape::Shape;
 
-/// The thread's own.
+/// The state of the thread.
 pub(super) struct Copier<'a> {
     pub(super) db: &'a Db,
     pub(super) logs: &'a [Log],
@@ -22,12 +23,12 @@ pub(super) struct Copier<'a> {
     pub(super) shape: Shape,
     pub(super) rng: Rng,
     pub(super) counts: &'a Counts,
-    /// The newest commit when this life began: the logs begin there.
+    /// The newest commit when this life started, where the logs begin.
     pub(super) began_at: u64,
 }
 
 impl Copier<'_> {
-    /// Copies until it is to stop.
+    /// Makes copies until told to stop.
     pub(super) fn run(&mut self, stop: &AtomicBool) -> Result<()> {
         let copies = self.dir.join("copies");
         if copies.exists() {
@@ -53,7 +54,7 @@ impl Copier<'_> {
                     }
                     backup.prune(3)?;
                 }
-                // An archive follows a backup.
+                // An archive requires a backup.
                 4..6 if newest.is_some() => {
                     if let (Some(from), Some(segment)) = (newest, backup.archive(self.db)?)
                         && let (from, last) = (from.max(self.began_at), segment.last.get())

@@ -1,4 +1,4 @@
-//! Compares a database, or a copy of one, with what its workers' models say.
+//! Compares a database or a copy with the models of its workers.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use esker_world::failure::{Failure, Result};
 use super::model::{Model, Presence, SLOTS, Slot, key_no};
 use super::worker::options;
 
-/// The first difference between a keyspace and what it must hold.
+/// Returns the first difference between a keyspace and its model.
 pub(super) fn difference(db: &Db, keyspace: &Keyspace, slot: &Slot) -> Result<Option<String>> {
     let before = db.time_ms();
     let found: Vec<_> = keyspace.iter().collect::<esker::Result<Vec<_>>>()?;
@@ -35,12 +35,12 @@ pub(super) fn difference(db: &Db, keyspace: &Keyspace, slot: &Slot) -> Result<Op
     Ok(missing.map(|key| format!("{key} is missing: {:?}, at {span:?}", slot.entries[key])))
 }
 
-/// The options that a copy has.
+/// The expected options of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Options {
     /// Those of the database.
     Same,
-    /// Those without the history, which a repair gives up.
+    /// Those without history, which a repair drops.
     WithoutHistory,
 }
 
@@ -57,12 +57,12 @@ impl Options {
     }
 }
 
-/// The first difference between a database and a model, whichever keyspace it is in.
+/// Returns the first difference between a database and a model.
 pub(super) fn difference_of_all(db: &Db, model: &Model, kept: Options) -> Result<Option<String>> {
     for (n, slot) in model.slots.iter().enumerate() {
         let keyspace = match db.open_keyspace(&slot.name) {
             Ok(keyspace) => keyspace,
-            // It was never made, or its making is still to come.
+            // It does not exist yet.
             Err(esker::Error::KeyspaceNotFound(_)) if slot.entries.is_empty() => continue,
             Err(error) => return Ok(Some(format!("{}: {error}", slot.name))),
         };
@@ -77,7 +77,7 @@ pub(super) fn difference_of_all(db: &Db, model: &Model, kept: Options) -> Result
     Ok(None)
 }
 
-/// Checks that a database holds what these models say, and that it is sound.
+/// Checks that a database equals these models and is sound.
 ///
 /// # Errors
 /// The first difference.

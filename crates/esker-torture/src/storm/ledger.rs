@@ -1,6 +1,5 @@
-//! What a worker was about to do, and what was acknowledged: a file of lines that survives the kill of its process.
-//!
-//! storm_ledger.1. An intent is written before the commit begins, an acknowledgement after it: at most the last intent is in doubt.
+//! A worker's intents and acknowledgements, in a file that survives the kill of its process. An intent is
+//! written before its commit starts, an acknowledgement after it, so at most the last intent is in doubt.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -18,16 +17,16 @@ enum Line {
     Ack(Span),
 }
 
-/// A worker's file.
+/// The file of a worker.
 pub(super) struct Ledger {
     file: File,
 }
 
-/// What a file says.
-pub(super) struct Story {
-    /// After all that was acknowledged.
+/// The content of a file.
+pub(super) struct Recovered {
+    /// The model after all acknowledged actions.
     pub(super) model: Model,
-    /// What was under way, and when it began.
+    /// The pending action and its start.
     pub(super) doubt: Option<(Action, u64)>,
 }
 
@@ -36,7 +35,7 @@ fn path(dir: &Path, worker: usize) -> PathBuf {
 }
 
 impl Ledger {
-    /// Begins a file with what is known.
+    /// Creates a file that starts with a model.
     pub(super) fn begin(dir: &Path, worker: usize, model: &Model) -> Result<Self> {
         let (path, new) = (path(dir, worker), dir.join(format!("ledger-{worker}.new")));
         fs::write(&new, line(&Line::Base(model.clone()))?)?;
@@ -59,21 +58,21 @@ fn line(line: &Line) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a worker's file; a new worker has none.
-pub(super) fn read(dir: &Path, worker: usize, skips_folded_expiry: bool) -> Result<Story> {
-    let mut story = Story { model: Model::new(worker, skips_folded_expiry), doubt: None };
-    let Ok(bytes) = fs::read(path(dir, worker)) else { return Ok(story) };
-    // A line without an end was being written when its process was killed.
+/// Reads the file of a worker. A new worker has none.
+pub(super) fn read(dir: &Path, worker: usize, skips_folded_expiry: bool) -> Result<Recovered> {
+    let mut recovered = Recovered { model: Model::new(worker, skips_folded_expiry), doubt: None };
+    let Ok(bytes) = fs::read(path(dir, worker)) else { return Ok(recovered) };
+    // A line without an end was truncated by the kill.
     for bytes in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
         let line = serde_json::from_slice(bytes).map_err(|error| Failure::new(format!("ledger: {error}")))?;
         match line {
-            Line::Base(model) => story.model = model,
-            Line::Intent(action, now_ms) => story.doubt = Some((action, now_ms)),
+            Line::Base(model) => recovered.model = model,
+            Line::Intent(action, now_ms) => recovered.doubt = Some((action, now_ms)),
             Line::Ack(span) => {
-                let (action, _) = story.doubt.take().ok_or_else(|| Failure::new("ledger: no intent"))?;
-                story.model.apply(&action, span);
+                let (action, _) = recovered.doubt.take().ok_or_else(|| Failure::new("ledger: no intent"))?;
+                recovered.model.apply(&action, span);
             }
         }
     }
-    Ok(story)
+    Ok(recovered)
 }

@@ -1,15 +1,18 @@
-//! All features at once, threads in real time, and kills: what is acknowledged stays, and each copy is the state after its commit.
+//! Uses all features at once, in several threads and with kills. Acknowledged commits survive, and each copy
+//! equals the state after its commit.
 //!
 //! ```text
-//!   parent --spawns, kills--> child: opens, verifies what the last one left, then at once
-//!                               workers  puts, lifetimes, merges, ranges, large transactions, ingests, names, locks --ledger-->
-//!                               copier   checkpoints, backups, archive, restore_to, repair: compared with the ledgers
+//!   parent --spawns, kills--> child: opens, verifies the previous state, then concurrently
+//!                               workers  puts, lifetimes, merges, ranges, large transactions, ingests,
+//! names, locks --ledger-->
+//!                               copier   checkpoints, backups, archive, restore_to, repair: compared with
+//! the ledgers
 //!                               engine   flushes, compactions, sweeps, blob collection, history, feed
 //! ```
 //!
-//! storm.1. After a kill each worker's keyspaces are what its acknowledged commits make, with or without the one under way.
-//! storm.2. A copy with the number of a commit holds what the commits up to that number make, and nothing else; its counts are exact.
-//! storm.3. Options of keyspaces are where their data is, in the database and in copies.
+//! After a kill, each worker's keyspaces contain the result of its acknowledged commits, with or without the
+//! pending one. A copy with a commit number contains exactly the commits up to it, with exact counts.
+//! Keyspaces keep their options, in the database and in copies.
 
 mod child;
 mod copier;
@@ -32,30 +35,30 @@ use fastrand::Rng;
 
 pub use self::child::{StormJob, run_storm_child};
 
-/// Threads that write.
+/// Number of writer threads.
 const WORKERS: usize = 4;
-/// One round in this number begins with a new database.
+/// One round in this many starts with a new database.
 const FRESH_EVERY: u32 = 20;
-/// A child that is not killed ends by itself within this, and the time that it works.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Maximum time of a child that is not killed, in addition to its working time.
+const CHILD_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A campaign.
 #[derive(Clone, Debug)]
 pub struct StormCampaign {
-    /// The program to start as a child: this one.
+    /// The program to start as a child process: this one.
     pub program: PathBuf,
-    /// Where database, ledgers and copies live.
+    /// Directory of the database, ledgers and copies.
     pub dir: PathBuf,
-    /// Determines all but the moments.
+    /// Determines everything except timing.
     pub seed: u64,
-    /// How long.
+    /// Length of the campaign.
     pub budget: Budget,
-    /// What merges and updates make of keys that expire is not compared.
+    /// Whether results of merges and updates on expiring keys are not compared.
     pub skips_folded_expiry: bool,
 }
 
 figures! {
-    /// The figures of a campaign.
+    /// Counters of a campaign.
     StormSummary {
         rounds: "processes",
         kills: "of them killed",
@@ -68,7 +71,7 @@ figures! {
 }
 
 impl StormCampaign {
-    /// Starts and kills until the budget is used up.
+    /// Starts and kills children until the budget is exhausted.
     ///
     /// # Errors
     /// A broken promise, with the directory and the seed.
@@ -77,7 +80,7 @@ impl StormCampaign {
         let mut rng = Rng::with_seed(self.seed);
         while progress.goes_on() {
             if summary.rounds == 0 || rng.u32(0..FRESH_EVERY) == 0 {
-                self.begin_anew()?;
+                self.start_again()?;
             }
             self.round(&mut rng, &mut summary).map_err(|failure| self.explain(&failure, progress.done()))?;
             summary.rounds += 1;
@@ -90,7 +93,7 @@ impl StormCampaign {
         self.dir.join("storm")
     }
 
-    fn begin_anew(&self) -> Result<()> {
+    fn start_again(&self) -> Result<()> {
         let place = self.place();
         if place.exists() {
             fs::remove_dir_all(&place)?;
@@ -130,7 +133,7 @@ impl StormCampaign {
                 child.kill()?;
                 child.wait_with_output()?
             }
-            None => wait(child, PATIENCE + Duration::from_millis(millis))?,
+            None => wait(child, CHILD_TIMEOUT + Duration::from_millis(millis))?,
         };
         self.judge(&output, is_killed, summary)
     }
@@ -158,12 +161,12 @@ impl StormCampaign {
 }
 
 /// Waits for a child that ends by itself.
-fn wait(mut child: std::process::Child, patience: Duration) -> Result<Output> {
-    let end = std::time::Instant::now() + patience;
+fn wait(mut child: std::process::Child, timeout: Duration) -> Result<Output> {
+    let end = std::time::Instant::now() + timeout;
     while child.try_wait()?.is_none() {
         if std::time::Instant::now() > end {
             child.kill()?;
-            return Err(Failure::new(format!("the child has not ended in {patience:?}")));
+            return Err(Failure::new(format!("the child has not ended in {timeout:?}")));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,26 +1,25 @@
-//! What one worker's keyspaces must hold, where the clock is the machine's.
-//!
-//! storm_model.1. A call happens at some moment of its span. What depends on the moment within it is unsure: a key whose
-//!     presence it decides is not compared until something sets or removes it.
+//! The expected contents of a worker's keyspaces, with the machine's clock. A call happens at some time
+//! within its span. If that time decides whether a key exists, the key is unsure and not compared until it is
+//! set or removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use esker_world::model::values::ValueNo;
 use serde::{Deserialize, Serialize};
 
-/// Keyspaces of a worker.
+/// Number of keyspaces of a worker.
 pub(super) const SLOTS: usize = 3;
-/// The default lifetime in the second one.
+/// Default lifetime in the second one.
 pub(super) const DEFAULT_TTL_MS: u64 = 400;
-/// Keys of values; above them are those of numbers.
+/// Number of keys of values. Keys above are those of numbers.
 pub(super) const KEYS: u16 = 400;
-/// Keys of numbers.
+/// Number of keys of numbers.
 pub(super) const NUMBERS: u16 = 8;
 
-/// The earliest and the latest moment at which something happened, in milliseconds of the engine's time.
+/// The earliest and latest time of an event, in milliseconds of the engine's time.
 pub(super) type Span = (u64, u64);
 
-/// What a key has.
+/// The content of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Content {
     /// Length and stamp of a value.
@@ -42,12 +41,12 @@ impl Content {
     }
 }
 
-/// How long a put lasts.
+/// The lifetime of a put.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) enum Life {
-    /// As the keyspace has it.
+    /// The default of the keyspace.
     Default,
-    /// This number of milliseconds.
+    /// In milliseconds.
     For(u64),
 }
 
@@ -56,13 +55,13 @@ pub(super) enum Life {
 pub(super) enum Change {
     Put(u16, u32, u32, Life),
     Merge(u16, u32, u32),
-    /// By `update`: what a merge does, by reading.
+    /// By `update`: reads and applies a merge.
     Update(u16, u32, u32),
     Add(u16, i64),
     Remove(u16),
     /// By `take`.
     Take(u16),
-    /// From this key on, before that one.
+    /// The first key and the one after the last.
     RemoveRange(u16, u16),
     Clear,
     Expire(u16, u64),
@@ -71,21 +70,21 @@ pub(super) enum Change {
 
 /// How changes are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Way {
+pub(super) enum Method {
     Single,
     Batch,
     Transaction,
     Ingest,
-    /// Two keyspaces exchange their names in a transaction.
+    /// Two keyspaces swap their names in a transaction.
     Swap,
-    /// The keyspace goes and a new one of its name gets the changes.
+    /// The keyspace is dropped and recreated with the changes.
     Recreate,
 }
 
 /// One commit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Action {
-    pub(super) way: Way,
+    pub(super) method: Method,
     pub(super) changes: Vec<(usize, Change)>,
 }
 
@@ -101,7 +100,7 @@ pub(super) struct Slot {
     pub(super) name: String,
     pub(super) entries: BTreeMap<u16, Entry>,
     pub(super) unsure: BTreeSet<u16>,
-    /// What `fold` makes of a key that expires, or would, is not compared.
+    /// Whether results of `fold` on expiring keys are not compared.
     skips_folded_expiry: bool,
 }
 
@@ -111,7 +110,7 @@ pub(super) struct Model {
     pub(super) slots: Vec<Slot>,
 }
 
-/// Whether something is there at all moments of a span, at none, or at some.
+/// Whether an entry exists during all, none or a part of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Live,
@@ -149,7 +148,7 @@ impl Slot {
         self.entries.remove(&key);
     }
 
-    /// What `fold` makes of what the key has, which keeps its expiry, or is new.
+    /// Sets the result of `fold` on the current content, keeping its expiry time.
     fn fold(
         &mut self,
         key: u16,
@@ -228,7 +227,7 @@ impl Model {
         Model { slots: (0..SLOTS).map(slot).collect() }
     }
 
-    /// Compares no key that another model has in another way, until something sets or removes it.
+    /// Marks keys that differ from another model as unsure.
     pub(super) fn doubt_what_differs(&mut self, other: &Model) {
         for (slot, other) in self.slots.iter_mut().zip(&other.slots) {
             let keys: BTreeSet<u16> = slot.entries.keys().chain(other.entries.keys()).copied().collect();
@@ -240,12 +239,12 @@ impl Model {
     }
 
     pub(super) fn apply(&mut self, action: &Action, span: Span) {
-        match action.way {
-            Way::Swap => {
+        match action.method {
+            Method::Swap => {
                 let name = self.slots[0].name.clone();
                 self.slots[0].name = std::mem::replace(&mut self.slots[1].name, name);
             }
-            Way::Recreate => action.changes.iter().for_each(|(slot, _)| {
+            Method::Recreate => action.changes.iter().for_each(|(slot, _)| {
                 self.slots[*slot].entries.clear();
                 self.slots[*slot].unsure.clear();
             }),
@@ -258,17 +257,17 @@ impl Model {
     }
 }
 
-/// The first name of a keyspace.
+/// Returns the first name of a keyspace.
 pub(super) fn name(worker: usize, slot: usize) -> String {
     format!("w{worker}.{slot}")
 }
 
-/// The bytes of a key.
+/// Returns the bytes of a key.
 pub(super) fn key(no: u16) -> Vec<u8> {
     format!("key {no:05}").into_bytes()
 }
 
-/// The key of these bytes.
+/// Returns the number of a key.
 pub(super) fn key_no(bytes: &[u8]) -> Option<u16> {
     std::str::from_utf8(bytes).ok()?.strip_prefix("key ")?.parse().ok()
 }

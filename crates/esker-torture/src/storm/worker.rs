@@ -1,4 +1,4 @@
-//! One of several threads that write: it owns its keyspaces, and knows what they hold.
+//! A writer thread, which owns its keyspaces and knows their contents.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,15 +13,15 @@ use parking_lot::{Condvar, Mutex};
 use super::judge;
 use super::ledger::Ledger;
 use super::model::{
-    Action, Change, DEFAULT_TTL_MS, KEYS, Life, Model, NUMBERS, Presence, SLOTS, Span, Way, key,
+    Action, Change, DEFAULT_TTL_MS, KEYS, Life, Method, Model, NUMBERS, Presence, SLOTS, Span, key,
 };
 
-/// A worker's transaction may meet this many sweeps.
+/// Maximum number of conflicts of a worker's transaction, which sweeps cause.
 const CONFLICTS_MAX: u32 = 20;
-/// A lock that all workers take now and then.
+/// A lock that all workers take sometimes.
 const GATE: &str = "gate";
 
-/// The options of a worker's keyspace: each has others.
+/// Returns the options of a worker's keyspace, which differ between keyspaces.
 pub(super) fn options(slot: usize) -> KeyspaceOptions {
     let mut options = KeyspaceOptions::default();
     options.merge_operator = Some(OPERATOR.to_owned());
@@ -39,49 +39,50 @@ pub(super) fn options(slot: usize) -> KeyspaceOptions {
     options
 }
 
-/// What a worker has committed in this life, for those who compare copies.
+/// The commits of a worker in this life, for comparing copies.
 pub(super) struct Log {
     state: Mutex<State>,
-    rests: Condvar,
+    idle: Condvar,
 }
 
 struct State {
     base: Model,
     done: Vec<(u64, Action, Span)>,
-    /// A commit is under way.
-    works: bool,
+    /// Whether a commit is pending.
+    pending: bool,
     is_over: bool,
 }
 
 impl Log {
     pub(super) fn new(base: Model) -> Self {
-        let state = State { base, done: Vec::new(), works: false, is_over: false };
-        Log { state: Mutex::new(state), rests: Condvar::new() }
+        let state = State { base, done: Vec::new(), pending: false, is_over: false };
+        Log { state: Mutex::new(state), idle: Condvar::new() }
     }
 
     fn begin(&self) {
-        self.state.lock().works = true;
+        self.state.lock().pending = true;
     }
 
     fn end(&self, done: (u64, Action, Span)) {
         let mut state = self.state.lock();
-        state.works = false;
+        state.pending = false;
         state.done.push(done);
-        self.rests.notify_all();
+        self.idle.notify_all();
     }
 
-    /// Nothing more is committed.
+    /// Marks the log as complete.
     pub(super) fn finish(&self) {
         self.state.lock().is_over = true;
-        self.rests.notify_all();
+        self.idle.notify_all();
     }
 
-    /// What the keyspaces held after the commit `seqno`, which is visible: so a commit under way that has a number up to it ends soon.
+    /// Returns the contents after the commit `seqno`, which is visible, so that a pending commit with a lower
+    /// number ends soon.
     pub(super) fn at(&self, seqno: u64) -> Model {
         let mut state = self.state.lock();
         let before = state.done.len();
-        while state.works && state.done.len() == before && !state.is_over {
-            self.rests.wait(&mut state);
+        while state.pending && state.done.len() == before && !state.is_over {
+            self.idle.wait(&mut state);
         }
         let mut model = state.base.clone();
         let until = state.done.iter().filter(|(number, ..)| *number <= seqno);
@@ -89,13 +90,13 @@ impl Log {
         model
     }
 
-    /// How many commits there are.
+    /// Returns the number of commits.
     pub(super) fn len(&self) -> usize {
         self.state.lock().done.len()
     }
 }
 
-/// The thread's own.
+/// The state of the thread.
 pub(super) struct Worker<'a> {
     pub(super) db: &'a Db,
     pub(super) log: &'a Log,
@@ -108,7 +109,7 @@ pub(super) struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Works until it is to stop.
+    /// Works until told to stop.
     pub(super) fn run(&mut self, stop: &AtomicBool) -> Result<()> {
         let mut held = None;
         for n in 0_u64.. {
@@ -142,7 +143,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// A key is as it should be, or all of a keyspace.
+    /// Compares a key, or a whole keyspace.
     fn look(&mut self) -> Result<()> {
         let n = self.rng.usize(0..SLOTS);
         if self.rng.u8(0..8) == 0 {
@@ -167,7 +168,7 @@ impl Worker<'_> {
         }
     }
 
-    /// What a snapshot shows is what was there when it was taken. Its keyspaces may be gone.
+    /// Compares a snapshot with the contents at its creation. Its keyspaces may be dropped.
     fn look_at(&mut self, held: Option<(esker::Snapshot, Model)>) -> Result<()> {
         let Some((snapshot, model)) = held else { return Ok(()) };
         let (n, no) = (self.rng.usize(0..SLOTS), self.key());
@@ -179,7 +180,7 @@ impl Worker<'_> {
         let slot = &model.slots[n];
         let is_new = snapshot.first(&self.keyspaces[n])?.is_none();
         match slot.presence(no, (before, self.db.time_ms())) {
-            // A keyspace that is younger than the snapshot is empty in it.
+            // A keyspace created after the snapshot is empty in it.
             Presence::Live if !is_new && found.is_none() => {
                 Err(Failure::new(format!("slot {n}: a snapshot lacks {no}: {:?}", slot.entries[&no])))
             }
@@ -191,17 +192,17 @@ impl Worker<'_> {
     }
 
     fn perform(&mut self, action: &Action) -> Result<u64> {
-        Ok(match action.way {
-            Way::Single => self.single(&action.changes[0])?,
-            Way::Batch => {
+        Ok(match action.method {
+            Method::Single => self.single(&action.changes[0])?,
+            Method::Batch => {
                 let mut batch = self.db.batch();
                 for (slot, change) in &action.changes {
                     self.add(&mut batch, &self.keyspaces[*slot], change)?;
                 }
                 batch.commit_with(self.durability).map_err(esker::Error::from)?.get()
             }
-            Way::Transaction => self.transaction(&action.changes)?,
-            Way::Ingest => {
+            Method::Transaction => self.transaction(&action.changes)?,
+            Method::Ingest => {
                 let mut ingest = self.keyspaces[action.changes[0].0].ingest();
                 for (_, change) in &action.changes {
                     if let Change::Put(no, len, stamp, _) = *change {
@@ -210,7 +211,7 @@ impl Worker<'_> {
                 }
                 ingest.commit().map_err(esker::Error::from)?.get()
             }
-            Way::Swap => {
+            Method::Swap => {
                 let [a, b] = [0, 1].map(|n| self.model.slots[n].name.clone());
                 let between = format!("{a}.swapped");
                 let mut transaction = self.db.begin();
@@ -219,7 +220,7 @@ impl Worker<'_> {
                 transaction.rename_keyspace(&between, &b)?;
                 transaction.commit_with(self.durability).map_err(esker::Error::from)?.get()
             }
-            Way::Recreate => {
+            Method::Recreate => {
                 let slot = action.changes[0].0;
                 let name = self.model.slots[slot].name.clone();
                 let mut batch = self.db.batch();
@@ -268,7 +269,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Compactions are no conflict, and no other worker writes here. A sweep is one, if it removes what is merged into.
+    /// Runs a transaction. Compactions cause no conflicts, and no other worker writes to these keyspaces, but
+    /// sweeps may remove keys that it merges into.
     fn transaction(&self, changes: &[(usize, Change)]) -> Result<u64> {
         for _ in 0..CONFLICTS_MAX {
             match self.try_transaction(changes)? {
@@ -289,7 +291,7 @@ impl Worker<'_> {
         for (n, (slot, change)) in changes.iter().enumerate() {
             let keyspace = &self.keyspaces[*slot];
             if n % 7 == 3 {
-                // What is undone has never been.
+                // Writes that are rolled back have no effect.
                 let point = transaction.savepoint();
                 transaction.put(keyspace, key(n as u16 % KEYS), [7; 60])?;
                 transaction.remove_range(keyspace, key(10)..key(20))?;
@@ -319,13 +321,13 @@ impl Worker<'_> {
     }
 }
 
-/// What an update makes of a value.
+/// Returns the result of an update.
 fn updated(old: Option<&[u8]>, operand: ValueNo) -> Vec<u8> {
     let old = old.and_then(ValueNo::parse);
     old.map_or(operand, |old| old.merged(operand)).bytes()
 }
 
-/// Drawing what comes next.
+/// Generates the next actions.
 impl Worker<'_> {
     fn key(&mut self) -> u16 {
         // A few keys get most writes, so that versions pile up.
@@ -364,7 +366,7 @@ impl Worker<'_> {
         }
     }
 
-    /// One that reads.
+    /// Returns a read-modify-write change.
     fn update(&mut self) -> Change {
         let no = self.key();
         match self.rng.u8(0..8) {
@@ -385,40 +387,40 @@ impl Worker<'_> {
 
     fn draw(&mut self) -> Action {
         let slot = self.slot();
-        let (way, changes): (Way, Vec<_>) = match self.rng.u16(0..1000) {
-            0..500 => (Way::Single, vec![(slot, self.change())]),
-            500..650 => (Way::Single, vec![(slot, self.update())]),
+        let (method, changes): (Method, Vec<_>) = match self.rng.u16(0..1000) {
+            0..500 => (Method::Single, vec![(slot, self.change())]),
+            500..650 => (Method::Single, vec![(slot, self.update())]),
             650..750 => {
                 let n = self.rng.usize(1..12);
-                (Way::Batch, (0..n).map(|_| (self.slot(), self.change())).collect())
+                (Method::Batch, (0..n).map(|_| (self.slot(), self.change())).collect())
             }
             750..850 => {
                 let n = self.rng.usize(1..12);
                 let one =
                     |worker: &mut Self| if worker.rng.bool() { worker.update() } else { worker.change() };
-                (Way::Transaction, (0..n).map(|_| (self.slot(), one(self))).collect())
+                (Method::Transaction, (0..n).map(|_| (self.slot(), one(self))).collect())
             }
             850..920 => {
                 let n = self.rng.usize(100..400);
-                (Way::Transaction, (0..n).map(|_| (self.slot(), self.change())).collect())
+                (Method::Transaction, (0..n).map(|_| (self.slot(), self.change())).collect())
             }
             920..970 => {
                 let (from, step) = (self.rng.u16(0..KEYS / 2), self.rng.u16(1..4));
                 let keys = (from..KEYS).step_by(usize::from(step));
                 let put = |(len, stamp), no| (slot, Change::Put(no, len, stamp, Life::Default));
-                (Way::Ingest, keys.map(|no| put(self.value(), no)).collect())
+                (Method::Ingest, keys.map(|no| put(self.value(), no)).collect())
             }
-            970..985 => (Way::Swap, Vec::new()),
+            970..985 => (Method::Swap, Vec::new()),
             _ => {
                 let n = self.rng.usize(1..40);
-                // Options that a batch sets hold from its commit on.
+                // Options set by a batch apply from its commit on.
                 let put = |worker: &mut Self| {
                     let (no, (len, stamp)) = (worker.key(), worker.value());
                     Change::Put(no, len, stamp, Life::For([20, 3000, 600_000][worker.rng.usize(0..3)]))
                 };
-                (Way::Recreate, (0..n).map(|_| (slot, put(self))).collect())
+                (Method::Recreate, (0..n).map(|_| (slot, put(self))).collect())
             }
         };
-        Action { way, changes }
+        Action { method, changes }
     }
 }

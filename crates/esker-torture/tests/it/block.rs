@@ -1,5 +1,5 @@
-//! The short form of the campaign below the file system, and its canary. It needs root, FUSE and loop devices: where they are
-//! missing it says so and tests nothing, unless `ESKER_REQUIRE` names `block`: then it fails.
+//! A short campaign below the file system, and its canary. Requires root, FUSE and loop devices. Without them
+//! the tests are skipped with a message, or fail if `ESKER_REQUIRE` names `block`.
 #![cfg(target_os = "linux")]
 
 use std::io::Write;
@@ -14,18 +14,18 @@ fn campaign(dir: &Path, seed: u64, runs: u64) -> BlockCampaign {
     BlockCampaign { dir: dir.to_owned(), seed, budget, moments: 4, canary: None }
 }
 
-/// Whether nothing can be tested here, though it should be if the environment asks for it.
+/// Returns whether the test must be skipped. Fails if the environment requires it.
 fn is_kept_from(campaign: &BlockCampaign) -> bool {
     let Some(obstacle) = campaign.obstacle() else { return false };
     let required = std::env::var("ESKER_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|name| name == "block"), "ESKER_REQUIRE={required}: {obstacle}");
-    // Not as the output of a test that passes, which nobody would see.
+    // Written directly, because the output of a passing test is not shown.
     let _ = writeln!(std::io::stderr(), "block: SKIPPED, nothing was tested: {obstacle}");
     true
 }
 
 #[test]
-fn torture_block_1_what_ext4_makes_of_a_power_loss_keeps_every_promise() {
+fn what_ext4_makes_of_a_power_loss_keeps_every_promise() {
     let dir = tempfile::tempdir().unwrap();
     let campaign = campaign(dir.path(), 1, 3);
     if is_kept_from(&campaign) {

@@ -1,22 +1,24 @@
-//! Each harness with threads finds bugs of the engine itself, not only lies of children and disks.
+//! Tests that each harness with threads detects faults of the engine itself, not only of children and disks.
 //!
 //! ```text
-//!   esker-torture kill | power | history, the engine broken in all its threads --> the campaign must fail
+//!   esker-torture kill | power | history, with a fault in the engine --> the campaign must fail
 //! ```
 //!
-//! The engine is broken by the environment (`crates/esker/src/types/canary.rs`), for the campaign and for its children.
+//! The fault is selected by the environment (`crates/esker/src/types/canary.rs`), for the campaign and its
+//! children.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::process::Command;
 
-/// Runs a campaign until it finds the fault; it must. How long that takes is up to the scheduler and to the machine, so the limits are far off.
+/// Runs a campaign until it detects the fault, which it must. The duration depends on scheduling, so the
+/// limits are generous.
 fn caught(canary: &str, campaign: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker-torture"));
     command.args(campaign).args(["--seed", "2", "--seconds", "1800", "--dir"]).arg(dir.path());
     let output = command.env("ESKER_CANARY", canary).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "{canary} goes unnoticed by {campaign:?}");
+    assert!(!output.status.success(), "{canary} is not detected by {campaign:?}");
     assert!(error.contains(&format!("esker-torture {} --seed 2", campaign[0])), "{canary}: {error}");
     println!("{canary}: {error}");
 }
@@ -47,7 +49,8 @@ fn history_finds_faults_of_the_engine() {
     }
 }
 
-/// The loss takes a sync of the directory that fails, a table that counts all the same, and a power loss right behind it.
+/// The loss requires a failed directory sync, a table that counts nevertheless, and a power loss right after
+/// it.
 #[test]
 fn history_finds_tables_whose_names_are_not_durable() {
     caught("TableNameFailureIgnored", &["history", "--histories", "20000"]);

@@ -1,4 +1,4 @@
-//! The short form of the history campaign, and its canaries.
+//! A short history campaign, and its canaries.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use esker_torture::Budget;
 use esker_torture::history::{Canary, HistoryCampaign};
 
-/// No campaign takes as long, on any machine.
+/// Longer than any campaign takes.
 const TIME_MAX: Duration = Duration::from_secs(1800);
 
 fn campaign(dir: &Path, seed: u64, histories: u64) -> HistoryCampaign {
@@ -17,10 +17,9 @@ fn campaign(dir: &Path, seed: u64, histories: u64) -> HistoryCampaign {
     HistoryCampaign { program, dir: dir.to_owned(), seed, budget, threads: 4, canary: None }
 }
 
-/// What happens within is up to the scheduler, so one campaign follows another until everything has.
+/// Thread scheduling decides what happens, so campaigns run until everything was covered.
 #[test]
-fn host_1_torture_history_2_torture_history_3_histories_are_linearizable_snapshot_isolated_and_serializable()
-{
+fn torture_history_2_torture_history_3_histories_are_linearizable_snapshot_isolated_and_serializable() {
     let mut seen = BTreeSet::new();
     let mut unseen = Vec::new();
     for seed in 4..12 {
@@ -51,7 +50,7 @@ fn host_1_torture_history_2_torture_history_3_histories_are_linearizable_snapsho
     panic!("never happened: {unseen:?}");
 }
 
-/// Runs until the canary is caught; it must be.
+/// Runs until the canary is detected, which it must be.
 fn caught(canary: Canary, seed: u64) -> String {
     let dir = tempfile::tempdir().unwrap();
     let campaign = HistoryCampaign { canary: Some(canary), ..campaign(dir.path(), seed, 600) };
@@ -60,7 +59,7 @@ fn caught(canary: Canary, seed: u64) -> String {
     error
 }
 
-/// Runs with one seed after the other until the canary was caught in all of these ways.
+/// Runs with different seeds until the canary was detected in all of these ways.
 fn caught_as_each(canary: Canary, ways: &[&str]) {
     let mut unseen = ways.to_vec();
     for seed in 2..62 {
@@ -75,14 +74,14 @@ fn caught_as_each(canary: Canary, ways: &[&str]) {
 
 #[test]
 fn transactions_without_conflict_checks_are_caught_by_each_checker() {
-    // A list that loses an element contradicts what others have read.
+    // A list that lost an element contradicts earlier reads.
     let ways = ["IncompatibleOrder", "a snapshot of the bank holds", "the counter is"];
     caught_as_each(Canary::NoConflictCheck, &ways);
 }
 
 #[test]
 fn ranges_removed_without_conflict_checks_are_caught() {
-    // Either the element of another stands behind the mark of a removal that it never saw, or it is lost.
+    // Either another element follows the mark of a removal that did not see it, or it is lost.
     let ways = ["LostUpdate: ", "GSingle: ", "IncompatibleOrder: "];
     let is_named = |error: String| ways.iter().any(|way| error.contains(way));
     assert!((2..12).any(|seed| is_named(caught(Canary::NoRangeCheck, seed))), "caught, as something else");
@@ -97,20 +96,20 @@ fn torture_history_2_serializable_transactions_whose_ranges_are_not_looked_at_ar
 
 #[test]
 fn full_disk_1_commits_that_are_made_although_there_was_no_space_for_them_are_caught() {
-    // The first history that shows one may show nothing but a lost element or a register that was written in a transaction.
+    // The first such history may only show a lost element or a register.
     let ways = ["G1a: ", "a snapshot of the bank", "the counter is"];
     let is_named = |error: String| ways.iter().any(|way| error.contains(way));
     assert!((2..12).any(|seed| is_named(caught(Canary::LateCommit, seed))), "caught, as something else");
 }
 
 #[test]
-fn guests_2_keyspaces_that_are_said_to_be_dropped_and_are_not_are_caught() {
+fn keyspaces_that_are_said_to_be_dropped_and_are_not_are_caught() {
     let error = caught(Canary::GhostKeyspace, 2);
     assert!(error.contains("not linearizable"), "{error}");
 }
 
 #[test]
-fn guests_1_keys_of_dropped_keyspaces_that_come_back_are_caught() {
+fn keys_of_dropped_keyspaces_that_come_back_are_caught() {
     let error = caught(Canary::GhostKeys, 2);
     assert!(error.contains("not linearizable"), "{error}");
 }
@@ -118,7 +117,7 @@ fn guests_1_keys_of_dropped_keyspaces_that_come_back_are_caught() {
 #[test]
 fn writes_that_a_process_acknowledges_before_it_makes_them_are_caught() {
     let error = caught(Canary::EarlyReply, 2);
-    assert!(error.contains("not linearizable") && error.contains("what its clients wrote down"), "{error}");
+    assert!(error.contains("not linearizable") && error.contains("the notes of its clients"), "{error}");
 }
 
 #[test]
@@ -136,7 +135,7 @@ fn torture_history_4_panics_of_background_threads_are_caught_whatever_ends_a_lif
 #[test]
 fn torture_history_4_a_client_that_hangs_is_caught() {
     let error = caught(Canary::Hang, 2);
-    assert!(error.contains("the child has written nothing down"), "{error}");
+    assert!(error.contains("the child has written no notes"), "{error}");
 }
 
 #[test]

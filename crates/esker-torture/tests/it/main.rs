@@ -1,4 +1,4 @@
-//! The integration tests of torture: one program.
+//! Integration tests of `esker-torture`.
 
 mod block;
 mod engine_canaries;

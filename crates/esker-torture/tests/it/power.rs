@@ -1,4 +1,4 @@
-//! The short form of the power loss campaign, and its canaries.
+//! A short power loss campaign, and its canaries.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use esker_torture::Budget;
 use esker_torture::power::{Canary, PowerCampaign};
 
-/// No campaign takes as long, on any machine.
+/// Longer than any campaign takes.
 const TIME_MAX: Duration = Duration::from_secs(1800);
 
 fn campaign(dir: &Path, seed: u64, runs: u64) -> PowerCampaign {
@@ -16,9 +16,9 @@ fn campaign(dir: &Path, seed: u64, runs: u64) -> PowerCampaign {
     PowerCampaign { dir: dir.to_owned(), seed, budget, moments: 4, canary: None }
 }
 
-/// What is met within is up to the scheduler, so one campaign follows another until everything was.
+/// Thread scheduling decides what happens, so campaigns run until everything was covered.
 #[test]
-fn power_1_power_2_power_3_power_4_power_losses_take_nothing_that_was_promised() {
+fn power_4_power_losses_take_nothing_that_was_promised() {
     let mut seen = BTreeSet::new();
     let mut unseen = Vec::new();
     for seed in 1..9 {
@@ -43,7 +43,7 @@ fn power_1_power_2_power_3_power_4_power_losses_take_nothing_that_was_promised()
     panic!("never met: {unseen:?}");
 }
 
-/// Runs until the canary is caught; it must be.
+/// Runs until the canary is detected, which it must be.
 fn caught(canary: Canary) -> String {
     let dir = tempfile::tempdir().unwrap();
     let campaign = PowerCampaign { canary: Some(canary), ..campaign(dir.path(), 2, 100) };

@@ -1,11 +1,11 @@
-//! Copies that follow the database, or are made of it: archives, files, a second database.
+//! Generates operations on copies: archives, unloaded files, a replica.
 //!
-//! Each kind comes at its own stride, in seeds that have it: what is drawn besides stays what it is.
+//! Each kind occurs at a fixed stride in seeds that have it, so it does not change the other operations.
 
 use super::Generator;
 use crate::op::{Following, Loading, Op};
 
-/// Operations from one to the next, and the place of each within them.
+/// Strides of the kinds, and their positions within the stride.
 const ARCHIVE_STRIDE: usize = 41;
 const ARCHIVE_AT: usize = 17;
 /// The wall clock is set before some archives.
@@ -14,15 +14,15 @@ const UNLOAD_STRIDE: usize = 90;
 const UNLOAD_AT: usize = 33;
 const FOLLOW_STRIDE: usize = 29;
 const FOLLOW_AT: usize = 12;
-/// Keyspaces are dropped, made and renamed in one commit.
+/// Keyspaces are dropped, created and renamed in one commit.
 const NAMES_STRIDE: usize = 57;
 const NAMES_AT: usize = 25;
 
-/// Of the default lifetimes of keyspaces that a load finds, in milliseconds.
+/// Default lifetimes, in milliseconds, of keyspaces that exist before a load.
 const LIFETIMES_MS: [u32; 3] = [1000, 60_000, 3_600_000];
 
 impl Generator<'_> {
-    /// What is due now of the kinds that the seed has.
+    /// Returns the operation due now, if any.
     pub(super) fn copy_that_is_due(&mut self) -> Option<Op> {
         let made = self.made;
         match () {

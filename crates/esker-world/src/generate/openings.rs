@@ -1,11 +1,11 @@
-//! How processes end and begin: openings, crashes, mishaps, faults.
+//! Generates the ends and beginnings of processes: openings, crashes, mishaps, faults.
 
 use esker::{FileSizes, TableCompression};
 
 use super::{Generator, Size};
 use crate::op::{Calls, End, Failure, Fault, Loss, Mishap, Opening, Restart};
 
-/// The codec that makes tables smallest.
+/// The codec with the highest compression.
 #[cfg(feature = "zstd")]
 const DENSEST: TableCompression = TableCompression::Zstd;
 #[cfg(not(feature = "zstd"))]
@@ -32,7 +32,7 @@ impl Generator<'_> {
         Opening {
             durability,
             memory,
-            // In every other opening the data is soon beyond the cache, or always.
+            // In half of the openings the data is soon or always larger than the cache.
             miniature,
             file_sizes: self.file_sizes(),
             memtable_bytes,
@@ -47,12 +47,13 @@ impl Generator<'_> {
         }
     }
 
-    /// What most values are below, or above; in one opening of four no more go to blob files, and those that are there are read.
+    /// Returns the size from which values go to blob files. In one opening of four new values do not, but
+    /// existing blob files are read.
     pub(super) fn blobs_over(&self) -> usize {
         if self.blobs { [64, 200, 0, 12][self.stamp as usize % 4] } else { 0 }
     }
 
-    /// Mostly all of it is kept, in one opening of four little, in one none.
+    /// Returns the bytes kept for the feed: mostly all, in one opening of four few, in one none.
     pub(super) fn feed_bytes(&self) -> Option<u64> {
         let bytes = [Some(u64::MAX), Some(u64::MAX), Some(20_000), None][self.stamp as usize / 4 % 4];
         bytes.filter(|_| self.feed)
@@ -63,7 +64,8 @@ impl Generator<'_> {
         if self.one_in(4) { codecs[self.choices.usize(0..3)] } else { TableCompression::None }
     }
 
-    /// As they are for users, or so small that logs grow, commits take several segments of their own, and manifests are replaced.
+    /// Returns the default sizes, or sizes so small that segments grow, commits fill several, and manifests
+    /// are replaced.
     pub(super) fn file_sizes(&mut self) -> FileSizes {
         let usual = FileSizes::default();
         FileSizes {
@@ -81,7 +83,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A kill or a power loss.
+    /// Returns a kill or a power loss.
     pub(super) fn crash(&mut self) -> End {
         match self.choices.u8(0..8) {
             1 | 3 => End::Kill,
@@ -98,7 +100,7 @@ impl Generator<'_> {
             0 if g.faults => Mishap::Full(g.choices.u32(0..20_000)),
             0..3 if g.faults => {
                 let mut fault = g.fault(40);
-                // The log of a process that did not close it: its end would be taken for a torn one.
+                // After an unclean end, a misread end of the log would be taken for a torn one.
                 if matches!(fault.failure, Failure::Misread) {
                     fault.failure = Failure::Error;
                 }
@@ -118,7 +120,7 @@ impl Generator<'_> {
         Restart { end, mishaps: self.mishaps(), opening: self.opening() }
     }
 
-    /// How much of its last write a process gets done.
+    /// Returns how many bytes of its last write a process completes.
     pub(super) fn keep(&mut self) -> u32 {
         [0, 7, 600, 5000, u32::MAX][self.choices.usize(0..5)]
     }

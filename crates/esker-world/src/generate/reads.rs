@@ -1,4 +1,4 @@
-//! Reads, and pieces of background work.
+//! Generates reads and background steps.
 
 use esker::BackgroundStep;
 

@@ -1,15 +1,15 @@
-//! Operations that belong together: large transactions, and what is done between the steps of others.
+//! Generates groups of related operations: large transactions, and work interleaved with other operations.
 
 use esker::BackgroundStep;
 
 use super::Generator;
 use crate::op::{DRAWN_NAMES, Op, Point, Read, Reader, SLOTS, Write};
 
-/// How long entries last that expire before the commit of a large transaction, but not before all of it is written.
+/// Lifetime of entries that expire after a large transaction is written, but before its commit.
 const OVERTAKEN_MS: u32 = 60_000;
 
 impl Generator<'_> {
-    /// All operations of a transaction of many writes, the last one first.
+    /// Returns the operations of a transaction with many writes, last one first.
     pub(super) fn large_transaction(&mut self) -> Vec<Op> {
         if self.expiry && !self.one_in(4) {
             return self.overtaken_transaction();
@@ -30,9 +30,10 @@ impl Generator<'_> {
         ops
     }
 
-    /// All operations of a serializable transaction that has learnt something which others then change, the last one first.
+    /// Returns the operations of a serializable transaction whose reads other commits invalidate, last one
+    /// first.
     pub(super) fn overtaken_reader(&mut self) -> Vec<Op> {
-        // Those of even numbers are serializable.
+        // Even slots are serializable.
         let slot = 2 * self.choices.usize(0..SLOTS.div_ceil(2));
         let (no, key, value) = (self.keyspace(), self.key(), self.value());
         let mut ops = vec![Op::Commit(slot, self.durability())];
@@ -52,8 +53,8 @@ impl Generator<'_> {
         ops
     }
 
-    /// All operations that write the same keys again and again, in a keyspace that counts lazily and keeps some of the versions, the last one first.
-    /// Tables and compactions come in between: they leave bare removals in the place of what they did not count.
+    /// Returns operations that overwrite the same keys in a keyspace with lazy counting and history, last one
+    /// first. Flushes and compactions in between leave tombstones of uncounted versions.
     pub(super) fn pile_of_versions(&mut self) -> Vec<Op> {
         let no = self.keyspace();
         let keys: Vec<_> = (0..self.choices.usize(3..12)).map(|_| self.key()).collect();
@@ -74,13 +75,13 @@ impl Generator<'_> {
             ops.push(Op::Batch(again.collect(), self.durability()));
         }
         ops.push(Op::SetLazyCounting(no, true));
-        // Two versions, or one.
+        // Keep two versions, or one.
         ops.push(Op::SetHistory(no, [0, 2][self.choices.usize(0..2)]));
         ops
     }
 
-    /// All operations of a transaction of some bytes, the last one first: what it replaces expires before its commit, and is
-    /// swept between the steps of that.
+    /// Returns the operations of a transaction whose replaced entries expire before its commit and are swept
+    /// between the steps of the commit, last one first.
     fn overtaken_transaction(&mut self) -> Vec<Op> {
         let (slot, no) = (self.slot(), self.keyspace());
         let keys: Vec<_> = (0..14).map(|_| self.key()).collect();
@@ -99,7 +100,8 @@ impl Generator<'_> {
         ops
     }
 
-    /// All operations of a transaction that merges into what is swept before its commit, the last one first.
+    /// Returns the operations of a transaction that merges into entries swept before its commit, last one
+    /// first.
     pub(super) fn overtaken_merges(&mut self) -> Vec<Op> {
         let (slot, no) = (self.slot(), self.keyspace());
         let keys: Vec<_> = (0..self.choices.usize(1..6)).map(|_| self.key()).collect();
@@ -118,7 +120,7 @@ impl Generator<'_> {
         ops
     }
 
-    /// Something in steps, and what is done between them.
+    /// Returns an operation in steps, interleaved with other work.
     pub(super) fn with_other_work(&mut self) -> Op {
         let op = match self.choices.u8(0..6) {
             0..4 if self.copies => [Op::Checkpoint, Op::Backup][self.choices.usize(0..2)].clone(),
@@ -129,11 +131,11 @@ impl Generator<'_> {
         self.other_work()
     }
 
-    /// What another thread does meanwhile.
+    /// Returns the work of another thread.
     fn other_work(&mut self) -> Op {
         let compact = || Op::Step(BackgroundStep::Compact { idle: false });
         let work = match self.choices.u8(0..6) {
-            // What a range covers goes without being read.
+            // Compactions drop tables covered by a range tombstone without reading them.
             0..2 => {
                 let (no, range) = (self.keyspace(), self.bounds());
                 let write = if self.choices.bool() { Write::Clear } else { Write::RemoveRange(range) };

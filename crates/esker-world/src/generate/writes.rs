@@ -1,4 +1,4 @@
-//! Keys, values, and what is done to them.
+//! Generates keys, values and writes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -20,7 +20,7 @@ impl Generator<'_> {
         let at =
             if self.choices.bool() { self.choices.usize(0..n) } else { self.choices.usize(0..n.div_ceil(4)) };
         let key = self.hot[at];
-        // The longest keys cost time: they come up now and then.
+        // The longest keys are slow, so they are rare.
         let key = if keys::is_long(key) && !self.one_in(10) { self.hot[0] } else { key };
         if !keys::is_long(key) {
             return key;
@@ -49,7 +49,7 @@ impl Generator<'_> {
     }
 
     pub(super) fn keyspace(&mut self) -> KeyspaceNo {
-        // Half of the work goes to one keyspace, so that it grows.
+        // Half of the operations use one keyspace, so that it grows.
         KeyspaceNo(if self.choices.bool() { 0 } else { self.choices.any_u8() })
     }
 
@@ -64,7 +64,7 @@ impl Generator<'_> {
             Bound::Included(key) | Bound::Excluded(key) => Some(*key),
             Bound::Unbounded => None,
         };
-        // Mostly in order: few things happen in an empty range.
+        // Mostly ordered: in an empty range little happens.
         let reversed = matches!((rank(&a), rank(&b)), (Some(a), Some(b)) if a > b);
         if reversed && !self.one_in(8) { (b, a) } else { (a, b) }
     }
@@ -82,7 +82,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A change that depends on what is there.
+    /// Returns a read-modify-write change.
     pub(super) fn update(&mut self) -> Update {
         match self.choices.u8(0..16) {
             0..4 => Update::Swap(self.key(), self.value(), !self.one_in(3)),
@@ -97,7 +97,7 @@ impl Generator<'_> {
         }
     }
 
-    /// The same for a transaction.
+    /// Returns a read-modify-write change that a transaction supports.
     pub(super) fn update_within(&mut self) -> Update {
         match self.update() {
             Update::Lease(key, lease) => Update::Add(key, lease.into()),
@@ -105,7 +105,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Milliseconds that something lasts.
+    /// Returns a lifetime in milliseconds.
     pub(super) fn lifetime(&mut self) -> u32 {
         [0, 1, 300, 2000, 10_000, u32::MAX][self.choices.usize(0..6)]
     }
@@ -118,7 +118,7 @@ impl Generator<'_> {
         }
     }
 
-    /// What one commit does to names and to what is in keyspaces.
+    /// Returns the changes of one commit to keyspaces and their contents.
     pub(super) fn name_changes(&mut self) -> Vec<NameChange> {
         let writes = |g: &mut Self| {
             let n = g.choices.usize(0..8);
@@ -134,7 +134,7 @@ impl Generator<'_> {
         (0..self.choices.usize(1..5)).map(|_| one(self)).collect()
     }
 
-    /// Pairs in their order, each key once.
+    /// Returns an ingest of sorted pairs without duplicates.
     pub(super) fn ingest(&mut self) -> Op {
         let no = self.keyspace();
         let n = if self.one_in(4) { self.choices.usize(20..60) } else { self.choices.usize(0..8) };
@@ -142,7 +142,7 @@ impl Generator<'_> {
         Op::Ingest(no, pairs.into_iter().collect())
     }
 
-    /// So much that the log treats it apart.
+    /// Returns a large batch, which gets log segments of its own.
     pub(super) fn bulk(&mut self) -> Vec<(KeyspaceNo, Write)> {
         let one = |g: &mut Self| {
             let len = g.choices.u32(80_000..100_000);

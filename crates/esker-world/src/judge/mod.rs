@@ -1,4 +1,4 @@
-//! What is read from a database, compared with the model.
+//! Compares what is read from a database with the model.
 
 pub mod read;
 pub(crate) mod walk;

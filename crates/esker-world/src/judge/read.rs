@@ -1,6 +1,6 @@
-//! Every way to read, from the newest state, a snapshot or a transaction, compared with the model's map.
+//! Compares all kinds of reads, of the newest state, a snapshot or a transaction, with the model.
 //!
-//! An error is the caller's to judge; a wrong answer panics.
+//! Errors are returned to the caller; wrong answers panic.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use crate::model::state::{Contents, Map};
 use crate::model::values::ValueNo;
 use crate::op::Read;
 
-/// Who reads.
+/// The view that is read.
 pub(crate) enum Source<'a> {
     Latest(&'a Keyspace),
     Snapshot(&'a Snapshot, &'a Keyspace),
@@ -26,7 +26,7 @@ use Source::{Latest, Past as Then, Snapshot as At, Transaction as Within};
 type ByteBounds = (Bound<&'static [u8]>, Bound<&'static [u8]>);
 
 impl Source<'_> {
-    /// The entries of a range.
+    /// Returns the entries of a range.
     pub(crate) fn range(&self, bounds: ByteBounds) -> Range {
         match self {
             Latest(keyspace) => keyspace.range(bounds),
@@ -91,21 +91,21 @@ impl Source<'_> {
     }
 }
 
-/// An iterator that is held while the database goes on: it shows the state of the moment it was made.
+/// An iterator held while the database changes. It must show the state in which it was created.
 pub(crate) struct HeldIterator {
     db: Range,
     rest: VecDeque<(KeyNo, ValueNo)>,
-    /// When entries expire that do.
+    /// Expiry times of its entries.
     until: BTreeMap<KeyNo, u64>,
 }
 
 impl HeldIterator {
-    /// `db` was just made, of the range `bounds` of `map`.
+    /// Takes a new iterator over `bounds` of `map`.
     pub(crate) fn new(db: Range, map: &Map, bounds: KeyBounds) -> Self {
         HeldIterator { db, rest: slice(map, bounds), until: map.until().clone() }
     }
 
-    /// Forgets what has expired by this time.
+    /// Removes entries that have expired by `now_ms`.
     pub(crate) fn expire(&mut self, now_ms: u64) {
         self.rest.retain(|(key, _)| self.until.get(key).is_none_or(|until| *until > now_ms));
     }
@@ -116,7 +116,7 @@ impl HeldIterator {
     }
 }
 
-/// Reads all entries, from both ends in turn.
+/// Returns a read of all entries, from both ends in turn.
 pub fn everything() -> Read {
     Read::Range {
         bounds: (Bound::Unbounded, Bound::Unbounded),
@@ -125,7 +125,7 @@ pub fn everything() -> Read {
     }
 }
 
-/// Does one read and compares. `has_expired`: something may have, and not been swept.
+/// Performs a read and compares its result. `has_expired` says whether unswept expired entries may exist.
 pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read, has_expired: bool) -> Result<()> {
     let expected = |no: &KeyNo| map.entries().get(no).copied();
     let agrees = |found: &Option<Value>, expected: Option<ValueNo>| match (found, expected) {
@@ -166,7 +166,7 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read, has_expire
             }
         }
         Read::Len => {
-            // What has expired counts until it is swept.
+            // Expired entries count until they are swept.
             let (len, exact) = (source.len()?, map.entries().len() as u64);
             assert!(len == exact || has_expired && len > exact, "world.1: len {len}, not {exact}");
         }
@@ -205,7 +205,7 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read, has_expire
     Ok(())
 }
 
-/// What a database holds; see [`contents_of`].
+/// Returns the contents of a database; see [`contents_of`].
 ///
 /// # Errors
 /// Those of the calls.
@@ -213,7 +213,8 @@ pub fn contents(db: &Db, thorough: bool) -> Result<Contents> {
     contents_with(db, thorough, true, None)
 }
 
-/// The same; `is_swept`: nothing counts that has expired; `now_ms`: the engine's time, with which it is found out when entries expire.
+/// Does the same. `is_swept` says that no expired entry counts. With `now_ms`, the engine's time, expiry
+/// times are read, too.
 pub(crate) fn contents_with(
     db: &Db,
     thorough: bool,
@@ -235,13 +236,14 @@ pub(crate) fn contents_with(
     db.keyspaces()?.into_iter().map(one).collect()
 }
 
-/// What a keyspace holds. `thorough`: backwards, without values, and one by one, too; all ways must agree.
+/// Returns the contents of a keyspace. With `thorough`, also reads backwards, without values, and key by key,
+/// and compares.
 ///
 /// # Errors
 /// Those of the calls.
 ///
 /// # Panics
-/// If ways do not agree, or there is something that no model holds.
+/// If the results differ, or there is a key or value that no model contains.
 pub fn contents_of(keyspace: &Keyspace, thorough: bool) -> Result<Map> {
     content(keyspace, thorough, true)
 }
@@ -262,17 +264,17 @@ fn content(keyspace: &Keyspace, thorough: bool, is_swept: bool) -> Result<Map> {
     Ok(map)
 }
 
-/// The entries of one keyspace, and whether they are as many as its length says.
+/// Reads the entries of a keyspace and compares their number with its length.
 fn read_all(keyspace: &Keyspace, is_swept: bool) -> Result<Map> {
     let mut map = Map::default();
     let mut last = None;
     for entry in keyspace.iter() {
         let (k, v) = entry?;
-        let no = keys::find(&k).unwrap_or_else(|| panic!("world.1: nobody put the key {}", k.escape_ascii()));
+        let no = keys::find(&k).unwrap_or_else(|| panic!("world.1: unknown key {}", k.escape_ascii()));
         assert!(last < Some(no), "world.1: keys ascend");
         last = Some(no);
         let value = ValueNo::parse(&v);
-        map.put(no, value.unwrap_or_else(|| panic!("world.1: nobody put the value of {}", k.escape_ascii())));
+        map.put(no, value.unwrap_or_else(|| panic!("world.1: unknown value of {}", k.escape_ascii())));
     }
     let (len, exact) = (keyspace.len()?, map.entries().len() as u64);
     assert!(len == exact || !is_swept && len > exact, "world.1: len is exact: {len}, not {exact}");

@@ -1,4 +1,4 @@
-//! Walks: iterators from both ends, and cursors, compared step by step.
+//! Compares iterators from both ends and cursors with the model, step by step.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,13 +9,13 @@ use crate::model::state::Map;
 use crate::model::values::ValueNo;
 use crate::op::Move;
 
-/// What a model holds between bounds.
+/// Returns the model's entries within bounds.
 pub(crate) fn slice(map: &Map, bounds: KeyBounds) -> VecDeque<(KeyNo, ValueNo)> {
     let range = keys::range(bounds);
     range.map(|range| map.entries().range(range).map(|(k, v)| (*k, *v)).collect()).unwrap_or_default()
 }
 
-/// Whether an entry is what the model says.
+/// Returns whether an entry equals the model's.
 pub(crate) fn is_entry(found: &Option<(Key, Value)>, expected: Option<(KeyNo, ValueNo)>) -> bool {
     match (found, expected) {
         (None, None) => true,
@@ -24,7 +24,7 @@ pub(crate) fn is_entry(found: &Option<(Key, Value)>, expected: Option<(KeyNo, Va
     }
 }
 
-/// An entry for people.
+/// Formats an entry for messages.
 pub(crate) fn shown(found: &Option<(Key, Value)>) -> String {
     let text = |(k, v): &(Key, Value)| {
         let start = k[..k.len().min(40)].escape_ascii();
@@ -33,7 +33,7 @@ pub(crate) fn shown(found: &Option<(Key, Value)>) -> String {
     found.as_ref().map_or("none".to_owned(), text)
 }
 
-/// Takes from one end of an iterator, and the same from the model.
+/// Takes an entry from one end of an iterator and of the model, and compares.
 pub(crate) fn take(found: &mut Range, expected: &mut VecDeque<(KeyNo, ValueNo)>, back: bool) -> Result<bool> {
     let (entry, expected) = match back {
         false => (found.next().transpose()?, expected.pop_front()),
@@ -47,26 +47,26 @@ pub(crate) fn take(found: &mut Range, expected: &mut VecDeque<(KeyNo, ValueNo)>,
     Ok(entry.is_some())
 }
 
-/// A cursor and where it must stand. It shows the state of the moment it was made, whatever is written meanwhile.
+/// A cursor and its expected position. It must show the state in which it was created.
 pub(crate) struct HeldCursor {
     db: Cursor,
     entries: Vec<(KeyNo, ValueNo)>,
-    /// When entries expire that do.
+    /// Expiry times of its entries.
     until: BTreeMap<KeyNo, u64>,
-    /// None: not valid.
+    /// `None` if the cursor is not valid.
     at: Option<usize>,
-    /// The last move led back; none before the first.
+    /// Whether the last move went backwards; `None` before the first.
     back: Option<bool>,
 }
 
 impl HeldCursor {
-    /// `db` was just made, of `map`.
+    /// Takes a new cursor over `map`.
     pub(crate) fn new(db: Cursor, map: &Map) -> Self {
         let entries = map.entries().iter().map(|(k, v)| (*k, *v)).collect();
         HeldCursor { db, entries, until: map.until().clone(), at: None, back: None }
     }
 
-    /// Forgets what has expired by this time; false if that is where it stands.
+    /// Removes entries that have expired by `now_ms`. Returns false if the cursor stands on one.
     pub(crate) fn expire(&mut self, now_ms: u64) -> bool {
         let is_gone = |key: &KeyNo| self.until.get(key).is_some_and(|until| *until <= now_ms);
         if let Some(at) = self.at {
@@ -80,7 +80,8 @@ impl HeldCursor {
         true
     }
 
-    /// Moves it about. After an error it is not valid until a seek succeeds. Says whether its first step was a turn.
+    /// Moves the cursor. After an error it is invalid until a seek succeeds. Returns whether the first step
+    /// changed direction.
     pub(crate) fn go(&mut self, moves: &[Move]) -> Result<bool> {
         let is_turn = match moves {
             [step @ (Move::Next | Move::Prev), ..] if self.at.is_some() => {
@@ -99,7 +100,7 @@ impl HeldCursor {
             assert_eq!(self.db.valid(), self.at.is_some(), "world.1: cursor, step {step}: {move_:?}");
             if let Some(i) = self.at {
                 let (no, value) = self.entries[i];
-                // It may be in a blob file. One that cannot be read leaves the cursor where it is.
+                // The value may be in a blob file. If that cannot be read, the cursor keeps its position.
                 let found = self.db.value()?;
                 assert!(
                     self.db.key() == key(no) && value.is(found),
@@ -111,7 +112,7 @@ impl HeldCursor {
         Ok(is_turn)
     }
 
-    /// Does a move from this place; the place where it must lead.
+    /// Performs a move. Returns the expected position.
     fn ask(&mut self, move_: &Move, from: Option<usize>) -> Result<Option<usize>> {
         let rank = |key: KeyNo| self.entries.partition_point(|(k, _)| *k < key);
         let (len, db) = (self.entries.len(), &mut self.db);
@@ -130,7 +131,7 @@ impl HeldCursor {
     }
 }
 
-/// Whether a move leads back from where it goes to.
+/// Returns whether the next step backwards continues a move.
 fn leads_back(move_: &Move) -> bool {
     matches!(move_, Move::Prev | Move::SeekBefore(_) | Move::Last)
 }

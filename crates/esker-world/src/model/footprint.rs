@@ -1,4 +1,4 @@
-//! What a commit touched: decides which transactions conflict.
+//! The keys that a commit touches, which decide conflicts.
 
 use std::ops::Bound;
 
@@ -6,22 +6,22 @@ use super::keys::{KeyBounds, positions};
 use super::state::Id;
 use crate::op::{NAMES, Write};
 
-/// Names of keyspaces are keys of this one.
+/// Names of keyspaces count as keys of this keyspace.
 const OF_NAMES: Id = Id(u32::MAX);
 
-/// Ranges of positions, half open, none of them empty.
+/// Non-empty, half-open ranges of positions.
 #[derive(Clone, Debug, Default)]
 pub struct Footprint(Vec<(Id, u32, u32)>);
 
 impl Footprint {
-    /// Of these writes.
+    /// Returns the footprint of writes.
     pub fn of(writes: &[(Id, Write)]) -> Self {
         let mut footprint = Footprint::default();
         writes.iter().for_each(|(id, write)| footprint.add(*id, write));
         footprint
     }
 
-    /// Adds what a write touches.
+    /// Adds the keys of a write.
     pub fn add(&mut self, id: Id, write: &Write) {
         let touched = match write {
             Write::Put(key, _)
@@ -39,14 +39,14 @@ impl Footprint {
         }
     }
 
-    /// Adds a name of a keyspace, asked for or changed.
+    /// Adds a keyspace name that is read or changed.
     pub fn add_name(&mut self, name: &str) {
         if let Some(at) = NAMES.iter().position(|known| *known == name) {
             self.0.push((OF_NAMES, at as u32, at as u32 + 1));
         }
     }
 
-    /// Adds the keys between bounds, read or written.
+    /// Adds a range that is read or written.
     pub fn add_range(&mut self, id: Id, bounds: KeyBounds) {
         let (start, end) = positions(bounds);
         if start < end {
@@ -54,12 +54,12 @@ impl Footprint {
         }
     }
 
-    /// Whether nothing is touched.
+    /// Returns whether the footprint is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether two commits touch the same key.
+    /// Returns whether two footprints overlap.
     pub fn conflicts(&self, other: &Footprint) -> bool {
         let overlaps = |a: &(Id, u32, u32), b: &(Id, u32, u32)| a.0 == b.0 && a.1 < b.2 && b.1 < a.2;
         self.0.iter().any(|a| other.0.iter().any(|b| overlaps(a, b)))

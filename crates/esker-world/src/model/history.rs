@@ -1,18 +1,21 @@
-//! The commits since the database was opened, and which of them a crash may take.
+//! The commits since the database was opened, and which of them a crash may lose.
 //!
 //! ```text
 //!   base | commit commit commit | commit commit | commit ...  [doubt]
 //!                        synced ^      buffered ^     newest ^
 //! ```
 //!
-//! model_history.1. A power loss may take all commits after `synced`; the death of the process all after `buffered`. What is left
-//!     is the state after some commit: a prefix of the order of commits, each whole.
-//! model_history.2. A commit in doubt (it failed because the log did, or a call of its own panicked) is there or not once the database is opened again. If a
-//!     later one is acknowledged it is not.
-//! model_history.3. What an opening has found is durable: the log is synced before anybody can see it.
-//! model_history.4. What has expired by the engine's time is not there, whatever the commit. After an opening that is the time that it begins with: what
-//!     an earlier process took for expired may be back after a crash, if the clock was set back. Nobody knows which of it was swept or never written.
-//! model_history.5. States of several commits that differ only in what has expired look the same to an opening. It may have found each of them.
+//! model_history.1. A power loss may lose the commits after `synced`, the death of the process those after
+//!     `buffered`. The remaining state is that after some commit.
+//! model_history.2. A commit is in doubt if the log failed or a call panicked. It may or may not exist after
+//!     the next opening, and does not exist if a later one was acknowledged.
+//! model_history.4. Expired entries are invisible, according to the engine's time. An opening begins with the
+//!     current wall clock, so after the clock was set back, entries may be visible again unless they were
+//!     swept.
+//!
+//! The state found by an opening is durable, because the log is synced before readers see it. Several commits
+//! may look the same to an opening if they differ only in expired entries; the opening may then have found
+//! any of them.
 
 use super::footprint::Footprint;
 use super::state::{Commit, Contents, Id, State, contents_digest};
@@ -22,33 +25,33 @@ use super::timed::Timed;
 struct Entry {
     commit: Commit,
     footprint: Footprint,
-    /// Of the state after it.
+    /// Digest of the state after the commit.
     digest: u64,
 }
 
-/// See the module's text.
+/// The history of commits.
 #[derive(Clone, Debug)]
 pub struct History {
     base: State,
-    /// What the opening may have found as well (model_history.5).
+    /// Other states that the opening may have found.
     twins: Vec<State>,
     entries: Vec<Entry>,
     newest: Timed,
     synced: usize,
     buffered: usize,
     doubt: Option<Commit>,
-    /// The engine's time, in milliseconds.
+    /// The engine's time in milliseconds.
     now_ms: u64,
-    /// The latest that it has been, in all processes.
+    /// The maximum of the engine's time in all processes.
     latest_ms: u64,
 }
 
 /// How much of the history an event can undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// Power loss: everything that was not synced.
+    /// A power loss undoes everything that was not synced.
     Unsynced,
-    /// The end of the process: what the operating system does not have.
+    /// The end of the process undoes what was not written.
     Unwritten,
 }
 
@@ -68,50 +71,51 @@ impl History {
         }
     }
 
-    /// The engine's time (model_history.4); whether something has expired.
+    /// Sets the engine's time (model_history.4). Returns whether something has expired.
     pub fn set_now(&mut self, now_ms: u64) -> bool {
         self.now_ms = now_ms;
         self.latest_ms = self.latest_ms.max(now_ms);
         self.newest.set_now(now_ms)
     }
 
-    /// The state that readers see.
+    /// Returns the state that readers see.
     pub fn newest(&self) -> &State {
         self.newest.seen()
     }
 
-    /// The state that readers see, with what has expired.
+    /// Returns the newest state, including expired entries.
     pub fn newest_whole(&self) -> &State {
         self.newest.whole()
     }
 
-    /// Gives a keyspace a default lifetime; 0: none. It is durable, and no commit that a crash may take.
+    /// Sets the default lifetime of a keyspace; 0 means none. It is durable and not a commit that a crash may
+    /// lose.
     pub fn set_lifetime_ms(&mut self, id: Id, ms: u64) {
         self.newest.set_lifetime_ms(id, ms);
     }
 
-    /// The states that it went through, oldest first.
+    /// Returns all states since the opening, oldest first.
     pub fn states(&self) -> Vec<State> {
         states_from(&self.base, &self.entries)
     }
 
-    /// How many commits there are.
+    /// Returns the number of commits.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no commits.
+    /// Returns whether there are no commits.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// A commit was acknowledged.
+    /// Adds an acknowledged commit.
     pub fn push(&mut self, commit: Commit, footprint: Footprint, durability: esker::Durability) {
         self.doubt = None;
         self.newest.apply(&commit);
         let digest = self.newest.whole().digest();
         self.entries.push(Entry { commit, footprint, digest });
-        // Logs are written in order: whatever is durable makes all before it durable.
+        // The log is written in order, so a durable commit makes earlier ones durable.
         match durability {
             esker::Durability::Sync => self.all_durable(),
             esker::Durability::Buffered => self.buffered = self.entries.len(),
@@ -119,12 +123,12 @@ impl History {
         }
     }
 
-    /// A commit failed because the log did, or panicked (model_history.2). Only the first one can have reached the log.
+    /// Notes a commit in doubt (model_history.2). Only the first one can have reached the log.
     pub fn doubt(&mut self, commit: Commit) {
         self.doubt.get_or_insert(commit);
     }
 
-    /// All commits are durable now.
+    /// Marks all commits as durable.
     pub fn all_durable(&mut self) {
         (self.synced, self.buffered) = (self.entries.len(), self.entries.len());
     }
@@ -134,23 +138,24 @@ impl History {
         (self.synced, self.buffered) = (self.synced.max(commits), self.buffered.max(commits));
     }
 
-    /// Whether all commits are durable for certain.
+    /// Returns whether all commits are certainly durable.
     pub fn is_durable(&self) -> bool {
         self.synced == self.entries.len()
     }
 
-    /// The latest that the engine's time has been, in all processes, in milliseconds.
+    /// Returns the maximum of the engine's time in all processes, in milliseconds.
     pub fn latest_ms(&self) -> u64 {
         self.latest_ms
     }
 
-    /// Whether the engine's time is before what it was in an earlier process: what had expired by then may be back, or not.
+    /// Returns whether the engine's time is behind that of an earlier process, so that expired entries may be
+    /// visible again.
     pub fn is_behind(&self) -> bool {
         self.now_ms < self.latest_ms
     }
 
-    /// Whether a reader that is shown durable commits alone, and all of them, may have made contents of this digest, without what had expired at
-    /// the latest time: files may have lost that.
+    /// Returns whether a reader of all durable commits may have contents of this digest. Entries that had
+    /// expired at the latest time are ignored, because they may have been swept.
     pub fn may_be_shown(&self, digest: u64) -> bool {
         if self.expires() {
             let mut states = self.states();
@@ -166,15 +171,16 @@ impl History {
         (self.synced..=self.entries.len()).any(|at| digest_at(at) == digest)
     }
 
-    /// Whether a commit after the first `since` touched the same keys.
+    /// Returns whether a commit after the first `since` touched these keys.
     pub fn touched_since(&self, since: usize, footprint: &Footprint) -> bool {
         self.entries[since..].iter().any(|entry| entry.footprint.conflicts(footprint))
     }
 
-    /// Opening found this: decides which commit it shows (model_history.1, model_history.2), and goes on from there (model_history.3).
+    /// Determines the commit whose state an opening found (model_history.1, model_history.2), and continues
+    /// from it.
     ///
     /// # Errors
-    /// It is that of no commit that may be the last.
+    /// The state found belongs to no allowed commit.
     pub fn recovered(&mut self, found: &Contents, reach: Option<Reach>) -> Result<(), String> {
         let oldest = match reach {
             Some(Reach::Unsynced) => self.synced,
@@ -198,7 +204,7 @@ impl History {
         };
         let seen = self.as_found(&state, found);
         let (now_ms, latest_ms) = (self.now_ms, self.latest_ms);
-        // What would be there, and is not, was swept (model_history.4).
+        // A missing entry that should be visible was swept (model_history.4).
         let without_swept = |mut state: State| {
             state.lose(now_ms.saturating_add(1)..=latest_ms, found);
             state
@@ -212,7 +218,8 @@ impl History {
         }
     }
 
-    /// The states from the commit `oldest` on that look like what was found, the newest first: one, if nothing expires (model_history.5).
+    /// Returns the states from commit `oldest` on that match what was found, newest first. Without expiry
+    /// there is at most one.
     fn shown(&self, digest: u64, found: &Contents, oldest: usize) -> Vec<State> {
         if !self.expires() {
             let digest_at =
@@ -232,12 +239,13 @@ impl History {
         shown
     }
 
-    /// A state at this time, without what had expired before and is not there (model_history.4).
+    /// Returns a state at the current time, without entries that may have been swept and are missing
+    /// (model_history.4).
     fn as_found(&self, state: &State, found: &Contents) -> State {
         self.as_found_at(state, found, self.now_ms)
     }
 
-    /// The same by another time, which is that of a copy.
+    /// Does the same with the time of a copy.
     pub fn as_found_at(&self, state: &State, found: &Contents, now_ms: u64) -> State {
         let mut state = state.clone();
         state.expire(now_ms);
@@ -245,13 +253,13 @@ impl History {
         state
     }
 
-    /// Whether something in it expires.
+    /// Returns whether anything in the history expires.
     fn expires(&self) -> bool {
         std::iter::once(&self.base).chain(&self.twins).any(State::expires)
             || self.entries.iter().any(|entry| entry.commit.expires())
     }
 
-    /// The state after so many commits, with what has expired.
+    /// Returns the state after `commits` commits, including expired entries.
     fn state_at(&self, commits: usize) -> State {
         let mut state = self.base.clone();
         self.entries[..commits].iter().for_each(|entry| state.apply(&entry.commit));
@@ -260,15 +268,15 @@ impl History {
 
     fn complaint(&self, found: &Contents, oldest: usize, is_too_old: bool) -> String {
         format!(
-            "model_history.1: what was found is the state of no commit in {oldest}..={}{}; against the newest: {}",
+            "model_history.1: the state found is that of no commit in {oldest}..={}{}; compared with the newest: {}",
             self.entries.len(),
-            if is_too_old { ", but that of a commit that is too old" } else { "" },
+            if is_too_old { ", but of an older commit" } else { "" },
             self.newest().difference(found).unwrap_or_else(|| "no difference".to_owned()),
         )
     }
 }
 
-/// The states that commits lead to, from this one on, which is the first.
+/// Returns the states after each commit, starting with `base`.
 fn states_from(base: &State, entries: &[Entry]) -> Vec<State> {
     let mut states = vec![base.clone()];
     for entry in entries {
@@ -315,7 +323,7 @@ mod tests {
         assert_eq!(allowed(Some(Reach::Unwritten)), [3, 4, 5]);
         assert_eq!(allowed(None), [4, 5]);
         let complaint = history.clone().recovered(&holding(1), Some(Reach::Unsynced)).unwrap_err();
-        assert!(complaint.contains("of a commit that is too old"), "{complaint}");
+        assert!(complaint.contains("but of an older commit"), "{complaint}");
     }
 
     #[test]
@@ -345,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn model_history_5_what_had_expired_may_be_back_as_any_commit_left_it_that_looked_the_same() {
+    fn what_had_expired_may_be_back_as_any_commit_left_it_that_looked_the_same() {
         let until =
             |n: u32, ms| Commit::Writes(vec![(Id(0), Write::PutUntil(KeyNo(1), ValueNo::new(4, n), ms))]);
         let found = |n: u32, ms| {
@@ -368,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn model_history_3_what_was_found_is_durable() {
+    fn what_was_found_is_durable() {
         let mut history = History::new(State::new());
         history.push(put(0), Footprint::default(), NotSoon);
         history.recovered(&holding(1), Some(Reach::Unwritten)).unwrap();

@@ -1,28 +1,26 @@
-//! The pool of keys: empty, short, with long common prefixes, with bytes at the ends of their range, some as long as
-//! keys may be, and many plain ones.
-//!
-//! keys.1. The pool is sorted: numbers compare as their keys do.
+//! The pool of keys: an empty one, short ones, ones with long common prefixes or extreme bytes, some of the
+//! maximum length, and many plain ones. The pool is sorted, so that numbers compare as their keys do.
 
 use std::ops::Bound;
 use std::sync::OnceLock;
 
-/// A key, by its rank in the pool.
+/// A key, identified by its rank in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyNo(pub u16);
 
-/// Two ends, in any order.
+/// Two bounds, which need not be ordered.
 pub type KeyBounds = (Bound<KeyNo>, Bound<KeyNo>);
 
-/// Odd keys of ordinary length.
+/// Number of unusual keys of ordinary length.
 const SHORT: usize = 137;
-/// Keys as long as they may be.
+/// Number of keys of the maximum length.
 const LONG: u8 = 3;
-/// Plain keys.
+/// Number of plain keys.
 const PLAIN: usize = 860;
 
 struct Pool {
     sorted: Vec<Vec<u8>>,
-    /// For each key, whether the next one is its direct successor: the key and a zero byte.
+    /// For each key, whether the next one is its direct successor: the key followed by a zero byte.
     adjoined: Vec<bool>,
 }
 
@@ -55,32 +53,32 @@ fn odd(n: usize) -> Vec<u8> {
     }
 }
 
-/// The number of keys.
+/// Returns the number of keys.
 pub fn count() -> u16 {
     pool().sorted.len() as u16
 }
 
-/// The bytes of a key.
+/// Returns the bytes of a key.
 pub fn key(no: KeyNo) -> &'static [u8] {
     &pool().sorted[usize::from(no.0)]
 }
 
-/// The number of a key, if it is one of the pool.
+/// Returns the number of a key in the pool.
 pub fn find(key: &[u8]) -> Option<KeyNo> {
     pool().sorted.binary_search_by(|k| k[..].cmp(key)).ok().map(|at| KeyNo(at as u16))
 }
 
-/// Whether writing the key takes long.
+/// Returns whether the key is long and slow to write.
 pub fn is_long(no: KeyNo) -> bool {
     key(no).len() > 1000
 }
 
-/// The bounds as the engine takes them.
+/// Returns the bounds as byte strings.
 pub fn bounds((lower, upper): KeyBounds) -> (Bound<&'static [u8]>, Bound<&'static [u8]>) {
     (lower.map(key), upper.map(key))
 }
 
-/// The bounds as positions between keys, half open. Two for each key: before it, and directly behind it.
+/// Returns the bounds as half-open positions. Each key has two: before it and directly after it.
 pub fn positions((lower, upper): KeyBounds) -> (u32, u32) {
     let before = |no: KeyNo| 2 * u32::from(no.0);
     let behind =
@@ -98,7 +96,7 @@ pub fn positions((lower, upper): KeyBounds) -> (u32, u32) {
     (start, end)
 }
 
-/// The numbers of the keys between bounds; `None` if there can be none.
+/// Returns the keys within bounds, or `None` if there can be none.
 pub fn range((lower, upper): KeyBounds) -> Option<std::ops::Range<KeyNo>> {
     let start = match lower {
         Bound::Included(no) => no.0,
@@ -118,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_1_numbers_compare_as_keys_and_come_back() {
+    fn numbers_compare_as_keys_and_come_back() {
         assert_eq!(count(), 1000);
         for no in 0..count() {
             assert_eq!(find(key(KeyNo(no))), Some(KeyNo(no)));

@@ -1,11 +1,11 @@
-//! The model: what the database must hold, in numbers instead of bytes.
+//! The model of the database's contents, with numbers instead of bytes.
 //!
 //! ```text
 //!   keys.rs, values.rs   numbers <-> bytes
 //!   state.rs             keyspaces, maps, and a digest of both
-//!   timed.rs             a state in which entries expire, beside what readers see of it
-//!   footprint.rs         what a commit touched: decides conflicts
-//!   history.rs           the commits since the last opening, and which of them a crash may take
+//!   timed.rs             a state with expiry, and what readers see of it
+//!   footprint.rs         the keys of a commit, which decide conflicts
+//!   history.rs           the commits since the last opening, and which of them a crash may lose
 //! ```
 
 pub mod footprint;

@@ -1,6 +1,5 @@
-//! The model's state: keyspaces and what is in them. Cloning is cheap: maps are shared until they change.
-//!
-//! state.1. A map's digest follows from its entries alone, and so does a state's from its names and maps.
+//! The model's state: keyspaces and their entries. Cloning is cheap, because maps are shared until they
+//! change. Digests depend only on the contents.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -11,23 +10,23 @@ use super::keys::{self, KeyNo};
 use super::values::ValueNo;
 use crate::op::{KeyspaceNo, Merged, NAMES, NameChange, Op, Update, Write, until};
 
-/// A keyspace's identity, which outlives its name.
+/// The identity of a keyspace, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id(pub u32);
 
-/// The keyspace that is always there.
+/// Name of the keyspace that always exists.
 pub const DEFAULT: &str = "default";
 
 /// The entries of a keyspace.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     entries: BTreeMap<KeyNo, ValueNo>,
-    /// Those that expire, and when.
+    /// Expiry times of the entries that have one.
     until: BTreeMap<KeyNo, u64>,
     digest: u64,
 }
 
-/// Scrambles a number, so that sums of such numbers tell sets apart (the finaliser of SplitMix64).
+/// Scrambles a number, so that sums of scrambled numbers identify sets (the finalizer of SplitMix64).
 fn scramble(n: u64) -> u64 {
     let n = (n ^ n >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let n = (n ^ n >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -43,7 +42,7 @@ fn until_digest(key: KeyNo, until: u64) -> u64 {
 }
 
 impl Map {
-    /// The entries.
+    /// Returns the entries.
     pub fn entries(&self) -> &BTreeMap<KeyNo, ValueNo> {
         &self.entries
     }
@@ -55,14 +54,14 @@ impl Map {
         self.digest = self.digest.wrapping_add(entry_digest(key, value));
     }
 
-    /// Merges an operand into a key.
+    /// Applies a merge operand to a key.
     pub fn merge(&mut self, key: KeyNo, operand: ValueNo) {
         let before = self.entries.get(&key);
         self.put(key, before.map_or(operand, |before| before.merged(operand)));
     }
 
-    /// Merges an operand into what a key has at the time of the call. Where that has expired, or is not there, the operand
-    /// begins a value.
+    /// Applies a merge operand to a key as of the time of the call. If the entry had expired or did not
+    /// exist, the operand starts a new value.
     pub fn merge_at(&mut self, key: KeyNo, operand: ValueNo, merged: Merged) {
         let until = self.until.get(&key).copied();
         if self.entries.contains_key(&key) && until.is_none_or(|until| until > merged.at_ms) {
@@ -76,25 +75,25 @@ impl Map {
         }
     }
 
-    /// When entries expire that do.
+    /// Returns the expiry times of the entries that have one.
     pub fn until(&self) -> &BTreeMap<KeyNo, u64> {
         &self.until
     }
 
-    /// Removes what has expired by this time.
+    /// Removes entries that have expired by `now_ms`.
     pub fn expire(&mut self, now_ms: u64) {
         let gone: Vec<_> =
             self.until.iter().filter(|(_, until)| **until <= now_ms).map(|(key, _)| *key).collect();
         gone.into_iter().for_each(|key| self.remove(key));
     }
 
-    /// Has a key that is there, and does not expire, do so.
+    /// Sets the expiry time of an entry that has none.
     pub fn set_until(&mut self, key: KeyNo, until: u64) {
         self.until.insert(key, until);
         self.digest = self.digest.wrapping_add(until_digest(key, until));
     }
 
-    /// Removes a key, if it is there.
+    /// Removes a key if it exists.
     pub fn remove(&mut self, key: KeyNo) {
         if let Some(until) = self.until.remove(&key) {
             self.digest = self.digest.wrapping_sub(until_digest(key, until));
@@ -128,27 +127,27 @@ impl Map {
 /// One atomic change.
 #[derive(Clone, Debug)]
 pub enum Commit {
-    /// Of what keyspaces hold.
+    /// Changes of entries.
     Writes(Vec<(Id, Write)>),
-    /// Of their names, and of what they hold.
+    /// Changes of keyspaces and their entries.
     Names(Vec<Named>),
 }
 
-/// A change of the keyspace that has a name by then.
+/// A change of the keyspace that has this name at that point of the commit.
 #[derive(Clone, Debug)]
 pub enum Named {
-    /// A new keyspace.
+    /// Creates a keyspace.
     Create(String),
-    /// A keyspace goes, with what it holds.
+    /// Drops a keyspace and its entries.
     Drop(String),
-    /// A keyspace gets another name.
+    /// Renames a keyspace.
     Rename(String, String),
-    /// A write to it.
+    /// Writes to a keyspace.
     Write(String, Write),
 }
 
 impl Commit {
-    /// The commit as the model has it, done at this time in this state.
+    /// Converts relative expiry times to absolute ones, for a commit at `now_ms` in `state`.
     pub fn dated(self, now_ms: u64, state: &State) -> Self {
         match self {
             Commit::Writes(writes) => {
@@ -173,7 +172,7 @@ impl Commit {
         }
     }
 
-    /// Its writes.
+    /// Returns its writes.
     pub fn writes(&self) -> impl Iterator<Item = &Write> {
         let (writes, changes): (&[_], &[_]) = match self {
             Commit::Writes(writes) => (writes, &[]),
@@ -186,43 +185,43 @@ impl Commit {
         writes.iter().map(|(_, write)| write).chain(of_names)
     }
 
-    /// Whether it gives something an end.
+    /// Returns whether it sets an expiry time.
     pub fn expires(&self) -> bool {
         self.writes().any(Write::expires)
     }
 }
 
-/// Why an operation changes nothing.
+/// Why an operation must fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The default keyspace stays, under its name.
+    /// The default keyspace can neither be dropped nor renamed.
     Default,
-    /// There is a keyspace of this name.
+    /// The name is in use.
     Exists(String),
 }
 
-/// An update that asks for a number, and finds something else.
+/// The value is not a number, but the update requires one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotANumber;
 
-/// All keyspaces.
+/// The state of a database: all keyspaces.
 #[derive(Clone, Debug)]
 pub struct State {
     names: BTreeMap<String, Id>,
     maps: BTreeMap<Id, Arc<Map>>,
-    /// The default lifetimes of keyspaces that have one, in milliseconds.
+    /// Default lifetimes of keyspaces in milliseconds.
     lifetimes: BTreeMap<Id, u64>,
-    /// What the next keyspace gets.
+    /// Id of the next keyspace.
     next: Id,
 }
 
 impl State {
-    /// A new database.
+    /// Creates the state of a new database.
     pub fn new() -> Self {
         Self::with_names([DEFAULT.to_owned()])
     }
 
-    /// Empty keyspaces of these names, the oldest first.
+    /// Creates empty keyspaces with these names, oldest first.
     pub fn with_names(names: impl IntoIterator<Item = String>) -> Self {
         let mut state =
             State { names: BTreeMap::new(), maps: BTreeMap::new(), lifetimes: BTreeMap::new(), next: Id(0) };
@@ -230,42 +229,42 @@ impl State {
         state
     }
 
-    /// The keyspaces by name.
+    /// Returns the keyspaces by name.
     pub fn names(&self) -> &BTreeMap<String, Id> {
         &self.names
     }
 
-    /// A keyspace's default lifetime, in milliseconds; 0: none.
+    /// Returns the default lifetime of a keyspace in milliseconds, or 0.
     pub fn lifetime_ms(&self, id: Id) -> u64 {
         self.lifetimes.get(&id).copied().unwrap_or(0)
     }
 
-    /// Gives a keyspace a default lifetime; 0: none.
+    /// Sets the default lifetime of a keyspace; 0 means none.
     pub fn set_lifetime_ms(&mut self, id: Id, ms: u64) {
         self.lifetimes.insert(id, ms);
     }
 
-    /// A keyspace's entries; none for one that is not there.
+    /// Returns the entries of a keyspace; empty if it does not exist.
     pub fn map(&self, id: Id) -> Arc<Map> {
         self.maps.get(&id).cloned().unwrap_or_default()
     }
 
-    /// The entries of the keyspace of this name.
+    /// Returns the entries of the keyspace with this name.
     pub fn named(&self, name: &str) -> Option<Arc<Map>> {
         self.names.get(name).map(|id| self.map(*id))
     }
 
-    /// Does a write.
+    /// Applies a write.
     pub fn write(&mut self, id: Id, write: &Write) {
         Arc::make_mut(self.maps.entry(id).or_default()).write(write);
     }
 
-    /// Whether something in it expires.
+    /// Returns whether any entry expires.
     pub fn expires(&self) -> bool {
         self.maps.values().any(|map| !map.until.is_empty())
     }
 
-    /// Removes what has expired by this time; whether there was any.
+    /// Removes entries that have expired by `now_ms`. Returns whether there were any.
     pub fn expire(&mut self, now_ms: u64) -> bool {
         let is_due = |map: &Arc<Map>| map.until.values().any(|until| *until <= now_ms);
         let due: Vec<_> = self.maps.values_mut().filter(|map| is_due(map)).collect();
@@ -274,7 +273,7 @@ impl State {
         is_any
     }
 
-    /// Removes what was to expire in this time and was not found.
+    /// Removes entries that expire within `time_ms` and were not found.
     pub fn lose(&mut self, time_ms: RangeInclusive<u64>, found: &Contents) {
         for (name, id) in &self.names {
             let Some(map) = self.maps.get_mut(id) else { continue };
@@ -288,23 +287,23 @@ impl State {
         }
     }
 
-    /// The names, those of the oldest keyspaces first.
+    /// Returns the names, ordered by the age of the keyspaces, oldest first.
     pub fn names_by_age(&self) -> Vec<&str> {
         let mut names: Vec<_> = self.names.iter().map(|(name, id)| (*id, name.as_str())).collect();
         names.sort_unstable();
         names.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// The name of the keyspace that a number stands for.
+    /// Returns the name of the keyspace that a number denotes.
     pub fn pick(&self, no: KeyspaceNo) -> &str {
         let names = self.names_by_age();
         names[usize::from(no.0) % names.len()]
     }
 
-    /// What an operation commits, if it is one that commits something.
+    /// Returns the commit of an operation, if it commits something.
     ///
     /// # Errors
-    /// It must fail.
+    /// The operation must fail.
     pub fn commit_of(&self, op: &Op) -> Result<Option<Commit>, Refusal> {
         let id = |no: &KeyspaceNo| self.names[self.pick(*no)];
         let unless_there = |name: &str| match self.names.contains_key(name) {
@@ -333,7 +332,7 @@ impl State {
         }))
     }
 
-    /// What changes come to, without those that would fail.
+    /// Returns the resulting changes, without those that would fail.
     pub fn changes_of(&self, changes: &[NameChange]) -> Vec<Named> {
         let (mut state, mut all) = (self.clone(), Vec::new());
         for change in changes {
@@ -361,7 +360,7 @@ impl State {
                 NameChange::Write(no, write) => Some(written(picked(no), &[*write])),
             };
             let made = made.unwrap_or_default();
-            // What is written decides nothing.
+            // Writes do not affect which names exist.
             let names = made.iter().filter(|change| !matches!(change, Named::Write(..)));
             names.for_each(|change| state.apply_named(change));
             all.extend(made);
@@ -369,10 +368,11 @@ impl State {
         all
     }
 
-    /// The write that an update comes to at this time in a keyspace of this default lifetime, dated; none if it changes nothing.
+    /// Returns the write, with absolute expiry, that an update performs at this time. `None` if it changes
+    /// nothing.
     ///
     /// # Errors
-    /// It must fail.
+    /// The update must fail.
     pub fn update(
         &self,
         id: Id,
@@ -383,7 +383,7 @@ impl State {
         let map = self.map(id);
         let value = |key: KeyNo| map.entries.get(&key).copied();
         let end = |key: KeyNo| map.until.get(&key).copied();
-        // What is replaced keeps its expiry; what is new has the default.
+        // A replaced entry keeps its expiry time; a new one has the default lifetime.
         let replaced = |key: KeyNo, new: ValueNo| match (value(key), end(key)) {
             (Some(_), Some(end)) => Write::PutUntil(key, new, end),
             (Some(_), None) => Write::Put(key, new),
@@ -408,7 +408,7 @@ impl State {
         })
     }
 
-    /// What a commit touches.
+    /// Returns the keys that a commit touches.
     pub fn footprint_of(&self, commit: &Commit) -> Footprint {
         let changes = match commit {
             Commit::Writes(writes) => return Footprint::of(writes),
@@ -426,14 +426,14 @@ impl State {
         footprint
     }
 
-    /// Does an operation, if it commits something.
+    /// Applies an operation if it commits something.
     pub fn perform(&mut self, op: &Op) {
         if let Ok(Some(commit)) = self.commit_of(op) {
             self.apply(&commit);
         }
     }
 
-    /// Does a commit.
+    /// Applies a commit.
     pub fn apply(&mut self, commit: &Commit) {
         match commit {
             Commit::Writes(writes) => writes.iter().for_each(|(id, write)| self.write(*id, write)),
@@ -460,17 +460,17 @@ impl State {
         }
     }
 
-    /// See [`contents_digest`].
+    /// Returns the digest of the contents; see [`contents_digest`].
     pub fn digest(&self) -> u64 {
         contents_digest(self.names.iter().map(|(name, id)| (name.as_str(), &*self.maps[id])))
     }
 
-    /// The keys of all keyspaces.
+    /// Returns the number of keys in all keyspaces.
     pub fn live_keys(&self) -> u64 {
         self.names.values().map(|id| self.maps[id].entries.len() as u64).sum()
     }
 
-    /// The first difference from what was found, for people.
+    /// Describes the first difference from what was found.
     pub fn difference(&self, found: &Contents) -> Option<String> {
         let (names, there): (Vec<_>, Vec<_>) = (self.names.keys().collect(), found.keys().collect());
         if names != there {
@@ -497,10 +497,10 @@ impl Default for State {
     }
 }
 
-/// What a database holds, by name.
+/// The contents of a database, by keyspace name.
 pub type Contents = BTreeMap<String, Map>;
 
-/// A number that tells contents apart (state.1).
+/// Computes a digest that depends only on the contents.
 pub fn contents_digest<'a>(maps: impl Iterator<Item = (&'a str, &'a Map)>) -> u64 {
     let one = |name: &str, map: &Map| {
         let name = name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| scramble(hash ^ u64::from(byte)));
@@ -516,7 +516,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn state_1_digests_follow_from_what_is_there() {
+    fn digests_follow_from_what_is_there() {
         let value = |n| ValueNo::new(4, n);
         let (mut a, mut b) = (State::new(), State::new());
         a.write(Id(0), &Write::Put(KeyNo(1), value(1)));

@@ -1,17 +1,17 @@
-//! A state in which entries expire, beside what readers see of it.
+//! A state with expiry, and the part of it that readers see.
 //!
 //! ```text
-//!   commits --> whole: with what has expired        seen: without it, what readers are shown
-//!                 `--a merge--> decides by whole, as the engine does, which has what was swept late or never
+//!   commits --> whole: includes expired entries       seen: what readers see
+//!                 `--a merge--> uses `whole`, like the engine, which may not have swept yet
 //! ```
 //!
-//! timed.1. What readers see is the whole state without what has expired by now. Commits of operands that were merged before an
-//!     entry expired find it in the whole state, and expire with it.
+//! `seen` is `whole` without entries that have expired. An operand merged before its entry expired is applied
+//! to the entry in `whole`, and expires with it.
 
 use super::state::{Commit, Id, State};
 use crate::op::Write;
 
-/// See the module's text.
+/// A state with expiry.
 #[derive(Clone, Debug)]
 pub struct Timed {
     whole: State,
@@ -20,46 +20,46 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// A state at this time.
+    /// Creates a state at a time.
     pub fn new(whole: State, now_ms: u64) -> Self {
         let mut timed = Timed { seen: whole.clone(), whole, now_ms };
         timed.set_now(now_ms);
         timed
     }
 
-    /// A state of which this is seen.
+    /// Creates a state from both parts.
     pub fn with_seen(whole: State, seen: State, now_ms: u64) -> Self {
         Timed { whole, seen, now_ms }
     }
 
-    /// What readers see.
+    /// Returns the part that readers see.
     pub fn seen(&self) -> &State {
         &self.seen
     }
 
-    /// The state with what has expired.
+    /// Returns the state including expired entries.
     pub fn whole(&self) -> &State {
         &self.whole
     }
 
-    /// Sets the engine's time; whether something has expired.
+    /// Sets the engine's time. Returns whether something has expired.
     pub fn set_now(&mut self, now_ms: u64) -> bool {
         self.now_ms = now_ms;
         self.seen.expire(now_ms)
     }
 
-    /// Gives a keyspace a default lifetime; 0: none.
+    /// Sets the default lifetime of a keyspace; 0 means none.
     pub fn set_lifetime_ms(&mut self, id: Id, ms: u64) {
         self.whole.set_lifetime_ms(id, ms);
         self.seen.set_lifetime_ms(id, ms);
     }
 
-    /// Does a write.
+    /// Applies a write.
     pub fn write(&mut self, id: Id, write: &Write) {
         self.apply(&Commit::Writes(vec![(id, *write)]));
     }
 
-    /// Does a commit.
+    /// Applies a commit.
     pub fn apply(&mut self, commit: &Commit) {
         self.whole.apply(commit);
         let is_timed = commit.writes().any(|write| matches!(write, Write::MergeAt(..)));
@@ -80,7 +80,7 @@ mod tests {
     use crate::op::Merged;
 
     #[test]
-    fn timed_1_an_operand_merged_before_its_value_expired_expires_with_it() {
+    fn an_operand_merged_before_its_value_expired_expires_with_it() {
         let (key, value) = (KeyNo(1), ValueNo::new(4, 7));
         let mut timed = Timed::new(State::new(), 0);
         timed.write(Id(0), &Write::PutUntil(key, value, 10));

@@ -1,18 +1,20 @@
-//! Values: a length and a stamp that make their bytes, and can be read back from them.
+//! Values: bytes that are generated from a length and a stamp, and identify both.
 //!
 //! ```text
-//!   stamp (4 bytes) | stamp's lowest byte + position / 7 ...        shorter ones keep the stamp's first bytes
+//!   stamp (4 bytes) | lowest byte of the stamp + position / 7 ...    shorter values contain the first bytes
+//! of the stamp
 //! ```
 //!
-//! Of one value in four the rest is noise, which no codec makes smaller: compressed tables have blocks of both kinds. The rest of eight bytes is
-//! zeros: they are the stamp as a number, which can be added to.
+//! A quarter of the values continue with noise, which does not compress, so that compressed tables have both
+//! kinds of blocks. A value of eight bytes continues with zeros: it is the stamp as a number that can be
+//! added to.
 
 /// A value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ValueNo {
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// What tells it from others; not more than fits into `len` bytes.
+    /// Identifies the value; truncated to `len` bytes.
     stamp: u32,
 }
 
@@ -30,7 +32,7 @@ fn filling(stamp: u32, len: usize, i: usize) -> u8 {
     }
 }
 
-/// The finalizer of MurmurHash3, of stamp and position.
+/// Returns a noise byte: the finalizer of MurmurHash3, of stamp and position.
 fn noise(stamp: u32, i: u32) -> u8 {
     let mut bits = stamp.wrapping_mul(0x9E37_79B1) ^ i;
     bits = (bits ^ bits >> 16).wrapping_mul(0x85EB_CA6B);
@@ -39,7 +41,7 @@ fn noise(stamp: u32, i: u32) -> u8 {
 }
 
 impl ValueNo {
-    /// A value of this length.
+    /// Creates a value of this length.
     pub fn new(len: u32, stamp: u32) -> Self {
         let kept = match len {
             0 => 0,
@@ -49,22 +51,22 @@ impl ValueNo {
         ValueNo { len, stamp: kept }
     }
 
-    /// The value that is this number.
+    /// Creates the value of a number.
     pub fn number(n: u32) -> Self {
         ValueNo::new(NUMBER_BYTES as u32, n)
     }
 
-    /// The number that it is, if it is one.
+    /// Returns the number, if the value is one.
     pub fn as_number(self) -> Option<u32> {
         (self.len as usize == NUMBER_BYTES).then_some(self.stamp)
     }
 
-    /// What tells it from others of its length.
+    /// Returns the stamp, which distinguishes values of equal length.
     pub fn stamp(self) -> u32 {
         self.stamp
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn bytes(self) -> Vec<u8> {
         let len = self.len as usize;
         let mut bytes = self.stamp.to_le_bytes()[..len.min(STAMP_BYTES)].to_vec();
@@ -72,7 +74,7 @@ impl ValueNo {
         bytes
     }
 
-    /// The value of these bytes; `None` if no value has them.
+    /// Returns the value with these bytes, if there is one.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut stamp = [0; STAMP_BYTES];
         let kept = bytes.len().min(STAMP_BYTES);
@@ -81,14 +83,14 @@ impl ValueNo {
         value.is_filled(bytes).then_some(value)
     }
 
-    /// The value that an operand makes of this one. The order of operands tells.
+    /// Returns the result of a merge. It depends on the order of operands.
     pub fn merged(self, operand: ValueNo) -> ValueNo {
         let len = self.len.max(operand.len).max(STAMP_BYTES as u32);
         let stamp = self.stamp.wrapping_mul(0x9E37_79B1).rotate_left(5);
         ValueNo::new(len, stamp.wrapping_add(operand.stamp).wrapping_add(operand.len))
     }
 
-    /// Whether these are its bytes.
+    /// Returns whether these are its bytes.
     pub fn is(self, bytes: &[u8]) -> bool {
         let kept = bytes.len().min(STAMP_BYTES);
         bytes.len() == self.len as usize
@@ -100,7 +102,7 @@ impl ValueNo {
         (STAMP_BYTES..bytes.len()).all(|i| bytes[i] == filling(self.stamp, bytes.len(), i))
     }
 
-    /// A number that other values do not share.
+    /// Returns a number unique to the value.
     pub(super) fn digest(self) -> u64 {
         u64::from(self.len) << 32 | u64::from(self.stamp)
     }

@@ -1,13 +1,14 @@
-//! The archive beside backups: single commits that are restored.
+//! Archives commits beside backups, and restores single ones.
 //!
 //! ```text
-//!   Archive --> Db --feed--> segments beside the backups --a commit restored on an image of the disk--> what the model had there
-//!                  `-- too far behind, or no backup yet: a backup
+//!   Archive --> Db --feed--> segments beside the backups --restore a commit on an image of the disk-->
+//! compare with the model
+//!                  `-- too far behind, or no backup yet: make a backup
 //! ```
 //!
-//! world_archive.1. Each commit from the newest backup on up to the end of the archive can be restored, whatever the wall clock has
-//!     shown meanwhile, and gives the state after it.
-//! world_archive.2. Where the feed has kept everything since the backup, the archive goes on, also in another process.
+//! Each commit from the newest backup to the end of the archive can be restored, whatever the wall clock has
+//! shown, and gives the state after it. The archive continues in later processes if the feed has retained
+//! everything since the backup.
 
 use std::time::Duration;
 
@@ -17,11 +18,11 @@ use esker_env::{Clock, FaultAction};
 
 use super::World;
 use super::copy::{BACKUPS, Options, RESTORED, options_of};
-use super::trouble::attempt;
+use super::faults::attempt;
 
-/// One restore in this many goes to a time.
+/// One restore in this many restores to a time.
 const TIMED_ONE_IN: u16 = 7;
-/// One in this many of the others goes to the end of the archive.
+/// One in this many of the others restores the end of the archive.
 const LAST_ONE_IN: u16 = 4;
 
 /// The newest backup.
@@ -31,12 +32,12 @@ pub(super) struct Archive {
 }
 
 impl World {
-    /// A backup was made that ends with this commit.
+    /// Notes a backup that ends with this commit.
     pub(super) fn note_backup(&mut self, from: u64) {
         self.copies.archive = Some(Archive { from });
     }
 
-    /// Adds to the archive, or begins one with a backup; then restores something of it.
+    /// Adds to the archive, or makes a backup if there is none. Then restores from it.
     pub(super) fn archive(&mut self, pick: u16) {
         if self.keeps_all().is_none() {
             return;
@@ -49,7 +50,7 @@ impl World {
         let is_wrong = fired.any(|call| matches!(call.action, FaultAction::CorruptRead { .. }));
         if let Err(Error::FeedTruncated { .. } | Error::Invalid(_)) = &made {
             let is_kept = self.copies.kept_from.is_some_and(|kept| from > kept);
-            assert!(!is_kept, "world_archive.2: the archive does not go on: {made:?}");
+            assert!(!is_kept, "the archive does not go on: {made:?}");
             self.copies.archive = None;
             return;
         }
@@ -64,12 +65,12 @@ impl World {
         }
     }
 
-    /// world_archive.1
+    /// Restores from the archive and compares with the model.
     fn check_archive(&mut self, from: u64, pick: u16) {
         let env = self.env_of_image();
         let opened = Backup::open_in(env.clone(), BACKUPS);
-        let mut backups = opened.unwrap_or_else(|error| panic!("world_archive.1: {error}"));
-        let segments = backups.segments().unwrap_or_else(|error| panic!("world_archive.1: {error}"));
+        let mut backups = opened.unwrap_or_else(|error| panic!("{error}"));
+        let segments = backups.segments().unwrap_or_else(|error| panic!("{error}"));
         let last = segments.iter().map(|segment| segment.last.get()).max().unwrap_or(from).max(from);
         let commit = match pick {
             _ if pick.is_multiple_of(LAST_ONE_IN) => last,
@@ -83,14 +84,14 @@ impl World {
         let builder = self.builder(self.opening_of_copies());
         let restored = match backups.restore_to(point, None, RESTORED, builder) {
             Ok(restored) => restored.seqno.get(),
-            // All that there is may have been made by a clock that was ahead.
+            // The clock may have been ahead for all of the archive.
             Err(Error::Invalid(_)) if matches!(point, Point::Time(_)) => return,
             Err(error) => {
-                panic!("world_archive.1: {point:?} of {from} to {last} cannot be restored: {error}")
+                panic!("{point:?} of {from} to {last} cannot be restored: {error}")
             }
         };
         let is_asked_for = matches!(point, Point::Time(_)) || restored == commit;
-        assert!(is_asked_for, "world_archive.1: {restored} is restored in place of {commit}");
+        assert!(is_asked_for, "{restored} is restored in place of {commit}");
         self.tally.restored += 1;
         let options: Option<Options> =
             if restored == self.seqno() { attempt(|| options_of(self.db())).ok() } else { None };

@@ -1,13 +1,13 @@
-//! Other work between two steps of an operation, as another thread could do it.
+//! Interleaves operations with the steps of another one, as a second thread could.
 //!
 //! ```text
-//!   Between(work) --kept--> the next operation --reaches a point of the engine's (interleave.rs)--> work, in the same thread
-//!                              `--returns--> the model does the work first, then the operation
+//!   Between(work) --kept--> the next operation --reaches a point in the engine (interleave.rs)--> work, in
+//! the same thread
+//!                              `--returns--> the model performs the work first, then the operation
 //! ```
 //!
-//! between.1. What is done at a point comes before the operation that has reached it: in the order of commits, and in the model.
-//!
-//! The engine has the points with the feature `canaries` alone. Without it the work is not done.
+//! Work at a point precedes the operation that reached it, in the order of commits and in the model. The
+//! engine has such points only with the feature `canaries`; otherwise the work is skipped.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,17 +18,17 @@ use super::World;
 use crate::model::state::Id;
 use crate::op::Op;
 
-/// Work that was done at a point.
+/// Work that was performed at a point.
 struct Done {
     op: Op,
     outcome: Result<()>,
-    /// The number of the newest commit after it.
+    /// Number of the newest commit after it.
     seqno: u64,
 }
 
 impl World {
-    /// Calls the database. Work that waits for a point is done at the first that the call reaches, and noted in the model when
-    /// the call returns. `note` is shown the number of the newest commit after each piece of it.
+    /// Calls the database. Pending work runs at the first point that the call reaches, and enters the model
+    /// when the call returns. `note` receives the number of the newest commit after each piece of work.
     pub(super) fn interleaved_noting<T>(
         &mut self,
         call: impl FnOnce(&Self) -> T,
@@ -36,7 +36,8 @@ impl World {
     ) -> T {
         let Some(work) = self.between.take() else { return call(self) };
         let done = Arc::new(Mutex::new(Vec::new()));
-        let place = Place { db: self.db().clone(), keyspaces: self.keyspaces.clone(), done: done.clone() };
+        let place =
+            PendingWork { db: self.db().clone(), keyspaces: self.keyspaces.clone(), done: done.clone() };
         put(Some((place, work)));
         let result = call(self);
         put(None);
@@ -49,7 +50,7 @@ impl World {
         result
     }
 
-    /// The same for callers that need no commit numbers.
+    /// Does the same without commit numbers.
     pub(super) fn interleaved<T>(&mut self, call: impl FnOnce(&Self) -> T) -> T {
         self.interleaved_noting(call, |_, _| ())
     }
@@ -71,31 +72,31 @@ impl World {
     }
 }
 
-/// Where work is done in the middle of a call.
+/// What work at a point needs.
 #[cfg_attr(not(feature = "canaries"), expect(dead_code, reason = "there are no points"))]
-struct Place {
+struct PendingWork {
     db: Db,
     keyspaces: BTreeMap<Id, Keyspace>,
     done: Arc<Mutex<Vec<Done>>>,
 }
 
 #[cfg(feature = "canaries")]
-impl Place {
+impl PendingWork {
     fn run(&self, op: Op) {
         let pick = |no: crate::op::KeyspaceNo| {
             let at = usize::from(no.0) % self.keyspaces.len();
             Ok(self.keyspaces.values().nth(at).expect("there is the default keyspace").clone())
         };
-        let outcome = super::trouble::attempt(|| crate::perform::perform(&self.db, &op, pick, ""));
+        let outcome = super::faults::attempt(|| crate::perform::perform(&self.db, &op, pick, ""));
         let done = Done { op, outcome, seqno: self.db.stats().seqno };
         self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
     }
 }
 
-/// Has work done at the next point that this thread reaches; none: nothing.
+/// Sets the work for the next point that this thread reaches.
 #[cfg(feature = "canaries")]
-fn put(work: Option<(Place, Vec<Op>)>) {
-    let hook = |(place, ops): (Place, Vec<Op>)| -> esker::interleave::Hook {
+fn put(work: Option<(PendingWork, Vec<Op>)>) {
+    let hook = |(pending, ops): (PendingWork, Vec<Op>)| -> esker::interleave::Hook {
         let mut ops = ops.into_iter();
         Box::new(move |_| ops.by_ref().for_each(|op| place.run(op)))
     };
@@ -103,4 +104,4 @@ fn put(work: Option<(Place, Vec<Op>)>) {
 }
 
 #[cfg(not(feature = "canaries"))]
-fn put(_: Option<(Place, Vec<Op>)>) {}
+fn put(_: Option<(PendingWork, Vec<Op>)>) {}

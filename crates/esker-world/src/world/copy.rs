@@ -1,13 +1,17 @@
-//! Checkpoints and backups: copies of the database, on the same disk.
+//! Checkpoints and backups on the same disk.
 //!
 //! ```text
-//!   Checkpoint --> Db --links, copies--> another directory --opened on an image of the disk--> what the model had at the number
-//!                                          |                                     of the copy's last commit (world.10)
-//!                                          `-- looked at again after each opening of the database
-//!   Backup ------> Db --copies--> a directory of backups --restored on an image of the disk, opened--> the same
+//!   Checkpoint --> Db --links, copies--> another directory --open an image of the disk--> compare with the
+//! model at the
+//!                                          |                                     last commit of the copy
+//! (world.10)
+//!                                          `-- checked again after each opening of the database
+//!   Backup ------> Db --copies--> a directory of backups --restore an image of the disk, open--> compare in
+//! the same way
 //! ```
 //!
-//! Other work may come between the steps of a copy (between.rs): the copy's number says how much of it the copy holds.
+//! Other work may be interleaved with the steps of a copy (between.rs). The commit number of the copy tells
+//! how much of it the copy contains.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,54 +23,54 @@ use esker_env::{Env, FaultAction, Fs, MemFs};
 
 use super::World;
 use super::archive::Archive;
+use super::faults::attempt;
 use super::replica::Replica;
 use super::timeline::Timeline;
-use super::trouble::attempt;
 use crate::judge::read;
 use crate::model::state::{Contents, State};
 use crate::op::Opening;
 
-/// Where a checkpoint goes.
+/// Directory of the checkpoint.
 pub(super) const COPY: &str = "copy";
-/// Where backups go.
+/// Directory of the backups.
 pub(super) const BACKUPS: &str = "backups";
-/// Where the last one is restored.
+/// Directory in which the last backup is restored.
 pub(super) const RESTORED: &str = "restored";
 
-/// More memory takes longer to open.
+/// More memory would make opening slower.
 const COPY_MEMTABLE_BYTES_MAX: usize = 32 << 10;
 
-/// Options of keyspaces, by name.
+/// Options of keyspaces by name.
 pub(super) type Options = BTreeMap<String, KeyspaceOptions>;
 
-/// The copies of the database, and what they may hold.
+/// The copies of the database, and what they may contain.
 #[derive(Default)]
 pub(super) struct Copies {
     /// The last checkpoint.
     pub(super) checkpoint: Option<Copied>,
-    /// What can be restored (archive.rs).
+    /// The archive (archive.rs).
     pub(super) archive: Option<Archive>,
-    /// The database that follows (replica.rs).
+    /// The replica (replica.rs).
     pub(super) replica: Option<Replica>,
-    /// States by the numbers of commits.
+    /// States by commit number.
     pub(super) timeline: Timeline,
-    /// The last commit that the first of the processes has found since which the feed keeps everything.
+    /// First commit since which the feed has retained everything, as far as an opening knows.
     pub(super) kept_from: Option<u64>,
-    /// A power loss has happened.
+    /// Whether there was a power loss.
     pub(super) has_lost_power: bool,
 }
 
-/// What a copy may hold.
+/// What a copy may contain.
 #[derive(Clone)]
 struct Moments {
-    /// States, with what has expired, and the numbers of their commits, the oldest first.
+    /// States, including expired entries, with the numbers of their commits, oldest first.
     states: Vec<(u64, State)>,
-    /// Options of keyspaces, if nothing has changed them meanwhile.
+    /// Options of keyspaces, unless they changed meanwhile.
     options: Option<Options>,
 }
 
 impl Moments {
-    /// The state at a commit.
+    /// Returns the state at a commit.
     fn at(&self, seqno: u64) -> &State {
         let behind = self.states.partition_point(|(number, _)| *number <= seqno);
         assert!(behind > 0, "world.10: the copy ends with {seqno}, before the call began");
@@ -78,12 +82,12 @@ impl Moments {
 #[derive(Clone)]
 pub(super) struct Copied {
     moments: Moments,
-    /// Its last commit. None: the call has not succeeded, and the copy is there, or not.
+    /// Its last commit. `None` if the call did not succeed, so the copy may or may not exist.
     pub(super) made: Option<u64>,
 }
 
 impl World {
-    /// An opening has found the database with this commit as the last.
+    /// Notes the last commit that an opening found.
     pub(super) fn note_opening_for_copies(&mut self, seqno: u64) {
         self.forget_moments_after(seqno);
         self.check_replica_is_behind(seqno);
@@ -91,14 +95,14 @@ impl World {
         self.copies.kept_from = Some(first).filter(|_| self.keeps_all() == Some(true));
     }
 
-    /// Makes a checkpoint in the place of the last one.
+    /// Makes a checkpoint, replacing the last one.
     pub(super) fn checkpoint(&mut self) {
         remove(&self.disk, COPY.as_ref());
         let (mut moments, before) = (self.moments(), self.history.len());
         self.copies.checkpoint = Some(Copied { moments: moments.clone(), made: None });
         let made = self.capturing(&mut moments, |world| world.db().checkpoint(COPY));
         let Some(made) = made else {
-            // What was read wrong was copied wrong.
+            // A misread during the copy makes the copy wrong.
             remove(&self.disk, COPY.as_ref());
             self.copies.checkpoint = None;
             return;
@@ -112,17 +116,17 @@ impl World {
         }
     }
 
-    /// Makes a backup, beside the earlier ones.
+    /// Makes a backup beside the earlier ones.
     pub(super) fn back_up(&mut self) {
         let (mut moments, before) = (self.moments(), self.history.len());
         let made =
             self.capturing(&mut moments, |world| Backup::open_in(world.env(), BACKUPS)?.create(world.db()));
         let made = made.and_then(|made| self.excused_tidying(made));
-        if self.in_trouble() && !self.is_dead() {
-            // Where the log fails as the digest of its last commit is read, it does without that.
+        if self.met_fault() && !self.is_dead() {
+            // If reading the digest of its last commit fails, the backup lacks that.
             self.maintain(attempt(|| self.db().sync()));
         }
-        if self.in_trouble() || made.is_none() {
+        if self.met_fault() || made.is_none() {
             self.forget_backups();
             return;
         }
@@ -137,27 +141,29 @@ impl World {
         self.check_copied(env, RESTORED, &[moments.at(made.seqno.get())], moments.options.as_ref());
     }
 
-    /// How copies are opened: as the database, in little memory, and writers do their background work.
+    /// Returns the options for opening copies: those of the database with little memory, and without explicit
+    /// background steps.
     pub(super) fn opening_of_copies(&self) -> Opening {
         let opening = self.opening.expect("a process has opened the database");
         let memtable_bytes = opening.memtable_bytes.min(COPY_MEMTABLE_BYTES_MAX);
         Opening { stepped: false, memory: 1 << 20, memtable_bytes, ..opening }
     }
 
-    /// Removes all backups. What a call that failed has left may be wrong, and later ones would take it over.
+    /// Removes all backups. Leftovers of a failed call may be wrong, and later calls would reuse them.
     pub(super) fn forget_backups(&mut self) {
         remove(&self.disk, BACKUPS.as_ref());
         self.copies.archive = None;
     }
 
-    /// What another process would see now, with a disk of its own that is as this one, and no faults.
+    /// Returns the environment of another process on a copy of the disk, without faults.
     pub(super) fn env_of_image(&self) -> Env {
         let image = self.disk.kill();
         image.set_capacity(None);
         Env { clock: self.clock.clone(), ..Env::simulated(Arc::new(image), self.seed) }
     }
 
-    /// Calls what makes a copy. `moments` gets the states that it may hold. None if nothing is known of them.
+    /// Runs a call that makes a copy, and collects the states that it may contain. Returns `None` if nothing
+    /// is known of them.
     fn capturing<T>(
         &mut self,
         moments: &mut Moments,
@@ -183,13 +189,13 @@ impl World {
         Some(made)
     }
 
-    /// What a copy may hold that is made now.
+    /// Returns what a copy made now may contain.
     fn moments(&self) -> Moments {
         let options = attempt(|| options_of(self.db())).ok();
         Moments { states: vec![(self.seqno(), self.history.newest_whole().clone())], options }
     }
 
-    /// What is there of the last copy is whole, and is what the database was (world.10).
+    /// Checks that the last copy is complete and equals the database at its commit (world.10).
     pub(super) fn check_copy(&mut self) {
         let Some(copied) = &self.copies.checkpoint else { return };
         if !self.disk.exists(COPY.as_ref()).expect("a file system in memory does not fail") {
@@ -205,12 +211,12 @@ impl World {
         self.check_copied(self.env_of_image(), COPY, &states, moments.options.as_ref());
     }
 
-    /// Opens a copy, and compares it with the states that it may hold.
+    /// Opens a copy and compares it with the states that it may contain.
     pub(super) fn check_copied(&self, env: Env, dir: &str, states: &[&State], options: Option<&Options>) {
         let db = self.builder(self.opening_of_copies()).env(env).open(dir);
         let db = db.unwrap_or_else(|error| panic!("world.10: the copy cannot be opened: {error}"));
         let now_ms = db.time_ms();
-        // What has expired counts until it is swept.
+        // Expired entries count until they are swept.
         let found =
             db.sweep().and_then(|_| read::contents_with(&db, false, true, self.expires.then_some(now_ms)));
         let found = found.unwrap_or_else(|error| panic!("world.10: the copy cannot be read: {error}"));
@@ -226,7 +232,7 @@ impl World {
         assert!(report.problems.is_empty(), "world.10: check: {:#?}", report.problems);
     }
 
-    /// How what was found at a time differs from all of these states; from which of them makes no difference.
+    /// Returns how the contents found at a time differ from all of these states, or `None` if they equal one.
     pub(super) fn difference(&self, states: &[&State], found: &Contents, now_ms: u64) -> Option<String> {
         let difference = |state: &&State| self.history.as_found_at(state, found, now_ms).difference(found);
         let mut differences: Vec<_> = states.iter().map(difference).collect();
@@ -234,13 +240,13 @@ impl World {
     }
 }
 
-/// The options of all keyspaces.
+/// Returns the options of all keyspaces.
 pub(super) fn options_of(db: &Db) -> Result<Options> {
     let one = |name: String| Ok((name.clone(), db.open_keyspace(&name)?.options()));
     db.keyspaces()?.into_iter().map(one).collect()
 }
 
-/// Removes a directory for good, as its owner does who wants the place.
+/// Removes a directory durably, as its owner would.
 pub(super) fn remove(disk: &MemFs, dir: &Path) {
     let Ok(names) = disk.list_dir(dir) else { return };
     for path in names.iter().map(|name| dir.join(name)) {

@@ -1,4 +1,4 @@
-//! Takes note of what a run meets that only its files show.
+//! Updates counters that only the files show.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,8 +8,8 @@ use esker_env::{Fs, OpenOptions};
 use super::{DIR, World};
 
 impl World {
-    /// Whether a manifest was replaced because it had grown too long: without a call that failed there is no other reason.
-    pub(super) fn sight_manifest(&mut self) {
+    /// Counts replacements of the manifest. Without a failed call, the only reason is its length.
+    pub(super) fn note_manifest(&mut self) {
         let current = self.content("CURRENT");
         let is_well = self.at_birth == (self.faults.fired(), self.disk.refusals());
         if is_well && current != self.current && !self.is_dead() {
@@ -18,8 +18,8 @@ impl World {
         self.current = current;
     }
 
-    /// Which blob files come and go.
-    pub(super) fn sight_blobs(&mut self) {
+    /// Counts the creation and removal of blob files.
+    pub(super) fn note_blobs(&mut self) {
         let is_blob = |name: &String| name.ends_with(".blob");
         let files: BTreeSet<_> = self.names().into_iter().filter(is_blob).collect();
         self.tally.blobs |= u64::from(!files.is_empty());
@@ -27,8 +27,8 @@ impl World {
         self.blob_files = files;
     }
 
-    /// What sizes the segments have that the present process made.
-    pub(super) fn sight_log(&mut self) {
+    /// Counts the sizes of the segments of the current process.
+    pub(super) fn note_log_sizes(&mut self) {
         let Some(opening) = self.opening else { return };
         let names = self.names();
         let own = names.iter().filter(|name| name.ends_with(".wal") && !self.inherited.contains(name));

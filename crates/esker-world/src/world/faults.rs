@@ -1,4 +1,4 @@
-//! Injected faults, full disks, and which errors they excuse (world.4 to world.6).
+//! Injected faults and full disks, and which errors they excuse (world.4 to world.6).
 
 #[cfg(test)]
 mod tests;
@@ -13,12 +13,12 @@ use super::{DIR, Tally, World};
 use crate::failure::forget_panic;
 use crate::op::{Calls, Failure, Fault, Restart};
 
-/// Calls that fail without a reason for anything else to fail: hints, and removals of files that nothing needs any more.
+/// Failures of these calls excuse no error: hints, and removals of unneeded files.
 const TRIFLES: &[OpKind] = &[OpKind::Hint, OpKind::Remove];
-/// The same for those who answer for removals.
+/// The same for calls that report failed removals.
 const HINTS: &[OpKind] = &[OpKind::Hint];
 
-/// The rule of the file system.
+/// Returns the rule for the file system.
 pub fn rule(fault: Fault) -> FaultRule {
     let kinds: &[OpKind] = match fault.calls {
         Calls::All => &OpKind::ALL,
@@ -38,23 +38,25 @@ pub fn rule(fault: Fault) -> FaultRule {
     FaultRule { times, ..FaultRule::new(kinds, action).nth(u64::from(fault.nth)) }
 }
 
-/// Errors differ, and of every third one only the answer is lost: the call has had its effect. The number says which.
+/// Returns an error chosen by a number. For every third one, the call takes effect and only its result is
+/// lost.
 fn error(n: u32) -> FaultAction {
-    // None of which the engine, or the system below, makes anything special.
+    // Kinds that neither the engine nor the file system treats specially.
     let kind = [ErrorKind::Other, ErrorKind::TimedOut, ErrorKind::WouldBlock, ErrorKind::InvalidInput]
         [n as usize / 3 % 4];
     if n.is_multiple_of(3) { FaultAction::DoneThenFail(kind) } else { FaultAction::Fail(kind) }
 }
 
-/// A read gives one byte that is wrong; the number says which, and how.
+/// Returns a fault that changes one byte of a read.
 pub fn misread(n: u64) -> FaultAction {
     FaultAction::CorruptRead { xor: 1 << (n % 8), at: n as usize * 7919 }
 }
 
-/// What an operation that ends in a panic of the file system's is told as (world.8).
+/// The operation name of an error that stands for a panic in the file system (world.8).
 const PANIC: &str = "end in a panic";
 
-/// Calls the database. A panic of the file system's, which a rule has asked for, becomes an error: the user may catch it, too. Any other goes on.
+/// Calls the database. An injected panic of the file system becomes an error, because users may catch it,
+/// too. Other panics continue.
 pub(super) fn attempt<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic_text(&*panic);
@@ -66,31 +68,31 @@ pub(super) fn attempt<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Whether this is what [`attempt`] makes of a panic.
+/// Returns whether [`attempt`] made the error of a panic.
 pub(super) fn is_panic(error: &Error) -> bool {
     matches!(error, Error::Io { op: PANIC, .. })
 }
 
 impl World {
-    /// What fails from now on does so in another operation.
+    /// Starts a new operation for the attribution of faults.
     pub(super) fn begin_operation(&mut self) {
-        // One that went no further than the engine.
+        // The engine may have caught a panic.
         forget_panic();
         self.fired_before = self.faults.fired();
         self.refused_before = self.disk.refusals();
     }
 
-    /// Whether the operation at hand has met a fault.
-    pub(super) fn in_trouble(&self) -> bool {
+    /// Returns whether the current operation has met a fault.
+    pub(super) fn met_fault(&self) -> bool {
         self.faults.fired() > self.fired_before || self.is_dead()
     }
 
-    /// Whether a full disk has refused something in the operation at hand.
+    /// Returns whether a full disk has refused a call of the current operation.
     pub(super) fn was_refused(&self) -> bool {
         self.disk.refusals() > self.refused_before
     }
 
-    /// Whether the disk has an end and the error says that a put would have left too little of it to removals (reserve.1).
+    /// Returns whether the error says that a limited disk has only the reserve for removals left (reserve.1).
     fn is_held_back(&self, error: &Error) -> bool {
         let Error::NoSpace { op, path, .. } = error else { return false };
         let is_value = *op == "write" && path.extension().is_some_and(|extension| extension == "blob");
@@ -98,37 +100,37 @@ impl World {
         is_told && esker_env::Fs::free_bytes(&self.disk, DIR.as_ref()).is_ok_and(|free| free < u64::MAX)
     }
 
-    /// Whether each problem that a check has found is a call that failed on purpose, or may be what was read wrong.
+    /// Returns whether injected faults explain all problems that a check found.
     pub(super) fn are_explained(&self, problems: &[String]) -> bool {
         if self.faults.fired_after(self.fired_before).iter().any(is_misread) {
             return true;
         }
         let is_told = |problem: &String| problem.contains(" fault (") || problem.contains("no space left");
-        problems.iter().all(|problem| self.in_trouble() && is_told(problem))
+        problems.iter().all(|problem| self.met_fault() && is_told(problem))
     }
 
-    /// The result, if there is one. An error must have a reason.
+    /// Returns the result of a call. An error must have a reason.
     pub(super) fn excused<T>(&mut self, result: Result<T>) -> Option<T> {
         result.inspect_err(|error| self.excuse(error, TRIFLES)).ok()
     }
 
-    /// The same of opening and compacting by hand, which tell of files that they cannot remove, and of checkpoints, in whose way what an earlier try has
-    /// left may stand.
+    /// Does the same for openings, manual compactions and checkpoints, which report files that they cannot
+    /// remove.
     pub(super) fn excused_tidying<T>(&mut self, result: Result<T>) -> Option<T> {
         result.inspect_err(|error| self.excuse(error, HINTS)).ok()
     }
 
-    /// What was read, if it could be. A read fails only if a call of its own does: not because the log has failed, nor because
-    /// the disk is full.
+    /// Returns the result of a read. A read may fail only because of its own calls, not because the log has
+    /// failed or the disk is full.
     pub(super) fn read<T>(&mut self, result: Result<T>) -> Option<T> {
         if let Err(error) = &result {
-            let own = self.in_trouble() && !matches!(error, Error::Poisoned(_));
+            let own = self.met_fault() && !matches!(error, Error::Poisoned(_));
             assert!(own, "world.6: reads do not go on: {error}");
         }
         self.excused(result)
     }
 
-    /// Asserts that there is a reason for the error, other than a failed call of these kinds, and notes whether the log has
+    /// Asserts that the error has a reason other than a failed call of these kinds. Notes whether the log has
     /// failed.
     fn excuse(&mut self, error: &Error, trifles: &[OpKind]) {
         let mut fired = self.faults.fired_after(self.fired_before);
@@ -141,22 +143,22 @@ impl World {
             return;
         }
         fired.retain(|call| !trifles.contains(&call.kind));
-        // A full disk fails a commit before anything of it is written: no reason to refuse those that follow (world.5).
+        // A full disk fails a commit before it writes anything, so it does not stop later ones (world.5).
         let full = self.was_refused() && matches!(error, Error::NoSpace { .. }) || self.is_held_back(error);
         let poisoned = matches!(error, Error::Poisoned(_));
-        // Nobody hears what a dead process says.
-        // But for the manifest's tables of a large commit: whether it names them is unknown where it can be neither written nor replaced.
+        // A dead process needs no reason. Also, if the manifest can be neither written nor replaced, it is
+        // unknown whether it names the tables of a large commit.
         let unknown =
             self.was_refused() && matches!(error, Error::Poisoned(cause) if is_full_manifest(cause));
         let anyway = self.is_dead() || full || unknown || (poisoned && (self.poisoned || self.panicked));
         assert!(anyway || !fired.is_empty(), "world.4: without a reason: {error}");
-        let told = (anyway && is_typed(error)) || fired.iter().any(|call| may_show_as(call, error));
-        assert!(told, "world.4: a fault must be told as what it is: {error:?}; {fired:?}");
+        let is_proper = (anyway && is_typed(error)) || fired.iter().any(|call| may_show_as(call, error));
+        assert!(is_proper, "world.4: an unexpected error for a fault: {error:?}; {fired:?}");
         self.poisoned |= poisoned;
         self.tally.refused += u64::from(full);
     }
 
-    /// The process will end at the so-manieth change from now on.
+    /// Schedules the end of the process after this many changes.
     pub(super) fn arm(&mut self, after: u32, keep: u32, restart: &Restart) {
         if self.armed.is_none() {
             self.faults.add(death(after, keep));
@@ -164,17 +166,17 @@ impl World {
         }
     }
 
-    /// Leaves so much space.
+    /// Leaves this much free space.
     pub(super) fn fill_disk(&mut self, bytes: u32) {
         self.limit_disk(self.disk.used_bytes() + u64::from(bytes));
     }
 
-    /// Limits what all files take together.
+    /// Limits the total size of all files.
     pub fn limit_disk(&mut self, bytes: u64) {
         self.disk.set_capacity(Some(bytes));
     }
 
-    /// Ends all faults, and an end that is armed.
+    /// Removes all faults and a scheduled end.
     pub fn mend(&mut self) {
         if !self.is_dead() {
             self.faults.clear();
@@ -183,7 +185,7 @@ impl World {
         self.disk.set_capacity(None);
     }
 
-    /// Adds the calls of the present process.
+    /// Adds the calls of the current process to the counters.
     pub(super) fn count_calls(&self, tally: &mut Tally) {
         tally.fs_calls += OpKind::ALL.iter().map(|kind| self.faults.count(*kind)).sum::<u64>();
         tally.faults += self.faults.fired();
@@ -191,19 +193,18 @@ impl World {
     }
 }
 
-/// The end of the process at the change after the first `after`.
+/// Returns a rule that ends the process at the change after the first `after`.
 pub fn death(after: u32, keep: u32) -> FaultRule {
     let end = FaultAction::Freeze { keep: keep as usize };
     FaultRule::new(&OpKind::CHANGES, end).nth(u64::from(after) + 1)
 }
 
-/// Whether an error says what a failed call must be told as: what failed, where. It is no damage, and nobody else has the
-/// database open.
+/// Returns whether an error is a proper report of a failed call, with the operation and the path.
 fn is_typed(error: &Error) -> bool {
     matches!(error, Error::Io { .. } | Error::NoSpace { .. } | Error::Poisoned(_))
 }
 
-/// Whether there was no space for a manifest.
+/// Returns whether there was no space for a manifest.
 fn is_full_manifest(error: &Error) -> bool {
     let Error::NoSpace { path, .. } = error else { return false };
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -219,8 +220,8 @@ fn is_misread(call: &Fired) -> bool {
     matches!(call.action, FaultAction::CorruptRead { .. })
 }
 
-/// Whether a call that failed may show as this error: a lack of space as one, wrong bytes as damage, anything else as what the
-/// system said, and as the end of the log only if the call was the log's.
+/// Returns whether a failed call may cause this error: lack of space as such, wrong bytes as damage, others
+/// as I/O errors, and the end of the log only for its own calls.
 fn may_show_as(call: &Fired, error: &Error) -> bool {
     let lacks_space = call.action == FaultAction::NoSpace;
     match error {
@@ -230,15 +231,16 @@ fn may_show_as(call: &Fired, error: &Error) -> bool {
         }
         Error::Poisoned(cause) => stops_log(call) && may_show_as(call, cause),
         Error::Corrupt { .. } | Error::UnsupportedVersion { .. } => is_misread(call),
-        // What is left of a copy is Esker's if its job file says so, and stays where it is otherwise.
+        // A misread job file makes leftovers of a copy look foreign.
         Error::Invalid(_) => is_misread(call) && is_job_file(call),
         _ => false,
     }
 }
 
-/// Whether the call writes, syncs, cuts or names a segment that is in use: what of it has reached the disk is unknown then. Or looks whether the
-/// directory is still the database's, as is done before each change of a name. Or it is of the manifest, as it names the tables of a large
-/// commit: whether that is there is unknown then. Or it is the sync of a blob file, which the log's syncs wait for. No failure of another file, nor of a read, stops the log.
+/// Returns whether the failed call stops the log, because it is unknown what reached the disk. These are
+/// writes, syncs, truncations and renames of segments in use; the check before name changes that the
+/// directory is still the same; the manifest edit of a large commit; and the sync of a blob file, for which
+/// the log's syncs wait. No read and no other file stops the log.
 fn stops_log(call: &Fired) -> bool {
     let kinds = [OpKind::Write, OpKind::SyncData, OpKind::SetLen, OpKind::Rename, OpKind::SyncDir];
     let is_look = call.kind == OpKind::Stat && call.path.file_name().is_some_and(|name| name == "LOCK");

@@ -1,13 +1,15 @@
-//! A reader of the change feed that outlives processes: it applies what it reads to a copy, which must be a state of the history.
+//! A reader of the change feed across processes: it applies what it reads to a copy, which must be a state of
+//! the history.
 //!
 //! ```text
-//!   feed --commit by commit--> Reader (a copy of the database) --digest--> History: one of the states from the last durable one on
-//!   too far behind: the contents of now, and the feed from the next commit on
+//!   feed --commit by commit--> Reader (a copy of the database) --digest--> History: one of the states since
+//! the last durable one
+//!   too far behind: start with the current contents and the next commit
 //! ```
 //!
-//! world_feed.1. The copy is the state after some commit, none before the last that is known to be durable: nothing is left out, nor comes twice.
-//! world_feed.2. No end of a process takes back what the feed has shown: the reader goes on where it was, or is told what is the oldest commit.
-//! world_feed.3. Where everything is kept, it is not told so.
+//! The copy is the state after some commit, at least the last durable one: no commit is missing or
+//! duplicated. No crash undoes a commit that the feed has shown: the reader continues, or is refused with the
+//! oldest commit. The refusal must not happen if everything is retained.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -15,29 +17,29 @@ use std::time::SystemTime;
 use esker::{Db, Error, Feed, FeedChange, FeedOperand, KeyspaceId, Result, SeqNo};
 
 use super::World;
-use super::trouble::attempt;
+use super::faults::attempt;
 use crate::judge::read;
 use crate::model::keys::{self, KeyNo};
 use crate::model::state::{DEFAULT, Map, contents_digest};
 use crate::model::values::ValueNo;
 use crate::op::Merged;
 
-/// See the module's text.
+/// A reader of the change feed, and its copy.
 #[derive(Default)]
 pub(super) struct Reader {
-    /// The commit to come; none: it has to begin anew.
+    /// The next commit; `None` if it must start again.
     next: Option<SeqNo>,
     names: BTreeMap<String, KeyspaceId>,
     maps: BTreeMap<KeyspaceId, Map>,
-    /// Of this process.
+    /// The feed of this process.
     feed: Option<Feed>,
-    /// Nothing may have gone since it has begun.
+    /// Whether everything was retained since it started.
     is_kept: bool,
 }
 
-/// What a commit does.
+/// The effect of a change.
 enum Done {
-    /// The last is when it expires, in milliseconds.
+    /// The last field is the expiry time in milliseconds.
     Put(KeyspaceId, KeyNo, ValueNo, Option<u64>),
     Merge(KeyspaceId, KeyNo, Vec<(ValueNo, Merged)>),
     Remove(KeyspaceId, KeyNo),
@@ -47,18 +49,18 @@ enum Done {
 }
 
 impl Reader {
-    /// The same one, for another process.
+    /// Returns this reader for another process.
     pub(super) fn passed_on(&self) -> Reader {
         let Reader { next, names, maps, is_kept, .. } = self;
         Reader { next: *next, names: names.clone(), maps: maps.clone(), feed: None, is_kept: *is_kept }
     }
 
-    /// The process ends.
+    /// Closes the feed at the end of the process.
     pub(super) fn let_go(&mut self) {
         self.feed = None;
     }
 
-    /// Reads all that is there; how many commits.
+    /// Reads all available commits. Returns their number.
     fn read(&mut self, db: &Db, next: SeqNo) -> Result<u64> {
         let mut commits = 0;
         if self.feed.is_none() {
@@ -68,7 +70,7 @@ impl Reader {
         loop {
             let mut commit = match feed.try_next() {
                 Ok(Some(commit)) => commit,
-                // Nothing more comes.
+                // There are no more commits.
                 Ok(None) | Err(Error::Poisoned(_)) => return Ok(commits),
                 Err(error) => return Err(error),
             };
@@ -82,7 +84,7 @@ impl Reader {
         }
     }
 
-    /// Of the copy, without what expires by this time.
+    /// Returns the digest of the copy, without entries that expire by `now_ms`.
     fn digest(&self, now_ms: u64) -> u64 {
         let named = |(name, id): (&String, &KeyspaceId)| {
             let mut map = self.maps.get(id).cloned().unwrap_or_default();
@@ -94,20 +96,21 @@ impl Reader {
     }
 }
 
-/// A time as the engine's, in milliseconds.
+/// Converts a time to the engine's milliseconds.
 fn ms(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 fn known(key: &[u8]) -> KeyNo {
-    keys::find(key).unwrap_or_else(|| panic!("world_feed.1: nobody put the key {}", key.escape_ascii()))
+    keys::find(key).unwrap_or_else(|| panic!("unknown key {}", key.escape_ascii()))
 }
 
 fn value_of(bytes: &[u8]) -> ValueNo {
-    ValueNo::parse(bytes).unwrap_or_else(|| panic!("world_feed.1: nobody put the value"))
+    ValueNo::parse(bytes).unwrap_or_else(|| panic!("unknown value"))
 }
 
-/// A change, of keys that are there by then: in the maps, or by what the commit has done before.
+/// Converts a change. Ranges are resolved to the keys that exist then, in `maps` or by earlier changes of the
+/// commit.
 fn done(change: FeedChange<'_>, maps: &BTreeMap<KeyspaceId, Map>, before: &[Done]) -> Result<Option<Done>> {
     Ok(Some(match change {
         FeedChange::Put { keyspace, key, value } => {
@@ -164,17 +167,17 @@ fn apply(done: Done, names: &mut BTreeMap<String, KeyspaceId>, maps: &mut BTreeM
 }
 
 impl World {
-    /// Whether there is a feed, and all of it is kept.
+    /// Returns whether there is a feed, and whether it retains everything.
     pub(super) fn keeps_all(&self) -> Option<bool> {
         self.opening.and_then(|opening| opening.feed_bytes).map(|bytes| bytes == u64::MAX)
     }
 
-    /// A process has opened the database.
+    /// Notes an opening of the database.
     pub(super) fn note_opening_for_feed(&mut self) {
         self.reader.is_kept &= self.keeps_all() == Some(true);
     }
 
-    /// Has the reader read what is there, and looks at its copy.
+    /// Reads the available commits and compares the copy.
     pub(super) fn follow(&mut self) {
         if self.keeps_all().is_none() || self.is_dead() || self.db.is_none() {
             return;
@@ -183,10 +186,10 @@ impl World {
         let mut reader = std::mem::take(&mut self.reader);
         let followed = match reader.next {
             Some(next) => attempt(|| reader.read(self.db(), next)),
-            // Sweeps and options are commits, too, which the model does not have.
+            // Sweeps and changes of options are commits, too, but not in the model.
             None if self.history.is_durable() => {
                 let synced = attempt(|| self.db().sync());
-                synced.and_then(|()| self.begin_anew(&mut reader)).map(|()| 0)
+                synced.and_then(|()| self.start_again(&mut reader)).map(|()| 0)
             }
             None => Ok(0),
         };
@@ -196,14 +199,14 @@ impl World {
                 let digest = reader.digest(self.history.latest_ms());
                 assert!(
                     self.history.may_be_shown(digest),
-                    "world_feed.1: what the feed has made is no state from the last durable one on; the next commit is {:?}",
+                    "the copy is no state since the last durable one; the next commit is {:?}",
                     reader.next
                 );
             }
             Ok(_) => {}
             Err(Error::FeedTruncated { oldest }) => {
-                assert!(!reader.is_kept, "world_feed.3: the feed begins with {oldest}");
-                assert!(reader.next < Some(oldest), "world_feed.3");
+                assert!(!reader.is_kept, "the feed begins with {oldest}");
+                assert!(reader.next < Some(oldest));
                 reader = Reader::default();
                 self.tally.truncated += 1;
             }
@@ -216,10 +219,10 @@ impl World {
         self.reader = reader;
     }
 
-    /// Begins with what the database holds, once all of it is durable.
-    fn begin_anew(&self, reader: &mut Reader) -> Result<()> {
+    /// Starts with the current contents, once they are durable.
+    fn start_again(&self, reader: &mut Reader) -> Result<()> {
         let (db, snapshot) = (self.db(), self.db().snapshot());
-        // What has expired counts until it is swept.
+        // Expired entries count until they are swept.
         let contents = attempt(|| read::contents_with(db, false, false, Some(self.now_ms())))?;
         let mut found = Reader { is_kept: self.keeps_all() == Some(true), ..Reader::default() };
         for (name, map) in contents {

@@ -1,12 +1,12 @@
-//! Compaction filters: what they decide, and the commits that come of it.
+//! Compaction filters: their decisions, and the resulting commits.
 //!
 //! ```text
-//!   compaction --entry--> Filter: keep, drop, change --the engine commits some of it, in this order--> read back --> History
+//!   compaction --entry--> Filter: keep, drop, change --the engine commits a prefix of the decisions--> read
+//! back --> History
 //! ```
 //!
-//! filtered.1. A decision is carried out by a commit, or not at all: the key has what it had, or what was decided.
-//!
-//! The filters decide only where nothing fails and no process ends before it is known what was carried out.
+//! A decision takes effect by a commit or not at all: the key has its old value or the decided one. The
+//! filters decide only while no call fails and no process ends before the outcome is known.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use esker::{Builder, Decision, Durability};
 use esker_env::Fs;
 
-use super::trouble::attempt;
+use super::faults::attempt;
 use super::{DIR, World};
 use crate::model::footprint::Footprint;
 use crate::model::keys::{self, KeyNo, key};
@@ -26,29 +26,29 @@ use crate::op::{NAMES, Write};
 #[derive(Default)]
 pub(super) struct Filters {
     decide: AtomicBool,
-    /// The entries that were decided about, by the names of their keyspaces, in order.
+    /// The decided entries with the names of their keyspaces, in order.
     decided: Mutex<Vec<(&'static str, KeyNo)>>,
 }
 
-/// What a filter makes of a value; none: it is kept.
+/// Returns the decision on a value: `None` keeps it.
 fn decision(value: ValueNo) -> Option<Option<ValueNo>> {
     match value.stamp() % 8 {
         4 => Some(None),
-        // It stays then.
+        // Later decisions keep the changed value.
         5 => Some(Some(ValueNo::new(value.len.max(4), value.stamp() + 2))),
         _ => None,
     }
 }
 
-/// The keyspaces that have a filter.
+/// The keyspaces with a filter.
 fn names() -> [&'static str; 2] {
     [DEFAULT, NAMES[1]]
 }
 
 impl Filters {
     fn decide(&self, name: &'static str, key: &[u8], value: &[u8]) -> Decision {
-        let value = ValueNo::parse(value).expect("filtered.1: a value that was never put");
-        let no = keys::find(key).expect("filtered.1: a key that was never put");
+        let value = ValueNo::parse(value).expect("a value that was never put");
+        let no = keys::find(key).expect("a key that was never put");
         let Some(made) = decision(value).filter(|_| self.decide.load(Ordering::Relaxed)) else {
             return Decision::Keep;
         };
@@ -56,7 +56,7 @@ impl Filters {
         made.map_or(Decision::Drop, |changed| Decision::Change(changed.bytes()))
     }
 
-    /// An opening with the filters.
+    /// Adds the filters to the options.
     pub(super) fn with(self: &Arc<Self>, builder: Builder) -> Builder {
         names().into_iter().fold(builder, |builder, name| {
             let filters = self.clone();
@@ -66,7 +66,7 @@ impl Filters {
 }
 
 impl World {
-    /// Calls the database, and has its filters decide meanwhile, unless something could fail.
+    /// Calls the database with active filters, unless something could fail.
     pub(super) fn filtering<T>(&mut self, call: impl FnOnce(&mut Self) -> T) -> T {
         let has_room = self.disk.free_bytes(DIR.as_ref()).is_ok_and(|free| free == u64::MAX);
         let is_alone = self.between.is_none() && self.armed.is_none();
@@ -77,14 +77,14 @@ impl World {
         done
     }
 
-    /// Takes note of what was carried out of the decisions (filtered.1).
+    /// Notes which decisions took effect.
     pub(super) fn note_filtered(&mut self) {
         let decided = self.filters.decided.lock().map(|mut decided| std::mem::take(&mut *decided));
         let mut decided = decided.unwrap_or_default();
         self.expire();
         while !decided.is_empty() {
             let (name, no) = decided.remove(0);
-            // What was decided again had not been carried out.
+            // A repeated decision means that the earlier one had no effect.
             if !decided.contains(&(name, no)) {
                 self.note_decided(name, no);
             }
@@ -92,22 +92,21 @@ impl World {
     }
 
     fn note_decided(&mut self, name: &str, no: KeyNo) {
-        // With what has expired, which is shown to filters until a compaction or a sweep removes it.
+        // Includes expired entries, which filters see until a compaction or sweep removes them.
         let newest = self.history.newest_whole();
         let Some(id) = newest.names().get(name).copied() else { return };
         let map = newest.map(id);
         let Some(value) = map.entries().get(&no).copied() else { return };
         let Some(made) = decision(value) else { return };
         let found = attempt(|| self.keyspaces[&id].get(key(no)));
-        let found = found.unwrap_or_else(|error| panic!("filtered.1: {error}"));
-        let found =
-            found.map(|found| ValueNo::parse(&found).expect("filtered.1: a value that was never put"));
+        let found = found.unwrap_or_else(|error| panic!("{error}"));
+        let found = found.map(|found| ValueNo::parse(&found).expect("a value that was never put"));
         let is_there = map.until().get(&no).is_none_or(|until| *until > self.now_ms());
         if is_there && found == Some(value) {
             return;
         }
-        // What has expired cannot be read. The model takes the decision as carried out.
-        assert_eq!(found, made.filter(|_| is_there), "filtered.1: {no:?} was {value:?}");
+        // Expired entries cannot be read. The model assumes that the decision took effect.
+        assert_eq!(found, made.filter(|_| is_there), "{no:?} was {value:?}");
         let write = match (made, map.until().get(&no)) {
             (None, _) => Write::Remove(no),
             (Some(changed), None) => Write::Put(no, changed),

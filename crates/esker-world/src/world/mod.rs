@@ -2,42 +2,43 @@
 //!
 //! ```text
 //!   Op --> Db on FaultFs(MemFs)      results, reads, what is there after a restart
-//!     `--> History                   must agree with the model, or the run panics
+//!     `--> History                   any disagreement with the model panics
 //! ```
 //!
-//! world.1. Reads of the newest state, of snapshots, of transactions, and of iterators and cursors held for long agree with the
+//! world.1. Reads of the newest state, snapshots, transactions, and held iterators and cursors agree with the
 //!     model.
-//! world.2. A transaction fails with a conflict if and only if a commit since its beginning touched what it writes, or has read if it is serializable.
-//! world.3. After a restart the state is one that the history allows (model_history.1 to model_history.3); `len` is exact; `check` finds nothing.
-//! world.4. A call fails only if there is a reason: a fault was injected, the disk is full, or the log has failed before.
-//!     A commit that fails, unless because of the log, has done nothing. The log fails only if a call of its own does.
-//! world.5. A disk that is full fails a commit for want of space and no more: the log does not fail, and commits succeed once
-//!     there is space. Exception: a large commit whose edit of the manifest fails, if there is no space for another manifest either.
-//! world.6. Reads go on: one fails only if a call of its own does.
-//! world.7. After a flush that nothing troubles the log has no segment but the one in use, whatever could not be removed before. Exception: where it
-//!     is kept for the change feed.
-//! world.8. A call of the file system's that panics ends the operation, and no other one. Writes may be refused from then on, until the database is
-//!     opened again; where they are not, the operation has done nothing.
-//! world.9. A keyspace that keeps history is read as it was at a commit, or refused with an older limit; and what has changed since a commit
-//!     leads from that state to the newest (past.rs).
-//! world.10. A checkpoint or a backup holds what the database held at the commit that it says it ends with, whatever happens to either and
-//!     whatever was done between the steps that made it. A checkpoint that a process died in is whole or not there (copy.rs).
-//!     The same holds of what is restored from an archive (archive.rs), of a file and what is loaded from it (unload.rs), and of
-//!     a second database that makes the commits of the feed again (replica.rs).
+//! world.2. A transaction fails with a conflict if and only if a commit since its beginning touched a key
+//!     that it writes, or, if it is serializable, has read.
+//! world.3. After a restart, the state is allowed by the history (model_history.1, model_history.2), `len` is
+//!     exact, and `check` finds nothing.
+//! world.4. A call fails only with a reason: an injected fault, a full disk, or an earlier failure of the
+//!     log. A failed commit has no effect, unless the log failed. The log fails only if one of its own calls
+//!     does.
+//! world.5. A full disk fails a commit, but not the log: commits succeed again once there is space.
+//!     Exception: a large commit whose manifest edit fails, if there is no space for a new manifest.
+//! world.6. Reads continue after failures: a read fails only if one of its own calls does.
+//! world.8. A panic in the file system ends only the current operation. Writes may be refused until the
+//!     database is reopened; otherwise the operation had no effect.
+//! world.9. Reads of history return the state at the commit, or are refused with the oldest available commit.
+//!     Changes since a commit lead from its state to the newest (past.rs).
+//! world.10. A checkpoint or backup equals the database at its commit, whatever happens to either and
+//!     whatever was interleaved with its steps. A checkpoint interrupted by a crash is complete or absent
+//!     (copy.rs). The same holds for archives (archive.rs), unloaded files (unload.rs) and replicas
+//!     (replica.rs).
 
 mod archive;
 mod between;
 mod copy;
+mod coverage;
+pub mod faults;
 mod feed;
 mod filtered;
 mod offline;
-mod outlook;
 mod past;
 mod replica;
 mod restart;
 mod timeline;
 mod transaction;
-pub mod trouble;
 mod unload;
 mod write;
 
@@ -50,8 +51,8 @@ use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, OpenOptions, Seeded
 
 pub use self::restart::{Left, builder};
 
+use self::faults::{attempt, is_panic};
 use self::transaction::HeldTransaction;
-use self::trouble::{attempt, is_panic};
 use crate::figures;
 use crate::judge::read::{self, HeldIterator, Source, check_read};
 use crate::judge::walk::HeldCursor;
@@ -62,13 +63,13 @@ use crate::op::{KeyspaceNo, Op, Opening, Read, Reader, Restart, SLOTS};
 use crate::perform::{names, perform};
 use crate::setting;
 
-/// Where the database lives in the simulated file system.
+/// Directory of the database in the simulated file system.
 pub const DIR: &str = "db";
-/// A batch of so many writes may have log segments of its own.
+/// A batch with this many writes may have its own log segments.
 const LARGE_COMMIT: usize = 14;
 
 figures! {
-    /// What happened in a run.
+    /// Counters of a run.
     Tally {
         ops: "operations done",
         commits: "commits acknowledged",
@@ -125,14 +126,14 @@ figures! {
     }
 }
 
-/// The database and its model.
+/// A database and its model.
 pub struct World {
     disk: MemFs,
-    /// The present process's door to the disk.
+    /// The file system of the current process.
     faults: FaultFs,
     clock: Arc<ManualClock>,
     seed: u64,
-    /// The disk is one without direct I/O.
+    /// Whether the disk has no direct I/O.
     plain: bool,
     db: Option<Db>,
     keyspaces: BTreeMap<Id, Keyspace>,
@@ -141,61 +142,61 @@ pub struct World {
     transactions: [Option<HeldTransaction>; SLOTS],
     iterators: [Option<HeldIterator>; SLOTS],
     cursors: [Option<HeldCursor>; SLOTS],
-    /// Of the change feed.
+    /// Reads the change feed.
     reader: feed::Reader,
-    /// What is done between the steps of the next operation that has a point for it.
+    /// Work to interleave with the next operation that has a point for it.
     between: Option<Vec<Op>>,
     copies: copy::Copies,
     filters: Arc<filtered::Filters>,
-    /// States with the numbers of their commits, the newest last (past.rs).
+    /// Recent states with their commit numbers, newest last (past.rs).
     past: Vec<(u64, State)>,
     durability: Durability,
-    /// How the present process has opened the database; none before the first.
+    /// Options of the current process; `None` before the first.
     opening: Option<Opening>,
-    /// Tier runs after the last operation.
+    /// Number of tier runs after the last operation.
     tier_runs: u64,
-    /// Large commits of the present process.
+    /// Number of large commits of the current process.
     adoptions: u64,
-    /// The files that the present process found.
+    /// Files that existed when the current process started.
     inherited: Vec<String>,
-    /// The blob files that were there after the last operation.
+    /// Blob files after the last operation.
     blob_files: BTreeSet<String>,
-    /// What `CURRENT` held when it was last looked at.
+    /// Last known content of `CURRENT`.
     current: Vec<u8>,
-    /// The log has failed since the database was opened.
+    /// Whether the log has failed since the database was opened.
     poisoned: bool,
-    /// A call has panicked since then: it may have.
+    /// Whether a call has panicked since then, so that the log may have failed.
     panicked: bool,
-    /// Faults that had fired when the operation at hand began.
+    /// Number of faults before the current operation.
     fired_before: u64,
-    /// Calls that a full disk had refused by then.
+    /// Number of refusals by a full disk before the current operation.
     refused_before: u64,
-    /// The same two numbers of when the process began.
+    /// Both numbers when the process started.
     at_birth: (u64, u64),
-    /// Something that expires has been put.
+    /// Whether an expiring entry was ever put.
     expires: bool,
-    /// The last process has closed the database, and met no fault.
+    /// Whether the last process met no fault and closed the database.
     is_tidy: bool,
-    /// What follows once the process has ended inside a call.
+    /// The restart after the scheduled end of the process.
     armed: Option<Restart>,
-    /// Faults stay across restarts, and the caller decides what follows an end inside a call.
+    /// Whether faults survive restarts, and the caller handles an end inside a call.
     pub swept: bool,
-    /// One sequence for all processes, which so draw other numbers than those before them.
+    /// Shared by all processes, so that each draws different numbers.
     random: Arc<SeededRandom>,
-    /// Openings and forks so far: they decide which openings are inspected.
+    /// Number of openings and forks, which decides the openings that are inspected.
     openings: u64,
-    /// All openings are inspected.
+    /// Whether all openings are inspected.
     pub inspects_all: bool,
     tally: Tally,
 }
 
 impl World {
-    /// A new disk, without a database.
+    /// Creates a new disk without a database.
     pub fn new(seed: u64, broken: Option<BrokenSync>) -> Self {
         let disk = MemFs::new();
         disk.leave_noise();
         if setting::has_unsynced_dir(seed) {
-            // Its owner has made the directory, and not synced its parent.
+            // The owner created the directory without syncing its parent.
             disk.make_dir(DIR.as_ref()).expect("it is new");
         }
         broken.into_iter().for_each(|which| disk.break_syncs(which));
@@ -240,24 +241,24 @@ impl World {
         }
     }
 
-    /// From now on no file is direct, reads are short, and no space can be reserved.
+    /// Makes the disk plain: no direct I/O, short reads, no space reservation.
     pub fn be_plain(&mut self) {
         self.disk.be_plain();
         self.plain = true;
     }
 
-    /// How the present process has opened the database.
+    /// Returns the options of the current process.
     pub fn opening(&self) -> Option<Opening> {
         self.opening
     }
 
-    /// Whether a file is direct for who asks for it.
+    /// Returns whether the disk supports direct I/O.
     pub fn gives_direct_files(&self) -> bool {
         let file = self.image().open("a new file".as_ref(), OpenOptions::create_new().direct());
         file.expect("there is room").is_direct()
     }
 
-    /// What has happened so far.
+    /// Returns the counters so far.
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
         self.count_calls(&mut tally);
@@ -265,42 +266,42 @@ impl World {
         tally
     }
 
-    /// The door to the disk, to put faults into.
+    /// Returns the file system of the current process, for adding faults.
     pub fn faults(&self) -> &FaultFs {
         &self.faults
     }
 
-    /// The process has ended inside a call.
+    /// Returns whether the process ended inside a call.
     pub fn is_dead(&self) -> bool {
         self.faults.is_frozen()
     }
 
-    /// Writes are refused until the database is opened again.
+    /// Returns whether writes are refused until the database is reopened.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
     }
 
-    /// What the database must hold now.
+    /// Returns the expected contents.
     pub fn newest(&self) -> &State {
         self.history.newest()
     }
 
-    /// The number of its newest commit.
+    /// Returns the number of the newest commit.
     pub fn seqno(&self) -> u64 {
         self.db.as_ref().map_or(0, |db| db.stats().seqno)
     }
 
-    /// The disk, as the next process would find it if this one were killed now.
+    /// Returns the disk as the next process would find it after a kill.
     pub fn image(&self) -> MemFs {
         self.disk.kill()
     }
 
-    /// Bytes of all files.
+    /// Returns the bytes of all files.
     pub fn used_bytes(&self) -> u64 {
         self.disk.used_bytes()
     }
 
-    /// Reads each keyspace whole.
+    /// Reads all keyspaces completely.
     pub fn read_everything(&mut self) {
         for no in 0..self.keyspaces.len() as u8 {
             self.perform(&Op::Read(Reader::Latest, KeyspaceNo(no), read::everything()));
@@ -317,7 +318,7 @@ impl World {
         (*id, keyspace.clone())
     }
 
-    /// Does one operation.
+    /// Performs one operation.
     ///
     /// # Panics
     /// If anything disagrees with the model.
@@ -326,15 +327,15 @@ impl World {
         self.begin_operation();
         self.expire();
         self.dispatch(op);
-        // Not after each, so that there is something to read.
+        // Not after each operation, so that several commits accumulate.
         if self.tally.ops.is_multiple_of(3) {
             self.follow();
         }
-        self.sight();
-        // Seeds are many, and each meets its own when its processes end, but for those of large commits, which flushes remove before.
+        self.note_coverage();
+        // Other segments are counted when processes end; those of large commits would be gone by then.
         let is_large = matches!(op, Op::Batch(writes, _) if writes.len() >= LARGE_COMMIT);
         if self.swept || is_large {
-            self.sight_log();
+            self.note_log_sizes();
         }
         if self.is_dead() && !self.swept {
             let restart = self.armed.take().expect("what ends a process is armed");
@@ -347,8 +348,8 @@ impl World {
         self.note_moment();
     }
 
-    /// Takes note of what is met in this run.
-    fn sight(&mut self) {
+    /// Updates the counters of what this run covers.
+    fn note_coverage(&mut self) {
         let Some(stats) = self.db.as_ref().map(Db::stats) else { return };
         let tally = &mut self.tally;
         let tier_runs = std::mem::replace(&mut self.tier_runs, stats.tier_runs);
@@ -363,9 +364,9 @@ impl World {
             (&mut tally.recycled, stats.log_files_recycled > 0),
         ];
         sightings.into_iter().filter(|sighting| sighting.1).for_each(|(seen, _)| *seen = 1);
-        self.sight_manifest();
+        self.note_manifest();
         if self.opening.is_some_and(|opening| opening.blobs_over > 0) || !self.blob_files.is_empty() {
-            self.sight_blobs();
+            self.note_blobs();
         }
     }
 
@@ -434,7 +435,7 @@ impl World {
                 }
                 if let Some(mut cursor) = self.cursors[*slot].take() {
                     let moved = attempt(|| cursor.go(moves));
-                    // Where it stands after a panic nobody says.
+                    // After a panic, its position is unknown.
                     let is_lost = moved.as_ref().is_err_and(is_panic);
                     self.tally.turns += u64::from(self.read(moved).unwrap_or(false));
                     self.cursors[*slot] = Some(cursor).filter(|_| !is_lost);
@@ -456,9 +457,9 @@ impl World {
             Op::Step(step) => {
                 let done = self.filtering(|world| world.interleaved(|world| world.done(op)));
                 match step {
-                    // With a log that has failed there is nothing to sync.
+                    // A failed log cannot be synced.
                     esker::BackgroundStep::SyncLog if !self.poisoned && !self.panicked => self.maintain(done),
-                    // It tells of files that it cannot remove.
+                    // This step reports files that it cannot remove.
                     esker::BackgroundStep::PrepareLog => drop(self.excused_tidying(done)),
                     _ => drop(self.excused(done)),
                 }
@@ -475,7 +476,7 @@ impl World {
             Op::Clock(ms) => self.clock.advance(Duration::from_millis(u64::from(*ms))),
             Op::Restart(restart) => self.restart(restart),
             Op::RestartIn { after, keep, restart } => self.arm(*after, *keep, restart),
-            Op::Fault(fault) => self.faults.add(trouble::rule(*fault)),
+            Op::Fault(fault) => self.faults.add(faults::rule(*fault)),
             Op::DiskFull(bytes) => self.fill_disk(*bytes),
             Op::Mend(restart) => {
                 self.mend();
@@ -486,12 +487,12 @@ impl World {
         }
     }
 
-    /// The engine's time.
+    /// Returns the engine's time.
     fn now_ms(&self) -> u64 {
         self.db.as_ref().map_or(0, Db::time_ms)
     }
 
-    /// Forgets what has expired by now (model_history.4).
+    /// Removes expired entries from the model (model_history.4).
     fn expire(&mut self) {
         if !self.expires {
             return;
@@ -506,20 +507,20 @@ impl World {
         self.transactions.iter_mut().flatten().for_each(|held| held.expire(now_ms));
         self.iterators.iter_mut().flatten().for_each(|held| held.expire(now_ms));
         for held in &mut self.cursors {
-            // Where one stands that stands on nothing nobody says.
+            // A cursor on an expired entry has no defined position.
             if held.as_mut().is_some_and(|cursor| !cursor.expire(now_ms)) {
                 *held = None;
             }
         }
     }
 
-    /// Has what has expired removed, so that lengths are those of the model; whether that could be.
+    /// Sweeps expired entries, so that lengths equal those of the model. Returns whether this succeeded.
     fn sweep(&mut self) -> bool {
         let swept = if self.expires { attempt(|| self.db().sweep().map(drop)) } else { Ok(()) };
         self.excused(swept).is_some()
     }
 
-    /// Does an operation to the database.
+    /// Performs an operation on the database.
     fn done(&self, op: &Op) -> esker::Result<()> {
         let newest = self.history.newest();
         attempt(|| match op {
@@ -531,7 +532,7 @@ impl World {
     fn hold_cursor(&mut self, slot: usize, reader: Reader, no: KeyspaceNo) {
         let (id, keyspace) = self.pick(no);
         let (source, map) = self.source(reader, &keyspace, id);
-        // Transactions have none.
+        // Transactions have no cursors.
         let held = attempt(|| source.cursor().transpose());
         let held = held.transpose().map(|made| made.map(|cursor| HeldCursor::new(cursor, &map)));
         self.cursors[slot] = held.and_then(|made| self.read(made));
@@ -545,22 +546,23 @@ impl World {
         }
     }
 
-    /// Takes note of a call that makes everything durable.
+    /// Notes the outcome of a call that makes everything durable.
     fn maintain(&mut self, outcome: esker::Result<()>) {
         if self.excused(outcome).is_some() {
             self.history.all_durable();
         }
     }
 
-    /// world.7, of a flush before which there had been so many.
+    /// Checks that a flush left only the segment in use, unless the log is kept for the feed. `before` is the
+    /// earlier number of flushes.
     fn check_log_is_released(&self, before: u64) {
         let is_kept = self.opening.is_some_and(|opening| opening.feed_bytes.is_some());
-        if is_kept || self.in_trouble() || self.was_refused() || self.db().stats().flushes == before {
+        if is_kept || self.met_fault() || self.was_refused() || self.db().stats().flushes == before {
             return;
         }
         let names = self.disk.list_dir(DIR.as_ref()).expect("a file system in memory does not fail");
         let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".wal")).collect();
-        assert!(segments.len() <= 1, "world.7: a flush leaves {segments:?}");
+        assert!(segments.len() <= 1, "a flush leaves {segments:?}");
     }
 
     fn source<'a>(&'a self, reader: Reader, keyspace: &'a Keyspace, id: Id) -> (Source<'a>, Arc<Map>) {
@@ -578,7 +580,7 @@ impl World {
         held.unwrap_or_else(|| (Source::Latest(keyspace), self.history.newest().map(id)))
     }
 
-    /// Everything that can be read is as it should be (world.1), and `check` agrees.
+    /// Checks all reads (world.1) and the files.
     pub fn verify_all(&mut self) {
         self.expire();
         let is_swept = self.sweep();

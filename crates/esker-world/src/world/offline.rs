@@ -1,16 +1,17 @@
-//! The tools that read files, tried on what a process has left, before the next one opens it.
+//! Tests the offline tools on the files that a process has left, before the next one opens them.
 //!
 //! ```text
-//!   the disk before an opening --kill--> image --check_offline, dump--> nothing is wrong, nothing has changed
-//!                                          `---repair--> another directory --open--> what the opening has found
+//!   the disk before an opening --kill--> image --check_offline, dump--> no problems, no changes
+//!                                          `---repair--> another directory --open--> the state that the
+//! opening found
 //! ```
 //!
-//! world_offline.1. `check_offline` finds nothing wrong with what a crash leaves, counts the keys that are there, and changes nothing.
-//! world_offline.2. `dump` shows no damage in a file that is needed, but for what is torn at the log's end, and changes nothing.
-//! world_offline.3. `repair` reports no loss, and makes a database that holds what the opening has found.
-//! world_offline.4. A process that has met no fault and has closed the database leaves no file that is not needed.
+//! world_offline.1. `check_offline` finds no problem in the state after a crash and counts the keys. `dump` shows no
+//!     damage in needed files, except a torn end of the log. Neither changes anything. A clean close after a run
+//!     without faults leaves no unneeded files.
+//! world_offline.3. `repair` reports no loss, and creates a database with the contents that the opening found.
 //!
-//! Which openings are inspected follows from the seed and their number alone; the operations stay what they are.
+//! The seed and the number of an opening alone decide whether it is inspected, so the operations do not depend on it.
 
 use std::sync::Arc;
 
@@ -24,22 +25,22 @@ use crate::judge::read;
 use crate::model::state::State;
 use crate::op::Opening;
 
-/// One opening of so many is inspected.
+/// One opening in this many is inspected.
 const ONE_IN: u64 = 20;
-/// Where a repair puts its database.
+/// Directory of the repaired database.
 const REPAIRED: &str = "repaired";
 
 impl World {
-    /// Counts an opening; whether it is inspected.
+    /// Counts an opening. Returns whether it is inspected.
     pub(super) fn is_inspected(&mut self) -> bool {
         self.openings += 1;
         let drawn = Rng::with_seed(self.seed.rotate_left(32) ^ self.openings).u64(0..ONE_IN);
-        // What has expired the tools count, and read.
+        // The tools count and read expired entries.
         !self.expires && (self.inspects_all || drawn == 0)
     }
 
-    /// Tries the tools on what was there before the opening that has just succeeded. `is_tidy`: the process before has met no
-    /// fault, and has closed the database.
+    /// Tests the tools on the disk before the opening that has just succeeded. `is_tidy` says that the
+    /// previous process met no fault and closed the database.
     pub(super) fn inspect(&mut self, image: &MemFs, is_tidy: bool, opening: Opening) {
         image.set_capacity(None);
         self.tally.inspected += 1;
@@ -57,17 +58,17 @@ impl World {
         };
         assert!(report.problems.is_empty(), "world_offline.1: check_offline finds {:#?}", report.problems);
         let has_leftovers = report.notes.iter().any(|note| note.contains("is not needed"));
-        assert!(!(is_tidy && has_leftovers), "world_offline.4: a clean close leaves {:#?}", report.notes);
+        assert!(!(is_tidy && has_leftovers), "world_offline.1: a clean close leaves {:#?}", report.notes);
         let live_keys = self.history.newest().live_keys();
         assert_eq!(report.live_keys, Some(live_keys), "world_offline.1: check_offline counts keys");
         if let Some(damage) = dumped_damage(&env, image, &report) {
-            panic!("world_offline.2: dump shows damage in {damage}; check_offline notes {:#?}", report.notes);
+            panic!("world_offline.1: dump shows damage in {damage}; check_offline notes {:#?}", report.notes);
         }
-        assert_eq!(image.ops(), 0, "world_offline.1, world_offline.2: reading has changed something");
+        assert_eq!(image.ops(), 0, "world_offline.1: reading has changed something");
         self.check_repair(&env, opening);
     }
 
-    /// world_offline.3.
+    /// Repairs the database and compares the result (world_offline.3).
     fn check_repair(&mut self, env: &Env, opening: Opening) {
         let builder = || self.builder(opening).env(env.clone());
         let report = builder().repair(DIR, REPAIRED);
@@ -89,7 +90,7 @@ impl World {
     }
 }
 
-/// The first damage that a dump shows and that is none of world_offline.2's exceptions: file, offset, what is wrong.
+/// Returns the first unexpected damage in a dump: file, offset and description.
 fn dumped_damage(env: &Env, image: &MemFs, report: &CheckReport) -> Option<String> {
     let torn_segment = torn_segment(image, report);
     let (mut file, mut found) = (String::new(), None);
@@ -106,12 +107,12 @@ fn dumped_damage(env: &Env, image: &MemFs, report: &CheckReport) -> Option<Strin
         }
         _ => {}
     });
-    shown.unwrap_or_else(|error| panic!("world_offline.2: dump: {error}"));
+    shown.unwrap_or_else(|error| panic!("dump: {error}"));
     found
 }
 
-/// The log's last segment, if the log ends in an unfinished commit. Power losses tear it anywhere: records that were not
-/// synced can be lost in front of others that were not lost.
+/// Returns the log's last segment if the log ends in an unfinished commit. A power loss may lose unsynced
+/// records before others that survive.
 fn torn_segment(image: &MemFs, report: &CheckReport) -> Option<String> {
     use esker_env::Fs;
     report.notes.iter().find(|note| note.contains("of an unfinished commit"))?;

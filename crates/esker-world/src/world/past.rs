@@ -1,26 +1,27 @@
-//! The past: states by the numbers of their commits, and keyspaces read as they were.
+//! History: past states by commit number, and reads of keyspaces at past commits.
 //!
 //! ```text
-//!   operation --a new number--> past: (number, state)      Past, Since --one of these--> Db --compared--> that state (world.9)
+//!   operation --a new commit--> past: (number, state)      Past, Since --one of these--> Db --compare-->
+//! that state (world.9)
 //! ```
 
 use esker::{Changes, Error, Keyspace, SeqNo, Version};
 
 use super::World;
-use super::trouble::attempt;
+use super::faults::attempt;
 use crate::judge::read::{Source, check_read};
 use crate::model::keys::{self, KeyNo, key};
 use crate::model::state::{Id, Map, State};
 use crate::model::values::ValueNo;
 use crate::op::{Age, KeyspaceNo, Read};
 
-/// So many states are remembered.
+/// Number of remembered states.
 const REMEMBERED: usize = 160;
-/// Keys that are read beside the first one, at most.
+/// Maximum number of further keys whose versions are read.
 const VERSIONS_OF: usize = 40;
 
 impl World {
-    /// Remembers the newest state. What a crash has taken was never there.
+    /// Remembers the newest state. Commits lost in a crash are forgotten.
     pub(super) fn remember(&mut self) {
         let seqno = self.seqno();
         if self.history.is_behind() {
@@ -39,13 +40,13 @@ impl World {
     fn remembered(&self, age: Age) -> Option<(SeqNo, State)> {
         let at = self.past.len().checked_sub(1 + usize::from(age.0) % self.past.len().max(1))?;
         let (number, state) = &self.past[at];
-        // What has expired by now is not there, though it was.
+        // Expired entries are invisible in past states, too.
         let mut state = state.clone();
         state.expire(self.now_ms());
         Some((SeqNo::new(*number), state))
     }
 
-    /// A refusal of what is not kept is an answer.
+    /// Accepts a refusal of a commit that is no longer kept.
     fn kept<T>(&mut self, outcome: esker::Result<T>, at: SeqNo) -> Option<T> {
         if let Err(Error::HistoryGone { oldest, .. }) = &outcome {
             assert!(*oldest > at, "world.9: commit {at} is refused, though {oldest} is kept");
@@ -75,7 +76,7 @@ impl World {
         self.tally.past += 1;
     }
 
-    /// The versions of this key, and of some that follow it.
+    /// Reads the versions of a key and of some that follow it.
     pub(super) fn read_versions(&mut self, no: KeyspaceNo, first: KeyNo) {
         let (id, keyspace) = self.pick(no);
         let map = self.history.newest().map(id);
@@ -85,7 +86,7 @@ impl World {
         }
     }
 
-    /// Each version is what the key was from its commit on, until the next one.
+    /// Checks that each version is the value from its commit until the next one.
     fn read_versions_of(&mut self, id: Id, keyspace: &Keyspace, key_no: KeyNo) {
         let found = attempt(|| keyspace.versions(key(key_no))?.collect::<esker::Result<Vec<_>>>());
         let Some(found) = self.read(found) else { return };
@@ -94,14 +95,14 @@ impl World {
             value.map(|value| ValueNo::parse(value).expect("world.9: a value that was never put"))
         };
         let (mut newer, now_ms) = (u64::MAX, self.now_ms());
-        // Commit 0 stands for one before the history began, which is not known.
+        // Commit 0 denotes an unknown commit before the history.
         for version in found.iter().filter(|version| version.seqno.get() > 0) {
             let from = version.seqno.get();
             assert!(from < newer, "world.9: versions {from} and {newer} of {key_no:?}");
             for (at, state) in self.past.iter().filter(|(at, _)| (from..newer).contains(at)) {
                 let map = state.map(id);
                 let was = map.entries().get(&key_no).copied();
-                // A sweep removes what has expired.
+                // A sweep removes expired entries.
                 let is_over = map.until().get(&key_no).is_some_and(|until| *until <= now_ms);
                 let agrees = shown(version) == was || is_over && version.value.is_none();
                 let shown = shown(version);
@@ -123,7 +124,7 @@ impl World {
     }
 }
 
-/// The state that changes lead to.
+/// Applies changes to a state.
 fn applied(changes: Changes, since: SeqNo, from: &Map) -> esker::Result<Map> {
     let mut entries = from.entries().clone();
     for range in changes.removed_ranges() {
@@ -134,7 +135,7 @@ fn applied(changes: Changes, since: SeqNo, from: &Map) -> esker::Result<Map> {
     for changed in changes {
         let changed = changed?;
         assert!(changed.seqno > since, "world.9");
-        let no = keys::find(&changed.key).expect("world.9: nobody wrote this key");
+        let no = keys::find(&changed.key).expect("world.9: unknown key");
         match changed.value {
             Some(value) => {
                 let value = ValueNo::parse(&value).expect("world.9: a value that was never put");

@@ -1,15 +1,17 @@
-//! A second database, on a disk of its own, that makes the commits of the first again.
+//! A replica: a second database, on its own disk, that replays the commits of the first.
 //!
 //! ```text
-//!   Db --checkpoint--> image of the disk --opened--> the copy
-//!   Db --feed, commit by commit--> Replay --> the copy --compared--> what the model had at the number that it has come to
+//!   Db --checkpoint--> image of the disk --open--> the replica
+//!   Db --feed, commit by commit--> Replay --> the replica --compare--> the model at the replica's position
 //!                  `-- too far behind: another checkpoint
 //! ```
 //!
-//! world_replica.1. The copy has what the commit at its position has made: entries, when they expire, keyspaces and their options.
-//! world_replica.2. The feed shows no commit that an end of the first database's process takes back.
-//! world_replica.3. A copy that comes back has what it has made durable, and goes on behind the commit that it has come to.
-//! world_replica.4. Where the feed keeps everything, the copy is not told that a commit is gone.
+//! world_replica.1. The replica equals the state at its position: entries, expiry times, keyspaces and
+//!     options.
+//! world_replica.2. The feed shows no commit that a crash of the first database undoes.
+//!
+//! A restarted replica keeps its durable commits and continues after them. If the feed retains everything,
+//! the replica is never too far behind.
 
 use std::sync::Arc;
 
@@ -18,40 +20,40 @@ use esker::{Builder, Db, Durability, Error, Feed, Result, SeqNo};
 use esker_env::{Env, FaultFs, ManualClock, MemFs};
 
 use super::copy::{COPY, options_of, remove};
+use super::faults::attempt;
 use super::restart::lose;
-use super::trouble::attempt;
 use super::{DIR, World};
 use crate::judge::read;
 use crate::op::{Following, Loss};
 
-/// See the module's text.
+/// The replica and its connection to the first database.
 pub(super) struct Replica {
     disk: MemFs,
-    /// The present process's door to the disk.
+    /// The file system of the current process.
     faults: FaultFs,
     db: Db,
-    /// None: it knows no keyspaces yet.
+    /// `None` until it has opened its keyspaces.
     replay: Option<Replay>,
-    /// Of the first database's process.
+    /// The feed of the first database's current process.
     feed: Option<Feed>,
-    /// Numbers of its own commits, with those of the first database that they are. The first is the checkpoint's.
+    /// Pairs of its own commit number and that of the first database. The first pair is the checkpoint's.
     places: Vec<(u64, u64)>,
-    /// Its last own commit that is durable.
+    /// Its last durable commit.
     synced: u64,
 }
 
 impl Replica {
-    /// The commit that it has come to.
+    /// Returns the replayed commit number of the first database.
     fn position(&self) -> u64 {
         self.places.last().map_or(0, |(_, position)| *position)
     }
 
-    /// The first database's process ends.
+    /// Closes the feed at the end of the first database's process.
     pub(super) fn let_go(&mut self) {
         self.feed = None;
     }
 
-    /// Makes commits of the feed; how many.
+    /// Replays commits of the feed. Returns their number.
     fn catch_up(&mut self, first: &Db, how: &Following) -> Result<u64> {
         let mut made = 0;
         let mut feed = match self.feed.take() {
@@ -61,7 +63,7 @@ impl Replica {
         while how.commits == 0 || made < u64::from(how.commits) {
             let mut commit = match feed.try_next() {
                 Ok(Some(commit)) => commit,
-                // Nothing more comes.
+                // There are no more commits.
                 Ok(None) | Err(Error::Poisoned(_)) => break,
                 Err(error) => return Err(error),
             };
@@ -76,7 +78,7 @@ impl Replica {
         Ok(made)
     }
 
-    /// Makes one commit.
+    /// Replays one commit.
     fn make(&mut self, seqno: u64, changes: &[u8], durability: Durability) {
         let db = &self.db;
         let replay = self.replay.get_or_insert_with(|| Replay::new(db).expect("it is open"));
@@ -93,7 +95,7 @@ impl Replica {
         self.places.push((own.get(), seqno));
     }
 
-    /// Its machine loses power, and it comes back (world_replica.3).
+    /// Restarts the replica after a power loss.
     fn restart(self, loss: Loss, builder: Builder, clock: &Arc<ManualClock>, seed: u64) -> Replica {
         let Replica { disk, faults, db, replay, feed: _, mut places, synced } = self;
         faults.freeze();
@@ -101,28 +103,28 @@ impl Replica {
         let disk = lose(&disk, loss);
         let (faults, db) = open(&disk, builder, clock, seed);
         let own = db.stats().seqno;
-        assert!(own >= synced, "world_replica.3: commit {synced} is gone: it ends with {own}");
+        assert!(own >= synced, "commit {synced} is gone: it ends with {own}");
         places.retain(|(number, _)| *number <= own);
         Replica { disk, faults, db, replay: None, feed: None, places, synced: own }
     }
 }
 
-/// Opens the copy.
+/// Opens the replica.
 fn open(disk: &MemFs, builder: Builder, clock: &Arc<ManualClock>, seed: u64) -> (FaultFs, Db) {
     let faults = FaultFs::new(Arc::new(disk.clone()));
     let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(faults.clone()), seed) };
     let opened = builder.env(env).open(COPY);
-    let db = opened.unwrap_or_else(|error| panic!("world_replica.3: it cannot be opened: {error}"));
+    let db = opened.unwrap_or_else(|error| panic!("it cannot be opened: {error}"));
     (faults, db)
 }
 
-/// The lengths of all keyspaces.
+/// Returns the lengths of all keyspaces.
 fn lens(db: &Db) -> Result<Vec<u64>> {
     db.keyspaces()?.iter().map(|name| db.open_keyspace(name)?.len()).collect()
 }
 
 impl World {
-    /// Has the copy make some commits, and compares it. Without one, makes it.
+    /// Replays some commits and compares. Creates the replica if there is none.
     pub(super) fn follow_on(&mut self, how: &Following) {
         if self.keeps_all().is_none() {
             return;
@@ -134,7 +136,7 @@ impl World {
             Ok(made) => self.tally.replayed += made,
             Err(Error::FeedTruncated { oldest }) => {
                 let is_kept = self.copies.kept_from.is_some_and(|kept| position >= kept);
-                assert!(!is_kept, "world_replica.4: behind {position} the feed begins with {oldest}");
+                assert!(!is_kept, "behind {position} the feed begins with {oldest}");
                 self.tally.truncated += 1;
                 return;
             }
@@ -152,7 +154,7 @@ impl World {
         self.copies.replica = Some(replica);
     }
 
-    /// Makes the copy of a checkpoint.
+    /// Creates the replica from a checkpoint.
     fn begin_replica(&mut self) {
         self.checkpoint();
         let Some(seqno) = self.copies.checkpoint.as_ref().and_then(|copied| copied.made) else { return };
@@ -170,7 +172,7 @@ impl World {
             Some(Replica { disk, faults, db, replay: None, feed: None, places, synced: own });
     }
 
-    /// world_replica.1
+    /// Compares the replica with the model (world_replica.1).
     fn check_replica(&self, replica: &Replica) {
         let (db, position) = (&replica.db, replica.position());
         let states = self.copies.timeline.at(position);
@@ -178,7 +180,7 @@ impl World {
             return;
         }
         let now_ms = db.time_ms();
-        // It is not swept, and what has expired counts.
+        // Unswept expired entries count.
         let found = read::contents_with(db, false, !self.expires, self.expires.then_some(now_ms));
         let found = found.unwrap_or_else(|error| panic!("world_replica.1: it cannot be read: {error}"));
         if let Some(difference) = self.difference(&states, &found, now_ms) {
@@ -189,14 +191,14 @@ impl World {
         {
             let found = options_of(db).unwrap_or_else(|error| panic!("world_replica.1: options: {error}"));
             assert_eq!(found, expected, "world_replica.1: options at {position}");
-            // Both count what has expired and was not swept.
+            // Both count unswept expired entries.
             if let (Ok(expected), Ok(found)) = (attempt(|| lens(self.db())), lens(db)) {
                 assert_eq!(found, expected, "world_replica.1: lengths at {position}");
             }
         }
     }
 
-    /// An opening has found this commit as the last (world_replica.2).
+    /// Compares the replica's position with the last commit that an opening found (world_replica.2).
     pub(super) fn check_replica_is_behind(&self, seqno: u64) {
         let position = self.copies.replica.as_ref().map_or(0, Replica::position);
         assert!(position <= seqno, "world_replica.2: the feed has shown {position}, and {seqno} is the last");

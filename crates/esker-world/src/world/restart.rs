@@ -1,13 +1,14 @@
-//! The end of a process and the beginning of the next.
+//! The end of a process and the start of the next.
 //!
 //! ```text
-//!   close, drop --> the same disk          kill  --> the same disk, nothing more of it durable, some of it perhaps never
-//!                                          power --> what MemFs::crash leaves
-//!   then: mishaps while opening, each an end or a fault of its own; then an opening that must succeed
+//!   close, drop --> the same disk          kill  --> the same disk, with nothing more synced, perhaps
+//! silently losing data
+//!                                          power --> the result of MemFs::crash
+//!   then: mishaps while opening, each an end or a fault; then an opening that must succeed
 //! ```
 //!
-//! restart.1. Whatever happened to the processes before, the database can be opened, and shows a state that the history
-//!     allows (world.3). The tools that read files find the same (offline.rs).
+//! The database can always be opened, and shows a state allowed by the history (world.3). The offline tools
+//! find the same state (offline.rs).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use std::time::Duration;
 use esker::{Builder, Db};
 use esker_env::{Env, FaultFs, MemFs, SeededRandom, SystemThreads};
 
+use super::faults::{attempt, death, rule};
 use super::replica::Replica;
-use super::trouble::{attempt, death, rule};
 use super::{DIR, World};
 use crate::judge::read;
 use crate::model::history::{History, Reach};
@@ -25,7 +26,7 @@ use crate::perform;
 use crate::setting;
 
 impl World {
-    /// What the present process sees of the machine.
+    /// Returns the environment of the current process.
     pub(super) fn env(&self) -> Env {
         Env {
             fs: Arc::new(self.faults.clone()),
@@ -36,7 +37,7 @@ impl World {
     }
 
     pub(super) fn builder(&self, opening: Opening) -> Builder {
-        // Sweeps have the calls of one workload, whatever the seed.
+        // Sweeps require the same calls for all seeds.
         let first_number = if self.swept { 1 } else { setting::first_number(self.seed) };
         let builder = builder(self.env(), opening).first_number(first_number);
         if setting::has_filters(self.seed) { self.filters.with(builder) } else { builder }
@@ -48,7 +49,8 @@ impl World {
         self.open(&restart, None);
     }
 
-    /// The same for a seed: in some, keyspaces made later have numbers of several bytes.
+    /// Opens the database of a seed for the first time. In some seeds, the ids of keyspaces created later
+    /// have several bytes.
     pub fn start_seed(&mut self, opening: Opening) {
         self.start(opening);
         if setting::has_long_ids(self.seed) {
@@ -56,7 +58,7 @@ impl World {
         }
     }
 
-    /// Ends the process and begins another. A swept process that dies while it closes the database has no other.
+    /// Restarts the process. A swept process that dies while closing the database is not restarted.
     pub(crate) fn restart(&mut self, restart: &Restart) {
         let reach = self.end(restart.end);
         if !self.is_dead() {
@@ -64,7 +66,7 @@ impl World {
         }
     }
 
-    /// Lets go of everything that reads.
+    /// Drops everything that reads.
     fn release_all(&mut self) {
         self.between = None;
         self.iterators = Default::default();
@@ -76,9 +78,9 @@ impl World {
         self.keyspaces.clear();
     }
 
-    /// Ends the process; says what that may undo.
+    /// Ends the process. Returns what that may undo.
     fn end(&mut self, end: End) -> Option<Reach> {
-        self.sight_log();
+        self.note_log_sizes();
         let reach = match end {
             End::Close => {
                 self.release_all();
@@ -95,8 +97,8 @@ impl World {
                 self.release_all();
                 self.db = None;
                 self.tally.reopenings += 1;
-                // The last handle closes the database, and nobody hears whether it could.
-                if self.in_trouble() || self.was_refused() || self.poisoned {
+                // The last handle closes the database and ignores errors.
+                if self.met_fault() || self.was_refused() || self.poisoned {
                     Some(Reach::Unwritten)
                 } else {
                     self.history.all_durable();
@@ -128,7 +130,7 @@ impl World {
         self.db = None;
         self.armed = None;
         if reach.is_none() {
-            // Files of replaced tables are removed when no epoch needs them any more.
+            // Files of replaced tables are removed once no epoch needs them.
             esker::settle_garbage();
             self.is_tidy = self.at_birth == (self.faults.fired(), self.disk.refusals());
         }
@@ -144,7 +146,7 @@ impl World {
         reach
     }
 
-    /// A new door to the disk: the old one stays shut.
+    /// Creates the file system of a new process. The old one stays frozen.
     fn new_process(&mut self) {
         let mut tally = std::mem::take(&mut self.tally);
         self.count_calls(&mut tally);
@@ -153,7 +155,7 @@ impl World {
         self.begin_operation();
     }
 
-    /// Opens the database, through all mishaps (restart.1). `reach`: what the end of the last process may have undone.
+    /// Opens the database after all mishaps. `reach` says what the end of the last process may have undone.
     fn open(&mut self, restart: &Restart, mut reach: Option<Reach>) {
         (self.poisoned, self.panicked) = (false, false);
         let is_inspected = self.is_inspected();
@@ -183,8 +185,8 @@ impl World {
             let opened = match opened {
                 Ok(db) => Some(db),
                 Err(error) => {
-                    let reason = mishap.is_some() || self.in_trouble() || self.was_refused();
-                    assert!(reason, "restart.1: the database cannot be opened: {error}");
+                    let reason = mishap.is_some() || self.met_fault() || self.was_refused();
+                    assert!(reason, "the database cannot be opened: {error}");
                     self.excused_tidying::<()>(Err(error));
                     (self.poisoned, self.panicked) = (false, false);
                     None
@@ -204,14 +206,14 @@ impl World {
         }
     }
 
-    /// Ends the last process, without anything that was to happen to it.
+    /// Ends the last process without its scheduled faults.
     pub fn leave(mut self, end: End) -> Left {
         self.mend();
         let reach = self.end(end);
         Left { disk: self.disk.kill(), history: self.history, reach }
     }
 
-    /// Compares what was found with the history, and takes a handle of each keyspace.
+    /// Compares the contents with the history and opens all keyspaces.
     fn adopt(&mut self, db: Db, opening: Opening, reach: Option<Reach>) {
         self.durability = opening.durability;
         self.opening = Some(opening);
@@ -227,7 +229,7 @@ impl World {
             self.history.set_now(self.now_ms());
             let now_ms = self.expires.then(|| self.now_ms());
             let found = attempt(|| read::contents_with(self.db(), false, is_swept, now_ms));
-            // A fault that outlives the opening hits readers once or for ever.
+            // A fault that outlives the opening affects reads once or always.
             let Some(found) = self.read(found) else {
                 if self.is_dead() {
                     return;
@@ -256,8 +258,8 @@ impl World {
         self.check_copy();
     }
 
-    /// Another world, in which this process, dead or not, ends in this way, and the next one opens the database, with no
-    /// limit to the disk's space.
+    /// Returns another world in which the current process ends in this way and the next one opens the
+    /// database, without a limit of disk space.
     ///
     /// # Panics
     /// If the end is not a kill or a power loss.
@@ -267,7 +269,7 @@ impl World {
         self.openings += 1;
         fork.openings = self.openings;
         fork.inspects_all = self.inspects_all;
-        // No two processes draw the same numbers.
+        // Each process draws different numbers.
         fork.random = Arc::new(SeededRandom::new(self.seed ^ self.openings.rotate_left(32)));
         let reach = match restart.end {
             End::Kill => {
@@ -299,9 +301,9 @@ impl World {
     }
 }
 
-/// What is left when the last process has ended.
+/// What the last process leaves.
 pub struct Left {
-    /// The disk, as the next process finds it.
+    /// The disk as the next process finds it.
     pub disk: MemFs,
     /// The commits since the last opening.
     pub history: History,
@@ -309,7 +311,7 @@ pub struct Left {
     pub reach: Option<Reach>,
 }
 
-/// The options of an opening.
+/// Returns a builder with the options of an opening.
 pub fn builder(env: Env, opening: Opening) -> Builder {
     let builder = Db::builder()
         .env(env)
@@ -317,7 +319,7 @@ pub fn builder(env: Env, opening: Opening) -> Builder {
         .durability(opening.durability)
         .memory(opening.memory)
         .memtable_bytes(opening.memtable_bytes)
-        // Some closes flush, others leave the log to be replayed.
+        // Some closes flush; others leave the log to be replayed.
         .replay_bytes(opening.memtable_bytes as u64 / 4)
         .block_bytes(opening.block_bytes)
         .table_bytes(opening.table_bytes)
@@ -341,7 +343,8 @@ pub fn builder(env: Env, opening: Opening) -> Builder {
     if opening.stepped { builder.stepped() } else { builder }
 }
 
-/// What nobody hears of is as good as done, as long as somebody can read it; otherwise the system has lost what it had.
+/// Returns the reach of a silent write failure. Data still in the page cache survives a kill; evicted data is
+/// lost.
 fn reach_of_unheard(evicted: bool) -> Reach {
     if evicted { Reach::Unsynced } else { Reach::Unwritten }
 }

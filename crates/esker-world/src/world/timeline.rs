@@ -1,37 +1,38 @@
-//! The states that the database has gone through, by the numbers of its commits.
+//! The states of the database by commit number.
 //!
 //! ```text
-//!   operation --number of the newest commit, state--> Timeline --a number--> the states that a copy may hold which ends with it
+//!   operation --newest commit number, state--> Timeline --a number--> the states that a copy ending with it
+//! may contain
 //! ```
 //!
-//! timeline.1. An operation makes at most one commit that changes what keyspaces hold. Others beside it (options, sweeps) have
-//!     numbers of their own: a commit between two that are known has the state of one or the other.
-//! timeline.2. Nothing is known of numbers that were given out while it was in doubt what had been committed, or in which order.
+//! An operation makes at most one commit that changes entries. Other commits (options, sweeps) have their own
+//! numbers, so a commit between two known ones has the state of either. Nothing is known of commits made
+//! while their success or order was in doubt.
 
 use super::World;
 use crate::model::state::State;
 use crate::setting;
 
-/// See the module's text.
+/// States by commit number.
 #[derive(Default)]
 pub(super) struct Timeline {
-    /// The oldest first.
+    /// Known states, oldest first.
     moments: Vec<Moment>,
-    /// Commits since the last moment may have been made that are not known (timeline.2).
+    /// Whether commits since the last known state are in doubt.
     is_in_doubt: bool,
 }
 
 struct Moment {
-    /// The newest commit.
+    /// Number of the newest commit.
     seqno: u64,
-    /// The state, with what has expired.
+    /// The state, including expired entries.
     state: State,
-    /// Whether all states between the moment before and this one are known.
+    /// Whether all states since the previous one are known.
     is_continued: bool,
 }
 
 impl Timeline {
-    /// The newest commit has this number, and has made this state.
+    /// Adds the state of the newest commit.
     fn note(&mut self, seqno: u64, state: &State) {
         if self.moments.last().is_some_and(|last| last.seqno >= seqno) {
             return;
@@ -40,17 +41,17 @@ impl Timeline {
         self.moments.push(Moment { seqno, state: state.clone(), is_continued });
     }
 
-    /// Commits are made that are not known one by one (timeline.2).
+    /// Notes that following commits are in doubt.
     pub(super) fn be_in_doubt(&mut self) {
         self.is_in_doubt = true;
     }
 
-    /// An opening has found this commit as the last: those behind it have never been.
+    /// Forgets commits after the last one that an opening found.
     fn forget_after(&mut self, seqno: u64) {
         self.moments.retain(|moment| moment.seqno <= seqno);
     }
 
-    /// The states that this commit may have made; none if it is not known.
+    /// Returns the possible states after a commit; empty if unknown.
     pub(super) fn at(&self, seqno: u64) -> Vec<&State> {
         let behind = self.moments.partition_point(|moment| moment.seqno <= seqno);
         let Some(before) = behind.checked_sub(1).map(|at| &self.moments[at]) else { return Vec::new() };
@@ -63,12 +64,12 @@ impl Timeline {
 }
 
 impl World {
-    /// Takes note of the newest state.
+    /// Notes the newest state.
     pub(super) fn note_moment(&mut self) {
         self.note_moment_at(self.seqno());
     }
 
-    /// The same, where the number of the newest commit was this.
+    /// Notes the newest state with the number of its commit.
     pub(super) fn note_moment_at(&mut self, seqno: u64) {
         if !setting::has_numbered_states(self.seed) {
             return;
@@ -80,7 +81,7 @@ impl World {
         }
     }
 
-    /// An opening has found the database with this commit as the last.
+    /// Forgets commits after the last one that an opening found.
     pub(super) fn forget_moments_after(&mut self, seqno: u64) {
         self.copies.timeline.forget_after(seqno);
     }
@@ -92,7 +93,7 @@ mod tests {
     use crate::model::state::{Commit, Named};
 
     #[test]
-    fn timeline_1_timeline_2_numbers_stand_for_the_states_that_are_known() {
+    fn numbers_stand_for_the_states_that_are_known() {
         let named = |n: u8| {
             let mut state = State::new();
             state.apply(&Commit::Names(vec![Named::Create(format!("{n}"))]));

@@ -1,7 +1,8 @@
-//! Transactions that are held over other operations.
+//! Transactions held across other operations.
 //!
 //! ```text
-//!   Begin --> HeldTransaction { db, what it must see } --writes, updates, savepoints--> Commit --> a conflict, or not (world.2)
+//!   Begin --> HeldTransaction { db, expected view } --writes, updates, savepoints--> Commit --> a conflict
+//! or success (world.2)
 //! ```
 
 use std::ops::Bound;
@@ -9,7 +10,7 @@ use std::ops::Bound;
 use esker::{Durability, Error, Isolation, Savepoint, Transaction};
 
 use super::World;
-use super::trouble::attempt;
+use super::faults::attempt;
 use crate::model::footprint::Footprint;
 use crate::model::keys::KeyNo;
 use crate::model::state::{Commit, Id, NotANumber, State};
@@ -17,22 +18,22 @@ use crate::model::timed::Timed;
 use crate::op::{KeyspaceNo, NAMES, Point, Read, Update, Write};
 use crate::perform;
 
-/// A transaction and what it must see.
+/// A transaction and its expected view.
 pub(super) struct HeldTransaction {
     db: Transaction,
-    /// The newest state at its beginning with its own writes.
+    /// The newest state at its beginning, with its own writes.
     state: Timed,
-    /// How many commits there were when it began.
+    /// Number of commits when it began.
     since: usize,
     footprint: Footprint,
     writes: Vec<(Id, Write)>,
-    /// It is serializable: what it has read for certain, and what it may have read.
+    /// For a serializable transaction: keys that it has certainly read, and that it may have read.
     read: Option<[Footprint; 2]>,
-    /// Its savepoints, the last one last.
+    /// Its savepoints, last one last.
     points: Vec<HeldPoint>,
 }
 
-/// A savepoint, and what the transaction saw and had written there.
+/// A savepoint, with the transaction's view and number of writes.
 struct HeldPoint {
     db: Savepoint,
     state: Timed,
@@ -48,7 +49,7 @@ impl HeldTransaction {
         self.state.seen()
     }
 
-    /// It has read something, and has an answer or not.
+    /// Notes a read, which may have failed.
     pub(super) fn note_read(&mut self, id: Id, read: &Read, is_answered: bool) {
         let Some([certain, possible]) = &mut self.read else { return };
         let whole = (Bound::Unbounded, Bound::Unbounded);
@@ -61,7 +62,8 @@ impl HeldTransaction {
             Read::Get(key) | Read::Contains(key) => certain.add_range(id, one(*key)),
             Read::MultiGet(keys) => keys.iter().for_each(|key| certain.add_range(id, one(*key))),
             Read::Range { bounds, .. } => certain.add_range(id, *bounds),
-            // It tells which of these keys are there. Where they are undone later, nothing else does.
+            // `len` depends on whether the written keys exist. After a rollback of these writes, the read
+            // does not cover them otherwise.
             Read::Len => {
                 let is_one =
                     |write: &Write| matches!(write, Write::PutUntil(..) | Write::Put(..) | Write::Remove(_));
@@ -78,7 +80,7 @@ impl HeldTransaction {
         self.writes.push((id, write));
     }
 
-    /// It has undone all writes but these. What it has read meanwhile may depend on them.
+    /// Notes a rollback to the first `kept` writes. Reads in between may have depended on the undone ones.
     fn note_undone(&mut self, kept: usize) {
         let undone = self.writes.split_off(kept);
         if let Some([_, possible]) = &mut self.read {
@@ -86,7 +88,7 @@ impl HeldTransaction {
         }
     }
 
-    /// It has changed something by what is there, or tried to.
+    /// Notes a read-modify-write change or an attempt at one.
     fn note_update(&mut self, id: Id, update: Update, is_done: bool) {
         match (update, update.key()) {
             (Update::Expire(..) | Update::Persist(_), _) | (_, None) => {
@@ -128,7 +130,7 @@ impl World {
         if let Write::Put(key, value) = write
             && key.0.is_multiple_of(3)
         {
-            // What is undone has never been.
+            // Undone writes have no effect.
             let undone = [Write::Remove(*key), Write::Put(KeyNo(key.0 / 2), *value), Write::Clear];
             let undone = &undone[..usize::from(key.0 / 3 % 4)];
             let point = transaction.db.savepoint();
@@ -138,10 +140,10 @@ impl World {
             transaction.db.rollback_to(&point).expect("the savepoint was just made");
             self.tally.undone += u64::from(!undone.is_empty());
         }
-        // A large transaction writes tables: what fails then is not in it.
+        // A large transaction writes tables. A write that fails there is not part of the transaction.
         let outcome = attempt(|| perform::write(&mut transaction.db, &keyspace, write));
         if self.excused(outcome).is_some() {
-            // Defaults are those of the call, not those of the transaction's beginning.
+            // The default lifetime is that at the time of the call.
             let write = write.dated(self.now_ms(), self.history.newest().lifetime_ms(id));
             self.expires |= write.expires();
             transaction.note_write(id, write);
@@ -149,7 +151,7 @@ impl World {
         self.transactions[slot] = Some(transaction);
     }
 
-    /// Changes something by what the transaction sees.
+    /// Performs a read-modify-write change in the transaction.
     pub(super) fn transaction_update(&mut self, slot: usize, no: KeyspaceNo, update: Update) {
         let (id, keyspace) = self.pick(no);
         let Some(mut transaction) = self.transactions[slot].take() else { return };
@@ -171,7 +173,7 @@ impl World {
         self.transactions[slot] = Some(transaction);
     }
 
-    /// Asks for a keyspace by its name, which may be there or not.
+    /// Opens a keyspace by name in the transaction.
     pub(super) fn transaction_open(&mut self, slot: usize, name: u8) {
         let name = NAMES[usize::from(name)];
         let Some(transaction) = &mut self.transactions[slot] else { return };
@@ -182,7 +184,7 @@ impl World {
                     certain.add_name(name);
                 }
             }
-            // A keyspace that was dropped meanwhile is not found either.
+            // A keyspace dropped meanwhile is not found.
             Ok(_) | Err(Error::KeyspaceNotFound(_)) => {
                 if let Some([_, possible]) = &mut transaction.read {
                     possible.add_name(name);
@@ -192,7 +194,7 @@ impl World {
         }
     }
 
-    /// Sets a savepoint, goes back to one, or forgets it.
+    /// Sets, rolls back to, or releases a savepoint.
     pub(super) fn point(&mut self, slot: usize, point: Point) {
         let now_ms = self.now_ms();
         let Some(transaction) = &mut self.transactions[slot] else { return };
@@ -245,7 +247,7 @@ impl World {
         match &outcome {
             Err(Error::KeyspaceNotFound(_)) => assert!(gone, "world.2: no keyspace is gone"),
             Err(Error::Conflict { .. }) => {
-                // Sweeps are none, but in tables (conflict.3 of the engine).
+                // Sweeps cause conflicts only with adopted transactions.
                 assert!((may_be || self.expires) && !gone, "world.2: no conflict is due");
                 self.tally.read_conflicts += u64::from(!touched_by_writes);
                 self.tally.conflicts += 1;

@@ -1,13 +1,14 @@
-//! The database as a file, and back.
+//! Unloads the database to a file, and loads it.
 //!
 //! ```text
-//!   Unload --> Db --one file--> image of the disk --loaded, by processes that end meanwhile--> another database --compared--> the model
+//!   Unload --> Db --one file--> image of the disk --load, in processes that end meanwhile--> another
+//! database --compare--> the model
 //! ```
 //!
-//! world_unload.1. A file under its name is complete, and of the commit that was the newest when the call began.
-//!     The same holds if calls are cut, whether they go on or begin again.
-//! world_unload.2. What is loaded is what was unloaded: entries, when they expire, keyspaces and their options. It does not matter how
-//!     often a load was cut, nor what the keyspaces are like that it finds empty.
+//! A file under its final name is complete, and contains the newest commit at the start of the call. This
+//! also holds for interrupted calls, whether resumed or restarted. A load restores entries, expiry times,
+//! keyspaces and options, however often it was interrupted and whatever options the empty target keyspaces
+//! had.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,25 +20,25 @@ use esker_env::{Env, FaultAction, FaultFs, Fs, MemFs};
 
 use super::World;
 use super::copy::{Options, options_of};
+use super::faults::{attempt, death};
 use super::restart::lose;
-use super::trouble::{attempt, death};
 use crate::judge::read;
 use crate::model::state::State;
 use crate::op::Loading;
 
-/// Where the file goes.
+/// The unloaded file.
 const FILE: &str = "unloaded";
-/// Where it grows.
+/// The incomplete file.
 const PARTIAL: &str = "unloaded.partial";
-/// The keyspace in which a load that has not ended keeps its place.
+/// The keyspace in which an unfinished load stores its position.
 const LOADING: &str = "esker.load";
-/// Where it is loaded.
+/// Directory of the loaded database.
 const LOADED: &str = "loaded";
 
 impl World {
-    /// Unloads, loads, compares.
+    /// Unloads, loads and compares.
     pub(super) fn unload(&mut self, how: &Loading) {
-        // That of a process that ended behind it.
+        // An earlier process may have ended after writing the file.
         remove_file(&self.disk, FILE);
         let (state, options) = (self.history.newest_whole().clone(), attempt(|| options_of(self.db())).ok());
         let written = attempt(|| Unload::new().env(self.env()).write(self.db(), FILE));
@@ -46,7 +47,7 @@ impl World {
         if let Err(Error::Invalid(_)) = &written
             && self.copies.has_lost_power
         {
-            // Of a file that was not synced yet a power loss may leave anything: its owner moves that away.
+            // After a power loss, an unsynced file may contain anything, so its owner removes it.
             remove_file(&self.disk, PARTIAL);
             return;
         }
@@ -64,7 +65,8 @@ impl World {
         }
     }
 
-    /// Writes the file once more, on an image of the disk, in calls that are cut; none if the database cannot be read.
+    /// Writes the file again on an image of the disk, in interrupted calls. Returns `None` if the database
+    /// cannot be read.
     fn write_again(&mut self, how: &Loading) -> Option<MemFs> {
         let mut disk = self.disk.kill();
         disk.set_capacity(None);
@@ -88,9 +90,9 @@ impl World {
                     self.tally.resumed += u64::from(done.resumed_entries > 0);
                     break;
                 }
-                // A process has ended behind it.
+                // A process ended after completing the file.
                 Err(Error::Invalid(_)) if is_there() => break,
-                // As above.
+                // The incomplete file may contain anything after a power loss.
                 Err(Error::Invalid(_)) if how.loss.is_some() => remove_file(&disk, PARTIAL),
                 Err(error) => {
                     self.read::<()>(Err(error));
@@ -101,25 +103,25 @@ impl World {
         Some(disk)
     }
 
-    /// A door to a disk that may be shut, and what a process sees of the machine by it.
+    /// Returns a file system on a disk for a process that may end, and its environment.
     fn door_to(&self, disk: &MemFs) -> (FaultFs, Env) {
         let faults = FaultFs::new(Arc::new(disk.clone()));
         let fs = Arc::new(faults.clone());
         (faults, Env { clock: self.clock.clone(), ..Env::simulated(fs, self.seed) })
     }
 
-    /// world_unload.2
+    /// Loads the file and compares.
     fn load(&mut self, mut disk: MemFs, how: &Loading, state: &State, options: &Options) {
         let mut cuts = how.cuts.iter();
         let (mut is_new, mut is_cut) = (true, false);
         let db = loop {
             let (faults, env) = self.door_to(&disk);
             let opened = self.builder(self.opening_of_copies()).env(env.clone()).open(LOADED);
-            let db = opened.unwrap_or_else(|error| panic!("world_unload.2: no database: {error}"));
+            let db = opened.unwrap_or_else(|error| panic!("no database: {error}"));
             if let (true, Some(ms)) = (std::mem::take(&mut is_new), how.lifetime_ms) {
                 let ttl = Duration::from_millis(u64::from(ms));
                 let prepared = prepare(&db, options.keys(), ttl);
-                prepared.unwrap_or_else(|error| panic!("world_unload.2: empty keyspaces: {error}"));
+                prepared.unwrap_or_else(|error| panic!("empty keyspaces: {error}"));
             }
             if let Some((after, keep)) = cuts.next() {
                 faults.add(death(*after, *keep));
@@ -137,7 +139,7 @@ impl World {
                 // A process ended after the last commit of its load, before the call returned.
                 Err(Error::KeyspaceExists(_)) if is_cut && db.open_keyspace(LOADING).is_err() => {}
                 loaded => {
-                    loaded.unwrap_or_else(|error| panic!("world_unload.2: {FILE} cannot be loaded: {error}"));
+                    loaded.unwrap_or_else(|error| panic!("{FILE} cannot be loaded: {error}"));
                 }
             }
             break db;
@@ -148,18 +150,18 @@ impl World {
     fn check_loaded(&self, db: &Db, state: &State, options: &Options) {
         let now_ms = db.time_ms();
         let found = read::contents_with(db, false, !self.expires, Some(now_ms));
-        let found = found.unwrap_or_else(|error| panic!("world_unload.2: it cannot be read: {error}"));
+        let found = found.unwrap_or_else(|error| panic!("it cannot be read: {error}"));
         if let Some(difference) = self.difference(&[state], &found, now_ms) {
-            panic!("world_unload.2: what is loaded is another: {difference}");
+            panic!("what is loaded is another: {difference}");
         }
-        let found = options_of(db).unwrap_or_else(|error| panic!("world_unload.2: options: {error}"));
-        assert_eq!(found, *options, "world_unload.2: options");
-        let report = db.check().unwrap_or_else(|error| panic!("world_unload.2: check: {error}"));
-        assert!(report.problems.is_empty(), "world_unload.2: check: {:#?}", report.problems);
+        let found = options_of(db).unwrap_or_else(|error| panic!("options: {error}"));
+        assert_eq!(found, *options, "options");
+        let report = db.check().unwrap_or_else(|error| panic!("check: {error}"));
+        assert!(report.problems.is_empty(), "check: {:#?}", report.problems);
     }
 }
 
-/// Makes empty keyspaces of these names with a default lifetime.
+/// Creates empty keyspaces with a default lifetime.
 fn prepare<'a>(db: &Db, names: impl Iterator<Item = &'a String>, ttl: Duration) -> esker::Result<()> {
     for name in names {
         db.keyspace(name)?.set_default_ttl(Some(ttl))?;
@@ -167,7 +169,7 @@ fn prepare<'a>(db: &Db, names: impl Iterator<Item = &'a String>, ttl: Duration) 
     Ok(())
 }
 
-/// Removes a file for good, if it is there.
+/// Removes a file durably, if it exists.
 fn remove_file(disk: &MemFs, name: &str) {
     if disk.exists(name.as_ref()).expect("a file system in memory does not fail") {
         disk.remove_file(name.as_ref()).expect("a file system in memory does not fail");

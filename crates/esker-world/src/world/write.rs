@@ -1,4 +1,4 @@
-//! Commits: writes, batches, updates, and what becomes of keyspaces.
+//! Commits: writes, batches, updates, and changes of keyspaces.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +10,15 @@ use crate::model::footprint::Footprint;
 use crate::model::state::{Commit, Id, NotANumber, Refusal};
 use crate::op::{KeyspaceNo, Op, Update, Write};
 
-/// Numbers of keyspaces below this take one byte in front of a key.
+/// Ids of keyspaces below this take one byte in keys.
 pub(super) const SHORT_IDS: u32 = 0xF0;
-/// From so many keyspaces on a commit looks them up instead of comparing each with each.
+/// From this number of keyspaces on, a commit looks them up in a set.
 const MANY_KEYSPACES: usize = 9;
 
 impl World {
-    /// Does an operation that commits something by itself, or must fail.
+    /// Performs an operation that commits something or must fail.
     pub(super) fn change(&mut self, op: &Op) {
-        // A transaction that changes names would meet conflicts with that work.
+        // A transaction that changes keyspaces would conflict with interleaved work.
         let is_alone = matches!(op, Op::Names(..));
         let outcome = if is_alone { self.done(op) } else { self.interleaved(|world| world.done(op)) };
         self.changed(op, outcome);
@@ -40,7 +40,7 @@ impl World {
         }
         let footprint = self.history.newest().footprint_of(&commit);
         if footprint.is_empty() {
-            // As a transaction it commits nothing, and waits for nothing.
+            // An empty transaction commits nothing and waits for nothing.
             self.excused(outcome);
             return;
         }
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// Changes a key by what it has. In one thread it meets no conflict.
+    /// Performs a read-modify-write change. A single thread meets no conflict.
     pub(super) fn update(&mut self, op: &Op, no: KeyspaceNo, update: Update) {
         let (id, _) = self.pick(no);
         if self.leads_too_far(id, update) {
@@ -69,23 +69,23 @@ impl World {
         }
     }
 
-    /// Whether a sequence comes to a number that no value is.
+    /// Returns whether a sequence would exceed the numbers that values can represent.
     fn leads_too_far(&self, id: Id, update: Update) -> bool {
         let Update::Lease(key, lease) = update else { return false };
         let number = self.history.newest().map(id).entries().get(&key).and_then(|old| old.as_number());
         number.is_some_and(|number| number.checked_add(u32::from(lease)).is_none())
     }
 
-    /// Notes that a call was refused, as it had to be, or failed.
+    /// Notes that a call was refused, as expected, or failed.
     pub(super) fn refused(&mut self, outcome: Result<()>) {
         match outcome {
-            Ok(()) => panic!("world.1: an addition to what is no number succeeds"),
+            Ok(()) => panic!("world.1: an addition to a value that is not a number succeeds"),
             Err(Error::Invalid(_)) => {}
             Err(error) => drop(self.excused::<()>(Err(error))),
         }
     }
 
-    /// Handles follow what has become of their keyspaces.
+    /// Opens and drops handles according to the keyspaces.
     fn check_keyspaces(&mut self) {
         let names = self.history.newest().names().clone();
         for (name, id) in &names {
@@ -104,14 +104,14 @@ impl World {
         }
     }
 
-    /// Makes and drops keyspaces until their numbers are longer than a byte. The model does not see them: nothing fails, and
-    /// nothing of them is left.
+    /// Creates and drops keyspaces until new ids take more than one byte. The model does not see them: no
+    /// call fails, and nothing is left.
     pub(super) fn use_up_short_ids(&mut self) {
         for _ in 0..SHORT_IDS {
             self.db().create_keyspace("short").expect("nothing fails yet");
             self.db().drop_keyspace("short").expect("nothing fails yet");
         }
-        // Neither waits for that.
+        // Creating and dropping do not sync.
         self.db().sync().expect("nothing fails yet");
     }
 
@@ -119,7 +119,7 @@ impl World {
     pub(super) fn wrote(&mut self, outcome: Result<()>, writes: Vec<(Id, Write)>, durability: Durability) {
         let footprint = Footprint::of(&writes);
         if footprint.is_empty() {
-            // It may still have had to wait for a flush that failed; and it makes durable what was committed before it.
+            // An empty commit may wait for a failed flush, and may sync earlier commits.
             if self.excused(outcome).is_some() && durability == Durability::Sync {
                 self.history.all_durable();
             }
@@ -128,7 +128,7 @@ impl World {
         self.committed(outcome, Commit::Writes(writes), footprint, durability);
     }
 
-    /// Notes the outcome of a commit; whether it was acknowledged.
+    /// Notes the outcome of a commit. Returns whether it was acknowledged.
     pub(super) fn committed(
         &mut self,
         outcome: Result<()>,
@@ -140,7 +140,7 @@ impl World {
         match self.excused(outcome) {
             Some(()) => {
                 self.tally.commits += 1;
-                self.sight_commit(&commit);
+                self.note_commit_coverage(&commit);
                 self.history.push(commit, footprint, durability);
                 true
             }
@@ -153,25 +153,25 @@ impl World {
         }
     }
 
-    /// Takes note of what is rare in commits.
-    fn sight_commit(&mut self, commit: &Commit) {
+    /// Counts rare properties of commits.
+    fn note_commit_coverage(&mut self, commit: &Commit) {
         let Commit::Writes(writes) = commit else { return };
         self.tally.large |= u64::from(writes.iter().any(|(_, write)| is_large(write)));
-        // Most are small.
+        // Most commits are small.
         if writes.len() >= MANY_KEYSPACES {
             let ids: BTreeSet<_> = writes.iter().map(|(id, _)| *id).collect();
             self.tally.scattered |= u64::from(ids.len() >= MANY_KEYSPACES);
         }
     }
 
-    /// Gives a keyspace a default lifetime. What holds after a call that failed is asked of the database.
+    /// Sets the default lifetime of a keyspace. After a failed call, the database tells which one holds.
     pub(super) fn set_lifetime(&mut self, op: &Op, no: KeyspaceNo) {
         let (id, keyspace) = self.pick(no);
         self.maintain(self.done(op));
         self.note_lifetime(id, &keyspace);
     }
 
-    /// Takes a keyspace's default lifetime over from the database.
+    /// Copies the default lifetime of a keyspace from the database.
     pub(super) fn note_lifetime(&mut self, id: Id, keyspace: &Keyspace) {
         let ms = keyspace.default_ttl().map_or(0, |ttl| ttl.as_millis() as u64);
         self.history.set_lifetime_ms(id, ms);

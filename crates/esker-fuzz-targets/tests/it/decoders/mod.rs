@@ -1,14 +1,12 @@
-//! Every decoder of bytes from disk, on thousands of damaged inputs: the short form of the fuzz targets.
+//! Runs all decoders on thousands of damaged inputs: a short form of the fuzz targets.
 //!
 //! ```text
-//!   seeds.rs: valid inputs --mutate.rs--> damaged input --> decoder: no panic, little time, little memory
+//!   seeds.rs: valid inputs --mutate.rs--> damaged input --> decoder: no panic, bounded time and memory
 //! ```
 //!
-//! decoders.1. No input makes a decoder panic. (The entries also check that what was decoded encodes to the same.)
-//! decoders.2. No input makes a decoder allocate more than [`MEMORY_BYTES_MAX`].
-//! decoders.3. No input keeps a decoder busy for longer than [`TIME_MAX`], each time.
-//!
-//! The long form: docs/testing.md
+//! No input makes a decoder panic, allocate more than [`MEMORY_BYTES_MAX`], or repeatedly take longer than
+//! [`TIME_MAX`]. Targets also check that decoded values are encoded to the same bytes. The long form:
+//! docs/testing.md
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 mod mutate;
@@ -20,21 +18,21 @@ use fastrand::Rng;
 
 use crate::memory;
 
-/// Damaged inputs for each decoder.
+/// Number of damaged inputs per decoder.
 const ROUNDS: u64 = 10_000;
-/// The inputs are a few KiB. What is allowed above that is what the best codec can make of them.
+/// Inputs are a few KiB. The limit allows for the best compression ratio.
 const MEMORY_BYTES_MAX: usize = 128 << 20;
-/// Generous, since machines under load stall: it is to find work that grows without bounds.
+/// Generous, because machines under load stall: detects unbounded work.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A decoder, and valid inputs.
+/// A decoder and its valid inputs.
 struct Target {
     name: &'static str,
     run: fn(&[u8]),
     seeds: Vec<Vec<u8>>,
 }
 
-/// One test for each decoder, by name.
+/// Defines a test for each decoder.
 macro_rules! test_decoders {
     ($($name:ident)*) => {
         $(#[test]
@@ -96,13 +94,13 @@ fn check(target: &Target, input: &[u8], what: &str) {
     let report = Report { target: target.name, what, input };
     let start = Instant::now();
     let peak = memory::peak_of(|| (target.run)(input));
-    assert!(peak <= MEMORY_BYTES_MAX, "decoders.2: {peak} bytes allocated");
+    assert!(peak <= MEMORY_BYTES_MAX, "{peak} bytes allocated");
     let took = start.elapsed();
-    assert!(took <= TIME_MAX || is_in_time(target, input), "decoders.3: {took:?}");
+    assert!(took <= TIME_MAX || is_in_time(target, input), "{took:?}");
     std::mem::forget(report);
 }
 
-/// Whether one more try is: a machine may stand still for as long, but not each time.
+/// Returns whether one of three attempts is fast enough, because a machine may stall once.
 fn is_in_time(target: &Target, input: &[u8]) -> bool {
     (0..3).any(|_| {
         let start = Instant::now();
@@ -111,7 +109,7 @@ fn is_in_time(target: &Target, input: &[u8]) -> bool {
     })
 }
 
-/// Names the input if the test panics while it lives.
+/// Names the input if the test panics.
 struct Report<'a> {
     target: &'a str,
     what: &'a str,
@@ -125,12 +123,13 @@ impl Drop for Report<'_> {
     }
 }
 
-/// 100 KB of a range tombstone with long keys and many numbers: a copy of the keys for each number would be 800 MB.
+/// A range tombstone of 100 KB with long keys and many sequence numbers. Copying the keys for each number
+/// would take 800 MB.
 #[test]
-fn decoders_2_keys_of_range_tombstones_are_not_copied_for_each_number() {
+fn keys_of_range_tombstones_are_not_copied_for_each_number() {
     const KEY_BYTES: u32 = 20_000;
     const SEQS: u32 = 20_000;
-    // The shortest form of what takes three bytes.
+    // The shortest encoding in three bytes.
     let varint3 = |n: u32| [n as u8 | 0x80, (n >> 7) as u8 | 0x80, (n >> 14) as u8];
     let key = |byte: u8| [&varint3(KEY_BYTES)[..], &vec![byte; KEY_BYTES as usize]].concat();
     let mut input = [&[1][..], &key(b'a'), &key(b'b'), &varint3(SEQS)].concat();
@@ -152,7 +151,7 @@ fn canary_d1_an_unchecked_length_is_found() {
 }
 
 #[test]
-#[should_panic(expected = "decoders.2")]
+#[should_panic(expected = "bytes allocated")]
 fn canary_d2_an_unchecked_allocation_is_found() {
     canary(|bytes| {
         let Some(len) = bytes.first_chunk::<4>() else { return };

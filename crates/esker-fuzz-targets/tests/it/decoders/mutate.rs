@@ -1,13 +1,13 @@
-//! Damage to valid inputs: what disks, crashes and foreign files do, in small.
+//! Damages valid inputs on a small scale, like disks, crashes and foreign files.
 
 use std::ops::Range;
 
 use fastrand::Rng;
 
-/// Numbers that decoders get wrong.
+/// Numbers at limits.
 const EDGES: [u32; 9] = [0, 1, 0x7F, 0x80, 0xFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFE, u32::MAX];
 
-/// Random bytes, or one of the inputs with one to four damages.
+/// Returns random bytes, or an input with one to four modifications.
 pub fn damaged(rng: &mut Rng, inputs: &[Vec<u8>]) -> Vec<u8> {
     if rng.u8(..) < 16 {
         let len = rng.usize(..200);

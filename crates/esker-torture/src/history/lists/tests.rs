@@ -1,4 +1,4 @@
-//! Histories by hand: each anomaly is found under its name, and what was not promised passes.
+//! Hand-written histories: each anomaly is found with its name, and allowed histories pass.
 
 use super::*;
 use Access::{Append, Read};
@@ -6,7 +6,7 @@ use Access::{Append, Read};
 const X: u64 = 1;
 const Y: u64 = 2;
 
-/// A transaction that was open all the time, so that its time says nothing.
+/// A transaction that was open all the time, so that time does not matter.
 fn t(accesses: &[Access]) -> Transaction {
     let (promise, outcome) = (Promise::Snapshot, Outcome::Committed);
     Transaction { promise, accesses: accesses.to_vec(), outcome, began: 0, ended: 1000 }
@@ -37,17 +37,17 @@ fn good_histories_pass() {
         at(4, 5, &[read(X, &[1, 2]), read(Y, &[3])]),
     ];
     assert!(kinds(&serial).is_empty(), "{:?}", check(&serial));
-    // lists.1: each reads what the other writes.
+    // Each reads what the other writes.
     let skew = [
         t(&[read(X, &[]), read(Y, &[]), Append(X, 1)]),
         t(&[read(X, &[]), read(Y, &[]), Append(Y, 2)]),
         at(1001, 1002, &[read(X, &[1]), read(Y, &[2])]),
     ];
     assert!(kinds(&skew).is_empty(), "{:?}", check(&skew));
-    // A reader of an old snapshot beside writers.
+    // A reader of an old snapshot, concurrent with writers.
     let old = [t(&[read(X, &[])]), at(1, 2, &[Append(X, 1)]), at(3, 4, &[read(X, &[1]), Append(X, 2)])];
     assert!(kinds(&old).is_empty());
-    // A transaction of unknown outcome was seen, or was not.
+    // A transaction with unknown outcome, seen or not.
     let unknown = ended(Outcome::Unknown, &[read(X, &[]), Append(X, 1)]);
     assert!(kinds(&[unknown.clone(), t(&[read(X, &[1])])]).is_empty());
     assert!(kinds(&[unknown, at(1001, 1002, &[read(X, &[])])]).is_empty());
@@ -113,7 +113,7 @@ fn long_fork_readers_disagree_about_an_order() {
     assert_eq!(kinds(&history), [Kind::LongFork]);
 }
 
-/// The same history of serializable transactions.
+/// Returns the same history with serializable transactions.
 fn serializable(history: &[Transaction]) -> Vec<Transaction> {
     history.iter().map(|t| Transaction { promise: Promise::Serializable, ..t.clone() }).collect()
 }
@@ -122,13 +122,13 @@ fn serializable(history: &[Transaction]) -> Vec<Transaction> {
 fn lists_1_write_skew_phantoms_and_the_read_only_anomaly_are_of_serializable_transactions_alone() {
     let skew =
         [t(&[read(X, &[]), read(Y, &[]), Append(X, 1)]), t(&[read(X, &[]), read(Y, &[]), Append(Y, 2)])];
-    // Each has walked over keys that were not there, and appends to another of them.
+    // Each has scanned missing keys, and appends to another of them.
     let phantom = [
         t(&[read(X, &[]), read(Y, &[]), read(3, &[]), read(4, &[]), Append(3, 1)]),
         t(&[read(X, &[]), read(Y, &[]), read(3, &[]), read(4, &[]), Append(4, 2)]),
         t(&[read(3, &[1]), read(4, &[2])]),
     ];
-    // T1 has seen neither deposit nor charge; who reads sees the deposit T0, and not the charge.
+    // T1 has seen neither deposit nor charge; the reader sees the deposit T0 but not the charge.
     let read_only = [
         at(1, 2, &[read(Y, &[]), Append(Y, 1)]),
         at(0, 7, &[read(X, &[]), read(Y, &[]), Append(X, 2)]),
@@ -148,15 +148,15 @@ fn lists_1_write_skew_phantoms_and_the_read_only_anomaly_are_of_serializable_tra
         assert!(kinds(history).is_empty(), "{:?}", check(history));
         assert_eq!(kinds(&serializable(history)), [kind]);
     }
-    // One of the two was promised no more than a snapshot: the other is before it.
+    // One of the two was promised only a snapshot, so the other one precedes it.
     let mixed = [skew[0].clone(), serializable(&skew)[1].clone()];
     assert!(kinds(&mixed).is_empty());
-    // Who reads has no part in it, whatever it was promised; who is read past has.
+    // The isolation of the reader does not matter, but that of the transaction in the middle does.
     let reader = [read_only[0].clone(), read_only[1].clone(), serializable(&read_only)[2].clone()];
     assert!(kinds(&reader).is_empty());
     let middle = [read_only[0].clone(), serializable(&read_only)[1].clone(), read_only[2].clone()];
     assert_eq!(kinds(&middle), [Kind::G2]);
-    // Of unknown outcome, and read.
+    // With unknown outcome, and seen.
     let unknown =
         [Transaction { ended: 1000, ..ended(Outcome::Unknown, &skew[0].accesses) }, skew[1].clone()];
     assert!(kinds(&serializable(&unknown)).is_empty());
@@ -165,7 +165,7 @@ fn lists_1_write_skew_phantoms_and_the_read_only_anomaly_are_of_serializable_tra
 }
 
 #[test]
-fn lists_2_time_stale_reads_and_lost_writes() {
+fn time_stale_reads_and_lost_writes() {
     let stale = [at(0, 1, &[Append(X, 1)]), at(2, 3, &[read(X, &[1])]), at(4, 5, &[read(X, &[])])];
     assert_eq!(kinds(&stale), [Kind::RealTime]);
     let lost = [at(0, 1, &[read(X, &[]), Append(X, 1)]), at(2, 3, &[read(X, &[])])];
@@ -175,11 +175,11 @@ fn lists_2_time_stale_reads_and_lost_writes() {
         at(2, 3, &[read(X, &[]), Append(X, 2)]),
         at(4, 5, &[read(X, &[2])]),
     ];
-    assert_eq!(kinds(&overwritten), [Kind::LostUpdate], "what was acknowledged is gone");
+    assert_eq!(kinds(&overwritten), [Kind::LostUpdate], "an acknowledged write is lost");
 }
 
 #[test]
-fn lists_3_what_was_read_from_an_unknown_transaction_counts_as_a_whole() {
+fn what_was_read_from_an_unknown_transaction_counts_as_a_whole() {
     let unknown = |accesses: &[Access]| Transaction { ended: 3, ..ended(Outcome::Unknown, accesses) };
     let both = unknown(&[Append(X, 1), Append(Y, 2)]);
     let half = [both.clone(), at(4, 5, &[read(X, &[1]), read(Y, &[])])];
@@ -188,13 +188,13 @@ fn lists_3_what_was_read_from_an_unknown_transaction_counts_as_a_whole() {
     assert!(kinds(&nothing).is_empty());
     let all = [both, at(4, 5, &[read(X, &[1]), read(Y, &[2])])];
     assert!(kinds(&all).is_empty());
-    // What is known of one says that another has committed: T0, for tree.1 has read it.
+    // One transaction proves that another has committed: T0, because T1 has read it.
     let chain = [
         unknown(&[Append(X, 1), Append(Y, 2)]),
         unknown(&[read(X, &[1]), Append(3, 3)]),
         at(4, 5, &[read(3, &[3]), read(Y, &[])]),
     ];
-    assert_eq!(kinds(&chain), [Kind::GSingle], "tree.1 counts, and so T0");
+    assert_eq!(kinds(&chain), [Kind::GSingle], "T1 counts, and so does T0");
     // Its own reads count.
     let own = unknown(&[read(X, &[7]), Append(Y, 2)]);
     assert!(kinds(&[own.clone(), at(4, 5, &[read(Y, &[])])]).is_empty());
@@ -206,7 +206,7 @@ fn lists_3_what_was_read_from_an_unknown_transaction_counts_as_a_whole() {
     ];
     assert!(kinds(&skewed).is_empty());
     assert_eq!(kinds(&[&skewed[..], &[at(6, 7, &[read(Y, &[2])])]].concat()), [Kind::GSingle]);
-    // It has ended when the next life begins, or never takes effect.
+    // It ended before the next life, or never takes effect.
     let late = [unknown(&[Append(X, 1)]), at(4, 5, &[read(X, &[])]), at(6, 7, &[read(X, &[1])])];
     assert_eq!(kinds(&late), [Kind::RealTime]);
 }

@@ -1,4 +1,4 @@
-//! What a power loss may and may not leave.
+//! Tests the possible states after a power loss.
 
 use super::*;
 
@@ -14,16 +14,16 @@ fn write(file: FileNo, offset: u64, byte: u8, len: usize) -> Step {
     Step::Write { file, offset, bytes: vec![byte; len] }
 }
 
-/// Everything that power losses leave, over many seeds.
+/// Returns the states after power losses with many seeds.
 fn losses(disk: &Disk) -> BTreeSet<Files> {
     (0..3000).map(|seed| disk.power_loss(&mut Rng::with_seed(seed))).collect()
 }
 
 #[test]
-fn disk_1_what_was_synced_stays_and_what_came_later_may_go() {
+fn what_was_synced_stays_and_what_came_later_may_go() {
     let mut disk = Disk::default();
     steps(&mut disk, [create(0, "a"), Step::SyncDir { began: 1 }, write(0, 0, 1, 8)]);
-    // This sync began before the second write.
+    // This sync started before the second write.
     steps(&mut disk, [write(0, 8, 2, 8), Step::SyncFile { file: 0, began: 3 }]);
     let left: BTreeSet<Vec<u8>> = losses(&disk).into_iter().map(|files| files["a"].clone()).collect();
     let expected = [vec![1; 8], [[1; 8], [0; 8]].concat(), [[1; 8], [2; 8]].concat()];
@@ -38,7 +38,7 @@ fn content_1_sectors_tear_and_each_is_a_state_that_was() {
     let mut seen = BTreeSet::new();
     for files in losses(&disk) {
         let bytes = &files["a"];
-        // Both halves of a sector are of the same time.
+        // Both halves of a sector have the same age.
         let first = (bytes[0], bytes[300]);
         let second = (bytes[600], bytes[900]);
         assert!([(0, 0), (1, 1), (1, 2)].contains(&first), "{first:?}");
@@ -57,7 +57,7 @@ fn content_2_a_cut_file_does_not_show_what_was_cut() {
 }
 
 #[test]
-fn disk_2_names_keep_their_order_and_renames_are_whole() {
+fn names_keep_their_order_and_renames_are_whole() {
     let mut disk = Disk::durable(Files::from([("current".into(), vec![1])]), 0);
     steps(&mut disk, [create(1, "tmp"), write(1, 0, 2, 1), Step::SyncFile { file: 1, began: 2 }]);
     steps(&mut disk, [Step::Rename { from: "tmp".into(), to: "current".into() }, create(2, "other")]);

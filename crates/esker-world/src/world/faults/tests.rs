@@ -1,4 +1,4 @@
-//! Which error has which reason.
+//! Tests which errors have which reasons.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use esker_env::{Fs, OpenOptions};
 use super::*;
 use crate::failure::caught;
 
-/// Whether the error is taken for one that may be, in a world in this state.
+/// Returns whether an error is accepted in a world in this state.
 fn is_excused(prepare: impl FnOnce(&mut World), error: fn() -> Error) -> bool {
     caught(|| {
         let mut world = World::new(0, None);
@@ -17,7 +17,7 @@ fn is_excused(prepare: impl FnOnce(&mut World), error: fn() -> Error) -> bool {
     .is_ok()
 }
 
-/// A call of this kind fails.
+/// Makes a call of this kind fail.
 fn fails(kind: OpKind, path: &'static str, action: FaultAction) -> impl FnOnce(&mut World) {
     move |world| {
         world.faults.add(FaultRule::new(&[kind], action));
@@ -93,7 +93,7 @@ fn world_6_reads_go_on_when_the_log_has_failed_and_when_the_disk_is_full() {
 }
 
 #[test]
-fn world_4_a_failed_call_is_not_told_as_damage() {
+fn world_4_a_failed_call_is_not_reported_as_damage() {
     let failed = |world: &mut World| world.faults.freeze();
     assert!(is_excused(failed, no_space) && is_excused(failed, poisoned));
     assert!(!is_excused(failed, || Error::corrupt("block", "a", 0, "damaged")));
@@ -123,7 +123,7 @@ fn world_4_the_log_stops_for_a_call_of_its_own_alone() {
 }
 
 #[test]
-fn world_4_a_failed_call_is_told_as_what_it_is() {
+fn world_4_a_failed_call_is_reported_properly() {
     let write = |action| fails(OpKind::Write, "000001.wal", action);
     assert!(is_excused(write(FULL), no_space) && !is_excused(write(IO), no_space));
     assert!(is_excused(write(IO), injected) && !is_excused(write(FULL), injected));
