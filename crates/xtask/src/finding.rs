@@ -1,22 +1,22 @@
-//! What a check reports.
+//! The findings of checks.
 
 use std::fmt;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Severity {
     /// Fails the run.
     Error,
-    /// Printed, and no more.
+    /// Is only printed.
     Warning,
 }
 
-/// One thing that should be different, and where.
+/// A problem and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// Relative to the root of the repository.
+    /// Path relative to the root of the repository.
     pub(crate) file: String,
-    /// From 1.
+    /// Line number, from 1.
     pub(crate) line: usize,
     pub(crate) severity: Severity,
     pub(crate) message: String,

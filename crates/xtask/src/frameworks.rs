@@ -1,15 +1,13 @@
-//! Frameworks of others do real work against `esker serve`, and small scripts check what came of it.
+//! Runs third-party frameworks against `esker serve`; scripts check the results.
 //!
 //! ```text
 //!   crates/xtask/frameworks/LANGUAGE/*: script --port--> framework --> esker serve --> exit status
 //! ```
 //!
-//! The packages, of pinned versions, are installed below `target/frameworks`, once for each change of their list. Where a
-//! registry or a language is not to be had, its scripts are left out; `ESKER_REQUIRE=frameworks` makes that an error.
-//!
-//! frameworks.1. Every script has a server of its own, so that it finds nothing of another one.
-//! frameworks.2. Packages have exact versions: what fails is a change of this server, not of a package.
-
+//! Packages with pinned versions are installed below `target/frameworks`, once per change of their list. If a
+//! registry or language is unavailable, its scripts are skipped; with `ESKER_REQUIRE=frameworks` this is an
+//! error. Every script has its own server. Packages have exact versions, so that a failure is due to the
+//! server.
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -18,18 +16,18 @@ use std::time::{Duration, Instant};
 
 use crate::cargo;
 
-/// A script that takes longer has failed.
+/// Time limit of a script.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A language: where its scripts lie, and what runs them.
+/// A language: the location of its scripts, and how to run them.
 struct Language {
     name: &'static str,
     ending: &'static str,
-    /// The files that name the packages.
+    /// The files that list the packages.
     packages: &'static [&'static str],
-    /// In the folder of the packages, with the scripts' folder as `$0`.
+    /// Runs in the directory of the packages, with the scripts' directory as `$0`.
     install: &'static str,
-    /// In the folder of the packages.
+    /// Relative to the directory of the packages.
     program: &'static str,
 }
 
@@ -51,7 +49,7 @@ const LANGUAGES: [Language; 2] = [
     },
 ];
 
-/// Runs the scripts whose names contain one of these words, or all; whether they succeed.
+/// Runs the scripts whose names contain one of these words, or all. Returns whether they succeed.
 pub(crate) fn run(words: &[&str]) -> Result<bool, String> {
     let server = build()?;
     let (mut passed, mut failed) = (0, 0);
@@ -64,7 +62,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool, String> {
             if std::env::var("ESKER_REQUIRE").is_ok_and(|list| list.contains("frameworks")) {
                 return Err(message);
             }
-            println!("{message}: its scripts are not run");
+            println!("{message}: its scripts are skipped");
             continue;
         }
         for script in scripts {
@@ -86,13 +84,13 @@ pub(crate) fn run(words: &[&str]) -> Result<bool, String> {
 }
 
 impl Language {
-    /// Where its scripts lie.
+    /// Returns the directory of its scripts.
     fn source(&self) -> PathBuf {
         cargo::root().join("crates/xtask/frameworks").join(self.name)
     }
 
-    /// Where its packages are installed.
-    fn place(&self) -> PathBuf {
+    /// Returns the directory of its installed packages.
+    fn install_dir(&self) -> PathBuf {
         cargo::target_dir().join("frameworks").join(self.name)
     }
 
@@ -106,24 +104,24 @@ impl Language {
         Ok(scripts)
     }
 
-    /// Installs the packages, unless those of the same list are there.
+    /// Installs the packages unless the same list is already installed.
     fn install(&self) -> Result<(), String> {
-        let (source, place) = (self.source(), self.place());
+        let (source, dir) = (self.source(), self.install_dir());
         let wanted: String = self
             .packages
             .iter()
             .map(|file| fs::read_to_string(source.join(file)).map_err(|e| format!("{file}: {e}")))
             .collect::<Result<_, _>>()?;
-        let stamp = place.join("installed");
+        let stamp = dir.join("installed");
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
             return Ok(());
         }
         let cannot = |e: &dyn std::fmt::Display| {
             format!("the packages of {} cannot be installed here ({e})", self.name)
         };
-        fs::create_dir_all(&place).map_err(|e| cannot(&e))?;
+        fs::create_dir_all(&dir).map_err(|e| cannot(&e))?;
         let mut install = Command::new("sh");
-        install.args(["-c", self.install]).arg(&source).current_dir(&place);
+        install.args(["-c", self.install]).arg(&source).current_dir(&dir);
         let status = install.stdin(Stdio::null()).status().map_err(|e| cannot(&e))?;
         if !status.success() {
             return Err(cannot(&status));
@@ -131,19 +129,19 @@ impl Language {
         fs::write(&stamp, wanted).map_err(|e| cannot(&e))
     }
 
-    /// Runs a script against a server of its own (frameworks.1); what it said if it failed.
+    /// Runs a script against its own server. Returns its output if it failed.
     #[expect(clippy::disallowed_types, reason = "a real file, for the script to write to")]
     fn run(&self, script: &Path, server: &Path) -> Result<(), String> {
-        let (place, server) = (self.place(), Server::start(server)?);
-        let program = place.join(self.program);
-        let said = place.join("said");
+        let (dir, server) = (self.install_dir(), Server::start(server)?);
+        let program = dir.join(self.program);
+        let said = dir.join("said");
         let file = fs::File::create(&said).map_err(|e| e.to_string())?;
         let mut child =
             Command::new(if program.exists() { program.as_path() } else { Path::new(self.program) })
                 .arg(script)
                 .arg(&server.port)
-                .current_dir(&place)
-                .env("NODE_PATH", place.join("node_modules"))
+                .current_dir(&dir)
+                .env("NODE_PATH", dir.join("node_modules"))
                 .env("PYTHONWARNINGS", "ignore")
                 .env("PYTHONDONTWRITEBYTECODE", "1")
                 .stdin(Stdio::null())
@@ -171,7 +169,7 @@ impl Language {
     }
 }
 
-/// A server on any free port, with an empty database. Both go when this is dropped.
+/// A server on a free port with an empty database. Dropping it removes both.
 struct Server {
     process: Child,
     port: String,
@@ -190,7 +188,7 @@ impl Server {
             .map_err(|e| format!("{}: {e}", program.display()))?;
         let mut lines = BufReader::new(process.stderr.take().expect("it is piped"));
         let mut line = String::new();
-        // What the server says later goes nowhere, and must not stop it.
+        // Later output of the server is discarded, so that it does not block.
         let read = lines.read_line(&mut line);
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         let mut server = Server { process, port: String::new(), dir };
@@ -211,7 +209,7 @@ impl Drop for Server {
     }
 }
 
-/// Builds the tool; its path.
+/// Builds the tool and returns its path.
 fn build() -> Result<PathBuf, String> {
     let built = cargo::program("cargo")
         .args(["build", "--quiet", "-p", "esker-cli"])
@@ -232,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frameworks_2_packages_have_exact_versions() {
+    fn packages_have_exact_versions() {
         for language in &LANGUAGES {
             assert!(language.scripts(&[]).unwrap().len() > 3);
             for file in language.packages {

@@ -1,11 +1,10 @@
-//! The project's own checks: what neither rustfmt nor clippy can see.
+//! The project's own checks, beyond rustfmt and clippy.
 //!
 //! ```text
 //!   git ls-files --> Repo --each of checks::ALL--> findings --> file:line: message, exit status
 //! ```
 //!
-//! xtask.1. A check is a pure function from [`Repo`] to findings, so that its tests feed it a repository in memory and see it
-//!     fail.
+//! A check is a pure function from [`Repo`] to findings, so tests run it on a repository in memory.
 #![expect(clippy::disallowed_methods, reason = "a developer's tool, outside the engine and its Env")]
 
 mod cargo;
@@ -83,7 +82,7 @@ fn tidy(repo: &Repo) -> bool {
     sound
 }
 
-/// Prints the findings; true if none is an error.
+/// Prints the findings. Returns whether none is an error.
 fn report(findings: &[finding::Finding]) -> bool {
     for finding in findings {
         println!("{finding}");

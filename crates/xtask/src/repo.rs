@@ -1,4 +1,4 @@
-//! The files of the repository: those that git tracks, and new ones that it does not ignore.
+//! The files of the repository: tracked by git, or new and not ignored.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ pub(crate) struct Repo {
 
 /// One file.
 pub(crate) struct RepoFile {
-    /// Relative to the root, with `/` between the parts.
+    /// Relative to the root, with `/` as separator.
     pub(crate) path: String,
     pub(crate) bytes: Vec<u8>,
-    /// Present in Rust files.
+    /// For Rust files.
     pub(crate) source: Option<Source>,
 }
 
@@ -40,7 +40,7 @@ impl Repo {
         for path in paths {
             match std::fs::read(root.join(path)) {
                 Ok(bytes) => files.push(RepoFile::new(path, bytes)),
-                // Deleted in the work tree, not yet in the index; or a symbolic link to nowhere.
+                // Deleted in the work tree but not in the index, or a dangling symbolic link.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => return Err(format!("read {path}: {e}")),
             }
@@ -62,12 +62,12 @@ impl Repo {
         Repo { root, files }
     }
 
-    /// The Rust files.
+    /// Returns the Rust files.
     pub(crate) fn rust(&self) -> impl Iterator<Item = (&RepoFile, &Source)> {
         self.files.iter().filter_map(|f| Some((f, f.source.as_ref()?)))
     }
 
-    /// The text files with one of these endings.
+    /// Returns the text files with one of these extensions.
     pub(crate) fn texts<'a>(&'a self, endings: &'a [&str]) -> impl Iterator<Item = (&'a RepoFile, &'a str)> {
         self.files
             .iter()
@@ -79,7 +79,7 @@ impl Repo {
         self.files.iter().find(|f| f.path == path)
     }
 
-    /// Whether `path` is a file or a directory of the repository.
+    /// Returns whether `path` is a file or directory of the repository.
     pub(crate) fn contains(&self, path: &str) -> bool {
         path.is_empty()
             || self.files.iter().any(|f| f.path == path || f.path.starts_with(&format!("{path}/")))
@@ -98,7 +98,7 @@ impl RepoFile {
         RepoFile { path: path.to_owned(), bytes, source }
     }
 
-    /// The content, if it is UTF-8.
+    /// Returns the content if it is UTF-8.
     pub(crate) fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.bytes).ok()
     }
@@ -107,7 +107,7 @@ impl RepoFile {
         self.path.ends_with("/tests.rs") || self.path.contains("/tests/") || self.path.contains("/benches/")
     }
 
-    /// The files (without `.rs`) that this one declares as `#[cfg(test)] mod name;`.
+    /// Returns the files, without `.rs`, that this one declares as `#[cfg(test)] mod name;`.
     fn test_module_stems(&self) -> Vec<String> {
         let Some(source) = &self.source else { return Vec::new() };
         let (folder, name) = self.path.rsplit_once('/').unwrap_or(("", &self.path));

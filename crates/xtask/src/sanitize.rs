@@ -1,14 +1,16 @@
-//! Runs the tests of the parts with unsafe or lock-free code under the tools that see what tests alone do not.
+//! Runs the tests of unsafe and lock-free code under sanitizers and similar tools.
 //!
 //! ```text
-//!   cargo xtask sanitize KIND [--long] --> Recipe: environment, program, arguments, filters --> exit status, tests that ran
+//!   cargo xtask sanitize KIND [--long] --> Recipe: environment, program, arguments, filters --> exit status,
+//! executed tests
 //! ```
 //!
-//! Each kind builds into a folder of its own below `target`, as its flags apply to every crate.
+//! Each kind builds into its own directory below `target`, because its flags apply to every crate.
 //!
-//! sanitize.1. A filter that selects no test fails the run: a name that went with a change of the tests is noticed.
-//! sanitize.2. A tool that does not report a fault put in on purpose fails the run: after the tests, each canary's test runs again with its
-//!      fault on (`crates/esker/src/sync/fault.rs`), and has to fail with the tool's own report. The canaries of loom are tests themselves.
+//! A filter that selects no test fails the run, so that renamed tests are noticed.
+//! sanitize.2. A tool that does not report an injected fault fails the run: after the tests, each canary's
+//!     test runs again with its fault (`crates/esker/src/sync/fault.rs`) and must fail with the tool's
+//!     report. The canaries of loom are ordinary tests.
 
 mod canary;
 
@@ -21,7 +23,7 @@ use crate::cargo;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The parts with unsafe or lock-free code, by the names of their tests.
+/// Unsafe and lock-free code, by test names.
 const UNSAFE_PARTS: &[&str] = &[
     "memtable::",
     "cache::",
@@ -40,7 +42,7 @@ const UNSAFE_PARTS: &[&str] = &[
     "fs::tests",
 ];
 
-/// Those of them that valgrind finishes in half a minute.
+/// The subset that valgrind finishes in half a minute.
 const VALGRIND_PARTS: &[&str] = &[
     "memtable::arena",
     "memtable::filter",
@@ -56,11 +58,11 @@ const VALGRIND_PARTS: &[&str] = &[
     "pages::",
 ];
 
-/// Those of them that an interpreter finishes in a minute.
+/// The subset that Miri finishes in a minute.
 const MIRI_PARTS: &[&str] =
     &["memtable::permutation", "memtable::arena", "cache::budget", "read::view_cell", "types::value"];
 
-/// Those of them that it knows the system's calls of; it takes a quarter of an hour for them.
+/// The subset whose system calls Miri supports; takes a quarter of an hour.
 const INTERPRETED_PARTS: &[&str] = &[
     "memtable::",
     "cache::",
@@ -74,28 +76,32 @@ const INTERPRETED_PARTS: &[&str] = &[
     "pages::",
 ];
 
-/// The crates that have such parts.
+/// The models of lock-free code.
+const LOOM_MODELS: &[&str] =
+    &["cache::models", "memtable::models", "range_tombstone::models", "read::models", "txn::models"];
+
+/// Crates with unsafe or lock-free code.
 const LIBRARIES: [&str; 5] = ["-p", "esker", "-p", "esker-env", "--lib"];
 
-/// Most of a short form's time is the compiler's: it takes the code as it is written, and leaves out what is in C.
+/// The short forms mostly compile, so they skip optimization and C dependencies.
 const NOT_OPTIMISED: (&str, &str) = ("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
 const WITHOUT_C: &str = "--no-default-features";
 
-/// What a tool is told.
+/// How to run a tool.
 #[derive(Debug, PartialEq, Eq)]
 struct Recipe {
-    /// The folder below `target`, and the flags for the compiler.
+    /// The directory below `target`, and compiler flags.
     name: &'static str,
     rustflags: &'static str,
     env: &'static [(&'static str, &'static str)],
     args: Vec<&'static str>,
-    /// Parts of the names of the tests that run; none: all run.
+    /// Parts of the names of tests to run; all if empty.
     filters: &'static [&'static str],
     canaries: &'static [Canary],
 }
 
 impl Recipe {
-    /// Cargo, without what is behind `--`.
+    /// Returns the cargo command up to `--`.
     fn command(&self) -> Command {
         let mut command = cargo::program("cargo");
         command.args(&self.args).arg("--");
@@ -105,7 +111,7 @@ impl Recipe {
     }
 }
 
-/// The kinds, with a line of help each.
+/// The kinds and their help.
 pub(crate) const KINDS: &[(&str, &str)] = &[
     ("loom", "models of the lock-free parts, in every interleaving"),
     ("address", "AddressSanitizer: use after free, out of bounds (nightly)"),
@@ -117,7 +123,7 @@ pub(crate) const KINDS: &[(&str, &str)] = &[
     ("miri", "Miri: undefined behaviour by the language's rules (nightly with rust-src and miri)"),
 ];
 
-/// Runs one kind; whether it found nothing, and what it has to find (sanitize.2).
+/// Runs one kind. Returns whether the tests passed and all canaries were found (sanitize.2).
 pub(crate) fn run(kind: &str, long: bool) -> Result<bool, String> {
     let recipe = recipe(kind, long)?;
     if !run_tests(&recipe)? {
@@ -130,7 +136,7 @@ pub(crate) fn run(kind: &str, long: bool) -> Result<bool, String> {
     Ok(missed == 0)
 }
 
-/// Whether there were tests, and nothing was found.
+/// Runs the tests. Returns whether there were any and all passed.
 fn run_tests(recipe: &Recipe) -> Result<bool, String> {
     let mut command = recipe.command();
     command.args(recipe.filters);
@@ -140,12 +146,12 @@ fn run_tests(recipe: &Recipe) -> Result<bool, String> {
         command.stdout(Stdio::piped()).spawn().map_err(|e| format!("cargo cannot be started: {e}"))?;
     let lines = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut tests = Vec::new();
-    // What a test prints may be anything.
+    // Tests may print arbitrary bytes.
     for line in lines.split(b'\n') {
         let line = line.map_err(|e| format!("the output of cargo: {e}"))?;
         let line = String::from_utf8_lossy(&line);
         println!("{line}");
-        // A line that cannot be shown is no reason to stop.
+        // Failing to show the line is not an error.
         let _ = std::io::stdout().flush();
         tests.extend(test_name(&line));
     }
@@ -160,15 +166,20 @@ fn run_tests(recipe: &Recipe) -> Result<bool, String> {
     Ok(!tests.is_empty() && idle_filters(recipe.filters, &tests).is_empty())
 }
 
-/// The name in a line of the test harness that says how a test ended; `None` if it did not run.
+/// Returns the name of an executed test in a line of the test harness.
 fn test_name(line: &str) -> Option<String> {
     let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
     (!outcome.starts_with("ignored")).then(|| name.trim_end_matches(" - should panic").to_owned())
 }
 
-/// The filters that no test has in its name (sanitize.1).
+/// Returns the filters that match no test.
 fn idle_filters(filters: &[&'static str], tests: &[String]) -> Vec<&'static str> {
     filters.iter().copied().filter(|filter| !tests.iter().any(|test| test.contains(filter))).collect()
+}
+
+/// Returns arguments that test these packages, or in the short form the libraries without C dependencies.
+fn args(build: &[&'static str], packages: Option<&[&'static str]>) -> Vec<&'static str> {
+    packages.map_or_else(|| [build, &LIBRARIES, &[WITHOUT_C]].concat(), |packages| [build, packages].concat())
 }
 
 fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
@@ -178,34 +189,23 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
             rustflags: "--cfg loom",
             env: if long { &[("LOOM_MAX_PREEMPTIONS", "3")] } else { &[NOT_OPTIMISED] },
             args: vec!["test", "-p", "esker", "--lib", WITHOUT_C],
-            filters: &[
-                "cache::models",
-                "memtable::models",
-                "range_tombstone::models",
-                "read::models",
-                "txn::models",
-            ],
+            filters: LOOM_MODELS,
             canaries: &[],
         },
         "address" => Recipe {
             name: "address",
-            // It sees who passes the end of a buffer if each has its own memory.
+            // It detects accesses beyond a buffer only if each has its own allocation.
             rustflags: "-Zsanitizer=address --cfg esker_plain_pages",
-            // Epochs give their last garbage to nobody when the process ends.
+            // Memory left to the epochs at the end of the process is not a leak.
             env: if long {
                 &[("ASAN_OPTIONS", "detect_leaks=0")]
             } else {
                 &[("ASAN_OPTIONS", "detect_leaks=0"), NOT_OPTIMISED]
             },
-            args: {
-                let build = ["+nightly", "test", "--target", TARGET];
-                let all = ["-p", "esker", "-p", "esker-env", "-p", "esker-fuzz-targets", "--tests"];
-                if long {
-                    [&build[..], &all].concat()
-                } else {
-                    [&build[..], &LIBRARIES, &[WITHOUT_C]].concat()
-                }
-            },
+            args: args(
+                &["+nightly", "test", "--target", TARGET],
+                long.then_some(&["-p", "esker", "-p", "esker-env", "-p", "esker-fuzz-targets", "--tests"]),
+            ),
             filters: if long { &[] } else { UNSAFE_PARTS },
             canaries: canary::ADDRESS,
         },
@@ -213,49 +213,40 @@ fn recipe(kind: &str, long: bool) -> Result<Recipe, String> {
             name: "thread",
             rustflags: "-Zsanitizer=thread --cfg esker_plain_pages",
             env: &[],
-            args: {
-                let build = ["+nightly", "test", "-Zbuild-std", "--target", TARGET];
-                let all = ["-p", "esker", "-p", "esker-env", "--tests"];
-                if long {
-                    [&build[..], &all].concat()
-                } else {
-                    [&build[..], &LIBRARIES, &[WITHOUT_C]].concat()
-                }
-            },
+            args: args(
+                &["+nightly", "test", "-Zbuild-std", "--target", TARGET],
+                long.then_some(&["-p", "esker", "-p", "esker-env", "--tests"]),
+            ),
             filters: if long { &[] } else { UNSAFE_PARTS },
             canaries: canary::THREAD,
         },
         "valgrind" => Recipe {
             name: "valgrind",
-            // valgrind knows no AVX-512; the engine chooses at run time, by what valgrind says there is.
+            // valgrind lacks AVX-512; the engine detects at run time what is available.
             rustflags: "",
             env: &[(
                 "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER",
                 "valgrind --quiet --error-exitcode=1 --leak-check=no --fair-sched=yes",
             )],
-            args: if long {
-                [&["test"], &LIBRARIES[..]].concat()
-            } else {
-                [&["test"], &LIBRARIES[..], &[WITHOUT_C]].concat()
-            },
+            args: args(&["test"], long.then_some(&LIBRARIES)),
             filters: if long { UNSAFE_PARTS } else { VALGRIND_PARTS },
             canaries: canary::VALGRIND,
         },
         "miri" => Recipe {
             name: "miri",
             rustflags: "",
-            // Tree borrows: crossbeam's epochs break the rules of stacked borrows, which are the older proposal.
+            // Tree borrows, because crossbeam's epochs violate the older stacked borrows.
             env: &[(
                 "MIRIFLAGS",
                 "-Zmiri-tree-borrows -Zmiri-permissive-provenance -Zmiri-ignore-leaks -Zmiri-disable-isolation",
             )],
-            args: [&["+nightly", "miri", "test"], &LIBRARIES[..], &[WITHOUT_C]].concat(),
+            args: args(&["+nightly", "miri", "test"], None),
             filters: if long { INTERPRETED_PARTS } else { MIRI_PARTS },
             canaries: canary::MIRI,
         },
         _ => {
             let names: Vec<_> = KINDS.iter().map(|k| k.0).collect();
-            return Err(format!("`{kind}` is no kind of check: {} are", names.join(", ")));
+            return Err(format!("`{kind}` is not a kind of check; kinds are {}", names.join(", ")));
         }
     })
 }
@@ -275,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn sanitize_1_a_filter_that_selects_no_test_is_found() {
+    fn a_filter_that_selects_no_test_is_found() {
         let lines = [
             "running 2 tests",
             "test memtable::arena::tests::aligned ... ok",

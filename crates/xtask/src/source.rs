@@ -1,11 +1,11 @@
-//! A Rust file, split into what is code, what is comment or literal, and what is compiled for tests only.
+//! Splits a Rust file into code, comments and literals, and marks code compiled only for tests.
 //!
 //! ```text
 //!   text --mask--> code (same length and lines; comments, strings and characters blanked)
 //!                   `--cfg(test) items--> test lines
 //! ```
 //!
-//! source.1. The masked text has the length and the line ends of the original, so offsets are the same in both.
+//! source.1. The masked text has the length and line ends of the original, so offsets are the same in both.
 
 /// A Rust file with its masked code.
 pub(crate) struct Source {
@@ -14,7 +14,7 @@ pub(crate) struct Source {
     pub(crate) code: String,
     /// Modules declared as `#[cfg(test)] mod name;`.
     pub(crate) test_modules: Vec<String>,
-    /// Per line: is it compiled for tests only?
+    /// For each line, whether it is compiled only for tests.
     test_lines: Vec<bool>,
 }
 
@@ -32,12 +32,12 @@ impl Source {
         source
     }
 
-    /// The line (from 1) of a byte offset.
+    /// Returns the line, from 1, of a byte offset.
     pub(crate) fn line_of(&self, offset: usize) -> usize {
         1 + self.code.as_bytes()[..offset].iter().filter(|b| **b == b'\n').count()
     }
 
-    /// Whether a line (from 1) is compiled for tests only.
+    /// Returns whether a line, from 1, is compiled only for tests.
     pub(crate) fn is_test_line(&self, line: usize) -> bool {
         self.test_lines.get(line - 1).copied().unwrap_or(false)
     }
@@ -46,12 +46,12 @@ impl Source {
         self.test_lines.fill(true);
     }
 
-    /// Line numbers (from 1) and lines of the masked code.
+    /// Returns the lines of the masked code with their numbers, from 1.
     pub(crate) fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.code.lines().enumerate().map(|(i, line)| (i + 1, line))
     }
 
-    /// The offsets at which `word` stands in the code, not as a part of a longer name.
+    /// Returns the offsets of `word` in the code, except within longer names.
     pub(crate) fn words<'a>(&'a self, word: &'a str) -> impl Iterator<Item = usize> + 'a {
         self.code.match_indices(word).map(|(at, _)| at).filter(move |&at| {
             let before = self.code[..at].chars().next_back();
@@ -60,12 +60,12 @@ impl Source {
         })
     }
 
-    /// The named item (`fn`, `const`) whose keyword stands at `offset`, up to its end.
+    /// Returns the range of the named item (`fn`, `const`) whose keyword is at `offset`.
     pub(crate) fn item(&self, offset: usize) -> std::ops::Range<usize> {
         offset..item_end(&self.code, offset)
     }
 
-    /// The literals of a part of the file, one after the other: strings, bytes, characters and numbers as they are written.
+    /// Returns the literals in a range, concatenated as written: strings, bytes, characters and numbers.
     pub(crate) fn literals(&self, part: std::ops::Range<usize>) -> String {
         let bytes = self.text.as_bytes();
         let mut found = String::new();
@@ -112,7 +112,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Where the item that starts at `from` ends: behind its closing brace, or behind its semicolon.
+/// Returns the end of the item that starts at `from`: after its closing brace or semicolon.
 fn item_end(code: &str, from: usize) -> usize {
     let mut depth = 0usize;
     for (at, byte) in code.bytes().enumerate().skip(from) {
@@ -150,7 +150,7 @@ fn mask(text: &str) -> String {
     String::from_utf8(masked).expect("only ASCII bytes were pushed")
 }
 
-/// The length of the comment or literal that starts at `at`; 0 if none does.
+/// Returns the length of the comment or literal at `at`, or 0.
 fn blank_length(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     let follows_name = at > 0 && is_name_byte(bytes[at - 1]);
@@ -198,7 +198,8 @@ fn quoted_length(rest: &[u8], quote: u8) -> usize {
     at + 1
 }
 
-/// The length of a raw string whose prefix (`r`, `br`) has `prefix` bytes; 0 if it is a raw name such as `r#type`.
+/// Returns the length of a raw string with a prefix (`r`, `br`) of `prefix` bytes, or 0 for a raw name like
+/// `r#type`.
 fn raw_string_length(rest: &[u8], prefix: usize) -> usize {
     let hashes = rest[prefix..].iter().take_while(|b| **b == b'#').count();
     let body = prefix + hashes + 1;

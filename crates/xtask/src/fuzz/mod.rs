@@ -1,12 +1,12 @@
-//! Runs the fuzz targets, one after the other, and says what that came to.
+//! Runs the fuzz targets one after the other and reports the results.
 //!
 //! ```text
 //!   cargo xtask fuzz --> cargo fuzz build --> each target: libFuzzer's lines --report.rs--> progress, a row, findings
 //!                                              |  ^
-//!                     target/fuzz/corpus/NAME <-'  '- fuzz/corpus/NAME: only read, except by --minimise
+//!                     target/fuzz/corpus/NAME <-'  '- fuzz/corpus/NAME: read only, except with --minimise
 //! ```
 //!
-//! Nothing is installed: what is missing is named. docs/testing.md
+//! Missing tools are reported, not installed. See docs/testing.md
 
 mod plan;
 mod report;
@@ -21,18 +21,18 @@ use self::plan::Plan;
 use self::report::Report;
 use crate::cargo;
 
-/// Inputs are no longer than this; of those of `operations` the simulator takes no more than so many bytes
-/// (`INPUT_BYTES_MAX` of esker-world/src/generate.rs).
+/// Maximum size of inputs. For `operations`, the simulator uses at most `INPUT_BYTES_MAX` of
+/// esker-world/src/generate.rs.
 const INPUT_BYTES_MAX: usize = 65_536;
 const OPERATIONS_BYTES_MAX: usize = 4_096;
-/// In the tree there are only small ones, and not many for each target.
+/// Maximum size and number of inputs per target in the repository.
 const KEPT_BYTES_MAX: usize = 8_192;
 const KEPT_INPUTS_MAX: usize = 40;
-/// What every target is told: limits of a call in seconds and MiB. Epochs give their last garbage to nobody when the
-/// process ends: that is no leak.
+/// Limits of a call in seconds and MiB, for all targets. Memory left to the epochs at the end of the process
+/// is not a leak.
 const LIMITS: [&str; 3] = ["-timeout=25", "-rss_limit_mb=2048", "-detect_leaks=0"];
 
-/// Runs the targets; whether nothing was found.
+/// Runs the targets. Returns whether nothing was found.
 pub(crate) fn run(args: &[&str]) -> Result<bool, String> {
     let all = targets()?;
     let plan = Plan::parse(args, &all)?;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &[&str]) -> Result<bool, String> {
     Ok(findings.is_empty())
 }
 
-/// The names of the targets.
+/// Returns the names of the targets.
 fn targets() -> Result<Vec<String>, String> {
     let folder = cargo::root().join("fuzz/fuzz_targets");
     let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
@@ -77,7 +77,7 @@ fn targets() -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The machine that the nightly compiler compiles for; an error that says what is missing.
+/// Returns the host triple of the nightly compiler. The error names a missing tool.
 fn host() -> Result<String, String> {
     let says = |program: &str, args: &[&str]| {
         let output = cargo::program(program).args(args).output().ok().filter(|o| o.status.success())?;
@@ -91,7 +91,7 @@ fn host() -> Result<String, String> {
     Ok(host.ok_or("rustc does not name its host")?.to_owned())
 }
 
-/// The corpus in the tree.
+/// Returns the corpus of a target in the repository.
 fn kept(name: &str) -> PathBuf {
     cargo::root().join("fuzz/corpus").join(name)
 }
@@ -103,7 +103,7 @@ struct Place {
 }
 
 impl Place {
-    /// Fuzzes one target for so long, or until something is found.
+    /// Fuzzes one target for this time, or until something is found.
     fn fuzz(&self, name: &str, seconds: u64) -> Result<Report, String> {
         let corpus = self.corpus.join(name);
         let artifacts = self.artifacts.join(name);
@@ -126,7 +126,7 @@ impl Place {
         let mut report = Report::default();
         let mut progress = Progress::new(name, seconds);
         let lines = BufReader::new(child.stderr.take().expect("it is piped"));
-        // What the fuzzer found may stand in its lines as it is.
+        // The lines may contain arbitrary bytes of a failing input.
         for line in lines.split(b'\n') {
             let line = line.map_err(|e| format!("{name}: {e}"))?;
             report.read(&String::from_utf8_lossy(&line));
@@ -140,8 +140,8 @@ impl Place {
         Ok(report)
     }
 
-    /// Writes the fewest small inputs with the coverage of what was found and what is kept into the tree; if those are
-    /// too many, the ones that add most.
+    /// Writes a minimal set of small inputs with the coverage of all known ones into the repository. If there
+    /// are too many, keeps those that add the most coverage.
     fn minimise(&self, name: &str) -> Result<(), String> {
         let merged = self.corpus.join(format!("{name}.merged"));
         let at = |path: &Path, e| format!("{}: {e}", path.display());
@@ -152,7 +152,7 @@ impl Place {
         let folders = [kept(name), self.corpus.join(name)];
         let status = cargo::program(&self.binaries.join(name).to_string_lossy())
             .arg("-set_cover_merge=1")
-            // One input for each edge, not for each number of times that it is taken.
+            // One input per edge, regardless of how often it is taken.
             .arg("-use_counters=0")
             .arg(format!("-max_len={KEPT_BYTES_MAX}"))
             .args(LIMITS)
@@ -172,7 +172,7 @@ impl Place {
         }
         fs::create_dir_all(&kept).map_err(|e| at(&kept, e))?;
         let mut size = 0;
-        // The fuzzer writes what adds most first.
+        // The fuzzer writes inputs that add the most coverage first.
         let inputs = &inputs[..inputs.len().min(KEPT_INPUTS_MAX)];
         for input in inputs {
             let to = kept.join(input.file_name().unwrap_or_default());
@@ -183,7 +183,7 @@ impl Place {
     }
 }
 
-/// The files of a folder, in the order in which they were written.
+/// Returns the files of a directory, oldest first.
 fn oldest_first(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut files: Vec<_> = entries
@@ -194,16 +194,17 @@ fn oldest_first(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files.into_iter().map(|(_, path)| path).collect())
 }
 
-/// CPU time of the children that have ended, as Linux tells it.
+/// Returns the CPU time of ended children, on Linux.
 fn cpu_of_children() -> Option<Duration> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // Behind the program's name, which is in brackets: fields 3 and on; the children's times are 16 and 17.
+    // After the program's name in parentheses follow fields 3 and later. The children's times are fields 16
+    // and 17.
     let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks: u64 = fields.get(13)?.parse::<u64>().ok()? + fields.get(14)?.parse::<u64>().ok()?;
     Some(Duration::from_millis(ticks * 10))
 }
 
-/// One line that says how far a target is, for whoever looks.
+/// A progress line for one target.
 struct Progress<'a> {
     name: &'a str,
     seconds: u64,
@@ -229,7 +230,7 @@ impl<'a> Progress<'a> {
             "\r{} {at}/{} s, {} executions, {} edges\x1b[K",
             self.name, self.seconds, report.executions, report.edges
         );
-        // A line that cannot be shown is no reason to stop.
+        // Failing to show the line is not an error.
         let _ = std::io::stdout().flush();
     }
 

@@ -1,23 +1,23 @@
-//! What the command line asks for.
+//! Parses the arguments of `cargo xtask fuzz`.
 
 use std::path::PathBuf;
 
-/// What to do.
+/// The parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// For each target.
+    /// Per target.
     pub(super) seconds: u64,
     pub(super) targets: Vec<String>,
-    /// Instead of fuzzing, write the smallest corpus with the same coverage into the tree.
+    /// Write a minimal corpus with the same coverage into the repository instead of fuzzing.
     pub(super) minimise: bool,
-    /// Where the found inputs are kept, if not below `target`.
+    /// Directory of found inputs, if not below `target`.
     pub(super) corpus: Option<PathBuf>,
 }
 
 const MINUTES: f64 = 10.0;
 
 impl Plan {
-    /// Reads the arguments. `all`: the names of the targets.
+    /// Parses the arguments. `all` are the names of the targets.
     pub(super) fn parse(args: &[&str], all: &[String]) -> Result<Plan, String> {
         let (mut minutes, mut targets, mut minimise, mut corpus) = (MINUTES, Vec::new(), false, None);
         let mut args = args.iter();
@@ -27,7 +27,7 @@ impl Plan {
                 "--minutes" => {
                     let text = value()?;
                     let number = text.parse().ok().filter(|n: &f64| *n > 0.0 && *n < 1e6);
-                    minutes = number.ok_or(format!("--minutes: {text:?} is no number of minutes"))?;
+                    minutes = number.ok_or(format!("--minutes: {text:?} is not a number of minutes"))?;
                 }
                 "--corpus" => {
                     let path = PathBuf::from(value()?);

@@ -1,35 +1,35 @@
-//! What libFuzzer's lines say.
+//! Parses the output of libFuzzer.
 
 use std::time::Duration;
 
-/// The last lines of a failed run that are shown.
+/// Number of final lines of a failed run that are shown.
 const TAIL_LINES: usize = 12;
 
-/// What a run of a target came to.
+/// The result of fuzzing a target.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) executions: u64,
-    /// Edges of the program that were taken.
+    /// Number of covered edges.
     pub(super) edges: u64,
-    /// Files in the corpus of what was found.
+    /// Number of files in the corpus.
     pub(super) inputs: usize,
     pub(super) wall: Duration,
-    /// Not known on every system.
+    /// Unknown on some systems.
     pub(super) cpu: Option<Duration>,
     pub(super) failed: bool,
     memory_mib: u64,
-    /// Where the input that failed was written.
+    /// The file with the failing input.
     artifact: Option<String>,
-    /// From the first line that tells of a failure on.
+    /// The output from the first line of the failure on.
     failure: Vec<String>,
 }
 
 impl Report {
-    /// What stands above the rows.
+    /// Header of the table.
     pub(super) const HEAD: &'static str =
         "target             executions   per s  CPU s  wall s  edges  inputs  peak MiB";
 
-    /// Takes note of a line.
+    /// Parses a line.
     pub(super) fn read(&mut self, line: &str) {
         if let Some(rest) = line.strip_prefix('#') {
             let executions = rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse().ok());
@@ -47,7 +47,7 @@ impl Report {
         }
     }
 
-    /// The row of the table.
+    /// Returns the row of the table.
     pub(super) fn row(&self, name: &str) -> String {
         let cpu = self.cpu.map_or("?".to_owned(), |cpu| format!("{:.0}", cpu.as_secs_f64()));
         let rate = self.executions as f64 / self.wall.as_secs_f64().max(1e-9);
@@ -62,7 +62,7 @@ impl Report {
         )
     }
 
-    /// What was found, and the commands that show it again and make it smaller.
+    /// Returns the failure with the commands that reproduce and minimize it.
     pub(super) fn finding(&self, name: &str) -> Option<String> {
         let lines: String = self.failure.iter().map(|line| format!("    {line}\n")).collect();
         self.failed.then(|| match &self.artifact {

@@ -1,15 +1,16 @@
-//! Faults that a sanitizer has to report, so that a run that reports nothing means something (sanitize.2).
+//! Injected faults that a sanitizer must report, to prove that it works (sanitize.2).
 //!
 //! ```text
-//!   Canary { fault, test, report } --ESKER_FAULT=fault, one test--> output --> found: it failed, and has the report in it
+//!   Canary { fault, test, report } --ESKER_FAULT=fault, one test--> output --> found: it failed with the
+//! report
 //! ```
 
 use std::process::Command;
 
-/// The variable that turns a fault on: `crates/esker/src/sync/fault.rs`.
+/// The variable that enables a fault: `crates/esker/src/sync/fault.rs`.
 const VARIABLE: &str = "ESKER_FAULT";
 
-/// A fault, the test that meets it, and what the tool says then.
+/// A fault, a test that triggers it, and the expected report of the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Canary {
     fault: &'static str,
@@ -17,12 +18,12 @@ pub(super) struct Canary {
     report: &'static str,
 }
 
-/// A value that points into bytes that are gone.
+/// A value that points to freed bytes.
 const fn value_not_kept(report: &'static str) -> Canary {
     Canary { fault: "ValueNotKept", test: "types::value::tests::value_1_a_value_outlives_its_maker", report }
 }
 
-/// What one thread shows another without Release.
+/// A data race: a store without Release.
 const fn race(fault: &'static str, test: &'static str) -> Canary {
     Canary { fault, test, report: "ThreadSanitizer: data race" }
 }
@@ -43,7 +44,8 @@ pub(super) const THREAD: &[Canary] = &[
 ];
 
 impl Canary {
-    /// Whether the test fails under the tool with the fault on, by the tool's report. `command` is cargo up to `--`.
+    /// Returns whether the test fails with the tool's report when the fault is enabled. `command` is cargo up
+    /// to `--`.
     pub(super) fn is_found(self, mut command: Command, tool: &str) -> Result<bool, String> {
         let Canary { fault, test, .. } = self;
         let output = command
@@ -62,7 +64,7 @@ impl Canary {
         Ok(found)
     }
 
-    /// Whether a run that ended so has found the fault. A test that fails by its own assertion has not.
+    /// Returns whether the output shows the fault. A failed assertion of the test is not sufficient.
     fn shows(self, succeeded: bool, output: &str) -> bool {
         !succeeded && output.contains(self.report)
     }
