@@ -1,4 +1,4 @@
-//! The database that a command works on: its own, or the one that the shell has open.
+//! The database that a command works on: its own, or that of the shell.
 //!
 //! ```text
 //!   command --> Session --open--> Handle: its own, which it closes | the shell's, which stays open

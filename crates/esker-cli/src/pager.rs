@@ -109,7 +109,7 @@ fn wants_more() -> bool {
 mod tests {
     use super::*;
 
-    /// Splits a text into pages of a terminal with 5 columns and 4 rows, one of which is for the prompt.
+    /// Splits a text into pages of a terminal with 5 columns and 4 rows, including one for the prompt.
     fn pages(text: &str, pages_wanted: usize) -> Vec<String> {
         begin(5, 4);
         let mut page = PAGE.take().unwrap();

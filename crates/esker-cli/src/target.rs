@@ -1,7 +1,7 @@
 //! The file that `export` writes.
 //!
 //! ```text
-//!   FILE --look--> a file, or nothing yet     --> FILE.partial --complete, synced--> renamed to FILE, directory synced
+//!   FILE --look--> a file, or nothing yet     --> FILE.partial --synced--> renamed to FILE, directory synced
 //!            |---> a pipe, a device           --> written as it is
 //!            `---> a directory, a link to one, or to a file --> refused
 //! ```

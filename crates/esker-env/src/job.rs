@@ -1,8 +1,7 @@
 //! Job files: prove that leftovers of a crash belong to Esker.
 //!
 //! ```text
-//!   JobFile::begin --> ESKER-JOB-<id>: magic, kind, id, checksum; durable --> the job creates files --> end:
-//! removed last
+//!   JobFile::begin --> ESKER-JOB-<id>: magic, kind, id, checksum; durable --> files are created --> end: removed last
 //!   JobFile::left  --> job files of unfinished jobs of a kind in a directory
 //! ```
 //!

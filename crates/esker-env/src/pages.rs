@@ -2,10 +2,9 @@
 //!
 //! ```text
 //!   PageBuf::new(len) --up to 2 KiB--> the allocator
-//!   PageBuf::new(len) --up to 2 KiB--> the allocator
-//!                     --up to 4 MiB--> a slot of the pool: warm (has its pages) or cold (pages returned,
-//! address kept)
+//!                     --up to 4 MiB--> a slot of the pool: warm or cold (pages returned, address kept)
 //!                     --larger-------> a mapping of its own
+//! ```
 //!
 //! General allocators retain most memory when one thread allocates and another frees buffers of many sizes.
 //! Cached blocks and memtables are such buffers, and nearly all of a database's memory. Without this pool, a

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!   FileWindow::write: [written][ready: pages are present and dirty][not yet]
-//!                               ^ a copy                             ^ one system call makes more of it
-//! ready
+//!                               ^ a copy                             ^ one call makes more ready
 //! ```
 //!
 //! A store survives a crash of the process, like a write, and a sync makes it durable. The engine's example

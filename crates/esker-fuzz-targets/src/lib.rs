@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   fuzz/fuzz_targets/NAME.rs (libFuzzer) -----+
-//!   tests/it/corpus.rs: fuzz/corpus/NAME/* ----+--> TARGETS: esker::fuzzing (decoders), operations.rs (the whole API)
+//!   tests/it/corpus.rs: fuzz/corpus/NAME/* ----+--> TARGETS: esker::fuzzing (decoders), operations.rs (API)
 //!   tests/it/decoders: seeds.rs, damaged ------+
 //! ```
 //!

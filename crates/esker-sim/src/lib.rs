@@ -1,8 +1,8 @@
-//! The simulator: runs the whole engine, including background work, in one thread from a seed, against a
-//! model.
+//! The simulator: runs the whole engine, including background work, in one thread from a seed,
+//! against a model.
 //!
 //! ```text
-//!   seed, bytes --esker-world--> operations --World--> Db on FaultFs(MemFs)     crashes inside calls, kills, faults, full disks
+//!   seed, bytes --esker-world--> operations --World--> Db on FaultFs(MemFs)     crashes, kills, faults, full disks
 //!                                              `-----> the model               the expected contents
 //!     on a mismatch: report.rs --> the seed, the command that replays it, the shortest failing part
 //!   workload --sweep.rs--> the same checks, with a crash or a fault at every single call

@@ -60,7 +60,7 @@ pub(crate) struct Journal {
 #[derive(Clone, Debug)]
 pub(crate) struct Left {
     /// The contents.
-    pub(crate) world: Expected,
+    pub(crate) expected: Expected,
     /// Number of surviving operations per writer.
     pub(crate) ops: Vec<usize>,
     /// Number of surviving operations that were not acknowledged.
@@ -123,22 +123,22 @@ impl Journal {
                 }
             }
         }
-        let world = self.with_bank(&matches, &mut Vec::new(), &found.bank);
-        let (ops, world) = world.map_err(|made| {
+        let expected = self.with_bank(&matches, &mut Vec::new(), &found.bank);
+        let (ops, expected) = expected.map_err(|made| {
             format!("the bank contains {:?}; the surviving transactions result in {made:?}", found.bank)
         })?;
         let unacknowledged = ops.iter().zip(&acked).map(|(n, acked)| n.saturating_sub(*acked)).sum();
         let lost = ops.iter().zip(&acked).map(|(n, acked)| acked.saturating_sub(*n)).sum();
-        Ok(Left { world, ops, unacknowledged, lost })
+        Ok(Left { expected, ops, unacknowledged, lost })
     }
 
     /// Returns the contents after these numbers of operations per writer.
     fn after(&self, ops: &[usize]) -> Expected {
-        let mut world = self.base.clone();
+        let mut expected = self.base.clone();
         for (writer, (tasks, n)) in self.tasks.iter().zip(ops).enumerate() {
-            tasks[..*n].iter().for_each(|task| world.apply(writer, task));
+            tasks[..*n].iter().for_each(|task| expected.apply(writer, task));
         }
-        world
+        expected
     }
 
     /// Chooses the largest matching numbers of operations that result in this bank. A writer's states before
@@ -152,8 +152,8 @@ impl Journal {
         bank: &Bank,
     ) -> Result<(Vec<usize>, Expected), Bank> {
         let Some(matching) = matches.get(ops.len()) else {
-            let world = self.after(ops);
-            return if world.bank == *bank { Ok((ops.clone(), world)) } else { Err(world.bank) };
+            let expected = self.after(ops);
+            return if expected.bank == *bank { Ok((ops.clone(), expected)) } else { Err(expected.bank) };
         };
         let tasks = &self.tasks[ops.len()];
         let mut made = None;

@@ -2,13 +2,10 @@
 //!
 //! ```text
 //!   writers.rs  the writers' operations  kill/      a child process killed by SIGKILL
-//!     (esker-world: operations, model)   power/     possible states of a disk after power loss, as real
-//! files
-//!   journal.rs  promises                 block/     possible states of a block device after power loss,
-//! below ext4
+//!     (esker-world: operations, model)   power/     power loss on real files
+//!   journal.rs  promises                 block/     power loss below ext4
 //!   storm/      all features at once, killed; copies compared by commit number
-//!   content.rs  bytes after power loss   history/   observations of concurrent clients: linearizable?
-//! isolated?
+//!   content.rs  bytes after power loss   history/   concurrent clients: linearizable? isolated?
 //! ```
 //!
 //! Each harness has canaries: injected faults that it must detect. For users: docs/testing.md

@@ -39,7 +39,7 @@ pub fn writer(seed: u64) -> impl Iterator<Item = Op> {
     // Values identify their writer.
     generator.stamp = seed as u32 >> 1;
     // The model of these writers has no time.
-    generator.expiry = false;
+    generator.features.expiry = false;
     let next = move || match generator.one_in(BULK_ONE_IN) {
         true => Op::Batch(generator.bulk(), generator.durability()),
         false => generator.op(),
@@ -79,7 +79,7 @@ const PAST_STRIDE: usize = 9;
 const BETWEEN_STRIDE: usize = 45;
 /// Operations between two large values, in seeds that have them.
 const LARGE_VALUES_STRIDE: usize = 200;
-/// Positions, within each stride, of the operation that puts a large value and of the one that removes it.
+/// Positions, within each stride, of the operations that put and remove a large value.
 const LARGE_VALUE_COMES_AT: usize = 60;
 const LARGE_VALUE_GOES_AT: usize = 100;
 
@@ -104,27 +104,12 @@ enum Size {
     Normal,
 }
 
-struct Generator<'a> {
-    choices: Choices<'a>,
-    size: Size,
-    /// The keys in use. Earlier ones are used more often.
-    hot: Vec<KeyNo>,
-    /// Whether there are I/O errors and full disks.
-    faults: bool,
-    /// Whether processes end inside calls.
-    deaths: bool,
-    /// Whether background work runs only in explicit steps.
-    stepped: bool,
-    /// The stamp of the next value.
-    stamp: u32,
-    /// Remaining bytes of values and long keys.
-    room: u64,
+/// What a seed includes, by its setting.
+struct Features {
     /// Whether there are large values.
     large_values: bool,
     /// Whether there are large transactions that keep little in memory.
     large_transactions: bool,
-    /// Queued operations, last one first.
-    pending: Vec<Op>,
     /// Whether all commits go through the log.
     logs_all: bool,
     /// Whether there are blob files.
@@ -143,6 +128,44 @@ struct Generator<'a> {
     unloads: bool,
     /// Whether there is a replica.
     replica: bool,
+}
+
+impl Features {
+    fn of(seed: u64) -> Self {
+        Features {
+            large_values: setting::has_large_values(seed),
+            large_transactions: setting::has_large_transactions(seed),
+            logs_all: setting::logs_all_commits(seed),
+            blobs: setting::has_blobs(seed),
+            feed: setting::has_feed(seed) || setting::has_numbered_states(seed),
+            expiry: setting::has_expiry(seed),
+            history: setting::has_history(seed),
+            copies: setting::has_copies(seed),
+            archives: setting::has_archives(seed),
+            unloads: setting::has_unloads(seed),
+            replica: setting::has_replica(seed),
+        }
+    }
+}
+
+struct Generator<'a> {
+    choices: Choices<'a>,
+    size: Size,
+    /// The keys in use. Earlier ones are used more often.
+    hot: Vec<KeyNo>,
+    /// Whether there are I/O errors and full disks.
+    faults: bool,
+    /// Whether processes end inside calls.
+    deaths: bool,
+    /// Whether background work runs only in explicit steps.
+    stepped: bool,
+    /// The stamp of the next value.
+    stamp: u32,
+    /// Remaining bytes of values and long keys.
+    room: u64,
+    features: Features,
+    /// Queued operations, last one first.
+    pending: Vec<Op>,
     /// Number of generated operations.
     made: usize,
 }
@@ -165,18 +188,8 @@ impl<'a> Generator<'a> {
             stepped: choices.u8(0..4) > 0,
             stamp: 0,
             room,
-            large_values: setting::has_large_values(seed),
-            large_transactions: setting::has_large_transactions(seed),
+            features: Features::of(seed),
             pending: Vec::new(),
-            blobs: setting::has_blobs(seed),
-            feed: setting::has_feed(seed) || setting::has_numbered_states(seed),
-            history: setting::has_history(seed),
-            copies: setting::has_copies(seed),
-            archives: setting::has_archives(seed),
-            unloads: setting::has_unloads(seed),
-            replica: setting::has_replica(seed),
-            logs_all: setting::logs_all_commits(seed),
-            expiry: setting::has_expiry(seed),
             made: 0,
             choices,
         }
@@ -190,24 +203,24 @@ impl<'a> Generator<'a> {
         }
         let key = self.hot[0];
         match self.made % LARGE_VALUES_STRIDE {
-            LARGE_VALUE_COMES_AT if self.large_values => {
+            LARGE_VALUE_COMES_AT if self.features.large_values => {
                 let span = LARGE_VALUE_BYTES.end - LARGE_VALUE_BYTES.start;
                 let len = LARGE_VALUE_BYTES.start + self.stamp.wrapping_mul(700_001) % span;
                 Op::Write(KeyspaceNo(0), Write::Put(key, self.stamped(len)))
             }
-            LARGE_VALUE_GOES_AT if self.large_values => Op::Write(KeyspaceNo(0), Write::Remove(key)),
-            at if self.expiry && at.is_multiple_of(TIME_STRIDE) => self.time(),
+            LARGE_VALUE_GOES_AT if self.features.large_values => Op::Write(KeyspaceNo(0), Write::Remove(key)),
+            at if self.features.expiry && at.is_multiple_of(TIME_STRIDE) => self.time(),
             _ if self.made % BETWEEN_STRIDE == 7 => self.with_other_work(),
-            _ if self.history && self.made % HISTORIES_STRIDE == 1 => {
+            _ if self.features.history && self.made % HISTORIES_STRIDE == 1 => {
                 // Mostly a setting that keeps something.
                 let which = [0, 1, 2, 3, 4, 0, 0, 1, 2][self.choices.usize(0..9)];
                 Op::SetHistory(self.keyspace(), which)
             }
             // With lazy counting, compactions leave tombstones of uncounted versions.
-            _ if self.history && self.made % HISTORIES_STRIDE == 2 => {
+            _ if self.features.history && self.made % HISTORIES_STRIDE == 2 => {
                 Op::SetLazyCounting(self.keyspace(), !self.one_in(4))
             }
-            _ if self.history && self.made.is_multiple_of(PAST_STRIDE) => {
+            _ if self.features.history && self.made.is_multiple_of(PAST_STRIDE) => {
                 let (age, no) = (Age(self.choices.u8(0..40)), self.keyspace());
                 match self.choices.u8(0..6) {
                     0 | 1 => Op::Since(age, no),
@@ -233,11 +246,11 @@ impl<'a> Generator<'a> {
     }
 
     fn op(&mut self) -> Op {
-        if self.large_transactions && self.made.is_multiple_of(LARGE_TRANSACTIONS_STRIDE) {
+        if self.features.large_transactions && self.made.is_multiple_of(LARGE_TRANSACTIONS_STRIDE) {
             self.pending = self.large_transaction();
-        } else if self.expiry && self.made % OVERTAKEN_READERS_STRIDE == 75 {
+        } else if self.features.expiry && self.made % OVERTAKEN_READERS_STRIDE == 75 {
             self.pending = self.overtaken_merges();
-        } else if self.history && self.made % HISTORIES_STRIDE == 20 {
+        } else if self.features.history && self.made % HISTORIES_STRIDE == 20 {
             self.pending = self.pile_of_versions();
         } else if self.made % OVERTAKEN_READERS_STRIDE == 37 {
             self.pending = self.overtaken_reader();

@@ -3,10 +3,8 @@
 //! ```text
 //!   seed, bytes --generate.rs--> op.rs --perform.rs--> Db
 //!                                  `-----> model/      the expected contents
-//!   judge/     compares reads with the model           world/     runs all of it in one thread, with
-//! restarts and faults
-//!   failure.rs, watch.rs, budget.rs, figures.rs        failures, hang detection, limits and counters of
-//! campaigns
+//!   judge/     compares reads with the model           world/     one thread, with restarts and faults
+//!   failure.rs, watch.rs, budget.rs, figures.rs        failures, hangs, limits and counters of campaigns
 //! ```
 //!
 //! `esker-sim` builds schedules and sweeps on it, `esker-torture` kills, power losses and histories. The

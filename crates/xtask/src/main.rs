@@ -34,7 +34,7 @@ Commands:
   sanitize KIND [--long]
                  Test the parts with unsafe or lock-free code under loom, address, thread, valgrind or miri
   fuzz [--minutes N] [--corpus DIR] [TARGET..]
-                 Fuzz each of these targets, or all, for so many minutes (10); exit 1 if something is found
+                 Fuzz each of these targets, or all, for this many minutes (10); exit 1 if something is found
   fuzz --minimise [--corpus DIR] [TARGET..]
                  Write the smallest corpus with the coverage of all that was found to fuzz/corpus
   frameworks [WORD..]

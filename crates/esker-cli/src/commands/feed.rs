@@ -1,8 +1,9 @@
 //! `esker feed`: prints what each commit changed.
 //!
 //! ```text
-//!   COMMIT put KEYSPACE KEY VALUE | merge KEYSPACE KEY OPERAND... | removed KEYSPACE KEY | expired KEYSPACE KEY
-//!        | removed-range KEYSPACE FROM TO | named KEYSPACE ID | unnamed KEYSPACE           in order, then COMMIT end
+//!   COMMIT put KEYSPACE KEY VALUE | merge KEYSPACE KEY OPERAND... | removed KEYSPACE KEY
+//!        | expired KEYSPACE KEY
+//!        | removed-range KEYSPACE FROM TO | named KEYSPACE ID | unnamed KEYSPACE     then COMMIT end
 //! ```
 
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   versions:      COMMIT put VALUE | COMMIT removed                                  newest first
-//!   scan --since:  COMMIT removed-range FROM TO, then COMMIT put KEY VALUE | COMMIT removed KEY, then COMMIT end
+//!   scan --since:  COMMIT removed-range FROM TO, COMMIT put KEY VALUE | removed KEY, at the end COMMIT end
 //! ```
 
 use std::fmt::{self, Display, Formatter};

@@ -1,7 +1,8 @@
 //! Reads and writes files of rows: TSV, CSV, JSON and word lists.
 //!
 //! ```text
-//!   file --input--> text --RowReader--> Row or bad line --> import        export, scan --> key, value --RowWriter--> file
+//!   file --input--> text --RowReader--> Row or bad line --> import
+//!   export, scan --> key, value --RowWriter--> file
 //! ```
 //!
 //! formats.1. A reader restores exactly the bytes that its writer wrote. What a format cannot represent is an

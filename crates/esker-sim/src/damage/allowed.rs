@@ -224,7 +224,7 @@ fn range_of_table(files: &Files, name: &str) -> (KeyPosition, KeyPosition) {
             }
         }
     });
-    match (shown, <[Place; 2]>::try_from(ends)) {
+    match (shown, <[KeyPosition; 2]>::try_from(ends)) {
         (Ok(()), Ok([first, last])) => (first, last),
         other => panic!("subject.1: dump of the undamaged table {name}: {other:?}"),
     }

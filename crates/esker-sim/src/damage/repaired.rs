@@ -103,7 +103,7 @@ impl Judge<'_> {
         let tells = report.losses.iter().any(|loss| loss.keys == LostKeys::Any);
         let own = self.change.repaired_states(self.subject, tells);
         let own = own.into_iter().map(|state| (state, &self.subject.ids));
-        let foreign = self.change.foreign_states(self.donor, tells).into_iter().map(|state| (state, &nobody));
+        let foreign = self.change.foreign_states(self.donor, tells).into_iter().map(|state| (state, &no_ids));
         let mut first = None;
         for (state, ids) in own.chain(foreign) {
             match self.unexplained(state, ids, report, found) {
@@ -166,14 +166,14 @@ impl Judge<'_> {
         let nothing = Map::default();
         let (expected, found) = (expected.entries(), map.unwrap_or(&nothing).entries());
         // A keyspace without a known id is lost as a whole.
-        let told = |key: KeyNo| {
+        let is_reported = |key: KeyNo| {
             number.is_none_or(|number| {
                 report.losses.iter().any(|loss| loss.keys.may_hold(number, keys::key(key)))
             })
         };
         let all = expected.keys().chain(found.keys()).copied();
         for key in all.filter(|key| expected.get(key) != found.get(key)) {
-            if !told(key) {
+            if !is_reported(key) {
                 let (shown, is, was) = (shown(key), found.get(&key), expected.get(&key));
                 return Some(format!("{shown} is {is:?}, expected {was:?}, and is not among the losses"));
             }
@@ -212,8 +212,8 @@ impl Judge<'_> {
         let hidden = wrote(self.subject).or_else(|| self.donor.and_then(wrote));
         hidden.is_some_and(|hidden| {
             losses.any(|loss| {
-                let is_told = loss.detail.contains("never have been committed");
-                is_told || (hidden == Hidden::Replaced && is_of_table(loss))
+                let is_reported = loss.detail.contains("never have been committed");
+                is_reported || (hidden == Hidden::Replaced && is_of_table(loss))
             })
         })
     }

@@ -1,8 +1,7 @@
 //! The database to be damaged, and what the model knows of it.
 //!
 //! ```text
-//!   seed --generate.rs--> fault-free operations --World--> close, drop or kill --> files, states in the
-//! order of commits
+//!   seed --generate.rs--> fault-free operations --World--> close, drop or kill --> files, states by commit
 //!                                            `--> the files at some earlier points
 //! ```
 //!

@@ -1,8 +1,7 @@
 //! The log's last segment, and how many of its commits changed bytes may cost.
 //!
 //! ```text
-//!   undamaged segment --dump--> records --bytes now--> the first damaged one --> is there proof after it?
-//! --> commits
+//!   undamaged segment --dump--> records --bytes now--> the first damaged one --> proof after it? --> commits
 //! ```
 //!
 //! A record proves the durability of the earlier records that it covers (docs/formats/wal.md). While its

@@ -23,7 +23,7 @@ const OPS: usize = 400;
 const SWEPT: u64 = 16;
 /// The same for misreads, which are fast, and alone find ignored checksums.
 const MISREADS_SWEPT: u64 = 24;
-/// The same for directory syncs, few of which concern tables that are used immediately.
+/// The same for directory syncs, since few of them concern tables that are used immediately.
 const DIR_SYNCS_SWEPT: u64 = 32;
 /// Number of calls that include the first commit.
 const FIRST_PANICS: u64 = 150;
@@ -89,11 +89,11 @@ const ENGINE: &[Fault] = engine! {
     MergeIgnoresDefault: "a merge that begins a value ignores the default lifetime of its keyspace",
     UpdateForgetsExpiry: "an update takes the lifetime of the value that it replaces away",
     SequenceExpires: "a sequence expires as the other entries of its keyspace do",
-    UndoneReadForgotten: "a transaction forgets what a length has told it of writes that are undone",
+    UndoneReadForgotten: "a transaction forgets what it learnt from a length about undone writes",
     NameReadForgotten: "a transaction forgets that it has asked for the name of a keyspace",
     BareRemovalShown: "the versions of a key show a removal that never was",
     OperandPassesSweep: "a merge into what a sweep has removed meanwhile begins a value",
-    CopyNameNotSynced: "a checkpoint is told of before its name is synced",
+    CopyNameNotSynced: "a checkpoint is reported before its name is synced",
     ArchiveByClock: "an archive counts only if the wall clock was not set back",
     RecreatedNameRefused: "a name that a commit frees and gives to a new keyspace is not replayed",
     ReplayForgetsTime: "operands that are replayed apply to what is there at that time",

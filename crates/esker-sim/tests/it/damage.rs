@@ -142,8 +142,8 @@ fn without_tables(files: &Files) -> Vec<Harm> {
 
 #[test]
 fn canary_losses_that_are_not_told_are_noticed() {
-    let told = RunOptions { harms: Some(without_tables), ..RunOptions::default() };
-    assert_eq!(complaints(16, told), Vec::<String>::new());
-    let found = complaints(16, RunOptions { hides_losses: true, ..told });
+    let options = RunOptions { harms: Some(without_tables), ..RunOptions::default() };
+    assert_eq!(complaints(16, options), Vec::<String>::new());
+    let found = complaints(16, RunOptions { hides_losses: true, ..options });
     assert!(found.len() >= 4 && found.iter().all(|text| text.contains("damage_judge.7")), "{found:#?}");
 }

@@ -103,7 +103,7 @@ impl BlockCampaign {
             let run = self.one_run(&host, &formatted, rng.u64(..), &mut summary);
             run.map_err(|failure| {
                 Failure::new(format!(
-                    "run {}: {failure}\nto try again (threads are scheduled anew): esker-torture block --seed {} --runs {} \
+                    "run {}: {failure}\nto reproduce (thread scheduling may differ): esker-torture block --seed {} --runs {} \
                      --moments {}",
                     progress.done(),
                     self.seed,

@@ -1,8 +1,7 @@
 //! Clients: threads that use one database and record their calls, results and times.
 //!
 //! ```text
-//!   client --register, lists, bank, counter, fork--> Db       each call between two ticks of one clock -->
-//! Record
+//!   client --register, lists, bank, counter, fork--> Db       each call between two ticks --> Record
 //! ```
 //!
 //! If the second tick of one call is smaller than the first tick of another, the first call ended before the
@@ -177,7 +176,7 @@ pub(crate) struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Works until told to stop, until `ops` calls are done, or until an injected fault stops all writes
+    /// Works until stopped, until `ops` calls are done, or until an injected fault stops all writes
     /// (clients.4).
     pub(crate) fn run(mut self, ops: Range<u64>) -> Result<Vec<Record>> {
         or_stopped(self.work(ops))?;

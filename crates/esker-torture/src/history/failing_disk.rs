@@ -2,10 +2,8 @@
 //! permanently.
 //!
 //! ```text
-//!   a table | the manifest | CURRENT ---------------------------------.-- single commits fail --> Client: no
-//! effect
+//!   a table | the manifest | CURRENT ---------------------------------.-- single commits fail --> no effect
 //!   before a crash also: a rename | syncs of the directory --faults --`-- or the log stops --> Client: ends
-//! (clients.4)
 //! ```
 //!
 //! failing_disk.1. A commit that fails without reporting stopped writes has no effect, even after crashes. It

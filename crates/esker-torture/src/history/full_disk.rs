@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!   in some lives in memory: fill, free, fill ----------------.
-//!   in some processes that are killed: refuse, grant, refuse --`--commits fail for lack of space--> Client:
-//! no effect
+//!   in some processes that are killed: refuse, grant, refuse --`--commits fail--> Client: no effect
 //! ```
 //!
 //! full_disk.1. A commit that fails for lack of space has no effect, even after crashes. It counts as

@@ -1,8 +1,7 @@
 //! Guests: keyspaces that are created and dropped while clients use them.
 //!
 //! ```text
-//!   keeper: create, list, drop --Guest: a handle, a number--> clients: put, get, scan, transactions
-//! --Record--> linear.rs
+//!   keeper: create, list, drop --Guest: a handle, a number--> clients: put, get, scan --Record--> linear.rs
 //! ```
 //!
 //! A guest's name is a register, and so is each of its keys. Creating it writes its number and removes every
@@ -103,7 +102,7 @@ impl Guests {
 }
 
 impl Client<'_> {
-    /// Creates, lists and drops guests until told to stop, or until an injected fault stops all writes
+    /// Creates, lists and drops guests until stopped, or until an injected fault stops all writes
     /// (clients.4).
     pub(super) fn keep_guests(mut self) -> Result<Vec<Record>> {
         or_stopped(self.keep())?;
@@ -264,8 +263,8 @@ impl Client<'_> {
         match self.try_write(writes, true, call)? {
             Written::Made => self.saw_guest(called, guest),
             Written::Refused => Ok(()),
-            Written::Gone(_) if guest.drop_began.load(Ordering::SeqCst) => Ok(()),
-            Written::Gone(failure) => {
+            Written::KeyspaceDropped(_) if guest.drop_began.load(Ordering::SeqCst) => Ok(()),
+            Written::KeyspaceDropped(failure) => {
                 Err(Failure::new(format!("refused although no drop of it has begun: {failure}")))
             }
         }

@@ -86,7 +86,7 @@ pub enum Kind {
     Internal,
     /// An element occurs twice in a list.
     Duplicate,
-    /// Two reads of a list of which neither is a prefix of the other.
+    /// Two reads of a list where neither is a prefix of the other.
     IncompatibleOrder,
     /// An element that was never appended.
     Garbage,

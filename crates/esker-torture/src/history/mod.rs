@@ -2,10 +2,9 @@
 //! of money.
 //!
 //! ```text
-//!   lives of one database: open, audit, clients, power loss | kill | close   --Records--> linear.rs   single
-//! keys
-//!     in memory, or on real files with kill -9 (killed.rs, notes.rs)         |-> lists.rs    transactions
-//!                                                                            `-> story.rs    bank, counter, forks
+//!   lives of one database: open, audit, clients, power loss | kill | close   --> linear.rs   single keys
+//!     in memory, or on real files with kill -9 (killed.rs, notes.rs)      |-> lists.rs    transactions
+//!                                                                         `-> story.rs    bank, counter, forks
 //! ```
 //!
 //! torture_history.1. Single-key operations are linearizable, also in keyspaces that are created and dropped
@@ -519,7 +518,7 @@ fn log_will_fail(faults: &FaultFs, rng: &mut Rng) {
     faults.add(slow.on_path(LOG).forever());
 }
 
-/// Flushes and compacts beside the clients until told to stop.
+/// Flushes and compacts beside the clients until stopped.
 fn churn(db: &Db, shared: &Shared, mut rng: Rng) -> Result<()> {
     while !shared.stop.load(Ordering::Relaxed) {
         let (outcome, what) = match rng.u8(0..8) {

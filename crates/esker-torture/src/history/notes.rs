@@ -68,29 +68,29 @@ impl Report {
     }
 
     fn parse(text: &[u8], threads: usize) -> Result<Report> {
-        let mut told = Report::default();
+        let mut report = Report::default();
         let mut pending = BTreeMap::new();
         let mut cut = 0;
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
                 Ok(Line::Called { called, event }) => {
-                    told.last_tick = told.last_tick.max(called);
+                    report.last_tick = report.last_tick.max(called);
                     pending.insert(called, event);
                 }
                 Ok(Line::Returned { called, returned, event }) => {
-                    told.last_tick = told.last_tick.max(returned);
+                    report.last_tick = report.last_tick.max(returned);
                     pending.remove(&called);
-                    told.returned.extend(event.map(|event| Record { called, returned, event }));
+                    report.returned.extend(event.map(|event| Record { called, returned, event }));
                 }
-                Ok(Line::Refused) => told.refused += 1,
+                Ok(Line::Refused) => report.refused += 1,
                 Err(_) => cut += 1,
             }
         }
         if cut > threads {
             return Err(Failure::new(format!("{cut} lines of {threads} threads are not notes")));
         }
-        told.pending.extend(pending);
-        Ok(told)
+        report.pending.extend(pending);
+        Ok(report)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Collects the records of all lives of a history and runs all checkers.
 //!
 //! ```text
-//!   Records of a life, Cut --add--> operations, transactions, bank, forks --check--> linear.rs, lists.rs, and here
+//!   Records of a life, Cut --add--> operations, transactions, bank, forks --> linear.rs, lists.rs, here
 //! ```
 //!
 //! If a crash ended a life, calls that returned before it count, pending ones are unknown, and later ones
@@ -119,7 +119,7 @@ impl Story {
     }
 }
 
-/// Returns a group of which one snapshot shows only the first key and another one only the second, so that
+/// Returns a group where one snapshot shows only the first key and another one only the second, so that
 /// they disagree about the order of two writes.
 fn long_fork(snapshots: &[(u64, bool, bool)]) -> Option<u64> {
     let mut alone: BTreeMap<u64, (bool, bool)> = BTreeMap::new();

@@ -233,7 +233,6 @@ pub(super) fn walk(
 
 /// Scans with a cursor that changes direction at random positions. Checks that it returns the same entries in
 /// both directions while others write.
-/// goes, while others write.
 pub(super) fn wander(
     mut cursor: esker::Cursor,
     keys: &Range<u64>,

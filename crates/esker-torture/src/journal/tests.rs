@@ -19,12 +19,12 @@ fn after(journal: &Journal, ops: &[usize]) -> Found {
     found(&journal.after(ops))
 }
 
-fn found(world: &Expected) -> Found {
+fn found(expected: &Expected) -> Found {
     let contents = |state: &State| {
         let map = |name: &String| (name.clone(), (*state.named(name).unwrap()).clone());
         state.names().keys().map(map).collect()
     };
-    Found { writers: world.writers.iter().map(contents).collect(), bank: world.bank.clone() }
+    Found { writers: expected.writers.iter().map(contents).collect(), bank: expected.bank.clone() }
 }
 
 /// Writer 0: Sync a, None b, Buffered c, all acknowledged. Then writer 1: None x acknowledged, None y
@@ -62,11 +62,11 @@ fn journal_1_journal_2_what_durability_promises_is_needed_and_no_more() {
 #[test]
 fn journal_1_half_an_operation_is_no_state() {
     let journal = example();
-    let mut world = journal.after(&[1, 0]);
+    let mut expected = journal.after(&[1, 0]);
     let Op::Batch(writes, _) = journal.tasks[0][1].op.clone() else { unreachable!("it is a batch") };
     let half = Op::Batch(writes[..1].to_vec(), Durability::None);
-    world.apply(0, &Task { op: half, transfer: None });
-    assert!(journal.verify(&found(&world), Crash::Power).unwrap_err().contains("match no state"));
+    expected.apply(0, &Task { op: half, transfer: None });
+    assert!(journal.verify(&found(&expected), Crash::Power).unwrap_err().contains("match no state"));
 }
 
 #[test]

@@ -14,8 +14,8 @@
 //! database, and in one round of eight each writer got another acknowledgement before the kill.
 
 mod child;
-mod ear;
 mod gate;
+mod output;
 mod protocol;
 
 use std::fs;
@@ -28,7 +28,7 @@ use esker::Db;
 use fastrand::Rng;
 
 pub use self::child::{ChildJob, run_child};
-use self::ear::{OutputReader, Waited};
+use self::output::{OutputReader, Waited};
 use self::protocol::Message;
 use crate::journal::{Crash, Journal, Left};
 use crate::shape::Shape;
@@ -222,7 +222,7 @@ impl KillCampaign {
 
     /// Waits for the time of the kill. Fails if the child does not reach it. A child that ended is reported
     /// by the caller.
-    fn wait_for(&self, moment: Moment, writers: usize, ear: &OutputReader) -> Result<()> {
+    fn wait_for(&self, moment: Moment, writers: usize, reader: &OutputReader) -> Result<()> {
         let (after, answered) = match moment {
             Moment::Starting(after) => {
                 std::thread::sleep(after);
@@ -231,7 +231,7 @@ impl KillCampaign {
             Moment::Working(after) => (after, false),
             Moment::Answered(after) => (after, true),
         };
-        if ear.wait(HANG_TIMEOUT, |heard| !heard.is_empty()) == Waited::TimedOut {
+        if reader.wait(HANG_TIMEOUT, |heard| !heard.is_empty()) == Waited::TimedOut {
             return Err(Failure::new(format!("the child has not opened the database in {HANG_TIMEOUT:?}")));
         }
         std::thread::sleep(after);
@@ -239,12 +239,12 @@ impl KillCampaign {
             // The canary hangs once the database is open.
             let timeout =
                 if self.canary == Some(Canary::Hang) { HANG_TIMEOUT_OF_CANARY } else { HANG_TIMEOUT };
-            let before = protocol::acks(&ear.heard(), writers);
+            let before = protocol::acks(&reader.heard(), writers);
             let is_answered = |heard: &[u8]| {
                 protocol::acks(heard, writers).iter().zip(&before).all(|(now, before)| now > before)
             };
-            if ear.wait(timeout, is_answered) == Waited::TimedOut {
-                let now = protocol::acks(&ear.heard(), writers);
+            if reader.wait(timeout, is_answered) == Waited::TimedOut {
+                let now = protocol::acks(&reader.heard(), writers);
                 return Err(Failure::new(format!(
                     "a writer hangs for {timeout:?}: the numbers of acknowledged operations were {before:?} and are {now:?}"
                 )));
@@ -265,11 +265,11 @@ impl KillCampaign {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = gate::start(&mut command);
         let mut child = child.map_err(|e| Failure::from(e).during("starting the child"))?;
-        let ear = OutputReader::on(child.stdout.take().expect("it is piped"));
-        let waited = self.wait_for(moment, writers, &ear);
+        let reader = OutputReader::on(child.stdout.take().expect("it is piped"));
+        let waited = self.wait_for(moment, writers, &reader);
         child.kill()?;
         let output = child.wait_with_output()?;
-        let heard = ear.into_heard()?;
+        let heard = reader.into_heard()?;
         let text = String::from_utf8_lossy(&output.stderr);
         if output.status.signal() != Some(SIGKILL) {
             return Err(Failure::new(format!("the child ended by itself, {}: {text}", output.status)));

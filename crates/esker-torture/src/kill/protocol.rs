@@ -1,7 +1,7 @@
 //! Messages from the child to its parent through a pipe, before and after each operation.
 //!
 //! ```text
-//!   child: Intent, operation, Ack, Intent ...   --8 bytes each, one write(2)--> pipe --> parent, after the kill
+//!   child: Intent, operation, Ack, Intent ... --8 bytes each, one write--> pipe --> parent, after the kill
 //! ```
 //!
 //! Each message is written by one system call, so messages of different threads do not mix, and messages in

@@ -2,8 +2,7 @@
 //! as real files, and a database on them must keep all promises.
 //!
 //! ```text
-//!   session: Db over RecordFs --steps--> Disk at a point --power_loss--> files --real Env--> Expected -->
-//! Journal::verify
+//!   session: Db over RecordFs --steps--> Disk at a point --power_loss--> files --> Found --> Journal::verify
 //!      |-- killed: the next session starts with the files as last seen, with unsynced changes pending
 //!      `-- power lost: the next session starts with the remaining state
 //! ```
@@ -84,7 +83,7 @@ figures! {
         acknowledged: "operations acknowledged",
         lost: "acknowledged with less than `Sync`, and lost, over all losses",
         torn: "losses that left a torn log tail",
-        timed_sync_ms: "the longest time until commits were durable for which nobody asked, in ms",
+        timed_sync_ms: "longest time until unsynced commits were durable, in ms",
     }
 }
 
@@ -102,7 +101,7 @@ impl PowerCampaign {
             run.map_err(|failure| {
                 let (seed, runs, moments) = (self.seed, progress.done() + 1, self.moments);
                 Failure::new(format!(
-                    "run {}: {failure}\nto try again (threads are scheduled anew): esker-torture power --seed {seed} \
+                    "run {}: {failure}\nto reproduce (thread scheduling may differ): esker-torture power --seed {seed} \
                      --runs {runs} --moments {moments} --dir {}",
                     progress.done(),
                     self.dir.display()
@@ -189,7 +188,7 @@ impl PowerCampaign {
             } else {
                 summary.after_power_loss += u64::from(n < sessions);
                 disk = Disk::durable(files, then_disk.at());
-                journal = Journal::new(left.world, shape.durability);
+                journal = Journal::new(left.expected, shape.durability);
             }
         }
         Ok(())

@@ -51,7 +51,7 @@ impl Plan<'_> {
         journal.settle(&left);
         fs.say(WriterEvent::Opened);
         let writers = Writers { seed: self.seed, count: self.writers, tasks: self.tasks };
-        writers.work(&db, &left.world, &|said| fs.say(said))?;
+        writers.work(&db, &left.expected, &|said| fs.say(said))?;
         let merges = db.stats().compactions;
         db.close()?;
         let steps = fs.take();

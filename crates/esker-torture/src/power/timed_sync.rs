@@ -2,8 +2,7 @@
 //! calls.
 //!
 //! ```text
-//!   commits: None, Buffered --steps--> Disk --repeated power losses--> one that loses nothing, within BOUND
-//! and LOOKS_MIN
+//!   commits: None, Buffered --steps--> Disk --power losses--> none loses a commit within BOUND and LOOKS_MIN
 //! ```
 
 use std::path::Path;

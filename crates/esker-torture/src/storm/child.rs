@@ -10,7 +10,7 @@ use fastrand::Rng;
 
 use super::copier::Copier;
 use super::judge::{self, Options};
-use super::ledger::{self, Ledger, Story};
+use super::ledger::{self, Ledger, Recovered};
 use super::model::Model;
 use super::worker::{Log, Worker, options};
 use crate::shape::Shape;
@@ -48,12 +48,12 @@ pub(super) struct Counts {
 pub fn run_storm_child(job: &StormJob) -> Result<()> {
     let shape = Shape::of(job.seed);
     let db = open(job, shape).map_err(|error| Failure::from(error).during("opening"))?;
-    let stories = (0..job.workers)
+    let recovered = (0..job.workers)
         .map(|worker| ledger::read(&job.dir, worker, job.skips_folded_expiry))
         .collect::<Result<Vec<_>>>()?;
     let mut models = Vec::new();
-    for story in stories {
-        models.push(settle(&db, story)?);
+    for recovered in recovered {
+        models.push(settle(&db, recovered)?);
     }
     judge::agree(&db, &models, Options::Same, "after opening")?;
     println!("verified");
@@ -82,19 +82,19 @@ fn durability(seed: u64) -> Durability {
 }
 
 /// Returns the model of a worker, including a pending action that took effect.
-fn settle(db: &Db, story: Story) -> Result<Model> {
-    let Some((action, began)) = story.doubt else { return Ok(story.model) };
-    let mut with = story.model.clone();
+fn settle(db: &Db, recovered: Recovered) -> Result<Model> {
+    let Some((action, began)) = recovered.doubt else { return Ok(recovered.model) };
+    let mut with = recovered.model.clone();
     with.apply(&action, (began, db.time_ms()));
     let why = judge::difference_of_all(db, &with, Options::Same)?;
-    match (why, judge::difference_of_all(db, &story.model, Options::Same)?) {
+    match (why, judge::difference_of_all(db, &recovered.model, Options::Same)?) {
         // The difference has expired or is about to.
         (None, None) => {
-            with.doubt_what_differs(&story.model);
+            with.doubt_what_differs(&recovered.model);
             Ok(with)
         }
         (None, Some(_)) => Ok(with),
-        (Some(_), None) => Ok(story.model),
+        (Some(_), None) => Ok(recovered.model),
         (Some(why), Some(why_not)) => Err(Failure::new(format!(
             "after opening: with the pending {action:?}: {why}; without it: {why_not}"
         ))),

@@ -28,7 +28,7 @@ pub(super) struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// Makes copies until told to stop.
+    /// Makes copies until stopped.
     pub(super) fn run(&mut self, stop: &AtomicBool) -> Result<()> {
         let copies = self.dir.join("copies");
         if copies.exists() {

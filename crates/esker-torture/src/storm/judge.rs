@@ -16,7 +16,7 @@ pub(super) fn difference(db: &Db, keyspace: &Keyspace, slot: &Slot) -> Result<Op
     let mut seen = BTreeSet::new();
     for (bytes, value) in &found {
         let Some(key) = key_no(bytes) else {
-            return Ok(Some(format!("the key {} is nobody's", bytes.escape_ascii())));
+            return Ok(Some(format!("the key {} is unknown", bytes.escape_ascii())));
         };
         seen.insert(key);
         match slot.presence(key, span) {

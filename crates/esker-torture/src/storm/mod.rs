@@ -3,10 +3,8 @@
 //!
 //! ```text
 //!   parent --spawns, kills--> child: opens, verifies the previous state, then concurrently
-//!                               workers  puts, lifetimes, merges, ranges, large transactions, ingests,
-//! names, locks --ledger-->
-//!                               copier   checkpoints, backups, archive, restore_to, repair: compared with
-//! the ledgers
+//!                               workers  puts, lifetimes, merges, ranges, ingests, names, locks --ledger-->
+//!                               copier   checkpoints, backups, archive, restore_to, repair
 //!                               engine   flushes, compactions, sweeps, blob collection, history, feed
 //! ```
 //!

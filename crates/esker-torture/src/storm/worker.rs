@@ -109,7 +109,7 @@ pub(super) struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Works until told to stop.
+    /// Works until stopped.
     pub(super) fn run(&mut self, stop: &AtomicBool) -> Result<()> {
         let mut held = None;
         for n in 0_u64.. {

@@ -26,15 +26,19 @@ impl Generator<'_> {
     pub(super) fn copy_that_is_due(&mut self) -> Option<Op> {
         let made = self.made;
         match () {
-            () if self.archives && made % ARCHIVE_STRIDE == ARCHIVE_AT => {
+            () if self.features.archives && made % ARCHIVE_STRIDE == ARCHIVE_AT => {
                 Some(Op::Archive(self.choices.u16(0..1000)))
             }
-            () if self.archives && made % ARCHIVE_STRIDE == CLOCK_AT && self.choices.bool() => {
+            () if self.features.archives && made % ARCHIVE_STRIDE == CLOCK_AT && self.choices.bool() => {
                 Some(Op::SetClock([-3_600_000, -30_000, -2000, 5000][self.choices.usize(0..4)]))
             }
-            () if self.unloads && made % UNLOAD_STRIDE == UNLOAD_AT => Some(Op::Unload(self.loading())),
-            () if self.replica && made % FOLLOW_STRIDE == FOLLOW_AT => Some(Op::Follow(self.following())),
-            () if (self.replica || self.archives) && made % NAMES_STRIDE == NAMES_AT => {
+            () if self.features.unloads && made % UNLOAD_STRIDE == UNLOAD_AT => {
+                Some(Op::Unload(self.loading()))
+            }
+            () if self.features.replica && made % FOLLOW_STRIDE == FOLLOW_AT => {
+                Some(Op::Follow(self.following()))
+            }
+            () if (self.features.replica || self.features.archives) && made % NAMES_STRIDE == NAMES_AT => {
                 Some(Op::Names(self.name_changes(), self.durability()))
             }
             () => None,

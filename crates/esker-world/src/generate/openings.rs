@@ -36,8 +36,8 @@ impl Generator<'_> {
             miniature,
             file_sizes: self.file_sizes(),
             memtable_bytes,
-            transaction_memory: self.large_transactions.then_some(memtable_bytes as u64 / 8),
-            adoption_bytes: self.logs_all.then_some(u64::MAX),
+            transaction_memory: self.features.large_transactions.then_some(memtable_bytes as u64 / 8),
+            adoption_bytes: self.features.logs_all.then_some(u64::MAX),
             blobs_over: self.blobs_over(),
             feed_bytes: self.feed_bytes(),
             block_bytes,
@@ -50,13 +50,13 @@ impl Generator<'_> {
     /// Returns the size from which values go to blob files. In one opening of four new values do not, but
     /// existing blob files are read.
     pub(super) fn blobs_over(&self) -> usize {
-        if self.blobs { [64, 200, 0, 12][self.stamp as usize % 4] } else { 0 }
+        if self.features.blobs { [64, 200, 0, 12][self.stamp as usize % 4] } else { 0 }
     }
 
     /// Returns the bytes kept for the feed: mostly all, in one opening of four few, in one none.
     pub(super) fn feed_bytes(&self) -> Option<u64> {
         let bytes = [Some(u64::MAX), Some(u64::MAX), Some(20_000), None][self.stamp as usize / 4 % 4];
-        bytes.filter(|_| self.feed)
+        bytes.filter(|_| self.features.feed)
     }
 
     pub(super) fn compression(&mut self) -> TableCompression {

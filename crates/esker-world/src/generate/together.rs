@@ -11,7 +11,7 @@ const OVERTAKEN_MS: u32 = 60_000;
 impl Generator<'_> {
     /// Returns the operations of a transaction with many writes, last one first.
     pub(super) fn large_transaction(&mut self) -> Vec<Op> {
-        if self.expiry && !self.one_in(4) {
+        if self.features.expiry && !self.one_in(4) {
             return self.overtaken_transaction();
         }
         let slot = self.slot();
@@ -123,8 +123,8 @@ impl Generator<'_> {
     /// Returns an operation in steps, interleaved with other work.
     pub(super) fn with_other_work(&mut self) -> Op {
         let op = match self.choices.u8(0..6) {
-            0..4 if self.copies => [Op::Checkpoint, Op::Backup][self.choices.usize(0..2)].clone(),
-            0 if self.expiry => Op::Step(BackgroundStep::Sweep),
+            0..4 if self.features.copies => [Op::Checkpoint, Op::Backup][self.choices.usize(0..2)].clone(),
+            0 if self.features.expiry => Op::Step(BackgroundStep::Sweep),
             _ => Op::Write(self.keyspace(), Write::RemoveRange(self.bounds())),
         };
         self.pending.push(op);

@@ -71,7 +71,7 @@ impl Generator<'_> {
 
     pub(super) fn write(&mut self) -> Write {
         match self.choices.u8(0..40) {
-            0..28 if self.expiry && self.one_in(2) => {
+            0..28 if self.features.expiry && self.one_in(2) => {
                 Write::PutFor(self.key(), self.value(), self.lifetime())
             }
             20..28 => Write::Merge(self.key(), self.value()),
@@ -91,8 +91,8 @@ impl Generator<'_> {
             6 => Update::PopLast,
             7..9 => Update::Add(self.key(), self.choices.u32(0..1000)),
             9 => Update::Lease(self.hot[self.hot.len() / 3], self.choices.u8(1..4)),
-            10..12 if self.expiry => Update::Expire(self.key(), self.lifetime()),
-            12 if self.expiry => Update::Persist(self.key()),
+            10..12 if self.features.expiry => Update::Expire(self.key(), self.lifetime()),
+            12 if self.features.expiry => Update::Persist(self.key()),
             _ => Update::Change(self.key(), self.value()),
         }
     }

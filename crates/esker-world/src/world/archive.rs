@@ -1,8 +1,7 @@
 //! Archives commits beside backups, and restores single ones.
 //!
 //! ```text
-//!   Archive --> Db --feed--> segments beside the backups --restore a commit on an image of the disk-->
-//! compare with the model
+//!   Archive --> Db --feed--> segments beside the backups --restore a commit on an image--> compare
 //!                  `-- too far behind, or no backup yet: make a backup
 //! ```
 //!

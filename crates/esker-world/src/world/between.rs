@@ -1,8 +1,7 @@
 //! Interleaves operations with the steps of another one, as a second thread could.
 //!
 //! ```text
-//!   Between(work) --kept--> the next operation --reaches a point in the engine (interleave.rs)--> work, in
-//! the same thread
+//!   Between(work) --kept--> the next operation --reaches a point in the engine--> work, same thread
 //!                              `--returns--> the model performs the work first, then the operation
 //! ```
 //!
@@ -98,7 +97,7 @@ impl PendingWork {
 fn put(work: Option<(PendingWork, Vec<Op>)>) {
     let hook = |(pending, ops): (PendingWork, Vec<Op>)| -> esker::interleave::Hook {
         let mut ops = ops.into_iter();
-        Box::new(move |_| ops.by_ref().for_each(|op| place.run(op)))
+        Box::new(move |_| ops.by_ref().for_each(|op| pending.run(op)))
     };
     esker::interleave::set(work.map(hook));
 }

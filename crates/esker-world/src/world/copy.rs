@@ -1,13 +1,10 @@
 //! Checkpoints and backups on the same disk.
 //!
 //! ```text
-//!   Checkpoint --> Db --links, copies--> another directory --open an image of the disk--> compare with the
-//! model at the
-//!                                          |                                     last commit of the copy
-//! (world.10)
+//!   Checkpoint --> Db --links, copies--> another directory --open an image--> compare with the model
+//!                                          |                            at the copy's last commit
 //!                                          `-- checked again after each opening of the database
-//!   Backup ------> Db --copies--> a directory of backups --restore an image of the disk, open--> compare in
-//! the same way
+//!   Backup ------> Db --copies--> a directory of backups --restore, open--> compare
 //! ```
 //!
 //! Other work may be interleaved with the steps of a copy (between.rs). The commit number of the copy tells

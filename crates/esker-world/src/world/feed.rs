@@ -2,8 +2,7 @@
 //! the history.
 //!
 //! ```text
-//!   feed --commit by commit--> Reader (a copy of the database) --digest--> History: one of the states since
-//! the last durable one
+//!   feed --commit by commit--> Reader (a copy of the database) --digest--> History: a state since the last durable
 //!   too far behind: start with the current contents and the next commit
 //! ```
 //!

@@ -1,8 +1,7 @@
 //! Compaction filters: their decisions, and the resulting commits.
 //!
 //! ```text
-//!   compaction --entry--> Filter: keep, drop, change --the engine commits a prefix of the decisions--> read
-//! back --> History
+//!   compaction --entry--> Filter: keep, drop, change --the engine commits a prefix--> read back --> History
 //! ```
 //!
 //! A decision takes effect by a commit or not at all: the key has its old value or the decided one. The

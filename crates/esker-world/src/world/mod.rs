@@ -35,6 +35,7 @@ mod feed;
 mod filtered;
 mod offline;
 mod past;
+mod reads;
 mod replica;
 mod restart;
 mod timeline;
@@ -46,20 +47,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::{Db, Durability, Keyspace, Snapshot};
+use esker::{BackgroundStep, Db, Durability, Keyspace, Snapshot};
 use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, OpenOptions, SeededRandom};
 
 pub use self::restart::{Left, builder};
 
-use self::faults::{attempt, is_panic};
+use self::faults::attempt;
 use self::transaction::HeldTransaction;
 use crate::figures;
 use crate::judge::read::{self, HeldIterator, Source, check_read};
 use crate::judge::walk::HeldCursor;
 use crate::model::history::History;
-use crate::model::keys::bounds;
-use crate::model::state::{Id, Map, State};
-use crate::op::{KeyspaceNo, Op, Opening, Read, Reader, Restart, SLOTS};
+use crate::model::state::{Id, State};
+use crate::op::{KeyspaceNo, Op, Opening, Reader, Restart, SLOTS};
 use crate::perform::{names, perform};
 use crate::setting;
 
@@ -76,53 +76,53 @@ figures! {
         conflicts: "conflicts found",
         undone: "times that a part of a transaction was undone",
         read_conflicts: "conflicts found by reads alone",
-        reopenings: "databases closed or let go, and opened again",
+        reopenings: "databases closed or dropped, and reopened",
         kills: "processes killed",
-        unheard: "of these, the ones after which the system failed to write something, and nobody heard of it",
+        unheard: "of these, with a silent write failure afterwards",
         power_losses: "power losses",
-        inside_calls: "of kills and power losses those inside a call",
-        while_opening: "of kills and power losses those while opening",
-        inspected: "openings before which the tools that read files were tried on what was there",
-        long_ids: "of these, the ones with a keyspace whose number takes several bytes",
-        faults: "calls that failed on purpose",
+        inside_calls: "kills and power losses inside a call",
+        while_opening: "kills and power losses while opening",
+        inspected: "openings before which the offline tools were tested",
+        long_ids: "of these, with a keyspace id of several bytes",
+        faults: "injected faults",
         refused: "operations that failed because the disk was full",
-        turns: "held cursors whose first step after other operations turned round",
-        tiered: "runs in which several tier runs were there at once: data beyond the cache",
-        tier_merges: "operations that made tier runs more or fewer: merges into them and out of them",
-        unresolved: "runs in which commits left it to others to find out what they count",
+        turns: "held cursors that changed direction in their next step",
+        tiered: "runs with several tier runs at once: data larger than the cache",
+        tier_merges: "operations that changed the number of tier runs",
+        unresolved: "runs with unresolved counts",
         adopted: "large commits that became tables",
         wide: "runs in which a sorted run had several tables",
-        moved: "runs in which tables moved to a lower run without being written",
-        recycled: "runs in which the file of a log segment was kept for another",
+        moved: "runs with trivial moves",
+        recycled: "runs with a recycled log segment",
         grown: "runs in which log segments of one process had several sizes",
-        bulky: "runs in which a commit filled several log segments of its own",
-        unreserved: "of these, the ones whose disk reserves no space",
-        rewritten: "runs in which a manifest that had grown too long was replaced",
+        bulky: "runs in which a commit filled several log segments",
+        unreserved: "of these, on a disk without space reservation",
+        rewritten: "runs in which a long manifest was replaced",
         expired: "runs in which entries expired",
         blobs: "runs in which values went to blob files",
         collected: "runs in which a blob file was collected, or removed as garbage",
-        scattered: "runs in which a commit wrote to more keyspaces than operations make",
+        scattered: "runs in which a commit wrote to many keyspaces",
         followed: "commits that a reader of the change feed has applied to its copy",
-        truncated: "times that it was too far behind, and began anew",
-        past: "reads of keyspaces as they were",
-        past_refused: "of commits that are not kept any more",
-        versions: "versions of keys that were compared with what was",
+        truncated: "times that the reader was too far behind",
+        past: "reads of history",
+        past_refused: "of these, refused because the commit was no longer kept",
+        versions: "versions of keys that were compared",
         filtered: "entries that compaction filters have removed or changed",
-        updated: "changes made of what keys had",
+        updated: "read-modify-write changes",
         copied: "checkpoints made",
         backed_up: "backups made, and restored",
-        between: "operations done between two steps of another one",
+        between: "interleaved operations",
         archived: "segments added to an archive",
         restored: "commits restored from a backup and an archive",
-        replayed: "commits made again in a second database",
+        replayed: "commits replayed in a replica",
         unloaded: "files that the database was unloaded to, and loaded from",
-        resumed: "of these, the ones that went on with what an earlier process had written",
-        cut: "processes that ended while they loaded one",
-        uncopied: "times that nothing was there of one that had failed",
-        caught_up: "times that what had changed since a commit led to the newest state",
+        resumed: "of these, resumed after an earlier process",
+        cut: "processes that ended while loading",
+        uncopied: "failed checkpoints that left nothing",
+        caught_up: "changes since a commit that led to the newest state",
         large: "runs in which a value of a million bytes or more was committed",
         fs_calls: "calls of the file system",
-        fingerprint: "a number that two runs share if they did the same",
+        fingerprint: "fingerprint: equal for equal runs",
     }
 }
 
@@ -372,15 +372,8 @@ impl World {
 
     fn dispatch(&mut self, op: &Op) {
         match op {
-            Op::Write(..)
-            | Op::Batch(..)
-            | Op::Create(_)
-            | Op::Drop(_)
-            | Op::Rename(..)
-            | Op::Names(..)
-            | Op::Ingest(..) => {
-                self.change(op);
-            }
+            Op::Write(..) | Op::Batch(..) | Op::Names(..) | Op::Ingest(..) => self.change(op),
+            Op::Create(_) | Op::Drop(_) | Op::Rename(..) => self.change(op),
             Op::Update(no, update) => self.update(op, *no, *update),
             Op::Begin(slot) => self.begin(*slot),
             Op::TransactionWrite(slot, no, write) => self.transaction_write(*slot, *no, write),
@@ -401,70 +394,20 @@ impl World {
                 self.snapshots[*slot] = Some((self.db().snapshot(), self.history.newest().clone()));
             }
             Op::ReleaseSnapshot(slot) => self.snapshots[*slot] = None,
-            Op::Read(reader, no, read) => {
-                let (id, keyspace) = self.pick(*no);
-                let (source, map) = self.source(*reader, &keyspace, id);
-                let found = attempt(|| check_read(&source, &map, read, self.expires));
-                self.note_read(*reader, id, read, found.is_ok());
-                self.read(found);
-            }
+            Op::Read(reader, no, read) => self.read_view(*reader, *no, read),
             Op::SetLifetime(no, _) => self.set_lifetime(op, *no),
             Op::SetHistory(..) | Op::SetLazyCounting(..) => self.maintain(self.done(op)),
             Op::Versions(no, key) => self.read_versions(*no, *key),
             Op::Past(age, no, read) => self.read_past(*age, *no, read),
             Op::Since(age, no) => self.catch_up(*age, *no),
-            Op::Iterate(slot, reader, no, range) => {
-                let (id, keyspace) = self.pick(*no);
-                let (source, map) = self.source(*reader, &keyspace, id);
-                let held = HeldIterator::new(source.range(bounds(*range)), &map, *range);
-                self.iterators[*slot] = Some(held);
-                self.note_read(*reader, id, &Read::Ends, true);
-            }
-            Op::IterateOn(slot, takes) => {
-                if let Some(mut iterator) = self.iterators[*slot].take() {
-                    let taken = attempt(|| takes.iter().try_for_each(|back| iterator.take(*back)));
-                    if self.read(taken).is_some() {
-                        self.iterators[*slot] = Some(iterator);
-                    }
-                }
-            }
+            Op::Iterate(slot, reader, no, range) => self.iterate(*slot, *reader, *no, *range),
+            Op::IterateOn(slot, takes) => self.iterate_on(*slot, takes),
             Op::HoldCursor(slot, reader, no) => self.hold_cursor(*slot, *reader, *no),
-            Op::MoveCursor(slot, moves) => {
-                if self.cursors[*slot].is_none() {
-                    self.hold_cursor(*slot, Reader::Latest, KeyspaceNo(0));
-                }
-                if let Some(mut cursor) = self.cursors[*slot].take() {
-                    let moved = attempt(|| cursor.go(moves));
-                    // After a panic, its position is unknown.
-                    let is_lost = moved.as_ref().is_err_and(is_panic);
-                    self.tally.turns += u64::from(self.read(moved).unwrap_or(false));
-                    self.cursors[*slot] = Some(cursor).filter(|_| !is_lost);
-                }
-            }
-            Op::Flush => {
-                let before = self.db().stats().flushes;
-                self.maintain(self.done(op));
-                self.check_log_is_released(before);
-            }
-            Op::Compact => {
-                let done = self.filtering(|world| world.done(op));
-                if self.excused_tidying(done).is_some() {
-                    self.history.all_durable();
-                }
-                self.note_filtered();
-            }
+            Op::MoveCursor(slot, moves) => self.move_cursor(*slot, moves),
+            Op::Flush => self.flush(op),
+            Op::Compact => self.compact(op),
             Op::Sync => self.maintain(self.done(op)),
-            Op::Step(step) => {
-                let done = self.filtering(|world| world.interleaved(|world| world.done(op)));
-                match step {
-                    // A failed log cannot be synced.
-                    esker::BackgroundStep::SyncLog if !self.poisoned && !self.panicked => self.maintain(done),
-                    // This step reports files that it cannot remove.
-                    esker::BackgroundStep::PrepareLog => drop(self.excused_tidying(done)),
-                    _ => drop(self.excused(done)),
-                }
-                self.note_filtered();
-            }
+            Op::Step(step) => self.step(op, *step),
             Op::Checkpoint => self.checkpoint(),
             Op::Backup => self.back_up(),
             Op::Archive(pick) => self.archive(*pick),
@@ -485,6 +428,32 @@ impl World {
                 }
             }
         }
+    }
+
+    fn flush(&mut self, op: &Op) {
+        let before = self.db().stats().flushes;
+        self.maintain(self.done(op));
+        self.check_log_is_released(before);
+    }
+
+    fn compact(&mut self, op: &Op) {
+        let done = self.filtering(|world| world.done(op));
+        if self.excused_tidying(done).is_some() {
+            self.history.all_durable();
+        }
+        self.note_filtered();
+    }
+
+    fn step(&mut self, op: &Op, step: BackgroundStep) {
+        let done = self.filtering(|world| world.interleaved(|world| world.done(op)));
+        match step {
+            // A failed log cannot be synced.
+            BackgroundStep::SyncLog if !self.poisoned && !self.panicked => self.maintain(done),
+            // This step reports files that it cannot remove.
+            BackgroundStep::PrepareLog => drop(self.excused_tidying(done)),
+            _ => drop(self.excused(done)),
+        }
+        self.note_filtered();
     }
 
     /// Returns the engine's time.
@@ -529,23 +498,6 @@ impl World {
         })
     }
 
-    fn hold_cursor(&mut self, slot: usize, reader: Reader, no: KeyspaceNo) {
-        let (id, keyspace) = self.pick(no);
-        let (source, map) = self.source(reader, &keyspace, id);
-        // Transactions have no cursors.
-        let held = attempt(|| source.cursor().transpose());
-        let held = held.transpose().map(|made| made.map(|cursor| HeldCursor::new(cursor, &map)));
-        self.cursors[slot] = held.and_then(|made| self.read(made));
-    }
-
-    fn note_read(&mut self, reader: Reader, id: Id, read: &Read, is_answered: bool) {
-        if let Reader::Transaction(slot) = reader
-            && let Some(transaction) = &mut self.transactions[slot]
-        {
-            transaction.note_read(id, read, is_answered);
-        }
-    }
-
     /// Notes the outcome of a call that makes everything durable.
     fn maintain(&mut self, outcome: esker::Result<()>) {
         if self.excused(outcome).is_some() {
@@ -563,21 +515,6 @@ impl World {
         let names = self.disk.list_dir(DIR.as_ref()).expect("a file system in memory does not fail");
         let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".wal")).collect();
         assert!(segments.len() <= 1, "a flush leaves {segments:?}");
-    }
-
-    fn source<'a>(&'a self, reader: Reader, keyspace: &'a Keyspace, id: Id) -> (Source<'a>, Arc<Map>) {
-        let held = match reader {
-            Reader::Latest => None,
-            Reader::Snapshot(slot) => {
-                let held = self.snapshots[slot].as_ref();
-                held.map(|(snapshot, state)| (Source::Snapshot(snapshot, keyspace), state.map(id)))
-            }
-            Reader::Transaction(slot) => {
-                let held = self.transactions[slot].as_ref();
-                held.map(|held| (Source::Transaction(held.db(), keyspace), held.state().map(id)))
-            }
-        };
-        held.unwrap_or_else(|| (Source::Latest(keyspace), self.history.newest().map(id)))
     }
 
     /// Checks all reads (world.1) and the files.

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!   the disk before an opening --kill--> image --check_offline, dump--> no problems, no changes
-//!                                          `---repair--> another directory --open--> the state that the
-//! opening found
+//!                                          `---repair--> another directory --open--> the state of the opening
 //! ```
 //!
 //! world_offline.1. `check_offline` finds no problem in the state after a crash and counts the keys. `dump` shows no

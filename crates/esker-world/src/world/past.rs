@@ -1,8 +1,7 @@
 //! History: past states by commit number, and reads of keyspaces at past commits.
 //!
 //! ```text
-//!   operation --a new commit--> past: (number, state)      Past, Since --one of these--> Db --compare-->
-//! that state (world.9)
+//!   operation --a new commit--> past: (number, state)      Past, Since --> Db --compare--> state (world.9)
 //! ```
 
 use esker::{Changes, Error, Keyspace, SeqNo, Version};

@@ -1,8 +1,7 @@
 //! The end of a process and the start of the next.
 //!
 //! ```text
-//!   close, drop --> the same disk          kill  --> the same disk, with nothing more synced, perhaps
-//! silently losing data
+//!   close, drop --> the same disk          kill  --> the same disk, with nothing more synced
 //!                                          power --> the result of MemFs::crash
 //!   then: mishaps while opening, each an end or a fault; then an opening that must succeed
 //! ```

@@ -1,8 +1,7 @@
 //! The states of the database by commit number.
 //!
 //! ```text
-//!   operation --newest commit number, state--> Timeline --a number--> the states that a copy ending with it
-//! may contain
+//!   operation --newest commit number, state--> Timeline --a number--> possible states of a copy
 //! ```
 //!
 //! An operation makes at most one commit that changes entries. Other commits (options, sweeps) have their own
@@ -46,7 +45,7 @@ impl Timeline {
         self.is_in_doubt = true;
     }
 
-    /// Forgets commits after the last one that an opening found.
+    /// Forgets commits after the last one found by an opening.
     fn forget_after(&mut self, seqno: u64) {
         self.moments.retain(|moment| moment.seqno <= seqno);
     }
@@ -81,7 +80,7 @@ impl World {
         }
     }
 
-    /// Forgets commits after the last one that an opening found.
+    /// Forgets commits after the last one found by an opening.
     pub(super) fn forget_moments_after(&mut self, seqno: u64) {
         self.copies.timeline.forget_after(seqno);
     }

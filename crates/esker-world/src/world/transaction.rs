@@ -1,8 +1,7 @@
 //! Transactions held across other operations.
 //!
 //! ```text
-//!   Begin --> HeldTransaction { db, expected view } --writes, updates, savepoints--> Commit --> a conflict
-//! or success (world.2)
+//!   Begin --> HeldTransaction { db, expected view } --writes, updates, savepoints--> conflict | success
 //! ```
 
 use std::ops::Bound;

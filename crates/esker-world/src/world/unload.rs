@@ -1,8 +1,7 @@
 //! Unloads the database to a file, and loads it.
 //!
 //! ```text
-//!   Unload --> Db --one file--> image of the disk --load, in processes that end meanwhile--> another
-//! database --compare--> the model
+//!   Unload --> Db --one file--> image of the disk --load, interrupted--> another database --compare
 //! ```
 //!
 //! A file under its final name is complete, and contains the newest commit at the start of the call. This

@@ -16,7 +16,7 @@ use esker_world::model::state::State;
 use esker_world::model::values::ValueNo;
 use esker_world::op::{KeyspaceNo, Op, Write};
 use esker_world::perform::Part;
-use esker_world::workload::{Way, opening, small};
+use esker_world::workload::{Variant, opening, small};
 
 use super::contents::Contents;
 use super::goldens::{EXPECTED, LEFT_BY_A_CRASH, decode, make};
@@ -278,7 +278,7 @@ fn workload() -> Vec<Op> {
         let is_step = matches!(op, Op::Step(BackgroundStep::Flush | BackgroundStep::Compact { .. }));
         op.is_a_writers() || is_step || matches!(op, Op::Restart(_))
     };
-    small(opening(Way::Plain)).into_iter().filter(is_done).collect()
+    small(opening(Variant::Plain)).into_iter().filter(is_done).collect()
 }
 
 fn reopen() -> Op {

@@ -1,7 +1,7 @@
 //! Runs the fuzz targets one after the other and reports the results.
 //!
 //! ```text
-//!   cargo xtask fuzz --> cargo fuzz build --> each target: libFuzzer's lines --report.rs--> progress, a row, findings
+//!   cargo xtask fuzz --> cargo fuzz build --> each target: output --report.rs--> progress, a row, findings
 //!                                              |  ^
 //!                     target/fuzz/corpus/NAME <-'  '- fuzz/corpus/NAME: read only, except with --minimise
 //! ```

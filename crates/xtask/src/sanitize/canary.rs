@@ -1,8 +1,7 @@
 //! Injected faults that a sanitizer must report, to prove that it works (sanitize.2).
 //!
 //! ```text
-//!   Canary { fault, test, report } --ESKER_FAULT=fault, one test--> output --> found: it failed with the
-//! report
+//!   Canary { fault, test, report } --ESKER_FAULT=fault, one test--> output --> failed with the report?
 //! ```
 
 use std::process::Command;

@@ -1,7 +1,8 @@
 //! The shell on a server: sends the same commands as requests.
 //!
 //! ```text
-//!   get, put, scan ... --ES.GET, ES.SET, ES.RANGE ...--> server     use NAME --> ES.KS USE NAME, or SELECT N for rN
+//!   get, put, scan ... --ES.GET, ES.SET, ES.RANGE ...--> server
+//!   use NAME --> ES.KS USE NAME, or SELECT N for rN
 //! ```
 //!
 //! A line with `-k` works in that keyspace only; the next line works in the current one again.

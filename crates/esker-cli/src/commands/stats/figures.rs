@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use esker::Latency;
+use esker::{Latency, Stats};
 use serde_json::{Map, Value, json};
 
 use super::Look;
@@ -45,11 +45,14 @@ struct Group {
 }
 
 fn groups(look: &Look) -> Vec<Group> {
-    let stats = &look.stats;
-    let group = |title, rows| Group { title, rows };
-    let oldest = stats.oldest_snapshot;
-    vec![
-        group(
+    let group = |(title, rows)| Group { title, rows };
+    usage(&look.stats).into_iter().chain(upkeep(&look.stats)).map(group).collect()
+}
+
+/// Groups on what is stored and used.
+fn usage(stats: &Stats) -> [(&'static str, Vec<Row>); 4] {
+    [
+        (
             "data",
             vec![
                 Row("items", Count(stats.items), Level),
@@ -67,7 +70,7 @@ fn groups(look: &Look) -> Vec<Group> {
                 Row("space_amplification", Ratio(stats.space_amplification()), Level),
             ],
         ),
-        group(
+        (
             "operations",
             vec![
                 Row("gets", Count(stats.gets), Counter),
@@ -82,7 +85,7 @@ fn groups(look: &Look) -> Vec<Group> {
                 Row("writers_waiting", Count(stats.writers_waiting), Level),
             ],
         ),
-        group(
+        (
             "memory",
             vec![
                 Row("memtable_bytes", Bytes(stats.memtable_bytes), Level),
@@ -93,7 +96,7 @@ fn groups(look: &Look) -> Vec<Group> {
                 Row("cache_hit_ratio", Ratio(stats.cache_hit_ratio()), Level),
             ],
         ),
-        group(
+        (
             "log",
             vec![
                 Row("log_bytes", Bytes(stats.log_bytes), Level),
@@ -101,7 +104,14 @@ fn groups(look: &Look) -> Vec<Group> {
                 Row("log_files_recycled", Count(stats.log_files_recycled), Counter),
             ],
         ),
-        group(
+    ]
+}
+
+/// Groups on background work, readers, failures and the opening.
+fn upkeep(stats: &Stats) -> [(&'static str, Vec<Row>); 4] {
+    let oldest = stats.oldest_snapshot;
+    [
+        (
             "flushes and compactions",
             vec![
                 Row("flushes", Count(stats.flushes), Counter),
@@ -121,7 +131,7 @@ fn groups(look: &Look) -> Vec<Group> {
                 Row("write_amplification", Ratio(stats.write_amplification()), Level),
             ],
         ),
-        group(
+        (
             "readers",
             vec![
                 Row("snapshots", Count(stats.snapshots), Level),
@@ -131,7 +141,7 @@ fn groups(look: &Look) -> Vec<Group> {
                 Row("oldest_iterator", Time(stats.oldest_iterator), Level),
             ],
         ),
-        group(
+        (
             "failures",
             vec![
                 Row("flushes_failed", Count(stats.flushes_failed), Counter),
@@ -140,7 +150,7 @@ fn groups(look: &Look) -> Vec<Group> {
                 Row("background_error", Text(stats.background_error.clone()), Level),
             ],
         ),
-        group(
+        (
             "opening",
             vec![
                 Row("recovered_commits", Count(stats.recovered_commits), Level),
@@ -304,7 +314,7 @@ pub(super) fn json(look: &Look, before: Option<&Look>) -> Value {
 mod tests {
     use std::time::Instant;
 
-    use esker::{Health, Stats};
+    use esker::Health;
 
     use super::*;
 

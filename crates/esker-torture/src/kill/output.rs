@@ -107,13 +107,13 @@ mod tests {
     #[test]
     fn waiting_ends_with_what_was_waited_for_the_end_or_a_timeout() {
         let (reader, mut writer) = io::pipe().unwrap();
-        let ear = Ear::on(reader);
-        assert_eq!(ear.wait(Duration::from_millis(20), |heard| !heard.is_empty()), Waited::TimedOut);
+        let output = OutputReader::on(reader);
+        assert_eq!(output.wait(Duration::from_millis(20), |heard| !heard.is_empty()), Waited::TimedOut);
         io::Write::write_all(&mut writer, b"abc").unwrap();
-        assert_eq!(ear.wait(Duration::from_secs(60), |heard| heard.len() == 3), Waited::Heard);
-        assert_eq!(ear.heard(), b"abc");
+        assert_eq!(output.wait(Duration::from_secs(60), |heard| heard.len() == 3), Waited::Heard);
+        assert_eq!(output.heard(), b"abc");
         drop(writer);
-        assert_eq!(ear.wait(Duration::from_secs(60), |heard| heard.len() == 4), Waited::Ended);
-        assert_eq!(ear.into_heard().unwrap(), b"abc");
+        assert_eq!(output.wait(Duration::from_secs(60), |heard| heard.len() == 4), Waited::Ended);
+        assert_eq!(output.into_heard().unwrap(), b"abc");
     }
 }
