@@ -16,7 +16,6 @@ mod file;
 mod log;
 mod secret;
 mod selector;
-pub(crate) mod subcommands;
 mod user;
 
 use std::collections::BTreeMap;
@@ -28,11 +27,10 @@ use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
 pub use self::check::Reason;
-pub(crate) use self::check::key_uses;
 pub use self::log::{AclLog, Refusal};
 use self::secret::{HASHED_AT_ONCE, Proofs};
-pub(crate) use self::selector::{READ, WRITE};
 pub use self::user::User;
+use crate::command::spec::Specs;
 use crate::config::options::Options;
 
 /// Who clients are that have not said.
@@ -40,6 +38,8 @@ pub const DEFAULT: &str = "default";
 
 /// All users.
 pub struct Acl {
+    /// All commands.
+    specs: Specs,
     users: RwLock<BTreeMap<String, Arc<User>>>,
     /// How often users have changed. Release and acquire: who sees a new number sees the change.
     generation: AtomicU64,
@@ -55,8 +55,9 @@ impl Acl {
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub fn new(options: &Options) -> Result<Self, String> {
+    pub fn new(specs: Specs, options: &Options) -> Result<Self, String> {
         let acl = Acl {
+            specs,
             users: RwLock::default(),
             generation: AtomicU64::new(1),
             proofs: Proofs::new()?,
@@ -64,10 +65,10 @@ impl Acl {
             file: options.acl_file.clone(),
             log: AclLog::default(),
         };
-        let mut default = User::unlimited(DEFAULT);
+        let mut default = User::unlimited(DEFAULT, specs);
         default.require(&options.password)?;
         let mut users = match &acl.file {
-            Some(path) => file::read(path)?,
+            Some(path) => file::read(path, specs)?,
             None => BTreeMap::new(),
         };
         users.entry(DEFAULT.to_owned()).or_insert_with(|| Arc::new(default));
@@ -113,7 +114,7 @@ impl Acl {
         if name.bytes().any(|byte| byte.is_ascii_whitespace() || byte == 0) {
             return Err("ERR Usernames can't contain spaces or null characters".to_owned());
         }
-        let mut user = self.user(name).map_or_else(|| User::new(name), |user| User::clone(&user));
+        let mut user = self.user(name).map_or_else(|| User::new(name, self.specs), |user| User::clone(&user));
         user.apply(rules)?;
         self.change(|users| users.insert(name.to_owned(), Arc::new(user)));
         Ok(())
@@ -124,7 +125,9 @@ impl Acl {
     /// # Errors
     /// The system has no random numbers.
     pub fn require(&self, password: &str) -> Result<(), String> {
-        let mut user = self.user(DEFAULT).map_or_else(|| User::unlimited(DEFAULT), |user| User::clone(&user));
+        let mut user = self
+            .user(DEFAULT)
+            .map_or_else(|| User::unlimited(DEFAULT, self.specs), |user| User::clone(&user));
         user.require(password)?;
         self.change(|users| users.insert(DEFAULT.to_owned(), Arc::new(user)));
         Ok(())
@@ -171,8 +174,8 @@ impl Acl {
     /// There is none, or something is wrong with it: nothing has changed then.
     pub fn load(&self) -> Result<Vec<String>, String> {
         let path = self.file.as_ref().ok_or(file::NONE)?;
-        let mut users = file::read(path)?;
-        users.entry(DEFAULT.to_owned()).or_insert_with(|| Arc::new(User::unlimited(DEFAULT)));
+        let mut users = file::read(path, self.specs)?;
+        users.entry(DEFAULT.to_owned()).or_insert_with(|| Arc::new(User::unlimited(DEFAULT, self.specs)));
         let old = self.change(|known| std::mem::replace(known, users));
         Ok(old.into_keys().filter(|name| self.user(name).is_none()).collect())
     }

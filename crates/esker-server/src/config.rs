@@ -23,6 +23,9 @@ use crate::config::options::{Fsync, Options};
 use crate::run::effects::{Event, events_of, letters_of};
 use crate::store::Durability;
 
+/// Requests over HTTP that are served at once.
+pub const HTTP_AT_ONCE: usize = 64;
+
 /// Parameters that promise safety which the server does not give, or rights which it never gives by default.
 /// They keep their value (config.2).
 const PROMISES: &[(&str, &str, &str)] = &[
@@ -88,7 +91,7 @@ struct Bounds {
 
 impl Bounds {
     fn of(options: &Options) -> Self {
-        let http = if options.http.is_some() { crate::net::http::AT_ONCE as u64 } else { 0 };
+        let http = if options.http.is_some() { HTTP_AT_ONCE as u64 } else { 0 };
         let Some(descriptors) = options.descriptors else {
             return Bounds { clients: u64::MAX, http: http as usize };
         };
@@ -215,6 +218,11 @@ impl Config {
     /// Milliseconds after which commits are synced for replicas; 0: they are not.
     pub fn replica_sync_ms(&self) -> u64 {
         self.replica_sync_ms.load(Ordering::Relaxed)
+    }
+
+    /// How many refused requests are kept for `ACL LOG`.
+    pub fn refusals_max(&self) -> usize {
+        self.number("acllog-max-len").max(0) as usize
     }
 
     /// Milliseconds of a script's run after which other commands are refused; 0: they wait.

@@ -13,6 +13,7 @@
 //! | `store` | the seam to what stores the data; `holdings`: transactions, locks and topics of connections |
 //! | `config` | options and parameters |
 //! | `types` | how types lie in ordered maps: docs/formats/server.md, docs/formats/obigstore.md |
+//! | `command` | the specification of commands |
 //! | `acl` | users, and what they may do |
 //! | `clients` | connections as others see them, what waits to be sent to them, what they hear |
 //! | `run` | how commands run, wait, are noticed |
@@ -27,6 +28,7 @@
 mod acl;
 mod base;
 mod clients;
+mod command;
 mod commands;
 mod config;
 #[cfg(feature = "lua")]

@@ -1,21 +1,22 @@
 //! Runs scripts: Luau, with the names of Lua 5.1 and the commands of the server in it.
 //!
 //! ```text
-//!   EVAL --> Machine (one, kept) --redis.call--> commands::run --> the script's transaction
+//!   EVAL --> Machine (one, kept) --redis.call--> dispatch::run --> the script's transaction
 //! ```
 //!
 //! lua.1. A script sees no files, no clock but that of the processor, no other script's variables. It changes
 //!     nothing that a later script finds: all tables that outlive it are read-only.
 //! lua.2. A script ends, whatever it does: after a time, or when it is killed, each of its steps fails. Then
-//!     none of its writes is done (commands/parts.rs).
+//!     none of its writes is done (run/parts.rs).
 //! lua.3. A script's memory is bounded: that of the interpreter, and each text that is made outside of it. An
 //!     interpreter in which a script was ended, or that holds much memory, is not used again.
 
 mod bit;
 mod convert;
+mod errors;
 mod json;
 mod limits;
-mod machine;
+pub mod machine;
 mod msgpack;
 mod structs;
 
@@ -24,41 +25,21 @@ use std::sync::atomic::Ordering;
 
 use mlua::{Lua, MultiValue, Table, Value};
 
+use self::errors::plain;
 use self::limits::Limits;
 pub use self::machine::Machine;
 use self::machine::{PRELUDE_NAME, SCRIPT_NAME};
 use crate::base::fail::{Done, Fail};
-use crate::commands;
-use crate::commands::Script;
-use crate::resp::{ERROR_BYTES_MAX, Out, Request};
+use crate::command::flag;
+use crate::resp::{Out, Request};
 use crate::run::cx::Cx;
-use crate::run::pause;
+use crate::run::dispatch;
+use crate::run::leave::timed_out;
+use crate::run::scripts::Script;
 
 /// Bytes of the stack that scripts run on: nested calls through the library, and nested sources and values,
 /// fit within their limits of depth.
 const STACK: usize = 32 << 20;
-
-/// The text of an error that is no error of ours. Its first line: what follows is where it came from.
-fn plain(error: &mlua::Error) -> String {
-    let text: std::borrow::Cow<'_, str> = match error {
-        mlua::Error::SyntaxError { message, .. } | mlua::Error::RuntimeError(message) => message.into(),
-        mlua::Error::CallbackError { cause, .. } => return plain(cause),
-        mlua::Error::MemoryError(_) => "not enough memory".into(),
-        other => other.to_string().into(),
-    };
-    without_prelude(beginning(&text).lines().next().unwrap_or_default()).to_owned()
-}
-
-/// As much of a text as an error shows.
-fn beginning(text: &str) -> &str {
-    &text[..text.floor_char_boundary(ERROR_BYTES_MAX)]
-}
-
-/// A text without the line of the prelude that raised it.
-fn without_prelude(text: &str) -> &str {
-    let behind = text.strip_prefix("prelude:").and_then(|rest| rest.split_once(": "));
-    behind.map_or(text, |(_, text)| text)
-}
 
 /// Whether a script can be read.
 ///
@@ -283,7 +264,7 @@ fn may_call(cx: &Cx<'_>, words: &MultiValue, limits: &Limits) -> mlua::Result<bo
     let Some((command, request)) = found else {
         return Err(mlua::Error::runtime("Invalid command passed to redis.acl_check_cmd()"));
     };
-    Ok(commands::is_allowed(cx.server, cx.session, command, &request))
+    Ok(dispatch::is_allowed(cx.server, cx.session, command, &request))
 }
 
 /// Runs a command of a script.
@@ -304,10 +285,10 @@ fn call(
     let Some(command) = cx.server.commands.find(&request[0]) else {
         return convert::error(lua, "ERR Unknown Redis command called from script");
     };
-    if command.flags & commands::flag::NO_SCRIPT != 0 {
+    if command.is(flag::NO_SCRIPT) {
         return convert::error(lua, "ERR This Redis command is not allowed from script");
     }
-    if only_reads && pause::may_write(command) {
+    if only_reads && command.may_write() {
         return convert::error(lua, "ERR Write commands are not allowed from read-only scripts.");
     }
     if !command.fits(&request) {
@@ -320,9 +301,9 @@ fn call(
     let outer = std::mem::replace(cx.out, own);
     let multi = cx.session.multi.take();
     let mode = std::mem::take(&mut cx.session.reply);
-    let done = commands::run(cx, &request);
+    let done = dispatch::run(cx, &request);
     if let Err(Fail::Blocks(_)) = done {
-        commands::timed_out(&request, cx.out);
+        timed_out(cx.server, &request, cx.out);
     }
     cx.session.multi = multi;
     cx.session.reply = mode;

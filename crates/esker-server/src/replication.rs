@@ -51,12 +51,13 @@ pub use self::follow::run as follow;
 pub use self::frame::VERSION;
 pub use self::position::{Epoch, Position};
 pub use self::records::{KEYSPACE as RECORDS, Source, problem};
-pub use self::sender::{Link, serve};
+pub use self::replicas::Link;
+use self::replicas::Replicas;
+pub use self::sender::serve;
 pub use self::slots::{Slot, is_name as is_slot_name};
 
 use self::position::{History, Relation};
 use self::records::{Base, Records, Role};
-use self::replicas::Replicas;
 use self::slots::Slots;
 use crate::base::clock;
 use crate::types::Database;

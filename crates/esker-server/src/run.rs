@@ -1,13 +1,21 @@
 //! Runs commands: what they work with, their turns and waits, and what follows once they have committed.
 
+pub mod calls;
 pub mod cursors;
 pub mod cx;
+pub mod dispatch;
 pub mod effects;
+pub mod leave;
 pub mod memory;
+pub mod parts;
 pub mod pause;
+pub mod queue;
 pub mod readers;
+pub mod registry;
+pub mod scripts;
 pub mod sequencer;
 pub mod server;
 pub mod session;
+pub mod shown;
 pub mod waiters;
 pub mod watches;

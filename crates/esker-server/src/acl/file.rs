@@ -12,18 +12,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::user::User;
+use crate::command::spec::Specs;
 
 /// No file was named.
 pub const NONE: &str = "ERR This server is not configured to use an ACL file: start it with --aclfile PATH.";
 
 /// The users of a file; none if it is not there yet.
-pub fn read(path: &Path) -> Result<BTreeMap<String, Arc<User>>, String> {
+pub fn read(path: &Path, specs: Specs) -> Result<BTreeMap<String, Arc<User>>, String> {
     let text = match fs::read(path) {
         Ok(bytes) => String::from_utf8(bytes).map_err(|_| format!("ERR {}: not UTF-8", path.display()))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
         Err(error) => return Err(format!("ERR read {}: {error}", path.display())),
     };
-    parse(&text).map_err(|(line, why)| {
+    parse(&text, specs).map_err(|(line, why)| {
         let why = why.strip_prefix("ERR ").unwrap_or(&why);
         format!(
             "ERR {}:{line}: {why}. WARNING: no change to the previously active rules was made",
@@ -33,7 +34,7 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, Arc<User>>, String> {
 }
 
 /// The users of a text; or the number of a line, and what is wrong with it.
-pub fn parse(text: &str) -> Result<BTreeMap<String, Arc<User>>, (usize, String)> {
+pub fn parse(text: &str, specs: Specs) -> Result<BTreeMap<String, Arc<User>>, (usize, String)> {
     let mut users = BTreeMap::new();
     for (at, line) in text.lines().enumerate() {
         let mut words = line.split_ascii_whitespace();
@@ -44,7 +45,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, Arc<User>>, (usize, String)>
             Some(_) => return Err((at + 1, "should start with user keyword".to_owned())),
         }
         let name = words.next().ok_or_else(|| (at + 1, "a name is missing".to_owned()))?;
-        let mut user = User::new(name);
+        let mut user = User::new(name, specs);
         let rules: Vec<_> = words.map(str::as_bytes).collect();
         user.apply(&rules).map_err(|why| (at + 1, why))?;
         if users.insert(name.to_owned(), Arc::new(user)).is_some() {

@@ -4,15 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::subcommands;
 use crate::base::glob;
-use crate::commands::{self, Command};
+use crate::command::spec::{CATEGORIES, Spec, Specs};
+use crate::command::uses::{READ, WRITE};
 use crate::resp::Request;
-
-/// Reading a key.
-pub const READ: u8 = 1;
-/// Changing a key.
-pub const WRITE: u8 = 2;
 
 const UNKNOWN: &str = "Unknown command or category name in ACL";
 const SYNTAX: &str = "Syntax error";
@@ -27,6 +22,8 @@ struct KeyPattern {
 /// Rules that belong together: a command is allowed by them as a whole, or not.
 #[derive(Clone, Debug)]
 pub struct Selector {
+    /// All commands.
+    pub(super) specs: Specs,
     /// By a command's place in the table.
     allowed: Vec<bool>,
     /// Subcommands for which that is otherwise.
@@ -39,9 +36,10 @@ pub struct Selector {
 
 impl Selector {
     /// Nothing is allowed.
-    pub fn new() -> Self {
+    pub fn new(specs: Specs) -> Self {
         Selector {
-            allowed: vec![false; commands::table().count()],
+            specs,
+            allowed: vec![false; specs.len()],
             subcommands: BTreeMap::new(),
             rules: vec!["-@all".to_owned()],
             keys: Vec::new(),
@@ -136,7 +134,7 @@ impl Selector {
             self.add_category(&name, is_allowed)?;
         } else {
             let (command, word) = name.split_once('|').map_or((name.as_str(), None), |(a, b)| (a, Some(b)));
-            let found = commands::table().enumerate().find(|(_, known)| known.name == command);
+            let found = self.specs.iter().enumerate().find(|(_, known)| known.name == command);
             let (at, command) = found.ok_or(UNKNOWN)?;
             match word {
                 None => {
@@ -157,18 +155,19 @@ impl Selector {
     }
 
     fn add_category(&mut self, name: &str, is_allowed: bool) -> Result<(), &'static str> {
-        if !commands::CATEGORIES.contains(&&name[1..]) {
+        if !CATEGORIES.contains(&&name[1..]) {
             return Err(UNKNOWN);
         }
         let is_in = |categories: Vec<String>| categories.iter().any(|category| category == name);
-        for (at, command) in commands::table().enumerate() {
-            let own: Vec<_> = subcommands::with_own_flags(command)
+        for (at, command) in self.specs.iter().enumerate() {
+            let own: Vec<_> = command
+                .with_own_flags()
                 .map(|(word, flags)| {
                     let is_meant = is_in(command.categories_with(flags));
                     (word, if is_meant { is_allowed } else { self.allows(at, Some(word)) })
                 })
                 .collect();
-            if is_in(command.categories()) {
+            if is_in(command.categories_with(command.flags)) {
                 self.allowed[at] = is_allowed;
                 self.forget_subcommands(at);
             }
@@ -189,7 +188,7 @@ impl Selector {
     }
 
     /// Whether a command may be run, whatever its keys.
-    pub fn allows_command(&self, at: usize, command: &Command, request: &Request) -> bool {
+    pub fn allows_command(&self, at: usize, command: &Spec, request: &Request) -> bool {
         let word = if self.subcommands.is_empty() { None } else { command.asked_subcommand(request) };
         self.allows(at, word)
     }

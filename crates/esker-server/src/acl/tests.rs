@@ -1,15 +1,14 @@
 //! Rules and what they allow, as a text that a reader can check.
 
-use super::check::key_uses;
 use super::secret::Secret;
-use super::selector::{READ, WRITE};
 use super::*;
+use crate::command::uses::{READ, WRITE};
 use crate::commands;
 use crate::resp::Request;
 
 fn check(user: &User, text: &str) -> String {
     let request = Request::of(text.split(' '));
-    let found = commands::table().enumerate().find(|(_, command)| request.is(0, command.name));
+    let found = commands::commands().enumerate().find(|(_, command)| request.is(0, command.name));
     let (at, command) = found.unwrap();
     match user.check(at, command, &request) {
         Ok(()) => "yes".to_owned(),
@@ -18,7 +17,7 @@ fn check(user: &User, text: &str) -> String {
 }
 
 fn user(rules: &str) -> User {
-    let mut user = User::new("u");
+    let mut user = User::new("u", commands::specs());
     let rules: Vec<_> = rules.split(' ').map(str::as_bytes).collect();
     user.apply(&rules).unwrap();
     user
@@ -83,9 +82,13 @@ fn rules_allow_what_they_say() {
 
 #[test]
 fn every_category_of_a_command_is_one_that_rules_know() {
-    for command in commands::table() {
-        for category in command.categories() {
-            assert!(commands::CATEGORIES.contains(&&category[1..]), "{category} of {}", command.name);
+    for command in commands::commands() {
+        for category in command.categories_with(command.flags) {
+            assert!(
+                crate::command::spec::CATEGORIES.contains(&&category[1..]),
+                "{category} of {}",
+                command.name
+            );
         }
     }
     assert_eq!(check(&user("+@rows ~*"), "ob.tables"), "yes");
@@ -102,19 +105,19 @@ fn a_line_makes_the_same_user() {
         let hash = format!("#{}", "ab".repeat(32));
         let made = user(&rules.replace("#ab", &hash));
         let line = made.line();
-        let read = file::parse(&line).unwrap();
+        let read = file::parse(&line, commands::specs()).unwrap();
         assert_eq!(read["u"].line(), line);
     }
     let line = user("off %R~a* ~b +@read +config|get").line();
     assert_eq!(line, "user u off %R~a* ~b resetchannels -@all +@read +config|get");
-    assert_eq!(file::parse("user a on\nuser a off\n").unwrap_err().0, 2);
-    assert!(file::parse("user a +nosuch").unwrap_err().1.contains("Unknown command"));
-    assert!(file::parse("# of Ann\n\nnot a user").is_err());
+    assert_eq!(file::parse("user a on\nuser a off\n", commands::specs()).unwrap_err().0, 2);
+    assert!(file::parse("user a +nosuch", commands::specs()).unwrap_err().1.contains("Unknown command"));
+    assert!(file::parse("# of Ann\n\nnot a user", commands::specs()).is_err());
 }
 
 #[test]
 fn wrong_rules_are_refused_and_change_nothing() {
-    let acl = Acl::new(&Options::default()).unwrap();
+    let acl = Acl::new(commands::specs(), &Options::default()).unwrap();
     for rule in ["foo", "+nosuch", "+@nosuch", "+config|nosuch", "%X~a", "%R", "#zz", "<none", "!zz", "(~k"] {
         let refused = acl.set("new", &[b"on", rule.as_bytes()]);
         assert!(refused.unwrap_err().starts_with("ERR "), "{rule}");
@@ -128,14 +131,16 @@ fn wrong_rules_are_refused_and_change_nothing() {
 fn keys_are_used_as_commands_say() {
     for (text, uses) in [("get a", READ), ("append a b", WRITE), ("incr a", READ | WRITE), ("watch a", 0)] {
         let request = Request::of(text.split(' '));
-        let command = commands::table().find(|command| request.is(0, command.name)).unwrap();
-        assert_eq!(key_uses(command, &request), [(&b"a"[..], uses)], "{text}");
+        let command = commands::commands().find(|command| request.is(0, command.name)).unwrap();
+        let found: Vec<_> =
+            command.key_uses(&request).iter().map(|(key, used)| (key.to_vec(), used.rights())).collect();
+        assert_eq!(found, [(b"a".to_vec(), uses)], "{text}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acl_3_a_password_is_known_once_it_was_proven() {
-    let acl = Acl::new(&Options::default()).unwrap();
+    let acl = Acl::new(commands::specs(), &Options::default()).unwrap();
     let fast = format!("#{}", secret_of("quick"));
     acl.set("ann", &[b"on", b">slow", fast.as_bytes()]).unwrap();
     assert!(acl.log_in(b"ann", b"quick").is_some());

@@ -2,6 +2,7 @@
 
 use super::secret::{Proofs, Secret};
 use super::selector::Selector;
+use crate::command::spec::Specs;
 
 /// Somebody who may use the server.
 #[derive(Clone, Debug)]
@@ -22,20 +23,20 @@ pub struct User {
 
 impl User {
     /// One that may do nothing.
-    pub fn new(name: &str) -> Self {
+    pub fn new(name: &str, specs: Specs) -> Self {
         User {
             name: name.to_owned(),
             is_on: false,
             needs_no_password: false,
             secrets: Vec::new(),
-            selectors: vec![Selector::new()],
+            selectors: vec![Selector::new(specs)],
             is_unlimited: false,
         }
     }
 
     /// One that may do everything, without a password.
-    pub fn unlimited(name: &str) -> Self {
-        let mut user = User::new(name);
+    pub fn unlimited(name: &str, specs: Specs) -> Self {
+        let mut user = User::new(name, specs);
         let rules: [&[u8]; 5] = [b"on", b"nopass", b"~*", b"&*", b"+@all"];
         user.apply(&rules).expect("these rules are right");
         user
@@ -69,7 +70,7 @@ impl User {
                     words.extend_from_slice(next);
                 }
                 words.pop();
-                let mut selector = Selector::new();
+                let mut selector = Selector::new(self.selectors[0].specs);
                 for word in words.split(|byte| *byte == b' ').filter(|word| !word.is_empty()) {
                     selector.apply(word).map_err(|why| refused(word, why))?;
                 }
@@ -94,7 +95,7 @@ impl User {
                 self.needs_no_password = false;
                 self.secrets.clear();
             }
-            b"reset" => *self = User::new(&self.name),
+            b"reset" => *self = User::new(&self.name, self.selectors[0].specs),
             b"clearselectors" => self.selectors.truncate(1),
             // Payloads of RESTORE are always checked.
             b"sanitize-payload" | b"skip-sanitize-payload" => {}

@@ -119,6 +119,15 @@ pub fn places(start: i64, stop: i64, len: u64) -> Option<(u64, u64)> {
     (start <= stop && len > 0).then_some((start as u64, stop as u64))
 }
 
+/// Writes a size in the largest unit of which it is a multiple.
+pub fn shown(bytes: usize) -> String {
+    match bytes {
+        _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,5 +175,10 @@ mod tests {
             assert_eq!(places(start, stop, 5), None, "{start} {stop}");
         }
         assert_eq!(places(0, -1, 0), None);
+    }
+
+    #[test]
+    fn sizes_are_told_in_their_unit() {
+        assert_eq!([1 << 30, 64 << 20, 1000].map(shown), ["1 GiB", "64 MiB", "1000 bytes"]);
     }
 }

@@ -1,19 +1,18 @@
 //! `ACL`: users, and what they may do.
 
-use std::sync::atomic::Ordering;
-
-use super::table::{CATEGORIES, Command, Group::Server, NO_KEYS, command, commands, flag::*};
-use super::unknown_subcommand;
-use crate::acl::{DEFAULT, Reason, Refusal, User, random};
+use crate::acl::{DEFAULT, User, random};
 use crate::base::fail::{Done, Fail};
 use crate::base::numbers::int;
-use crate::observe::trace;
+use crate::command::spec::CATEGORIES;
+use crate::command::spec::Group::Server;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::dispatch::unknown_subcommand;
+use crate::run::registry::row::*;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("acl", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "whoami | users | list | getuser name | setuser name [rule ...] | deluser name ... | cat [category] | genpass [bits] | dryrun name command ... | log [n|reset] | save | load", "Users, and what they may do.", acl),
+    command("acl", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "whoami | users | list | getuser name | setuser name [rule ...] | deluser name ... | cat [category] | genpass [bits] | dryrun name command ... | log [n|reset] | save | load", "Users, and what they may do.", acl).own_flags(&[(&["cat", "genpass", "help", "whoami"], 0)]).hides(secrets::users),
 ];
 
 fn acl(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -135,7 +134,13 @@ fn cat(cx: &mut Cx<'_>, name: &str) -> Done {
         return Err(Fail::text(format!("ERR Unknown category '{name}'")));
     }
     let category = format!("@{name}");
-    let found: Vec<_> = commands().filter(|command| command.categories().contains(&category)).collect();
+    let found: Vec<_> = cx
+        .server
+        .commands
+        .specs()
+        .iter()
+        .filter(|spec| spec.categories_with(spec.flags).contains(&category))
+        .collect();
     cx.out.array(found.len());
     found.iter().for_each(|command| cx.out.bulk(command.name.as_bytes()));
     Ok(())
@@ -158,8 +163,8 @@ fn dry_run(cx: &mut Cx<'_>, request: &Request) -> Done {
     let name = text(&request[2]);
     let user = cx.server.acl.user(&name).ok_or_else(|| Fail::text(format!("ERR User '{name}' not found")))?;
     let words = Request::of(request.from(3));
-    let found = commands().enumerate().find(|(_, command)| words.is(0, command.name));
-    let (at, command) =
+    let found = cx.server.commands.entry(&words[0]);
+    let (command, at) =
         found.ok_or_else(|| Fail::text(format!("ERR Command '{}' not found", text(&words[0]))))?;
     if !command.fits(&words) {
         return Err(Fail::text(command.wrong_arity()));
@@ -177,25 +182,6 @@ fn dry_run(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Notes what a connection was refused.
-pub(super) fn note_refusal(cx: &Cx<'_>, reason: Reason, object: Vec<u8>, user: String) {
-    let is_script = cx.server.scripts.is_running.load(Ordering::Relaxed);
-    let context = match (cx.session.is_inside, &cx.session.multi) {
-        (true, _) if is_script => "lua",
-        (false, None) => "toplevel",
-        _ => "multi",
-    };
-    let client = cx.session.client.describe(cx.now);
-    let shown = String::from_utf8_lossy(&object);
-    trace::warn("refused", Some(&cx.session.client), &format!("{user}: {} {shown}", reason.name()));
-    let refusal = Refusal { count: 1, reason, context, object, user, at: cx.now, client };
-    cx.server.acl.log.add(refusal, log_len_max(cx));
-}
-
-fn log_len_max(cx: &Cx<'_>) -> usize {
-    cx.server.config.number("acllog-max-len").max(0) as usize
-}
-
 fn log(cx: &mut Cx<'_>, request: &Request) -> Done {
     if request.is(2, "reset") {
         cx.server.acl.log.clear();
@@ -203,7 +189,8 @@ fn log(cx: &mut Cx<'_>, request: &Request) -> Done {
         return Ok(());
     }
     let count = request.get(2).map_or(Ok(10), int)?;
-    let newest = cx.server.acl.log.newest(usize::try_from(count).unwrap_or(0), log_len_max(cx));
+    let newest =
+        cx.server.acl.log.newest(usize::try_from(count).unwrap_or(0), cx.server.config.refusals_max());
     cx.out.array(newest.len());
     for refusal in newest {
         cx.out.map(7);

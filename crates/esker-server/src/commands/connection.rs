@@ -3,25 +3,28 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::table::{Command, Group::Connection, NO_KEYS, command, flag::*};
-use super::unknown_subcommand;
 use crate::acl::{DEFAULT, Reason};
 use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::base::numbers::{int, timeout_ms};
 use crate::clients::Client;
+use crate::command::spec::Group::Connection;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::dispatch::note_refusal;
+use crate::run::dispatch::unknown_subcommand;
+use crate::run::leave::leave;
+use crate::run::registry::row::*;
 use crate::run::session::ReplyMode;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("auth", -2, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI, NO_KEYS, Connection, "[user] password", "Says who the client is.", auth),
-    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list [type kind|id id ...] | getname | setname name | setinfo lib-name|lib-ver text | kill address|filter ... | unblock id [timeout|error] | reply on|off|skip | pause ms [all|write] | unpause | no-evict on|off | no-touch on|off | tracking on|off ... | trackinginfo | caching yes|no | getredir", "Tells of connections and changes them.", client),
+    command("auth", -2, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI | WHILE_BUSY, NO_KEYS, Connection, "[user] password", "Says who the client is.", auth).hides(secrets::all).logs_in(secrets::auth),
+    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list [type kind|id id ...] | getname | setname name | setinfo lib-name|lib-ver text | kill address|filter ... | unblock id [timeout|error] | reply on|off|skip | pause ms [all|write] | unpause | no-evict on|off | no-touch on|off | tracking on|off ... | trackinginfo | caching yes|no | getredir", "Tells of connections and changes them.", client).own_flags(&[(&["kill", "list", "no-evict", "pause", "unblock", "unpause"], ADMIN)]),
     command("echo", 2, FAST, NO_KEYS, Connection, "text", "Replies the text.", echo),
-    command("hello", -1, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI, NO_KEYS, Connection, "[2|3 [auth user password] [setname name]]", "Chooses the version of the protocol.", hello),
+    command("hello", -1, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI | WHILE_BUSY, NO_KEYS, Connection, "[2|3 [auth user password] [setname name]]", "Chooses the version of the protocol.", hello).hides(secrets::behind_auth).logs_in(secrets::hello),
     command("ping", -1, FAST | WHILE_SUBSCRIBED, NO_KEYS, Connection, "[text]", "Replies PONG, or the text.", ping),
-    command("quit", -1, NO_AUTH | NO_SCRIPT | FAST | WHILE_SUBSCRIBED | ENDS_MULTI, NO_KEYS, Connection, "", "Ends the connection.", quit),
-    command("reset", 1, NO_AUTH | NO_SCRIPT | FAST | WHILE_SUBSCRIBED | ENDS_MULTI, NO_KEYS, Connection, "", "Makes the connection as if it were new.", reset),
+    command("quit", -1, NO_AUTH | NO_SCRIPT | FAST | WHILE_SUBSCRIBED | ENDS_MULTI | WHILE_BUSY, NO_KEYS, Connection, "", "Ends the connection.", quit),
+    command("reset", 1, NO_AUTH | NO_SCRIPT | FAST | WHILE_SUBSCRIBED | ENDS_MULTI | WHILE_BUSY, NO_KEYS, Connection, "", "Makes the connection as if it were new.", reset),
     command("select", 2, FAST, NO_KEYS, Connection, "number", "Chooses a database.", select),
 ];
 
@@ -30,28 +33,12 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 fn log_in(cx: &mut Cx<'_>, command: &[u8], user: &[u8], password: &[u8]) -> Done {
     let Some(user) = cx.server.acl.log_in(user, password) else {
         let name = String::from_utf8_lossy(user).into_owned();
-        super::acl::note_refusal(cx, Reason::Auth, command.to_vec(), name);
+        note_refusal(cx, Reason::Auth, command.to_vec(), name);
         return Err(WRONG_PASSWORD.into());
     };
     cx.session.users_generation = cx.server.acl.generation();
     cx.session.become_user(Some(user));
     Ok(())
-}
-
-/// The user and the password that a request gives, if it gives any.
-pub fn credentials<'r>(command: &Command, request: &'r Request) -> Option<(&'r [u8], &'r [u8])> {
-    match (command.name, request.len()) {
-        ("auth", 2) => Some((DEFAULT.as_bytes(), &request[1])),
-        ("auth", 3) => Some((&request[1], &request[2])),
-        ("hello", _) => {
-            let mut at = 2;
-            while request.is(at, "setname") {
-                at += 2;
-            }
-            request.is(at, "auth").then_some((request.get(at + 1)?, request.get(at + 2)?))
-        }
-        _ => None,
-    }
 }
 
 fn auth(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -153,7 +140,7 @@ fn quit(cx: &mut Cx<'_>, _: &Request) -> Done {
 
 fn reset(cx: &mut Cx<'_>, _: &Request) -> Done {
     cx.session.multi = None;
-    super::leave(cx.server, cx.session);
+    leave(cx.server, cx.session);
     cx.server.clients.set_monitor(&cx.session.client, false);
     cx.session.client.name.lock().clear();
     cx.session.client.queued.store(0, Ordering::Relaxed);

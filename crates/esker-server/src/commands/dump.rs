@@ -4,12 +4,13 @@
 //!   "ESK1", main record (length in 4 bytes before it), parts (sub-key, value, each behind its length), FNV-1a of all that (8)
 //! ```
 
-use super::table::{Command, FIRST, Group::Generic, command, flag::*};
 use crate::base::fail::{Done, SYNTAX};
 use crate::base::numbers::int;
+use crate::command::spec::Group::Generic;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 use crate::store::{Order, Span, Value};
 use crate::types::{Collection, Kind, Main, check_copy};
 use std::ops::ControlFlow;
@@ -17,7 +18,7 @@ use std::ops::ControlFlow;
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("dump", 2, READ, FIRST, Generic, "key", "A key as bytes, for RESTORE.", dump),
-    command("restore", -4, WRITE | DENY_OOM | DANGEROUS, FIRST, Generic, "key milliseconds bytes [replace] [absttl] [idletime s] [freq n]", "Makes a key of what DUMP told.", restore),
+    command("restore", -4, WRITE | DENY_OOM | DANGEROUS, FIRST, Generic, "key milliseconds bytes [replace] [absttl] [idletime s] [freq n]", "Makes a key of what DUMP told.", restore).each(KeyUse::SET),
 ];
 
 const MAGIC: &[u8; 4] = b"ESK1";

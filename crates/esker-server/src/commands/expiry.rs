@@ -1,11 +1,12 @@
 //! Commands about when keys expire.
 
-use super::table::{Command, FIRST, Group::Generic, command, flag::*};
 use crate::base::fail::{Done, Fail};
 use crate::base::numbers::int;
+use crate::command::spec::Group::Generic;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[

@@ -3,11 +3,12 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::sorted_sets::store;
-use super::table::{Command, FIRST, FIRST_TWO, Group::Geo, STORED, command, flag::*};
 use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::base::numbers::{float, int, parse_float};
+use crate::command::spec::Group::Geo;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::types::geo::{Place, Shape};
 use crate::types::{Scored, SortedSet, ZSpan};
@@ -20,12 +21,12 @@ pub(super) const TABLE: &[Command] = &[
     command("geodist", -4, READ, FIRST, Geo, "key member other [m|km|ft|mi]", "How far two places are from each other.", geodist),
     command("geohash", -2, READ, FIRST, Geo, "key [member ...]", "The geohashes of places.", geohash),
     command("geopos", -2, READ, FIRST, Geo, "key [member ...]", "Longitude and latitude of places.", geopos),
-    command("georadius", -6, STORES, STORED, Geo, "key longitude latitude radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Places near a place. GEOSEARCH does more.", |cx, r| near(cx, r, &Form::RADIUS)),
+    command("georadius", -6, STORES, Keys::Stored(radius_to), Geo, "key longitude latitude radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Places near a place. GEOSEARCH does more.", |cx, r| near(cx, r, &Form::RADIUS)).uses(Uses::STORE_SECOND),
     command("georadius_ro", -6, READ, FIRST, Geo, "key longitude latitude radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc]", "As GEORADIUS, without STORE.", |cx, r| near(cx, r, &Form { stores: false, ..Form::RADIUS })),
-    command("georadiusbymember", -5, STORES, STORED, Geo, "key member radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Places near a member.", |cx, r| near(cx, r, &Form::BY_MEMBER)),
+    command("georadiusbymember", -5, STORES, Keys::Stored(radius_by_member_to), Geo, "key member radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Places near a member.", |cx, r| near(cx, r, &Form::BY_MEMBER)).uses(Uses::STORE_SECOND),
     command("georadiusbymember_ro", -5, READ, FIRST, Geo, "key member radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc]", "As GEORADIUSBYMEMBER, without STORE.", |cx, r| near(cx, r, &Form { stores: false, ..Form::BY_MEMBER })),
     command("geosearch", -7, READ, FIRST, Geo, "key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [withcoord] [withdist] [withhash]", "Places in a circle or a box.", geosearch),
-    command("geosearchstore", -8, STORES, FIRST_TWO, Geo, "to key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [storedist]", "Stores what GEOSEARCH finds.", geosearchstore),
+    command("geosearchstore", -8, STORES, FIRST_TWO, Geo, "to key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [storedist]", "Stores what GEOSEARCH finds.", geosearchstore).uses(Uses::STORE_FIRST),
 ];
 
 /// Metres of a unit.

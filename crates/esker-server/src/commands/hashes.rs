@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 
 use super::scan::{Step, put_cursor};
 use super::strings::plain_float;
-use super::table::{Command, FIRST, Group::Hash, command, flag::*};
-use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::base::fail::{Done, Fail, SYNTAX, too_large};
 use crate::base::numbers::{decimal_sum, float, int, parse_float, parse_int};
+use crate::command::spec::Group::Hash;
 use crate::resp::{REPLY_BYTES_MAX, Request, format_int};
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
-use crate::run::memory::too_large;
+use crate::run::registry::row::*;
 use crate::store::{Order, Span, Value};
 use crate::types::{Collection, Kind};
 
@@ -18,21 +18,21 @@ const ADD: u32 = WRITE | DENY_OOM;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("hdel", -3, WRITE | FAST, FIRST, Hash, "key field ...", "Removes fields.", hdel),
-    command("hexists", 3, READ | FAST, FIRST, Hash, "key field", "Whether there is such a field.", hexists),
+    command("hdel", -3, WRITE | FAST, FIRST, Hash, "key field ...", "Removes fields.", hdel).each(KeyUse::DELETE),
+    command("hexists", 3, READ | FAST, FIRST, Hash, "key field", "Whether there is such a field.", hexists).each(KeyUse::LOOK),
     command("hget", 3, READ | FAST, FIRST, Hash, "key field", "The value of a field.", hget),
     command("hgetall", 2, READ, FIRST, Hash, "key", "All fields with their values.", |cx, r| all(cx, r, true, true)),
-    command("hincrby", 4, ADD | FAST, FIRST, Hash, "key field n", "Adds to a number.", hincrby),
-    command("hincrbyfloat", 4, ADD | FAST, FIRST, Hash, "key field n", "Adds to a number with a fraction.", hincrbyfloat),
+    command("hincrby", 4, ADD | FAST, FIRST, Hash, "key field n", "Adds to a number.", hincrby).each(KeyUse::SHOW_UPDATE),
+    command("hincrbyfloat", 4, ADD | FAST, FIRST, Hash, "key field n", "Adds to a number with a fraction.", hincrbyfloat).each(KeyUse::SHOW_UPDATE),
     command("hkeys", 2, READ, FIRST, Hash, "key", "All fields.", |cx, r| all(cx, r, true, false)),
-    command("hlen", 2, READ | FAST | ONE, FIRST, Hash, "key", "How many fields there are.", hlen),
+    command("hlen", 2, READ | FAST | ONE, FIRST, Hash, "key", "How many fields there are.", hlen).each(KeyUse::LOOK),
     command("hmget", -3, READ | FAST, FIRST, Hash, "key field ...", "The values of fields.", hmget),
     command("hmset", -4, ADD | FAST, FIRST, Hash, "key field value ...", "Sets fields.", hmset),
     command("hrandfield", -2, READ, FIRST, Hash, "key [count [withvalues]]", "Some fields, by chance.", hrandfield),
     command("hscan", -3, READ, FIRST, Hash, "key cursor [match pattern] [count n] [novalues]", "Some fields, and where to go on.", hscan),
     command("hset", -4, ADD | FAST, FIRST, Hash, "key field value ...", "Sets fields.", hset),
-    command("hsetnx", 4, ADD | FAST, FIRST, Hash, "key field value", "Sets a field that is not there.", hsetnx),
-    command("hstrlen", 3, READ | FAST, FIRST, Hash, "key field", "The length of a field's value.", hstrlen),
+    command("hsetnx", 4, ADD | FAST, FIRST, Hash, "key field value", "Sets a field that is not there.", hsetnx).each(KeyUse::INSERT),
+    command("hstrlen", 3, READ | FAST, FIRST, Hash, "key field", "The length of a field's value.", hstrlen).each(KeyUse::LOOK),
     command("hvals", 2, READ, FIRST, Hash, "key", "All values.", |cx, r| all(cx, r, false, true)),
 ];
 

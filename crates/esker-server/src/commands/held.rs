@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::ordered::write_string;
-use super::table::{Command, Group, flag};
+
 use super::words::Words;
-use crate::base::fail::{Done, Fail, SYNTAX, Wait};
+use crate::base::fail::{Done, Fail, LOCK_TIMEOUT, SYNTAX, Wait};
 use crate::run::cx::Cx;
 use crate::store::holdings::held_transaction::{Held, IDLE, Isolation};
 use crate::store::holdings::named_locks::{Mode, Name, Until};
@@ -130,18 +130,6 @@ pub(super) fn apply(cx: &mut Cx<'_>, place: &Place, writes: &Writes) -> Done {
     Ok(())
 }
 
-/// A command has failed: if it writes or says something, the transaction that the connection holds cannot commit (commands.3).
-pub(super) fn refuse_commit(cx: &Cx<'_>, command: &Command) {
-    let takes_part = command.group == Group::Rows || command.flags & flag::TAKES_PART != 0;
-    let matters = takes_part && command.flags & (flag::WRITE | flag::PUBSUB) != 0 && !cx.session.is_inside;
-    let Some(held) = cx.session.own.transaction.as_ref().filter(|_| matters) else { return };
-    // One that has ended meanwhile cannot commit either.
-    let _ = held.with(cx.now, |state| {
-        state.refuse_level();
-        Ok(())
-    });
-}
-
 /// Rolls back the innermost transaction.
 ///
 /// # Errors
@@ -173,11 +161,17 @@ pub(super) fn lock(cx: &mut Cx<'_>, mut names: Vec<Name>, mode: Mode, ms: Option
     match (cx.server.holdings.locks.acquire(client, &names, mode, until), ms) {
         (Ok(true), _) => {}
         (Ok(false), Some(ms)) => {
-            return Err(Fail::Blocks(Wait { keys: Vec::new(), ms, instead: None, minds_changes: false }));
+            return Err(Fail::Blocks(Wait {
+                keys: Vec::new(),
+                ms,
+                instead: None,
+                class: None,
+                minds_changes: false,
+            }));
         }
         (Ok(false), None) => {
             cx.server.holdings.stop_waiting(client, &cx.server.sequencer);
-            return Err(super::LOCK_TIMEOUT.into());
+            return Err(LOCK_TIMEOUT.into());
         }
         (Err(why), _) => {
             if let Some(held) = held {

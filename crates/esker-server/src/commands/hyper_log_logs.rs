@@ -3,17 +3,18 @@
 //! Flajolet, Fusy, Gandouet, Meunier, "HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm" (2007); the estimator is that of
 //! Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017).
 
-use super::table::{ALL, Command, FIRST, Group::HyperLogLog, command, flag::*};
 use crate::base::fail::Done;
+use crate::command::spec::Group::HyperLogLog;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("pfadd", -2, WRITE | DENY_OOM | FAST, FIRST, HyperLogLog, "key element ...", "Adds elements.", pfadd),
-    command("pfcount", -2, READ, ALL, HyperLogLog, "key ...", "About how many different elements were added.", pfcount),
-    command("pfmerge", -2, WRITE | DENY_OOM, ALL, HyperLogLog, "to key ...", "Makes one of several.", pfmerge),
+    command("pfadd", -2, WRITE | DENY_OOM | FAST, FIRST, HyperLogLog, "key element ...", "Adds elements.", pfadd).each(KeyUse::INSERT),
+    command("pfcount", -2, READ | PAUSED, ALL, HyperLogLog, "key ...", "About how many different elements were added.", pfcount),
+    command("pfmerge", -2, WRITE | DENY_OOM, ALL, HyperLogLog, "to key ...", "Makes one of several.", pfmerge).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SHOW)),
 ];
 
 const REGISTERS: usize = 1 << 14;

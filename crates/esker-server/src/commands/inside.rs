@@ -3,56 +3,51 @@
 use std::ops::ControlFlow;
 
 use super::info;
-use super::table::{Command, Group::Server, Keys, NO_KEYS, command, commands, flag::*};
-use super::unknown_subcommand;
 use crate::base::fail::{Done, SYNTAX};
 use crate::base::numbers::{int, parse_int};
+use crate::command::spec::{Group::Server, Spec};
 use crate::resp::{Out, Request};
 use crate::run::cx::Cx;
+use crate::run::dispatch::unknown_subcommand;
+use crate::run::registry::row::*;
 use crate::store::{Order, Span};
 use crate::types::{Collection, Kind, Main};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list [filterby pattern|aclcat|module name] | getkeys command argument ... | getkeysandflags command argument ...]", "Tells of commands.", command_command),
-    command("function", -2, NO_SCRIPT, NO_KEYS, Server, "flush [async|sync] | list [libraryname pattern] [withcode]", "There are no functions: flush has nothing to do.", function),
+    command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list [filterby pattern|aclcat|module name] | getkeys command argument ... | getkeysandflags command argument ...]", "Tells of commands.", command_command).in_categories(&["connection"]),
+    command("function", -2, NO_SCRIPT | OPEN, NO_KEYS, Server, "flush [async|sync] | list [libraryname pattern] [withcode]", "There are no functions: flush has nothing to do.", function),
     command("info", -1, DANGEROUS, NO_KEYS, Server, "[section ...]", "Figures of the server.", info::info),
-    command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key [samples n] | doctor | stats | malloc-stats | purge", "Figures of memory.", memory),
-    command("module", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "list", "There are no modules.", module),
+    command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key [samples n] | doctor | stats | malloc-stats | purge", "Figures of memory.", memory).each(KeyUse::LOOK).own_flags(&[(&["doctor", "help", "malloc-stats", "purge", "stats"], 0)]),
+    command("module", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "list", "There are no modules.", module).own_flags(&[(&["help"], 0)]),
     command("monitor", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Shows all commands as they come.", monitor),
-    command("slowlog", -2, ADMIN, NO_KEYS, Server, "get [n] | len | reset", "Commands that took long.", slowlog),
+    command("slowlog", -2, ADMIN, NO_KEYS, Server, "get [n] | len | reset", "Commands that took long.", slowlog).own_flags(&[(&["help"], 0)]),
 ];
 
 fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
     let Some(sub) = request.get(1) else {
-        cx.out.array(cx.server.commands.len());
-        commands().for_each(|command| put_info(cx.out, command));
+        put_all(cx);
         return Ok(());
     };
-    let names = || request.from(2);
     match sub.to_ascii_lowercase().as_slice() {
         b"count" => cx.out.count(cx.server.commands.len()),
-        b"info" if names().len() == 0 => {
-            cx.out.array(cx.server.commands.len());
-            commands().for_each(|command| put_info(cx.out, command));
-        }
+        b"info" if request.len() == 2 => put_all(cx),
         b"info" => {
-            cx.out.array(names().len());
-            for name in names() {
+            cx.out.array(request.len() - 2);
+            for name in request.from(2) {
                 match find(cx, name) {
-                    Some((command, None)) => put_info(cx.out, command),
-                    Some((command, Some(sub))) => put_subcommand_info(cx.out, command, sub),
+                    Some((spec, None)) => put_info(cx.out, spec),
+                    Some((spec, Some(sub))) => put_subcommand_info(cx.out, spec, sub),
                     None => cx.out.null(),
                 }
             }
         }
         b"docs" => {
-            let all: Vec<_> = match names().len() {
-                0 => commands().collect(),
-                _ => names().filter_map(|name| cx.server.commands.find(name)).collect(),
-            };
+            let commands = &cx.server.commands;
+            let named = || request.from(2).filter_map(|name| commands.find(name).map(|found| &**found));
+            let all = if request.len() == 2 { commands.specs().to_vec() } else { named().collect() };
             cx.out.map(all.len());
-            all.into_iter().for_each(|command| put_docs(cx.out, command));
+            all.into_iter().for_each(|spec| put_docs(cx.out, spec));
         }
         b"list" => {
             let filter = match request.len() {
@@ -60,38 +55,46 @@ fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
                 5 if request.is(2, "filterby") => Some(filter(request)?),
                 _ => return Err(SYNTAX.into()),
             };
-            let wanted: Vec<_> = commands().flat_map(|command| names_of(command, filter.as_ref())).collect();
+            let specs = cx.server.commands.specs().iter();
+            let wanted: Vec<_> = specs.flat_map(|spec| names_of(spec, filter.as_ref())).collect();
             cx.out.array(wanted.len());
             wanted.iter().for_each(|name| cx.out.bulk(name.as_bytes()));
         }
         b"getkeysandflags" if request.len() > 2 => {
-            let words = Request::of(request.from(2));
-            let command = cx.server.commands.find(&words[0]).ok_or("ERR Invalid command specified")?;
-            let keys = super::key_flags::key_flags(command, &words);
+            let (command, words) = named_command(cx, request)?;
+            let keys = command.key_uses(&words);
             cx.out.array(keys.len());
-            for (key, flags) in keys {
+            for (key, used) in keys {
                 cx.out.array(2);
                 cx.out.bulk(key);
-                cx.out.set(flags.len());
-                flags.iter().for_each(|flag| cx.out.simple(flag));
+                put_names(cx.out, &used.names());
             }
         }
-        b"getkeys" if request.len() > 2 => {
-            let words = Request::of(request.from(2));
-            let command = cx.server.commands.find(&words[0]).ok_or("ERR Invalid command specified")?;
-            if !command.fits(&words) {
-                return Err("ERR Invalid number of arguments specified for command".into());
-            }
-            let keys = command.keys_of(&words);
-            // Scripts may have none.
-            if keys.is_empty() && !matches!(command.keys, Keys::Numbered(..)) {
-                return Err("ERR The command has no key arguments".into());
-            }
-            cx.out.array(keys.len());
-            keys.iter().for_each(|key| cx.out.bulk(key));
-        }
+        b"getkeys" if request.len() > 2 => get_keys(cx, request)?,
         _ => return Err(unknown_subcommand(request)),
     }
+    Ok(())
+}
+
+/// The command that `COMMAND GETKEYS` is asked about, and its request.
+fn named_command(cx: &Cx<'_>, request: &Request) -> Done<(&'static Command, Request)> {
+    let words = Request::of(request.from(2));
+    let command = cx.server.commands.find(&words[0]).ok_or("ERR Invalid command specified")?;
+    Ok((command, words))
+}
+
+fn get_keys(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let (command, words) = named_command(cx, request)?;
+    if !command.fits(&words) {
+        return Err("ERR Invalid number of arguments specified for command".into());
+    }
+    let keys = command.keys_of(&words);
+    // Scripts may have none.
+    if keys.is_empty() && !matches!(command.keys, Keys::Numbered(..)) {
+        return Err("ERR The command has no key arguments".into());
+    }
+    cx.out.array(keys.len());
+    keys.iter().for_each(|key| cx.out.bulk(key));
     Ok(())
 }
 
@@ -113,7 +116,7 @@ fn filter(request: &Request) -> Done<Filter> {
 }
 
 /// The names of a command and its subcommands, those that a filter lets through.
-fn names_of(command: &'static Command, filter: Option<&Filter>) -> Vec<String> {
+fn names_of(command: &'static Spec, filter: Option<&Filter>) -> Vec<String> {
     let subs =
         command.subcommands().map(|sub| (format!("{}|{sub}", command.name), command.subcommand_flags(sub)));
     let all = [(command.name.to_owned(), command.flags)].into_iter().chain(subs);
@@ -127,25 +130,37 @@ fn names_of(command: &'static Command, filter: Option<&Filter>) -> Vec<String> {
 }
 
 /// The command of a name, and the subcommand if the name is that of one: `config|get`.
-fn find(cx: &Cx<'_>, name: &[u8]) -> Option<(&'static Command, Option<&'static str>)> {
+fn find(cx: &Cx<'_>, name: &[u8]) -> Option<(&'static Spec, Option<&'static str>)> {
     let lower = String::from_utf8_lossy(name).to_lowercase();
     match lower.split_once('|') {
-        None => cx.server.commands.find(name).map(|command| (command, None)),
+        None => cx.server.commands.find(name).map(|command| (&**command, None)),
         Some((name, word)) => {
             let command = cx.server.commands.find(name.as_bytes())?;
-            command.subcommands().find(|sub| *sub == word).map(|sub| (command, Some(sub)))
+            command.subcommands().find(|sub| *sub == word).map(|sub| (&**command, Some(sub)))
         }
     }
 }
 
-fn put_info(out: &mut Out, command: &'static Command) {
+fn put_all(cx: &mut Cx<'_>) {
+    let specs = cx.server.commands.specs();
+    cx.out.array(specs.len());
+    specs.iter().for_each(|spec| put_info(cx.out, spec));
+}
+
+/// A set of names.
+fn put_names<T: AsRef<str>>(out: &mut Out, names: &[T]) {
+    out.set(names.len());
+    names.iter().for_each(|name| out.simple(name.as_ref()));
+}
+
+fn put_info(out: &mut Out, command: &'static Spec) {
     put_head(out, command, command.name, command.arity, command.flags);
     let subs: Vec<_> = command.subcommands().collect();
     out.array(subs.len());
     subs.into_iter().for_each(|sub| put_subcommand_info(out, command, sub));
 }
 
-fn put_subcommand_info(out: &mut Out, command: &'static Command, sub: &str) {
+fn put_subcommand_info(out: &mut Out, command: &'static Spec, sub: &str) {
     put_head(
         out,
         command,
@@ -157,21 +172,17 @@ fn put_subcommand_info(out: &mut Out, command: &'static Command, sub: &str) {
 }
 
 /// All but the subcommands.
-fn put_head(out: &mut Out, command: &Command, name: &str, arity: i32, flags: u32) {
+fn put_head(out: &mut Out, command: &Spec, name: &str, arity: i32, flags: u32) {
     out.array(10);
     out.bulk(name.as_bytes());
     out.int(arity.into());
-    let names = command.flag_names(flags);
-    out.set(names.len());
-    names.iter().for_each(|flag| out.simple(flag));
-    command.positions().iter().for_each(|position| out.int(*position));
-    let categories = command.categories_with(flags);
-    out.set(categories.len());
-    categories.iter().for_each(|category| out.simple(category));
+    put_names(out, &command.flag_names(flags));
+    command.keys.positions().iter().for_each(|position| out.int(*position));
+    put_names(out, &command.categories_with(flags));
     (0..2).for_each(|_| out.array(0));
 }
 
-fn put_docs(out: &mut Out, command: &Command) {
+fn put_docs(out: &mut Out, command: &Spec) {
     out.bulk(command.name.as_bytes());
     let pairs = [
         ("summary", command.summary),

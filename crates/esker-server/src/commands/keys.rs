@@ -1,29 +1,30 @@
 //! Commands for keys of any type.
 
-use super::table::{ALL, Command, FIRST, FIRST_TWO, Group::Generic, Keys, NO_KEYS, command, flag::*};
-use super::unknown_subcommand;
 use crate::base::fail::{Done, NO_INTEGER, NO_KEY, SYNTAX};
 use crate::base::numbers::{int, parse_int};
+use crate::command::spec::Group::Generic;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::dispatch::unknown_subcommand;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 use crate::store::{Order, Span};
 use crate::types::{Collection, Kind, Main};
 use std::ops::ControlFlow;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("copy", -3, WRITE | DENY_OOM, FIRST_TWO, Generic, "from to [db number] [replace]", "Copies a key.", copy),
-    command("del", -2, WRITE, ALL, Generic, "key ...", "Removes keys.", del),
-    command("exists", -2, READ | FAST, ALL, Generic, "key ...", "How many of the keys are there.", exists),
-    command("move", 3, WRITE | FAST, FIRST, Generic, "key number", "Moves a key to another database.", move_key),
-    command("object", -2, READ, Keys::At(2, 2, 1), Generic, "encoding key | refcount key | idletime key | freq key", "What Redis would tell of how it stores a key.", object),
+    command("copy", -3, WRITE | DENY_OOM, FIRST_TWO, Generic, "from to [db number] [replace]", "Copies a key.", copy).uses(Uses::STORE_SECOND),
+    command("del", -2, WRITE, ALL, Generic, "key ...", "Removes keys.", del).each(KeyUse::REMOVE),
+    command("exists", -2, READ | FAST, ALL, Generic, "key ...", "How many of the keys are there.", exists).each(KeyUse::LOOK),
+    command("move", 3, WRITE | FAST, FIRST, Generic, "key number", "Moves a key to another database.", move_key).each(KeyUse::TAKE),
+    command("object", -2, READ, Keys::At(2, 2, 1), Generic, "encoding key | refcount key | idletime key | freq key", "What Redis would tell of how it stores a key.", object).each(KeyUse::LOOK),
     command("randomkey", 1, READ, NO_KEYS, Generic, "", "One of the keys.", randomkey),
-    command("rename", 3, WRITE, FIRST_TWO, Generic, "from to", "Gives a key another name.", rename),
-    command("renamenx", 3, WRITE | FAST, FIRST_TWO, Generic, "from to", "Gives a key another name that no key has.", renamenx),
-    command("touch", -2, READ | FAST, ALL, Generic, "key ...", "As EXISTS.", exists),
-    command("type", 2, READ | FAST | ONE, FIRST, Generic, "key", "What a key holds.", type_of),
-    command("unlink", -2, WRITE | FAST, ALL, Generic, "key ...", "As DEL.", del),
+    command("rename", 3, WRITE, FIRST_TWO, Generic, "from to", "Gives a key another name.", rename).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SET)),
+    command("renamenx", 3, WRITE | FAST, FIRST_TWO, Generic, "from to", "Gives a key another name that no key has.", renamenx).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SET)),
+    command("touch", -2, READ | FAST, ALL, Generic, "key ...", "As EXISTS.", exists).each(KeyUse::LOOK),
+    command("type", 2, READ | FAST | ONE, FIRST, Generic, "key", "What a key holds.", type_of).each(KeyUse::LOOK),
+    command("unlink", -2, WRITE | FAST, ALL, Generic, "key ...", "As DEL.", del).each(KeyUse::REMOVE),
 ];
 
 fn del(cx: &mut Cx<'_>, request: &Request) -> Done {

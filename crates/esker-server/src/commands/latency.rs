@@ -1,14 +1,15 @@
 //! `LATENCY`: how long commands take, and what took long.
 
-use super::table::{Command, Group::Server, NO_KEYS, command, flag::*};
-use super::unknown_subcommand;
 use crate::base::fail::Done;
+use crate::command::spec::Group::Server;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::dispatch::unknown_subcommand;
+use crate::run::registry::row::*;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("latency", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "histogram [command ...] | latest | history event | reset [event ...] | doctor", "How long commands take, and what took longer than latency-monitor-threshold.", latency),
+    command("latency", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "histogram [command ...] | latest | history event | reset [event ...] | doctor", "How long commands take, and what took longer than latency-monitor-threshold.", latency).own_flags(&[(&["help"], 0)]),
 ];
 
 fn latency(cx: &mut Cx<'_>, request: &Request) -> Done {

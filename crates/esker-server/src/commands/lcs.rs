@@ -1,6 +1,6 @@
 //! `LCS`: the longest common subsequence of two strings.
 
-use crate::base::fail::{Done, Fail, SYNTAX, WRONG_TYPE};
+use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::base::numbers::int;
 use crate::resp::Request;
 use crate::run::cx::Cx;
@@ -33,9 +33,7 @@ pub(super) fn lcs(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     let mut text = |at: usize| -> Done<Option<Main>> {
         let main = cx.string(&request[at]).map_err(|fail| match fail {
-            Fail::Told(text) if text == WRONG_TYPE => {
-                "ERR The specified keys must contain string values".into()
-            }
+            Fail::WrongType => "ERR The specified keys must contain string values".into(),
             other => other,
         })?;
         Ok(main)

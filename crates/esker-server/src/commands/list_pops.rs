@@ -2,12 +2,13 @@
 
 use super::lists::{pop_event, save_shorter, take};
 use super::sets::numbered_keys;
-use super::table::{Command, FIRST_TWO, Group::List as Lists, Keys, command, flag::*};
 use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::base::numbers::{int, timeout};
+use crate::command::spec::Group::List as Lists;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 use crate::store::Value;
 use crate::types::{End, List};
 
@@ -16,14 +17,14 @@ const WAITED: Keys = Keys::At(1, -2, 1);
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("blmove", 6, WAITS | DENY_OOM, FIRST_TWO, Lists, "from to left|right left|right seconds", "As LMOVE, and waits.", blmove),
-    command("blmpop", -5, WAITS, Keys::Numbered(2, 0), Lists, "seconds n key ... left|right [count n]", "As LMPOP, and waits.", blmpop),
-    command("blpop", -3, WAITS, WAITED, Lists, "key ... seconds", "Takes out the first element, and waits for one.", |cx, r| wait_pop(cx, r, End::Left)),
-    command("brpop", -3, WAITS, WAITED, Lists, "key ... seconds", "Takes out the last element, and waits for one.", |cx, r| wait_pop(cx, r, End::Right)),
-    command("brpoplpush", 4, WAITS | DENY_OOM, FIRST_TWO, Lists, "from to seconds", "As RPOPLPUSH, and waits.", brpoplpush),
-    command("lmove", 5, WRITE | DENY_OOM, FIRST_TWO, Lists, "from to left|right left|right", "Moves an element from an end of a list to an end of another.", lmove),
-    command("lmpop", -4, WRITE, Keys::Numbered(1, 0), Lists, "n key ... left|right [count n]", "Takes elements out of the first list that has some.", lmpop),
-    command("rpoplpush", 3, WRITE | DENY_OOM, FIRST_TWO, Lists, "from to", "Moves the last element of a list in front of another.", rpoplpush),
+    command("blmove", 6, WAITS | DENY_OOM, FIRST_TWO, Lists, "from to left|right left|right seconds", "As LMOVE, and waits.", blmove).uses(Uses::MOVE),
+    command("blmpop", -5, WAITS, Keys::Numbered(2, 0), Lists, "seconds n key ... left|right [count n]", "As LMPOP, and waits.", blmpop).each(KeyUse::TAKE),
+    command("blpop", -3, WAITS, WAITED, Lists, "key ... seconds", "Takes out the first element, and waits for one.", |cx, r| wait_pop(cx, r, End::Left)).each(KeyUse::TAKE),
+    command("brpop", -3, WAITS, WAITED, Lists, "key ... seconds", "Takes out the last element, and waits for one.", |cx, r| wait_pop(cx, r, End::Right)).each(KeyUse::TAKE),
+    command("brpoplpush", 4, WAITS | DENY_OOM, FIRST_TWO, Lists, "from to seconds", "As RPOPLPUSH, and waits.", brpoplpush).uses(Uses::MOVE),
+    command("lmove", 5, WRITE | DENY_OOM, FIRST_TWO, Lists, "from to left|right left|right", "Moves an element from an end of a list to an end of another.", lmove).uses(Uses::MOVE),
+    command("lmpop", -4, WRITE, Keys::Numbered(1, 0), Lists, "n key ... left|right [count n]", "Takes elements out of the first list that has some.", lmpop).each(KeyUse::TAKE),
+    command("rpoplpush", 3, WRITE | DENY_OOM, FIRST_TWO, Lists, "from to", "Moves the last element of a list in front of another.", rpoplpush).uses(Uses::MOVE),
 ];
 
 fn end(word: &[u8]) -> Done<End> {
@@ -38,10 +39,7 @@ fn move_element(cx: &mut Cx<'_>, from: &[u8], to: &[u8], ends: [End; 2]) -> Done
     let Some(mut source) = List::open(cx, from)? else { return Ok(None) };
     if from != to {
         // Before anything is taken out.
-        List::open(cx, to).map_err(|failed| match failed {
-            Fail::Told(text) => Fail::Final(text),
-            failed => failed,
-        })?;
+        List::open(cx, to).map_err(Fail::ends_wait)?;
     }
     let Some(element) = source.pop(cx, ends[0])? else { return Ok(None) };
     let push = |end| if end == End::Left { "lpush" } else { "rpush" };
@@ -79,7 +77,7 @@ fn wait_move(cx: &mut Cx<'_>, request: &Request, ends: [End; 2], ms: u64) -> Don
             cx.out.bulk(&moved);
             Ok(())
         }
-        None => Err(Fail::blocks(vec![&request[1]], ms)),
+        None => Err(Fail::blocks(vec![&request[1]], ms, "list")),
     }
 }
 
@@ -108,7 +106,7 @@ fn wait_pop(cx: &mut Cx<'_>, request: &Request, end: End) -> Done {
             return Ok(());
         }
     }
-    Err(Fail::blocks(keys, ms))
+    Err(Fail::blocks(keys, ms, "list"))
 }
 
 /// Takes elements out of the first list that has some, and replies; otherwise the keys.
@@ -149,6 +147,6 @@ fn blmpop(cx: &mut Cx<'_>, request: &Request) -> Done {
     let ms = timeout(&request[1])?;
     match pop_first(cx, request, 2)? {
         None => Ok(()),
-        Some(keys) => Err(Fail::blocks(keys, ms)),
+        Some(keys) => Err(Fail::blocks(keys, ms, "list")),
     }
 }

@@ -2,12 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use super::table::{Command, FIRST, Group::List as Lists, command, flag::*};
 use crate::base::fail::{Done, Fail, NO_KEY, SYNTAX};
 use crate::base::numbers::{int, places};
+use crate::command::spec::Group::List as Lists;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 use crate::store::{Order, Value};
 use crate::types::{End, List};
 
@@ -16,19 +17,19 @@ const ADD: u32 = WRITE | DENY_OOM;
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("lindex", 3, READ, FIRST, Lists, "key index", "The element at an index.", lindex),
-    command("linsert", 5, ADD, FIRST, Lists, "key before|after pivot element", "Adds an element beside another.", linsert),
-    command("llen", 2, READ | FAST | ONE, FIRST, Lists, "key", "How many elements there are.", llen),
-    command("lpop", -2, WRITE | FAST, FIRST, Lists, "key [count]", "Takes out the first elements.", |cx, r| pop(cx, r, End::Left)),
+    command("linsert", 5, ADD, FIRST, Lists, "key before|after pivot element", "Adds an element beside another.", linsert).each(KeyUse::INSERT),
+    command("llen", 2, READ | FAST | ONE, FIRST, Lists, "key", "How many elements there are.", llen).each(KeyUse::LOOK),
+    command("lpop", -2, WRITE | FAST, FIRST, Lists, "key [count]", "Takes out the first elements.", |cx, r| pop(cx, r, End::Left)).each(KeyUse::TAKE),
     command("lpos", -3, READ, FIRST, Lists, "key element [rank n] [count n] [maxlen n]", "Where an element stands.", lpos),
-    command("lpush", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements in front.", |cx, r| push(cx, r, End::Left, false)),
-    command("lpushx", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements in front of a list that is there.", |cx, r| push(cx, r, End::Left, true)),
+    command("lpush", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements in front.", |cx, r| push(cx, r, End::Left, false)).each(KeyUse::INSERT),
+    command("lpushx", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements in front of a list that is there.", |cx, r| push(cx, r, End::Left, true)).each(KeyUse::INSERT),
     command("lrange", 4, READ, FIRST, Lists, "key start stop", "Elements of a range.", lrange),
-    command("lrem", 4, WRITE, FIRST, Lists, "key count element", "Removes elements that are equal to this.", lrem),
+    command("lrem", 4, WRITE, FIRST, Lists, "key count element", "Removes elements that are equal to this.", lrem).each(KeyUse::DELETE),
     command("lset", 4, ADD, FIRST, Lists, "key index element", "Sets the element at an index.", lset),
-    command("ltrim", 4, WRITE, FIRST, Lists, "key start stop", "Keeps a range alone.", ltrim),
-    command("rpop", -2, WRITE | FAST, FIRST, Lists, "key [count]", "Takes out the last elements.", |cx, r| pop(cx, r, End::Right)),
-    command("rpush", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements at the end.", |cx, r| push(cx, r, End::Right, false)),
-    command("rpushx", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements at the end of a list that is there.", |cx, r| push(cx, r, End::Right, true)),
+    command("ltrim", 4, WRITE, FIRST, Lists, "key start stop", "Keeps a range alone.", ltrim).each(KeyUse::DELETE),
+    command("rpop", -2, WRITE | FAST, FIRST, Lists, "key [count]", "Takes out the last elements.", |cx, r| pop(cx, r, End::Right)).each(KeyUse::TAKE),
+    command("rpush", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements at the end.", |cx, r| push(cx, r, End::Right, false)).each(KeyUse::INSERT),
+    command("rpushx", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements at the end of a list that is there.", |cx, r| push(cx, r, End::Right, true)).each(KeyUse::INSERT),
 ];
 
 /// Saves a list that elements were taken out of.

@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::command::spec::Group::Esker;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::registry::row::*;
 use crate::store::Error;
 
 /// It takes long, and other commits must not wait for it.

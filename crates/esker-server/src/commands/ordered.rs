@@ -21,12 +21,14 @@ pub(super) use self::messages::TABLE as MESSAGES;
 pub(super) use self::spaces::TABLE as SPACES;
 pub(super) use self::transactions::TABLE as TRANSACTIONS;
 use super::held::{apply, held};
-use super::table::{ALL, Command, FIRST, Group::Esker, NO_KEYS, command, flag};
 use crate::base::fail::{Done, SYNTAX};
 use crate::base::numbers::int;
+use crate::command::flag;
+use crate::command::spec::Group::Esker;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 use crate::store::holdings::overlay::Writes;
 use crate::store::holdings::place::Place;
 use crate::store::{Order, Reads, Result, Span, Store, Transaction, Value, prefix_end};
@@ -38,7 +40,7 @@ const ADD: u32 = WRITE | flag::DENY_OOM;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("es.cas", -5, ADD, FIRST, Esker, "key eq old|none set new|del", "Sets or removes a key if it has this value, or is not there.", cas),
+    command("es.cas", -5, ADD, FIRST, Esker, "key eq old|none set new|del", "Sets or removes a key if it has this value, or is not there.", cas).each(KeyUse::SHOW_UPDATE),
     command("es.count", -1, READ, NO_KEYS, Esker, "[from to]", "How many keys there are, or lie in a range.", count),
     command("es.del", -2, WRITE, ALL, Esker, "key ...", "Removes keys.", del),
     command("es.delrange", 3, WRITE, NO_KEYS, Esker, "from to", "Removes the keys of a range.", delrange),

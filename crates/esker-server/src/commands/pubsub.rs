@@ -1,41 +1,30 @@
 //! Channels: who is subscribed, and what is said.
 
-use std::sync::atomic::Ordering;
-
-use super::table::{Command, Group::PubSub, NO_KEYS, command, flag::*};
-use super::unknown_subcommand;
 use crate::base::fail::Done;
 use crate::clients::pubsub::{Hearing, Said};
+use crate::command::spec::Group::PubSub;
 use crate::resp::Request;
 use crate::run::cx::Cx;
-use crate::run::server::Server;
-use crate::run::session::Session;
+use crate::run::dispatch::unknown_subcommand;
+use crate::run::registry::row::*;
 
 const OWN: u32 = PUBSUB | NO_SCRIPT | WHILE_SUBSCRIBED;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("psubscribe", -2, OWN, NO_KEYS, PubSub, "pattern ...", "Subscribes to all channels that match.", |cx, r| subscribe(cx, r, Hearing::Pattern)),
-    command("publish", 3, PUBSUB | FAST, NO_KEYS, PubSub, "channel message", "Says something on a channel.", |cx, r| publish(cx, r, Hearing::Channel)),
+    command("psubscribe", -2, OWN, NO_KEYS, PubSub, "pattern ...", "Subscribes to all channels that match.", |cx, r| subscribe(cx, r, Hearing::Pattern)).reaches(reach::patterns),
+    command("publish", 3, PUBSUB | FAST | PAUSED, NO_KEYS, PubSub, "channel message", "Says something on a channel.", |cx, r| publish(cx, r, Hearing::Channel)).reaches(reach::channel),
     command("pubsub", -2, PUBSUB, NO_KEYS, PubSub, "channels [pattern] | numsub [channel ...] | numpat | shardchannels [pattern] | shardnumsub [channel ...]", "Tells of subscriptions.", pubsub),
     command("punsubscribe", -1, OWN, NO_KEYS, PubSub, "[pattern ...]", "Ends subscriptions to patterns.", |cx, r| unsubscribe(cx, r, Hearing::Pattern)),
-    command("spublish", 3, PUBSUB | FAST, NO_KEYS, PubSub, "channel message", "Says something on a channel of the shard, which is this server.", |cx, r| publish(cx, r, Hearing::Shard)),
-    command("ssubscribe", -2, OWN, NO_KEYS, PubSub, "channel ...", "Subscribes to channels of the shard.", |cx, r| subscribe(cx, r, Hearing::Shard)),
-    command("subscribe", -2, OWN, NO_KEYS, PubSub, "channel ...", "Subscribes to channels.", |cx, r| subscribe(cx, r, Hearing::Channel)),
+    command("spublish", 3, PUBSUB | FAST | PAUSED, NO_KEYS, PubSub, "channel message", "Says something on a channel of the shard, which is this server.", |cx, r| publish(cx, r, Hearing::Shard)).reaches(reach::channel),
+    command("ssubscribe", -2, OWN, NO_KEYS, PubSub, "channel ...", "Subscribes to channels of the shard.", |cx, r| subscribe(cx, r, Hearing::Shard)).reaches(reach::channels),
+    command("subscribe", -2, OWN, NO_KEYS, PubSub, "channel ...", "Subscribes to channels.", |cx, r| subscribe(cx, r, Hearing::Channel)).reaches(reach::channels),
     command("sunsubscribe", -1, OWN, NO_KEYS, PubSub, "[channel ...]", "Ends subscriptions to channels of the shard.", |cx, r| unsubscribe(cx, r, Hearing::Shard)),
     command("unsubscribe", -1, OWN, NO_KEYS, PubSub, "[channel ...]", "Ends subscriptions to channels.", |cx, r| unsubscribe(cx, r, Hearing::Channel)),
 ];
 
-const ALL: [Hearing; Hearing::COUNT] = [Hearing::Channel, Hearing::Pattern, Hearing::Shard];
-
-fn count(session: &Session) {
-    for (names, count) in session.subscribed.iter().zip(&session.client.subscribed) {
-        count.store(names.len(), Ordering::Relaxed);
-    }
-}
-
 fn tell(cx: &mut Cx<'_>, kind: Hearing, what: &str, name: Option<&[u8]>) {
-    count(cx.session);
+    cx.session.count_subscriptions();
     let letter = match kind {
         Hearing::Channel => "",
         Hearing::Pattern => "p",
@@ -79,16 +68,6 @@ fn unsubscribe(cx: &mut Cx<'_>, request: &Request, from: Hearing) -> Done {
         tell(cx, from, "unsubscribe", None);
     }
     Ok(())
-}
-
-/// A connection has ended, or begins anew.
-pub(super) fn unsubscribe_all(server: &Server, session: &mut Session) {
-    for from in ALL {
-        for name in std::mem::take(&mut session.subscribed[from as usize]) {
-            server.pubsub.unsubscribe(from, &name, &session.client);
-        }
-    }
-    count(session);
 }
 
 fn publish(cx: &mut Cx<'_>, request: &Request, on: Hearing) -> Done {

@@ -6,26 +6,27 @@ use std::sync::atomic::Ordering;
 
 use super::ordered::{FeedRequest, feed_request};
 use super::slots::{ShownSlot, shown_slots};
-use super::table::{Command, Group::Esker, Group::Server as OfServer, NO_KEYS, command, flag::*};
 use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::base::numbers::{int, parse_int, timeout_ms};
+use crate::command::spec::{Group::Esker, Group::Server as OfServer};
 use crate::replication::{self, Batch, Link, Position, Source};
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::registry::row::*;
 use crate::run::server::Server;
 use crate::run::session::{Moment, Session};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("es.position", 1, FAST, NO_KEYS, Esker, "", "The newest commit that readers see here: its epoch and its number.", position),
-    command("es.read", 5, FAST | NO_SCRIPT | WAITS, NO_KEYS, Esker, "after epoch number milliseconds", "Waits until readers here see this commit; 0: for as long as it takes.", read_after),
+    command("es.read", 5, FAST | NO_SCRIPT | WAITS, NO_KEYS, Esker, "after epoch number milliseconds", "Waits until readers here see this commit; 0: for as long as it takes.", read_after).awaits(Awaits::Position),
     command("es.replicate", -6, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Esker, "version epoch number port slot [full]", "Makes the connection a replica's: docs/formats/replication.md.", replicate),
     command("failover", -1, ADMIN | NO_SCRIPT, NO_KEYS, OfServer, "", "Not supported: promote a replica by REPLICAOF NO ONE.", failover),
     command("replicaof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one|host port [discard]", "Makes the server a primary, or a replica of another one.", replica_of),
     command("role", 1, FAST | NO_SCRIPT | ADMIN, NO_KEYS, OfServer, "", "Whether this is a primary, and who follows; or whom it follows.", role),
     command("slaveof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one|host port [discard]", "As REPLICAOF.", replica_of),
-    command("wait", 3, NO_SCRIPT | WAITS, NO_KEYS, OfServer, "replicas milliseconds", "Waits until this number of replicas have all that was written. Replies how many have it.", wait),
-    command("waitaof", 4, FAST | NO_SCRIPT | WAITS, NO_KEYS, OfServer, "local replicas milliseconds", "Waits until all that was written is on the disk here, and at so many replicas.", waitaof),
+    command("wait", 3, NO_SCRIPT | WAITS, NO_KEYS, OfServer, "replicas milliseconds", "Waits until this number of replicas have all that was written. Replies how many have it.", wait).in_categories(&["connection"]).awaits(Awaits::Replicas { count_at: 1, ms_at: 2, is_durable: false }),
+    command("waitaof", 4, FAST | NO_SCRIPT | WAITS, NO_KEYS, OfServer, "local replicas milliseconds", "Waits until all that was written is on the disk here, and at so many replicas.", waitaof).awaits(Awaits::Replicas { count_at: 2, ms_at: 3, is_durable: true }),
 ];
 
 /// What a command waits for.
@@ -49,16 +50,13 @@ enum What {
 pub fn awaited(server: &Server, session: &Session, request: &Request) -> Option<Awaited> {
     let number = |at: usize| request.get(at).and_then(parse_int).and_then(|n| u64::try_from(n).ok());
     let replication = &server.replication;
-    let (what, ms) = if request.is(0, "es.read") {
-        (What::Seen(position_of(request, 2).ok()?), number(4)?)
-    } else if request.is(0, "es.feed") {
-        (What::Fed(feed_request(session, request).ok()?), 0)
-    } else if replication.is_replica() {
-        return None;
-    } else if request.is(0, "wait") {
-        (What::Replicas(number(1)? as usize, false), number(2)?)
-    } else {
-        (What::Replicas(number(2)? as usize, true), number(3)?)
+    let (what, ms) = match server.commands.find(&request[0])?.awaits? {
+        Awaits::Position => (What::Seen(position_of(request, 2).ok()?), number(4)?),
+        Awaits::Feed => (What::Fed(feed_request(session, request).ok()?), 0),
+        Awaits::Replicas { .. } if replication.is_replica() => return None,
+        Awaits::Replicas { count_at, ms_at, is_durable } => {
+            (What::Replicas(number(count_at)? as usize, is_durable), number(ms_at)?)
+        }
     };
     let from = Moment { seq: replication.position().seq, was_replica: replication.is_replica() };
     Some(Awaited { what, from, ms })
@@ -234,7 +232,7 @@ pub(super) fn check_demoted(cx: &mut Cx<'_>) -> Done {
     let was_primary = cx.session.awaited.is_some_and(|from| !from.was_replica);
     if was_primary && cx.server.replication.is_replica() {
         cx.session.is_over = true;
-        return Err(super::DEMOTED.into());
+        return Err(crate::base::fail::DEMOTED.into());
     }
     Ok(())
 }

@@ -6,14 +6,16 @@ mod transactions;
 pub(super) use self::slices::TABLE as SLICES;
 pub(super) use self::transactions::TABLE as TRANSACTIONS;
 use super::held::held;
-use super::table::{Command, Group::Rows, NO_KEYS, command, flag::*};
 use super::words::Words;
 use crate::base::clock;
 use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::base::numbers::int;
+use crate::command::spec::Group::Rows;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::dispatch::unknown_subcommand;
 use crate::run::memory::each_value;
+use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::store::holdings::overlay::Writes;
 use crate::store::holdings::place::Place;
@@ -30,7 +32,7 @@ pub(super) const TABLE: &[Command] = &[
     command("ob.del", -3, WRITE, NO_KEYS, Rows, "table key [column ...]", "Removes columns of a key, or all of them.", del),
     command("ob.exists", -3, READ, NO_KEYS, Rows, "table key ...", "For each key, whether it has columns: 1 or 0.", exists),
     command("ob.get", -3, READ, NO_KEYS, Rows, "table key [column ...]", "The data of columns, or all columns of a key with their data.", get),
-    command("ob.ks", -2, NO_SCRIPT | NO_MULTI, NO_KEYS, Rows, "list | use name | drop name", "Keyspaces of rows, and which one the connection works in.", keyspaces),
+    command("ob.ks", -2, NO_SCRIPT | NO_MULTI, NO_KEYS, Rows, "list | use name | drop name", "Keyspaces of rows, and which one the connection works in.", keyspaces).reaches(reach::keyspace).own_flags(&[(&["drop"], DANGEROUS)]),
     command("ob.mput", -7, ADD, NO_KEYS, Rows, "table row key n column data ... [at microseconds] [row ...]", "Sets columns of several keys, n of each.", mput),
     command("ob.put", -5, ADD, NO_KEYS, Rows, "table key column data [column data ...]", "Sets columns of a key.", put),
     command("ob.size", -2, READ, NO_KEYS, Rows, "table [from to]", "How many bytes the keys and data of a table have, or of a range of its keys.", size),
@@ -219,7 +221,7 @@ fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
         return Ok(());
     }
     if request.len() != 3 {
-        return Err(super::unknown_subcommand(request));
+        return Err(unknown_subcommand(request));
     }
     let name = std::str::from_utf8(&request[2]).map_err(|_| "ERR names of keyspaces are UTF-8")?;
     if name.is_empty() {
@@ -241,7 +243,7 @@ fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
             cx.session.rows = None;
         }
     } else {
-        return Err(super::unknown_subcommand(request));
+        return Err(unknown_subcommand(request));
     }
     cx.out.ok();
     Ok(())

@@ -2,13 +2,14 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use super::table::{Command, Group::Generic, NO_KEYS, command, flag::*};
 use crate::base::fail::{Done, Fail, NO_INTEGER, SYNTAX};
 use crate::base::glob;
 use crate::base::numbers::int;
+use crate::command::spec::Group::Generic;
 use crate::resp::Request;
 use crate::run::cursors::From;
 use crate::run::cx::Cx;
+use crate::run::registry::row::*;
 use crate::store::{Order, Span, Value, prefix_end};
 use crate::types::Main;
 

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use super::table::{Command, Group::Server, NO_KEYS, command, flag::*};
-use super::unknown_subcommand;
 use crate::base::clock;
 use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::base::numbers::{int, parse_float};
+use crate::command::spec::Group::Server;
 use crate::config;
 use crate::resp::Request;
 use crate::run::cx::Cx;
-use crate::run::session::Session;
+use crate::run::dispatch::unknown_subcommand;
+use crate::run::registry::row::*;
 use crate::store::Span;
 use crate::store::holdings::place::database_name;
 use crate::types::Database;
@@ -24,17 +24,17 @@ const WHOLE: u32 = WRITE | DANGEROUS;
 pub(super) const TABLE: &[Command] = &[
     command("bgrewriteaof", 1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Does nothing: the engine keeps its log short itself.", bgrewriteaof),
     command("bgsave", -1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "[schedule]", "As SAVE.", bgsave),
-    command("cluster", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "info | myid | nodes | slots", "Says that there is no cluster mode.", |_, _| Err("ERR This instance has cluster support disabled".into())),
-    command("config", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "get pattern ... | set name value ... | resetstat | rewrite", "Tells options, and sets them.", config),
-    command("dbsize", 1, READ | FAST, NO_KEYS, Server, "", "How many keys the database has.", dbsize),
-    command("debug", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "sleep seconds | jmap | set-active-expire n | object key | error text | digest", "For tests.", debug),
-    command("flushall", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of all databases.", flushall),
-    command("flushdb", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of the database.", flushdb),
+    command("cluster", -2, ADMIN | NO_SCRIPT | OPEN, NO_KEYS, Server, "info | myid | nodes | slots", "Says that there is no cluster mode.", |_, _| Err("ERR This instance has cluster support disabled".into())),
+    command("config", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "get pattern ... | set name value ... | resetstat | rewrite", "Tells options, and sets them.", config).own_flags(&[(&["help"], 0)]).hides(secrets::options),
+    command("dbsize", 1, READ | FAST, NO_KEYS, Server, "", "How many keys the database has.", dbsize).in_categories(&["keyspace"]),
+    command("debug", -2, ADMIN | NO_SCRIPT | OPEN | ONE_RIGHT, NO_KEYS, Server, "sleep seconds | jmap | set-active-expire n | object key | error text | digest", "For tests.", debug),
+    command("flushall", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of all databases.", flushall).in_categories(&["keyspace"]),
+    command("flushdb", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of the database.", flushdb).in_categories(&["keyspace"]),
     command("lastsave", 1, FAST | ADMIN, NO_KEYS, Server, "", "When SAVE was called last.", lastsave),
     command("lolwut", -1, READ | FAST, NO_KEYS, Server, "[version n]", "Tells the version.", lolwut),
     command("save", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Makes all that was written durable.", save),
-    command("shutdown", -1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "[nosave|save] [now] [force]", "Stops the server, with all that was written durable.", shutdown),
-    command("swapdb", 3, WHOLE | FAST, NO_KEYS, Server, "number number", "Exchanges two databases.", swapdb),
+    command("shutdown", -1, ADMIN | NO_SCRIPT | NO_MULTI | WHILE_BUSY, NO_KEYS, Server, "[nosave|save] [now] [force]", "Stops the server, with all that was written durable.", shutdown),
+    command("swapdb", 3, WHOLE | FAST | FIRST_OF_COMMIT, NO_KEYS, Server, "number number", "Exchanges two databases.", swapdb).in_categories(&["keyspace"]),
     command("time", 1, FAST, NO_KEYS, Server, "", "The time: seconds and microseconds.", time),
 ];
 
@@ -134,15 +134,6 @@ fn flushall(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     cx.out.ok();
     Ok(())
-}
-
-/// Whether a command comes first in its commit: `SWAPDB`, or an `EXEC` that has one.
-pub fn is_first_of_commit(session: &Session, request: &Request) -> bool {
-    let is_swap = |request: &Request| request.is(0, "swapdb");
-    match &session.multi {
-        None => is_swap(request),
-        Some(multi) => request.is(0, "exec") && multi.queue.iter().any(is_swap),
-    }
 }
 
 fn swapdb(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -273,24 +264,4 @@ fn debug(cx: &mut Cx<'_>, request: &Request) -> Done {
         return Err(unknown_subcommand(request));
     }
     Ok(())
-}
-
-/// Bytes in quotes, as Redis writes them.
-fn quoted(word: &[u8]) -> String {
-    format!("\"{}\"", word.escape_ascii()).replace("\\'", "'")
-}
-
-/// Shows a command to those who see all.
-pub(super) fn tell_monitors(cx: &Cx<'_>, command: &Command, request: &Request) {
-    let now = clock::now_us();
-    let words: Vec<_> = super::shown::words(command, request).into_iter().map(quoted).collect();
-    let is_script = cx.session.is_inside && cx.server.scripts.is_running.load(Ordering::Relaxed);
-    let source = if is_script { "lua" } else { &cx.session.client.address };
-    let (seconds, micros) = (now / 1_000_000, now % 1_000_000);
-    let line = format!("+{seconds}.{micros:06} [{} {source}] {}\r\n", cx.session.db, words.join(" "));
-    for client in cx.server.clients.list() {
-        if client.is_monitor.load(Ordering::Relaxed) {
-            client.send(line.as_bytes());
-        }
-    }
 }

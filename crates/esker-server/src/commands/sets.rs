@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 
 use super::hashes::{random_count, random_len, random_places, walk_step};
 use super::scan::{Step, put_cursor};
-use super::table::{ALL, Command, FIRST, FIRST_TWO, Group::Set, Keys, command, flag::*};
 use crate::base::fail::{Done, SYNTAX};
 use crate::base::numbers::int;
+use crate::command::spec::Group::Set;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 use crate::store::{Order, Span};
 use crate::types::{Collection, Kind};
 
@@ -18,23 +19,23 @@ const ADD: u32 = WRITE | DENY_OOM;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("sadd", -3, ADD | FAST, FIRST, Set, "key member ...", "Adds members.", sadd),
-    command("scard", 2, READ | FAST | ONE, FIRST, Set, "key", "How many members there are.", scard),
+    command("sadd", -3, ADD | FAST, FIRST, Set, "key member ...", "Adds members.", sadd).each(KeyUse::INSERT),
+    command("scard", 2, READ | FAST | ONE, FIRST, Set, "key", "How many members there are.", scard).each(KeyUse::LOOK),
     command("sdiff", -2, READ, ALL, Set, "key ...", "Members of the first set that no other has.", |cx, r| combine(cx, r, Combine::Without)),
-    command("sdiffstore", -3, ADD, ALL, Set, "to key ...", "Stores what SDIFF tells.", |cx, r| combine_store(cx, r, Combine::Without)),
+    command("sdiffstore", -3, ADD, ALL, Set, "to key ...", "Stores what SDIFF tells.", |cx, r| combine_store(cx, r, Combine::Without)).uses(Uses::STORE_FIRST),
     command("sinter", -2, READ, ALL, Set, "key ...", "Members that all sets have.", |cx, r| combine(cx, r, Combine::Common)),
     command("sintercard", -3, READ, Keys::Numbered(1, 0), Set, "n key ... [limit n]", "How many members all sets have.", sintercard),
-    command("sinterstore", -3, ADD, ALL, Set, "to key ...", "Stores what SINTER tells.", |cx, r| combine_store(cx, r, Combine::Common)),
-    command("sismember", 3, READ | FAST, FIRST, Set, "key member", "Whether it is a member.", sismember),
+    command("sinterstore", -3, ADD, ALL, Set, "to key ...", "Stores what SINTER tells.", |cx, r| combine_store(cx, r, Combine::Common)).uses(Uses::STORE_FIRST),
+    command("sismember", 3, READ | FAST, FIRST, Set, "key member", "Whether it is a member.", sismember).each(KeyUse::LOOK),
     command("smembers", 2, READ, FIRST, Set, "key", "All members.", |cx, r| combine(cx, r, Combine::All)),
-    command("smismember", -3, READ | FAST, FIRST, Set, "key member ...", "Which are members.", smismember),
-    command("smove", 4, WRITE | FAST, FIRST_TWO, Set, "from to member", "Moves a member to another set.", smove),
-    command("spop", -2, WRITE | FAST, FIRST, Set, "key [count]", "Takes members out, by chance.", spop),
+    command("smismember", -3, READ | FAST, FIRST, Set, "key member ...", "Which are members.", smismember).each(KeyUse::LOOK),
+    command("smove", 4, WRITE | FAST, FIRST_TWO, Set, "from to member", "Moves a member to another set.", smove).uses(Uses::MOVE),
+    command("spop", -2, WRITE | FAST, FIRST, Set, "key [count]", "Takes members out, by chance.", spop).each(KeyUse::TAKE),
     command("srandmember", -2, READ, FIRST, Set, "key [count]", "Some members, by chance.", srandmember),
-    command("srem", -3, WRITE | FAST, FIRST, Set, "key member ...", "Removes members.", srem),
+    command("srem", -3, WRITE | FAST, FIRST, Set, "key member ...", "Removes members.", srem).each(KeyUse::DELETE),
     command("sscan", -3, READ, FIRST, Set, "key cursor [match pattern] [count n]", "Some members, and where to go on.", sscan),
     command("sunion", -2, READ, ALL, Set, "key ...", "Members that any set has.", |cx, r| combine(cx, r, Combine::All)),
-    command("sunionstore", -3, ADD, ALL, Set, "to key ...", "Stores what SUNION tells.", |cx, r| combine_store(cx, r, Combine::All)),
+    command("sunionstore", -3, ADD, ALL, Set, "to key ...", "Stores what SUNION tells.", |cx, r| combine_store(cx, r, Combine::All)).uses(Uses::STORE_FIRST),
 ];
 
 fn open(cx: &mut Cx<'_>, key: &[u8]) -> Done<Option<Collection>> {

@@ -1,11 +1,12 @@
 //! Slots of replicas: for whom the log is kept.
 
 use super::replication::slot_name;
-use super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::command::spec::Group::Esker;
 use crate::replication::{Position, Slot};
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::registry::row::*;
 use crate::run::server::Server;
 
 #[rustfmt::skip]

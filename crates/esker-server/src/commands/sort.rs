@@ -1,18 +1,19 @@
 //! `SORT`: elements of a list, a set or a sorted set in an order that other keys may give.
 
-use super::table::{Command, FIRST, Group::Generic, STORED, command, flag::*};
-use crate::base::fail::{Done, SYNTAX, WRONG_TYPE};
+use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::base::numbers::{int, parse_weight};
+use crate::command::spec::Group::Generic;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 use crate::types::{Collection, End, Kind, List, SortedSet};
 use std::cmp::Ordering;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("sort", -2, WRITE | DENY_OOM | DANGEROUS, STORED, Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha] [store to]", "Elements in order.", |cx, r| sort(cx, r, false)),
-    command("sort_ro", -2, READ | DANGEROUS, FIRST, Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha]", "As SORT, without STORE.", |cx, r| sort(cx, r, true)),
+    command("sort", -2, WRITE | DENY_OOM | DANGEROUS, Keys::Stored(sort_to), Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha] [store to]", "Elements in order.", |cx, r| sort(cx, r, false)).uses(Uses::STORE_SECOND).reaches(reach::sort_patterns).in_categories(&["set", "sortedset", "list"]),
+    command("sort_ro", -2, READ | DANGEROUS | MOVABLE_KEYS, FIRST, Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha]", "As SORT, without STORE.", |cx, r| sort(cx, r, true)).reaches(reach::sort_patterns).in_categories(&["set", "sortedset", "list"]),
 ];
 
 struct Options<'r> {
@@ -86,7 +87,7 @@ fn elements(cx: &mut Cx<'_>, key: &[u8]) -> Done<Vec<Vec<u8>>> {
         Kind::List => List::open(cx, key)?.map_or(Ok(Vec::new()), |list| list.elements(cx)),
         Kind::Set => Collection::of(key, &main)?.subs(cx),
         Kind::SortedSet => Ok(SortedSet::all_of(cx, key)?.into_iter().map(|(member, _)| member).collect()),
-        _ => Err(WRONG_TYPE.into()),
+        _ => Err(Fail::WrongType),
     }
 }
 

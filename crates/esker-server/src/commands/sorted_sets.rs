@@ -8,12 +8,13 @@ use std::ops::ControlFlow;
 
 use super::hashes::{random_count, random_len, random_places};
 use super::scan::{Step, put_cursor};
-use super::table::{Command, FIRST, Group::SortedSet as Sorted, command, flag::*};
 use crate::base::fail::{Done, SYNTAX};
 use crate::base::numbers::float;
+use crate::command::spec::Group::SortedSet as Sorted;
 use crate::resp::{Request, format_double};
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::types::{Scored, SortedSet, ZSpan};
 
@@ -26,12 +27,12 @@ const ADD: u32 = WRITE | DENY_OOM;
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("zadd", -4, ADD | FAST, FIRST, Sorted, "key [nx|xx] [gt|lt] [ch] [incr] score member ...", "Adds members, or gives them other scores.", zadd),
-    command("zcard", 2, READ | FAST | ONE, FIRST, Sorted, "key", "How many members there are.", zcard),
-    command("zincrby", 4, ADD | FAST, FIRST, Sorted, "key n member", "Adds to a score.", zincrby),
+    command("zcard", 2, READ | FAST | ONE, FIRST, Sorted, "key", "How many members there are.", zcard).each(KeyUse::LOOK),
+    command("zincrby", 4, ADD | FAST, FIRST, Sorted, "key n member", "Adds to a score.", zincrby).each(KeyUse::SHOW_UPDATE),
     command("zmscore", -3, READ | FAST, FIRST, Sorted, "key member ...", "Scores of members.", zmscore),
     command("zrandmember", -2, READ, FIRST, Sorted, "key [count [withscores]]", "Some members, by chance.", zrandmember),
     command("zrank", -3, READ | FAST, FIRST, Sorted, "key member [withscore]", "How many members have smaller scores.", |cx, r| rank(cx, r, Order::Up)),
-    command("zrem", -3, WRITE | FAST, FIRST, Sorted, "key member ...", "Removes members.", zrem),
+    command("zrem", -3, WRITE | FAST, FIRST, Sorted, "key member ...", "Removes members.", zrem).each(KeyUse::DELETE),
     command("zrevrank", -3, READ | FAST, FIRST, Sorted, "key member [withscore]", "How many members have larger scores.", |cx, r| rank(cx, r, Order::Down)),
     command("zscan", -3, READ, FIRST, Sorted, "key cursor [match pattern] [count n] [noscores]", "Some members, and where to go on.", zscan),
     command("zscore", 3, READ | FAST, FIRST, Sorted, "key member", "The score of a member.", zscore),

@@ -2,24 +2,25 @@
 
 use super::stream_info::Place;
 use super::streams::{bound, count, id, put_entries, reading};
-use super::table::{Command, FIRST, Group::Stream as Streams, Keys, command, flag::*};
-use super::unknown_subcommand;
 use crate::base::fail::{Done, Fail, SYNTAX, Wait};
 use crate::base::numbers::{int, parse_int};
+use crate::command::spec::Group::Stream as Streams;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::dispatch::unknown_subcommand;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::types::{Entry, Group, Pending, Stream, StreamId};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("xack", -4, WRITE | FAST, FIRST, Streams, "key group id ...", "Acknowledges entries.", xack),
+    command("xack", -4, WRITE | FAST, FIRST, Streams, "key group id ...", "Acknowledges entries.", xack).each(KeyUse::DELETE),
     command("xautoclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms from [count n] [justid]", "Takes over entries that others have not acknowledged for long.", xautoclaim),
     command("xclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms id ... [idle ms] [time ms] [retrycount n] [force] [justid]", "Takes over entries.", xclaim),
     command("xgroup", -2, WRITE | DENY_OOM, Keys::At(2, 2, 1), Streams, "create key group id [mkstream] [entriesread n] | setid key group id [entriesread n] | destroy key group | createconsumer key group consumer | delconsumer key group consumer", "Makes, changes and removes groups and consumers.", xgroup),
     command("xpending", -3, READ, FIRST, Streams, "key group [[idle ms] from to count [consumer]]", "Entries that are not acknowledged.", xpending),
-    command("xreadgroup", -7, WRITE | BLOCKING, Keys::Streams, Streams, "group name consumer [count n] [block ms] [noack] streams key ... id ...", "Entries that no other reader of the group gets, and waits for some.", xreadgroup),
+    command("xreadgroup", -7, WRITE | BLOCKING, Keys::Streams, Streams, "group name consumer [count n] [block ms] [noack] streams key ... id ...", "Entries that no other reader of the group gets, and waits for some.", xreadgroup).each(KeyUse::SHOW),
 ];
 
 /// An entry of a consumer's history: its fields, if it was not removed.
@@ -27,7 +28,7 @@ type History = (StreamId, Option<Vec<Vec<u8>>>);
 
 fn no_group(key: &[u8], group: &[u8]) -> Fail {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Fail::text(format!("NOGROUP No such key '{}' or consumer group '{}'", text(key), text(group)))
+    Fail::NoGroup(format!("No such key '{}' or consumer group '{}'", text(key), text(group)))
 }
 
 /// A stream and a group of it.
@@ -75,8 +76,8 @@ fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     let group = stream.group(cx, name)?;
     if group.is_none() && !matches!(&*sub, b"create" | b"destroy") {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        return Err(Fail::text(format!(
-            "NOGROUP No such consumer group '{}' for key name '{}'",
+        return Err(Fail::NoGroup(format!(
+            "No such consumer group '{}' for key name '{}'",
             text(name),
             text(key)
         )));
@@ -164,18 +165,13 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     for (n, key) in keys.iter().copied().enumerate() {
         let word = &request[reading.first + reading.len + n];
         let opened = open(cx, key, name);
-        if matches!(opened, Err(Fail::Told(_))) && cx.session.is_again {
-            return Err(Fail::Final(why_unblocked(cx, key).into()));
-        }
-        let opened = opened.map_err(|fail| match fail {
-            // It ends the waiting, too.
-            Fail::Told(text) if text.starts_with("NOGROUP") => {
-                Fail::Final(format!("{text} in XREADGROUP with GROUP option").into())
+        let (mut stream, mut group) = opened.map_err(|fail| match fail {
+            fail if fail.is_told() && cx.session.is_again => Fail::Final(why_unblocked(cx, key).into()),
+            Fail::NoGroup(what) => {
+                Fail::NoGroup(format!("{what} in XREADGROUP with GROUP option")).ends_wait()
             }
-            Fail::Told(text) => Fail::Final(text),
-            other => other,
-        });
-        let (mut stream, mut group) = opened?;
+            other => other.ends_wait(),
+        })?;
         if word == b"$" {
             return Err("ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set.".into());
         }
@@ -221,7 +217,8 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
         return match reading.block {
             Some(ms) if waits => {
                 let keys = keys.into_iter().map(<[u8]>::to_vec).collect();
-                Err(Fail::Blocks(Wait { keys, ms, instead: None, minds_changes: true }))
+                let class = Some([b"group ", name].concat());
+                Err(Fail::Blocks(Wait { keys, ms, instead: None, class, minds_changes: true }))
             }
             _ => {
                 cx.out.null_array();

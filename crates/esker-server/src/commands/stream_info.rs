@@ -1,10 +1,11 @@
 //! `XINFO`: what there is to know of a stream, its groups and their consumers.
 
-use super::table::{Command, Group::Stream as Streams, Keys, command, flag::*};
-use super::unknown_subcommand;
 use crate::base::fail::{Done, Fail, NO_KEY, SYNTAX};
+use crate::command::spec::Group::Stream as Streams;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::dispatch::unknown_subcommand;
+use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::types::{Consumer, Group, Stream, StreamId};
 
@@ -158,7 +159,7 @@ fn consumers(cx: &mut Cx<'_>, request: &Request) -> Done {
     if stream.group(cx, group)?.is_none() {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (group, key) = (text(group), text(&request[2]));
-        return Err(Fail::text(format!("NOGROUP No such consumer group '{group}' for key name '{key}'")));
+        return Err(Fail::NoGroup(format!("No such consumer group '{group}' for key name '{key}'")));
     }
     let consumers = stream.consumers(cx, group)?;
     cx.out.array(consumers.len());

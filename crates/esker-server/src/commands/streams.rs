@@ -1,25 +1,26 @@
 //! Streams: adding, reading, trimming. Groups of readers are in stream_groups.rs.
 
 use super::stream_trim::Trim;
-use super::table::{Command, FIRST, Group::Stream as Streams, Keys, command, flag::*};
 use crate::base::fail::{Done, Fail, SYNTAX, Wait};
 use crate::base::numbers::{int, timeout_ms};
+use crate::command::spec::Group::Stream as Streams;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::types::{Entry, Stream, StreamId, parse_count};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("xadd", -5, WRITE | DENY_OOM | FAST, FIRST, Streams, "key [nomkstream] [maxlen|minid [=|~] n [limit n]] *|id field value ...", "Adds an entry.", xadd),
-    command("xdel", -3, WRITE | FAST, FIRST, Streams, "key id ...", "Removes entries.", xdel),
-    command("xlen", 2, READ | FAST | ONE, FIRST, Streams, "key", "How many entries there are.", xlen),
+    command("xdel", -3, WRITE | FAST, FIRST, Streams, "key id ...", "Removes entries.", xdel).each(KeyUse::DELETE),
+    command("xlen", 2, READ | FAST | ONE, FIRST, Streams, "key", "How many entries there are.", xlen).each(KeyUse::LOOK),
     command("xrange", -4, READ, FIRST, Streams, "key from to [count n]", "Entries of a range.", |cx, r| xrange(cx, r, Order::Up)),
-    command("xread", -4, BLOCKING | SEQUENCED, Keys::Streams, Streams, "[count n] [block ms] streams key ... id ...", "Entries behind ids, and waits for some.", xread),
+    command("xread", -4, BLOCKING | SEQUENCED, Keys::Streams, Streams, "[count n] [block ms] streams key ... id ...", "Entries behind ids, and waits for some.", xread).in_categories(&["stream", "read"]),
     command("xrevrange", -4, READ, FIRST, Streams, "key to from [count n]", "Entries of a range, last first.", |cx, r| xrange(cx, r, Order::Down)),
     command("xsetid", -3, WRITE | DENY_OOM | FAST, FIRST, Streams, "key id [entriesadded n] [maxdeletedid id]", "Sets the last id.", xsetid),
-    command("xtrim", -4, WRITE, FIRST, Streams, "key maxlen|minid [=|~] n [limit n]", "Removes the oldest entries.", xtrim),
+    command("xtrim", -4, WRITE, FIRST, Streams, "key maxlen|minid [=|~] n [limit n]", "Removes the oldest entries.", xtrim).each(KeyUse::DELETE),
 ];
 
 pub(super) const BAD_ID: &str = "ERR Invalid stream ID specified as stream command argument";
@@ -214,7 +215,7 @@ pub(super) fn reading(request: &Request, mut at: usize) -> Done<Reading> {
             return Err(SYNTAX.into());
         }
     }
-    debug_assert_eq!(super::options::streams_at(request), Some(at), "rights go by the same word");
+    debug_assert_eq!(streams_at(request), Some(at), "rights go by the same word");
     let words = request.len() - at - 1;
     if words == 0 || !words.is_multiple_of(2) {
         let name = String::from_utf8_lossy(&request[0]).to_lowercase();
@@ -268,7 +269,13 @@ fn xread(cx: &mut Cx<'_>, request: &Request) -> Done {
     match reading.block {
         Some(ms) => {
             let keys = request.from(reading.first).take(reading.len).map(<[u8]>::to_vec).collect();
-            Err(Fail::Blocks(Wait { keys, ms, instead: Some(Request::of(words)), minds_changes: false }))
+            Err(Fail::Blocks(Wait {
+                keys,
+                ms,
+                instead: Some(Request::of(words)),
+                class: None,
+                minds_changes: false,
+            }))
         }
         None => {
             cx.out.null_array();

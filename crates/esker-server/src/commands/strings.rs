@@ -1,13 +1,14 @@
 //! Strings.
 
 use super::expiry::deadline;
-use super::table::{ALL, Command, FIRST, FIRST_TWO, Group::String as Strings, Keys, command, flag::*};
-use crate::base::fail::{Done, Fail, NO_INTEGER, SYNTAX, WRONG_TYPE};
+use crate::base::fail::{Done, Fail, NO_INTEGER, SYNTAX};
 use crate::base::numbers::{decimal_sum, float, int, parse_float, parse_int};
+use crate::command::spec::Group::String as Strings;
 use crate::resp::{Request, format_int};
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
 use crate::run::memory::each_value;
+use crate::run::registry::row::*;
 use crate::types::{Kind, Main};
 
 const ADD: u32 = WRITE | DENY_OOM;
@@ -15,27 +16,27 @@ const PAIRS: Keys = Keys::At(1, -1, 2);
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("append", 3, ADD | FAST, FIRST, Strings, "key text", "Adds to the end of a string.", append),
-    command("decr", 2, ADD | FAST, FIRST, Strings, "key", "Takes one from a number.", |cx, r| add(cx, &r[1], -1)),
-    command("decrby", 3, ADD | FAST, FIRST, Strings, "key n", "Takes from a number.", decrby),
+    command("append", 3, ADD | FAST, FIRST, Strings, "key text", "Adds to the end of a string.", append).each(KeyUse::INSERT),
+    command("decr", 2, ADD | FAST, FIRST, Strings, "key", "Takes one from a number.", |cx, r| add(cx, &r[1], -1)).each(KeyUse::SHOW_UPDATE),
+    command("decrby", 3, ADD | FAST, FIRST, Strings, "key n", "Takes from a number.", decrby).each(KeyUse::SHOW_UPDATE),
     command("get", 2, READ | FAST | ONE, FIRST, Strings, "key", "The string of a key.", get),
-    command("getdel", 2, WRITE | FAST, FIRST, Strings, "key", "The string of a key, which is removed.", getdel),
-    command("getex", -2, WRITE | FAST, FIRST, Strings, "key [ex s|px ms|exat t|pxat t|persist]", "The string of a key, and sets when it expires.", getex),
+    command("getdel", 2, WRITE | FAST, FIRST, Strings, "key", "The string of a key, which is removed.", getdel).each(KeyUse::TAKE),
+    command("getex", -2, WRITE | FAST, FIRST, Strings, "key [ex s|px ms|exat t|pxat t|persist]", "The string of a key, and sets when it expires.", getex).each(KeyUse::SHOW_UPDATE),
     command("getrange", 4, READ | ONE, FIRST, Strings, "key start end", "A part of a string.", getrange),
-    command("getset", 3, ADD | FAST, FIRST, Strings, "key text", "Sets a string, and tells the old one.", getset),
-    command("incr", 2, ADD | FAST, FIRST, Strings, "key", "Adds one to a number.", |cx, r| add(cx, &r[1], 1)),
-    command("incrby", 3, ADD | FAST, FIRST, Strings, "key n", "Adds to a number.", |cx, r| { let n = int(&r[2])?; add(cx, &r[1], n) }),
-    command("incrbyfloat", 3, ADD | FAST, FIRST, Strings, "key n", "Adds to a number with a fraction.", incrbyfloat),
+    command("getset", 3, ADD | FAST, FIRST, Strings, "key text", "Sets a string, and tells the old one.", getset).each(KeyUse::SHOW_UPDATE),
+    command("incr", 2, ADD | FAST, FIRST, Strings, "key", "Adds one to a number.", |cx, r| add(cx, &r[1], 1)).each(KeyUse::SHOW_UPDATE),
+    command("incrby", 3, ADD | FAST, FIRST, Strings, "key n", "Adds to a number.", |cx, r| { let n = int(&r[2])?; add(cx, &r[1], n) }).each(KeyUse::SHOW_UPDATE),
+    command("incrbyfloat", 3, ADD | FAST, FIRST, Strings, "key n", "Adds to a number with a fraction.", incrbyfloat).each(KeyUse::SHOW_UPDATE),
     command("lcs", -3, READ, FIRST_TWO, Strings, "key key [len] [idx] [minmatchlen n] [withmatchlen]", "What two strings have in common, in order.", super::lcs::lcs),
     command("mget", -2, READ | FAST, ALL, Strings, "key ...", "The strings of keys.", mget),
-    command("mset", -3, ADD, PAIRS, Strings, "key text ...", "Sets strings.", mset),
-    command("msetnx", -3, ADD, PAIRS, Strings, "key text ...", "Sets strings if none of the keys is there.", msetnx),
-    command("psetex", 4, ADD, FIRST, Strings, "key milliseconds text", "Sets a string that expires.", |cx, r| setex(cx, r, 1)),
-    command("set", -3, ADD, FIRST, Strings, "key text [nx|xx] [get] [ex s|px ms|exat t|pxat t|keepttl]", "Sets a string.", set),
-    command("setex", 4, ADD, FIRST, Strings, "key seconds text", "Sets a string that expires.", |cx, r| setex(cx, r, 1000)),
-    command("setnx", 3, ADD | FAST, FIRST, Strings, "key text", "Sets a string if the key is not there.", setnx),
+    command("mset", -3, ADD, PAIRS, Strings, "key text ...", "Sets strings.", mset).each(KeyUse::SET),
+    command("msetnx", -3, ADD, PAIRS, Strings, "key text ...", "Sets strings if none of the keys is there.", msetnx).each(KeyUse::MAKE),
+    command("psetex", 4, ADD, FIRST, Strings, "key milliseconds text", "Sets a string that expires.", |cx, r| setex(cx, r, 1)).each(KeyUse::SET),
+    command("set", -3, ADD, FIRST, Strings, "key text [nx|xx] [get] [ex s|px ms|exat t|pxat t|keepttl]", "Sets a string.", set).uses(Uses::Asked(uses::of_set)),
+    command("setex", 4, ADD, FIRST, Strings, "key seconds text", "Sets a string that expires.", |cx, r| setex(cx, r, 1000)).each(KeyUse::SET),
+    command("setnx", 3, ADD | FAST, FIRST, Strings, "key text", "Sets a string if the key is not there.", setnx).each(KeyUse::MAKE),
     command("setrange", 4, ADD, FIRST, Strings, "key offset text", "Writes over a part of a string.", setrange),
-    command("strlen", 2, READ | FAST | ONE, FIRST, Strings, "key", "The length of a string.", strlen),
+    command("strlen", 2, READ | FAST | ONE, FIRST, Strings, "key", "The length of a string.", strlen).each(KeyUse::LOOK),
     command("substr", 4, READ | ONE, FIRST, Strings, "key start end", "As GETRANGE.", getrange),
 ];
 
@@ -141,7 +142,7 @@ fn set(cx: &mut Cx<'_>, request: &Request) -> Done {
     let old = cx.main(key)?;
     if gets {
         match &old {
-            Some(old) if old.kind != Kind::String => return Err(WRONG_TYPE.into()),
+            Some(old) if old.kind != Kind::String => return Err(Fail::WrongType),
             Some(old) => cx.out.bulk(old.text()),
             None => cx.out.null(),
         }

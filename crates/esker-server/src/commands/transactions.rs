@@ -4,20 +4,22 @@
 
 use std::sync::atomic::Ordering;
 
-use super::table::{ALL, Command, Group::Transactions, NO_KEYS, command, flag::*};
 use crate::base::fail::{Done, Fail};
+use crate::command::spec::Group::Transactions;
 use crate::resp::Request;
 use crate::run::cx::Cx;
-use crate::run::server::Server;
-use crate::run::session::{Multi, Session};
+use crate::run::dispatch;
+use crate::run::leave::{timed_out, unwatch};
+use crate::run::registry::row::*;
+use crate::run::session::Multi;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("discard", 1, NO_SCRIPT | FAST | ENDS_MULTI, NO_KEYS, Transactions, "", "Forgets the commands since MULTI.", discard),
-    command("exec", 1, NO_SCRIPT | ENDS_MULTI | SEQUENCED, NO_KEYS, Transactions, "", "Runs the commands since MULTI, in one commit.", exec),
-    command("multi", 1, NO_SCRIPT | FAST | ENDS_MULTI, NO_KEYS, Transactions, "", "Begins to gather commands.", multi),
-    command("unwatch", 1, NO_SCRIPT | FAST, NO_KEYS, Transactions, "", "Watches no keys any more.", unwatch_all),
-    command("watch", -2, NO_SCRIPT | FAST | NO_MULTI | SEQUENCED, ALL, Transactions, "key ...", "Has EXEC do nothing if one of the keys changes before.", watch),
+    command("discard", 1, NO_SCRIPT | FAST | ENDS_MULTI | WHILE_BUSY, NO_KEYS, Transactions, "", "Forgets the commands since MULTI.", discard),
+    command("exec", 1, NO_SCRIPT | ENDS_MULTI | SEQUENCED | RUNS_QUEUE, NO_KEYS, Transactions, "", "Runs the commands since MULTI, in one commit.", exec),
+    command("multi", 1, NO_SCRIPT | FAST | ENDS_MULTI | WHILE_BUSY, NO_KEYS, Transactions, "", "Begins to gather commands.", multi),
+    command("unwatch", 1, NO_SCRIPT | FAST | WHILE_BUSY, NO_KEYS, Transactions, "", "Watches no keys any more.", unwatch_all),
+    command("watch", -2, NO_SCRIPT | FAST | NO_MULTI | SEQUENCED | BEFORE_MULTI, ALL, Transactions, "key ...", "Has EXEC do nothing if one of the keys changes before.", watch).each(KeyUse::LOOK),
 ];
 
 fn multi(cx: &mut Cx<'_>, _: &Request) -> Done {
@@ -30,20 +32,15 @@ fn multi(cx: &mut Cx<'_>, _: &Request) -> Done {
     Ok(())
 }
 
-fn take_multi(cx: &mut Cx<'_>) -> Option<Multi> {
-    cx.session.client.queued.store(0, Ordering::Relaxed);
-    cx.session.multi.take()
-}
-
 fn discard(cx: &mut Cx<'_>, _: &Request) -> Done {
-    take_multi(cx).ok_or("ERR DISCARD without MULTI")?;
+    cx.session.take_multi().ok_or("ERR DISCARD without MULTI")?;
     unwatch(cx.server, cx.session);
     cx.out.ok();
     Ok(())
 }
 
 fn exec(cx: &mut Cx<'_>, _: &Request) -> Done {
-    let multi = take_multi(cx).ok_or("ERR EXEC without MULTI")?;
+    let multi = cx.session.take_multi().ok_or("ERR EXEC without MULTI")?;
     let is_spoilt = has_changed(cx)?;
     unwatch(cx.server, cx.session);
     if multi.has_failed {
@@ -59,8 +56,8 @@ fn exec(cx: &mut Cx<'_>, _: &Request) -> Done {
     let (limits, class) = (cx.server.config.output_limits(), cx.session.client.class());
     let mut is_dropped = false;
     for request in &multi.queue {
-        if let Err(Fail::Blocks(_)) = super::run(cx, request) {
-            super::timed_out(request, cx.out);
+        if let Err(Fail::Blocks(_)) = dispatch::run(cx, request) {
+            timed_out(cx.server, request, cx.out);
         }
         if cx.effects.has_ended_script {
             break;
@@ -74,12 +71,6 @@ fn exec(cx: &mut Cx<'_>, _: &Request) -> Done {
     }
     cx.session.is_inside = false;
     Ok(())
-}
-
-/// Forgets the commands since `MULTI`, and what was watched.
-pub(super) fn give_up(cx: &mut Cx<'_>) {
-    take_multi(cx);
-    unwatch(cx.server, cx.session);
 }
 
 /// Whether a watched key has changed, or has expired.
@@ -111,12 +102,4 @@ fn unwatch_all(cx: &mut Cx<'_>, _: &Request) -> Done {
     unwatch(cx.server, cx.session);
     cx.out.ok();
     Ok(())
-}
-
-/// A session watches no keys any more.
-pub fn unwatch(server: &Server, session: &mut Session) {
-    if let Some(watch) = session.watch.take() {
-        session.client.watched.store(0, Ordering::Relaxed);
-        server.watches.remove(&watch);
-    }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use mlua::{Lua, LuaString, Table, Value};
 
+use super::errors::{plain, without_prelude};
 use super::limits::{self, Limits};
 use crate::resp::{ERROR_BYTES_MAX, Mark, Out};
 
@@ -38,13 +39,13 @@ pub(super) fn script_error(text: impl Into<String>) -> mlua::Error {
 fn text_of(error: &mlua::Error) -> Cow<'_, str> {
     match error.downcast_ref::<ScriptError>() {
         Some(ScriptError(text)) => Cow::Borrowed(text),
-        None => Cow::Owned(super::plain(error)),
+        None => Cow::Owned(plain(error)),
     }
 }
 
 /// The text of a Luau error without the line of the prelude, if that differs. No program depends on the line.
 fn in_words_of_redis(text: &str) -> Option<String> {
-    let own = super::without_prelude(text);
+    let own = without_prelude(text);
     let own = own.replace("attempt to modify a readonly table", "Attempt to modify a readonly table");
     (own != text).then_some(own)
 }
@@ -78,7 +79,7 @@ pub(super) fn caught(lua: &Lua, value: Value, as_table: bool) -> mlua::Result<Va
 pub(super) fn error_text(value: &Value, digest: &str, place: Option<&str>) -> String {
     let behind = place.map(|place| format!(" script: {digest}, on @{place}.")).unwrap_or_default();
     let of_lua = |text: &str| {
-        let own = super::without_prelude(text);
+        let own = without_prelude(text);
         // Functions of the prelude report errors of the script that called them.
         let before = if own.len() < text.len() { place.map(|place| format!("{place}: ")) } else { None };
         let own = in_words_of_redis(own).unwrap_or_else(|| own.to_owned());
@@ -92,7 +93,7 @@ pub(super) fn error_text(value: &Value, digest: &str, place: Option<&str>) -> St
         Value::String(text) => of_lua(&beginning(text)),
         Value::Error(error) => match error.downcast_ref::<ScriptError>() {
             Some(ScriptError(text)) => format!("{text}{behind}"),
-            None => of_lua(&super::plain(error)),
+            None => of_lua(&plain(error)),
         },
         other => of_lua(other.type_name()),
     }

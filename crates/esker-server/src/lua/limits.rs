@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use mlua::{Lua, LuaString, Value};
 
 use crate::base::clock;
-use crate::commands::SCRIPT_TIME_MAX;
+use crate::run::memory::SCRIPT_TIME_MAX;
 
 /// Steps between two looks at the clock.
 const STEPS: u32 = 8;

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState};
 
+use super::errors::plain;
 use super::limits::{self, Limits, MEMORY_MAX, SOURCE_MAX};
 use super::{bit, convert, json, msgpack, structs};
 
@@ -109,7 +110,7 @@ fn load_text(
     let globals = lua.named_registry_value(GLOBALS)?;
     match load(lua, &source.as_bytes(), &name, &globals) {
         Ok(function) => Ok((Some(function), None)),
-        Err(error @ mlua::Error::SyntaxError { .. }) => Ok((None, Some(super::plain(&error)))),
+        Err(error @ mlua::Error::SyntaxError { .. }) => Ok((None, Some(plain(&error)))),
         Err(error) => Err(error),
     }
 }

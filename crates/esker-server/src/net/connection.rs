@@ -22,16 +22,20 @@ use tokio::sync::Notify;
 pub use self::send::{close, send, send_last};
 use crate::base::clock;
 use crate::clients::Client;
-use crate::commands::{self, Command, flag};
+use crate::command::flag;
+use crate::commands;
 use crate::observe::trace;
 use crate::replication;
 use crate::resp::{Input, Limits, Parser, Request};
 use crate::run::cx::{Access, Cx};
+use crate::run::dispatch;
 use crate::run::effects::Effects;
-use crate::run::sequencer::Job;
+use crate::run::leave::leave as leave_all;
+use crate::run::queue::Job;
+use crate::run::queue::Woken;
+use crate::run::registry::Command;
 use crate::run::server::Server;
 use crate::run::session::Session;
-use crate::run::waiters::Woken;
 
 /// Bytes are read in pieces of at least this size.
 const READ_BYTES: usize = 16 << 10;
@@ -96,7 +100,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, clien
     };
     let job = connection.run(Job::new(session)).await;
     if let Some(mut job) = job {
-        commands::leave(&server, &mut job.session);
+        leave_all(&server, &mut job.session);
     }
     leave(&server, &client);
 }
@@ -184,7 +188,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.check_password(&mut job, command).await;
             // What makes no sense is refused at once, unless all is held.
             let held = command.filter(|command| command.fits(&self.request));
-            if self.server.pause.holds(held, &job.session, clock::now_ms()).is_some() {
+            if self
+                .server
+                .pause
+                .holds(held.map(|command| &**command), &job.session, clock::now_ms())
+                .is_some()
+            {
                 job = self.await_pause(job, held).await?;
                 bytes = 0;
                 if job.session.is_over {
@@ -259,7 +268,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Has the password that a request gives looked at. Wrong ones are answered ever later.
     async fn check_password(&mut self, job: &mut Job, command: Option<&'static Command>) {
-        let given = command.and_then(|command| commands::credentials(command, &self.request));
+        let given = command.and_then(|command| command.credentials_of(&self.request));
         let Some((user, password)) = given.map(|(user, word)| (user.to_vec(), word.to_vec())) else { return };
         let (server, end) = (self.server.clone(), Notify::new());
         let delay = self.refused_delay;
@@ -334,7 +343,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Whether one of the requests of a job may have to wait.
     fn may_wait(&self, job: &Job) -> bool {
         let command = |request: &Request| self.server.commands.find(&request[0]);
-        job.requests.iter().filter_map(command).any(|command| command.flags & flag::BLOCKING != 0)
+        job.requests.iter().filter_map(command).any(|command| command.is(flag::BLOCKING))
     }
 
     /// Reads ahead until something is done. Whether the client has gone meanwhile. `end` is told if it is to be waited for no more.
@@ -377,7 +386,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (server, end) = (self.server.clone(), Notify::new());
         while !job.session.is_over
             && let now = clock::now_ms()
-            && let Some(until) = server.pause.holds(command, &job.session, now)
+            && let Some(until) = server.pause.holds(command.map(|command| &**command), &job.session, now)
         {
             let held = async {
                 tokio::select! {
@@ -403,7 +412,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let (server, client, end) = (self.server.clone(), self.client.clone(), Notify::new());
         let is_allowed = command
-            .is_some_and(|command| commands::is_allowed(&server, &job.session, command, &self.request));
+            .is_some_and(|command| dispatch::is_allowed(&server, &job.session, command, &self.request));
         let awaited = commands::awaited(&server, &job.session, &self.request);
         if let Some(awaited) = awaited.filter(|_| is_allowed) {
             job.session.awaited = Some(awaited.from);
@@ -521,18 +530,18 @@ fn run(server: &Arc<Server>, job: &mut Job, request: &Request, access: &mut Acce
     let Job { session, out, .. } = job;
     let mut cx = Cx { server, session, access, effects, out, now: clock::now_ms() };
     // Whatever waits has written its reply.
-    let _ = commands::run_caught(&mut cx, request);
+    let _ = dispatch::run_caught(&mut cx, request);
 }
 
 /// Where a command of a connection runs.
 fn place(command: Option<&'static Command>, session: &Session) -> Place {
     match command {
-        Some(command) if session.multi.is_some() && command.flags & flag::NO_MULTI == 0 => {
-            if command.flags & flag::ENDS_MULTI != 0 { Place::Sequencer } else { Place::Here }
+        Some(command) if session.multi.is_some() && !command.is(flag::NO_MULTI) => {
+            if command.is(flag::ENDS_MULTI) { Place::Sequencer } else { Place::Here }
         }
         Some(command) if command.is_alone(session.own.transaction.is_some()) => Place::Alone,
-        Some(command) if command.flags & flag::WAITS != 0 && session.is_known => Place::Waits,
-        Some(command) if command.flags & (flag::WRITE | flag::SEQUENCED) != 0 => Place::Sequencer,
+        Some(command) if command.is(flag::WAITS) && session.is_known => Place::Waits,
+        Some(command) if command.is(flag::WRITE | flag::SEQUENCED) => Place::Sequencer,
         _ => Place::Here,
     }
 }

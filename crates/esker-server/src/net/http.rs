@@ -23,7 +23,6 @@ use crate::run::server::Server;
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
 const TIME_MAX: Duration = Duration::from_secs(5);
-pub const AT_ONCE: usize = 64;
 
 /// Listens at an address and port.
 ///

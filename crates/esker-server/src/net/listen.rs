@@ -207,7 +207,7 @@ async fn look_around(server: Arc<Server>) {
     loop {
         every.tick().await;
         server.look_at_memory();
-        server.rates.note(&server);
+        server.rates.note(&server.stats);
         keep_slots(&server).await;
     }
 }

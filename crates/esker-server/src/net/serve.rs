@@ -15,11 +15,23 @@ use std::sync::{Arc, Weak};
 use esker::Db;
 use parking_lot::Mutex;
 
+use crate::commands;
 use crate::config::options::Options;
 use crate::net::listen::{Ended, Listeners, run};
 use crate::replication;
+use crate::run::registry::Commands;
 use crate::run::server::Server;
-use crate::store::LocalStore;
+use crate::store::{LocalStore, Store};
+
+impl Server {
+    /// A server of a store.
+    ///
+    /// # Errors
+    /// The store's; and what is wrong with the file of users.
+    pub fn new(store: Arc<dyn Store>, options: Options) -> esker::Result<Arc<Self>> {
+        Server::with_commands(store, options, Commands::new(commands::commands(), commands::specs()))
+    }
+}
 
 /// Why a server has ended without a request to stop.
 #[derive(Debug)]

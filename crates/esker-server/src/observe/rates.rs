@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 
 use crate::base::clock;
-use crate::run::server::Server;
+use crate::observe::stats::Stats;
 
 /// Lengths in seconds of the averages.
 pub const WINDOWS: [u64; 4] = [1, 60, 300, 900];
@@ -63,8 +63,7 @@ pub struct Rates(Mutex<VecDeque<Sample>>);
 
 impl Rates {
     /// Takes a sample. Called once a second.
-    pub fn note(&self, server: &Server) {
-        let stats = &server.stats;
+    pub fn note(&self, stats: &Stats) {
         let counters = [
             &stats.commands,
             &stats.commits,

@@ -6,8 +6,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::position::Position;
 use crate::base::clock;
 use crate::clients::Client;
+
+/// A replica's request.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Its newest commit.
+    pub at: Position,
+    /// The port that it announces.
+    pub port: u16,
+    /// The name of its slot.
+    pub slot: String,
+    /// It wants a copy in any case.
+    pub wants_copy: bool,
+}
 
 /// A follower. Atomics are relaxed: each is an independent number that only grows.
 #[derive(Debug, Default)]

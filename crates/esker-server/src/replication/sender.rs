@@ -19,7 +19,7 @@ use super::copy_out;
 use super::frame::Frame;
 use super::outgoing::{Answer, Outgoing};
 use super::position::Position;
-use super::replicas::Replica;
+use super::replicas::{Link, Replica};
 use crate::base::clock;
 use crate::clients::Client;
 use crate::net::connection::{send, send_last};
@@ -37,19 +37,6 @@ const ALIVE_EVERY: Duration = Duration::from_millis(100);
 const REST_AFTER: Duration = Duration::from_secs(1);
 /// A replica that has been silent for this long counts as lost.
 const SILENT_MS_MAX: u64 = 30_000;
-
-/// A replica's request.
-#[derive(Clone, Debug)]
-pub struct Link {
-    /// Its newest commit.
-    pub at: Position,
-    /// The port that it announces.
-    pub port: u16,
-    /// The name of its slot.
-    pub slot: String,
-    /// It wants a copy in any case.
-    pub wants_copy: bool,
-}
 
 /// Output on its way to the socket.
 pub type Pieces = mpsc::Sender<Vec<u8>>;

@@ -1,7 +1,7 @@
 //! Replies, encoded for the client's protocol version.
 
+use crate::base::fail::too_large;
 use crate::base::fail::{Done, Fail};
-use crate::run::memory;
 
 /// Maximum bytes of a connection's replies in one piece. A command whose reply does not fit fails.
 pub const REPLY_BYTES_MAX: usize = 1 << 30;
@@ -65,7 +65,7 @@ impl Out {
 
     /// The error of a reply that does not fit.
     pub fn too_large(&self) -> Fail {
-        memory::too_large(self.bytes_max)
+        too_large(self.bytes_max)
     }
 
     /// Reserves memory for this many bytes. Returns false if they do not fit. The buffer never grows much

@@ -11,7 +11,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::base::fail::Done;
+use crate::base::fail::{Done, Fail};
+use crate::base::numbers::shown;
 use crate::resp::Out;
 use crate::run::effects::{Effects, Event};
 use crate::run::server::Server;
@@ -182,5 +183,47 @@ impl Cx<'_> {
         let done = body(self);
         (self.session.db, self.session.data) = own;
         done
+    }
+
+    /// Called for each piece that a command keeps before it replies or writes (command_memory.1).
+    ///
+    /// # Errors
+    /// It keeps too much; the script that runs the command is to end.
+    pub fn gather(&self, bytes: usize) -> Done {
+        let gathered = self.effects.progress.gather(bytes);
+        let limit = self.server.commands.memory.gathered.load(Ordering::Relaxed);
+        if gathered > limit {
+            let limit = shown(limit);
+            return Err(Fail::text(format!(
+                "ERR the command would take more than {limit} of memory: do it in parts"
+            )));
+        }
+        self.step(bytes)
+    }
+
+    /// Called for each step that works on this number of bytes.
+    ///
+    /// # Errors
+    /// The script that runs the command is to end (lua.2).
+    #[inline]
+    pub fn step(&self, bytes: usize) -> Done {
+        let is_due = self.effects.progress.step(bytes);
+        if is_due && self.session.is_inside && self.server.scripts.must_end() {
+            return Err("ERR the script that runs this command was ended".into());
+        }
+        Ok(())
+    }
+
+    /// Runs `body` with the reply apart from the rest, so that it can be written while data is read.
+    ///
+    /// # Errors
+    /// Those of `body`; the reply is too large.
+    pub fn with_reply<T>(&mut self, body: impl FnOnce(&Cx<'_>, &mut Out) -> Done<T>) -> Done<T> {
+        let mut out = std::mem::take(self.out);
+        let done = body(self, &mut out);
+        *self.out = out;
+        let done = done?;
+        self.out.check()?;
+        Ok(done)
     }
 }

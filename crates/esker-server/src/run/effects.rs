@@ -4,8 +4,9 @@
 //! effects.2. What the commands of a script or a transaction cause is bounded: the command that exceeds the limit fails.
 
 use crate::base::fail::{Done, Fail};
+use crate::base::numbers::shown;
 use crate::clients::pubsub::{Hearing, Said};
-use crate::run::memory::{Progress, shown};
+use crate::run::memory::Progress;
 use crate::store::Durability;
 use crate::store::holdings::topics::{Change, Saying};
 

@@ -8,11 +8,11 @@
 //! command_memory.1. A command that reads or replies more than the limits fails while it does so, before the memory is taken.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
-use crate::base::fail::{Done, Fail};
-use crate::resp::{Out, REPLY_BYTES_MAX};
-use crate::run::cx::Cx;
+use crate::base::fail::Done;
+use crate::resp::REPLY_BYTES_MAX;
 use crate::store::{Result, Value};
 
 /// What a piece takes beside its bytes, about.
@@ -21,6 +21,8 @@ const PIECE_OVERHEAD: usize = 64;
 const WORK_BYTES: usize = 1 << 20;
 /// What a step counts beside its bytes: a look-up takes about as long as it takes to copy these.
 const STEP_OVERHEAD: usize = 256;
+/// A script that runs longer fails (lua.2).
+pub const SCRIPT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Bytes of values that are read at once.
 const VALUES_BYTES: usize = 4 << 20;
 
@@ -47,20 +49,6 @@ impl Default for MemoryLimits {
     }
 }
 
-/// Writes a size in the largest unit of which it is a multiple.
-pub fn shown(bytes: usize) -> String {
-    match bytes {
-        _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
-        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
-        _ => format!("{bytes} bytes"),
-    }
-}
-
-/// The error of a reply that does not fit.
-pub fn too_large(bytes_max: usize) -> Fail {
-    Fail::text(format!("ERR the reply is larger than {}: ask for less at a time", shown(bytes_max)))
-}
-
 /// How far a command is.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -72,6 +60,21 @@ impl Progress {
     /// A command begins.
     pub fn begin(&self) {
         self.gathered.set(0);
+    }
+
+    /// Counts bytes that a command keeps, and returns how many it keeps by then.
+    pub fn gather(&self, bytes: usize) -> usize {
+        self.gathered.set(self.gathered.get().saturating_add(bytes + PIECE_OVERHEAD));
+        self.gathered.get()
+    }
+
+    /// Counts a step that works on this number of bytes. Whether the time of a script is to be looked at.
+    #[inline]
+    pub fn step(&self, bytes: usize) -> bool {
+        let worked = self.worked.get().saturating_add(bytes + STEP_OVERHEAD);
+        let is_due = worked >= WORK_BYTES;
+        self.worked.set(if is_due { 0 } else { worked });
+        is_due
     }
 }
 
@@ -93,58 +96,11 @@ pub fn each_value(
     Ok(())
 }
 
-impl Cx<'_> {
-    /// Called for each piece that a command keeps before it replies or writes (command_memory.1).
-    ///
-    /// # Errors
-    /// It keeps too much; the script that runs the command is to end.
-    pub fn gather(&self, bytes: usize) -> Done {
-        let progress = &self.effects.progress;
-        let gathered = progress.gathered.get().saturating_add(bytes + PIECE_OVERHEAD);
-        progress.gathered.set(gathered);
-        let limit = self.server.commands.memory.gathered.load(Ordering::Relaxed);
-        if gathered > limit {
-            let limit = shown(limit);
-            return Err(Fail::text(format!(
-                "ERR the command would take more than {limit} of memory: do it in parts"
-            )));
-        }
-        self.step(bytes)
-    }
-
-    /// Called for each step that works on this number of bytes.
-    ///
-    /// # Errors
-    /// The script that runs the command is to end (lua.2).
-    #[inline]
-    pub fn step(&self, bytes: usize) -> Done {
-        let progress = &self.effects.progress;
-        let worked = progress.worked.get().saturating_add(bytes + STEP_OVERHEAD);
-        let is_due = worked >= WORK_BYTES;
-        progress.worked.set(if is_due { 0 } else { worked });
-        if is_due && self.session.is_inside && self.server.scripts.must_end() {
-            return Err("ERR the script that runs this command was ended".into());
-        }
-        Ok(())
-    }
-
-    /// Runs `body` with the reply apart from the rest, so that it can be written while data is read.
-    ///
-    /// # Errors
-    /// Those of `body`; the reply is too large.
-    pub fn with_reply<T>(&mut self, body: impl FnOnce(&Cx<'_>, &mut Out) -> Done<T>) -> Done<T> {
-        let mut out = std::mem::take(self.out);
-        let done = body(self, &mut out);
-        *self.out = out;
-        let done = done?;
-        self.out.check()?;
-        Ok(done)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::fail::too_large;
+    use crate::resp::Out;
 
     #[test]
     fn command_memory_1_no_more_values_are_read_than_fit() {
@@ -171,10 +127,5 @@ mod tests {
         })
         .unwrap();
         assert_eq!(seen, 1000);
-    }
-
-    #[test]
-    fn sizes_are_told_in_their_unit() {
-        assert_eq!([1 << 30, 64 << 20, 1000].map(shown), ["1 GiB", "64 MiB", "1000 bytes"]);
     }
 }

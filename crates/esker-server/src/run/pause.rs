@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::commands::{Command, flag};
+use crate::command::flag;
+use crate::command::spec::Spec;
 use crate::run::session::Session;
 
 /// What is held, and until when.
@@ -51,7 +52,7 @@ impl Pause {
 
     /// Until when a command of a connection is held; none if it is not.
     #[inline]
-    pub fn holds(&self, command: Option<&Command>, session: &Session, now_ms: u64) -> Option<u64> {
+    pub fn holds(&self, command: Option<&Spec>, session: &Session, now_ms: u64) -> Option<u64> {
         if !self.may_hold.load(Ordering::Relaxed) {
             return None;
         }
@@ -60,10 +61,10 @@ impl Pause {
             self.end();
             return None;
         }
-        let exec = |command: &Command| {
-            command.name == "exec" && session.multi.as_ref().is_some_and(|multi| multi.may_write)
+        let exec = |command: &Spec| {
+            command.is(flag::RUNS_QUEUE) && session.multi.as_ref().is_some_and(|multi| multi.may_write)
         };
-        let is_held = held.all || command.is_some_and(|command| may_write(command) || exec(command));
+        let is_held = held.all || command.is_some_and(|command| command.may_write() || exec(command));
         is_held.then_some(held.until_ms)
     }
 
@@ -104,13 +105,6 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Whether a command by itself may change data, or tell somebody something.
-pub fn may_write(command: &Command) -> bool {
-    command.flags & flag::WRITE != 0
-        || matches!(command.name, "eval" | "evalsha" | "publish" | "spublish" | "pfcount")
-        || matches!(command.name, "es.notify" | "ob.notify")
 }
 
 #[cfg(test)]

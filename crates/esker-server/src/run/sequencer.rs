@@ -15,29 +15,25 @@
 mod crowd;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
 
 use self::crowd::Crowd;
 use crate::base::clock;
-use crate::base::fail::{Done, Fail};
-use crate::clients::Client;
-use crate::commands;
+use crate::base::fail::{BROKEN, DEMOTED, Done, Fail, READ_ONLY, UNBLOCKED};
 use crate::observe::trace;
-use crate::resp::{Out, Request};
+use crate::resp::Out;
 use crate::run::cx::{Access, Cx};
+use crate::run::dispatch::{self, is_first_of_commit};
 use crate::run::effects::Effects;
+use crate::run::leave::{leave, note_end_of_wait, timed_out};
+use crate::run::queue::{Job, Message, Replies, Woken};
 use crate::run::server::Server;
 use crate::run::session::Session;
-use crate::run::waiters::{Waiters, Woken};
+use crate::run::waiters::Waiters;
 use crate::store::Durability;
 use crate::types::{expire_some, remove_garbage};
 
-/// So many jobs share a commit at the most.
-const JOBS_MAX: usize = 1024;
 /// Keys that are fetched before the first command runs: they fit the processor's second cache.
 const PREFETCHED_MAX: usize = 512;
 /// How long it removes from one database while commands wait.
@@ -46,149 +42,6 @@ const SWEEP_FOR: Duration = Duration::from_millis(10);
 const OUT_BYTES_MAX: usize = 1 << 20;
 /// How often it looks for what has expired, and for garbage.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
-
-/// Commands of one connection, on their way. What the connection is goes with them.
-pub struct Job {
-    /// What the connection is.
-    pub session: Session,
-    /// The commands.
-    pub requests: Vec<Request>,
-    /// How many of them are done.
-    pub done: usize,
-    /// To how many of them the replies have been sent (sequencer.4).
-    answered: usize,
-    /// Replies to them.
-    pub out: Out,
-    back: Option<oneshot::Sender<Box<Job>>>,
-}
-
-impl Job {
-    /// Of a connection that has sent nothing yet.
-    pub fn new(session: Session) -> Box<Self> {
-        Box::new(Job { session, requests: Vec::new(), done: 0, answered: 0, out: Out::default(), back: None })
-    }
-
-    /// Whether all of it is still to do.
-    pub fn begin(&mut self) {
-        (self.done, self.answered) = (0, 0);
-    }
-
-    /// Takes the replies that were not sent yet, to how many commands they are, and who gets them.
-    fn take_replies(&mut self) -> Replies {
-        let count = self.done - std::mem::replace(&mut self.answered, self.done);
-        Replies { client: self.session.client.clone(), count, out: self.out.take() }
-    }
-}
-
-/// Replies that are sent before their job comes back.
-struct Replies {
-    client: Arc<Client>,
-    count: usize,
-    out: Out,
-}
-
-/// What is asked of the sequencer.
-enum Message {
-    Run(Box<Job>),
-    Wake(Arc<Client>, Woken),
-    Retry(u64),
-    Filled(usize, Vec<u8>),
-    EndWaits,
-}
-
-/// The way in.
-#[derive(Default)]
-pub struct Sequencer {
-    queue: Mutex<Vec<Message>>,
-    wake: Notify,
-    /// How many jobs wait for keys. Relaxed: only the sequencer changes it, and what fills keys runs there.
-    waiting: AtomicUsize,
-    /// Whether one of them is tried again after any change of its keys. Relaxed, for the same reason.
-    minds_changes: AtomicBool,
-    /// How many keys are waited for, and of how many changes are minded. Relaxed: they are figures.
-    keys: [AtomicUsize; 2],
-}
-
-impl Sequencer {
-    fn push(&self, message: Message) {
-        let mut queue = self.queue.lock();
-        queue.push(message);
-        let is_first = queue.len() == 1;
-        drop(queue);
-        if is_first {
-            self.wake.notify_one();
-        }
-    }
-
-    /// Takes a job. It comes back when it is done (sequencer.1).
-    pub fn submit(&self, mut job: Box<Job>) -> oneshot::Receiver<Box<Job>> {
-        let (sender, receiver) = oneshot::channel();
-        job.back = Some(sender);
-        self.push(Message::Run(job));
-        receiver
-    }
-
-    /// Ends the waiting of a connection, if it waits.
-    pub fn end_wait(&self, client: &Arc<Client>, woken: Woken) {
-        self.push(Message::Wake(client.clone(), woken));
-    }
-
-    /// Has the command of a connection tried again, if one waits.
-    pub fn retry(&self, client: u64) {
-        self.push(Message::Retry(client));
-    }
-
-    /// Ends the waiting of all connections: the server has become a replica.
-    pub fn end_waits(&self) {
-        self.push(Message::EndWaits);
-    }
-
-    /// Somebody else has filled a key: a replica's primary.
-    pub fn fill(&self, db: usize, key: Vec<u8>) {
-        self.push(Message::Filled(db, key));
-    }
-
-    /// Whether anybody waits for a key.
-    #[inline]
-    pub fn has_waiters(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
-    }
-
-    /// Whether a waiting command has to be tried again after any change of its keys.
-    #[inline]
-    pub fn minds_changes(&self) -> bool {
-        self.minds_changes.load(Ordering::Relaxed)
-    }
-
-    /// How many keys are waited for, and of how many changes are minded.
-    pub fn waited_keys(&self) -> [usize; 2] {
-        self.keys.each_ref().map(|count| count.load(Ordering::Relaxed))
-    }
-
-    /// How many wait.
-    pub fn waiters(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
-    }
-
-    /// Has it look whether there is something to do.
-    pub fn wake(&self) {
-        self.wake.notify_one();
-    }
-
-    fn len(&self) -> usize {
-        self.queue.lock().len()
-    }
-
-    fn take(&self) -> Vec<Message> {
-        let mut queue = self.queue.lock();
-        if queue.len() <= JOBS_MAX {
-            return std::mem::take(&mut queue);
-        }
-        let rest = queue.split_off(JOBS_MAX);
-        self.wake.notify_one();
-        std::mem::replace(&mut queue, rest)
-    }
-}
 
 /// Runs jobs until the server stops. Those that are there by then are done.
 pub async fn run(server: Arc<Server>) {
@@ -266,7 +119,7 @@ impl Turn<'_> {
 
     fn attempt(&mut self, job: &mut Job) -> Result<(), Fail> {
         let Job { session, requests, done, out, .. } = job;
-        match commands::run_caught(&mut self.cx(session, out), &requests[*done]) {
+        match dispatch::run_caught(&mut self.cx(session, out), &requests[*done]) {
             Some(done) => done,
             None => {
                 self.is_spoilt = true;
@@ -341,7 +194,7 @@ impl Turns {
     /// Runs a job's commands until all are done, or one has to wait.
     fn advance(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>) {
         while job.done < job.requests.len() && !job.session.is_over {
-            if commands::is_first_of_commit(&job.session, &job.requests[job.done]) {
+            if is_first_of_commit(turn.server, &job.session, &job.requests[job.done]) {
                 self.begin_again(turn, &mut job);
             }
             match turn.attempt(&mut job) {
@@ -413,7 +266,7 @@ impl Turns {
                 true
             }
             // A key of another type is as good as none.
-            Err(Fail::Told(text)) if text.starts_with("WRONGTYPE") => {
+            Err(Fail::WrongType) => {
                 job.out.truncate(mark);
                 self.waiters.put_back(job);
                 false
@@ -436,20 +289,20 @@ impl Turns {
 
     fn end_wait(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>, woken: Woken) {
         self.server.holdings.stop_waiting(job.session.client.id, &self.server.sequencer);
-        commands::note_end_of_wait(&self.server, &job.session, &job.requests[job.done], woken);
+        note_end_of_wait(&self.server, &job.session, &job.requests[job.done], woken);
         match woken {
-            Woken::Timeout => commands::timed_out(&job.requests[job.done], &mut job.out),
+            Woken::Timeout => timed_out(&self.server, &job.requests[job.done], &mut job.out),
             Woken::Unblocked => {
-                job.out.error(commands::UNBLOCKED);
+                job.out.error(UNBLOCKED);
             }
             Woken::Demoted => {
-                job.out.error(commands::DEMOTED);
+                job.out.error(DEMOTED);
                 job.session.is_over = true;
             }
             Woken::Gone => {
                 job.session.is_over = true;
                 // What it sent behind must not commit without the lock that it has not got.
-                commands::leave(&self.server, &mut job.session);
+                leave(&self.server, &mut job.session);
             }
         }
         self.go_on(turn, job);
@@ -468,12 +321,12 @@ impl Turns {
         let Turn { server, access, effects, done, early, is_spoilt, .. } = turn;
         let Access::Write(transaction) = access else { return true };
         let mut committed = match is_spoilt || effects.must_not_commit {
-            true => Err(Fail::from(commands::BROKEN)),
+            true => Err(Fail::from(BROKEN)),
             false => Ok(()),
         };
         if server.replication.is_replica() && !transaction.is_empty() && committed.is_ok() {
             // It became one while they ran.
-            committed = Err(Fail::from(commands::READ_ONLY));
+            committed = Err(Fail::from(READ_ONLY));
         }
         if committed.is_ok() && !transaction.is_empty() {
             server.stats.commits.add(1);

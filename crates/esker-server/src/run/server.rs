@@ -12,7 +12,6 @@ use crate::base::clock;
 use crate::base::fail::Done;
 use crate::clients::Clients;
 use crate::clients::pubsub::PubSub;
-use crate::commands::{self, Commands};
 use crate::config::Config;
 use crate::config::options::Options;
 use crate::observe::latency::{Histogram, LatencyEvents};
@@ -23,8 +22,10 @@ use crate::replication::{self, Replication, Source};
 use crate::run::cursors::Cursors;
 use crate::run::effects::Effects;
 use crate::run::pause::Pause;
+use crate::run::queue::Sequencer;
 use crate::run::readers::Readers;
-use crate::run::sequencer::Sequencer;
+use crate::run::registry::Commands;
+use crate::run::scripts::Scripts;
 use crate::run::watches::Watches;
 use crate::store::holdings::Holdings;
 use crate::store::{Error, Result, Store};
@@ -92,7 +93,7 @@ pub struct Server {
     /// When data was last made durable by `SAVE` and its kin, in seconds since 1970.
     pub saved: AtomicU64,
     /// Scripts, by their digests.
-    pub scripts: crate::commands::Scripts,
+    pub scripts: Scripts,
     stopping: AtomicBool,
     /// Somebody has told it to stop. Relaxed, as the next.
     is_told: AtomicBool,
@@ -103,11 +104,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of a store.
+    /// A server of a store, with these commands.
     ///
     /// # Errors
     /// The store's; and what is wrong with the file of users.
-    pub fn new(store: Arc<dyn Store>, options: Options) -> Result<Arc<Self>> {
+    pub(crate) fn with_commands(
+        store: Arc<dyn Store>,
+        options: Options,
+        commands: Commands,
+    ) -> Result<Arc<Self>> {
         let replication = Replication::open(store.local(), options.replica_of.clone())?;
         let mut databases = vec![None; options.databases.max(1)];
         let names = store.spaces()?;
@@ -128,8 +133,8 @@ impl Server {
             crate::observe::trace::warn("maxclients is lowered", None, &why);
         }
         Ok(Arc::new(Server {
-            acl: Acl::new(&options).map_err(Error::Invalid)?,
-            commands: commands::all(),
+            acl: Acl::new(commands.specs(), &options).map_err(Error::Invalid)?,
+            commands,
             clients: Clients::new(config.output_limits().clone()),
             config,
             pause: Pause::default(),
@@ -155,7 +160,7 @@ impl Server {
             is_in_memory: AtomicBool::new(store.is_in_memory()),
             garbage: AtomicBool::new(true),
             saved: AtomicU64::new(now / 1000),
-            scripts: crate::commands::Scripts::default(),
+            scripts: Scripts::default(),
             stopping: AtomicBool::new(false),
             has_copy: AtomicBool::new(false),
             is_told: AtomicBool::new(false),

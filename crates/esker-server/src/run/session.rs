@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::acl::User;
 use crate::base::fail::Done;
@@ -24,6 +25,8 @@ pub struct Multi {
     pub has_failed: bool,
     /// One may change data, or tell somebody something.
     pub may_write: bool,
+    /// One has to come first in its commit.
+    pub is_first_of_commit: bool,
     /// Memory that they take.
     pub bytes: usize,
 }
@@ -153,5 +156,18 @@ impl Session {
     /// Channels and patterns that it is subscribed to.
     pub fn subscriptions(&self) -> usize {
         self.subscribed.iter().map(BTreeSet::len).sum()
+    }
+
+    /// Notes for others how many channels and patterns it is subscribed to.
+    pub fn count_subscriptions(&self) {
+        for (names, count) in self.subscribed.iter().zip(&self.client.subscribed) {
+            count.store(names.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the commands that were queued since `MULTI`.
+    pub fn take_multi(&mut self) -> Option<Multi> {
+        self.client.queued.store(0, Ordering::Relaxed);
+        self.multi.take()
     }
 }

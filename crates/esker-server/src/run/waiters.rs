@@ -5,21 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::base::fail::Wait;
-use crate::commands;
-use crate::run::sequencer::Job;
-
-/// Why a job waits no more, if not because it was served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Woken {
-    /// Its time is over, or somebody has said so.
-    Timeout,
-    /// Somebody wants it to fail.
-    Unblocked,
-    /// Its connection is gone.
-    Gone,
-    /// The server has become a replica.
-    Demoted,
-}
+use crate::run::queue::Job;
 
 /// When a connection came, and its number.
 type Place = (u64, u64);
@@ -59,9 +45,8 @@ impl Waiters {
         }
         let deadline = (wait.ms > 0).then(|| now.saturating_add(wait.ms));
         self.deadlines.extend(deadline.map(|at| (at, id)));
-        let minds_changes = wait.minds_changes;
+        let Wait { class, minds_changes, .. } = wait;
         self.minding += usize::from(minds_changes);
-        let class = commands::wait_class(&job.requests[job.done]);
         self.waiting.insert(id, Waiting { job: Some(job), keys, deadline, place, minds_changes, class });
     }
 

@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use self::held_transaction::{Held, Isolation};
 use self::named_locks::Locks;
 use self::topics::{Inbox, Interest, Saying, Topics};
-use crate::run::sequencer::Sequencer;
+use crate::run::queue::Sequencer;
 
 /// Interests, each in a place of this name.
 pub type Interests = BTreeSet<(String, Interest)>;

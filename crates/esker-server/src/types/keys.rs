@@ -2,7 +2,7 @@
 
 use super::main_record::{Kind, Main, encode_string};
 use super::subkey::{parts_prefix, ttl_key};
-use crate::base::fail::{Done, WRONG_TYPE};
+use crate::base::fail::{Done, Fail};
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
 
@@ -42,7 +42,7 @@ impl Cx<'_> {
     /// If it holds another kind; the store's.
     pub fn main_of(&mut self, key: &[u8], kind: Kind) -> Done<Option<Main>> {
         match self.main(key)? {
-            Some(main) if main.kind != kind => Err(WRONG_TYPE.into()),
+            Some(main) if main.kind != kind => Err(Fail::WrongType),
             found => Ok(found),
         }
     }

@@ -124,7 +124,7 @@ impl SortedSet {
             Some(main) if main.kind == Kind::SortedSet => {
                 SortedSet(Collection::of(key, &main)?).list(cx, &ZSpan::all(), Order::Up, 0, usize::MAX)
             }
-            Some(_) => Err(crate::base::fail::WRONG_TYPE.into()),
+            Some(_) => Err(crate::base::fail::Fail::WrongType),
         }
     }
 

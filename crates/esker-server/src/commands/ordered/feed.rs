@@ -7,14 +7,15 @@
 use std::time::Duration;
 
 use super::super::replication::{check_demoted, position_of};
-use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use super::super::words::Words;
 use crate::base::clock;
 use crate::base::fail::Done;
 use crate::base::numbers::int;
+use crate::command::spec::Group::Esker;
 use crate::replication::{Batch, KeyChange, Position, Replication};
 use crate::resp::{Out, Request};
 use crate::run::cx::Cx;
+use crate::run::registry::row::*;
 use crate::run::session::Session;
 use crate::store::holdings::place::Place;
 
@@ -25,7 +26,7 @@ const GATHER: Duration = Duration::from_millis(5);
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
-    command("es.feed", -3, READ | NO_SCRIPT | NO_MULTI | WAITS, NO_KEYS, Esker, "epoch number [count n] [block milliseconds]", "Durable commits behind this one, with what they have changed; before them, the commit to go on behind.", feed),
+    command("es.feed", -3, READ | NO_SCRIPT | NO_MULTI | WAITS, NO_KEYS, Esker, "epoch number [count n] [block milliseconds]", "Durable commits behind this one, with what they have changed; before them, the commit to go on behind.", feed).awaits(Awaits::Feed),
 ];
 
 /// What is asked for.

@@ -6,10 +6,11 @@
 use std::sync::atomic::Ordering;
 
 use super::super::held;
-use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
 use crate::base::fail::{Done, SYNTAX};
+use crate::command::spec::Group::Esker;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::registry::row::*;
 use crate::run::session::Session;
 use crate::store::holdings::topics::{Ear, Interest, Saying, Topics};
 use crate::store::holdings::{Holdings, Interests};
@@ -18,11 +19,11 @@ const OWN: u32 = NO_SCRIPT | NO_MULTI | PUBSUB | WHILE_SUBSCRIBED;
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
-    command("es.listen", -2, OWN, NO_KEYS, Esker, "topic ...", "Has the connection sent what is said of topics, as messages of channels.", listen),
-    command("es.notify", 3, PUBSUB | SEQUENCED | TAKES_PART, NO_KEYS, Esker, "topic message", "Says something of a topic, once the transaction has committed.", notify),
+    command("es.listen", -2, OWN, NO_KEYS, Esker, "topic ...", "Has the connection sent what is said of topics, as messages of channels.", listen).reaches(reach::channels),
+    command("es.notify", 3, PUBSUB | SEQUENCED | TAKES_PART | PAUSED, NO_KEYS, Esker, "topic message", "Says something of a topic, once the transaction has committed.", notify).reaches(reach::channel),
     command("es.unlisten", -1, OWN, NO_KEYS, Esker, "[topic ...]", "Listens no more to topics.", unlisten),
     command("es.unwatch", -1, OWN, NO_KEYS, Esker, "[key|prefix name ...]", "Watches keys no more.", unwatch),
-    command("es.watch", -3, OWN | READ, NO_KEYS, Esker, "key|prefix name ...", "Has the connection sent changes of keys, or of keys that begin so, as messages of patterns.", watch),
+    command("es.watch", -3, OWN | READ, NO_KEYS, Esker, "key|prefix name ...", "Has the connection sent changes of keys, or of keys that begin so, as messages of patterns.", watch).reaches(reach::watched),
 ];
 
 /// A connection listens to so much at the most, and watches so much.

@@ -1,16 +1,17 @@
 //! What keys lie in, snapshots of it, and the engine.
 
-use super::super::table::{Command, Group::Esker, NO_KEYS, command, flag::*};
-use super::super::{READ_ONLY, unknown_subcommand};
-use crate::base::fail::{Done, Fail};
+use crate::base::fail::{Done, Fail, READ_ONLY};
 use crate::base::numbers::int;
+use crate::command::spec::Group::Esker;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::dispatch::unknown_subcommand;
+use crate::run::registry::row::*;
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
     command("es.compact", 1, ADMIN | NO_SCRIPT, NO_KEYS, Esker, "", "Merges all data into one run.", compact),
-    command("es.ks", -2, NO_SCRIPT | SEQUENCED, NO_KEYS, Esker, "list | use [name] | create name | drop name | rename old new | operator name operator", "Keyspaces, and which one the connection works in.", keyspaces),
+    command("es.ks", -2, NO_SCRIPT | SEQUENCED, NO_KEYS, Esker, "list | use [name] | create name | drop name | rename old new | operator name operator", "Keyspaces, and which one the connection works in.", keyspaces).reaches(reach::keyspace).own_flags(&[(&["drop"], DANGEROUS)]),
     command("es.snap", -2, NO_SCRIPT, NO_KEYS, Esker, "open | close id | list", "Snapshots that the connection holds.", snap),
     command("es.stats", 1, 0, NO_KEYS, Esker, "", "Figures of the engine.", stats),
     command("es.sync", 1, 0, NO_KEYS, Esker, "", "Makes all that was written durable.", sync),

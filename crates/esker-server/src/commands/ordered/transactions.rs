@@ -1,12 +1,13 @@
 //! Transactions over ordered keys, and named locks.
 
 use super::super::held;
-use super::super::table::{Command, FIRST, Group::Esker, NO_KEYS, command, flag::*};
 use super::super::words::Words;
 use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::base::numbers::int;
+use crate::command::spec::Group::Esker;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::registry::row::*;
 use crate::store::Durability;
 use crate::store::holdings::held_transaction::Isolation;
 use crate::store::holdings::named_locks::Mode;
@@ -16,9 +17,9 @@ const OWN: u32 = NO_SCRIPT | NO_MULTI | TAKES_PART;
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
-    command("es.begin", -1, OWN, NO_KEYS, Esker, "[serializable|snapshot] [sync os|disk]", "Begins a transaction, or one inside of another; its number.", begin),
-    command("es.commit", 1, OWN | SEQUENCED, NO_KEYS, Esker, "", "Commits the innermost transaction.", |cx, _| held::commit(cx)),
-    command("es.lock", -2, OWN | BLOCKING | SEQUENCED, FIRST, Esker, "name [shared] [wait milliseconds]", "Locks a name until the transaction ends, or, without one, until ES.UNLOCK; waits for it.", lock),
+    command("es.begin", -1, OWN | BEGINS, NO_KEYS, Esker, "[serializable|snapshot] [sync os|disk]", "Begins a transaction, or one inside of another; its number.", begin),
+    command("es.commit", 1, OWN | SEQUENCED | COMMITS, NO_KEYS, Esker, "", "Commits the innermost transaction.", |cx, _| held::commit(cx)),
+    command("es.lock", -2, OWN | BLOCKING | SEQUENCED | LOCKS, FIRST, Esker, "name [shared] [wait milliseconds]", "Locks a name until the transaction ends, or, without one, until ES.UNLOCK; waits for it.", lock).uses(Uses::Asked(uses::of_lock)),
     command("es.rollback", -1, OWN, NO_KEYS, Esker, "[to savepoint]", "Rolls back the innermost transaction, or to a savepoint of it, which stays.", rollback),
     command("es.savepoint", 2, OWN, NO_KEYS, Esker, "name", "Has ES.ROLLBACK TO undo what is written from now on.", savepoint),
     command("es.unlock", 2, OWN, FIRST, Esker, "name", "Gives a lock back that was taken outside of transactions: 1, or 0 if the connection does not hold it.", unlock),

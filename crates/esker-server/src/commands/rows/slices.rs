@@ -1,11 +1,12 @@
 //! Slices of tables: which keys, which columns of them, and what rows they have to be.
 
-use super::super::table::{Command, Group::Rows, NO_KEYS, command, flag::*};
 use super::super::words::Words;
 use super::{read, write};
 use crate::base::fail::{Done, SYNTAX};
+use crate::command::spec::Group::Rows;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::store::spans::{Spans, Stretch};
 use crate::types::rows::condition::{Condition, Test};

@@ -1,14 +1,15 @@
 //! Transactions that a connection holds: isolation, locks, watches, topics.
 
 use super::super::held::{self, transaction};
-use super::super::table::{Command, Group::Rows, NO_KEYS, command, flag::*};
 use super::super::words::Words;
 use super::place;
 use super::slices::read_part;
 use crate::base::fail::{Done, Fail, SYNTAX, Wait};
 use crate::base::numbers::{int, timeout};
+use crate::command::spec::Group::Rows;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::registry::row::*;
 use crate::store::holdings::held_transaction::{Isolation, State, Watched};
 use crate::store::holdings::named_locks::Mode;
 use crate::store::holdings::topics::{Ear, Interest, Saying};
@@ -23,13 +24,13 @@ const OWN: u32 = NO_SCRIPT | NO_MULTI;
 pub(in super::super) const TABLE: &[Command] = &[
     command("ob.abort", 1, OWN, NO_KEYS, Rows, "", "Rolls back the innermost transaction.", |cx, _| held::rollback(cx)),
     command("ob.await", 2, OWN | BLOCKING | SEQUENCED, NO_KEYS, Rows, "seconds", "The topics that were said since the last time; waits for one.", wait),
-    command("ob.begin", -1, OWN, NO_KEYS, Rows, "[rc|rr] [sync os|disk]", "Begins a transaction, or one inside of another; its number.", begin),
+    command("ob.begin", -1, OWN | BEGINS, NO_KEYS, Rows, "[rc|rr] [sync os|disk]", "Begins a transaction, or one inside of another; its number.", begin),
     command("ob.changed", -1, OWN, NO_KEYS, Rows, "[transaction]", "The tables that a transaction has changed.", changed),
-    command("ob.commit", 1, OWN | SEQUENCED, NO_KEYS, Rows, "", "Commits the innermost transaction.", |cx, _| held::commit(cx)),
-    command("ob.listen", -2, OWN, NO_KEYS, Rows, "topic ...", "Listens to topics.", |cx, r| listen(cx, r, Interest::Topic)),
-    command("ob.lock", -4, OWN | BLOCKING | SEQUENCED, NO_KEYS, Rows, "shared|exclusive seconds name ...", "Locks names until the transaction ends; waits for them.", lock),
-    command("ob.notify", -2, SEQUENCED, NO_KEYS, Rows, "topic ...", "Says topics, once the transaction has committed.", notify),
-    command("ob.plisten", -2, OWN, NO_KEYS, Rows, "prefix ...", "Listens to all topics that begin so.", |cx, r| listen(cx, r, Interest::Prefix)),
+    command("ob.commit", 1, OWN | SEQUENCED | COMMITS, NO_KEYS, Rows, "", "Commits the innermost transaction.", |cx, _| held::commit(cx)),
+    command("ob.listen", -2, OWN, NO_KEYS, Rows, "topic ...", "Listens to topics.", |cx, r| listen(cx, r, Interest::Topic)).reaches(reach::channels),
+    command("ob.lock", -4, OWN | BLOCKING | SEQUENCED | LOCKS, NO_KEYS, Rows, "shared|exclusive seconds name ...", "Locks names until the transaction ends; waits for them.", lock),
+    command("ob.notify", -2, SEQUENCED | PAUSED, NO_KEYS, Rows, "topic ...", "Says topics, once the transaction has committed.", notify).reaches(reach::channels),
+    command("ob.plisten", -2, OWN, NO_KEYS, Rows, "prefix ...", "Listens to all topics that begin so.", |cx, r| listen(cx, r, Interest::Prefix)).reaches(reach::prefixes),
     command("ob.punlisten", -1, OWN, NO_KEYS, Rows, "[prefix ...]", "Listens no more to topics that begin so.", |cx, r| unlisten(cx, r, Interest::Prefix)),
     command("ob.txid", 1, OWN, NO_KEYS, Rows, "", "The number of the transaction, if there is one.", txid),
     command("ob.txlist", 1, OWN, NO_KEYS, Rows, "", "All transactions, with the locks that they hold and want.", txlist),
@@ -148,7 +149,13 @@ fn wait(cx: &mut Cx<'_>, request: &Request) -> Done {
         "OVERFLOW more was said than is kept for a connection: read again what you were waiting for",
     )?;
     if said.is_empty() {
-        return Err(Fail::Blocks(Wait { keys: Vec::new(), ms, instead: None, minds_changes: false }));
+        return Err(Fail::Blocks(Wait {
+            keys: Vec::new(),
+            ms,
+            instead: None,
+            class: None,
+            minds_changes: false,
+        }));
     }
     cx.out.array(said.len());
     said.iter().for_each(|topic| cx.out.bulk(topic));

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::super::sets::{limit_of_count, numbered_keys};
-use super::super::table::{Command, Group::SortedSet as Sorted, Keys, command, flag::*};
 use super::put_members;
 use super::ranges::store;
 use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::base::numbers::{int, parse_float};
+use crate::command::spec::Group::SortedSet as Sorted;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::registry::row::*;
 use crate::types::{Scored, SortedSet};
 
 const NUMBERED: Keys = Keys::Numbered(1, 0);
@@ -18,12 +19,12 @@ const STORED: Keys = Keys::Numbered(2, 1);
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
     command("zdiff", -3, READ, NUMBERED, Sorted, "n key ... [withscores]", "Members of the first set that no other has.", |cx, r| show(cx, r, How::Without)),
-    command("zdiffstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ...", "Stores what ZDIFF tells.", |cx, r| keep(cx, r, How::Without)),
+    command("zdiffstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ...", "Stores what ZDIFF tells.", |cx, r| keep(cx, r, How::Without)).uses(Uses::STORE_FIRST),
     command("zinter", -3, READ, NUMBERED, Sorted, "n key ... [weights w ...] [aggregate sum|min|max] [withscores]", "Members that all sets have.", |cx, r| show(cx, r, How::Common)),
     command("zintercard", -3, READ, NUMBERED, Sorted, "n key ... [limit n]", "How many members all sets have.", zintercard),
-    command("zinterstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ... [weights w ...] [aggregate sum|min|max]", "Stores what ZINTER tells.", |cx, r| keep(cx, r, How::Common)),
+    command("zinterstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ... [weights w ...] [aggregate sum|min|max]", "Stores what ZINTER tells.", |cx, r| keep(cx, r, How::Common)).uses(Uses::STORE_FIRST),
     command("zunion", -3, READ, NUMBERED, Sorted, "n key ... [weights w ...] [aggregate sum|min|max] [withscores]", "Members that any set has.", |cx, r| show(cx, r, How::All)),
-    command("zunionstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ... [weights w ...] [aggregate sum|min|max]", "Stores what ZUNION tells.", |cx, r| keep(cx, r, How::All)),
+    command("zunionstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ... [weights w ...] [aggregate sum|min|max]", "Stores what ZUNION tells.", |cx, r| keep(cx, r, How::All)).uses(Uses::STORE_FIRST),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]

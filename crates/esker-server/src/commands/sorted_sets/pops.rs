@@ -1,12 +1,13 @@
 //! Taking members out of sorted sets by score, and waiting for them.
 
 use super::super::sets::numbered_keys;
-use super::super::table::{Command, FIRST, Group::SortedSet as Sorted, Keys, command, flag::*};
 use super::save_smaller;
 use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::base::numbers::{int, timeout};
+use crate::command::spec::Group::SortedSet as Sorted;
 use crate::resp::Request;
 use crate::run::cx::Cx;
+use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::types::{Scored, SortedSet, ZSpan};
 
@@ -14,12 +15,12 @@ const WAITED: Keys = Keys::At(1, -2, 1);
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
-    command("bzmpop", -5, WRITE | BLOCKING, Keys::Numbered(2, 0), Sorted, "seconds n key ... min|max [count n]", "As ZMPOP, and waits.", bzmpop),
-    command("bzpopmax", -3, WRITE | BLOCKING | FAST, WAITED, Sorted, "key ... seconds", "Takes out the member with the largest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Down)),
-    command("bzpopmin", -3, WRITE | BLOCKING | FAST, WAITED, Sorted, "key ... seconds", "Takes out the member with the smallest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Up)),
-    command("zmpop", -4, WRITE, Keys::Numbered(1, 0), Sorted, "n key ... min|max [count n]", "Takes members out of the first set that has some.", zmpop),
-    command("zpopmax", -2, WRITE | FAST, FIRST, Sorted, "key [count]", "Takes out members with the largest scores.", |cx, r| zpop(cx, r, Order::Down)),
-    command("zpopmin", -2, WRITE | FAST, FIRST, Sorted, "key [count]", "Takes out members with the smallest scores.", |cx, r| zpop(cx, r, Order::Up)),
+    command("bzmpop", -5, WRITE | BLOCKING, Keys::Numbered(2, 0), Sorted, "seconds n key ... min|max [count n]", "As ZMPOP, and waits.", bzmpop).each(KeyUse::TAKE),
+    command("bzpopmax", -3, WRITE | BLOCKING | FAST, WAITED, Sorted, "key ... seconds", "Takes out the member with the largest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Down)).each(KeyUse::TAKE),
+    command("bzpopmin", -3, WRITE | BLOCKING | FAST, WAITED, Sorted, "key ... seconds", "Takes out the member with the smallest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Up)).each(KeyUse::TAKE),
+    command("zmpop", -4, WRITE, Keys::Numbered(1, 0), Sorted, "n key ... min|max [count n]", "Takes members out of the first set that has some.", zmpop).each(KeyUse::TAKE),
+    command("zpopmax", -2, WRITE | FAST, FIRST, Sorted, "key [count]", "Takes out members with the largest scores.", |cx, r| zpop(cx, r, Order::Down)).each(KeyUse::TAKE),
+    command("zpopmin", -2, WRITE | FAST, FIRST, Sorted, "key [count]", "Takes out members with the smallest scores.", |cx, r| zpop(cx, r, Order::Up)).each(KeyUse::TAKE),
 ];
 
 fn pop(cx: &mut Cx<'_>, key: &[u8], order: Order, count: usize) -> Done<Vec<Scored>> {
@@ -69,7 +70,7 @@ fn bzpop(cx: &mut Cx<'_>, request: &Request, order: Order) -> Done {
             return Ok(());
         }
     }
-    Err(Fail::blocks(keys, ms))
+    Err(Fail::blocks(keys, ms, "zset"))
 }
 
 /// Takes members out of the first set that has some, and replies; otherwise the keys.
@@ -116,6 +117,6 @@ fn bzmpop(cx: &mut Cx<'_>, request: &Request) -> Done {
     let ms = timeout(&request[1])?;
     match pop_first(cx, request, 2)? {
         None => Ok(()),
-        Some(keys) => Err(Fail::blocks(keys, ms)),
+        Some(keys) => Err(Fail::blocks(keys, ms, "zset")),
     }
 }

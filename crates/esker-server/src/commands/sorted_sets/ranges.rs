@@ -2,13 +2,14 @@
 
 use std::ops::Bound;
 
-use super::super::table::{Command, FIRST, FIRST_TWO, Group::SortedSet as Sorted, command, flag::*};
 use super::{put_members, save_smaller};
 use crate::base::fail::{Done, SYNTAX};
 use crate::base::numbers::{int, parse_bound, places};
+use crate::command::spec::Group::SortedSet as Sorted;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
+use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::types::{Scored, SortedSet, ZSpan};
 
@@ -19,10 +20,10 @@ pub(in super::super) const TABLE: &[Command] = &[
     command("zrange", -4, READ, FIRST, Sorted, "key from to [byscore|bylex] [rev] [limit skip n] [withscores]", "Members of a range.", zrange),
     command("zrangebylex", -4, READ, FIRST, Sorted, "key min max [limit skip n]", "Members of a range.", |cx, r| old(cx, r, By::Member, Order::Up)),
     command("zrangebyscore", -4, READ, FIRST, Sorted, "key min max [withscores] [limit skip n]", "Members with scores in a range.", |cx, r| old(cx, r, By::Score, Order::Up)),
-    command("zrangestore", -5, WRITE | DENY_OOM, FIRST_TWO, Sorted, "to key from to [byscore|bylex] [rev] [limit skip n]", "Stores what ZRANGE tells.", zrangestore),
-    command("zremrangebylex", 4, WRITE, FIRST, Sorted, "key min max", "Removes members of a range.", |cx, r| remove(cx, r, By::Member)),
-    command("zremrangebyrank", 4, WRITE, FIRST, Sorted, "key start stop", "Removes members by rank.", |cx, r| remove(cx, r, By::Rank)),
-    command("zremrangebyscore", 4, WRITE, FIRST, Sorted, "key min max", "Removes members with scores in a range.", |cx, r| remove(cx, r, By::Score)),
+    command("zrangestore", -5, WRITE | DENY_OOM, FIRST_TWO, Sorted, "to key from to [byscore|bylex] [rev] [limit skip n]", "Stores what ZRANGE tells.", zrangestore).uses(Uses::STORE_FIRST),
+    command("zremrangebylex", 4, WRITE, FIRST, Sorted, "key min max", "Removes members of a range.", |cx, r| remove(cx, r, By::Member)).each(KeyUse::DELETE),
+    command("zremrangebyrank", 4, WRITE, FIRST, Sorted, "key start stop", "Removes members by rank.", |cx, r| remove(cx, r, By::Rank)).each(KeyUse::DELETE),
+    command("zremrangebyscore", 4, WRITE, FIRST, Sorted, "key min max", "Removes members with scores in a range.", |cx, r| remove(cx, r, By::Score)).each(KeyUse::DELETE),
     command("zrevrange", -4, READ, FIRST, Sorted, "key start stop [withscores]", "Members by rank, largest score first.", |cx, r| old(cx, r, By::Rank, Order::Down)),
     command("zrevrangebylex", -4, READ, FIRST, Sorted, "key max min [limit skip n]", "Members of a range, largest first.", |cx, r| old(cx, r, By::Member, Order::Down)),
     command("zrevrangebyscore", -4, READ, FIRST, Sorted, "key max min [withscores] [limit skip n]", "Members with scores in a range, largest first.", |cx, r| old(cx, r, By::Score, Order::Down)),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Sequencer;
 use crate::base::clock;
+use crate::run::queue::Sequencer;
 
 /// How many jobs shared commits lately that waited for the disk. Their connections send the next ones at about the same time: the next commit waits a
 /// moment for all of them, or each would be followed by another that has the rest.

@@ -2,27 +2,28 @@
 //!
 //! parts.1. A script that is ended takes nothing from others: neither their writes nor their replies.
 
-use super::ENDED_SCRIPT;
-use super::table::{Command, Group};
-use crate::base::fail::Done;
+use crate::base::fail::{Done, ENDED_SCRIPT};
+use crate::command::flag;
+use crate::command::spec::Group;
 use crate::resp::Request;
 use crate::run::cx::{Access, Cx};
 use crate::run::effects::EffectsMark;
+use crate::run::registry::Command;
 
 /// Whether a command that a client sent may run scripts.
 fn may_run_scripts(cx: &Cx<'_>, command: &Command) -> bool {
     let is_script = |request: &Request| {
         cx.server.commands.find(&request[0]).is_some_and(|command| command.group == Group::Scripting)
     };
-    match command.name {
+    match command.is(flag::RUNS_QUEUE) {
         _ if cx.session.is_inside => false,
-        "exec" => cx.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(is_script)),
-        _ => command.group == Group::Scripting,
+        true => cx.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(is_script)),
+        false => command.group == Group::Scripting,
     }
 }
 
 /// Notes the moment before a command that may be ended.
-pub(super) fn begin(cx: &mut Cx<'_>, command: &Command) -> Option<EffectsMark> {
+pub fn begin(cx: &mut Cx<'_>, command: &Command) -> Option<EffectsMark> {
     if !may_run_scripts(cx, command) {
         return None;
     }
@@ -32,7 +33,7 @@ pub(super) fn begin(cx: &mut Cx<'_>, command: &Command) -> Option<EffectsMark> {
 }
 
 /// Undoes all since that moment if a script was ended (parts.1).
-pub(super) fn end(cx: &mut Cx<'_>, before: EffectsMark, done: Done) -> Done {
+pub fn end(cx: &mut Cx<'_>, before: EffectsMark, done: Done) -> Done {
     let Access::Write(transaction) = cx.access else { return done };
     if !std::mem::take(&mut cx.effects.has_ended_script) {
         transaction.end_part();

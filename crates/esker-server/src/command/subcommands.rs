@@ -4,18 +4,18 @@
 //!   "get pattern ... | set name value ... | resetstat"   -->   get: 3 words or more; set: 4 or more; resetstat: 2
 //! ```
 
-use super::help::HELP;
-use super::table::Command;
+use super::flag;
+use super::spec::Spec;
 use crate::resp::Request;
 
-/// Commands with words of their own for what they do not know.
-const OPEN: &[&str] = &["cluster", "debug", "function"];
+/// The subcommand that all commands with subcommands have.
+pub const HELP: &str = "help";
 
 /// What stands between the ways to say a command that has subcommands.
 const BAR: &str = " | ";
 
 /// Whether a usage has subcommands. The table knows before it is asked: each request asks.
-pub(super) const fn are_in(usage: &str) -> bool {
+pub const fn are_in(usage: &str) -> bool {
     let (usage, bar) = (usage.as_bytes(), BAR.as_bytes());
     let mut at = 0;
     while at + bar.len() <= usage.len() {
@@ -41,7 +41,7 @@ fn arity_of(way: &str) -> i32 {
     if is_open { -words } else { words }
 }
 
-impl Command {
+impl Spec {
     /// The ways to say it, if it has subcommands: each begins with one. Alternatives stand apart by ` | `.
     fn ways(&self) -> impl Iterator<Item = &'static str> {
         let usage = self.usage.strip_prefix('[').map_or(self.usage, |inner| inner.trim_end_matches(']'));
@@ -59,9 +59,48 @@ impl Command {
         self.subcommands().find(|word| request.is(1, word))
     }
 
-    /// How many words a subcommand takes, as [`Command::arity`].
+    /// How many words a subcommand takes, as [`Spec::arity`].
     pub fn subcommand_arity(&self, sub: &str) -> i32 {
         self.ways().find(|way| way.split(' ').next() == Some(sub)).map_or(-2, arity_of)
+    }
+
+    /// The subcommands whose flags are not those of the command, and their flags.
+    pub fn with_own_flags(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        self.own_flags.iter().flat_map(|(words, flags)| words.iter().map(|word| (*word, *flags)))
+    }
+
+    /// The flags of a subcommand.
+    pub fn subcommand_flags(&self, sub: &str) -> u32 {
+        self.with_own_flags().find(|(word, _)| *word == sub).map_or(self.flags, |(_, flags)| flags)
+    }
+
+    /// The flags of what a request asks for.
+    pub fn flags_of(&self, request: &Request) -> u32 {
+        match self.own_flags {
+            [] => self.flags,
+            _ => self.asked_subcommand(request).map_or(self.flags, |sub| self.subcommand_flags(sub)),
+        }
+    }
+
+    /// The name of what a request asks for, as users' rights know it: `config|get`.
+    pub fn full_name(&self, request: &Request) -> String {
+        match self.asked_subcommand(request) {
+            Some(word) if !self.is(flag::ONE_RIGHT) => format!("{}|{word}", self.name),
+            _ => self.name.to_owned(),
+        }
+    }
+
+    /// Whether a request asks which subcommands there are.
+    pub fn is_help(&self, request: &Request) -> bool {
+        request.is(1, HELP) && self.asked_subcommand(request).is_some()
+    }
+
+    /// Says which subcommands there are, a line for each.
+    pub fn help(&self) -> Vec<String> {
+        let name = self.name.to_uppercase();
+        let title = format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+        let ways = self.usage.trim_matches(['[', ']']).split(BAR);
+        [title].into_iter().chain(ways.map(str::to_owned)).collect()
     }
 
     /// What is wrong with the second word of a request, or with the number of those behind it.
@@ -72,7 +111,7 @@ impl Command {
         }
         let shown = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
         match self.asked_subcommand(request) {
-            None if OPEN.contains(&self.name) => None,
+            None if self.is(flag::OPEN) => None,
             None => Some(format!(
                 "ERR unknown subcommand '{}'. Try {} HELP.",
                 shown(given),

@@ -22,7 +22,7 @@ const NOT_BUILT: &[(&str, &str)] = &[
 ];
 
 /// What a client is told that asks for one of them.
-pub(super) fn why(name: &[u8]) -> Option<String> {
+pub fn why(name: &[u8]) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let (_, advice) = NOT_BUILT.iter().find(|(begin, _)| lower.starts_with(begin.as_bytes()))?;
     let shown = String::from_utf8_lossy(&name[..name.len().min(64)]).to_uppercase();

@@ -1,0 +1,113 @@
+//! Where the keys are among the words of a request. `COMMAND GETKEYS`, users' rights and the commands agree by this.
+
+use crate::base::numbers::parse_int;
+use crate::resp::Request;
+
+/// Where the keys are among the words of a command.
+#[derive(Clone, Copy)]
+pub enum Keys {
+    /// It has none.
+    None,
+    /// From the first to the last, in steps. A negative last counts from the end.
+    At(i32, i32, i32),
+    /// Their number stands there, and they follow. There is one more before, unless this is 0.
+    Numbered(usize, usize),
+    /// Behind the word `STREAMS`, the first half of what follows. Options stand before it, and their values may be any words.
+    Streams,
+    /// The first word, and the one that an option names to store to.
+    Stored(fn(&Request) -> Option<usize>),
+}
+
+/// No keys.
+pub const NO_KEYS: Keys = Keys::None;
+/// The first word.
+pub const FIRST: Keys = Keys::At(1, 1, 1);
+/// The first two words.
+pub const FIRST_TWO: Keys = Keys::At(1, 2, 1);
+/// All words.
+pub const ALL: Keys = Keys::At(1, -1, 1);
+impl Keys {
+    /// The keys of a request.
+    pub fn of<'r>(&self, request: &'r Request) -> Vec<&'r [u8]> {
+        match *self {
+            Keys::None => Vec::new(),
+            Keys::At(first, last, step) => {
+                let len = request.len() as i32;
+                let last = if last < 0 { len + last } else { last };
+                (first..=last).step_by(step as usize).filter_map(|at| request.get(at as usize)).collect()
+            }
+            Keys::Numbered(at, other) => {
+                let count = request.get(at).and_then(parse_int).and_then(|n| usize::try_from(n).ok());
+                let other = (other > 0).then(|| request.get(other)).flatten();
+                other.into_iter().chain(request.from(at + 1).take(count.unwrap_or(0))).collect()
+            }
+            Keys::Streams => {
+                let Some(at) = streams_at(request) else { return Vec::new() };
+                let count = request.len() - at - 1;
+                request.from(at + 1).take(if count.is_multiple_of(2) { count / 2 } else { 0 }).collect()
+            }
+            Keys::Stored(find) => {
+                let to = find(request).and_then(|at| request.get(at));
+                request.get(1).into_iter().chain(to).collect()
+            }
+        }
+    }
+
+    /// First, last and step, as `COMMAND INFO` has them.
+    pub fn positions(&self) -> [i64; 3] {
+        match *self {
+            Keys::At(first, last, step) => [first.into(), last.into(), step.into()],
+            Keys::Stored(_) => [1, 1, 1],
+            Keys::Numbered(_, other) if other > 0 => [other as i64, other as i64, 1],
+            _ => [0, 0, 0],
+        }
+    }
+
+    /// Whether other words decide where they are.
+    pub fn are_movable(&self) -> bool {
+        matches!(self, Keys::Numbered(..) | Keys::Streams | Keys::Stored(_))
+    }
+}
+
+/// Where the word `STREAMS` of `XREAD` or `XREADGROUP` stands. None if a word before it is no option.
+pub fn streams_at(request: &Request) -> Option<usize> {
+    let mut at = 1;
+    while !request.is(at, "streams") {
+        at += match request.get(at)?.to_ascii_lowercase().as_slice() {
+            b"group" => 3,
+            b"count" | b"block" => 2,
+            b"noack" => 1,
+            _ => return None,
+        };
+    }
+    Some(at)
+}
+
+/// Where `SORT` stores to.
+pub fn sort_to(request: &Request) -> Option<usize> {
+    last_option(request, 2, &["store"], &[("limit", 3), ("by", 2), ("get", 2)])
+}
+
+/// Where `GEORADIUS` stores to.
+pub fn radius_to(request: &Request) -> Option<usize> {
+    last_option(request, 6, &["store", "storedist"], &[("count", 2)])
+}
+
+/// Where `GEORADIUSBYMEMBER` stores to.
+pub fn radius_by_member_to(request: &Request) -> Option<usize> {
+    last_option(request, 5, &["store", "storedist"], &[("count", 2)])
+}
+
+/// Where the value of the last of these options stands. `wide`: other options of several words.
+fn last_option(request: &Request, first: usize, names: &[&str], wide: &[(&str, usize)]) -> Option<usize> {
+    let (mut at, mut found) = (first, None);
+    while at < request.len() {
+        if names.iter().any(|name| request.is(at, name)) {
+            found = Some(at + 1);
+            at += 2;
+        } else {
+            at += wide.iter().find(|(name, _)| request.is(at, name)).map_or(1, |(_, words)| *words);
+        }
+    }
+    found.filter(|at| *at < request.len())
+}

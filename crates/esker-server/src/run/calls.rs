@@ -1,0 +1,185 @@
+//! Runs a command and keeps account of it: counters, times, monitors, the slow log.
+
+use std::sync::atomic::Ordering;
+
+use crate::base::clock;
+use crate::base::fail::{Done, Fail};
+use crate::command::flag;
+#[cfg(debug_assertions)]
+use crate::command::{keys::Keys, reach::Reach};
+use crate::observe::slow_log::SlowCommand;
+use crate::observe::trace;
+use crate::resp::Request;
+use crate::run::cx::{Access, Cx};
+use crate::run::effects::EffectsMark;
+use crate::run::parts;
+use crate::run::registry::Command;
+use crate::run::shown::short_words;
+
+/// Runs a command, and keeps account of it.
+pub(super) fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request) -> Done {
+    let is_monitored = cx.server.clients.has_monitors() && !command.is(flag::ADMIN) && !cx.session.is_again;
+    // What EXEC runs comes before it.
+    if is_monitored && !command.is(flag::RUNS_QUEUE) {
+        tell_monitors(cx, command, request);
+    }
+    let stats = cx.server.commands.stats_at(at);
+    let times = calls_measured(cx, command, stats.calls.get());
+    let start = (times > 0).then(clock::moment);
+    let part = parts::begin(cx, command);
+    begin_memory(cx);
+    let before = mark(cx, command);
+    #[cfg(debug_assertions)]
+    {
+        cx.session.named = named(command, request);
+    }
+    let mut done = {
+        let _span = trace::command(&cx.session.client, command.name);
+        match command.is_help(request) {
+            true => {
+                let lines = command.help();
+                cx.out.array(lines.len());
+                lines.iter().for_each(|line| cx.out.simple(line));
+                Ok(())
+            }
+            false => (command.run)(cx, request),
+        }
+    };
+    if cx.out.take_cut() && done.is_ok() {
+        done = Err(cx.out.too_large());
+    }
+    if let Some(before) = before.filter(|_| done.is_ok() && cx.session.is_inside) {
+        done = cx.effects.check(before, cx.effects_max());
+    }
+    if let Some(part) = part {
+        done = parts::end(cx, part, done);
+    }
+    #[cfg(debug_assertions)]
+    if let (Some(named), Err(Fail::Blocks(wait))) = (cx.session.named.take(), &done) {
+        assert!(wait.keys.iter().all(|key| named.contains(key)), "{} waits for other keys", command.name);
+    }
+    if let (Err(fail), Some(before)) = (&done, before) {
+        undo(cx, command, fail, before);
+    }
+    if is_monitored && command.is(flag::RUNS_QUEUE) {
+        tell_monitors(cx, command, request);
+    }
+    if matches!(done, Err(Fail::Blocks(_))) {
+        return done;
+    }
+    if let Some(start) = start {
+        let took = start.elapsed();
+        let micros = took.as_micros() as u64;
+        stats.micros.add(micros * times);
+        if cx.server.config.tracks_latency() {
+            stats.latency.add(micros, times);
+        }
+        cx.server.note_latency(if command.is(flag::FAST) { "fast-command" } else { "command" }, took);
+        note_slow(cx, command, request, micros);
+    }
+    stats.calls.add(1);
+    cx.server.stats.commands.add(1);
+    cx.session.client.commands.add(1);
+    if done.is_err() {
+        stats.failed.add(1);
+    }
+    done
+}
+
+/// A command begins: its memory is counted from here (command_memory.1). That of its effects is counted for the whole script or transaction (effects.2).
+fn begin_memory(cx: &mut Cx<'_>) {
+    cx.effects.progress.begin();
+    if !cx.session.is_inside {
+        cx.effects.bytes_before = cx.effects.bytes;
+        cx.out.bytes_max = cx.server.commands.memory.reply.load(Ordering::Relaxed);
+    }
+}
+
+/// The keys that a command may use; none if it may use any.
+#[cfg(debug_assertions)]
+fn named(command: &Command, request: &Request) -> Option<Vec<Vec<u8>>> {
+    let reaches_all = || command.reaches_of(request).iter().any(|reach| matches!(reach, Reach::AllKeys(_)));
+    let uses_others = matches!(command.keys, Keys::None) || command.runs_others() || reaches_all();
+    (!uses_others).then(|| command.keys_of(request).into_iter().map(<[u8]>::to_vec).collect())
+}
+
+/// Notes the moment before a command, to undo what it does if it fails. None if it runs other commands, which are undone one by one.
+fn mark(cx: &mut Cx<'_>, command: &Command) -> Option<EffectsMark> {
+    if command.runs_others() {
+        return None;
+    }
+    if let Access::Write(transaction) = cx.access {
+        transaction.mark();
+    }
+    Some(cx.effects.mark())
+}
+
+/// A command has failed: if it writes or says something, the transaction that the connection holds cannot commit (commands.3).
+pub(super) fn refuse_commit(cx: &Cx<'_>, command: &Command) {
+    let matters = command.takes_part() && command.is(flag::WRITE | flag::PUBSUB) && !cx.session.is_inside;
+    let Some(held) = cx.session.own.transaction.as_ref().filter(|_| matters) else { return };
+    // One that has ended meanwhile cannot commit either.
+    let _ = held.with(cx.now, |state| {
+        state.refuse_level();
+        Ok(())
+    });
+}
+
+/// Undoes what a failed command did (commands.2). One that waits keeps what it did: it has not failed.
+fn undo(cx: &mut Cx<'_>, command: &Command, fail: &Fail, before: EffectsMark) {
+    if matches!(fail, Fail::Blocks(_)) {
+        return;
+    }
+    if let Access::Write(transaction) = cx.access {
+        let undone = transaction.undo();
+        cx.effects.must_not_commit |= undone.is_err();
+    }
+    cx.effects.undo(before);
+    refuse_commit(cx, command);
+}
+
+/// So many calls of a fast command are measured by one of them.
+const CALLS_A_MEASURE: u64 = 16;
+
+/// How many calls the time of this one stands for; 0: it is not measured. Looking at the clock costs about as much as a fast command does.
+fn calls_measured(cx: &Cx<'_>, command: &Command, calls: u64) -> u64 {
+    let config = &cx.server.config;
+    let is_measured = !command.is(flag::FAST) || calls < CALLS_A_MEASURE;
+    if is_measured || (0..1000).contains(&config.slow_micros()) || config.latency_ms() > 0 {
+        return 1;
+    }
+    if calls.is_multiple_of(CALLS_A_MEASURE) { CALLS_A_MEASURE } else { 0 }
+}
+
+fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
+    let limit = cx.server.config.slow_micros();
+    if limit < 0 || micros < limit as u64 || command.is(flag::RUNS_QUEUE) {
+        return;
+    }
+    let words = short_words(command, request);
+    let client = &cx.session.client;
+    trace::warn("a command took long", Some(client), &format!("{}: {micros} us", command.name));
+    let (address, name) = (client.address.clone(), client.name.lock().clone());
+    let slow = SlowCommand { id: 0, at: cx.now / 1000, micros, words, address, name };
+    cx.server.slow_log.add(slow, cx.server.config.number("slowlog-max-len").max(0) as usize);
+}
+
+/// Bytes in quotes, as Redis writes them.
+fn quoted(word: &[u8]) -> String {
+    format!("\"{}\"", word.escape_ascii()).replace("\\'", "'")
+}
+
+/// Shows a command to those who see all.
+fn tell_monitors(cx: &Cx<'_>, command: &Command, request: &Request) {
+    let now = clock::now_us();
+    let words: Vec<_> = command.shown_words(request).into_iter().map(quoted).collect();
+    let is_script = cx.session.is_inside && cx.server.scripts.is_running.load(Ordering::Relaxed);
+    let source = if is_script { "lua" } else { &cx.session.client.address };
+    let (seconds, micros) = (now / 1_000_000, now % 1_000_000);
+    let line = format!("+{seconds}.{micros:06} [{} {source}] {}\r\n", cx.session.db, words.join(" "));
+    for client in cx.server.clients.list() {
+        if client.is_monitor.load(Ordering::Relaxed) {
+            client.send(line.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Decides whether a request may run, and runs it.
+//!
+//! ```text
+//!   request --> find --> arity, password, rights, MULTI --> call --> reply
+//! ```
+//!
+//! commands.1. A command that fails has written nothing to its reply before its error.
+//! commands.2. A command that fails has changed nothing: its writes and effects are undone. A script and EXEC keep
+//!     what their commands did.
+//! commands.3. A held transaction cannot commit after one of its commands that may write has failed, until it is
+//!     rolled back to before it.
+
+use std::sync::atomic::Ordering;
+
+use crate::acl::{Reason, Refusal};
+use crate::base::fail::{BROKEN, Done, Fail, READ_ONLY};
+use crate::command::{flag, not_built};
+use crate::observe::trace;
+use crate::resp::Request;
+use crate::run::calls::{call, refuse_commit};
+use crate::run::cx::Cx;
+use crate::run::leave::unwatch;
+use crate::run::registry::Command;
+use crate::run::server::Server;
+use crate::run::session::{ReplyMode, Session};
+
+/// Runs a request, or has it wait for `EXEC`. Errors are in the reply when it returns, except for one that has to wait.
+///
+/// # Errors
+/// Why it was not done.
+pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if cx.session.generation != cx.server.generation() {
+        cx.session.generation = cx.server.generation();
+        cx.session.data = cx.server.database(cx.session.db)?;
+    }
+    let mark = cx.out.mark();
+    let done = admit(cx, request);
+    if let Err(fail) = &done {
+        if matches!(fail, Fail::Blocks(_)) {
+            return done;
+        }
+        cx.out.truncate(mark);
+        cx.out.error(&fail.message());
+        cx.server.stats.note_error(&fail.message());
+    }
+    match cx.session.reply {
+        ReplyMode::On => {}
+        // What tells of subscriptions is no reply.
+        _ if cx.server.commands.find(&request[0]).is_some_and(|command| command.changes_subscriptions()) => {}
+        ReplyMode::SkipNext => {
+            cx.session.reply = ReplyMode::Skip;
+            cx.out.truncate(mark);
+        }
+        ReplyMode::Skip => {
+            cx.session.reply = ReplyMode::On;
+            cx.out.truncate(mark);
+        }
+        ReplyMode::Off => cx.out.truncate(mark),
+    }
+    done
+}
+
+/// The same. None if the command panicked, which is an error of ours: its client is told, and others are served on.
+pub fn run_caught(cx: &mut Cx<'_>, request: &Request) -> Option<Done> {
+    let mark = cx.out.mark();
+    // What it may leave half done is forgotten: the caller does not commit it.
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(cx, request)));
+    if ran.is_err() {
+        cx.out.truncate(mark);
+        cx.out.error(BROKEN);
+        cx.session.is_inside = false;
+        #[cfg(debug_assertions)]
+        {
+            cx.session.named = None;
+        }
+    }
+    ran.ok()
+}
+
+/// Runs a request if its connection may, and it is a request.
+fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let found = cx.server.commands.entry(&request[0]);
+    let wrong = found.and_then(|(command, _)| match command.fits(request) {
+        true => command.wrong_subcommand(request),
+        false => Some(command.wrong_arity()),
+    });
+    let (command, at) = match (found, wrong) {
+        (Some(found), None) => found,
+        (found, wrong) => {
+            let text = wrong.unwrap_or_else(|| unknown(request));
+            if let Some((command, at)) = found {
+                cx.server.commands.stats_at(at).rejected.add(1);
+                if command.is(flag::RUNS_QUEUE) {
+                    return Err(abort_exec(cx, text.trim_start_matches("ERR ")));
+                }
+                refuse_commit(cx, command);
+            }
+            fail_multi(cx);
+            return Err(Fail::text(text));
+        }
+    };
+    check_rights(cx, command, at, request).inspect_err(|_| refuse_commit(cx, command))?;
+    check_busy(cx, command, request)?;
+    // Each command of a script is looked at by itself.
+    let is_write = command.is(flag::WRITE) && !command.runs_others();
+    if is_write && cx.server.replication.is_replica() {
+        fail_multi(cx);
+        return Err(READ_ONLY.into());
+    }
+    if !cx.session.is_inside {
+        *cx.session.client.command.lock() = (command.name, command.asked_subcommand(request));
+    }
+    if cx.session.multi.is_some() && !command.is(flag::ENDS_MULTI) {
+        return enqueue(cx, command, request);
+    }
+    let is_held = !cx.out.is_resp3 && cx.session.is_subscribed() && !cx.session.is_inside;
+    if is_held && !command.is(flag::WHILE_SUBSCRIBED) {
+        return Err(Fail::text(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+            command.name
+        )));
+    }
+    call(cx, command, at, request)
+}
+
+/// Whether the user may run this (acl.1, acl.2).
+fn check_rights(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request) -> Done {
+    let generation = cx.server.acl.generation();
+    if cx.session.users_generation != generation {
+        cx.session.users_generation = generation;
+        let user = cx.session.user.take().and_then(|user| cx.server.acl.user(&user.name));
+        cx.session.become_user(user);
+    }
+    if !cx.session.is_known && !command.is(flag::NO_AUTH) {
+        return Err("NOAUTH Authentication required.".into());
+    }
+    let Some(user) = cx.session.user.as_ref().filter(|user| !user.is_unlimited) else { return Ok(()) };
+    let Err(denied) = user.check(at, command, request) else { return Ok(()) };
+    let name = user.name.clone();
+    fail_multi(cx);
+    cx.server.commands.stats_at(at).rejected.add(1);
+    note_refusal(cx, denied.reason, denied.object.clone(), name);
+    Err(Fail::text(denied.message()))
+}
+
+/// The reply while a script takes long.
+const BUSY: &str = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+
+/// Whether a script takes so long that this is refused.
+fn check_busy(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
+    let is_busy = !cx.session.is_inside && cx.server.scripts.is_busy(cx.server.config.busy_ms());
+    if !is_busy || command.flags_of(request) & flag::WHILE_BUSY != 0 {
+        return Ok(());
+    }
+    if command.is(flag::RUNS_QUEUE) && cx.session.multi.is_some() {
+        return Err(abort_exec(cx, BUSY));
+    }
+    fail_multi(cx);
+    Err(BUSY.into())
+}
+
+/// Has a command wait for `EXEC`.
+fn enqueue(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
+    let Some(multi) = &mut cx.session.multi else { return Ok(()) };
+    if command.is(flag::BEFORE_MULTI) {
+        let name = command.name.to_uppercase();
+        return Err(Fail::text(format!("ERR {name} inside MULTI is not allowed")));
+    }
+    if command.is(flag::NO_MULTI) {
+        multi.has_failed = true;
+        return Err("ERR Command not allowed inside a transaction".into());
+    }
+    // What will not run takes no memory.
+    if !multi.has_failed {
+        multi.queue.push(request.clone());
+        multi.bytes += request.bytes() + size_of::<Request>();
+        multi.may_write |= command.may_write();
+        multi.is_first_of_commit |= command.is(flag::FIRST_OF_COMMIT);
+        cx.session.client.queued.fetch_add(1, Ordering::Relaxed);
+    }
+    cx.out.simple("QUEUED");
+    Ok(())
+}
+
+/// A command between `MULTI` and `EXEC` was refused, so all will be.
+fn fail_multi(cx: &mut Cx<'_>) {
+    if let Some(multi) = &mut cx.session.multi {
+        multi.has_failed = true;
+    }
+}
+
+/// `EXEC` was refused: forgets the commands since `MULTI`, and what was watched.
+fn abort_exec(cx: &mut Cx<'_>, why: &str) -> Fail {
+    cx.session.take_multi();
+    unwatch(cx.server, cx.session);
+    Fail::text(format!("EXECABORT Transaction discarded because of: {why}"))
+}
+
+/// Whether a command comes first in its commit, or is an `EXEC` that runs one which does.
+pub fn is_first_of_commit(server: &Server, session: &Session, request: &Request) -> bool {
+    match &session.multi {
+        None => server.commands.has_flag(request, flag::FIRST_OF_COMMIT),
+        Some(multi) => multi.is_first_of_commit && server.commands.has_flag(request, flag::RUNS_QUEUE),
+    }
+}
+
+/// Whether the user may run this, as far as is known: what a change of users means for it shows when it runs.
+pub fn is_allowed(server: &Server, session: &Session, command: &Command, request: &Request) -> bool {
+    match (&session.user, server.commands.entry(&request[0])) {
+        (Some(user), Some((_, at))) => command.fits(request) && user.check(at, command, request).is_ok(),
+        _ => false,
+    }
+}
+
+fn unknown(request: &Request) -> String {
+    if let Some(text) = not_built::why(&request[0]) {
+        return text;
+    }
+    let shown = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
+    let words: String = request.from(1).take(20).map(|word| format!("'{}' ", shown(word))).collect();
+    format!("ERR unknown command '{}', with args beginning with: {words}", shown(&request[0]))
+}
+
+/// The error for a word behind a command that is none of its subcommands, or has words behind it that make no sense.
+pub fn unknown_subcommand(request: &Request) -> Fail {
+    let (name, sub) = (&request[0], request.get(1).unwrap_or_default());
+    let text = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
+    let (sub, name) = (text(sub), text(name).to_uppercase());
+    Fail::text(format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {name} HELP."))
+}
+
+/// Notes what a connection was refused.
+pub fn note_refusal(cx: &Cx<'_>, reason: Reason, object: Vec<u8>, user: String) {
+    let is_script = cx.server.scripts.is_running.load(Ordering::Relaxed);
+    let context = match (cx.session.is_inside, &cx.session.multi) {
+        (true, _) if is_script => "lua",
+        (false, None) => "toplevel",
+        _ => "multi",
+    };
+    let client = cx.session.client.describe(cx.now);
+    let shown = String::from_utf8_lossy(&object);
+    trace::warn("refused", Some(&cx.session.client), &format!("{user}: {} {shown}", reason.name()));
+    let refusal = Refusal { count: 1, reason, context, object, user, at: cx.now, client };
+    cx.server.acl.log.add(refusal, cx.server.config.refusals_max());
+}

@@ -1,0 +1,167 @@
+//! The commands that a server has: specifications, the functions that do the work, and counters.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+
+use crate::base::fail::Done;
+use crate::command::keys::Keys;
+use crate::command::reach::Reaches;
+use crate::command::spec::{Awaits, Credentials, Group, Spec, Specs};
+use crate::command::uses::{KeyUse, Uses};
+use crate::observe::stats::CommandStats;
+use crate::resp::Request;
+use crate::run::cx::Cx;
+use crate::run::memory::MemoryLimits;
+
+/// What a line of a table of commands needs.
+pub mod row {
+    pub use super::{Command, command};
+    pub use crate::command::flag::*;
+    pub use crate::command::keys::*;
+    pub use crate::command::spec::Awaits;
+    pub use crate::command::uses::{self, KeyUse, Uses};
+    pub use crate::command::{reach, secrets};
+}
+
+/// What a command does.
+pub type Run = fn(&mut Cx<'_>, &Request) -> Done;
+
+/// A command: what there is to know of it, and what it does.
+pub struct Command {
+    spec: Spec,
+    /// What it does.
+    pub run: Run,
+}
+
+impl Deref for Command {
+    type Target = Spec;
+
+    fn deref(&self) -> &Spec {
+        &self.spec
+    }
+}
+
+/// A line of a table.
+#[expect(clippy::too_many_arguments, reason = "a line of a table")]
+pub const fn command(
+    name: &'static str,
+    arity: i32,
+    flags: u32,
+    keys: Keys,
+    group: Group,
+    usage: &'static str,
+    summary: &'static str,
+    run: Run,
+) -> Command {
+    Command { spec: Spec::new((name, arity, flags), keys, group, (usage, summary)), run }
+}
+
+impl Command {
+    /// How it uses its keys, if the flags do not say it.
+    pub const fn uses(mut self, uses: Uses) -> Self {
+        self.spec.uses = uses;
+        self
+    }
+
+    /// It uses each of its keys in this way.
+    pub const fn each(self, used: KeyUse) -> Self {
+        self.uses(Uses::All(used))
+    }
+
+    /// What it touches beside its keys.
+    pub const fn reaches(mut self, reaches: Reaches) -> Self {
+        self.spec.reaches = Some(reaches);
+        self
+    }
+
+    /// Its categories, in place of that of its group.
+    pub const fn in_categories(mut self, categories: &'static [&'static str]) -> Self {
+        self.spec.categories = Some(categories);
+        self
+    }
+
+    /// Subcommands whose flags are not those of the command.
+    pub const fn own_flags(mut self, flags: &'static [(&'static [&'static str], u32)]) -> Self {
+        self.spec.own_flags = flags;
+        self
+    }
+
+    /// Where passwords stand.
+    pub const fn hides(mut self, secrets: fn(&Request) -> Vec<usize>) -> Self {
+        self.spec.secrets = Some(secrets);
+        self
+    }
+
+    /// What it logs in with.
+    pub const fn logs_in(mut self, credentials: Credentials) -> Self {
+        self.spec.credentials = Some(credentials);
+        self
+    }
+
+    /// What it waits for.
+    pub const fn awaits(mut self, awaits: Awaits) -> Self {
+        self.spec.awaits = Some(awaits);
+        self
+    }
+}
+
+/// Names of commands are no longer.
+const NAME_BYTES_MAX: usize = 32;
+
+/// All commands, by their names, and what they have done.
+pub struct Commands {
+    by_name: HashMap<&'static [u8], (&'static Command, usize)>,
+    specs: Specs,
+    stats: Vec<CommandStats>,
+    /// How much memory they may take.
+    pub memory: MemoryLimits,
+}
+
+impl Commands {
+    /// The commands of a table.
+    pub fn new(table: impl Iterator<Item = &'static Command>, specs: Specs) -> Self {
+        let by_name: HashMap<_, _> =
+            table.enumerate().map(|(at, command)| (command.name.as_bytes(), (command, at))).collect();
+        let stats = (0..by_name.len()).map(|_| CommandStats::default()).collect();
+        Commands { by_name, specs, stats, memory: MemoryLimits::default() }
+    }
+
+    /// The command of a name, whatever its case, and its place in the table.
+    pub fn entry(&self, name: &[u8]) -> Option<(&'static Command, usize)> {
+        let mut lower = [0; NAME_BYTES_MAX];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        self.by_name.get(&*lower).copied()
+    }
+
+    /// The command of a name, whatever its case.
+    pub fn find(&self, name: &[u8]) -> Option<&'static Command> {
+        self.entry(name).map(|entry| entry.0)
+    }
+
+    /// Whether the command of a request has one of these flags.
+    pub fn has_flag(&self, request: &Request, flags: u32) -> bool {
+        self.find(&request[0]).is_some_and(|command| command.is(flags))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// What the command at a place of the table has done.
+    pub fn stats_at(&self, at: usize) -> &CommandStats {
+        &self.stats[at]
+    }
+
+    /// What each has done.
+    pub fn stats(&self) -> impl Iterator<Item = (&'static str, &CommandStats)> {
+        self.specs.iter().map(|spec| spec.name).zip(&self.stats)
+    }
+
+    /// All specifications, in the order of the table.
+    pub fn specs(&self) -> Specs {
+        self.specs
+    }
+}
