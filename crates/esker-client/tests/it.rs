@@ -42,14 +42,14 @@ impl TestServer {
                 });
             }
         });
-        while server.port.load(Ordering::Relaxed) == 0 {
+        while server.ports.plain.load(Ordering::Relaxed) == 0 {
             std::thread::sleep(Duration::from_millis(2));
         }
         TestServer { server, db, thread: Some(thread) }
     }
 
     fn url(&self, query: &str) -> String {
-        format!("redis://127.0.0.1:{}/{query}", self.server.port.load(Ordering::Relaxed))
+        format!("redis://127.0.0.1:{}/{query}", self.server.ports.plain.load(Ordering::Relaxed))
     }
 
     fn client(&self) -> Client {

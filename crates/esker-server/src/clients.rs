@@ -1,6 +1,7 @@
 //! The connections: for `CLIENT LIST`, for ending them, and for messages that answer no request.
 
 pub mod outbox;
+pub mod pause;
 pub mod pubsub;
 
 use std::collections::BTreeMap;
@@ -11,20 +12,67 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::clients::outbox::{Class, Outbox, OutputLimits};
-use crate::clients::pubsub::Hearing;
+use crate::clients::pause::Pause;
+use crate::clients::pubsub::{Hearing, PubSub};
 use crate::observe::stats::Counter;
 
-/// What other connections see of a connection. Atomics are relaxed: they are statistics.
+/// Where a connection comes from.
 #[derive(Default)]
-pub struct Client {
-    /// Its number.
-    pub id: u64,
+pub struct Origin {
     /// Its remote address.
     pub address: String,
     /// The local address that it connected to.
     pub own_address: String,
     /// When it connected, in Unix milliseconds.
     pub since: u64,
+}
+
+/// What a connection has sent and got. Atomics are relaxed: they are figures.
+#[derive(Default)]
+pub struct Traffic {
+    /// Bytes that it has sent.
+    pub bytes_in: Counter,
+    /// Bytes that were sent to it.
+    pub bytes_out: Counter,
+    /// Commands that it has had done.
+    pub commands: Counter,
+}
+
+/// What a connection holds, as numbers. Atomics are relaxed: they are figures.
+#[derive(Default)]
+pub struct Counts {
+    /// Number of watched keys.
+    pub watched: AtomicUsize,
+    /// Number of subscribed channels and patterns, by `Hearing`.
+    pub subscribed: [AtomicUsize; Hearing::COUNT],
+    /// Number of topics and keys it listens to (`ES.LISTEN`, `ES.WATCH`).
+    pub listens: AtomicUsize,
+    /// Bytes of incomplete requests, and of commands between `MULTI` and `EXEC`.
+    pub held: AtomicUsize,
+    /// Number of commands in its transaction plus one; 0 without a transaction.
+    pub queued: AtomicUsize,
+}
+
+/// What a connection is or does. Atomics are relaxed: they are figures.
+#[derive(Default)]
+pub struct State {
+    /// It speaks RESP3.
+    pub is_resp3: AtomicBool,
+    /// It receives all commands (`MONITOR`).
+    pub is_monitor: AtomicBool,
+    /// It is a replica, which receives commits or a copy.
+    pub is_replica: AtomicBool,
+    /// It is blocked.
+    pub is_blocked: AtomicBool,
+}
+
+/// What other connections see of a connection. Atomics are relaxed: they are statistics.
+#[derive(Default)]
+pub struct Client {
+    /// Its number.
+    pub id: u64,
+    /// Where it comes from.
+    pub origin: Origin,
     /// When it last sent something.
     pub active: AtomicU64,
     /// Its database.
@@ -37,28 +85,12 @@ pub struct Client {
     pub library: Mutex<(String, String)>,
     /// The last command, and its subcommand if it has any.
     pub command: Mutex<(&'static str, Option<&'static str>)>,
-    /// Bytes received, bytes sent, commands run.
-    pub bytes_in: Counter,
-    pub bytes_out: Counter,
-    pub commands: Counter,
-    /// Number of watched keys.
-    pub watched: AtomicUsize,
-    /// Number of subscribed channels and patterns, by `Hearing`.
-    pub subscribed: [AtomicUsize; Hearing::COUNT],
-    /// Number of topics and keys it listens to (`ES.LISTEN`, `ES.WATCH`).
-    pub listens: AtomicUsize,
-    /// Bytes of incomplete requests, and of commands between `MULTI` and `EXEC`.
-    pub held: AtomicUsize,
-    /// Number of commands in its transaction plus one; 0 without a transaction.
-    pub queued: AtomicUsize,
-    /// It speaks RESP3.
-    pub is_resp3: AtomicBool,
-    /// It receives all commands (`MONITOR`).
-    pub is_monitor: AtomicBool,
-    /// It is a replica, which receives commits or a copy.
-    pub is_replica: AtomicBool,
-    /// It is blocked.
-    pub is_blocked: AtomicBool,
+    /// What it has sent and got.
+    pub traffic: Traffic,
+    /// What it holds.
+    pub counts: Counts,
+    /// What it is or does.
+    pub state: State,
     /// How to unblock it: 0 not, 1 like a timeout, 2 with an error.
     unblock: AtomicU32,
     /// Bytes that wait to be sent to it.
@@ -81,7 +113,7 @@ impl Client {
 
     /// Unblocks it. Returns false if it is not blocked.
     pub fn unblock(&self, with_error: bool) -> bool {
-        if !self.is_blocked.load(Ordering::Relaxed) {
+        if !self.state.is_blocked.load(Ordering::Relaxed) {
             return false;
         }
         self.unblock.store(if with_error { 2 } else { 1 }, Ordering::Relaxed);
@@ -111,7 +143,7 @@ impl Client {
 
     /// The class that limits its output.
     pub fn class(&self) -> Class {
-        match self.is_replica.load(Ordering::Relaxed) {
+        match self.state.is_replica.load(Ordering::Relaxed) {
             true => Class::Replica,
             false if self.is_subscribed() => Class::Pubsub,
             false => Class::Normal,
@@ -129,7 +161,7 @@ impl Client {
 
     /// Returns whether it has any subscription.
     pub fn is_subscribed(&self) -> bool {
-        let counts = self.subscribed.iter().chain([&self.listens]);
+        let counts = self.counts.subscribed.iter().chain([&self.counts.listens]);
         counts.map(|count| count.load(Ordering::Relaxed)).any(|count| count > 0)
     }
 
@@ -139,13 +171,13 @@ impl Client {
         let (library, version) = self.library.lock().clone();
         let (command, sub) = *self.command.lock();
         let mut flags = String::new();
-        let multi = load(&self.queued);
+        let multi = load(&self.counts.queued);
         for (is_so, flag) in [
-            (self.is_monitor.load(Ordering::Relaxed), 'O'),
-            (self.is_replica.load(Ordering::Relaxed), 'S'),
+            (self.state.is_monitor.load(Ordering::Relaxed), 'O'),
+            (self.state.is_replica.load(Ordering::Relaxed), 'S'),
             (self.is_subscribed(), 'P'),
             (multi > 0, 'x'),
-            (self.is_blocked.load(Ordering::Relaxed), 'b'),
+            (self.state.is_blocked.load(Ordering::Relaxed), 'b'),
         ] {
             flags.extend(is_so.then_some(flag));
         }
@@ -158,25 +190,25 @@ impl Client {
              cmd={} user={} redir=-1 resp={} lib-name={library} lib-ver={version} tot-net-in={} tot-net-out={} \
              tot-cmds={}",
             self.id,
-            self.address,
-            self.own_address,
+            self.origin.address,
+            self.origin.own_address,
             self.name.lock(),
-            now.saturating_sub(self.since) / 1000,
+            now.saturating_sub(self.origin.since) / 1000,
             now.saturating_sub(self.active.load(Ordering::Relaxed)) / 1000,
             load(&self.db),
-            load(&self.subscribed[0]),
-            load(&self.subscribed[1]),
-            load(&self.subscribed[2]),
+            load(&self.counts.subscribed[0]),
+            load(&self.counts.subscribed[1]),
+            load(&self.counts.subscribed[2]),
             multi as i64 - 1,
-            load(&self.watched),
-            load(&self.held),
+            load(&self.counts.watched),
+            load(&self.counts.held),
             self.outbox.waiting(),
             sub.map_or(command.to_owned(), |sub| format!("{command}|{sub}")),
             self.user.lock(),
-            if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
-            self.bytes_in.get(),
-            self.bytes_out.get(),
-            self.commands.get(),
+            if self.state.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
+            self.traffic.bytes_in.get(),
+            self.traffic.bytes_out.get(),
+            self.traffic.commands.get(),
         )
     }
 }
@@ -184,6 +216,10 @@ impl Client {
 /// All connections.
 #[derive(Default)]
 pub struct Clients {
+    /// Subscriptions.
+    pub pubsub: PubSub,
+    /// `CLIENT PAUSE`.
+    pub pause: Pause,
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
     next: AtomicU64,
     monitors: AtomicUsize,
@@ -206,8 +242,13 @@ impl Clients {
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let outbox = Outbox::new(self.limits.clone());
-        let client =
-            Client { id, address, own_address, since: now, active: now.into(), outbox, ..Client::default() };
+        let client = Client {
+            id,
+            origin: Origin { address, own_address, since: now },
+            active: now.into(),
+            outbox,
+            ..Client::default()
+        };
         client.command.lock().0 = "NULL";
         let client = Arc::new(client);
         all.insert(id, client.clone());
@@ -223,7 +264,7 @@ impl Clients {
 
     /// Records the bytes that a connection holds. Returns the sum of all.
     pub fn hold(&self, client: &Client, bytes: usize) -> usize {
-        let before = client.held.swap(bytes, Ordering::Relaxed);
+        let before = client.counts.held.swap(bytes, Ordering::Relaxed);
         let all = self.held.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
         all.wrapping_add(bytes).wrapping_sub(before)
     }
@@ -231,7 +272,7 @@ impl Clients {
     /// Ends the connections that hold most until the others hold at most this much together. Returns the
     /// ended ones.
     pub fn end_largest(&self, held_max: usize) -> Vec<Arc<Client>> {
-        let held = |client: &Arc<Client>| client.held.load(Ordering::Relaxed);
+        let held = |client: &Arc<Client>| client.counts.held.load(Ordering::Relaxed);
         let mut clients = self.list();
         clients.retain(|client| !client.is_killed());
         clients.sort_unstable_by_key(held);
@@ -249,7 +290,7 @@ impl Clients {
 
     /// Starts or stops sending it all commands.
     pub fn set_monitor(&self, client: &Client, is_monitor: bool) {
-        match (client.is_monitor.swap(is_monitor, Ordering::Relaxed), is_monitor) {
+        match (client.state.is_monitor.swap(is_monitor, Ordering::Relaxed), is_monitor) {
             (false, true) => self.monitors.fetch_add(1, Ordering::Relaxed),
             (true, false) => self.monitors.fetch_sub(1, Ordering::Relaxed),
             _ => 0,

@@ -7,8 +7,8 @@
 //!     --> COMMAND DOCS, docs/commands.md     usage, summary
 //! ```
 //!
-//! A specification is a line of a table beside the function that does the work. Nothing compares names of commands:
-//! whatever makes a command special is a column of its line.
+//! A specification is a line of a table beside the function that does the work. Nothing compares names of
+//! commands: whatever makes a command special is a column of its line.
 
 pub mod flag;
 pub mod keys;

@@ -8,7 +8,6 @@ pub mod effects;
 pub mod leave;
 pub mod memory;
 pub mod parts;
-pub mod pause;
 pub mod queue;
 pub mod readers;
 pub mod registry;

@@ -121,7 +121,7 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listeners = runtime.block_on(Listeners::bind(&served)).unwrap();
-        let port = served.port.load(Ordering::Relaxed);
+        let port = served.ports.plain.load(Ordering::Relaxed);
         let running = runtime.spawn({
             let served = served.clone();
             async move { esker_server::run(served, &listeners).await }

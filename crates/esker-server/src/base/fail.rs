@@ -11,7 +11,8 @@ use crate::store::Error;
 pub enum Fail {
     /// The reply: a code, a space, what is wrong.
     Told(Cow<'static, str>),
-    /// The same, of a command that has waited, too: what it waits for is there, and cannot go where it should.
+    /// The same, of a command that has waited, too: what it waits for is there, and cannot go where it
+    /// should.
     Final(Cow<'static, str>),
     /// The key holds another type.
     WrongType,
@@ -113,7 +114,8 @@ pub const ENDED_SCRIPT: &str =
     "ERR Script killed by user with SCRIPT KILL, or after 5 seconds: nothing of what it did stays";
 /// The reply to a client that was woken by another one.
 pub const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
-/// The reply to a client that waits while its server becomes a replica. Its connection ends, so that it looks for the primary.
+/// The reply to a client that waits while its server becomes a replica. Its connection ends, so that it looks
+/// for the primary.
 pub const DEMOTED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 /// The reply to a client whose command broke off.

@@ -52,7 +52,8 @@ pub fn float(text: &[u8]) -> Done<f64> {
 /// Digits behind the point that sums keep.
 const FRACTION: usize = 17;
 
-/// The sum of two decimal numbers, exactly: 12.3 and -13.1 are -0.8. None if one is written with an exponent, or has too many digits.
+/// The sum of two decimal numbers, exactly: 12.3 and -13.1 are -0.8. None if one is written with an exponent,
+/// or has too many digits.
 pub fn decimal_sum(a: &[u8], b: &[u8]) -> Option<String> {
     let sum = decimal(a)?.checked_add(decimal(b)?)?;
     let one = 10_u128.pow(FRACTION as u32);
@@ -108,7 +109,8 @@ pub fn timeout_ms(text: &[u8]) -> Done<u64> {
     Ok(u64::try_from(ms).map_err(|_| "ERR timeout is negative")?)
 }
 
-/// Places from start to stop, both included and both counted from the end if negative, of `len` places; none if there are none.
+/// Places from start to stop, both included and both counted from the end if negative, of `len` places; none
+/// if there are none.
 pub fn places(start: i64, stop: i64, len: u64) -> Option<(u64, u64)> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     let from_end = |n: i64| if n < 0 { (len + n).max(0) } else { n };

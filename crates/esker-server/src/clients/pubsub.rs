@@ -50,7 +50,7 @@ pub struct PubSub {
 
 /// Sends a client a message that answers no request.
 pub fn send(client: &Client, words: &[&[u8]]) {
-    let mut out = Out::new(client.is_resp3.load(Ordering::Relaxed));
+    let mut out = Out::new(client.state.is_resp3.load(Ordering::Relaxed));
     out.push(words.len());
     words.iter().for_each(|word| out.bulk(word));
     client.send(&out.bytes);

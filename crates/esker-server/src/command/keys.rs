@@ -1,4 +1,5 @@
-//! Where the keys are among the words of a request. `COMMAND GETKEYS`, users' rights and the commands agree by this.
+//! Where the keys are among the words of a request. `COMMAND GETKEYS`, users' rights and the commands agree
+//! by this.
 
 use crate::base::numbers::parse_int;
 use crate::resp::Request;
@@ -12,9 +13,10 @@ pub enum Keys {
     At(i32, i32, i32),
     /// Their number stands there, and they follow. There is one more before, unless this is 0.
     Numbered(usize, usize),
-    /// Behind the word `STREAMS`, the first half of what follows. Options stand before it, and their values may be any words.
+    /// Behind the word `STREAMS`, the first half of what follows. Options stand before it, and their values
+    /// may be any words.
     Streams,
-    /// The first word, and the one that an option names to store to.
+    /// The first word, and the destination that an option names.
     Stored(fn(&Request) -> Option<usize>),
 }
 

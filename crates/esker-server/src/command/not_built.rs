@@ -1,4 +1,4 @@
-//! Commands of Redis that this server does not have, and what to do instead: their clients are told so, not that they have mistyped.
+//! Commands of Redis that this server does not have. The error reply says what to use instead.
 
 /// The beginning of their names, and advice.
 const NOT_BUILT: &[(&str, &str)] = &[
@@ -21,7 +21,7 @@ const NOT_BUILT: &[(&str, &str)] = &[
     ("ts.", "modules are not supported"),
 ];
 
-/// What a client is told that asks for one of them.
+/// Returns the error reply to such a command.
 pub fn why(name: &[u8]) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let (_, advice) = NOT_BUILT.iter().find(|(begin, _)| lower.starts_with(begin.as_bytes()))?;

@@ -56,8 +56,8 @@ pub fn sort_patterns(request: &Request) -> Vec<Reach<'_>> {
     Vec::new()
 }
 
-/// Keys and prefixes whose changes are asked for. A word that is neither is refused when the command runs: until
-/// then it counts as a prefix, which needs more.
+/// Keys and prefixes whose changes are asked for. A word that is neither is refused when the command runs:
+/// until then it counts as a prefix, which needs more.
 pub fn watched(request: &Request) -> Vec<Reach<'_>> {
     let pair = |at: usize| {
         let name = request.get(at + 1)?;

@@ -1,4 +1,4 @@
-//! What there is to know of a command, but for what it does.
+//! The specification of a command: everything except the work that it does.
 
 use std::fmt::Write;
 
@@ -150,8 +150,8 @@ impl std::fmt::Debug for Spec {
 pub type Specs = &'static [&'static Spec];
 
 impl Spec {
-    /// Uses of keys that nothing else is said of follow from the flags. So does what commands of ordered maps and of
-    /// rows touch, if they name no keys: a range.
+    /// Uses of keys that nothing else is said of follow from the flags. So does what commands of ordered maps
+    /// and of rows touch, if they name no keys: a range.
     pub const fn new(
         (name, arity, flags): (&'static str, i32, u32),
         keys: Keys,
@@ -199,7 +199,8 @@ impl Spec {
         self.group == Group::Rows || self.is(flag::TAKES_PART)
     }
 
-    /// Whether it runs once all before it is done: it works in a transaction that its connection holds, or begins one.
+    /// Whether it runs once all before it is done: it works in a transaction that its connection holds, or
+    /// begins one.
     pub fn is_alone(&self, has_transaction: bool) -> bool {
         let works_in_it = has_transaction && self.takes_part() && !self.is(flag::BLOCKING | flag::COMMITS);
         self.is(flag::BEGINS) || works_in_it
@@ -210,7 +211,7 @@ impl Spec {
         self.group == Group::PubSub && self.is(flag::WHILE_SUBSCRIBED)
     }
 
-    /// Whether it runs other commands, each of which is undone by itself if it fails.
+    /// Whether it runs other commands. Each of them is undone by itself if it fails.
     pub fn runs_others(&self) -> bool {
         self.group == Group::Scripting || self.is(flag::RUNS_QUEUE)
     }

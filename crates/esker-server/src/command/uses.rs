@@ -49,7 +49,8 @@ impl KeyUse {
 
     /// The rights that it needs.
     pub fn rights(self) -> u8 {
-        u8::from(self.reads) * READ | u8::from(self.change.is_some()) * WRITE
+        let right = |needs: bool, right: u8| if needs { right } else { 0 };
+        right(self.reads, READ) | right(self.change.is_some(), WRITE)
     }
 
     /// Its names in `COMMAND GETKEYSANDFLAGS`.

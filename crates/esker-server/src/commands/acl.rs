@@ -19,7 +19,7 @@ fn acl(cx: &mut Cx<'_>, request: &Request) -> Done {
     let users = &cx.server.acl;
     match (request[1].to_ascii_lowercase().as_slice(), request.len()) {
         (b"whoami", 2) => {
-            let name = cx.session.user.as_ref().map_or(DEFAULT, |user| &user.name);
+            let name = cx.session.login.user.as_ref().map_or(DEFAULT, |user| &user.name);
             cx.out.bulk(name.as_bytes());
         }
         (b"users", 2) => {

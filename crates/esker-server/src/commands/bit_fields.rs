@@ -90,7 +90,10 @@ fn fit(n: i128, width: Width, overflow: Overflow) -> Option<i64> {
     }
 }
 
-pub(super) fn bitfield(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
+/// A step, the number that it is about, and what happens if a result does not fit.
+type Task = (Step, Width, usize, Overflow);
+
+fn tasks(request: &Request, only_reads: bool) -> Done<Vec<Task>> {
     let (mut steps, mut overflow, mut at) = (Vec::new(), Overflow::Wrap, 2);
     while at < request.len() {
         let word = |n: usize| request.get(at + n).ok_or(SYNTAX);
@@ -124,6 +127,11 @@ pub(super) fn bitfield(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> 
         }
         steps.push((step, width, place, overflow));
     }
+    Ok(steps)
+}
+
+pub(super) fn bitfield(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
+    let steps = tasks(request, only_reads)?;
     let (old, mut bytes) = cx.bytes(&request[1])?;
     // The string becomes as long as all that is to be written asks for, also where numbers do not fit.
     let writes = steps.iter().filter(|step| !matches!(step.0, Step::Get));

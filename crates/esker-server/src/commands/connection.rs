@@ -36,7 +36,7 @@ fn log_in(cx: &mut Cx<'_>, command: &[u8], user: &[u8], password: &[u8]) -> Done
         note_refusal(cx, Reason::Auth, command.to_vec(), name);
         return Err(WRONG_PASSWORD.into());
     };
-    cx.session.users_generation = cx.server.acl.generation();
+    cx.session.login.users_generation = cx.server.acl.generation();
     cx.session.become_user(Some(user));
     Ok(())
 }
@@ -77,7 +77,7 @@ fn hello(cx: &mut Cx<'_>, request: &Request) -> Done {
             return Err(Fail::text(format!("ERR Syntax error in HELLO option '{word}'")));
         }
     }
-    if !cx.session.is_known {
+    if !cx.session.login.is_known {
         return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
                     <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
             .into());
@@ -106,7 +106,7 @@ fn hello(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 fn set_version(cx: &mut Cx<'_>, is_resp3: bool) {
     cx.out.is_resp3 = is_resp3;
-    cx.session.client.is_resp3.store(is_resp3, Ordering::Relaxed);
+    cx.session.client.state.is_resp3.store(is_resp3, Ordering::Relaxed);
 }
 
 fn ping(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -143,11 +143,11 @@ fn reset(cx: &mut Cx<'_>, _: &Request) -> Done {
     leave(cx.server, cx.session);
     cx.server.clients.set_monitor(&cx.session.client, false);
     cx.session.client.name.lock().clear();
-    cx.session.client.queued.store(0, Ordering::Relaxed);
+    cx.session.client.counts.queued.store(0, Ordering::Relaxed);
     cx.session.reply = ReplyMode::On;
     cx.session.become_user(cx.server.acl.stranger());
-    cx.session.space = None;
-    cx.session.snapshots.clear();
+    cx.session.places.space = None;
+    cx.session.places.snapshots.clear();
     choose(cx, 0)?;
     set_version(cx, false);
     cx.out.simple("RESET");
@@ -201,7 +201,7 @@ fn client(cx: &mut Cx<'_>, request: &Request) -> Done {
         (b"no-evict" | b"no-touch", 3) => return Err(SYNTAX.into()),
         (b"pause", 3 | 4) => pause(cx, request)?,
         (b"unpause", 2) => {
-            cx.server.pause.end();
+            cx.server.clients.pause.end();
             cx.out.ok();
         }
         (b"tracking", 3..) if request.is(2, "off") => cx.out.ok(),
@@ -291,7 +291,7 @@ fn pause(cx: &mut Cx<'_>, request: &Request) -> Done {
         Some(_) if request.is(3, "write") => false,
         Some(_) => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
     };
-    cx.server.pause.begin(cx.now.saturating_add(ms), all, cx.now);
+    cx.server.clients.pause.begin(cx.now.saturating_add(ms), all, cx.now);
     cx.out.ok();
     Ok(())
 }
@@ -300,7 +300,7 @@ fn kill(cx: &mut Cx<'_>, request: &Request) -> Done {
     let all = cx.server.clients.list();
     if request.len() == 3 {
         let address = String::from_utf8_lossy(&request[2]);
-        let found = all.iter().find(|client| client.address == address).ok_or("ERR No such client")?;
+        let found = all.iter().find(|client| client.origin.address == address).ok_or("ERR No such client")?;
         end(cx, found);
         cx.out.ok();
         return Ok(());
@@ -318,8 +318,8 @@ fn kill(cx: &mut Cx<'_>, request: &Request) -> Done {
                 let id = id.ok_or("ERR client-id should be greater than 0")?;
                 meant.retain(|client| client.id as i64 == id);
             }
-            b"addr" => meant.retain(|client| client.address == value),
-            b"laddr" => meant.retain(|client| client.own_address == value),
+            b"addr" => meant.retain(|client| client.origin.address == value),
+            b"laddr" => meant.retain(|client| client.origin.own_address == value),
             b"type" => {
                 let kind = kind_named(&value)?;
                 meant.retain(|client| client.kind() == kind);
@@ -335,7 +335,7 @@ fn kill(cx: &mut Cx<'_>, request: &Request) -> Done {
                     int(&request[at + 1]).map_err(|_| "ERR maxage is not an integer or out of range")?;
                 let age = u64::try_from(age).ok().filter(|age| *age > 0);
                 let age = age.ok_or("ERR maxage should be greater than 0")?;
-                meant.retain(|client| cx.now.saturating_sub(client.since) / 1000 >= age);
+                meant.retain(|client| cx.now.saturating_sub(client.origin.since) / 1000 >= age);
             }
             _ => return Err(SYNTAX.into()),
         }

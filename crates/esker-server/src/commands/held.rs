@@ -21,7 +21,7 @@ use crate::types::Main;
 /// It does, and the command runs inside of `MULTI` or a script.
 pub(super) fn held(cx: &Cx<'_>) -> Done<Option<Arc<Held>>> {
     match &cx.session.own.transaction {
-        Some(_) if cx.session.is_inside => {
+        Some(_) if cx.session.turn.is_inside => {
             Err("ERR the connection holds a transaction: MULTI and scripts cannot take part in it".into())
         }
         held => Ok(held.clone()),

@@ -287,14 +287,14 @@ fn monitor(cx: &mut Cx<'_>, _: &Request) -> Done {
 
 fn slowlog(cx: &mut Cx<'_>, request: &Request) -> Done {
     if request.is(1, "len") && request.len() == 2 {
-        cx.out.count(cx.server.slow_log.len());
+        cx.out.count(cx.server.observed.slow_log.len());
     } else if request.is(1, "reset") && request.len() == 2 {
-        cx.server.slow_log.clear();
+        cx.server.observed.slow_log.clear();
         cx.out.ok();
     } else if request.is(1, "get") && request.len() <= 3 {
         let count = request.get(2).map_or(Some(10), parse_int).filter(|count| *count >= -1);
         let count = count.ok_or("ERR count should be greater than or equal to -1")?;
-        let newest = cx.server.slow_log.newest(usize::try_from(count).unwrap_or(usize::MAX));
+        let newest = cx.server.observed.slow_log.newest(usize::try_from(count).unwrap_or(usize::MAX));
         cx.out.array(newest.len());
         for slow in newest {
             cx.out.array(6);

@@ -13,7 +13,7 @@ pub(super) const TABLE: &[Command] = &[
 ];
 
 fn latency(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let events = &cx.server.latency_events;
+    let events = &cx.server.observed.latency_events;
     match (request[1].to_ascii_lowercase().as_slice(), request.len()) {
         (b"histogram", _) => histogram(cx, request),
         (b"latest", 2) => {
@@ -81,7 +81,7 @@ fn doctor(cx: &Cx<'_>) -> String {
         return "Nothing is noted: CONFIG SET latency-monitor-threshold 100 notes what takes 100 ms or more.\n".to_owned();
     }
     let mut text = String::new();
-    for (name, event) in cx.server.latency_events.all() {
+    for (name, event) in cx.server.observed.latency_events.all() {
         let all: Vec<_> = event.moments.iter().map(|(_, ms)| ms).collect();
         let average = all.iter().copied().sum::<u64>() as f64 / all.len().max(1) as f64;
         let advice = match name {

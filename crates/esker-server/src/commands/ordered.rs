@@ -66,7 +66,7 @@ struct Seen<'a> {
 fn read<T>(cx: &Cx<'_>, snapshot: Option<u64>, read: impl FnOnce(&Seen<'_>) -> Done<T>) -> Done<T> {
     let place = &cx.session.place();
     if let Some(id) = snapshot {
-        let snapshot = cx.session.snapshots.get(&id).ok_or("ERR no such snapshot")?;
+        let snapshot = cx.session.places.snapshots.get(&id).ok_or("ERR no such snapshot")?;
         return read(&Seen { reads: &**snapshot, place, now: cx.now });
     }
     match held(cx)? {
@@ -399,7 +399,7 @@ fn delrange(cx: &mut Cx<'_>, request: &Request) -> Done {
 }
 
 fn merge(cx: &mut Cx<'_>, request: &Request) -> Done {
-    if cx.session.space.is_none() {
+    if cx.session.places.space.is_none() {
         return Err("ERR ES.MERGE works in a keyspace: ES.KS CREATE name, ES.KS OPERATOR name operator, ES.KS USE name".into());
     }
     let (key, operand) = (&request[1], &request[2]);

@@ -43,11 +43,11 @@ fn tell(cx: &mut Cx<'_>, kind: Hearing, what: &str, name: Option<&[u8]>) {
 
 fn subscribe(cx: &mut Cx<'_>, request: &Request, to: Hearing) -> Done {
     // There is a reply for each word, and a transaction has one for each command.
-    if cx.session.is_inside && !cx.out.is_resp3 && request.len() > 2 {
+    if cx.session.turn.is_inside && !cx.out.is_resp3 && request.len() > 2 {
         return Err("ERR subscribe to one name in each command of a transaction".into());
     }
     for name in request.from(1) {
-        cx.server.pubsub.subscribe(to, name, &cx.session.client);
+        cx.server.clients.pubsub.subscribe(to, name, &cx.session.client);
         cx.session.subscribed[to as usize].insert(name.to_vec());
         tell(cx, to, "subscribe", Some(name));
     }
@@ -61,7 +61,7 @@ fn unsubscribe(cx: &mut Cx<'_>, request: &Request, from: Hearing) -> Done {
     };
     for name in &names {
         cx.session.subscribed[from as usize].remove(name);
-        cx.server.pubsub.unsubscribe(from, name, &cx.session.client);
+        cx.server.clients.pubsub.unsubscribe(from, name, &cx.session.client);
         tell(cx, from, "unsubscribe", Some(name));
     }
     if names.is_empty() {
@@ -71,7 +71,7 @@ fn unsubscribe(cx: &mut Cx<'_>, request: &Request, from: Hearing) -> Done {
 }
 
 fn publish(cx: &mut Cx<'_>, request: &Request, on: Hearing) -> Done {
-    let hearers = cx.server.pubsub.hearers(on, &request[1]);
+    let hearers = cx.server.clients.pubsub.hearers(on, &request[1]);
     if hearers > 0 {
         let said = Said { on, channel: request[1].to_vec(), text: request[2].to_vec() };
         cx.effects.publish(said, cx.effects_max())?;
@@ -81,7 +81,7 @@ fn publish(cx: &mut Cx<'_>, request: &Request, on: Hearing) -> Done {
 }
 
 fn pubsub(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let table = &cx.server.pubsub;
+    let table = &cx.server.clients.pubsub;
     let kind = |word: &str| if request.is(1, word) { Hearing::Shard } else { Hearing::Channel };
     if (request.is(1, "channels") || request.is(1, "shardchannels")) && request.len() <= 3 {
         let channels = table.channels(kind("shardchannels"), request.get(2));

@@ -187,7 +187,7 @@ fn replica_of(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 /// Whether a source is this server, as far as its address says so by itself: names are not looked up here.
 fn is_itself(server: &Server, source: &Source) -> bool {
-    let ports = [&server.port, &server.tls_port].map(|port| port.load(Ordering::Relaxed));
+    let ports = [&server.ports.plain, &server.ports.tls].map(|port| port.load(Ordering::Relaxed));
     if !ports.contains(&u64::from(source.port)) {
         return false;
     }
@@ -229,7 +229,7 @@ fn role(cx: &mut Cx<'_>, _: &Request) -> Done {
 
 /// Ends a connection whose command has waited while the server became a replica.
 pub(super) fn check_demoted(cx: &mut Cx<'_>) -> Done {
-    let was_primary = cx.session.awaited.is_some_and(|from| !from.was_replica);
+    let was_primary = cx.session.turn.awaited.is_some_and(|from| !from.was_replica);
     if was_primary && cx.server.replication.is_replica() {
         cx.session.is_over = true;
         return Err(crate::base::fail::DEMOTED.into());
@@ -255,7 +255,7 @@ fn wait(cx: &mut Cx<'_>, request: &Request) -> Done {
     int(&request[1])?;
     timeout_ms(&request[2])?;
     let replication = &cx.server.replication;
-    let seq = cx.session.awaited.map_or_else(|| replication.position().seq, |from| from.seq);
+    let seq = cx.session.turn.awaited.map_or_else(|| replication.position().seq, |from| from.seq);
     cx.out.count(replication.replicas.count(seq, false));
     Ok(())
 }
@@ -268,7 +268,7 @@ fn waitaof(cx: &mut Cx<'_>, request: &Request) -> Done {
     timeout_ms(&request[3])?;
     let replication = &cx.server.replication;
     tokio::task::block_in_place(|| replication.sync())?;
-    let seq = cx.session.awaited.map_or_else(|| replication.position().seq, |from| from.seq);
+    let seq = cx.session.turn.awaited.map_or_else(|| replication.position().seq, |from| from.seq);
     cx.out.array(2);
     cx.out.int(1);
     cx.out.count(replication.replicas.count(seq, true));

@@ -48,11 +48,11 @@ fn space_name(name: &str) -> String {
 
 /// Where the connection works.
 fn place(cx: &mut Cx<'_>) -> Done<Place> {
-    let space = match cx.session.rows.take() {
+    let space = match cx.session.places.rows.take() {
         Some(space) => space,
         None => cx.server.store.space(&space_name(DEFAULT), false)?,
     };
-    cx.session.rows = Some(space.clone());
+    cx.session.places.rows = Some(space.clone());
     Ok(Place::keyspace(space))
 }
 
@@ -231,7 +231,7 @@ fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
         if cx.session.own.transaction.is_some() {
             return Err("ERR the connection holds a transaction: commit it, or roll it back first".into());
         }
-        cx.session.rows = Some(store.space(&space_name(name), false)?);
+        cx.session.places.rows = Some(store.space(&space_name(name), false)?);
     } else if request.is(1, "drop") {
         let full = space_name(name);
         if cx.server.holdings.transactions().iter().any(|held| held.began_in == full) {
@@ -239,8 +239,8 @@ fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
         store.find_space(&full)?.ok_or_else(|| Fail::text(format!("ERR no such keyspace '{name}'")))?;
         store.drop_space(&full)?;
-        if cx.session.rows.as_ref().is_some_and(|space| space.name() == full) {
-            cx.session.rows = None;
+        if cx.session.places.rows.as_ref().is_some_and(|space| space.name() == full) {
+            cx.session.places.rows = None;
         }
     } else {
         return Err(unknown_subcommand(request));

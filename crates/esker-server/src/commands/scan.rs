@@ -36,7 +36,7 @@ impl Step {
     pub(super) fn parse(cx: &Cx<'_>, request: &Request, first: usize) -> Done<Self> {
         let cursor = std::str::from_utf8(&request[first]).ok().and_then(|text| text.parse().ok());
         let cursor: u64 = cursor.ok_or("ERR invalid cursor")?;
-        let from = cx.server.cursors.find(cursor).ok_or(UNKNOWN_CURSOR)?;
+        let from = cx.server.databases.cursors.find(cursor).ok_or(UNKNOWN_CURSOR)?;
         let mut step = Step { from, pattern: None, count: 10, kind: None, without_values: false };
         let mut at = first + 1;
         while at < request.len() {
@@ -77,7 +77,7 @@ impl Step {
 
 /// Begins the reply: the cursor of the next step.
 pub(super) fn put_cursor(cx: &mut Cx<'_>, step: &Step, last: Option<&[u8]>) {
-    let number = last.map_or(0, |key| cx.server.cursors.number(&step.from, key));
+    let number = last.map_or(0, |key| cx.server.databases.cursors.number(&step.from, key));
     cx.out.array(2);
     cx.out.bulk(number.to_string().as_bytes());
 }

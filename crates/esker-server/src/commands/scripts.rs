@@ -57,10 +57,10 @@ fn run(cx: &mut Cx<'_>, request: &Request, digest: &str, source: &[u8], only_rea
     let (keys, arguments) = words.split_at(key_count(request)?);
     let server = cx.server.clone();
     let _running = Running::new(&server.scripts, cx.now);
-    let was_inside = std::mem::replace(&mut cx.session.is_inside, true);
+    let was_inside = std::mem::replace(&mut cx.session.turn.is_inside, true);
     let (db, data, is_resp3) = (cx.session.db, cx.session.data.clone(), cx.out.is_resp3);
     let done = execute(cx, &Script { digest, whole: source, source, keys, arguments, only_reads });
-    cx.session.is_inside = was_inside;
+    cx.session.turn.is_inside = was_inside;
     cx.out.is_resp3 = is_resp3;
     (cx.session.db, cx.session.data) = (db, data);
     done

@@ -77,8 +77,8 @@ fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
         cx.out.ok();
     } else if request.is(1, "resetstat") && request.len() == 2 {
-        cx.server.stats.reset();
-        cx.server.rates.clear();
+        cx.server.observed.stats.reset();
+        cx.server.observed.rates.clear();
         for (_, stats) in cx.server.commands.stats() {
             [&stats.calls, &stats.micros, &stats.failed, &stats.rejected].iter().for_each(|c| c.reset());
             stats.latency.reset();
@@ -177,7 +177,7 @@ fn time(cx: &mut Cx<'_>, _: &Request) -> Done {
 fn sync(cx: &mut Cx<'_>) -> Done {
     let store = &cx.server.store;
     tokio::task::block_in_place(|| store.sync())?;
-    cx.server.saved.store(cx.now / 1000, Ordering::Relaxed);
+    cx.server.databases.saved.store(cx.now / 1000, Ordering::Relaxed);
     Ok(())
 }
 
@@ -202,7 +202,7 @@ fn bgrewriteaof(cx: &mut Cx<'_>, _: &Request) -> Done {
 }
 
 fn lastsave(cx: &mut Cx<'_>, _: &Request) -> Done {
-    cx.out.int(cx.server.saved.load(Ordering::Relaxed) as i64);
+    cx.out.int(cx.server.databases.saved.load(Ordering::Relaxed) as i64);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Groups of readers of streams: each entry goes to one of them, and stays pending until that one acknowledges it.
 
 use super::stream_info::Place;
-use super::streams::{bound, count, id, put_entries, reading};
+use super::streams::{Reading, bound, count, id, put_entries, reading};
 use crate::base::fail::{Done, Fail, SYNTAX, Wait};
 use crate::base::numbers::{int, parse_int};
 use crate::command::spec::Group::Stream as Streams;
@@ -158,15 +158,14 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     if !request.is(1, "group") {
         return Err(SYNTAX.into());
     }
-    let (name, consumer) = (&request[2], &request[3]);
+    let reader = (&request[2], &request[3]);
     let reading = reading(request, 4)?;
     let mut found: Vec<(&[u8], Vec<History>)> = Vec::new();
     let (mut waits, keys) = (true, request.from(reading.first).take(reading.len).collect::<Vec<_>>());
     for (n, key) in keys.iter().copied().enumerate() {
         let word = &request[reading.first + reading.len + n];
-        let opened = open(cx, key, name);
-        let (mut stream, mut group) = opened.map_err(|fail| match fail {
-            fail if fail.is_told() && cx.session.is_again => Fail::Final(why_unblocked(cx, key).into()),
+        let (mut stream, group) = open(cx, key, reader.0).map_err(|fail| match fail {
+            fail if fail.is_told() && cx.session.turn.is_again => Fail::Final(why_unblocked(cx, key).into()),
             Fail::NoGroup(what) => {
                 Fail::NoGroup(format!("{what} in XREADGROUP with GROUP option")).ends_wait()
             }
@@ -175,57 +174,81 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
         if word == b"$" {
             return Err("ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set.".into());
         }
-        if word == b">" {
+        let entries = if word == b">" {
             let Some(from) = group.last.next() else { continue };
-            let entries = stream.entries(cx, from, StreamId::MAX, Order::Up, reading.count)?;
-            note_consumer(cx, &mut stream, key, name, consumer, !entries.is_empty())?;
-            if let Some((last, _)) = entries.last() {
-                let place = Place::of(cx, &stream)?;
-                let ids = entries.iter().map(|(id, _)| *id);
-                group.read = ids.fold(group.read, |read, id| place.read_after(read, id));
-                group.last = *last;
-                stream.put_group(cx, name, group)?;
-                if !reading.no_ack {
-                    for (id, _) in &entries {
-                        let pending =
-                            Pending { id: *id, consumer: consumer.to_vec(), delivered: cx.now, count: 1 };
-                        stream.put_pending(cx, name, &pending)?;
-                    }
-                }
-                found.push((key, entries.into_iter().map(|(id, fields)| (id, Some(fields))).collect()));
-            }
+            let entries = deliver(cx, &mut stream, group, (from, key), reader, &reading)?;
+            Some(entries).filter(|entries| !entries.is_empty())
         } else {
             waits = false;
             let Some(from) = id(word, 0)?.next() else { continue };
-            let own = stream.pending_of(cx, (name, consumer), (from, StreamId::MAX), reading.count)?;
-            let mut entries = Vec::new();
-            for mut pending in own {
-                let fields = stream.entry(cx, pending.id)?;
-                if fields.is_some() {
-                    pending.delivered = cx.now;
-                    pending.count += 1;
-                    stream.put_pending(cx, name, &pending)?;
-                }
-                entries.push((pending.id, fields));
-            }
-            note_consumer(cx, &mut stream, key, name, consumer, !entries.is_empty())?;
-            found.push((key, entries));
-        }
+            Some(deliver_again(cx, &mut stream, (from, key), reader, reading.count)?)
+        };
+        found.extend(entries.map(|entries| (key, entries)));
         stream.save_groups(cx)?;
     }
-    if found.is_empty() {
-        return match reading.block {
-            Some(ms) if waits => {
-                let keys = keys.into_iter().map(<[u8]>::to_vec).collect();
-                let class = Some([b"group ", name].concat());
-                Err(Fail::Blocks(Wait { keys, ms, instead: None, class, minds_changes: true }))
-            }
-            _ => {
-                cx.out.null_array();
-                Ok(())
-            }
-        };
+    match reading.block {
+        Some(ms) if waits && found.is_empty() => {
+            let keys = keys.into_iter().map(<[u8]>::to_vec).collect();
+            let class = Some([b"group ", reader.0].concat());
+            return Err(Fail::Blocks(Wait { keys, ms, instead: None, class, minds_changes: true }));
+        }
+        _ if found.is_empty() => cx.out.null_array(),
+        _ => put_histories(cx, found),
     }
+    Ok(())
+}
+
+/// A group and a consumer of it.
+type Reader<'r> = (&'r [u8], &'r [u8]);
+
+/// Gives a consumer new entries of a stream, from an id on. They are pending from then on.
+fn deliver(
+    cx: &mut Cx<'_>,
+    stream: &mut Stream,
+    mut group: Group,
+    (from, key): (StreamId, &[u8]),
+    (name, consumer): Reader<'_>,
+    reading: &Reading,
+) -> Done<Vec<History>> {
+    let entries = stream.entries(cx, from, StreamId::MAX, Order::Up, reading.count)?;
+    note_consumer(cx, stream, key, name, consumer, !entries.is_empty())?;
+    if let Some((last, _)) = entries.last() {
+        let place = Place::of(cx, stream)?;
+        let ids = entries.iter().map(|(id, _)| *id);
+        group.read = ids.fold(group.read, |read, id| place.read_after(read, id));
+        group.last = *last;
+        stream.put_group(cx, name, group)?;
+    }
+    for (id, _) in entries.iter().filter(|_| !reading.no_ack) {
+        let pending = Pending { id: *id, consumer: consumer.to_vec(), delivered: cx.now, count: 1 };
+        stream.put_pending(cx, name, &pending)?;
+    }
+    Ok(entries.into_iter().map(|(id, fields)| (id, Some(fields))).collect())
+}
+
+/// Gives a consumer its pending entries again, from an id on.
+fn deliver_again(
+    cx: &mut Cx<'_>,
+    stream: &mut Stream,
+    (from, key): (StreamId, &[u8]),
+    (name, consumer): Reader<'_>,
+    count: usize,
+) -> Done<Vec<History>> {
+    let mut entries = Vec::new();
+    for mut pending in stream.pending_of(cx, (name, consumer), (from, StreamId::MAX), count)? {
+        let fields = stream.entry(cx, pending.id)?;
+        if fields.is_some() {
+            pending.delivered = cx.now;
+            pending.count += 1;
+            stream.put_pending(cx, name, &pending)?;
+        }
+        entries.push((pending.id, fields));
+    }
+    note_consumer(cx, stream, key, name, consumer, !entries.is_empty())?;
+    Ok(entries)
+}
+
+fn put_histories(cx: &mut Cx<'_>, found: Vec<(&[u8], Vec<History>)>) {
     cx.out.begin_lists(found.len());
     for (key, entries) in found {
         cx.out.begin_list_of(key);
@@ -242,7 +265,6 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
             }
         }
     }
-    Ok(())
 }
 
 fn xack(cx: &mut Cx<'_>, request: &Request) -> Done {

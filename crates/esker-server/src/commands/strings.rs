@@ -54,11 +54,11 @@ impl Cx<'_> {
 fn get(cx: &mut Cx<'_>, request: &Request) -> Done {
     match cx.string(&request[1])? {
         Some(main) => {
-            cx.server.stats.hits.add(1);
+            cx.server.observed.stats.hits.add(1);
             cx.out.bulk(main.text());
         }
         None => {
-            cx.server.stats.misses.add(1);
+            cx.server.observed.stats.misses.add(1);
             cx.out.null();
         }
     }

@@ -27,7 +27,7 @@ fn multi(cx: &mut Cx<'_>, _: &Request) -> Done {
         return Err("ERR MULTI calls can not be nested".into());
     }
     cx.session.multi = Some(Multi::default());
-    cx.session.client.queued.store(1, Ordering::Relaxed);
+    cx.session.client.counts.queued.store(1, Ordering::Relaxed);
     cx.out.ok();
     Ok(())
 }
@@ -52,7 +52,7 @@ fn exec(cx: &mut Cx<'_>, _: &Request) -> Done {
     }
     let start = cx.out.mark();
     cx.out.array(multi.queue.len());
-    cx.session.is_inside = true;
+    cx.session.turn.is_inside = true;
     let (limits, class) = (cx.server.config.output_limits(), cx.session.client.class());
     let mut is_dropped = false;
     for request in &multi.queue {
@@ -69,7 +69,7 @@ fn exec(cx: &mut Cx<'_>, _: &Request) -> Done {
             cx.session.is_over = true;
         }
     }
-    cx.session.is_inside = false;
+    cx.session.turn.is_inside = false;
     Ok(())
 }
 
@@ -91,7 +91,7 @@ fn watch(cx: &mut Cx<'_>, request: &Request) -> Done {
         let is_there = cx.main(key)?.is_some();
         let mut watch = cx.session.watch.take().unwrap_or_default();
         cx.server.watches.add(&mut watch, cx.session.db, key, is_there);
-        cx.session.client.watched.store(watch.keys.len(), Ordering::Relaxed);
+        cx.session.client.counts.watched.store(watch.keys.len(), Ordering::Relaxed);
         cx.session.watch = Some(watch);
     }
     cx.out.ok();

@@ -6,10 +6,13 @@
 //! ```
 //!
 //! connection.1. Replies come in the order of requests.
-//! connection.2. What a connection takes of memory is bounded: it reads no more before what it has read is answered.
-//! connection.3. A connection that is killed ends, whatever it waits for: only a command that runs is waited for.
+//! connection.2. What a connection takes of memory is bounded: it reads no more before what it has read is
+//!     answered.
+//! connection.3. A connection that is killed ends, whatever it waits for: only a command that runs is waited
+//!     for.
 
 mod send;
+mod waits;
 
 use std::io;
 use std::sync::Arc;
@@ -20,10 +23,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::Notify;
 
 pub use self::send::{close, send, send_last};
+use self::waits::REFUSED_DELAY;
 use crate::base::clock;
 use crate::clients::Client;
 use crate::command::flag;
-use crate::commands;
 use crate::observe::trace;
 use crate::replication;
 use crate::resp::{Input, Limits, Parser, Request};
@@ -32,7 +35,6 @@ use crate::run::dispatch;
 use crate::run::effects::Effects;
 use crate::run::leave::leave as leave_all;
 use crate::run::queue::Job;
-use crate::run::queue::Woken;
 use crate::run::registry::Command;
 use crate::run::server::Server;
 use crate::run::session::Session;
@@ -48,8 +50,6 @@ const JOB_BYTES_MAX: usize = 1 << 20;
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 /// So many requests are kept to be used again.
 const SPARE_MAX: usize = 64;
-/// How long the first reply to a wrong password waits; each further one waits twice as long, up to the second.
-const REFUSED_DELAY: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
 
 /// Where a request runs.
 enum Place {
@@ -83,7 +83,7 @@ struct Connection<S> {
 pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, client: Arc<Client>, stream: S) {
     let Ok(data) = server.database(0) else { return };
     let mut session = Session::new(client.clone(), data, false);
-    session.users_generation = server.acl.generation();
+    session.login.users_generation = server.acl.generation();
     session.become_user(server.acl.stranger());
     let mut connection = Connection {
         now: Access::Now(server.store.clone()),
@@ -139,15 +139,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if self.holds_too_much(held + self.input.unread().len()) {
                 return Some(job);
             }
-            let may_be_idle = job.session.is_subscribed() || self.client.is_monitor.load(Ordering::Relaxed);
+            let may_be_idle =
+                job.session.is_subscribed() || self.client.state.is_monitor.load(Ordering::Relaxed);
             if !std::mem::take(&mut self.has_more) && self.receive(may_be_idle).await.is_err() {
                 return Some(job);
             }
         }
     }
 
-    /// Whether the connection is to end because of the bytes that it holds of requests. If all connections hold too
-    /// much, those that hold most are ended.
+    /// Whether the connection is to end because of the bytes that it holds of requests. If all connections
+    /// hold too much, those that hold most are ended.
     fn holds_too_much(&self, bytes: usize) -> bool {
         let server = &self.server;
         let all = server.clients.hold(&self.client, bytes);
@@ -169,7 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut bytes = 0;
         self.client.active.store(clock::now_ms(), Ordering::Relaxed);
         while !job.session.is_over && job.session.link.is_none() && !self.client.is_killed() {
-            let limits = match job.session.is_known {
+            let limits = match job.session.login.is_known {
                 true => Limits { words: 1 << 20, word_bytes: 512 << 20 },
                 false => Limits::STRANGER,
             };
@@ -190,8 +191,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let held = command.filter(|command| command.fits(&self.request));
             if self
                 .server
+                .clients
                 .pause
-                .holds(held.map(|command| &**command), &job.session, clock::now_ms())
+                .holds(held.map(|command| &**command), job.session.queues_writes(), clock::now_ms())
                 .is_some()
             {
                 job = self.await_pause(job, held).await?;
@@ -256,41 +258,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 run(&server, &mut job, &request, &mut access, &mut effects);
                 (job, request, effects)
             };
-            (job, self.request, self.effects) = self.server.readers.run(run).await?;
+            (job, self.request, self.effects) = self.server.databases.readers.run(run).await?;
         } else {
             let Connection { server, request, now, effects, .. } = self;
             run(server, &mut job, request, snapshot.as_mut().unwrap_or(now), effects);
         }
-        self.effects.messages.drain(..).for_each(|said| self.server.pubsub.publish(&said));
+        self.effects.messages.drain(..).for_each(|said| self.server.clients.pubsub.publish(&said));
         self.effects.filled.clear();
         Some(job)
-    }
-
-    /// Has the password that a request gives looked at. Wrong ones are answered ever later.
-    async fn check_password(&mut self, job: &mut Job, command: Option<&'static Command>) {
-        let given = command.and_then(|command| command.credentials_of(&self.request));
-        let Some((user, password)) = given.map(|(user, word)| (user.to_vec(), word.to_vec())) else { return };
-        let (server, end) = (self.server.clone(), Notify::new());
-        let delay = self.refused_delay;
-        let looked = async {
-            server.acl.prove(&user, &password).await;
-            let is_right = server.acl.log_in(&user, &password).is_some();
-            if !is_right {
-                tokio::time::sleep(delay).await;
-            }
-            is_right
-        };
-        let ended = async {
-            tokio::select! {
-                is_right = looked => Some(is_right),
-                () = end.notified() => None,
-            }
-        };
-        match self.meanwhile(ended, &end).await {
-            (Some(true), false) => self.refused_delay = REFUSED_DELAY[0],
-            (Some(false), false) => self.refused_delay = (2 * delay).min(REFUSED_DELAY[1]),
-            _ => job.session.is_over = true,
-        }
     }
 
     /// Has the sequencer run the requests of a job, if there are any.
@@ -310,9 +285,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn run_part(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
         let cold = if self.server.is_in_memory() { Vec::new() } else { self.cold_keys(&job) };
         if !cold.is_empty() {
-            // Read ahead, so that the sequencer need not wait for the disk. A command that needs the key meets the error again.
+            // Read ahead, so that the sequencer need not wait for the disk. A command that needs the key
+            // meets the error again.
             let (store, space) = (self.server.store.clone(), job.session.data.main.clone());
-            self.server.readers.run(move || cold.iter().for_each(|key| _ = store.get(&space, key))).await?;
+            self.server
+                .databases
+                .readers
+                .run(move || cold.iter().for_each(|key| _ = store.get(&space, key)))
+                .await?;
         }
         job.begin();
         // Replies wait for no command that waits.
@@ -346,93 +326,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         job.requests.iter().filter_map(command).any(|command| command.is(flag::BLOCKING))
     }
 
-    /// Reads ahead until something is done. Whether the client has gone meanwhile. `end` is told if it is to be waited for no more.
-    async fn meanwhile<T>(&mut self, done: impl Future<Output = T>, end: &Notify) -> (T, bool) {
-        tokio::pin!(done);
-        let mut is_gone = false;
-        loop {
-            let may_read = !is_gone && self.input.unread().len() < AHEAD_BYTES_MAX;
-            tokio::select! {
-                biased;
-                done = &mut done => return (done, is_gone),
-                () = self.client.wake.notified() => {
-                    if self.woken().await {
-                        end.notify_one();
-                    }
-                }
-                read = read_some(&mut self.stream, &mut self.input, READ_BYTES), if may_read => {
-                    self.has_more = true;
-                    let n = read.unwrap_or(0);
-                    self.server.stats.bytes_in.add(n as u64);
-                    self.client.bytes_in.add(n as u64);
-                    if n == 0 {
-                        is_gone = true;
-                        self.server.sequencer.end_wait(&self.client, Woken::Gone);
-                        end.notify_one();
-                    }
-                }
-            }
-        }
-    }
-
-    /// Returns when no pause holds the command that has come (pause.1).
-    async fn await_pause(
-        &mut self,
-        mut job: Box<Job>,
-        command: Option<&'static Command>,
-    ) -> Option<Box<Job>> {
-        job = self.run_job(job).await?;
-        job.session.is_over |= self.flush(&mut job).await.is_err();
-        let (server, end) = (self.server.clone(), Notify::new());
-        while !job.session.is_over
-            && let now = clock::now_ms()
-            && let Some(until) = server.pause.holds(command.map(|command| &**command), &job.session, now)
-        {
-            let held = async {
-                tokio::select! {
-                    () = server.pause.wait(until, now) => {}
-                    () = end.notified() => {}
-                }
-            };
-            let ((), is_gone) = self.meanwhile(held, &end).await;
-            job.session.is_over |= is_gone || self.client.is_killed();
-        }
-        Some(job)
-    }
-
-    /// Runs a command that waits for other servers, once they are so far, or its time is over.
-    async fn await_others(
-        &mut self,
-        mut job: Box<Job>,
-        command: Option<&'static Command>,
-    ) -> Option<Box<Job>> {
-        if self.flush(&mut job).await.is_err() {
-            job.session.is_over = true;
-            return Some(job);
-        }
-        let (server, client, end) = (self.server.clone(), self.client.clone(), Notify::new());
-        let is_allowed = command
-            .is_some_and(|command| dispatch::is_allowed(&server, &job.session, command, &self.request));
-        let awaited = commands::awaited(&server, &job.session, &self.request);
-        if let Some(awaited) = awaited.filter(|_| is_allowed) {
-            job.session.awaited = Some(awaited.from);
-            client.is_blocked.store(true, Ordering::Relaxed);
-            let ended = async {
-                tokio::select! {
-                    fed = awaited.wait(&server) => fed,
-                    () = end.notified() => None,
-                }
-            };
-            let (fed, is_gone) = self.meanwhile(ended, &end).await;
-            client.is_blocked.store(false, Ordering::Relaxed);
-            job.session.fed = fed;
-            job.session.is_over |= is_gone;
-        }
-        job = self.run_here(job, command).await?;
-        (job.session.awaited, job.session.fed) = (None, None);
-        Some(job)
-    }
-
     /// Keys that a job is about to write and memory does not know.
     fn cold_keys(&self, job: &Job) -> Vec<Vec<u8>> {
         let (store, space) = (&self.server.store, &job.session.data.main);
@@ -442,33 +335,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         keys.filter(|key| matches!(store.get_if_cached(space, key), Ok(None))).map(<[u8]>::to_vec).collect()
     }
 
-    /// Somebody wants something of this connection while its job is done. Whether it is to wait no more.
-    async fn woken(&mut self) -> bool {
-        let unblock = self.client.take_unblock();
-        match unblock {
-            Some(true) => self.server.sequencer.end_wait(&self.client, Woken::Unblocked),
-            Some(false) => self.server.sequencer.end_wait(&self.client, Woken::Timeout),
-            None => {}
-        }
-        for bytes in [self.client.outbox.take_early(), self.client.outbox.take_messages()] {
-            if !bytes.is_empty() {
-                self.client.bytes_out.add(bytes.len() as u64);
-                // A connection that is broken is killed by this.
-                let _ = send(&self.server, &self.client, &mut self.stream, &bytes).await;
-            }
-        }
-        if self.client.is_killed() {
-            self.server.sequencer.end_wait(&self.client, Woken::Gone);
-        }
-        unblock.is_some() || self.client.is_killed()
-    }
-
     /// Sends the replies.
     async fn flush(&mut self, job: &mut Job) -> io::Result<()> {
         let bytes = &mut job.out.bytes;
         if !bytes.is_empty() {
-            self.server.stats.bytes_out.add(bytes.len() as u64);
-            self.client.bytes_out.add(bytes.len() as u64);
+            self.server.observed.stats.bytes_out.add(bytes.len() as u64);
+            self.client.traffic.bytes_out.add(bytes.len() as u64);
             let sent = send(&self.server, &self.client, &mut self.stream, bytes).await;
             // A part may have been sent.
             bytes.clear();
@@ -503,8 +375,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             tokio::select! {
                 read = read_some(&mut self.stream, &mut self.input, wanted.clamp(READ_BYTES, OUT_BYTES_MAX)) => {
                     let n = read?;
-                    self.server.stats.bytes_in.add(n as u64);
-                    self.client.bytes_in.add(n as u64);
+                    self.server.observed.stats.bytes_in.add(n as u64);
+                    self.client.traffic.bytes_in.add(n as u64);
                     return if n == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) };
                 }
                 () = self.client.wake.notified() => self.send_messages().await?,
@@ -540,7 +412,7 @@ fn place(command: Option<&'static Command>, session: &Session) -> Place {
             if command.is(flag::ENDS_MULTI) { Place::Sequencer } else { Place::Here }
         }
         Some(command) if command.is_alone(session.own.transaction.is_some()) => Place::Alone,
-        Some(command) if command.is(flag::WAITS) && session.is_known => Place::Waits,
+        Some(command) if command.is(flag::WAITS) && session.login.is_known => Place::Waits,
         Some(command) if command.is(flag::WRITE | flag::SEQUENCED) => Place::Sequencer,
         _ => Place::Here,
     }

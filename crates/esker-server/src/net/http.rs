@@ -32,7 +32,7 @@ pub async fn bind(server: &Server, address: &str) -> io::Result<TcpListener> {
     let bound = TcpListener::bind(address).await;
     let listener = bound
         .map_err(|error| io::Error::new(error.kind(), format!("listen on {address} for HTTP: {error}")))?;
-    server.http_port.store(u64::from(listener.local_addr()?.port()), Ordering::Relaxed);
+    server.ports.http.store(u64::from(listener.local_addr()?.port()), Ordering::Relaxed);
     Ok(listener)
 }
 
@@ -42,7 +42,7 @@ pub async fn accept(server: Arc<Server>, listener: Arc<TcpListener>) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = server.stop.notified() => return,
+            () = server.life.stop.notified() => return,
         };
         let Ok((stream, _)) = accepted else {
             tokio::time::sleep(Duration::from_millis(50)).await;

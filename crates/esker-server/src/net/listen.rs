@@ -78,7 +78,7 @@ impl Listeners {
         if let Some(wanted) = options.port {
             let (listeners, port) = bind_tcp(&options.bind, wanted).await?;
             tcp = listeners;
-            server.port.store(u64::from(port), Ordering::Relaxed);
+            server.ports.plain.store(u64::from(port), Ordering::Relaxed);
         }
         #[cfg(unix)]
         let unix = options.unix_socket.as_deref().map(bind_unix).transpose()?.map(Arc::new);
@@ -99,10 +99,10 @@ impl Listeners {
                 port.store(u64::from(address.port()), Ordering::Relaxed);
             }
         };
-        tell(self.tcp.last(), &server.port);
+        tell(self.tcp.last(), &server.ports.plain);
         #[cfg(feature = "tls")]
-        tell(self.tls.as_ref().and_then(|tls| tls.listeners.last()), &server.tls_port);
-        tell(self.http.as_ref(), &server.http_port);
+        tell(self.tls.as_ref().and_then(|tls| tls.listeners.last()), &server.ports.tls);
+        tell(self.http.as_ref(), &server.ports.http);
     }
 
     /// The addresses that it listens on.
@@ -183,7 +183,7 @@ pub async fn run(server: Arc<Server>, listeners: &Listeners) -> crate::store::Re
         let server = server.clone();
         move || replication::follow(&server)
     });
-    let stopped = server.stop.notified();
+    let stopped = server.life.stop.notified();
     if !server.is_stopping() {
         stopped.await;
     }
@@ -207,7 +207,7 @@ async fn look_around(server: Arc<Server>) {
     loop {
         every.tick().await;
         server.look_at_memory();
-        server.rates.note(&server.stats);
+        server.observed.rates.note(&server.observed.stats);
         keep_slots(&server).await;
     }
 }
@@ -252,7 +252,7 @@ async fn accept_tcp(
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = server.stop.notified() => return,
+            () = server.life.stop.notified() => return,
         };
         match accepted {
             Ok((stream, peer)) => {
@@ -292,7 +292,7 @@ async fn accept_unix(server: Arc<Server>, listener: Arc<tokio::net::UnixListener
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = server.stop.notified() => return,
+            () = server.life.stop.notified() => return,
         };
         match accepted {
             Ok((stream, _)) => {
@@ -314,7 +314,7 @@ fn admit(server: &Server, peer: Peer) -> Option<Arc<Client>> {
     let Peer { address, own_address, .. } = peer;
     let client = server.clients.add(address, own_address, clock::now_ms(), server.config.clients_max());
     if client.is_none() {
-        server.stats.refused.add(1);
+        server.observed.stats.refused.add(1);
     }
     client
 }
@@ -327,7 +327,7 @@ where
         tokio::spawn(async move { connection::send_last(&mut stream, text.as_bytes()).await });
     };
     if is_refused(server, &peer) {
-        server.stats.refused.add(1);
+        server.observed.stats.refused.add(1);
         refuse(stream, PROTECTED);
         return;
     }
@@ -353,7 +353,7 @@ fn begin_encrypted(server: &Arc<Server>, door: &TlsDoor, stream: TcpStream, peer
         let agreed = if server.is_stopping() { None } else { door.agree(stream, &client).await };
         match agreed {
             Some(mut stream) if is_refused => {
-                server.stats.refused.add(1);
+                server.observed.stats.refused.add(1);
                 connection::send_last(&mut stream, PROTECTED.as_bytes()).await;
                 connection::leave(&server, &client);
             }
@@ -367,6 +367,6 @@ async fn serve<S>(server: Arc<Server>, client: Arc<Client>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    server.stats.connections.add(1);
+    server.observed.stats.connections.add(1);
     trace::connection(&client.clone(), connection::serve(server, client, stream)).await;
 }

@@ -122,7 +122,7 @@ impl TlsListeners {
     pub async fn bind(server: &Server, options: &Tls) -> io::Result<Self> {
         let acceptor = acceptor(options)?;
         let (listeners, port) = crate::net::listen::bind_tcp(&server.options.bind, options.port).await?;
-        server.tls_port.store(u64::from(port), Ordering::Relaxed);
+        server.ports.tls.store(u64::from(port), Ordering::Relaxed);
         Ok(TlsListeners {
             listeners,
             acceptor,

@@ -17,7 +17,7 @@ mod on {
 
     /// Serves a connection in its span.
     pub async fn connection<T>(client: &Client, serve: impl Future<Output = T>) -> T {
-        let span = debug_span!("connection", client = client.id, address = client.address.as_str());
+        let span = debug_span!("connection", client = client.id, address = client.origin.address.as_str());
         serve.instrument(span).await
     }
 

@@ -270,7 +270,7 @@ fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(),
     }
     let at = server.replication.state.lock().applied;
     let (version, epoch, seq) = (VERSION.to_string(), at.epoch.to_string(), at.seq.to_string());
-    let ports = [&server.port, &server.tls_port].map(|port| port.load(Ordering::Relaxed));
+    let ports = [&server.ports.plain, &server.ports.tls].map(|port| port.load(Ordering::Relaxed));
     let port = ports.into_iter().find(|port| *port > 0).unwrap_or(0).to_string();
     let slot = match &server.options.replica_slot {
         Some(name) => name.clone(),

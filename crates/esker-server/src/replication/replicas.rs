@@ -44,7 +44,8 @@ pub struct Replica {
 impl Replica {
     /// A follower at this commit. It reports its durable commit later.
     pub fn new(client: &Client, port: u16, slot: String, seq: u64) -> Self {
-        let address = client.address.rsplit_once(':').map_or(&*client.address, |(host, _)| host);
+        let address =
+            client.origin.address.rsplit_once(':').map_or(&*client.origin.address, |(host, _)| host);
         let heard = AtomicU64::new(clock::now_ms());
         let at = || AtomicU64::new(seq);
         let address = address.trim_matches(['[', ']']).to_owned();

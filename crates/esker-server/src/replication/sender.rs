@@ -18,7 +18,6 @@ use tokio::sync::mpsc;
 use super::copy_out;
 use super::frame::Frame;
 use super::outgoing::{Answer, Outgoing};
-use super::position::Position;
 use super::replicas::{Link, Replica};
 use crate::base::clock;
 use crate::clients::Client;
@@ -66,7 +65,7 @@ where
     if let Err(error) = tokio::task::block_in_place(|| server.replication.take_slot(&link.slot, from)) {
         return refuse(stream, &format!("ERR {error}")).await;
     }
-    client.is_replica.store(true, Ordering::Relaxed);
+    client.state.is_replica.store(true, Ordering::Relaxed);
     if send(&server, client, &mut stream, format!("{line}\r\n").as_bytes()).await.is_err() {
         return;
     }
@@ -209,7 +208,7 @@ async fn pump<S: AsyncRead + AsyncWrite + Unpin>(
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 n => {
                     sent += n;
-                    server.stats.bytes_out.add(n as u64);
+                    server.observed.stats.bytes_out.add(n as u64);
                 }
             },
             read = read_more(&mut from, &mut input) => read?,

@@ -18,7 +18,8 @@ use crate::run::shown::short_words;
 
 /// Runs a command, and keeps account of it.
 pub(super) fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request) -> Done {
-    let is_monitored = cx.server.clients.has_monitors() && !command.is(flag::ADMIN) && !cx.session.is_again;
+    let is_monitored =
+        cx.server.clients.has_monitors() && !command.is(flag::ADMIN) && !cx.session.turn.is_again;
     // What EXEC runs comes before it.
     if is_monitored && !command.is(flag::RUNS_QUEUE) {
         tell_monitors(cx, command, request);
@@ -31,7 +32,7 @@ pub(super) fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, reques
     let before = mark(cx, command);
     #[cfg(debug_assertions)]
     {
-        cx.session.named = named(command, request);
+        cx.session.turn.named = named(command, request);
     }
     let mut done = {
         let _span = trace::command(&cx.session.client, command.name);
@@ -48,14 +49,14 @@ pub(super) fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, reques
     if cx.out.take_cut() && done.is_ok() {
         done = Err(cx.out.too_large());
     }
-    if let Some(before) = before.filter(|_| done.is_ok() && cx.session.is_inside) {
+    if let Some(before) = before.filter(|_| done.is_ok() && cx.session.turn.is_inside) {
         done = cx.effects.check(before, cx.effects_max());
     }
     if let Some(part) = part {
         done = parts::end(cx, part, done);
     }
     #[cfg(debug_assertions)]
-    if let (Some(named), Err(Fail::Blocks(wait))) = (cx.session.named.take(), &done) {
+    if let (Some(named), Err(Fail::Blocks(wait))) = (cx.session.turn.named.take(), &done) {
         assert!(wait.keys.iter().all(|key| named.contains(key)), "{} waits for other keys", command.name);
     }
     if let (Err(fail), Some(before)) = (&done, before) {
@@ -78,18 +79,19 @@ pub(super) fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, reques
         note_slow(cx, command, request, micros);
     }
     stats.calls.add(1);
-    cx.server.stats.commands.add(1);
-    cx.session.client.commands.add(1);
+    cx.server.observed.stats.commands.add(1);
+    cx.session.client.traffic.commands.add(1);
     if done.is_err() {
         stats.failed.add(1);
     }
     done
 }
 
-/// A command begins: its memory is counted from here (command_memory.1). That of its effects is counted for the whole script or transaction (effects.2).
+/// A command begins: its memory is counted from here (command_memory.1). That of its effects is counted for
+/// the whole script or transaction (effects.2).
 fn begin_memory(cx: &mut Cx<'_>) {
     cx.effects.progress.begin();
-    if !cx.session.is_inside {
+    if !cx.session.turn.is_inside {
         cx.effects.bytes_before = cx.effects.bytes;
         cx.out.bytes_max = cx.server.commands.memory.reply.load(Ordering::Relaxed);
     }
@@ -103,7 +105,8 @@ fn named(command: &Command, request: &Request) -> Option<Vec<Vec<u8>>> {
     (!uses_others).then(|| command.keys_of(request).into_iter().map(<[u8]>::to_vec).collect())
 }
 
-/// Notes the moment before a command, to undo what it does if it fails. None if it runs other commands, which are undone one by one.
+/// Notes the moment before a command, to undo what it does if it fails. None if it runs other commands, which
+/// are undone one by one.
 fn mark(cx: &mut Cx<'_>, command: &Command) -> Option<EffectsMark> {
     if command.runs_others() {
         return None;
@@ -114,9 +117,11 @@ fn mark(cx: &mut Cx<'_>, command: &Command) -> Option<EffectsMark> {
     Some(cx.effects.mark())
 }
 
-/// A command has failed: if it writes or says something, the transaction that the connection holds cannot commit (commands.3).
+/// A command has failed: if it writes or says something, the transaction that the connection holds cannot
+/// commit (commands.3).
 pub(super) fn refuse_commit(cx: &Cx<'_>, command: &Command) {
-    let matters = command.takes_part() && command.is(flag::WRITE | flag::PUBSUB) && !cx.session.is_inside;
+    let matters =
+        command.takes_part() && command.is(flag::WRITE | flag::PUBSUB) && !cx.session.turn.is_inside;
     let Some(held) = cx.session.own.transaction.as_ref().filter(|_| matters) else { return };
     // One that has ended meanwhile cannot commit either.
     let _ = held.with(cx.now, |state| {
@@ -141,7 +146,8 @@ fn undo(cx: &mut Cx<'_>, command: &Command, fail: &Fail, before: EffectsMark) {
 /// So many calls of a fast command are measured by one of them.
 const CALLS_A_MEASURE: u64 = 16;
 
-/// How many calls the time of this one stands for; 0: it is not measured. Looking at the clock costs about as much as a fast command does.
+/// How many calls the time of this one stands for; 0: it is not measured. Looking at the clock costs about as
+/// much as a fast command does.
 fn calls_measured(cx: &Cx<'_>, command: &Command, calls: u64) -> u64 {
     let config = &cx.server.config;
     let is_measured = !command.is(flag::FAST) || calls < CALLS_A_MEASURE;
@@ -159,9 +165,9 @@ fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
     let words = short_words(command, request);
     let client = &cx.session.client;
     trace::warn("a command took long", Some(client), &format!("{}: {micros} us", command.name));
-    let (address, name) = (client.address.clone(), client.name.lock().clone());
+    let (address, name) = (client.origin.address.clone(), client.name.lock().clone());
     let slow = SlowCommand { id: 0, at: cx.now / 1000, micros, words, address, name };
-    cx.server.slow_log.add(slow, cx.server.config.number("slowlog-max-len").max(0) as usize);
+    cx.server.observed.slow_log.add(slow, cx.server.config.number("slowlog-max-len").max(0) as usize);
 }
 
 /// Bytes in quotes, as Redis writes them.
@@ -173,12 +179,12 @@ fn quoted(word: &[u8]) -> String {
 fn tell_monitors(cx: &Cx<'_>, command: &Command, request: &Request) {
     let now = clock::now_us();
     let words: Vec<_> = command.shown_words(request).into_iter().map(quoted).collect();
-    let is_script = cx.session.is_inside && cx.server.scripts.is_running.load(Ordering::Relaxed);
-    let source = if is_script { "lua" } else { &cx.session.client.address };
+    let is_script = cx.session.turn.is_inside && cx.server.scripts.is_running.load(Ordering::Relaxed);
+    let source = if is_script { "lua" } else { &cx.session.client.origin.address };
     let (seconds, micros) = (now / 1_000_000, now % 1_000_000);
     let line = format!("+{seconds}.{micros:06} [{} {source}] {}\r\n", cx.session.db, words.join(" "));
     for client in cx.server.clients.list() {
-        if client.is_monitor.load(Ordering::Relaxed) {
+        if client.state.is_monitor.load(Ordering::Relaxed) {
             client.send(line.as_bytes());
         }
     }

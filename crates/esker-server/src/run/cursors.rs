@@ -1,14 +1,16 @@
-//! Cursors of `SCAN`, `HSCAN`, `SSCAN` and `ZSCAN`: numbers for clients, positions in the order of keys for the server.
+//! Cursors of `SCAN`, `HSCAN`, `SSCAN` and `ZSCAN`: numbers for clients, positions in the order of keys for
+//! the server.
 //!
 //! ```text
 //!   number = walk (32 bits), step (20 bits)        walk --> the positions of its last steps
 //! ```
 //!
 //! cursors.1. Numbers are below 2^52: clients that keep numbers as doubles hold them exactly.
-//! cursors.2. A walk only goes forward, and so it ends. A number leads to the position that it was given out for, or to
-//!      none: the walk neither ends early nor passes over keys.
+//! cursors.2. A walk only goes forward, and so it ends. A number leads to the position that it was given out
+//!     for, or to none: the walk neither ends early nor passes over keys.
 //! cursors.3. A client that repeats one of the last steps gets the same position.
-//! cursors.4. The table forgets the walk that was used longest ago once it holds too many walks, or too many bytes.
+//! cursors.4. The table forgets the walk that was used longest ago once it holds too many walks, or too many
+//!     bytes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -122,8 +124,9 @@ impl Cursors {
         number_of(walk, 1)
     }
 
-    /// Where the walk of a cursor goes on. `None` if the cursor was never given out, or its position is not kept: it is of
-    /// a server that ran before, its walk was forgotten (cursors.4), or the walk is too far ahead of it (cursors.2).
+    /// Where the walk of a cursor goes on. `None` if the cursor was never given out, or its position is not
+    /// kept: it is of a server that ran before, its walk was forgotten (cursors.4), or the walk is too far
+    /// ahead of it (cursors.2).
     pub fn find(&self, number: u64) -> Option<From> {
         if number == 0 {
             return Some(From::Start);

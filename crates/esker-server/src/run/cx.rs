@@ -95,8 +95,9 @@ impl Cx<'_> {
     /// A key of the database has changed: who watches it is told.
     pub fn touch(&mut self, key: &[u8]) {
         self.effects.changes += 1;
-        // One that is tried again in vain has changed nothing that others wait for, or they would try each other for ever.
-        if self.server.sequencer.minds_changes() && !self.session.is_again {
+        // One that is tried again in vain has changed nothing that others wait for, or they would try each
+        // other for ever.
+        if self.server.sequencer.minds_changes() && !self.session.turn.is_again {
             self.effects.count(key.len());
             self.effects.filled.push((self.session.db, key.to_vec()));
         }
@@ -208,7 +209,7 @@ impl Cx<'_> {
     #[inline]
     pub fn step(&self, bytes: usize) -> Done {
         let is_due = self.effects.progress.step(bytes);
-        if is_due && self.session.is_inside && self.server.scripts.must_end() {
+        if is_due && self.session.turn.is_inside && self.server.scripts.must_end() {
             return Err("ERR the script that runs this command was ended".into());
         }
         Ok(())

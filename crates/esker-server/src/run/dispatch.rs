@@ -5,10 +5,10 @@
 //! ```
 //!
 //! commands.1. A command that fails has written nothing to its reply before its error.
-//! commands.2. A command that fails has changed nothing: its writes and effects are undone. A script and EXEC keep
-//!     what their commands did.
-//! commands.3. A held transaction cannot commit after one of its commands that may write has failed, until it is
-//!     rolled back to before it.
+//! commands.2. A command that fails has changed nothing: its writes and effects are undone. A script and EXEC
+//!     keep what their commands did.
+//! commands.3. A held transaction cannot commit after one of its commands that may write has failed, until it
+//!     is rolled back to before it.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,8 @@ use crate::run::registry::Command;
 use crate::run::server::Server;
 use crate::run::session::{ReplyMode, Session};
 
-/// Runs a request, or has it wait for `EXEC`. Errors are in the reply when it returns, except for one that has to wait.
+/// Runs a request, or has it wait for `EXEC`. Errors are in the reply when it returns, except for one that
+/// has to wait.
 ///
 /// # Errors
 /// Why it was not done.
@@ -41,7 +42,7 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
         cx.out.truncate(mark);
         cx.out.error(&fail.message());
-        cx.server.stats.note_error(&fail.message());
+        cx.server.observed.stats.note_error(&fail.message());
     }
     match cx.session.reply {
         ReplyMode::On => {}
@@ -60,7 +61,8 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
     done
 }
 
-/// The same. None if the command panicked, which is an error of ours: its client is told, and others are served on.
+/// The same. None if the command panicked, which is an error of ours: its client is told, and others are
+/// served on.
 pub fn run_caught(cx: &mut Cx<'_>, request: &Request) -> Option<Done> {
     let mark = cx.out.mark();
     // What it may leave half done is forgotten: the caller does not commit it.
@@ -68,10 +70,10 @@ pub fn run_caught(cx: &mut Cx<'_>, request: &Request) -> Option<Done> {
     if ran.is_err() {
         cx.out.truncate(mark);
         cx.out.error(BROKEN);
-        cx.session.is_inside = false;
+        cx.session.turn.is_inside = false;
         #[cfg(debug_assertions)]
         {
-            cx.session.named = None;
+            cx.session.turn.named = None;
         }
     }
     ran.ok()
@@ -107,13 +109,13 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
         fail_multi(cx);
         return Err(READ_ONLY.into());
     }
-    if !cx.session.is_inside {
+    if !cx.session.turn.is_inside {
         *cx.session.client.command.lock() = (command.name, command.asked_subcommand(request));
     }
     if cx.session.multi.is_some() && !command.is(flag::ENDS_MULTI) {
         return enqueue(cx, command, request);
     }
-    let is_held = !cx.out.is_resp3 && cx.session.is_subscribed() && !cx.session.is_inside;
+    let is_held = !cx.out.is_resp3 && cx.session.is_subscribed() && !cx.session.turn.is_inside;
     if is_held && !command.is(flag::WHILE_SUBSCRIBED) {
         return Err(Fail::text(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
@@ -126,15 +128,15 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
 /// Whether the user may run this (acl.1, acl.2).
 fn check_rights(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request) -> Done {
     let generation = cx.server.acl.generation();
-    if cx.session.users_generation != generation {
-        cx.session.users_generation = generation;
-        let user = cx.session.user.take().and_then(|user| cx.server.acl.user(&user.name));
+    if cx.session.login.users_generation != generation {
+        cx.session.login.users_generation = generation;
+        let user = cx.session.login.user.take().and_then(|user| cx.server.acl.user(&user.name));
         cx.session.become_user(user);
     }
-    if !cx.session.is_known && !command.is(flag::NO_AUTH) {
+    if !cx.session.login.is_known && !command.is(flag::NO_AUTH) {
         return Err("NOAUTH Authentication required.".into());
     }
-    let Some(user) = cx.session.user.as_ref().filter(|user| !user.is_unlimited) else { return Ok(()) };
+    let Some(user) = cx.session.login.user.as_ref().filter(|user| !user.is_unlimited) else { return Ok(()) };
     let Err(denied) = user.check(at, command, request) else { return Ok(()) };
     let name = user.name.clone();
     fail_multi(cx);
@@ -148,7 +150,7 @@ const BUSY: &str = "BUSY Redis is busy running a script. You can only call SCRIP
 
 /// Whether a script takes so long that this is refused.
 fn check_busy(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
-    let is_busy = !cx.session.is_inside && cx.server.scripts.is_busy(cx.server.config.busy_ms());
+    let is_busy = !cx.session.turn.is_inside && cx.server.scripts.is_busy(cx.server.config.busy_ms());
     if !is_busy || command.flags_of(request) & flag::WHILE_BUSY != 0 {
         return Ok(());
     }
@@ -176,7 +178,7 @@ fn enqueue(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
         multi.bytes += request.bytes() + size_of::<Request>();
         multi.may_write |= command.may_write();
         multi.is_first_of_commit |= command.is(flag::FIRST_OF_COMMIT);
-        cx.session.client.queued.fetch_add(1, Ordering::Relaxed);
+        cx.session.client.counts.queued.fetch_add(1, Ordering::Relaxed);
     }
     cx.out.simple("QUEUED");
     Ok(())
@@ -206,7 +208,7 @@ pub fn is_first_of_commit(server: &Server, session: &Session, request: &Request)
 
 /// Whether the user may run this, as far as is known: what a change of users means for it shows when it runs.
 pub fn is_allowed(server: &Server, session: &Session, command: &Command, request: &Request) -> bool {
-    match (&session.user, server.commands.entry(&request[0])) {
+    match (&session.login.user, server.commands.entry(&request[0])) {
         (Some(user), Some((_, at))) => command.fits(request) && user.check(at, command, request).is_ok(),
         _ => false,
     }
@@ -221,7 +223,8 @@ fn unknown(request: &Request) -> String {
     format!("ERR unknown command '{}', with args beginning with: {words}", shown(&request[0]))
 }
 
-/// The error for a word behind a command that is none of its subcommands, or has words behind it that make no sense.
+/// The error for a word behind a command that is none of its subcommands, or has words behind it that make no
+/// sense.
 pub fn unknown_subcommand(request: &Request) -> Fail {
     let (name, sub) = (&request[0], request.get(1).unwrap_or_default());
     let text = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
@@ -232,7 +235,7 @@ pub fn unknown_subcommand(request: &Request) -> Fail {
 /// Notes what a connection was refused.
 pub fn note_refusal(cx: &Cx<'_>, reason: Reason, object: Vec<u8>, user: String) {
     let is_script = cx.server.scripts.is_running.load(Ordering::Relaxed);
-    let context = match (cx.session.is_inside, &cx.session.multi) {
+    let context = match (cx.session.turn.is_inside, &cx.session.multi) {
         (true, _) if is_script => "lua",
         (false, None) => "toplevel",
         _ => "multi",

@@ -1,7 +1,9 @@
 //! What commands cause beside changes of data. It happens once they have committed.
 //!
-//! effects.1. A message is published after the commit of the command that caused it: who hears it finds what it speaks of.
-//! effects.2. What the commands of a script or a transaction cause is bounded: the command that exceeds the limit fails.
+//! effects.1. A message is published after the commit of the command that caused it: who hears it finds what
+//!     it speaks of.
+//! effects.2. What the commands of a script or a transaction cause is bounded: the command that exceeds the
+//!     limit fails.
 
 use crate::base::fail::{Done, Fail};
 use crate::base::numbers::shown;
@@ -33,7 +35,8 @@ pub enum Event {
     New,
 }
 
-/// Letters of the classes, in their order, then those of the two kinds of channels, then those of what this server never does: evictions, modules, misses.
+/// Letters of the classes, in their order, then those of the two kinds of channels, then those of what this
+/// server never does: evictions, modules, misses.
 const LETTERS: &[u8] = b"g$lshztxnKEedm";
 /// The order in which letters are shown.
 const SHOWN: &[u8] = b"g$lshzxetdKEmn";
@@ -185,7 +188,8 @@ impl Effects {
         Ok(())
     }
 
-    /// Counts bytes that are kept until the commit. The first effect may have any size: its command holds it, too.
+    /// Counts bytes that are kept until the commit. The first effect may have any size: its command holds it,
+    /// too.
     ///
     /// # Errors
     /// The script or transaction would keep too much (effects.2).
@@ -203,7 +207,8 @@ impl Effects {
         self.bytes += bytes + EFFECT_OVERHEAD;
     }
 
-    /// Called after a command of a script or a transaction: it may have caused effects that cannot fail by themselves.
+    /// Called after a command of a script or a transaction: it may have caused effects that cannot fail by
+    /// themselves.
     ///
     /// # Errors
     /// There are too many (effects.2).

@@ -14,12 +14,12 @@ use crate::run::session::Session;
 pub fn note_end_of_wait(server: &Server, session: &Session, request: &Request, woken: Woken) {
     let Some((_, at)) = server.commands.entry(&request[0]) else { return };
     let stats = server.commands.stats_at(at);
-    for counter in [&stats.calls, &server.stats.commands, &session.client.commands] {
+    for counter in [&stats.calls, &server.observed.stats.commands, &session.client.traffic.commands] {
         counter.add(1);
     }
     if matches!(woken, Woken::Unblocked | Woken::Demoted) {
         stats.failed.add(1);
-        server.stats.note_error(UNBLOCKED);
+        server.observed.stats.note_error(UNBLOCKED);
     }
 }
 
@@ -37,14 +37,14 @@ pub fn leave(server: &Server, session: &mut Session) {
     unwatch(server, session);
     unsubscribe_all(server, session);
     server.holdings.leave(&mut session.own, session.client.id, &server.sequencer);
-    session.client.listens.store(0, Ordering::Relaxed);
-    session.rows = None;
+    session.client.counts.listens.store(0, Ordering::Relaxed);
+    session.places.rows = None;
 }
 
 /// A session watches no keys any more.
 pub fn unwatch(server: &Server, session: &mut Session) {
     if let Some(watch) = session.watch.take() {
-        session.client.watched.store(0, Ordering::Relaxed);
+        session.client.counts.watched.store(0, Ordering::Relaxed);
         server.watches.remove(&watch);
     }
 }
@@ -53,7 +53,7 @@ pub fn unwatch(server: &Server, session: &mut Session) {
 fn unsubscribe_all(server: &Server, session: &mut Session) {
     for from in [Hearing::Channel, Hearing::Pattern, Hearing::Shard] {
         for name in std::mem::take(&mut session.subscribed[from as usize]) {
-            server.pubsub.unsubscribe(from, &name, &session.client);
+            server.clients.pubsub.unsubscribe(from, &name, &session.client);
         }
     }
     session.count_subscriptions();

@@ -5,7 +5,8 @@
 //!           --tells--> effects, until the commit         of a script or transaction, all of its commands together
 //! ```
 //!
-//! command_memory.1. A command that reads or replies more than the limits fails while it does so, before the memory is taken.
+//! command_memory.1. A command that reads or replies more than the limits fails while it does so, before the
+//!     memory is taken.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize;

@@ -1,4 +1,5 @@
-//! Commands that are undone as a whole while what shares their commit stays: scripts that are ended, and `EXEC` with such a script in it.
+//! Commands that are undone as a whole while what shares their commit stays: scripts that are ended, and
+//! `EXEC` with such a script in it.
 //!
 //! parts.1. A script that is ended takes nothing from others: neither their writes nor their replies.
 
@@ -16,7 +17,7 @@ fn may_run_scripts(cx: &Cx<'_>, command: &Command) -> bool {
         cx.server.commands.find(&request[0]).is_some_and(|command| command.group == Group::Scripting)
     };
     match command.is(flag::RUNS_QUEUE) {
-        _ if cx.session.is_inside => false,
+        _ if cx.session.turn.is_inside => false,
         true => cx.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(is_script)),
         false => command.group == Group::Scripting,
     }

@@ -4,8 +4,8 @@
 //!   connection --what may read the disk--> queue --> one of READERS threads --> it goes on
 //! ```
 //!
-//! readers.1. However many connections there are, [`READERS`] threads read: each costs a stack, a part of the allocator, and blocks that
-//!      were evicted and are not free yet.
+//! readers.1. However many connections there are, [`READERS`] threads read: each costs a stack, a part of the
+//!     allocator, and blocks that were evicted and are not free yet.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -24,7 +24,8 @@ type Read = Box<dyn FnOnce() + Send>;
 pub struct Readers(OnceLock<Sender<Read>>);
 
 impl Readers {
-    /// Has a thread run `read`, which may wait for the disk. A panic of it goes on here; none if no thread could be started.
+    /// Has a thread run `read`, which may wait for the disk. A panic of it goes on here; none if no thread
+    /// could be started.
     pub async fn run<T: Send + 'static>(&self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let (sender, receiver) = oneshot::channel();
         let read = move || {

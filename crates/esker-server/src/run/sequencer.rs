@@ -8,9 +8,11 @@
 //! So no two commands conflict, a hot key costs no more than a cold one, and all connections share commits.
 //!
 //! sequencer.1. A job comes back after the commit of all that it wrote or has read here.
-//! sequencer.2. Who waits for a key is served first come, first served, right after the command that filled the key.
+//! sequencer.2. Who waits for a key is served first come, first served, right after the command that filled
+//!     the key.
 //! sequencer.3. If a commit fails, all of its jobs are told so, and nothing of them is there.
-//! sequencer.4. Replies to what came before a command that waits are sent before it waits, after their commit.
+//! sequencer.4. Replies to what came before a command that waits are sent before it waits, after their
+//!     commit.
 
 mod crowd;
 
@@ -143,7 +145,8 @@ impl Turns {
         }
     }
 
-    /// Has the processor fetch the keys of what comes, where it is many commands on one database: one after the other each would wait for memory.
+    /// Has the processor fetch the keys of what comes, where it is many commands on one database: one after
+    /// the other each would wait for memory.
     fn prefetch(&self, messages: &[Message]) {
         let jobs =
             || messages.iter().filter_map(|m| if let Message::Run(job) = m { Some(job) } else { None });
@@ -203,7 +206,7 @@ impl Turns {
                         let at = job.done;
                         job.requests[at] = instead;
                     }
-                    job.session.client.is_blocked.store(true, Ordering::Relaxed);
+                    job.session.client.state.is_blocked.store(true, Ordering::Relaxed);
                     if job.answered < job.done {
                         turn.early.push(job.take_replies());
                     }
@@ -222,7 +225,8 @@ impl Turns {
         turn.done.push(job);
     }
 
-    /// Commits what others, and the same connection, have written before a command that has to be the first of its commit.
+    /// Commits what others, and the same connection, have written before a command that has to be the first
+    /// of its commit.
     fn begin_again<'a>(&mut self, turn: &mut Turn<'a>, job: &mut Job) {
         if job.answered < job.done {
             turn.early.push(job.take_replies());
@@ -257,9 +261,9 @@ impl Turns {
     fn retry(&mut self, turn: &mut Turn<'_>, id: u64) -> bool {
         let Some(mut job) = self.waiters.take(id) else { return false };
         let mark = job.out.mark();
-        job.session.is_again = true;
+        job.session.turn.is_again = true;
         let attempt = turn.attempt(&mut job);
-        job.session.is_again = false;
+        job.session.turn.is_again = false;
         match attempt {
             Err(Fail::Blocks(_)) => {
                 self.waiters.put_back(job);
@@ -282,7 +286,7 @@ impl Turns {
     /// Goes on with a job whose command has ended its waiting.
     fn go_on(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>) {
         self.count_waiters();
-        job.session.client.is_blocked.store(false, Ordering::Relaxed);
+        job.session.client.state.is_blocked.store(false, Ordering::Relaxed);
         job.done += 1;
         self.advance(turn, job);
     }
@@ -329,8 +333,8 @@ impl Turns {
             committed = Err(Fail::from(READ_ONLY));
         }
         if committed.is_ok() && !transaction.is_empty() {
-            server.stats.commits.add(1);
-            server.stats.changes.add(effects.changes);
+            server.observed.stats.commits.add(1);
+            server.observed.stats.changes.add(effects.changes);
             let durability = server.config.durability().max(effects.durability.unwrap_or(Durability::None));
             let start = clock::moment();
             let outcome = match durability {
@@ -342,7 +346,7 @@ impl Turns {
                 _ => transaction.commit(durability),
             };
             let took = start.elapsed();
-            server.commit_latency.add(took.as_micros() as u64, 1);
+            server.observed.commit_latency.add(took.as_micros() as u64, 1);
             server.note_latency("commit", took);
             committed = outcome.map_err(Fail::Store);
         }
@@ -375,7 +379,8 @@ impl Turns {
         failed.is_none()
     }
 
-    /// Sweeps, and says when that was. If there is more to remove, the next time comes as soon as no commands wait.
+    /// Sweeps, and says when that was. If there is more to remove, the next time comes as soon as no commands
+    /// wait.
     fn sweep_at(&mut self, interval: &mut tokio::time::Interval) -> std::time::Instant {
         if self.sweep() {
             interval.reset_immediately();
@@ -389,7 +394,7 @@ impl Turns {
         if idle_ms > 0 {
             self.server.holdings.expire(clock::now_ms(), idle_ms, &self.server.sequencer);
         }
-        if self.server.replication.is_replica() || self.server.pause.is_on(clock::now_ms()) {
+        if self.server.replication.is_replica() || self.server.clients.pause.is_on(clock::now_ms()) {
             return false;
         }
         let mut is_more = false;

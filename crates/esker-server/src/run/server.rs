@@ -11,17 +11,12 @@ use crate::acl::Acl;
 use crate::base::clock;
 use crate::base::fail::Done;
 use crate::clients::Clients;
-use crate::clients::pubsub::PubSub;
 use crate::config::Config;
 use crate::config::options::Options;
-use crate::observe::latency::{Histogram, LatencyEvents};
-use crate::observe::rates::Rates;
-use crate::observe::slow_log::SlowLog;
-use crate::observe::stats::Stats;
+use crate::observe::Observed;
 use crate::replication::{self, Replication, Source};
 use crate::run::cursors::Cursors;
 use crate::run::effects::Effects;
-use crate::run::pause::Pause;
 use crate::run::queue::Sequencer;
 use crate::run::readers::Readers;
 use crate::run::registry::Commands;
@@ -30,6 +25,52 @@ use crate::run::watches::Watches;
 use crate::store::holdings::Holdings;
 use crate::store::{Error, Result, Store};
 use crate::types::Database;
+
+/// The ports that it listens on; 0: none yet.
+#[derive(Default)]
+pub struct Ports {
+    /// The port of plain connections.
+    pub plain: AtomicU64,
+    /// The port of encrypted connections.
+    pub tls: AtomicU64,
+    /// The port of HTTP.
+    pub http: AtomicU64,
+}
+
+/// The numbered databases.
+pub struct Databases {
+    list: RwLock<Vec<Option<Arc<Database>>>>,
+    /// Number of times that databases were exchanged. Relaxed: a session with an old one notices at its next
+    /// command.
+    generation: AtomicU64,
+    /// Reads hardly ever wait for a disk. Relaxed: it is a guess.
+    are_in_memory: AtomicBool,
+    /// There may be parts to remove. Relaxed: a sweep that misses it finds it the next time.
+    garbage: AtomicBool,
+    /// When data was last made durable by `SAVE` and the like, in seconds since 1970.
+    pub saved: AtomicU64,
+    /// Cursors of walks.
+    pub cursors: Cursors,
+    /// Threads that wait for the disk.
+    pub readers: Readers,
+}
+
+/// When the server began, and how it ends.
+pub struct Life {
+    /// When it was started, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// When it was started.
+    pub started: Instant,
+    /// A name by which clients tell this start from others.
+    pub run_id: String,
+    stopping: AtomicBool,
+    /// It was told to stop. Relaxed, as the next.
+    is_told: AtomicBool,
+    /// A copy has come, to restart from. Relaxed: it is read when all has ended.
+    has_copy: AtomicBool,
+    /// Notified when the server is to stop.
+    pub stop: Notify,
+}
 
 /// What all connections share.
 pub struct Server {
@@ -47,60 +88,22 @@ pub struct Server {
     pub clients: Clients,
     /// Its primary, or its replicas.
     pub replication: Replication,
-    /// `CLIENT PAUSE`.
-    pub pause: Pause,
-    /// Subscriptions.
-    pub pubsub: PubSub,
     /// Watched keys.
     pub watches: Watches,
     /// Transactions, locks and topics of connections.
     pub holdings: Holdings,
     /// Where commands that write run.
     pub sequencer: Sequencer,
-    /// Cursors of walks.
-    pub cursors: Cursors,
-    /// Counters.
-    pub stats: Stats,
-    /// Commands that took long.
-    pub slow_log: SlowLog,
-    /// How much happens in a second.
-    pub rates: Rates,
-    /// Things that took long.
-    pub latency_events: LatencyEvents,
-    /// Who waits for the disk.
-    pub readers: Readers,
-    /// How long commits took.
-    pub commit_latency: Histogram,
-    /// When it was started, in milliseconds since 1970.
-    pub started_ms: u64,
-    /// When it was started.
-    pub started: Instant,
-    /// A name by which clients tell this start from others.
-    pub run_id: String,
-    /// The port it listens on, once it does.
-    pub port: AtomicU64,
-    /// The port of encrypted connections, once it listens there.
-    pub tls_port: AtomicU64,
-    /// The port of HTTP, once it listens there.
-    pub http_port: AtomicU64,
-    databases: RwLock<Vec<Option<Arc<Database>>>>,
-    /// How often databases were exchanged. Relaxed: a session that has an old one notices with its next command.
-    generation: AtomicU64,
-    /// Reads hardly ever wait for a disk. Relaxed: it is a guess.
-    is_in_memory: AtomicBool,
-    /// There may be parts to remove. Relaxed: whoever misses it finds it the next time.
-    garbage: AtomicBool,
-    /// When data was last made durable by `SAVE` and its kin, in seconds since 1970.
-    pub saved: AtomicU64,
     /// Scripts, by their digests.
     pub scripts: Scripts,
-    stopping: AtomicBool,
-    /// Somebody has told it to stop. Relaxed, as the next.
-    is_told: AtomicBool,
-    /// A copy has come, with which to begin anew once it has stopped. Relaxed: it is looked at when all has ended.
-    has_copy: AtomicBool,
-    /// It is to stop.
-    pub stop: Notify,
+    /// The numbered databases.
+    pub databases: Databases,
+    /// Counters and latencies.
+    pub observed: Observed,
+    /// The ports that it listens on.
+    pub ports: Ports,
+    /// When it began, and how it ends.
+    pub life: Life,
 }
 
 impl Server {
@@ -137,35 +140,31 @@ impl Server {
             commands,
             clients: Clients::new(config.output_limits().clone()),
             config,
-            pause: Pause::default(),
-            pubsub: PubSub::default(),
             watches: Watches::default(),
             holdings: Holdings::default(),
             sequencer: Sequencer::default(),
-            cursors: Cursors::default(),
-            stats: Stats::default(),
-            slow_log: SlowLog::default(),
-            rates: Rates::default(),
-            latency_events: LatencyEvents::default(),
-            readers: Readers::default(),
-            commit_latency: Histogram::default(),
-            started_ms: now,
-            started: clock::moment(),
-            run_id,
-            port: AtomicU64::new(0),
-            tls_port: AtomicU64::new(0),
-            http_port: AtomicU64::new(0),
-            databases: RwLock::new(databases),
-            generation: AtomicU64::new(0),
-            is_in_memory: AtomicBool::new(store.is_in_memory()),
-            garbage: AtomicBool::new(true),
-            saved: AtomicU64::new(now / 1000),
             scripts: Scripts::default(),
-            stopping: AtomicBool::new(false),
-            has_copy: AtomicBool::new(false),
-            is_told: AtomicBool::new(false),
+            databases: Databases {
+                list: RwLock::new(databases),
+                generation: AtomicU64::new(0),
+                are_in_memory: AtomicBool::new(store.is_in_memory()),
+                garbage: AtomicBool::new(true),
+                saved: AtomicU64::new(now / 1000),
+                cursors: Cursors::default(),
+                readers: Readers::default(),
+            },
+            observed: Observed::default(),
+            ports: Ports::default(),
+            life: Life {
+                started_ms: now,
+                started: clock::moment(),
+                run_id,
+                stopping: AtomicBool::new(false),
+                has_copy: AtomicBool::new(false),
+                is_told: AtomicBool::new(false),
+                stop: Notify::new(),
+            },
             replication,
-            stop: Notify::new(),
             store,
             options,
         }))
@@ -176,12 +175,12 @@ impl Server {
     /// # Errors
     /// There is none of this number; and the store's.
     pub fn database(&self, number: usize) -> Done<Arc<Database>> {
-        match self.databases.read().get(number) {
+        match self.databases.list.read().get(number) {
             None => return Err("ERR DB index is out of range".into()),
             Some(Some(database)) => return Ok(database.clone()),
             Some(None) => {}
         }
-        let mut databases = self.databases.write();
+        let mut databases = self.databases.list.write();
         match &mut databases[number] {
             Some(database) => Ok(database.clone()),
             // Only its primary makes databases.
@@ -194,12 +193,12 @@ impl Server {
 
     /// The databases that there are.
     pub fn open_databases(&self) -> Vec<Arc<Database>> {
-        self.databases.read().iter().flatten().cloned().collect()
+        self.databases.list.read().iter().flatten().cloned().collect()
     }
 
     /// How many databases there may be.
     pub fn databases_max(&self) -> usize {
-        self.databases.read().len()
+        self.databases.list.read().len()
     }
 
     /// Exchanges two databases.
@@ -221,19 +220,20 @@ impl Server {
             let [main, sub, ttl, garbage] = of.spaces().map(Clone::clone);
             Some(Arc::new(Database { number, main, sub, ttl, garbage }))
         };
-        let mut databases = self.databases.write();
+        let mut databases = self.databases.list.write();
         (databases[a], databases[b]) = (as_number(a, &other), as_number(b, &one));
-        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.databases.generation.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Becomes a replica of this source. `may_discard`: its data may be given up if it is none of the primary's history.
+    /// Becomes a replica of this source. `may_discard`: its data may be given up if it is none of the
+    /// primary's history.
     ///
     /// # Errors
     /// The engine's.
     pub fn become_replica(&self, source: Source, may_discard: bool) -> Result<()> {
         // Nobody makes a database meanwhile.
-        let _databases = self.databases.write();
+        let _databases = self.databases.list.write();
         self.replication.become_replica(source, may_discard)?;
         self.sequencer.end_waits();
         Ok(())
@@ -244,27 +244,27 @@ impl Server {
     /// # Errors
     /// The store's.
     pub fn find_databases(&self) -> Result<()> {
-        let mut databases = self.databases.write();
+        let mut databases = self.databases.list.write();
         find_databases(&*self.store, &mut databases)?;
-        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.databases.generation.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// How often databases were exchanged.
     #[inline]
     pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Relaxed)
+        self.databases.generation.load(Ordering::Relaxed)
     }
 
     /// Whether reads hardly ever wait for a disk.
     #[inline]
     pub fn is_in_memory(&self) -> bool {
-        self.is_in_memory.load(Ordering::Relaxed)
+        self.databases.are_in_memory.load(Ordering::Relaxed)
     }
 
     /// Looks again whether reads hardly ever wait for a disk.
     pub fn look_at_memory(&self) {
-        self.is_in_memory.store(self.store.is_in_memory(), Ordering::Relaxed);
+        self.databases.are_in_memory.store(self.store.is_in_memory(), Ordering::Relaxed);
     }
 
     /// What keeps the server from doing its work, if anything does.
@@ -280,23 +280,23 @@ impl Server {
         let limit = self.config.latency_ms();
         let ms = took.as_millis() as u64;
         if limit > 0 && ms >= limit {
-            self.latency_events.add(name, clock::now_ms() / 1000, ms);
+            self.observed.latency_events.add(name, clock::now_ms() / 1000, ms);
         }
     }
 
     /// There are parts to remove.
     pub fn has_garbage(&self) {
-        self.garbage.store(true, Ordering::Relaxed);
+        self.databases.garbage.store(true, Ordering::Relaxed);
     }
 
     /// Whether there may be parts to remove; then not any more.
     pub fn take_garbage(&self) -> bool {
-        self.garbage.swap(false, Ordering::Relaxed)
+        self.databases.garbage.swap(false, Ordering::Relaxed)
     }
 
     /// Tells what commits have said and changed to those who listen and watch.
     pub fn tell_effects(&self, effects: &Effects) {
-        effects.messages.iter().for_each(|said| self.pubsub.publish(said));
+        effects.messages.iter().for_each(|said| self.clients.pubsub.publish(said));
         effects.said.iter().for_each(|said| self.holdings.say(said, &self.sequencer));
         effects.changed.iter().for_each(|change| self.holdings.changes.tell(change));
         self.replication.tell();
@@ -304,32 +304,33 @@ impl Server {
 
     /// Has it stop.
     pub fn stop_now(&self) {
-        self.is_told.store(true, Ordering::Relaxed);
+        self.life.is_told.store(true, Ordering::Relaxed);
         self.end();
     }
 
     /// Ends what runs.
     pub(crate) fn end(&self) {
-        self.stopping.store(true, Ordering::Release);
-        self.stop.notify_waiters();
+        self.life.stopping.store(true, Ordering::Release);
+        self.life.stop.notify_waiters();
         self.sequencer.wake();
         self.clients.list().iter().for_each(|client| client.kill());
     }
 
     /// Has it stop, and begin anew with a copy that has come.
     pub fn begin_anew(&self) {
-        self.has_copy.store(true, Ordering::Relaxed);
+        self.life.has_copy.store(true, Ordering::Relaxed);
         self.end();
     }
 
-    /// Whether it is to begin anew with a copy that has come: not if it was told to stop, then it takes the copy the next time.
+    /// Whether it is to begin anew with a copy that has come: not if it was told to stop, then it takes the
+    /// copy the next time.
     pub fn has_copy(&self) -> bool {
-        self.has_copy.load(Ordering::Relaxed) && !self.is_told.load(Ordering::Relaxed)
+        self.life.has_copy.load(Ordering::Relaxed) && !self.life.is_told.load(Ordering::Relaxed)
     }
 
     /// Whether it is to stop.
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.life.stopping.load(Ordering::Acquire)
     }
 }
 

@@ -54,6 +54,44 @@ pub struct Moment {
     pub was_replica: bool,
 }
 
+/// Who a connection has logged in as.
+#[derive(Default)]
+pub struct Login {
+    /// It has logged in, or need not.
+    pub is_known: bool,
+    /// Its user; none if that is not known.
+    pub user: Option<Arc<User>>,
+    /// The state of the users when `user` was taken.
+    pub users_generation: u64,
+}
+
+/// How the command of a connection runs.
+#[derive(Default)]
+pub struct Turn {
+    /// It runs inside of `EXEC` or a script: it may not wait.
+    pub is_inside: bool,
+    /// It has waited, and is tried again.
+    pub is_again: bool,
+    /// The keys that it names; none if it may use others, too. The data layer checks it in tests.
+    #[cfg(debug_assertions)]
+    pub named: Option<Vec<Vec<u8>>>,
+    /// What it waits for is measured by this.
+    pub awaited: Option<Moment>,
+    /// The commits that it has waited for.
+    pub fed: Option<Done<Batch>>,
+}
+
+/// Where the commands of a connection work, if not in its database.
+#[derive(Default)]
+pub struct Places {
+    /// The space of ordered commands; none: that of the database.
+    pub space: Option<Space>,
+    /// The keyspace of rows; none: the one called `default`.
+    pub rows: Option<Space>,
+    /// Snapshots that it holds.
+    pub snapshots: BTreeMap<u64, Arc<dyn Snapshot>>,
+}
+
 /// What a connection is to its commands.
 pub struct Session {
     /// What others see of it.
@@ -62,43 +100,26 @@ pub struct Session {
     pub db: usize,
     /// Its database.
     pub data: Arc<Database>,
-    /// Databases have been exchanged so often when `data` was taken.
+    /// The generation of the databases when `data` was taken.
     pub generation: u64,
-    /// It has said who it is, or need not.
-    pub is_known: bool,
-    /// Who it is; none if that is not known.
-    pub user: Option<Arc<User>>,
-    /// Users have been changed so often when `user` was taken.
-    pub users_generation: u64,
+    /// Who it has logged in as.
+    pub login: Login,
     /// Between `MULTI` and `EXEC`.
     pub multi: Option<Multi>,
     /// Keys that it watches.
     pub watch: Option<Watch>,
-    /// Its commands run inside of `EXEC` or a script: none may wait.
-    pub is_inside: bool,
-    /// Its command has waited, and is tried again.
-    pub is_again: bool,
-    /// The keys that its command names; none if it may use others, too. The data layer checks it in tests.
-    #[cfg(debug_assertions)]
-    pub named: Option<Vec<Vec<u8>>>,
+    /// How its command runs.
+    pub turn: Turn,
     /// Which replies it wants.
     pub reply: ReplyMode,
     /// The connection ends after the reply.
     pub is_over: bool,
     /// What it is subscribed to, by `Hearing`.
     pub subscribed: [BTreeSet<Vec<u8>>; Hearing::COUNT],
-    /// The space that ordered commands work in; none: that of its database.
-    pub space: Option<Space>,
+    /// Where its commands work.
+    pub places: Places,
     /// It is a replica's, which gets commits from now on.
     pub link: Option<Link>,
-    /// What its command waits for is measured by this.
-    pub awaited: Option<Moment>,
-    /// What its command has waited for, if that was commits.
-    pub fed: Option<Done<Batch>>,
-    /// Snapshots it holds.
-    pub snapshots: BTreeMap<u64, Arc<dyn Snapshot>>,
-    /// The keyspace of rows that it works in; none: the one called `default`.
-    pub rows: Option<Space>,
     /// What it holds over many requests.
     pub own: Own,
 }
@@ -111,38 +132,29 @@ impl Session {
             db: data.number,
             data,
             generation: 0,
-            is_known,
-            user: None,
-            users_generation: 0,
+            login: Login { is_known, ..Login::default() },
             multi: None,
             watch: None,
-            is_inside: false,
-            is_again: false,
-            #[cfg(debug_assertions)]
-            named: None,
+            turn: Turn::default(),
             reply: ReplyMode::On,
             is_over: false,
             subscribed: Default::default(),
-            space: None,
+            places: Places::default(),
             link: None,
-            awaited: None,
-            fed: None,
-            snapshots: BTreeMap::new(),
-            rows: None,
             own: Own::default(),
         }
     }
 
     /// It is this user from now on, or nobody.
     pub fn become_user(&mut self, user: Option<Arc<User>>) {
-        self.is_known = user.is_some();
+        self.login.is_known = user.is_some();
         *self.client.user.lock() = user.as_ref().map_or(String::new(), |user| user.name.clone());
-        self.user = user;
+        self.login.user = user;
     }
 
     /// Where its ordered commands work.
     pub fn place(&self) -> Place {
-        match &self.space {
+        match &self.places.space {
             Some(space) => Place::keyspace(space.clone()),
             None => Place { space: self.data.main.clone(), database: Some(self.data.number) },
         }
@@ -160,14 +172,19 @@ impl Session {
 
     /// Notes for others how many channels and patterns it is subscribed to.
     pub fn count_subscriptions(&self) {
-        for (names, count) in self.subscribed.iter().zip(&self.client.subscribed) {
+        for (names, count) in self.subscribed.iter().zip(&self.client.counts.subscribed) {
             count.store(names.len(), Ordering::Relaxed);
         }
     }
 
+    /// Whether commands that were queued since `MULTI` may write.
+    pub fn queues_writes(&self) -> bool {
+        self.multi.as_ref().is_some_and(|multi| multi.may_write)
+    }
+
     /// Takes the commands that were queued since `MULTI`.
     pub fn take_multi(&mut self) -> Option<Multi> {
-        self.client.queued.store(0, Ordering::Relaxed);
+        self.client.counts.queued.store(0, Ordering::Relaxed);
         self.multi.take()
     }
 }

@@ -1,6 +1,7 @@
 //! Keys that are watched until `EXEC`.
 //!
-//! watches.1. Watching, changing and `EXEC` happen in the sequencer, one after the other: a change between the two others is never missed.
+//! watches.1. Watching, changing and `EXEC` happen in the sequencer, one after the other: a change between
+//!     the two others is never missed.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ impl Cx<'_> {
     #[inline]
     fn check_is_named(&self, key: &[u8]) {
         #[cfg(debug_assertions)]
-        if let Some(named) = &self.session.named {
+        if let Some(named) = &self.session.turn.named {
             assert!(named.iter().any(|known| known == key), "a command does not name {}", key.escape_ascii());
         }
         let _ = key;
@@ -53,7 +53,7 @@ impl Cx<'_> {
     /// The store's.
     pub fn remove_expired(&mut self, key: &[u8], main: &Main) -> Done {
         self.remove_main(key, main)?;
-        self.server.stats.expired.add(1);
+        self.server.observed.stats.expired.add(1);
         self.touch(key);
         self.event(Event::Expired, "expired", key);
         Ok(())

@@ -45,12 +45,12 @@ impl TestServer {
                 })
             }
         });
-        until(|| server.port.load(Ordering::Relaxed) != 0);
+        until(|| server.ports.plain.load(Ordering::Relaxed) != 0);
         TestServer { server, db, thread: Some(thread) }
     }
 
     pub fn port(&self) -> u16 {
-        self.server.port.load(Ordering::Relaxed) as u16
+        self.server.ports.plain.load(Ordering::Relaxed) as u16
     }
 
     /// A connection to it.

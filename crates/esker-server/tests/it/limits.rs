@@ -253,7 +253,7 @@ fn large_replies_of_a_pipeline_come_in_parts() {
 fn http_1_slow_clients_do_not_delay_health() {
     let options = Options { http: Some("127.0.0.1:0".to_owned()), ..Options::default() };
     let server = TestServer::start_with(Db::in_memory().unwrap(), options);
-    let port = server.server.http_port.load(Ordering::Relaxed) as u16;
+    let port = server.server.ports.http.load(Ordering::Relaxed) as u16;
     let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
     let slow: Vec<_> = (0..200)
         .map(|_| {

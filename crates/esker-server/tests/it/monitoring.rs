@@ -12,7 +12,7 @@ use esker_server::{Fsync, Options};
 use crate::harness::{TestServer, until};
 
 fn ask(server: &TestServer, request: &str) -> String {
-    let port = server.server.http_port.load(Ordering::Relaxed) as u16;
+    let port = server.server.ports.http.load(Ordering::Relaxed) as u16;
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let _ = stream.write_all(request.as_bytes());
     let mut reply = Vec::new();

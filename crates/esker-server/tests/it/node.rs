@@ -66,7 +66,7 @@ impl Node {
                 .server
                 .lock()
                 .as_ref()
-                .map_or(0, |server| server.port.load(std::sync::atomic::Ordering::Relaxed));
+                .map_or(0, |server| server.ports.plain.load(std::sync::atomic::Ordering::Relaxed));
             port != 0
         });
         self.options.port = Some(port as u16);
@@ -96,7 +96,7 @@ impl Node {
     #[cfg(feature = "tls")]
     pub fn tls_port(&self) -> u16 {
         let server = self.server.lock().clone().unwrap();
-        server.tls_port.load(std::sync::atomic::Ordering::Relaxed) as u16
+        server.ports.tls.load(std::sync::atomic::Ordering::Relaxed) as u16
     }
 
     /// A connection; one that comes while a copy is put into place tries again.

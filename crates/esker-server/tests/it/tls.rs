@@ -83,7 +83,7 @@ impl Files {
         };
         let host = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::new(config), host).unwrap();
-        let port = server.server.tls_port.load(Ordering::Relaxed) as u16;
+        let port = server.server.ports.tls.load(Ordering::Relaxed) as u16;
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
         let mut stream = StreamOwned::new(connection, stream);
@@ -115,7 +115,7 @@ fn tls_1_silent_clients_and_plain_ones_hold_up_nobody() {
     let files = Files::make();
     let options = Options { clients_max: 30, ..files.options(ClientCertificates::No) };
     let server = TestServer::start_with(Db::in_memory().unwrap(), options);
-    let port = server.server.tls_port.load(Ordering::Relaxed) as u16;
+    let port = server.server.ports.tls.load(Ordering::Relaxed) as u16;
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
     // More than there are places: each gives its place back.
     for _ in 0..15 {
@@ -134,9 +134,9 @@ fn listen_2_handshakes_count_as_clients() {
     let files = Files::make();
     let options = Options { descriptors: Some(220), ..files.options(ClientCertificates::No) };
     let server = TestServer::start_with(Db::in_memory().unwrap(), options);
-    let port = server.server.tls_port.load(Ordering::Relaxed) as u16;
+    let port = server.server.ports.tls.load(Ordering::Relaxed) as u16;
     let mut silent: Vec<_> = (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
-    until(|| server.server.stats.refused.get() == 45);
+    until(|| server.server.observed.stats.refused.get() == 45);
     assert_eq!(server.server.clients.len(), 55);
     assert_eq!(format!("{:?}", server.wire().reply()), "-ERR max number of clients reached");
     // Those beyond are closed, and have no descriptor.

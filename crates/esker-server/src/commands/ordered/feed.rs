@@ -81,7 +81,7 @@ impl FeedRequest {
 
 fn feed(cx: &mut Cx<'_>, request: &Request) -> Done {
     let asked = feed_request(cx.session, request)?;
-    let batch = match cx.session.fed.take() {
+    let batch = match cx.session.turn.fed.take() {
         Some(batch) => batch?,
         // Its waiting was ended.
         None => {

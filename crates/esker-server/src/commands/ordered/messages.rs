@@ -80,7 +80,7 @@ fn remove(cx: &mut Cx<'_>, kind: &Kind, interests: &[Interest]) {
 
 /// Has others see how much it listens to.
 fn note(session: &Session) {
-    session.client.listens.store(session.own.subscriptions(), Ordering::Relaxed);
+    session.client.counts.listens.store(session.own.subscriptions(), Ordering::Relaxed);
 }
 
 fn topics(request: &Request) -> Vec<Interest> {

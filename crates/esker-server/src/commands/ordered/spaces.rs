@@ -19,7 +19,7 @@ pub(in super::super) const TABLE: &[Command] = &[
 ];
 
 fn snap(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let held = &mut cx.session.snapshots;
+    let held = &mut cx.session.places.snapshots;
     if request.is(1, "open") && request.len() == 2 {
         let id = held.last_key_value().map_or(1, |(last, _)| last + 1);
         held.insert(id, cx.server.store.snapshot());
@@ -65,10 +65,10 @@ fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
             names.iter().for_each(|name| cx.out.bulk(name.as_bytes()));
             return Ok(());
         }
-        (b"use", 2) => cx.session.space = None,
+        (b"use", 2) => cx.session.places.space = None,
         (b"use", 3) => {
             let name = own_name(&request[2])?;
-            cx.session.space = Some(store.find_space(name)?.ok_or_else(|| missing(name))?);
+            cx.session.places.space = Some(store.find_space(name)?.ok_or_else(|| missing(name))?);
         }
         (b"create", 3) => {
             store.space(own_name(&request[2])?, true)?;

@@ -26,16 +26,16 @@ impl Text {
 /// All metrics.
 pub fn metrics(server: &Arc<Server>) -> String {
     let mut text = Text(String::new());
-    let stats = &server.stats;
+    let stats = &server.observed.stats;
     text.one(
         "up",
         "gauge",
         "1 if the server is well, 0 if writes fail.",
         u8::from(server.trouble().is_none()),
     );
-    text.one("uptime_seconds", "gauge", "Seconds since the start.", server.started.elapsed().as_secs());
+    text.one("uptime_seconds", "gauge", "Seconds since the start.", server.life.started.elapsed().as_secs());
     text.one("connected_clients", "gauge", "Connections.", server.clients.len());
-    let blocked = server.sequencer.waiters() + server.pause.waiting();
+    let blocked = server.sequencer.waiters() + server.clients.pause.waiting();
     text.one(
         "blocked_clients",
         "gauge",
@@ -68,11 +68,11 @@ pub fn metrics(server: &Arc<Server>) -> String {
     slots(server, &mut text);
     text.head("commit_seconds", "summary", "How long commits took.");
     for (label, percent) in [("0.5", 50.0), ("0.99", 99.0), ("0.999", 99.9)] {
-        if let Some(micros) = server.commit_latency.percentile(percent) {
+        if let Some(micros) = server.observed.commit_latency.percentile(percent) {
             text.labelled("commit_seconds", &format!("quantile=\"{label}\""), micros as f64 / 1e6);
         }
     }
-    let _ = writeln!(text.0, "esker_commit_seconds_count {}", server.commit_latency.count());
+    let _ = writeln!(text.0, "esker_commit_seconds_count {}", server.observed.commit_latency.count());
     for (name, value) in server.store.figures() {
         // Values that are not numbers are for people.
         if value.parse::<f64>().is_ok() {

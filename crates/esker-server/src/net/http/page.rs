@@ -44,7 +44,7 @@ pub fn page(server: &Arc<Server>) -> String {
         html,
         " Version {}, up {}, {} connections, {} of memory, directory {}.</p>",
         env!("CARGO_PKG_VERSION"),
-        span(server.started.elapsed().as_secs()),
+        span(server.life.started.elapsed().as_secs()),
         server.clients.len(),
         bytes(crate::observe::process::memory() as f64),
         escaped(&server.options.dir.display().to_string()),
@@ -77,10 +77,10 @@ fn shown(rate: Rate, value: f64) -> String {
 }
 
 fn chart(server: &Server, html: &mut String, title: &str, rate: Rate) {
-    let series = server.rates.series(rate, POINTS);
+    let series = server.observed.rates.series(rate, POINTS);
     let max = series.iter().copied().fold(0.0, f64::max);
-    let now = server.rates.average(rate, 1);
-    let past = span(server.rates.seconds());
+    let now = server.observed.rates.average(rate, 1);
+    let past = span(server.observed.rates.seconds());
     let _ = write!(
         html,
         "<figure><figcaption>{title}<b>{}/s</b></figcaption><svg viewBox='0 0 {WIDTH} {HEIGHT}' preserveAspectRatio=none \
@@ -104,7 +104,7 @@ fn averages(server: &Server, html: &mut String) {
     for rate in Rate::ALL {
         let _ = write!(html, "<tr><td>{}</td>", rate.name().replace('_', " "));
         for window in WINDOWS {
-            let _ = write!(html, "<td>{}</td>", shown(rate, server.rates.average(rate, window)));
+            let _ = write!(html, "<td>{}</td>", shown(rate, server.observed.rates.average(rate, window)));
         }
         html.push_str("</tr>");
     }

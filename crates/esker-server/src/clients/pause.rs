@@ -1,8 +1,10 @@
-//! `CLIENT PAUSE`: connections wait before they run commands, so that somebody can move clients to another server.
+//! `CLIENT PAUSE`: connections wait before they run commands, so that somebody can move clients to another
+//! server.
 //!
-//! pause.1. A pause holds all commands, that which ends it among them, or those that may write. What runs already goes on.
-//!      Nothing that has expired is removed meanwhile: the history stands still.
-//! pause.2. Pauses do not shorten each other: the later end counts, and one that holds all goes before one that holds writes.
+//! pause.1. A pause holds all commands, that which ends it among them, or those that may write. What runs
+//!     already goes on. Nothing that has expired is removed meanwhile: the history stands still.
+//! pause.2. Pauses do not shorten each other: the later end counts, and one that holds all goes before one
+//!     that holds writes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -11,7 +13,6 @@ use tokio::sync::Notify;
 
 use crate::command::flag;
 use crate::command::spec::Spec;
-use crate::run::session::Session;
 
 /// What is held, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +51,10 @@ impl Pause {
         self.ended.notify_waiters();
     }
 
-    /// Until when a command of a connection is held; none if it is not.
+    /// Until when a command of a connection is held; none if it is not. `has_writes`: commands that it queued
+    /// may write.
     #[inline]
-    pub fn holds(&self, command: Option<&Spec>, session: &Session, now_ms: u64) -> Option<u64> {
+    pub fn holds(&self, command: Option<&Spec>, has_writes: bool, now_ms: u64) -> Option<u64> {
         if !self.may_hold.load(Ordering::Relaxed) {
             return None;
         }
@@ -61,9 +63,7 @@ impl Pause {
             self.end();
             return None;
         }
-        let exec = |command: &Spec| {
-            command.is(flag::RUNS_QUEUE) && session.multi.as_ref().is_some_and(|multi| multi.may_write)
-        };
+        let exec = |command: &Spec| has_writes && command.is(flag::RUNS_QUEUE);
         let is_held = held.all || command.is_some_and(|command| command.may_write() || exec(command));
         is_held.then_some(held.until_ms)
     }

@@ -1,0 +1,161 @@
+//! What a connection waits for beside requests: a password that is checked, a pause, other servers, its job.
+//! It reads ahead meanwhile.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
+
+use super::{AHEAD_BYTES_MAX, Connection, READ_BYTES, read_some, send};
+use crate::base::clock;
+use crate::commands;
+use crate::run::dispatch;
+use crate::run::queue::{Job, Woken};
+use crate::run::registry::Command;
+
+/// How long the first reply to a wrong password waits; each further one waits twice as long, up to the
+/// second.
+pub(super) const REFUSED_DELAY: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Has the password that a request gives looked at. Wrong ones are answered ever later.
+    pub(super) async fn check_password(&mut self, job: &mut Job, command: Option<&'static Command>) {
+        let given = command.and_then(|command| command.credentials_of(&self.request));
+        let Some((user, password)) = given.map(|(user, word)| (user.to_vec(), word.to_vec())) else { return };
+        let (server, end) = (self.server.clone(), Notify::new());
+        let delay = self.refused_delay;
+        let looked = async {
+            server.acl.prove(&user, &password).await;
+            let is_right = server.acl.log_in(&user, &password).is_some();
+            if !is_right {
+                tokio::time::sleep(delay).await;
+            }
+            is_right
+        };
+        let ended = async {
+            tokio::select! {
+                is_right = looked => Some(is_right),
+                () = end.notified() => None,
+            }
+        };
+        match self.meanwhile(ended, &end).await {
+            (Some(true), false) => self.refused_delay = REFUSED_DELAY[0],
+            (Some(false), false) => self.refused_delay = (2 * delay).min(REFUSED_DELAY[1]),
+            _ => job.session.is_over = true,
+        }
+    }
+
+    /// Reads ahead until something is done. Whether the client has gone meanwhile. `end` is told if it is to
+    /// be waited for no more.
+    pub(super) async fn meanwhile<T>(&mut self, done: impl Future<Output = T>, end: &Notify) -> (T, bool) {
+        tokio::pin!(done);
+        let mut is_gone = false;
+        loop {
+            let may_read = !is_gone && self.input.unread().len() < AHEAD_BYTES_MAX;
+            tokio::select! {
+                biased;
+                done = &mut done => return (done, is_gone),
+                () = self.client.wake.notified() => {
+                    if self.woken().await {
+                        end.notify_one();
+                    }
+                }
+                read = read_some(&mut self.stream, &mut self.input, READ_BYTES), if may_read => {
+                    self.has_more = true;
+                    let n = read.unwrap_or(0);
+                    self.server.observed.stats.bytes_in.add(n as u64);
+                    self.client.traffic.bytes_in.add(n as u64);
+                    if n == 0 {
+                        is_gone = true;
+                        self.server.sequencer.end_wait(&self.client, Woken::Gone);
+                        end.notify_one();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns when no pause holds the command that has come (pause.1).
+    pub(super) async fn await_pause(
+        &mut self,
+        mut job: Box<Job>,
+        command: Option<&'static Command>,
+    ) -> Option<Box<Job>> {
+        job = self.run_job(job).await?;
+        job.session.is_over |= self.flush(&mut job).await.is_err();
+        let (server, end) = (self.server.clone(), Notify::new());
+        while !job.session.is_over
+            && let now = clock::now_ms()
+            && let Some(until) = server.clients.pause.holds(
+                command.map(|command| &**command),
+                job.session.queues_writes(),
+                now,
+            )
+        {
+            let held = async {
+                tokio::select! {
+                    () = server.clients.pause.wait(until, now) => {}
+                    () = end.notified() => {}
+                }
+            };
+            let ((), is_gone) = self.meanwhile(held, &end).await;
+            job.session.is_over |= is_gone || self.client.is_killed();
+        }
+        Some(job)
+    }
+
+    /// Runs a command that waits for other servers, once they are so far, or its time is over.
+    pub(super) async fn await_others(
+        &mut self,
+        mut job: Box<Job>,
+        command: Option<&'static Command>,
+    ) -> Option<Box<Job>> {
+        if self.flush(&mut job).await.is_err() {
+            job.session.is_over = true;
+            return Some(job);
+        }
+        let (server, client, end) = (self.server.clone(), self.client.clone(), Notify::new());
+        let is_allowed = command
+            .is_some_and(|command| dispatch::is_allowed(&server, &job.session, command, &self.request));
+        let awaited = commands::awaited(&server, &job.session, &self.request);
+        if let Some(awaited) = awaited.filter(|_| is_allowed) {
+            job.session.turn.awaited = Some(awaited.from);
+            client.state.is_blocked.store(true, Ordering::Relaxed);
+            let ended = async {
+                tokio::select! {
+                    fed = awaited.wait(&server) => fed,
+                    () = end.notified() => None,
+                }
+            };
+            let (fed, is_gone) = self.meanwhile(ended, &end).await;
+            client.state.is_blocked.store(false, Ordering::Relaxed);
+            job.session.turn.fed = fed;
+            job.session.is_over |= is_gone;
+        }
+        job = self.run_here(job, command).await?;
+        (job.session.turn.awaited, job.session.turn.fed) = (None, None);
+        Some(job)
+    }
+
+    /// Somebody wants something of this connection while its job is done. Whether it is to wait no more.
+    async fn woken(&mut self) -> bool {
+        let unblock = self.client.take_unblock();
+        match unblock {
+            Some(true) => self.server.sequencer.end_wait(&self.client, Woken::Unblocked),
+            Some(false) => self.server.sequencer.end_wait(&self.client, Woken::Timeout),
+            None => {}
+        }
+        for bytes in [self.client.outbox.take_early(), self.client.outbox.take_messages()] {
+            if !bytes.is_empty() {
+                self.client.traffic.bytes_out.add(bytes.len() as u64);
+                // A connection that is broken is killed by this.
+                let _ = send(&self.server, &self.client, &mut self.stream, &bytes).await;
+            }
+        }
+        if self.client.is_killed() {
+            self.server.sequencer.end_wait(&self.client, Woken::Gone);
+        }
+        unblock.is_some() || self.client.is_killed()
+    }
+}
