@@ -37,7 +37,7 @@ macro_rules! items {
     ($type:ident, |$old:ident, $item:ident| $add:expr, |$later:ident| $merge:expr) => {
         impl<T: Item> Field for $type<T> {
             fn encode(&self, tag: u64, out: &mut Vec<u8>) {
-                for item in self {
+                for item in self.iter() {
                     put_varint(out, tag);
                     item.put(out);
                 }
