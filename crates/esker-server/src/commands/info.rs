@@ -17,8 +17,10 @@ use crate::run::server::Server;
 /// Takes the name and the value of a figure.
 type Put<'p> = &'p mut dyn FnMut(&str, &dyn Display);
 
-/// The sections: names, titles, whether they are shown if none is asked for, and their figures.
-const SECTIONS: [(&str, &str, bool, fn(&Server, Put<'_>) -> Done); 12] = [
+/// A section: name, title, whether it is shown by default, and the function that writes it.
+type Section = (&'static str, &'static str, bool, fn(&Server, Put<'_>) -> Done);
+
+const SECTIONS: [Section; 12] = [
     ("server", "Server", true, server),
     ("clients", "Clients", true, clients),
     ("memory", "Memory", true, memory),
