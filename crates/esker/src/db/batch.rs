@@ -17,8 +17,8 @@ use crate::txn::commit::Durability;
 use crate::types::expiry::{Expiry, Lifetime};
 use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo};
 
-/// Writes that become durable and visible together, over any keyspaces. Later ones win over earlier ones of the same
-/// key. Unlike a transaction it checks for no conflicts.
+/// Writes to any keyspaces that become durable and visible together. Later writes to a key replace earlier
+/// ones. Unlike a transaction, a batch does not check for conflicts.
 pub struct WriteBatch {
     handle: Arc<Handle>,
     writes: Writes,
@@ -38,8 +38,8 @@ impl WriteBatch {
         WriteBatch { handle, writes: Writes::default() }
     }
 
-    /// Sets a key to a value that expires at this moment, to the millisecond; none: never, whatever the keyspace has for a default. One that has passed
-    /// already is as good as any: what is put has expired.
+    /// Sets a key to a value that expires at this moment, to the millisecond. `None`: never, whatever the
+    /// keyspace's default. A moment in the past is allowed: then the value has expired already.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -66,20 +66,20 @@ impl WriteBatch {
         writes.put_until(core, state, key, value, expiry)
     }
 
-    /// Merges an operand that was merged into this key of another database.
+    /// Merges an operand that was merged into this key in another database.
     pub(crate) fn merge_of(&mut self, keyspace: &Keyspace, key: &[u8], operand: Operand<'_>) -> Result<()> {
         let (writes, core, state) = self.room_in(keyspace)?;
         writes.merge_of(core, state, key, operand)
     }
 
-    /// A new keyspace with this number: see `Changes::create_numbered`.
+    /// Creates a keyspace with this number: see `Changes::create_numbered`.
     pub(crate) fn create_numbered_keyspace(&mut self, name: &str, id: KeyspaceId) -> Result<Keyspace> {
         let (changes, set) = self.writes.changes_mut();
         let state = changes.create_numbered(&self.handle.core.catalog, set, name, id)?;
         Ok(Keyspace::new(self.handle.clone(), state))
     }
 
-    /// A new keyspace that counts in this way from its first key on: see [`Keyspace::set_counting`].
+    /// Creates a keyspace that counts in this way from its first key on: see [`Keyspace::set_counting`].
     ///
     /// ```
     /// # let db = esker::Db::in_memory()?;
@@ -103,41 +103,46 @@ impl WriteBatch {
         Ok(Keyspace::new(self.handle.clone(), state))
     }
 
-    /// The number of puts and removals made, repeated ones included, apart from those that a later range removal
-    /// cancelled. Of a large batch (see [`Builder::transaction_memory`](crate::Builder::transaction_memory)), as far as it still tells them apart.
+    /// Number of puts and removals, including repeated ones, without those that a later range removal
+    /// cancelled. For a large batch (see
+    /// [`Builder::transaction_memory`](crate::Builder::transaction_memory)), as far as it can still tell.
     pub fn len(&self) -> usize {
         self.writes.op_count()
     }
 
-    /// Whether there is nothing to commit.
+    /// Returns whether there is nothing to commit.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// The bytes of its writes: keys, values, and a few for each. The commit logs them, unless they are many.
+    /// Size of its writes: keys, values, and a few bytes for each. The commit logs them, unless the batch is
+    /// large.
     pub fn byte_len(&self) -> usize {
         self.writes.byte_len()
     }
 
-    /// Makes the writes durable and visible, all or none. The number is that of the commit.
+    /// Makes the writes durable and visible, all or none. Returns the number of the commit.
     ///
     /// # Errors
-    /// [`Poisoned`](crate::Error::Poisoned): the log cannot be written or synced, now or since an earlier failure. If now, the next opening
-    /// of the database shows whether the writes are there; until then nobody sees them.
+    /// [`Poisoned`](crate::Error::Poisoned): the log cannot be written or synced, now or since an earlier
+    /// failure. If now, the next opening of the database shows whether the writes exist. Until then they are
+    /// not visible.
     ///
-    /// After any other error none of them is there: [`NoSpace`](crate::Error::NoSpace);
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if one was dropped meanwhile; [`Closed`](crate::Error::Closed);
-    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if old values of the keys cannot be looked up, no memtable can be
-    /// flushed to make room, or the log gets no further file.
+    /// After any other error none of the writes exists: [`NoSpace`](crate::Error::NoSpace);
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if a keyspace was dropped meanwhile;
+    /// [`Closed`](crate::Error::Closed); [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if
+    /// old values of the keys cannot be looked up, if no memtable can be flushed to make room, or if the log
+    /// gets no further file.
     ///
-    /// The batch comes back with the error.
+    /// The error returns the batch.
     pub fn commit(self) -> Result<SeqNo, CommitError<WriteBatch>> {
         let durability = self.handle.core.options.durability();
         self.commit_with(durability)
     }
 
-    /// [`commit_with`](Self::commit_with) without a thread that waits: see [`Keyspace::put_async`]. A batch that creates, drops or renames keyspaces, or
-    /// sets their options, is committed at once, by the caller.
+    /// Same as [`commit_with`](Self::commit_with), without a waiting thread: see [`Keyspace::put_async`]. A
+    /// batch that creates, drops or renames keyspaces, or sets their options, is committed at once by the
+    /// caller.
     ///
     /// ```
     /// # fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -170,7 +175,7 @@ impl WriteBatch {
         }
     }
 
-    /// [`commit`](Self::commit) with a durability of its own.
+    /// Same as [`commit`](Self::commit), with this durability.
     ///
     /// # Errors
     /// Those of [`commit`](Self::commit).

@@ -1,4 +1,4 @@
-//! `Builder`: the options of a database as its user gives them.
+//! `Builder`: the options of a database, as the user sets them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::sstable::TableCompression;
 use crate::txn::commit::{Durability, Isolation};
 use crate::types::Result;
 
-/// How to open a database. Everything has a default that suits most: give the memory it may use and be done.
+/// How to open a database. Every option has a default that suits most programs: set the memory, and be done.
 ///
-/// An open database holds a file descriptor for each table that is read, but at most half of those that the process may have
-/// (`ulimit -n`): beyond that it closes tables and opens them again as they are read. Its log, manifest and lock take up to some
-/// 30 more, and each blob file that it has made takes one.
+/// An open database holds a file descriptor for each table that is read, but at most half of those that the
+/// process may have (`ulimit -n`). Beyond that it closes tables, and opens them again when they are read.
+/// Log, manifest and lock take up to some 30 more, and each blob file that this opening made takes one.
 ///
 /// ```no_run
 /// # fn main() -> esker::Result<()> {
@@ -35,68 +35,72 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The memory for cached blocks, indexes, filters and memtables, in bytes. Default 1 GiB. Blocks have what the others leave, but at
-    /// least a 16th of it, even if all together are then more than this. Log buffers, compactions, open transactions and the allocator take memory
-    /// beside it.
+    /// Memory in bytes for cached blocks, indexes, filters and memtables. Default 1 GiB. Blocks get what the
+    /// others leave, but at least a 16th, even if the sum then exceeds the budget. Log buffers, compactions,
+    /// open transactions and the allocator take additional memory.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.settings.memory = bytes;
         self
     }
-    /// When commits are acknowledged that do not say it themselves. Default [`Durability::Sync`].
+    /// When commits without a durability of their own are acknowledged. Default [`Durability::Sync`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.settings.durability = durability;
         self
     }
-    /// How tables are compressed. Default [`TableCompression::Auto`]: where a probe shows that it pays.
+    /// How tables are compressed. Default [`TableCompression::Auto`]: where a sample shows that it pays.
     pub fn compression(mut self, compression: TableCompression) -> Self {
         self.settings.compression = compression;
         self
     }
-    /// Whether to create a database where there is none. Default yes; otherwise [`Error::NotFound`](crate::Error::NotFound).
+    /// Whether to create a missing database. Default yes; otherwise the error is
+    /// [`Error::NotFound`](crate::Error::NotFound).
     pub fn create_if_missing(mut self, yes: bool) -> Self {
         self.settings.create_if_missing = yes;
         self
     }
-    /// Whether to refuse a directory that holds a database, with [`Error::Invalid`](crate::Error::Invalid). Default no.
+    /// Whether to refuse a directory that holds a database, with [`Error::Invalid`](crate::Error::Invalid).
+    /// Default no.
     pub fn error_if_exists(mut self, yes: bool) -> Self {
         self.settings.error_if_exists = yes;
         self
     }
-    /// The permission bits of the directory if opening makes it, 0o700 for example; files that the database makes get the same without
-    /// those to execute. They hold as they are, whatever the process's mask. Default: a new directory has what the mask allows,
-    /// and files what their directory and the mask allow. On Unix; elsewhere this does nothing.
+    /// Permission bits of the directory if opening creates it, for example 0o700. The database's files get
+    /// the same bits without execute permission. The bits apply as they are, whatever the process's umask.
+    /// Default: what the umask allows, and for files what their directory and the umask allow. Only on Unix.
     pub fn mode(mut self, mode: u32) -> Self {
         self.settings.modes = Some(Modes { dir: mode & 0o777, files: mode & 0o666 });
         self
     }
-    /// The file system, clock, randomness and threads to use, for tests in memory or with faults: see [`env`](crate::env).
-    /// Default those of the operating system.
+    /// The file system, clock, randomness and threads to use, for tests in memory or with faults: see
+    /// [`env`](crate::env). Default: those of the operating system.
     pub fn env(mut self, env: Env) -> Self {
         self.settings.env = env;
         self
     }
-    /// How long to wait for a database that somebody else has open. Default: not at all. [`Error::Locked`](crate::Error::Locked) after that.
+    /// How long to wait for a database that is open elsewhere. After that the error is
+    /// [`Error::Locked`](crate::Error::Locked). Default: no wait.
     pub fn lock_timeout(mut self, timeout: Duration) -> Self {
         self.settings.lock_timeout = timeout;
         self
     }
-    /// Whether threads do the background work. Default yes. Without them it is done by writers that find a memtable
-    /// full, by `flush` and by `compact`: for simulations and tests. Then nothing syncs what was committed with
-    /// [`Durability::Buffered`] or [`Durability::None`] after a while: until a `Sync` commit, [`Db::sync`](crate::Db::sync) or
-    /// [`Db::close`](crate::Db::close) does it, a power loss may take all of it, and a killed process the last 1 MiB of
-    /// what was committed with `None`.
+    /// Whether threads do the background work. Default yes. Without them writers that find a memtable full do
+    /// it, as do `flush` and `compact`. This is meant for simulations and tests. Then commits with
+    /// [`Durability::Buffered`] or [`Durability::None`] are not synced after a while. Until a `Sync` commit,
+    /// [`Db::sync`](crate::Db::sync) or [`Db::close`](crate::Db::close) syncs them, a power loss may take all
+    /// of them, and a kill the last 1 MiB of those committed with `None`.
     pub fn background(mut self, yes: bool) -> Self {
         self.settings.background = if yes { Background::Threads } else { Background::Writers };
         self
     }
-    /// Leaves the background work to whoever calls [`Db::step`](crate::Db::step): for simulators.
+    /// Leaves the background work to calls of [`Db::step`](crate::Db::step), for simulators.
     #[doc(hidden)]
     pub fn stepped(mut self) -> Self {
         self.settings.background = Background::Steps;
         self
     }
-    /// Size of a memtable before it is flushed, in bytes, at most 16 GiB. Default an eighth of the memory, 64 MiB at the most. Three full
-    /// ones may be in memory at a time, and take it from the cache: larger ones than a quarter of the memory leave it little.
+    /// Size in bytes at which a memtable is flushed, at most 16 GiB. Default: an eighth of the memory, at
+    /// most 64 MiB. Up to three full memtables are in memory at a time, at the expense of the cache. Beyond a
+    /// quarter of the memory they leave it little.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.settings.memtable_bytes = Some(bytes);
         self
@@ -106,91 +110,102 @@ impl Builder {
         self.settings.block_bytes = bytes;
         self
     }
-    /// What transactions are kept apart from, where [`Db::begin_with`](crate::Db::begin_with) does not say. Default [`Isolation::Serializable`].
+    /// Isolation of transactions for which [`Db::begin_with`](crate::Db::begin_with) sets none. Default
+    /// [`Isolation::Serializable`].
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.settings.isolation = isolation;
         self
     }
-    /// How many bytes of the writes of one large transaction or batch stay in memory, within the budget; what is more goes to tables that
-    /// nobody sees before it is committed. Default a quarter of the memory.
+    /// Bytes of the writes of one large transaction or batch that stay in memory, within the budget. Further
+    /// writes go to tables that are invisible until the commit. Default: a quarter of the memory.
     pub fn transaction_memory(mut self, bytes: u64) -> Self {
         self.settings.transaction_memory = Some(bytes);
         self
     }
-    /// Size at which compactions begin a new table, in bytes, at most 1 TiB. Default 64 MiB.
+    /// Size in bytes at which compactions begin a new table, at most 1 TiB. Default 64 MiB.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.settings.table_bytes = bytes;
         self
     }
-    /// The smallest value, in bytes, that is stored in a blob file: written once, while tables and merges carry a pointer to it. Default 4096; 0
-    /// keeps all values in tables. Values that are there stay where they are.
+    /// Size in bytes from which on a value is stored in a blob file. It is written once, while tables and
+    /// compactions carry a pointer to it. Default 4096; 0 stores all values in tables. Existing values stay
+    /// where they are.
     pub fn blobs_over(mut self, bytes: usize) -> Self {
         self.settings.blobs_over = (bytes > 0).then_some(bytes);
         self
     }
-    /// How many bytes the database may take on the disk for each live byte, from 1.1 to 100; default 1.5. Blob files are collected when they take
-    /// more, and runs of tables merged that may hide garbage. More is taken for a while by writes that compactions are behind, and for as long
-    /// as snapshots see what was overwritten. [`Stats::space_amplification`](crate::Stats::space_amplification) tells what it is.
+    /// Maximum disk space for each live byte, from 1.1 to 100. Default 1.5. Beyond it blob files are
+    /// garbage-collected, and runs that may hide garbage are compacted. The database takes more for a while
+    /// when writes are ahead of compactions, and for as long as snapshots see what was overwritten.
+    /// [`Stats::space_amplification`](crate::Stats::space_amplification) is the current value.
     pub fn space_amplification_max(mut self, ratio: f64) -> Self {
         self.settings.amplification_percent_max = (ratio * 100.0) as u64;
         self
     }
-    /// Whether small commits that do not wait for the disk are stored in the operating system's memory of the log's file, which a call of it has made
-    /// ready, and not written by a call each: a commit takes about a microsecond less (example `costs`). Default true; false for file systems that may shut down
-    /// under a process that is to go on: in a rare case the system ends it by a signal then, where a call would have failed.
+    /// Whether small commits that do not wait for the disk are stored through a memory map of the log's file
+    /// instead of a system call each. That saves about a microsecond for each commit (example `costs`).
+    /// Default true. Set it to false for file systems that may shut down under a process that has to survive:
+    /// in a rare case the system then ends the process by a signal, where a call would have failed.
     pub fn map_log(mut self, yes: bool) -> Self {
         self.settings.map_log = yes;
         self
     }
-    /// Holds writers to so many bytes of keys and values a second, together and evenly, at least 1 KiB. For latencies that stay the same: give less than
-    /// merges keep up with ([`Stats`](crate::Stats) has the stalls). Default no rate.
+    /// Limits writers to this many bytes of keys and values a second, all together and evenly; at least 1
+    /// KiB. For constant latencies, set less than compactions keep up with ([`Stats`](crate::Stats) reports
+    /// stalls). Default: no limit.
     pub fn write_rate(mut self, bytes_per_second: u64) -> Self {
         self.settings.allowances.write_rate = Some(bytes_per_second);
         self
     }
-    /// Holds merges to so many bytes a second of what they read, at least 1 MiB; flushes are not held up. Where merges fall behind,
-    /// writers are slowed down to what they keep up with. Default no limit.
+    /// Limits compactions to reading this many bytes a second; at least 1 MiB. Flushes are not limited. When
+    /// compactions fall behind, writers are slowed down to their rate. Default: no limit.
     pub fn merge_rate(mut self, bytes_per_second: u64) -> Self {
         self.settings.allowances.merge_rate = Some(bytes_per_second);
         self
     }
-    /// Has merges use so many percent of one processor's time at the most, 1 to 100. Default 100.
+    /// Limits compactions to this percentage of one processor's time, 1 to 100. Default 100.
     pub fn merge_percent(mut self, percent: u64) -> Self {
         self.settings.allowances.merge_percent = Some(percent);
         self
     }
-    /// How much a process that is killed leaves for the next opening to replay, in bytes of memtables: a larger memtable is flushed a second after its
-    /// first commit, whether somebody still writes or not. So a slow writer leaves about this much, a fast one what it wrote in a second or in
-    /// filling a memtable. Default 4 MiB. A close leaves no more than that, than 256 KiB, and than 32 files of the log. Without threads
-    /// ([`background`](Self::background)) only closes look at this.
+    /// Maximum bytes of memtables that a killed process leaves to be replayed by the next opening. A larger
+    /// memtable is flushed a second after its first commit, even while writes continue. So a slow writer
+    /// leaves about this much; a fast one leaves what it wrote in a second, or while it filled a memtable.
+    /// Default 4 MiB. A close leaves at most this much, 256 KiB, and 32 log files. Without threads
+    /// ([`background`](Self::background)) only a close honours this.
     pub fn replay_bytes(mut self, bytes: u64) -> Self {
         self.settings.replay_bytes = bytes;
         self
     }
-    /// Keeps commits for [`Db::feed`](crate::Db::feed): the newest `bytes` of the log, together with what those commits have in blob files and in tables
-    /// of their own, and those for `age` after their memtable was flushed. What is older in one of the two goes. Commits that are not flushed yet stay in
-    /// any case. Give it some memtables' worth of bytes, so that readers do not fall behind with each flush. It is stored: a later opening that does not
-    /// say it goes on with what was said last, and one with 0 bytes gives up what was kept. Default: nothing is kept, and there is no feed.
+    /// Keeps commits for [`Db::feed`](crate::Db::feed): the newest `bytes` of the log, together with what
+    /// those commits have in blob files and in adopted tables, but no commit for longer than `age` after the
+    /// flush of its memtable. Commits that are not flushed yet are always kept. Allow for several memtables,
+    /// so that readers do not fall behind with each flush. The database stores this: a later opening that
+    /// does not set it uses the last setting, and one with 0 bytes drops everything kept. Default: nothing is
+    /// kept, and there is no feed.
     pub fn feed_retention(mut self, bytes: u64, age: Duration) -> Self {
         self.settings.feed_retention = Some(FeedLimits { bytes, age: age.as_secs() });
         self
     }
-    /// Lets readers of the feed hold what [`feed_retention`](Self::feed_retention) would let go, while the log that is kept has no more than `bytes`. The
-    /// database holds all of it until [`Db::hold_feed`](crate::Db::hold_feed) says from which commit on, so that an opening takes nothing from a reader that
-    /// is away. It is not stored. Default 0: nothing is held.
+    /// Lets readers of the feed hold commits that [`feed_retention`](Self::feed_retention) would release,
+    /// while the kept log has at most `bytes`. The database holds everything until
+    /// [`Db::hold_feed`](crate::Db::hold_feed) sets the first commit to hold. So an opening releases nothing
+    /// that an absent reader needs. Not stored. Default 0: nothing is held.
     pub fn feed_hold(mut self, bytes: u64) -> Self {
         self.settings.feed_hold = bytes;
         self
     }
-    /// What becomes of the entries of the keyspace of this name when a compaction passes them: each stays, goes, or gets another value. What goes or
-    /// changes does so by a commit like any other, with a number of its own: snapshots, transactions and [`len`](crate::Keyspace::len) are as exact
-    /// as ever, and a newer write of the key wins. An entry that an open snapshot reads is not shown.
+    /// Sets a function that decides about the entries of the keyspace with this name when a compaction passes
+    /// them: each is kept, dropped, or gets another value. Drops and changes are made by an ordinary commit
+    /// with its own number. So snapshots, transactions and [`len`](crate::Keyspace::len) stay exact, and a
+    /// newer write of the key wins. An entry that an open snapshot reads is not shown.
     ///
-    /// Compactions pass when there is something to merge. [`Db::compact`] has all entries pass. Until then an entry is there, and one may be shown any
-    /// number of times: change it into what is kept as it is. Of merges it is shown what a compaction makes of them; where operands have to stay, as for a
-    /// snapshot below them, it is not shown. Values in blob files are read for this. The function runs in background threads. If it
-    /// panics, the entry stays as it is, and the failure shows in [`Stats::background_error`](crate::Stats::background_error), or is the error
-    /// of [`Db::compact`].
+    /// Compactions pass entries when there is something to compact. [`Db::compact`] passes all entries. Until
+    /// then an entry is visible, and it may be shown any number of times: change it to a value that is kept
+    /// unchanged. Of merged operands the function sees the result of the compaction. Where operands have to
+    /// stay, as for a snapshot below them, it is not called. Values in blob files are read for this. The
+    /// function runs in background threads. If it panics, the entry stays, and the failure shows in
+    /// [`Stats::background_error`](crate::Stats::background_error), or is the error of [`Db::compact`].
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -214,13 +229,13 @@ impl Builder {
         self
     }
 
-    /// For a copy that is there, and is to stay what it is a copy of.
+    /// For an existing copy, which must stay a copy of its original.
     pub(crate) fn for_copy(mut self) -> Self {
         self.settings.filters.clear();
         self.create_if_missing(false).error_if_exists(false)
     }
-    /// Data of more bytes counts as beyond the cache, and the runs there have the ratios of a large database in small numbers:
-    /// for simulators, whose databases are small.
+    /// Makes more data than this count as exceeding the cache, with the run ratios of a large database in
+    /// small numbers: for simulators, whose databases are small.
     #[doc(hidden)]
     pub fn miniature(mut self, cache_bytes: u64) -> Self {
         self.settings.miniature = Some(cache_bytes);
@@ -232,23 +247,25 @@ impl Builder {
         self.settings.file_sizes = sizes;
         self
     }
-    /// The size, in bytes, from which on a transaction or batch becomes tables. Default a quarter of a memtable, 16 MiB at the most: for simulators,
-    /// whose memtables are so small that otherwise no commit would be larger than a segment of the log.
+    /// Size in bytes from which on a transaction or batch becomes tables. Default: a quarter of a memtable,
+    /// at most 16 MiB. For simulators, whose memtables are so small that otherwise no commit would exceed a
+    /// log segment.
     #[doc(hidden)]
     pub fn adoption_bytes(mut self, bytes: u64) -> Self {
         self.settings.adoption_bytes = Some(bytes);
         self
     }
-    /// The number of the first commit, file, log segment and run of a new database: for simulators, whose databases do not live to
-    /// see large ones.
+    /// The number of the first commit, file, log segment and run of a new database: for simulators, whose
+    /// databases do not live long enough for large numbers.
     #[doc(hidden)]
     pub fn first_number(mut self, number: u64) -> Self {
         self.settings.first_number = number;
         self
     }
-    /// Registers a merge operator: a function of the value that a key has (none: it is not there) and of operands, oldest first, which gives the new
-    /// value, or says what is wrong. See [`MergeOperator`](crate::MergeOperator) for what it has to keep to, and
-    /// [`Keyspace::set_merge_operator`](crate::Keyspace::set_merge_operator) for those that are built in.
+    /// Registers a merge operator: a function of the key's value (`None`: there is none) and of operands,
+    /// oldest first. It returns the new value, or an error text. [`MergeOperator`](crate::MergeOperator) has
+    /// its rules, and [`Keyspace::set_merge_operator`](crate::Keyspace::set_merge_operator) lists the
+    /// built-in ones.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -280,28 +297,34 @@ impl Builder {
         self.settings.operators.add(name, operator);
         self
     }
-    /// Whether to open a database that needs merge operators which are not registered: for tools. Default no. Reading a key whose value has to
-    /// be made by one gives [`Error::MergeOperatorMissing`](crate::Error::MergeOperatorMissing) then.
+    /// Whether to open a database whose merge operators are not all registered, for tools. Default no.
+    /// Reading a key that needs a missing operator then fails with
+    /// [`Error::MergeOperatorMissing`](crate::Error::MergeOperatorMissing).
     pub fn allow_missing_merge_operators(mut self, yes: bool) -> Self {
         self.settings.may_lack_operators = yes;
         self
     }
-    /// Opens the database in a directory. A relative path is that of the moment: the database stays where it is when the process
-    /// changes its working directory, and its path and messages are absolute.
+    /// Opens the database in a directory. A relative path is resolved once: the database stays where it is
+    /// when the process changes its working directory, and its path and messages are absolute.
     ///
     /// # Errors
-    /// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere, [`Error::NotFound`](crate::Error::NotFound), [`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair), [`Error::Corrupt`](crate::Error::Corrupt) and
-    /// [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) with the file, [`Error::Invalid`](crate::Error::Invalid) for options that make no sense, an empty path, and one that is
-    /// no directory, [`Error::MergeOperatorMissing`](crate::Error::MergeOperatorMissing). [`Error::Io`](crate::Error::Io) and
-    /// [`Error::NoSpace`](crate::Error::NoSpace): after a crash, opening writes a manifest and a log segment. After a clean close
-    /// it changes the file `LOCK` alone, unless the options are others than the last time, a keyspace keeps history by age, or a
-    /// flush or compaction has corrected the count of a keyspace. So a read-only disk is refused.
+    /// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere;
+    /// [`Error::NotFound`](crate::Error::NotFound);
+    /// [`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair); [`Error::Corrupt`](crate::Error::Corrupt)
+    /// and [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) with the file;
+    /// [`Error::Invalid`](crate::Error::Invalid) for invalid options, an empty path, and a path that is not a
+    /// directory; [`Error::MergeOperatorMissing`](crate::Error::MergeOperatorMissing);
+    /// [`Error::Io`](crate::Error::Io) and [`Error::NoSpace`](crate::Error::NoSpace). After a crash, opening
+    /// writes a manifest and a log segment. After a clean close it changes only the file `LOCK`, unless the
+    /// options differ from the last time, a keyspace keeps history by age, or a flush or compaction has
+    /// corrected the count of a keyspace. So a read-only disk is refused.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let options = self.settings.derive()?;
         crate::engine::life::open::open(options, path.as_ref()).map(Db::new)
     }
 
-    /// Opens a new database in memory: its files are buffers. [`Db::path`] is `memory`. Commits of any [`Durability`] cost the same.
+    /// Opens a new database in memory: its files are buffers. [`Db::path`] is `memory`. Commits cost the same
+    /// with any [`Durability`].
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -326,9 +349,10 @@ impl Builder {
         self.repair_telling(source, target, |_| {})
     }
 
-    /// Like [`Builder::repair`]; `tell` hears of the report once the new database is whole, checked, closed and durable. All that is left to
-    /// do then is to make it one that can be opened. If that fails the target may nonetheless stay, because nothing can be changed
-    /// there any more: if it opens it is that database, and `tell` has its report.
+    /// Same as [`Builder::repair`], but calls `tell` with the report once the new database is complete,
+    /// checked, closed and durable. After that it only has to be made openable. If that fails, the target may
+    /// stay because nothing in it can be changed any more. If it opens, it is that database, and `tell` has
+    /// its report.
     ///
     /// # Errors
     /// See [`repair`](crate::repair).
@@ -342,23 +366,26 @@ impl Builder {
     }
 }
 
-/// Checks a database without opening it: reads its files, changes nothing, and reports everything that is wrong, however
-/// damaged it is.
+/// Checks a database without opening it: reads its files, changes nothing, and reports everything that is
+/// wrong, however damaged it is.
 ///
 /// # Errors
-/// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere ([`Db::check`](crate::Db::check) checks an open one), [`Error::NotFound`](crate::Error::NotFound),
-/// [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) if the manifest or a segment of the log is of a newer format: nothing is known of the rest then. A table
-/// of a newer format is a problem in the report, as damage is.
+/// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere ([`Db::check`](crate::Db::check) checks an
+/// open database); [`Error::NotFound`](crate::Error::NotFound);
+/// [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) if the manifest or a log segment has a
+/// newer format, because nothing is known of the rest then. A table with a newer format is reported like
+/// damage.
 pub fn check_offline(dir: impl AsRef<Path>) -> Result<CheckReport> {
     Builder::default().check_offline(dir)
 }
 
-/// Salvages what can be read of the damaged database in `source` into a new one in `target`, which must be missing or
-/// empty (a lock file that nobody holds may be there), and not lie in the source. The source is not changed in any way. On Unix a target
-/// that is made has the source's mode, and its files the mode that all files of the source allow, unless
-/// [`Builder::mode`] says otherwise. The report tells exactly what was lost. If
-/// this fails, what it has made in the target is removed, except a directory that was made for it. If that fails, too, or the
-/// process is killed, the target is refused ([`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair)) until somebody removes it.
+/// Salvages what can be read of the damaged database in `source` into a new one in `target`. The target must
+/// be missing or empty, except for a lock file that is not locked, and must not lie in the source. The source
+/// is not changed. On Unix, a new target has the source's mode, and its files the mode that all files of the
+/// source allow, unless [`Builder::mode`] says otherwise. The report lists exactly what was lost. If the
+/// repair fails, what it made in the target is removed, except the directory itself. If that fails too, or if
+/// the process is killed, opening the target fails with
+/// [`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair) until you remove it.
 ///
 /// ```no_run
 /// # fn main() -> esker::Result<()> {
@@ -371,10 +398,12 @@ pub fn check_offline(dir: impl AsRef<Path>) -> Result<CheckReport> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Locked`](crate::Error::Locked) if the source or the target is open elsewhere, with the path of its lock, [`Error::NotFound`](crate::Error::NotFound) if there is nothing
-/// of a database in the source, [`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair) if one of the two is what a repair has left that was killed,
-/// [`Error::Invalid`](crate::Error::Invalid) if the target is not empty or lies in the source, [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) if the source was
-/// written by a newer version, and errors of writing the target.
+/// [`Error::Locked`](crate::Error::Locked), with the path of the lock, if the source or the target is open
+/// elsewhere; [`Error::NotFound`](crate::Error::NotFound) if the source holds no part of a database;
+/// [`Error::UnfinishedRepair`](crate::Error::UnfinishedRepair) if either was left by a killed repair;
+/// [`Error::Invalid`](crate::Error::Invalid) if the target is not empty or lies in the source;
+/// [`Error::UnsupportedVersion`](crate::Error::UnsupportedVersion) if a newer version wrote the source;
+/// errors of writing the target.
 pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
     Builder::default().repair(source, target)
 }

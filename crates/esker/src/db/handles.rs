@@ -1,4 +1,4 @@
-//! The reads and the writes that several handles offer. Each is written once.
+//! The reads and writes that several handles offer. Each is written once.
 //!
 //! ```text
 //!   Core (newest state), Snapshot, Transaction, Past --ReadState--> read_methods!, Reads (of views)
@@ -23,7 +23,7 @@ use crate::types::{KeyBounds, Result, Value};
 
 /// A state of the database.
 pub(super) trait ReadState {
-    /// Looks a key up.
+    /// Looks up a key.
     fn find<W: PointQuery>(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<W::Out>>;
 
     /// What a walk between these bounds reads; without bounds, what lookups of many keys read.
@@ -32,7 +32,7 @@ pub(super) trait ReadState {
     /// The exact number of keys.
     fn count(&self, keyspace: &Keyspace) -> Result<u64>;
 
-    /// The values of the first keys: of all, unless those that were read exceed `bytes_max` bytes before.
+    /// The values of the first keys, until those read exceed `bytes_max` bytes.
     fn find_many<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,
@@ -95,7 +95,7 @@ impl ReadState for Core {
     }
 }
 
-/// Gives a handle its public reads. `$state`: the [`ReadState`] that it reads, and the keyspace of it.
+/// Implements the public reads of a handle. `$state`: the [`ReadState`] that it reads, and its keyspace.
 macro_rules! read_methods {
     ($handle:ty, |$self:ident $(, $keyspace:ident)?| ($state:expr, $of:expr)) => {
         impl $handle {
@@ -110,7 +110,7 @@ macro_rules! read_methods {
                 $state.find::<ValueOf>($of, key.as_ref())
             }
 
-            /// The value of a key, to read in parts: see [`Reads::reader`](crate::Reads::reader).
+            /// The value of a key, to be read in parts: see [`Reads::reader`](crate::Reads::reader).
             ///
             /// # Errors
             /// Those of [`get`](Self::get).
@@ -121,7 +121,7 @@ macro_rules! read_methods {
                 $state.find::<ReaderOf>($of, key.as_ref())
             }
 
-            /// Whether a key is there.
+            /// Returns whether a key exists.
             ///
             /// # Errors
             /// Those of [`get`](Self::get).
@@ -130,7 +130,7 @@ macro_rules! read_methods {
                 Ok($state.find::<Presence>($of, key.as_ref())?.is_some())
             }
 
-            /// How long a key is still there, from now on; none if it is not.
+            /// The remaining lifetime of a key. `None`: the key does not exist.
             ///
             /// # Errors
             /// Those of [`get`](Self::get).
@@ -149,8 +149,8 @@ macro_rules! read_methods {
                 $state.find_many($of, keys, usize::MAX)
             }
 
-            /// The values of the first keys: of all, unless the values that were read exceed `bytes_max`
-            /// bytes before. Of one key at least. Call it again with the keys that are left.
+            /// The values of the first keys, until those read exceed `bytes_max` bytes; at least one. Call it
+            /// again with the remaining keys.
             ///
             /// # Errors
             /// Those of [`get`](Self::get).
@@ -184,7 +184,7 @@ macro_rules! read_methods {
                 $state.walk($of, range)
             }
 
-            /// The entries whose keys start with `prefix`, from either end.
+            /// The entries with this prefix, from either end.
             pub fn prefix(&$self $(, $keyspace: &Keyspace)?, prefix: impl AsRef<[u8]>) -> Range {
                 $state.walk_prefix($of, prefix.as_ref())
             }
@@ -218,9 +218,9 @@ macro_rules! read_methods {
             /// The exact number of keys, without counting them. In a transaction, each key that it has
             /// written is looked up for this, and the keys of each range that it has removed are walked.
             ///
-            /// A key that has expired counts until it is swept, in the background about a second later;
-            /// [`Db::sweep`](crate::Db::sweep) does so at once. If commits have not looked up whether a key
-            /// was there, because a file would have had to be read for it, this does, once: see
+            /// An expired key counts until it is swept, about a second later in the background, or at once by
+            /// [`Db::sweep`](crate::Db::sweep). A commit that would have to read a file does not check
+            /// whether its key exists. This call then checks, once: see
             /// [`Keyspace::set_counting`](crate::Keyspace::set_counting).
             ///
             /// # Errors
@@ -230,7 +230,7 @@ macro_rules! read_methods {
                 $state.count($of)
             }
 
-            /// Whether there are no keys. What has expired is no key, swept or not.
+            /// Returns whether there are no keys. Expired keys do not count, swept or not.
             ///
             /// # Errors
             /// Those of [`get`](Self::get).
@@ -242,7 +242,7 @@ macro_rules! read_methods {
 }
 pub(super) use read_methods;
 
-/// A handle that gathers writes for a commit.
+/// A handle that collects writes for a commit.
 pub(super) trait Gather {
     /// Begins an operation. `names`: the names of keyspaces that it depends on.
     fn begin(&mut self, names: &[&str]) -> Result<(&mut Writes, &Arc<Handle>)>;
@@ -256,7 +256,7 @@ pub(super) trait Gather {
         Ok((writes, &handle.core, keyspace.state_in(handle)?))
     }
 
-    /// The same for writes of single keys: makes room for another one.
+    /// Same as `writes_to`, for a write of a single key: makes room for it.
     fn room_in<'a>(
         &'a mut self,
         keyspace: &'a Keyspace,
@@ -267,7 +267,7 @@ pub(super) trait Gather {
     }
 }
 
-/// Gives a handle its public writes of keys. `$gather`: the [`Gather`] that it writes to, and the keyspace.
+/// Implements the public writes of a handle. `$gather`: the [`Gather`] that it writes to, and the keyspace.
 macro_rules! write_methods {
     ($handle:ty, |$self:ident $(, $keyspace:ident)?| ($gather:expr, $of:expr)) => {
         impl $handle {
@@ -287,7 +287,7 @@ macro_rules! write_methods {
             }
 
             /// Sets a key to a value that expires after this time: see [`Keyspace::put_with_ttl`]. The time
-            /// begins now, not with the commit.
+            /// starts now, not with the commit.
             ///
             /// # Errors
             /// Those of [`put`](Self::put).
@@ -301,9 +301,9 @@ macro_rules! write_methods {
                 writes.put_for(core, state, key.as_ref(), value.as_ref(), Lifetime::For(ttl))
             }
 
-            /// Sets a key to a value of `len` bytes that comes from a reader. If it goes to a blob file
-            /// ([`Builder::blobs_over`](crate::Builder::blobs_over)), it is written as it comes, in little
-            /// memory; otherwise it is gathered in memory.
+            /// Sets a key to a value of `len` bytes from a reader. A value for a blob file
+            /// ([`Builder::blobs_over`](crate::Builder::blobs_over)) is written as it arrives, in little
+            /// memory. Other values are collected in memory.
             ///
             /// # Errors
             /// Those of [`put`](Self::put); [`Io`](crate::Error::Io) if the reader fails or ends early, or
@@ -319,13 +319,12 @@ macro_rules! write_methods {
             }
 
             /// Merges an operand into a key, without reading it: see [`Keyspace::merge`]. The operand applies
-            /// to what the key has at the time of this call, not of the commit. The operands that a commit
-            /// merges into one key are one write of it. If they follow a put or a removal of the key in the
-            /// same commit, the operator runs at the commit, which fails if the operator does.
+            /// to the value at the time of this call, not of the commit. All operands that a commit merges
+            /// into one key are one write. If they follow a put or a removal of the key in the same commit,
+            /// the operator runs at the commit, which fails if the operator does.
             ///
-            /// In a transaction it conflicts as a [`put`](Self::put) of the key does: with every later commit
-            /// that has written the key, another merge included. Outside of transactions merges never
-            /// conflict.
+            /// In a transaction a merge conflicts like a [`put`](Self::put): with every later commit that has
+            /// written the key, even by another merge. Outside of transactions merges never conflict.
             ///
             /// # Errors
             /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge
@@ -348,9 +347,8 @@ macro_rules! write_methods {
                 writes.remove(state, key.as_ref())
             }
 
-            /// Removes all keys of a range, except those that are put later. A transaction that does so
-            /// conflicts with every later commit that has written into the range, another removal of it
-            /// included.
+            /// Removes all keys of a range, except those put later. In a transaction it conflicts with every
+            /// later commit that has written into the range, even by another removal.
             ///
             /// # Errors
             /// Those of [`put`](Self::put), except for the value's; the bounds are keys.
@@ -359,7 +357,7 @@ macro_rules! write_methods {
                 writes.remove_range(state, encode_bounds(state.id, &range))
             }
 
-            /// Removes all keys that start with `prefix`, except those that are put later.
+            /// Removes all keys with this prefix, except those put later.
             ///
             /// # Errors
             /// Those of [`remove_range`](Self::remove_range).
@@ -368,7 +366,7 @@ macro_rules! write_methods {
                 writes.remove_range(state, prefix_bounds(state.id, prefix.as_ref()))
             }
 
-            /// Removes all keys of a keyspace, except those that are put later.
+            /// Removes all keys of a keyspace, except those put later.
             ///
             /// # Errors
             /// Those of [`remove_range`](Self::remove_range).
@@ -381,17 +379,17 @@ macro_rules! write_methods {
 }
 pub(super) use write_methods;
 
-/// Gives a handle that is a [`Gather`] its public changes of keyspaces.
+/// Implements the public changes of keyspaces for a [`Gather`].
 macro_rules! catalog_methods {
     ($handle:ty) => {
         impl $handle {
-            /// A new keyspace, which others find once this is committed. Until then only this handle can use
+            /// Creates a keyspace, which others find after the commit. Until then only this handle can use
             /// it.
             ///
             /// # Errors
             /// [`KeyspaceExists`](crate::Error::KeyspaceExists); [`Invalid`](crate::Error::Invalid) for an
-            /// empty name or one of more than 1024 bytes. If another commit creates one of the name
-            /// meanwhile, the commit fails: of a batch with `KeyspaceExists`, of a transaction with
+            /// empty name or one of more than 1024 bytes. If another commit creates a keyspace of this name
+            /// meanwhile, the commit fails: that of a batch with `KeyspaceExists`, that of a transaction with
             /// [`Conflict`](crate::Error::Conflict).
             pub fn create_keyspace(&mut self, name: &str) -> Result<Keyspace> {
                 let (writes, handle) = self.begin(&[name])?;
@@ -400,8 +398,8 @@ macro_rules! catalog_methods {
                 Ok(Keyspace::new(handle.clone(), state))
             }
 
-            /// Drops a keyspace with all it holds at the commit. What was written to it before is forgotten.
-            /// A transaction that does so conflicts with every later commit that has written to it.
+            /// Drops a keyspace and all entries in it at the commit. Earlier writes to it are dropped. In a
+            /// transaction it conflicts with every later commit that has written to the keyspace.
             ///
             /// # Errors
             /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound), also from the commit of a batch if
@@ -412,7 +410,7 @@ macro_rules! catalog_methods {
                 writes.drop_keyspace(&handle.core.catalog, name)
             }
 
-            /// Gives a keyspace another name at the commit.
+            /// Renames a keyspace at the commit.
             ///
             /// # Errors
             /// Those of [`create_keyspace`](Self::create_keyspace) for the new name, and of

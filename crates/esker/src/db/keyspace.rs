@@ -26,8 +26,8 @@ use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo, Value};
 
 /// A named, ordered map of byte strings. A handle: cloning is cheap, and it keeps the database open.
 ///
-/// Single writes commit on their own with the database's default durability; several at once, atomically, go through
-/// [`Db::batch`](crate::Db::batch) or a transaction.
+/// Single writes commit on their own with the database's default durability; several at once, atomically, go
+/// through [`Db::batch`](crate::Db::batch) or a transaction.
 #[derive(Clone)]
 pub struct Keyspace {
     pub(super) handle: Arc<Handle>,
@@ -49,7 +49,8 @@ impl Keyspace {
         &self.handle.core
     }
 
-    /// Its state, for those of one opening of a database: in another database, or in the same one opened anew, its id may be another's.
+    /// Returns its state if it belongs to this opening. In another database, or in the same one opened again,
+    /// its id may be another's.
     #[inline]
     pub(super) fn state_in(&self, handle: &Arc<Handle>) -> Result<&KeyspaceState> {
         if Arc::ptr_eq(&self.handle, handle) { Ok(&self.state) } else { Err(self.foreign()) }
@@ -63,17 +64,17 @@ impl Keyspace {
         ))
     }
 
-    /// Its number, which it keeps whatever its name: that by which the [change feed](crate::Db::feed) speaks of it.
+    /// Its number, which does not change with its name. The [change feed](crate::Db::feed) refers to it.
     pub fn id(&self) -> KeyspaceId {
         self.state.id
     }
 
-    /// The name it goes by now.
+    /// Its current name.
     pub fn name(&self) -> String {
         self.state.name().to_string()
     }
 
-    /// Sets a key to a value. The number is that of the commit.
+    /// Sets a key to a value. Returns the number of the commit.
     ///
     /// # Errors
     /// [`KeyTooLong`](crate::Error::KeyTooLong), [`ValueTooLong`](crate::Error::ValueTooLong),
@@ -83,7 +84,7 @@ impl Keyspace {
         self.put_with(key, value, self.core().options.durability())
     }
 
-    /// [`put`](Self::put) with a durability of its own.
+    /// Same as [`put`](Self::put), with this durability.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -96,23 +97,29 @@ impl Keyspace {
         self.write(durability, |core, writes| writes.put(core, &self.state, key.as_ref(), value.as_ref()))
     }
 
-    /// Sets a key to a value that expires: from `ttl` on after now no read finds it, in snapshots and transactions neither. The number is that of the
-    /// commit. It is removed a while later, by a commit of the background (see [`Db::sweep`](crate::Db::sweep)), which [watches](Self::watch) tell as
+    /// Sets a key to a value that expires. From `ttl` after now on no read finds it, not even in snapshots
+    /// and transactions. Returns the number of the commit. The background removes it a while later by a
+    /// commit of its own (see [`Db::sweep`](crate::Db::sweep)), which [watches](Self::watch) report as
     /// [`Change::Expired`](crate::Change::Expired).
     ///
     /// The rules of expiry:
-    /// - A put sets the key's expiry: by the lifetime given, by the keyspace's [default](Self::set_default_ttl) at the call, or to none.
-    ///   Lifetimes are rounded up to whole milliseconds. With a lifetime of zero the key expires at once, and no read finds it.
-    /// - A [merge](Self::merge) applies to what the key has at the time of the call, and keeps its expiry. If the key is absent at that time, or has expired,
-    ///   the operand begins a new value, which lasts as long as the default at the call.
-    /// - [`fetch_add`](Self::fetch_add), [`update`](Self::update) and [`compare_and_swap`](Self::compare_and_swap) keep the expiry of the
-    ///   value that they replace; a new key gets the default.
-    /// - [`len`](Self::len) counts a key until a sweep has removed it. A transaction that merges into a key conflicts with a sweep that has removed
-    ///   the key since it began. A batch, which conflicts with nothing, begins a new value then.
+    /// - A put sets the key's expiry: by the given lifetime, by the keyspace's
+    ///   [default](Self::set_default_ttl) at the call, or to none. Lifetimes are rounded up to whole
+    ///   milliseconds. With a lifetime of zero the key expires at once, and no read finds it.
+    /// - A [merge](Self::merge) applies to the value of the key at the time of the call, and keeps its
+    ///   expiry. If the key is absent or expired at that time, the operand begins a new value with the
+    ///   default lifetime at the call.
+    /// - [`fetch_add`](Self::fetch_add), [`update`](Self::update) and
+    ///   [`compare_and_swap`](Self::compare_and_swap) keep the expiry of the value that they replace. A new
+    ///   key gets the default.
+    /// - [`len`](Self::len) counts a key until a sweep has removed it. A transaction that merges into a key
+    ///   conflicts with a sweep that has removed the key since the transaction began. A batch conflicts with
+    ///   nothing; it begins a new value then.
     ///
-    /// Time is that of the system's clock, in milliseconds, but it does not go back when that does: what has expired stays so. It does not go
-    /// back over a restart either. Exception: if the process or the machine dies, or commits nothing, and the clock is set back before the next opening, time
-    /// resumes where the last sweep, or clean close after a commit, was.
+    /// Time is that of the system's clock in milliseconds, but does not go back when the clock does, not even
+    /// over a restart. So expired entries stay expired. Exception: if the process or the machine dies, or
+    /// commits nothing, and the clock is set back before the next opening, time resumes at the last sweep, or
+    /// at the last clean close after a commit.
     ///
     /// ```
     /// use std::time::Duration;
@@ -144,8 +151,9 @@ impl Keyspace {
         })
     }
 
-    /// How long puts last from now on that do not say so themselves ([`put`](Self::put) and its kin, batches, transactions, ingests); none: for
-    /// ever. This is kept in the database. What is there lasts as long as it was put for.
+    /// Sets the default lifetime of puts that name none: [`put`](Self::put) and the like, batches,
+    /// transactions, ingests. `None`: unlimited. The database stores this. Existing entries keep their
+    /// lifetimes.
     ///
     /// ```
     /// use std::time::Duration;
@@ -165,13 +173,13 @@ impl Keyspace {
         self.core().change_options(&self.state, |options| options.default_ttl = ttl)
     }
 
-    /// How long puts last that do not say so themselves; none: for ever.
+    /// The default lifetime of puts. `None`: unlimited.
     pub fn default_ttl(&self) -> Option<Duration> {
         self.options().default_ttl
     }
 
-    /// Sets a key to a value of `len` bytes that comes from a reader: see [`WriteBatch::put_from`](crate::WriteBatch::put_from). The number is that of
-    /// the commit.
+    /// Sets a key to a value of `len` bytes from a reader: see
+    /// [`WriteBatch::put_from`](crate::WriteBatch::put_from). Returns the number of the commit.
     ///
     /// # Errors
     /// Those of [`put`](Self::put), and [`Io`](crate::Error::Io) if the reader fails or ends early.
@@ -181,9 +189,10 @@ impl Keyspace {
         })
     }
 
-    /// Merges an operand into a key by the keyspace's merge operator (see [`set_merge_operator`](Self::set_merge_operator)), without reading it. The
-    /// operand is stored as it is; who reads the key finds the value that all its operands make. A key that is not there becomes what its operands
-    /// alone come to. The number is that of the commit.
+    /// Merges an operand into a key with the keyspace's merge operator (see
+    /// [`set_merge_operator`](Self::set_merge_operator)), without reading the key. The operand is stored as
+    /// it is; a read of the key applies all operands. The value of a key without a put is the result of its
+    /// operands alone. Returns the number of the commit.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -200,13 +209,13 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge operator,
-    /// [`Merge`](crate::Error::Merge) if the operand is none for that operator.
+    /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge operator;
+    /// [`Merge`](crate::Error::Merge) if the operator refuses the operand.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.merge_with(key, operand, self.core().options.durability())
     }
 
-    /// [`merge`](Self::merge) with a durability of its own.
+    /// Same as [`merge`](Self::merge), with this durability.
     ///
     /// # Errors
     /// Those of [`merge`](Self::merge).
@@ -219,7 +228,7 @@ impl Keyspace {
         self.write(durability, |core, writes| writes.merge(core, &self.state, key.as_ref(), operand.as_ref()))
     }
 
-    /// [`merge`](Self::merge) without a thread that waits: see [`put_async`](Self::put_async).
+    /// Same as [`merge`](Self::merge), without a waiting thread: see [`put_async`](Self::put_async).
     ///
     /// # Errors
     /// The future's are those of [`merge`](Self::merge).
@@ -227,9 +236,9 @@ impl Keyspace {
         self.write_async(|core, writes| writes.merge(core, &self.state, key.as_ref(), operand.as_ref()))
     }
 
-    /// [`put`](Self::put) without a thread that waits: one thread commits for all who ask it to, in their order, and many at once.
-    /// While commits of 64 MiB wait, the caller waits until they are under way. Exception: a thread that has an exclusive transaction open makes its
-    /// commit itself, before those that wait.
+    /// Same as [`put`](Self::put), without a waiting thread: one thread commits for all callers, in their
+    /// order, and many commits at once. While 64 MiB of commits are queued, the caller waits. Exception: a
+    /// thread with an open exclusive transaction makes its commit itself, before the queued ones.
     ///
     /// ```
     /// # fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -253,7 +262,7 @@ impl Keyspace {
         self.write_async(|core, writes| writes.put(core, &self.state, key.as_ref(), value.as_ref()))
     }
 
-    /// [`remove`](Self::remove) without a thread that waits: see [`put_async`](Self::put_async).
+    /// Same as [`remove`](Self::remove), without a waiting thread: see [`put_async`](Self::put_async).
     ///
     /// # Errors
     /// The future's are those of [`remove`](Self::remove).
@@ -268,7 +277,7 @@ impl Keyspace {
         }
     }
 
-    /// Commits what `write` writes.
+    /// Commits the writes of `write`.
     #[inline]
     fn write(
         &self,
@@ -289,7 +298,8 @@ impl Keyspace {
         writes.into_request(self.core(), durability)
     }
 
-    /// The value of a key, if memory alone knows it: `None` if a file would have to be read.
+    /// Returns the value of a key if memory alone determines it. The outer `None`: a file would have to be
+    /// read.
     ///
     /// ```
     /// # let map = esker::Db::in_memory()?.default_keyspace();
@@ -300,12 +310,12 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// Those of [`get`](Self::get), but for those of files.
+    /// Those of [`get`](Self::get), except those of files.
     pub fn get_if_cached(&self, key: impl AsRef<[u8]>) -> Result<Option<Option<Value>>> {
         self.core().find_cached(&self.state, key.as_ref())
     }
 
-    /// Removes a key. A key that is not there is no error. The number is that of the commit.
+    /// Removes a key, if it exists. Returns the number of the commit.
     ///
     /// # Errors
     /// Those of [`put`](Self::put), except for the value's.
@@ -313,7 +323,7 @@ impl Keyspace {
         self.remove_with(key, self.core().options.durability())
     }
 
-    /// [`remove`](Self::remove) with a durability of its own.
+    /// Same as [`remove`](Self::remove), with this durability.
     ///
     /// # Errors
     /// Those of [`remove`](Self::remove).
@@ -321,8 +331,8 @@ impl Keyspace {
         self.write(durability, |_, writes| writes.remove(&self.state, key.as_ref()))
     }
 
-    /// Removes all keys of a range, in one commit. What is stored is one range tombstone; the live keys are walked
-    /// once to keep [`len`](Self::len) exact, while others commit.
+    /// Removes all keys of a range in one commit, by one range tombstone. The live keys are walked once to
+    /// keep [`len`](Self::len) exact, while others commit.
     ///
     /// # Errors
     /// Those of [`put`](Self::put), except for the value's; the bounds are keys.
@@ -330,7 +340,7 @@ impl Keyspace {
         self.remove_between(encode_bounds(self.state.id, &range))
     }
 
-    /// Removes all keys that start with `prefix`, like [`remove_range`](Self::remove_range).
+    /// Removes all keys with this prefix, like [`remove_range`](Self::remove_range).
     ///
     /// # Errors
     /// Those of [`remove_range`](Self::remove_range).
@@ -338,7 +348,8 @@ impl Keyspace {
         self.remove_between(prefix_bounds(self.state.id, prefix.as_ref()))
     }
 
-    /// Removes all keys, in the same time however many there are. Looks up first what [`len`](Self::len) would look up.
+    /// Removes all keys, in a time that does not depend on their number. First resolves what
+    /// [`len`](Self::len) would resolve.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -350,9 +361,9 @@ impl Keyspace {
         self.write(self.core().options.durability(), |_, writes| writes.remove_range(&self.state, bounds))
     }
 
-    /// The smallest value, in bytes, that this keyspace stores in a blob file from now on, in place of
-    /// [`Builder::blobs_over`](crate::Builder::blobs_over); 0: it keeps all values in tables. This is kept in the database. Values that are there
-    /// stay where they are.
+    /// Sets the size in bytes from which on this keyspace stores values in blob files, instead of
+    /// [`Builder::blobs_over`](crate::Builder::blobs_over). 0: it stores all values in tables. The database
+    /// stores this. Existing values stay where they are.
     ///
     /// # Errors
     /// Those of [`remove`](Self::remove).
@@ -360,8 +371,8 @@ impl Keyspace {
         self.core().change_options(&self.state, |options| options.blobs_over = Some(bytes))
     }
 
-    /// The operator by which [`merge`](Self::merge) changes keys of this keyspace. This is kept in the database, and for good: operands that are
-    /// there mean nothing to another operator. Built in are
+    /// Sets the operator with which [`merge`](Self::merge) changes keys of this keyspace. The database stores
+    /// this for good: existing operands mean nothing to another operator. Built in are
     ///
     /// | name | value and operands | merged |
     /// |---|---|---|
@@ -373,11 +384,12 @@ impl Keyspace {
     /// | `bit-and` | any bytes | the common bits; missing bytes count as ones |
     /// | `set-union` | [sets](crate::merge_set) | the elements of all |
     ///
-    /// Others are registered by [`Builder::merge_operator`](crate::Builder::merge_operator) whenever the database is opened.
+    /// Others are registered with [`Builder::merge_operator`](crate::Builder::merge_operator) at each
+    /// opening.
     ///
     /// # Errors
-    /// [`MergeOperatorMissing`](crate::Error::MergeOperatorMissing) if there is none of this name; [`Invalid`](crate::Error::Invalid) if the
-    /// keyspace has another one; and those of [`remove`](Self::remove).
+    /// [`MergeOperatorMissing`](crate::Error::MergeOperatorMissing) if there is no operator with this name;
+    /// [`Invalid`](crate::Error::Invalid) if the keyspace has another one; those of [`remove`](Self::remove).
     pub fn set_merge_operator(&self, name: &str) -> Result<()> {
         self.core().change_options(&self.state, |options| options.merge_operator = Some(name.to_owned()))
     }
@@ -387,7 +399,8 @@ impl Keyspace {
         self.options().merge_operator
     }
 
-    /// All of its options. [`WriteBatch::set_options`](crate::WriteBatch::set_options) gives it others, together with what else a batch does.
+    /// All of its options. [`WriteBatch::set_options`](crate::WriteBatch::set_options) sets them together
+    /// with other writes.
     pub fn options(&self) -> KeyspaceOptions {
         self.core().catalog.options_of(self.state.id).given
     }
@@ -397,8 +410,9 @@ impl Keyspace {
         self.options().counting
     }
 
-    /// How commits count the keys of this keyspace from now on. This is kept in the database. If it is so already this is no commit. A keyspace can be made so:
-    /// [`WriteBatch::create_keyspace_counting`](crate::WriteBatch::create_keyspace_counting).
+    /// Sets how commits count the keys of this keyspace. The database stores this. Does not commit if nothing
+    /// changes. [`WriteBatch::create_keyspace_counting`](crate::WriteBatch::create_keyspace_counting) creates
+    /// a keyspace that counts this way.
     ///
     /// ```
     /// # let db = esker::Db::in_memory()?;
@@ -416,13 +430,14 @@ impl Keyspace {
         self.core().change_options(&self.state, |options| options.counting = counting)
     }
 
-    /// Takes sorted pairs and finished tables, and puts them all in one commit. The fastest way to load much.
+    /// Begins an ingest: takes sorted pairs and finished tables, and adds them in one commit. The fastest way
+    /// to load much data.
     pub fn ingest(&self) -> Ingest {
         Ingest::new(self.clone())
     }
 
-    /// These keys are about to be looked up or put: the processor fetches side by side what memory holds of them. A hint, which reads no disk; of
-    /// use from some ten thousand keys on that are not yet in tables.
+    /// Prefetches what memory holds of these keys, which are about to be looked up or put. A hint that reads
+    /// no disk. It helps from some ten thousand keys on that are not in tables yet.
     pub fn prefetch<K: AsRef<[u8]>>(&self, keys: &[K]) {
         self.core().prefetch(&self.state, keys);
     }
@@ -453,7 +468,7 @@ mod tests {
             map.put("k", "1").unwrap();
             let others = (db.clone(), map.clone());
             after_visible::once(move || {
-                // Nobody has told that he needs the last version: it is not in the table that this makes.
+                // No reader has announced that it needs the last version, so this table does not have it.
                 others.1.put("k", "2").unwrap();
                 others.0.flush().unwrap();
             });

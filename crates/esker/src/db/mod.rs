@@ -1,4 +1,4 @@
-//! The database: what its users hold in their hands.
+//! The database: the handles of the public API.
 //!
 //! ```text
 //!   Db -- keyspace --> Keyspace      put get remove range ...
@@ -69,8 +69,8 @@ use crate::rescue::check::CheckReport;
 use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, Result};
 
-/// An open database. A handle: cloning is cheap, and all clones are the same database. The last one that drops, with
-/// all keyspaces, snapshots, batches and transactions made from it, closes the database.
+/// An open database. A handle: a clone is cheap and refers to the same database. The database closes when the
+/// last clone is dropped, together with all keyspaces, snapshots, batches and transactions made from it.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -116,8 +116,8 @@ impl Db {
         Self::builder().open(path)
     }
 
-    /// A new database in memory, for tests and for data that need not last: it is gone with its last handle. [`Builder::open_in_memory`] takes
-    /// options.
+    /// Opens a new database in memory, for tests and for data that need not last. Its data is gone with its
+    /// last handle. [`Builder::open_in_memory`] takes options.
     ///
     /// # Errors
     /// See [`Builder::open`].
@@ -125,7 +125,7 @@ impl Db {
         Self::builder().open_in_memory()
     }
 
-    /// Options to open a database with.
+    /// Returns options with which to open a database.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -134,12 +134,12 @@ impl Db {
         Keyspace::new(self.handle.clone(), state)
     }
 
-    /// The keyspace of this name, created if there is none.
+    /// Opens the keyspace with this name, or creates it.
     ///
     /// # Errors
     /// Those of [`create_keyspace`](Self::create_keyspace), except [`Error::KeyspaceExists`].
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        // Others may create it and drop it again in between, any number of times.
+        // Other threads may create and drop it in between, any number of times.
         loop {
             match self.open_keyspace(name) {
                 Err(Error::KeyspaceNotFound(_)) => {}
@@ -152,7 +152,7 @@ impl Db {
         }
     }
 
-    /// The keyspace of this name.
+    /// Opens the keyspace with this name.
     ///
     /// # Errors
     /// [`Error::KeyspaceNotFound`].
@@ -164,10 +164,11 @@ impl Db {
         Ok(self.wrap(state))
     }
 
-    /// A new keyspace. Costs bytes, not megabytes: have as many as you like.
+    /// Creates a keyspace. It costs bytes, not megabytes: have as many as you like.
     ///
-    /// It survives this process at once, and a power loss as soon as anything is synced that comes after it, a commit into it say. To wait for
-    /// that, or to make many at once, create keyspaces by a [`batch`](Self::batch):
+    /// The keyspace survives a kill at once, and a power loss once a later commit is synced, such as one to
+    /// the keyspace. To wait for that, or to create many at once, create keyspaces with a
+    /// [`batch`](Self::batch):
     ///
     /// ```
     /// # let db = esker::Db::in_memory()?;
@@ -179,8 +180,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::KeyspaceExists`]; [`Error::Invalid`] for an empty name or one of more than 1024 bytes; those of a commit, see
-    /// [`WriteBatch::commit`].
+    /// [`Error::KeyspaceExists`]; [`Error::Invalid`] for an empty name or one of more than 1024 bytes; those
+    /// of a commit, see [`WriteBatch::commit`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
         let mut batch = self.batch();
         let created = batch.create_keyspace(name)?;
@@ -188,7 +189,7 @@ impl Db {
         Ok(created)
     }
 
-    /// The keyspace named `default`, which is always there.
+    /// The keyspace named `default`, which always exists.
     pub fn default_keyspace(&self) -> Keyspace {
         let state =
             self.handle.core.catalog.get(DEFAULT_NAME).expect("the default keyspace is never dropped");
@@ -207,12 +208,12 @@ impl Db {
         Ok(core.catalog.names(is_gone))
     }
 
-    /// Drops a keyspace with all it holds. Its handles fail from then on, those of snapshots too. Durable like
-    /// [`create_keyspace`](Self::create_keyspace).
+    /// Drops a keyspace and all entries in it. Its handles fail from then on, including those of snapshots.
+    /// Durable like [`create_keyspace`](Self::create_keyspace).
     ///
     /// # Errors
-    /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] for `default`, which can only be cleared; those of a commit, see
-    /// [`WriteBatch::commit`].
+    /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] for `default`, which can only be cleared; those of a
+    /// commit, see [`WriteBatch::commit`].
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         let mut batch = self.batch();
         batch.drop_keyspace(name)?;
@@ -220,11 +221,12 @@ impl Db {
         Ok(())
     }
 
-    /// Gives a keyspace another name. Its handles stay good. Durable like [`create_keyspace`](Self::create_keyspace).
+    /// Renames a keyspace. Its handles stay valid. Durable like [`create_keyspace`](Self::create_keyspace).
     ///
     /// # Errors
-    /// [`Error::KeyspaceNotFound`]; [`Error::KeyspaceExists`] if a keyspace, this one included, has the new name; [`Error::Invalid`] for `default`, and for a
-    /// new name that is empty or of more than 1024 bytes; those of a commit, see [`WriteBatch::commit`].
+    /// [`Error::KeyspaceNotFound`]; [`Error::KeyspaceExists`] if a keyspace, this one included, has the new
+    /// name; [`Error::Invalid`] for `default`, and for a new name that is empty or of more than 1024 bytes;
+    /// those of a commit, see [`WriteBatch::commit`].
     pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
         let mut batch = self.batch();
         batch.rename_keyspace(from, to)?;
@@ -232,18 +234,19 @@ impl Db {
         Ok(())
     }
 
-    /// An empty batch of writes.
+    /// Returns an empty batch of writes.
     pub fn batch(&self) -> WriteBatch {
         WriteBatch::new(self.handle.clone())
     }
 
-    /// Begins a transaction, [`Isolation::Serializable`] unless [`Builder::isolation`] says something else.
+    /// Begins a transaction. Its isolation is [`Isolation::Serializable`], unless [`Builder::isolation`] says
+    /// otherwise.
     pub fn begin(&self) -> Transaction {
         self.begin_with(self.handle.core.options.isolation())
     }
 
-    /// Begins a transaction with an isolation of its own. An exclusive one waits for its turn; if it does not get it, its operations and its commit
-    /// fail, as [`Isolation::Exclusive`] says.
+    /// Begins a transaction with this isolation. An exclusive transaction waits for its turn. If it does not
+    /// get it, its operations and its commit fail as [`Isolation::Exclusive`] says.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -260,7 +263,7 @@ impl Db {
         Transaction::new(self.handle.clone(), isolation, 1)
     }
 
-    /// The state of all keyspaces as of now, for as long as it is held.
+    /// Returns the current state of all keyspaces, and keeps it until the snapshot is dropped.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.handle.clone())
     }
@@ -282,19 +285,22 @@ impl Db {
         self.handle.core.flush_all()
     }
 
-    /// Merges everything into one sorted run without garbage, and shrinks the log. Reads and writes go on meanwhile. Versions that a
-    /// snapshot or a transaction still sees are no garbage: they stay until they are merged again after its end.
+    /// Compacts everything into one sorted run without garbage, and shrinks the log. Reads and writes
+    /// continue meanwhile. Versions that a snapshot or a transaction still sees are kept until a later
+    /// compaction.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::Poisoned`], and those of a flush or compaction that failed: [`Error::NoSpace`], [`Error::Io`],
-    /// [`Error::Corrupt`].
+    /// [`Error::Closed`], [`Error::Poisoned`], and those of a flush or compaction that failed:
+    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Corrupt`].
     pub fn compact(&self) -> Result<()> {
         self.handle.core.compact_all()
     }
 
-    /// Removes what has expired by now, as the background does all the time, in commits of some keys: so `len` no longer counts it, and merges drop it.
-    /// How many keys. What a sweep of the background is at is left to that. [`compact`](Self::compact) does it, too. While there is a
-    /// [`Replay`](crate::replay::Replay) of the database, it removes nothing: sweeps come with the commits that are made again.
+    /// Removes the entries that have expired, and returns their number. Then `len` no longer counts them, and
+    /// compactions drop them. The background does the same about every quarter of a second; entries that it
+    /// is just sweeping are left to it. [`compact`](Self::compact) sweeps as well. While a
+    /// [`Replay`](crate::replay::Replay) of the database exists nothing is swept: the replayed commits bring
+    /// the sweeps of the other database.
     ///
     /// ```
     /// use std::time::Duration;
@@ -314,10 +320,12 @@ impl Db {
         self.handle.core.sweep()
     }
 
-    /// Makes a copy of the database in `dir`, which is not there yet, while reads and writes go on. The copy is a database of its own, as of one
-    /// commit: it holds all that was visible when the call began. Tables and blob files are linked where the file system has such links, and
-    /// copied elsewhere: so a checkpoint of many gigabytes takes milliseconds, and space only as the two come to differ. It is there as a whole or not
-    /// at all; a crash leaves at most a directory `NAME.esker-new` beside it, which the next checkpoint there removes.
+    /// Copies the database to `dir`, which must not exist, while reads and writes continue. The copy is an
+    /// independent database, as of one commit: it holds everything that was visible when the call began.
+    /// Tables and blob files are hard-linked where the file system allows it, and copied otherwise. So a
+    /// checkpoint of many gigabytes takes milliseconds, and space only as the two databases diverge. The copy
+    /// exists entirely or not at all. A crash leaves at most a directory `NAME.esker-new` beside it, which
+    /// the next checkpoint there removes.
     ///
     /// ```
     /// # let temp = tempfile::tempdir().unwrap();
@@ -333,30 +341,33 @@ impl Db {
     /// # Ok::<(), esker::Error>(())
     /// ```
     ///
-    /// To keep copies elsewhere, and only what is new of each, use [`backup`](crate::backup).
+    /// To keep copies elsewhere, and to store only what is new in each, use [`backup`](crate::backup).
     ///
     /// # Errors
-    /// Those of [`flush`](Self::flush); [`Error::Invalid`] if there is anything of this name; [`Error::Locked`] if another checkpoint of this name is being
-    /// made; [`Error::Io`] and [`Error::NoSpace`] of the new files.
+    /// Those of [`flush`](Self::flush); [`Error::Invalid`] if there is anything of this name;
+    /// [`Error::Locked`] if another checkpoint of this name is being made; [`Error::Io`] and
+    /// [`Error::NoSpace`] of the new files.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<Checkpoint> {
         self.handle.core.checkpoint(dir.as_ref())
     }
 
-    /// Figures about the database as it is now.
+    /// Statistics of the database at this moment.
     pub fn stats(&self) -> Stats {
         self.handle.core.stats()
     }
 
-    /// Verifies tables, log, manifest and counts: every block of every table, and that they agree. Reads and writes go on meanwhile.
+    /// Verifies tables, log, manifest and counts: every block of every table, and that they agree. Reads and
+    /// writes continue meanwhile.
     ///
     /// # Errors
-    /// Those that keep it from checking; what it finds is in the report.
+    /// Those that prevent the check. Its findings are in the report.
     pub fn check(&self) -> Result<CheckReport> {
         self.handle.core.check()
     }
 
-    /// The options in force, given and derived: names and values. `cache_bytes` is what full memtables leave of the memory, but at least
-    /// a quarter of it: compactions go by it where they ask what fits into the cache, which itself may have less if memtables are large.
+    /// Names and values of the options in force, given and derived. `cache_bytes` is the memory left when all
+    /// memtables are full, but at least a quarter of the memory. Compactions compare the data with it. If
+    /// memtables are large, the cache itself may have less.
     pub fn info(&self) -> Vec<(String, String)> {
         self.handle.core.options.describe()
     }
@@ -366,24 +377,27 @@ impl Db {
         &self.handle.core.dir
     }
 
-    /// Closes the database: background work ends, the log is made durable, the directory can be opened again. Other
-    /// handles, iterators and cursors fail with [`Error::Closed`] from then on. Files that nothing needs and that cannot be removed are no failure: the next
-    /// opening removes them.
+    /// Closes the database: ends background work, makes the log durable, and unlocks the directory. Other
+    /// handles, iterators and cursors fail with [`Error::Closed`] from then on. Obsolete files that cannot be
+    /// removed are no error: the next opening removes them.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] if writes had been stopped or the log cannot be synced; [`Error::Invalid`] if a background thread had panicked.
+    /// [`Error::Poisoned`] if writes had been stopped or the log cannot be synced; [`Error::Invalid`] if a
+    /// background thread had panicked.
     pub fn close(self) -> Result<()> {
         self.handle.close()
     }
 
-    /// Sets the engine's time to what the system's clock shows, also if that is earlier. The engine's time decides what has expired, and does not
-    /// go back by itself, except as [`Keyspace::put_with_ttl`] says. So if the clock was ahead once, by years perhaps, the engine takes every moment until then for past: call
-    /// this once the clock is right again.
+    /// Sets the engine's time to the system's clock, even if that is earlier. The engine's time decides what
+    /// has expired. It does not go back otherwise, except as [`Keyspace::put_with_ttl`] says. So if the clock
+    /// was once ahead, perhaps by years, the engine treats every moment until then as past. Call this once
+    /// the clock is right again.
     ///
-    /// What the engine has seen expire is there again if it has not expired by the new time, and has not been [swept](Self::sweep). The
-    /// background sweeps within a second, and what was swept stays gone. Readers that run meanwhile may see either. Commits count as made by the new
-    /// time at the latest for [`History::For`](crate::History::For): so history that a clock ahead has kept too long goes in time. The new
-    /// time is durable when this returns.
+    /// Entries that the engine has seen expire return if they have not expired by the new time and were not
+    /// [swept](Self::sweep). The background sweeps within a second, and swept entries stay removed.
+    /// Concurrent readers may see either. For [`History::For`](crate::History::For), commits count as made at
+    /// the new time at the latest. So history that a clock ahead has kept too long is dropped in time. The
+    /// new time is durable when this returns.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -399,13 +413,13 @@ impl Db {
         self.handle.core.reset_time()
     }
 
-    /// The engine's time, in milliseconds since 1970, for simulators.
+    /// The engine's time in Unix milliseconds, for simulators.
     #[doc(hidden)]
     pub fn time_ms(&self) -> u64 {
         self.handle.core.time.now_ms()
     }
 
-    /// One piece of background work, for simulators that run without threads; false if there was none.
+    /// Does one piece of background work, for simulators without threads. Returns false if there was none.
     #[doc(hidden)]
     pub fn step(&self, step: BackgroundStep) -> Result<bool> {
         self.handle.core.step(step)

@@ -1,4 +1,4 @@
-//! Optimistic transactions: read from a snapshot, gather writes, check for conflicts at commit.
+//! Optimistic transactions: read from a snapshot, gather writes, check for conflicts at the commit.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -37,42 +37,45 @@ use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
 use crate::types::{Error, KeyBounds, Result, SeqNo, Value};
 
-/// A transaction. It reads the state of the moment it began, with its own writes on top, and commits only if nobody else has meanwhile
-/// written a key (or into a range) that it has read or writes; otherwise [`Error::Conflict`](crate::Error::Conflict). One that wrote
-/// nothing never conflicts. A transaction waits for another where one of them is [exclusive](Isolation::Exclusive), where both want the same
-/// [lock](Self::lock), or where [`transact`](crate::Db::transact) runs one again after eight conflicts. Dropping a transaction rolls it back.
+/// A transaction. It reads the state at its beginning, with its own writes on top. It commits only if no
+/// other commit has meanwhile written a key, or into a range, that it has read or writes; otherwise the
+/// commit fails with [`Error::Conflict`](crate::Error::Conflict). A transaction without writes never
+/// conflicts. A transaction waits for another one if one of them is [exclusive](Isolation::Exclusive), if
+/// both want the same [lock](Self::lock), or if [`transact`](crate::Db::transact) runs one again after eight
+/// conflicts. Dropping a transaction rolls it back.
 ///
-/// [`Isolation`] says what else there is.
+/// [`Isolation`] describes the levels.
 ///
-/// Its reads are those of [`Reads`](crate::Reads), with the keyspace as their first argument, and see its own writes. Several operations on
-/// one keyspace are shorter by [`keyspace`](Self::keyspace) and [`keyspace_mut`](Self::keyspace_mut).
+/// Its reads are those of [`Reads`](crate::Reads) with the keyspace as first argument, and see its own
+/// writes. Several operations on one keyspace are shorter with [`keyspace`](Self::keyspace) and
+/// [`keyspace_mut`](Self::keyspace_mut).
 pub struct Transaction {
     pub(super) handle: Arc<Handle>,
     snapshot: Snapshot,
     pub(super) writes: Writes,
-    /// The number of the savepoint that was made last.
+    /// The number of the newest savepoint.
     pub(super) last_point: u64,
-    /// What it has read, if it is serializable.
+    /// Its read set, if it is serializable.
     pub(super) reads: Option<Arc<ReadSet>>,
-    /// Something was read from the snapshot. Relaxed: it orders nothing.
+    /// Whether anything was read from the snapshot. Relaxed: it orders nothing.
     pub(super) has_read: AtomicBool,
-    /// What it says when it commits.
+    /// Notices to send when it commits.
     notices: Vec<(Arc<str>, Value)>,
     /// Its locks, if it has taken any.
     pub(super) owner: Option<Owner>,
     /// If it is exclusive: its turn, or why it has none.
     pub(super) turn: Option<Result<Turn>>,
-    /// Whether the last operation failed so that it has to run again.
+    /// Whether the last operation failed in a way that requires a restart.
     pub(super) restart: Restart,
     attempt: u32,
 }
 
-/// A value, and when it expires.
+/// A value and its expiry.
 pub(super) type Entry = (Value, Option<Expiry>);
 
-/// The numbers of the savepoints of one transaction lie so far from those of another.
+/// Distance between the savepoint numbers of two transactions.
 const POINTS_MAX: u64 = 1 << 32;
-/// Transactions made so far. Relaxed: it orders nothing.
+/// Number of transactions made. Relaxed: it orders nothing.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 impl Transaction {
@@ -98,38 +101,39 @@ impl Transaction {
         }
     }
 
-    /// Whether it depends on its snapshot.
+    /// Returns whether it depends on its snapshot.
     pub(super) fn has_read(&self) -> bool {
         self.has_read.load(Ordering::Relaxed)
     }
 
-    /// Reads from another snapshot from now on. Nothing was read from the one before.
+    /// Replaces the snapshot. Nothing has been read from the old one.
     pub(super) fn renew(&mut self, snapshot: Snapshot) {
         self.snapshot = snapshot;
     }
 
-    /// The state it reads from, without its own writes.
+    /// The state that it reads, without its own writes.
     pub fn snapshot(&self) -> &Snapshot {
         self.has_read.store(true, Ordering::Relaxed);
         &self.snapshot
     }
 
-    /// How often [`Db::transact`](crate::Db::transact) has begun it by now: 1 the first time, one more after each conflict.
+    /// How often [`Db::transact`](crate::Db::transact) has started it: 1 at first, one more after each
+    /// conflict.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// One keyspace, to read.
+    /// A view of one keyspace for reading.
     pub fn keyspace<'a>(&'a self, keyspace: &'a Keyspace) -> View<'a, Transaction> {
         View { state: self, keyspace }
     }
 
-    /// One keyspace, to read and write.
+    /// A view of one keyspace for reading and writing.
     pub fn keyspace_mut<'a>(&'a mut self, keyspace: &'a Keyspace) -> ViewMut<'a> {
         ViewMut { transaction: self, keyspace }
     }
 
-    /// Sets a key to a value that lasts so long.
+    /// Sets a key to a value with this lifetime.
     pub(super) fn put_for(
         &mut self,
         keyspace: &Keyspace,
@@ -141,8 +145,8 @@ impl Transaction {
         writes.put_for(core, state, key, value, lifetime)
     }
 
-    /// Replaces the entry that was read by another value, which expires when the entry would have. A new key lasts as long as its
-    /// keyspace says.
+    /// Replaces the value of an entry that was read, and keeps its expiry. A new key gets the default
+    /// lifetime of its keyspace.
     pub(super) fn put_in_place_of(
         &mut self,
         old: Option<&Entry>,
@@ -156,13 +160,14 @@ impl Transaction {
         writes.put_until(core, state, key, value, *expiry)
     }
 
-    /// A key's value, and when it expires.
+    /// The value of a key and its expiry.
     pub(super) fn entry(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Entry>> {
         self.find::<EntryOf>(keyspace, key)
     }
 
-    /// The keyspace of this name, as the transaction leaves it. A serializable transaction that has asked for a name conflicts with later commits that
-    /// create, drop or rename a keyspace of this name, whether it found one or not.
+    /// Opens the keyspace with this name as the transaction sees it. A serializable transaction that has
+    /// looked up a name conflicts with later commits that create, drop or rename a keyspace of this name,
+    /// whether it found one or not.
     ///
     /// # Errors
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound).
@@ -175,7 +180,7 @@ impl Transaction {
         Ok(Keyspace::new(self.handle.clone(), state))
     }
 
-    /// Fails if the keyspace is gone, for all or for this transaction.
+    /// Fails if the keyspace is gone, for everyone or for this transaction.
     fn check_there(&self, state: &KeyspaceState) -> Result<()> {
         let changes = &self.writes.changes;
         match () {
@@ -186,17 +191,18 @@ impl Transaction {
         }
     }
 
-    /// Makes the writes durable and visible, all or none. The number is that of the commit.
+    /// Makes the writes durable and visible, all or none. Returns the number of the commit.
     ///
     /// # Errors
-    /// [`Error::Conflict`](crate::Error::Conflict): begin again; [`Db::transact`](crate::Db::transact) does so. And those of
-    /// [`WriteBatch::commit`](crate::WriteBatch::commit). The transaction comes back with the error.
+    /// [`Error::Conflict`](crate::Error::Conflict): run the transaction again, as
+    /// [`Db::transact`](crate::Db::transact) does. Those of
+    /// [`WriteBatch::commit`](crate::WriteBatch::commit). The error returns the transaction.
     pub fn commit(self) -> Result<SeqNo, CommitError<Transaction>> {
         let durability = self.handle.core.options.durability();
         self.commit_with(durability)
     }
 
-    /// [`commit`](Self::commit) with a durability of its own.
+    /// Same as [`commit`](Self::commit), with this durability.
     ///
     /// # Errors
     /// Those of [`commit`](Self::commit).
@@ -215,13 +221,13 @@ impl Transaction {
         done.map_err(|error| CommitError::new(error, self))
     }
 
-    /// Says something under a topic when it commits: see [`Db::listen`](crate::Db::listen). It is kept nowhere; going back to a savepoint does not take
-    /// it back.
+    /// Sends a notice under a topic when the transaction commits: see [`Db::listen`](crate::Db::listen).
+    /// Notices are not stored. A rollback to a savepoint does not withdraw them.
     pub fn notify(&mut self, topic: &str, text: impl AsRef<[u8]>) {
         self.notices.push((topic.into(), Value::copy_of(text.as_ref())));
     }
 
-    /// Forgets the writes.
+    /// Drops the writes.
     pub fn rollback(self) {}
 }
 
@@ -251,7 +257,7 @@ impl ReadState for Transaction {
         self.check_there(self.state_of(keyspace)?)?;
         self.has_read.store(true, Ordering::Relaxed);
         let own = if self.writes.is_empty() { None } else { Some(self.writes.own()?) };
-        // What was skipped would have to be looked at when it commits.
+        // Skipped entries would have to be checked at the commit.
         let low_water_key = match (&self.reads, &own) {
             (None, None) => self.handle.core.low_water_key_for(&keyspace.state, bounds),
             _ => None,
