@@ -8,7 +8,7 @@ use super::bounds::{encode_bounds, prefix_bounds};
 use super::commit_error::CommitError;
 use super::handles::{Gather, catalog_methods, write_methods};
 use super::keyspace::Keyspace;
-use super::writes::{Basis, Writes};
+use super::writes::{CommitConditions, Writes};
 use crate::encoding::operand::Operand;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::keyspace_options::{Counting, KeyspaceOptions};
@@ -180,7 +180,7 @@ impl WriteBatch {
     /// # Errors
     /// Those of [`commit`](Self::commit).
     pub fn commit_with(self, durability: Durability) -> Result<SeqNo, CommitError<WriteBatch>> {
-        let done = self.writes.commit(&self.handle.core, durability, Basis::default());
+        let done = self.writes.commit(&self.handle.core, durability, CommitConditions::default());
         done.map_err(|error| CommitError::new(error, self))
     }
 }

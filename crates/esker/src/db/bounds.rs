@@ -1,4 +1,4 @@
-//! Bounds of user keys as bounds of encoded keys.
+//! Converts ranges of user keys to ranges of encoded keys.
 
 use std::ops::Bound;
 
@@ -6,7 +6,7 @@ use crate::types::bounds::{BoundKey, Bounds};
 use crate::types::key::{KeyBuf, encode_key, key_after, keyspace_end};
 use crate::types::{KeyBounds, KeyspaceId};
 
-/// The encoded bounds of a range of user keys.
+/// Returns the encoded bounds of a range of user keys.
 pub(super) fn encode_bounds(id: KeyspaceId, range: &impl KeyBounds) -> Bounds {
     let encode = |key: &[u8]| BoundKey::copy_of(&KeyBuf::new(id, key));
     let lower = match range.lower() {
@@ -22,7 +22,7 @@ pub(super) fn encode_bounds(id: KeyspaceId, range: &impl KeyBounds) -> Bounds {
     Bounds { lower, upper }
 }
 
-/// The encoded bounds of all keys that start with `prefix`.
+/// Returns the encoded bounds of all keys with this prefix.
 pub(super) fn prefix_bounds(id: KeyspaceId, prefix: &[u8]) -> Bounds {
     let lower = encode_key(id, prefix);
     let mut upper = prefix.to_vec();
@@ -42,7 +42,7 @@ pub(super) fn prefix_bounds(id: KeyspaceId, prefix: &[u8]) -> Bounds {
     }
 }
 
-/// The first key removed and the first not removed, for a range removal.
+/// Returns the first key that a range removal removes, and the first key after it that stays.
 pub(super) fn removal(bounds: &Bounds) -> (Vec<u8>, Vec<u8>) {
     let start = match &bounds.lower {
         Bound::Included(key) => key.to_vec(),

@@ -1,11 +1,12 @@
-//! `CommitError`: why a commit failed, and what it was to write.
+//! `CommitError`: the error of a commit, together with the writes that it did not make.
 
 use std::fmt;
 
 use crate::types::Error;
 
-/// A commit that failed gives back what it was to write, so that it can be tried again: after [`Error::NoSpace`], once there is
-/// room. It converts into [`Error`], so `?` works where that is all that matters.
+/// A failed commit. It returns the batch or transaction, so that the caller can commit it again, for example
+/// after freeing space on [`Error::NoSpace`]. It converts into [`Error`], so `?` works where the writes are
+/// not needed again.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -16,7 +17,8 @@ use crate::types::Error;
 /// loop {
 ///     match batch.commit() {
 ///         Ok(_) => break,
-///         Err(failed) if matches!(failed.error, esker::Error::NoSpace { .. }) => batch = *failed.given_back, // make room
+///         // Free some space first.
+///         Err(failed) if matches!(failed.error, esker::Error::NoSpace { .. }) => batch = *failed.given_back,
 ///         Err(failed) => return Err(failed.error),
 ///     }
 /// }
@@ -24,9 +26,10 @@ use crate::types::Error;
 /// # }
 /// ```
 pub struct CommitError<T> {
-    /// Why it failed.
+    /// The error.
     pub error: Error,
-    /// The batch or transaction, as it was. After [`Error::Poisoned`] the next opening shows whether its writes are there.
+    /// The batch or transaction, unchanged. After [`Error::Poisoned`] the next opening shows whether its
+    /// writes exist.
     pub given_back: Box<T>,
 }
 

@@ -1,4 +1,4 @@
-//! The cursor: one walk over live keys, moved at will. Keys and values are borrowed from it.
+//! `Cursor`: a position among live keys that moves in both directions and lends out keys and values.
 
 use std::sync::OnceLock;
 
@@ -9,10 +9,10 @@ use crate::types::key::{encode_key, prefix_len};
 use crate::types::key_range::End;
 use crate::types::{KeyspaceId, Result, Value};
 
-/// A position among the live keys of a keyspace, or of a range of them, moved at will. It reads the state of
-/// the moment it was made. A new one stands before the first key and behind the last. After an error it is
-/// not valid until a seek succeeds. Each move says whether the cursor is valid: `while cursor.next()? { ...
-/// }`.
+/// A position among the live keys of a keyspace, or of a range of it. The cursor reads the state at the
+/// moment it was made. A new cursor stands before the first key and after the last one: `next` moves it to
+/// the first key, `prev` to the last. After an error it is not valid until a seek succeeds. Each move returns
+/// whether the cursor is valid: `while cursor.next()? { ... }`.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -37,19 +37,19 @@ use crate::types::{KeyspaceId, Result, Value};
 pub struct Cursor {
     walk: Walk,
     keyspace: KeyspaceId,
-    /// It has not moved yet.
+    /// Whether it has not moved yet.
     is_new: bool,
-    /// The value, if it has been fetched from a blob file.
+    /// The current value, if it has been read from a blob file.
     fetched: OnceLock<Value>,
     bounds: Bounds,
     source: ReadSource,
 }
 
-/// Where a move of a cursor went, from a key or an end of its bounds.
+/// Direction and start of a move: a key, or an end of the bounds.
 enum Move {
-    /// To the first key from this one on; none: from the lower bound.
+    /// To the first key `>=` this one. `None`: from the lower bound.
     Up(Option<Vec<u8>>),
-    /// To the last key before this one; none: before the upper bound.
+    /// To the last key `<` this one. `None`: from the upper bound.
     Down(Option<Vec<u8>>),
 }
 
@@ -65,30 +65,30 @@ impl Cursor {
         }
     }
 
-    /// Where it stands, if somebody wants to know what it has read.
-    fn place(&self) -> Option<Vec<u8>> {
+    /// Returns the current key, encoded, if the transaction records what it reads.
+    fn read_key(&self) -> Option<Vec<u8>> {
         let is_wanted = self.source.reads.is_some() && self.walk.valid();
         is_wanted.then(|| self.walk.encoded_key(&self.bounds))
     }
 
-    /// Tells the transaction what a move has read.
+    /// Records what a move has read in the read set of the transaction.
     fn note(&self, went: Move) {
         let Some(reads) = &self.source.reads else { return };
         let (lower, upper) = ends(&self.bounds);
-        let place = self.place();
+        let key = self.read_key();
         match went {
             Move::Up(from) => {
                 let from = from.unwrap_or_default().max(lower);
-                reads.note_range(&from, place.map_or(upper, End::Included));
+                reads.note_range(&from, key.map_or(upper, End::Included));
             }
             Move::Down(from) => {
                 let from = from.map_or(upper.clone(), End::Included).min(upper);
-                reads.note_range(&place.unwrap_or(lower), from);
+                reads.note_range(&key.unwrap_or(lower), from);
             }
         }
     }
 
-    /// After a move: whether it stands on a key.
+    /// Completes a move. Returns whether the cursor stands on a key.
     #[inline]
     fn moved(&mut self, moved: Result<()>, went: Move) -> Result<bool> {
         if self.source.reads.is_some() {
@@ -108,7 +108,7 @@ impl Cursor {
     /// Moves to the first key `>= key`.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read: the cursor
+    /// [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if a table cannot be read. The cursor
     /// is not valid then.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = crate::types::key::KeyBuf::new(self.keyspace, key.as_ref());
@@ -125,7 +125,7 @@ impl Cursor {
         self.moved(moved, Move::Up(from))
     }
 
-    /// Moves to the first key of the keyspace, which is not below this one.
+    /// Moves to the first key of the keyspace. No key of it is below `from`.
     fn seek_front(&mut self, from: &[u8]) -> Result<()> {
         walk!(&mut self.walk, c => c.seek(from))?;
         if self.source.low_water_key.is_some() {
@@ -165,8 +165,8 @@ impl Cursor {
         self.moved(moved, Move::Down(None))
     }
 
-    /// Moves to the next key; not valid after the last. A new cursor moves to the first; one that is not
-    /// valid stays so.
+    /// Moves to the next key. After the last key the cursor is not valid. A new cursor moves to the first
+    /// key. A cursor that is not valid stays so.
     ///
     /// # Errors
     /// Those of [`seek`](Self::seek).
@@ -181,13 +181,13 @@ impl Cursor {
         if !self.valid() {
             return Ok(false);
         }
-        let from = self.place();
+        let from = self.read_key();
         let moved = walk!(&mut self.walk, c => c.next());
         self.moved(moved, Move::Up(from))
     }
 
-    /// Moves to the previous key; not valid before the first. A new cursor moves to the last; one that is not
-    /// valid stays so.
+    /// Moves to the previous key. Before the first key the cursor is not valid. A new cursor moves to the
+    /// last key. A cursor that is not valid stays so.
     ///
     /// # Errors
     /// Those of [`seek`](Self::seek).
@@ -198,17 +198,17 @@ impl Cursor {
         if !self.valid() {
             return Ok(false);
         }
-        let from = self.place();
+        let from = self.read_key();
         let moved = walk!(&mut self.walk, c => c.prev());
         self.moved(moved, Move::Down(from))
     }
 
-    /// Whether the cursor stands on a key.
+    /// Returns whether the cursor stands on a key.
     pub fn valid(&self) -> bool {
         self.walk.valid()
     }
 
-    /// The key and the value, without a move; none if the cursor is not valid.
+    /// Returns the current key and value without moving. `None` if the cursor is not valid.
     ///
     /// # Errors
     /// Those of [`value`](Self::value).
@@ -219,7 +219,7 @@ impl Cursor {
         Ok(Some((self.key(), self.value()?)))
     }
 
-    /// The key.
+    /// Returns the current key.
     ///
     /// # Panics
     /// If the cursor is not valid.
@@ -231,10 +231,10 @@ impl Cursor {
         }
     }
 
-    /// The value.
+    /// Returns the current value.
     ///
     /// # Errors
-    /// Those of [`seek`](Self::seek), if the value does not lie beside its key.
+    /// Those of [`seek`](Self::seek), if the value is not stored next to its key.
     ///
     /// # Panics
     /// If the cursor is not valid.
@@ -251,7 +251,7 @@ impl Cursor {
         }
     }
 
-    /// The value as a handle that outlives the cursor.
+    /// Returns the current value as a handle that outlives the cursor.
     ///
     /// # Errors
     /// Those of [`value`](Self::value).

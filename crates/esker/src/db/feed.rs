@@ -1,4 +1,4 @@
-//! The change feed: every commit, in order, for readers that come back.
+//! The change feed: every durable commit in order, for readers that can resume.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,43 +20,43 @@ use crate::types::stored::Stored;
 use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
 use crate::wal::Follower;
 
-/// So long the iterator waits before it looks again.
+/// How long the iterator waits before it checks again.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Commits in their order, from one on: made by [`Db::feed`]. As an iterator it waits for the next commit,
-/// and ends when the database is closed, or after an error. It holds up nobody, and keeps nothing from going:
-/// one that falls behind what is kept fails with [`FeedTruncated`](crate::Error::FeedTruncated).
+/// Commits in order, made by [`Db::feed`]. As an iterator it waits for the next commit, and ends when the
+/// database is closed, or after an error. A slow reader blocks no commit and keeps no files. A reader that
+/// falls behind the kept commits gets [`FeedTruncated`](crate::Error::FeedTruncated).
 pub struct Feed {
     handle: Arc<Handle>,
     follower: Follower,
     has_failed: bool,
 }
 
-/// A commit of the [feed](Feed). It keeps the blob files that it points to, and its tables if it was large:
-/// do not hold it for long.
+/// A commit of the [feed](Feed). It keeps the blob files that it refers to, and the tables of a large commit,
+/// on disk. Drop it soon.
 pub struct FeedCommit {
     seqno: SeqNo,
     changes: Changes,
     blobs: BlobSet,
 }
 
-/// A change that a commit makes. Keys and values are borrowed from the commit, or from the bytes of a
-/// [replayed](crate::replay) one.
+/// A change made by a commit. It borrows keys and values from the commit, or from the bytes of a
+/// [replayed](crate::replay) commit.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FeedChange<'a> {
-    /// A key gets a value.
+    /// Sets a key to a value.
     Put {
-        /// The keyspace's number, see [`Keyspace::id`](crate::Keyspace::id).
+        /// The number of the keyspace, see [`Keyspace::id`](crate::Keyspace::id).
         keyspace: KeyspaceId,
         /// The key.
         key: &'a [u8],
         /// The value.
         value: FeedValue<'a>,
     },
-    /// Operands are merged into what a key has, by the operator of its keyspace.
+    /// Merges operands into the value of a key, with the merge operator of its keyspace.
     Merge {
-        /// The keyspace's number.
+        /// The number of the keyspace.
         keyspace: KeyspaceId,
         /// The key.
         key: &'a [u8],
@@ -64,94 +64,94 @@ pub enum FeedChange<'a> {
         /// time.
         operands: Vec<FeedOperand<'a>>,
     },
-    /// A key is removed. It need not have been there.
+    /// Removes a key, which may not exist.
     Remove {
-        /// The keyspace's number.
+        /// The number of the keyspace.
         keyspace: KeyspaceId,
         /// The key.
         key: &'a [u8],
     },
-    /// A key has expired, and was removed for that. Until then its [`FeedValue::expires_at`] tells. Keys of a
-    /// table that has expired as a whole are removed as a range.
+    /// Removes a key because it has expired. Until then [`FeedValue::expires_at`] of its last put applies. If
+    /// all keys of a table have expired, they are removed as a range.
     Expire {
-        /// The keyspace's number.
+        /// The number of the keyspace.
         keyspace: KeyspaceId,
         /// The key.
         key: &'a [u8],
     },
-    /// All keys of a range are removed.
+    /// Removes all keys of a range.
     RemoveRange {
-        /// The keyspace's number.
+        /// The number of the keyspace.
         keyspace: KeyspaceId,
         /// The first key of the range.
         start: &'a [u8],
-        /// The first key behind it; none if it reaches to the end of the keyspace.
+        /// The first key after the range. `None`: the range reaches to the end of the keyspace.
         end: Option<&'a [u8]>,
     },
-    /// A keyspace gets a name: it is new, or renamed.
+    /// Names a keyspace that was created or renamed.
     Named {
-        /// The keyspace's number.
+        /// The number of the keyspace.
         keyspace: KeyspaceId,
         /// The name.
         name: &'a str,
     },
-    /// No keyspace has this name any more: the one that had it is dropped, or renamed. One that is dropped
-    /// has its keys removed by the same commit.
+    /// Frees a name, because its keyspace was dropped or renamed. The commit that drops a keyspace also
+    /// removes its keys.
     Unnamed {
         /// The name.
         name: &'a str,
     },
-    /// A keyspace has these options from now on, all of them.
+    /// Sets all options of a keyspace.
     Options {
-        /// The keyspace's number.
+        /// The number of the keyspace.
         keyspace: KeyspaceId,
-        /// Its options.
+        /// The new options.
         options: KeyspaceOptions,
     },
-    /// Something else that the engine notes about keyspaces: that options are gone with theirs, and which
-    /// number is the next.
+    /// Changes another catalog entry of the engine: options of a dropped keyspace, or the number of the next
+    /// keyspace.
     Internal {
-        /// Where it notes it.
+        /// The key of the entry.
         key: &'a [u8],
-        /// What; none: nothing any more.
+        /// The value of the entry. `None`: the entry is removed.
         value: Option<&'a [u8]>,
     },
 }
 
-/// An operand of the feed. It applies to the value that the key had at the time of the merge. If there was
-/// none, or it had expired by then, the operand begins a new value.
+/// A merge operand in the feed. It applies to the value of the key at the time of the merge. If the key was
+/// absent or expired then, the operand begins a new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedOperand<'a>(pub(crate) Operand<'a>);
 
 impl<'a> FeedOperand<'a> {
-    /// The operand.
+    /// The bytes of the operand.
     pub fn bytes(&self) -> &'a [u8] {
         self.0.bytes
     }
 
-    /// When it was merged, by the engine's time.
+    /// When it was merged, in the engine's time.
     pub fn merged_at(&self) -> std::time::SystemTime {
         let at = std::time::UNIX_EPOCH.checked_add(Duration::from_millis(self.0.at_ms));
         at.unwrap_or(std::time::UNIX_EPOCH)
     }
 
-    /// How long the value lasts if it begins with this operand; none: it does not expire.
+    /// The lifetime of a value that begins with this operand. `None`: the value does not expire.
     pub fn lifetime(&self) -> Option<Duration> {
         (self.0.lifetime_ms > 0).then(|| Duration::from_millis(self.0.lifetime_ms))
     }
 }
 
-/// A value of the feed, read when it is asked for.
+/// A value in the feed. It is read on request.
 #[derive(Clone, Copy)]
 pub struct FeedValue<'a> {
     stored: Stored<&'a [u8]>,
     expiry: Option<Expiry>,
-    /// Absent if the value is in memory.
+    /// `None` if the value is in memory.
     blobs: Option<&'a BlobSet>,
 }
 
 impl<'a> FeedChange<'a> {
-    /// The change that an op of a commit makes. Keys are encoded: the log and tables hold no others.
+    /// Decodes an op of a commit. Its keys are encoded, as in the log and in tables.
     fn of_op(op: CommitOp<'a>, blobs: &'a BlobSet) -> Result<Self> {
         let split = |key: &'a [u8]| decode_key(key).unwrap_or((KeyspaceId::CATALOG, key));
         let (kind, key, stored) = match op {
@@ -191,7 +191,7 @@ impl<'a> FeedChange<'a> {
         })
     }
 
-    /// The keyspace and the key that it changes, or the first key of a range. None if it changes no keys.
+    /// Returns the keyspace and the changed key, or the first key of a range. `None` if no keys change.
     pub fn key(&self) -> Option<(KeyspaceId, &'a [u8])> {
         match *self {
             FeedChange::Put { keyspace, key, .. }
@@ -209,16 +209,17 @@ fn damaged(error: DecodeError) -> Error {
 }
 
 impl Db {
-    /// The commits from this one on, in order, each once it is durable. A database has a feed if it is opened
-    /// with [`feed_retention`](crate::Builder::feed_retention), and commits are kept as long as that says.
+    /// Returns the commits from `from` on, in order, each once it is durable. The feed exists if the database
+    /// is opened with [`feed_retention`](crate::Builder::feed_retention), which also sets how long commits
+    /// are kept.
     ///
-    /// A reader notes the number of the last commit that it has dealt with, and comes back with the one
-    /// after. One that begins takes a snapshot, reads it, and goes on with the commit after [the
-    /// snapshot's](crate::Snapshot::seqno): it misses nothing and sees nothing twice.
+    /// A reader stores the number of the last commit that it has processed, and resumes with the next one. A
+    /// new reader takes a snapshot, reads it, and continues with the commit after [the
+    /// snapshot's](crate::Snapshot::seqno). So it misses no commit and sees none twice.
     ///
-    /// Commits with less than [`Sync`](crate::Durability::Sync) come when they have reached the disk. A
-    /// snapshot sees them before: [`Db::sync`] before it is taken keeps a power loss from taking back what a
-    /// reader has read of it.
+    /// Commits with less than [`Sync`](crate::Durability::Sync) appear once they have reached the disk. A
+    /// snapshot contains them earlier, so after a power loss a reader may have seen commits that are lost.
+    /// Call [`Db::sync`] before taking the snapshot to prevent that.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -237,7 +238,7 @@ impl Db {
     ///     while let Some(change) = commit.next_change()? {
     ///         match change {
     ///             FeedChange::Put { key, value, .. } => println!("{key:?} = {:?}", value.read()?),
-    ///             FeedChange::Remove { key, .. } => println!("{key:?} is gone"),
+    ///             FeedChange::Remove { key, .. } => println!("{key:?} is removed"),
     ///             other => println!("{other:?}"),
     ///         }
     ///     }
@@ -248,18 +249,18 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`FeedTruncated`](crate::Error::FeedTruncated) if the commit is not kept any more;
-    /// [`Invalid`](crate::Error::Invalid) if there is no feed, or the commit is none of this database: beyond
-    /// its next one. [`Closed`](crate::Error::Closed).
+    /// [`FeedTruncated`](crate::Error::FeedTruncated) if the commit is no longer kept;
+    /// [`Invalid`](crate::Error::Invalid) if the database has no feed, or if `from` is beyond its next
+    /// commit; [`Closed`](crate::Error::Closed).
     pub fn feed(&self, from: SeqNo) -> Result<Feed> {
         let follower = self.handle.core.follow(from)?;
         Ok(Feed { handle: self.handle.clone(), follower, has_failed: false })
     }
 
-    /// Holds the commits from this one on for the [feed](Self::feed), up to the bytes of
-    /// [`feed_hold`](crate::Builder::feed_hold), and lets go what was held before; none: holds nothing. It
-    /// lasts until the database is closed. A program whose readers come back stores where each is, and holds
-    /// from the one that is farthest behind.
+    /// Keeps the commits from `from` on for the [feed](Self::feed), up to
+    /// [`feed_hold`](crate::Builder::feed_hold) bytes, and releases those before it. `None` keeps none. The
+    /// hold ends when the database is closed. A program with readers that resume stores the position of each,
+    /// and holds from the oldest position.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -270,7 +271,7 @@ impl Db {
     /// db.hold_feed(Some(reader_is_at.next()));
     /// // The reader is away while much is committed. Later:
     /// match db.feed(reader_is_at.next()) {
-    ///     Err(esker::Error::FeedTruncated { .. }) => println!("more than a GiB was committed: it reads all anew"),
+    ///     Err(esker::Error::FeedTruncated { .. }) => println!("more than 1 GiB was committed"),
     ///     feed => println!("{:?} are kept for it: {} bytes", feed?, db.feed_bytes(reader_is_at.next())?),
     /// }
     /// # Ok(())
@@ -280,8 +281,8 @@ impl Db {
         self.handle.core.hold_feed(from);
     }
 
-    /// Bytes that are kept for the [feed](Self::feed) from this commit on, in whole files of the log; the one
-    /// that is being written does not count.
+    /// Bytes of log files kept for the [feed](Self::feed) from this commit on. The file that is being written
+    /// does not count.
     ///
     /// # Errors
     /// [`Closed`](crate::Error::Closed).
@@ -292,12 +293,12 @@ impl Db {
 }
 
 impl Feed {
-    /// The number of the commit that comes next.
+    /// The number of the next commit.
     pub fn position(&self) -> SeqNo {
         self.follower.position()
     }
 
-    /// The next commit, if there is one already.
+    /// Returns the next commit if it is available.
     ///
     /// # Errors
     /// Those of [`next_within`](Self::next_within).
@@ -305,13 +306,13 @@ impl Feed {
         self.next_within(Duration::ZERO)
     }
 
-    /// The next commit, if there is one within this time.
+    /// Returns the next commit, waiting up to `patience` for it.
     ///
     /// # Errors
-    /// [`FeedTruncated`](crate::Error::FeedTruncated) if it is not kept any more;
-    /// [`Poisoned`](crate::Error::Poisoned) if nothing is left and writes have been stopped;
+    /// [`FeedTruncated`](crate::Error::FeedTruncated) if the commit is no longer kept;
+    /// [`Poisoned`](crate::Error::Poisoned) if all commits were returned and writes have stopped;
     /// [`Closed`](crate::Error::Closed); [`Io`](crate::Error::Io) and [`Corrupt`](crate::Error::Corrupt) if
-    /// it cannot be read: it can be tried again.
+    /// the commit cannot be read. The call can be repeated.
     pub fn next_within(&mut self, patience: Duration) -> Result<Option<FeedCommit>> {
         let next = self.handle.core.next_of(&mut self.follower, patience)?;
         Ok(next.map(|(seqno, changes, blobs)| FeedCommit { seqno, changes, blobs }))
@@ -320,12 +321,13 @@ impl Feed {
 
 #[cfg(feature = "tokio")]
 impl Feed {
-    /// Counts changes of what can be read.
+    /// Number of times the set of readable commits has changed.
     pub(super) fn moves(&self) -> u64 {
         self.shelf().moves()
     }
 
-    /// Has a task woken when there have been more changes than these; false if there have been.
+    /// Registers a task to be woken after more than `seen` changes. Returns false if there have been more
+    /// already.
     pub(super) fn wake_after(&self, seen: u64, waker: &std::task::Waker) -> bool {
         self.shelf().wake_after(seen, waker)
     }
@@ -361,17 +363,18 @@ impl Iterator for Feed {
 }
 
 impl FeedCommit {
-    /// Its number.
+    /// The number of the commit.
     pub fn seqno(&self) -> SeqNo {
         self.seqno
     }
 
-    /// The next change; none after the last. Who applies them in this order has what the commit has made: a
-    /// later one may be of the same key. Not an iterator, since a change borrows the commit.
+    /// Returns the next change, or `None` after the last. Applying the changes in this order reproduces the
+    /// commit: several may concern the same key. This is not an iterator, because a change borrows the
+    /// commit.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt), and [`Io`](crate::Error::Io) if the commit is so large that it is
-    /// read from tables.
+    /// [`Corrupt`](crate::Error::Corrupt); [`Io`](crate::Error::Io) for a large commit, which is read from
+    /// tables.
     pub fn next_change(&mut self) -> Result<Option<FeedChange<'_>>> {
         let op = self.changes.next(self.seqno)?;
         op.map(|op| FeedChange::of_op(op, &self.blobs)).transpose()
@@ -385,15 +388,15 @@ impl std::fmt::Debug for FeedCommit {
 }
 
 impl<'a> FeedValue<'a> {
-    /// A value in memory.
+    /// Makes a value from bytes in memory.
     pub(crate) fn new(bytes: &'a [u8], expiry: Option<Expiry>) -> Self {
         FeedValue { stored: Stored::Inline(bytes), expiry, blobs: None }
     }
 
-    /// Bytes of the value.
+    /// Size of the value in bytes.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt) if the pointer to it is damaged.
+    /// [`Corrupt`](crate::Error::Corrupt) if the pointer to the value is damaged.
     pub fn size(&self) -> Result<u64> {
         match self.stored {
             Stored::Inline(bytes) => Ok(bytes.len() as u64),
@@ -401,15 +404,15 @@ impl<'a> FeedValue<'a> {
         }
     }
 
-    /// Its bytes, if they are in memory: not in a blob file.
+    /// Returns the bytes if they are in memory, `None` if they are in a blob file.
     pub fn bytes(&self) -> Option<&'a [u8]> {
         fetch::bytes(self.stored)
     }
 
-    /// The value.
+    /// Reads the value.
     ///
     /// # Errors
-    /// [`Io`](crate::Error::Io) and [`Corrupt`](crate::Error::Corrupt) of its blob file.
+    /// [`Io`](crate::Error::Io) and [`Corrupt`](crate::Error::Corrupt) from its blob file.
     pub fn read(&self) -> Result<Value> {
         match self.stored {
             Stored::Inline(bytes) => Ok(Value::copy_of(bytes)),
@@ -417,12 +420,12 @@ impl<'a> FeedValue<'a> {
         }
     }
 
-    /// When it expires, if it does.
+    /// When the value expires. `None`: never.
     pub fn expires_at(&self) -> Option<std::time::SystemTime> {
         std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(self.expiry()?.ms()))
     }
 
-    /// When it expires, if it does.
+    /// When the value expires. `None`: never.
     pub(crate) fn expiry(&self) -> Option<Expiry> {
         self.expiry
     }

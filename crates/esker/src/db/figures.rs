@@ -1,19 +1,20 @@
-//! What a database tells of itself beside its statistics.
+//! Health and per-keyspace figures of a database.
 
 use super::Db;
 use crate::engine::base::health::Health;
 use crate::engine::state::keyspace_stats::KeyspaceStats;
 
 impl Db {
-    /// Whether all work succeeds now, and if not, what fails, since when, and why. Cheap, waits for no commit and no disk, and answers also when the database
-    /// was closed. What is tried again clears by itself; what has failed some time is in [`Stats::background_error`](crate::Stats::background_error).
+    /// Returns whether all work succeeds now, and if not, what fails, since when, and why. The call is cheap,
+    /// waits for no commit and no disk, and also works after the database was closed. A failure that a retry
+    /// resolves disappears. [`Stats::background_error`](crate::Stats::background_error) keeps a past failure.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// let db = esker::Db::open(dir.path())?;
     /// match db.health() {
     ///     esker::Health::Ok => {}
-    ///     esker::Health::NoSpace(failing) => println!("make room: {failing}"),
+    ///     esker::Health::NoSpace(failing) => println!("free some space: {failing}"),
     ///     other => println!("{other}"),
     /// }
     /// # Ok::<(), esker::Error>(())
@@ -22,8 +23,9 @@ impl Db {
         self.handle.core.health()
     }
 
-    /// Figures of each keyspace, sorted by name. Apart from [`stats`](Self::stats), since it costs some searches in memory for each
-    /// keyspace and run, and looks up what [`len`](crate::Keyspace::len) would.
+    /// Returns figures of each keyspace, sorted by name. This is separate from [`stats`](Self::stats),
+    /// because it takes some searches in memory for each keyspace and run, and does the lookups that
+    /// [`len`](crate::Keyspace::len) would do.
     pub fn keyspace_stats(&self) -> Vec<KeyspaceStats> {
         self.handle.core.keyspace_stats()
     }

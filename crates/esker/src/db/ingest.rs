@@ -1,4 +1,4 @@
-//! Ingest: sorted pairs and finished tables as one commit, past log and memtable.
+//! `Ingest`: commits sorted pairs and finished tables at once, without log and memtable.
 
 use std::path::Path;
 
@@ -9,11 +9,12 @@ use crate::txn::commit::Durability;
 use crate::types::expiry::Lifetime;
 use crate::types::{Result, SeqNo};
 
-/// Pairs that come in key order, and tables that [`sstable::Writer`](crate::sstable::Writer) made, become visible and durable in one commit. They
-/// are written once, into tables of the database, and replace what the keyspace holds of their keys. Made by [`Keyspace::ingest`].
+/// Commits pairs in key order, and tables made by [`sstable::Writer`](crate::sstable::Writer), all or none.
+/// The pairs are written once, into tables of the database, and replace the keyspace's values of their keys.
+/// Made by [`Keyspace::ingest`].
 ///
-/// Memory does not grow with the number of pairs. Others read and write meanwhile; like a batch it checks for no conflicts. Nothing is left of one
-/// that is dropped.
+/// Memory use does not grow with the number of pairs. Other threads read and write meanwhile. Like a batch,
+/// an ingest does not check for conflicts. Dropping it without a commit leaves no trace.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -50,45 +51,49 @@ impl Ingest {
         Ingest { keyspace, pairs }
     }
 
-    /// Adds a pair. Its key is above all keys before it.
+    /// Adds a pair. Its key must be above all earlier keys.
     ///
     /// # Errors
-    /// [`Invalid`](crate::Error::Invalid) if it is not, [`KeyTooLong`](crate::Error::KeyTooLong), [`ValueTooLong`](crate::Error::ValueTooLong):
-    /// the ingest stays as it was then. [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped,
+    /// [`Invalid`](crate::Error::Invalid) if it is not; [`KeyTooLong`](crate::Error::KeyTooLong);
+    /// [`ValueTooLong`](crate::Error::ValueTooLong). After these the ingest is unchanged.
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped;
     /// [`Closed`](crate::Error::Closed).
     ///
-    /// After [`NoSpace`](crate::Error::NoSpace) or [`Io`](crate::Error::Io) it can neither go on nor be committed.
+    /// After [`NoSpace`](crate::Error::NoSpace) or [`Io`](crate::Error::Io) the ingest can neither continue
+    /// nor be committed.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.keyspace.state.check_alive()?;
         self.pairs.put(key.as_ref(), value.as_ref())
     }
 
-    /// Adds all pairs of a table that [`sstable::Writer`](crate::sstable::Writer) has made. The file is read, checked, and left as it is. Its first key is
-    /// above all keys before it.
+    /// Adds all pairs of a table made by [`sstable::Writer`](crate::sstable::Writer). The file is read,
+    /// checked, and left unchanged. Its first key must be above all earlier keys.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) for a table of a database; what is wrong with the file. After
-    /// [`Corrupt`](crate::Error::Corrupt) in the middle of it the ingest can neither go on nor be committed.
+    /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) for a table of a database; errors of
+    /// reading the file. After [`Corrupt`](crate::Error::Corrupt) in the middle of the file the ingest can
+    /// neither continue nor be committed.
     pub fn table(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.keyspace.state.check_alive()?;
         self.pairs.table(path.as_ref())
     }
 
-    /// The number of pairs so far.
+    /// Number of pairs added.
     pub fn len(&self) -> u64 {
         self.pairs.pairs()
     }
 
-    /// Whether there is none yet.
+    /// Returns whether no pair was added.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes all pairs durable and visible, or none. The number is that of the commit; without pairs, that of the newest one.
+    /// Makes all pairs durable and visible, or none. Returns the number of the commit, or without pairs the
+    /// number of the newest commit.
     ///
     /// # Errors
-    /// Those of [`WriteBatch::commit`](crate::WriteBatch::commit); the ingest comes back with them. It can be committed again unless its files could not
-    /// be written.
+    /// Those of [`WriteBatch::commit`](crate::WriteBatch::commit). The error returns the ingest, which can be
+    /// committed again unless its files could not be written.
     pub fn commit(mut self) -> Result<SeqNo, CommitError<Ingest>> {
         let durability: Durability = self.keyspace.handle.core.options.durability();
         let done = self.pairs.commit(durability, self.keyspace.state.life());

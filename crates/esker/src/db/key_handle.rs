@@ -1,4 +1,4 @@
-//! `Key`: an owned key as iterators give it. Short keys need no allocation.
+//! `Key`: an owned key, as returned by iterators. Short keys need no allocation.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -8,7 +8,7 @@ use crate::types::small_copy::copy_small;
 
 const INLINE: usize = 38;
 
-/// A key that its holder owns. Derefs to `[u8]`.
+/// An owned key. Derefs to `[u8]`.
 #[derive(Clone)]
 pub struct Key(Repr);
 
@@ -19,7 +19,7 @@ enum Repr {
 }
 
 impl Key {
-    /// A copy of the bytes.
+    /// Copies the bytes.
     #[inline]
     pub(crate) fn new(key: &[u8]) -> Self {
         if key.len() <= INLINE {
@@ -30,7 +30,7 @@ impl Key {
         Key(Repr::Heap(key.into()))
     }
 
-    /// The key that these parts make up.
+    /// Concatenates the parts.
     #[inline]
     pub(crate) fn of_parts(parts: [&[u8]; 3]) -> Self {
         let len = parts[0].len() + parts[1].len() + parts[2].len();

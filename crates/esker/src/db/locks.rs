@@ -1,4 +1,4 @@
-//! Locks on keys and names.
+//! Locks on keys and names, taken by transactions and guards.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -14,16 +14,17 @@ use crate::types::key::encode_key;
 use crate::types::limits::check_key;
 use crate::types::{Contended, Error, Result, Value};
 
-/// So long a lock is waited for where nothing else is said.
+/// How long to wait for a lock by default.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A lock under a name, until it drops: see [`Db::lock`].
+/// A guard that holds a lock on a name until it drops: see [`Db::lock`].
 pub struct NamedLock {
     _owner: Owner,
 }
 
 impl Db {
-    /// Takes a lock under a name, of the user's own meaning, and waits for it as long as said. It is given back when the guard drops.
+    /// Locks a name, whose meaning is up to the program, and waits up to `patience` for it. Dropping the
+    /// guard releases the lock.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -31,14 +32,15 @@ impl Db {
     /// use esker::LockMode;
     /// let patience = std::time::Duration::from_secs(1);
     /// let guard = db.lock("nightly report", LockMode::Exclusive, patience)?;
-    /// // Nobody else writes the report now.
+    /// // No other holder of the lock writes the report now.
     /// drop(guard);
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// A thread that takes the same lock twice waits for itself until its patience ends, unless both times are shared. Deadlocks are looked for between
-    /// transactions and guards, not threads: if a thread holds a guard, and waits for another lock in a transaction, that is not followed.
+    /// A thread that takes the same lock twice waits for itself until its patience ends, unless both are
+    /// shared. Deadlock detection covers transactions and guards, not threads: it does not see that a thread
+    /// holds a guard while it waits for another lock in a transaction.
     ///
     /// # Errors
     /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::Closed`].
@@ -49,7 +51,8 @@ impl Db {
     }
 }
 
-/// Whether the last operation of a transaction failed with a conflict or deadlock. Relaxed: it orders nothing.
+/// Whether the last operation of a transaction failed with a conflict or deadlock. Relaxed: it orders no
+/// other memory.
 #[derive(Debug, Default)]
 pub(super) struct Restart(AtomicU8);
 
@@ -58,39 +61,41 @@ impl Restart {
     const CONFLICT: u8 = 1;
     const DEADLOCK: u8 = 2;
 
-    /// Whether it has to run again.
+    /// Returns whether the transaction has to run again.
     pub(super) fn is_due(&self) -> bool {
         self.0.load(Ordering::Relaxed) != Self::NONE
     }
 
-    /// Whether that is because of a deadlock.
+    /// Returns whether the reason is a deadlock.
     pub(super) fn is_after_deadlock(&self) -> bool {
         self.0.load(Ordering::Relaxed) == Self::DEADLOCK
     }
 }
 
 impl Transaction {
-    /// Locks a key, which need not be there, until the transaction ends: others that lock it wait, 10 s at the most. Locks are advice: a transaction that
-    /// writes the key without a lock does not wait, and one of the two conflicts.
+    /// Locks a key, which may be absent, until the transaction ends. Other transactions that lock it wait up
+    /// to 10 s. Locks are advisory: a transaction that writes the key without a lock does not wait, and one
+    /// of the two conflicts.
     ///
-    /// One that has neither read nor written yet reads from the moment on at which it got the lock. So who locks first what it will write does not
-    /// conflict with others that do the same.
+    /// A transaction that has neither read nor written yet reads the state at the moment it got the lock. So
+    /// transactions that first lock what they will write do not conflict with each other.
     ///
-    /// A lock stays until the transaction ends, also one taken in a part that was [rolled back](Self::rollback_to): what the transaction does after
-    /// that part may depend on what it saw there.
+    /// A lock stays until the transaction ends, even if it was taken in a part that was
+    /// [rolled back](Self::rollback_to): later operations may depend on what that part has read.
     ///
-    /// An [exclusive](crate::Isolation::Exclusive) transaction needs no locks. While it has its turn, the commits of others wait for it. So if it waits
-    /// for a lock whose holder is about to commit, that is a deadlock, and the exclusive one fails.
+    /// An [exclusive](crate::Isolation::Exclusive) transaction needs no locks. While it holds the exclusive
+    /// turn, other commits wait for it. If it waits for a lock whose holder is about to commit, that is a
+    /// deadlock, and the exclusive transaction fails.
     ///
     /// # Errors
-    /// [`Error::LockTimeout`]; [`Error::Deadlock`] if it waits for others that wait for it, and began last: drop it, and begin again;
-    /// [`Error::Conflict`] if another commit has written the key since the transaction began to read. After the last two,
-    /// [`Db::transact`] runs the transaction again.
+    /// [`Error::LockTimeout`]; [`Error::Deadlock`] if transactions wait for each other and this one began
+    /// last: drop it, and begin a new one; [`Error::Conflict`] if another commit has written the key since
+    /// this transaction began to read. After the last two, [`Db::transact`] runs the transaction again.
     pub fn lock(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, mode: LockMode) -> Result<()> {
         self.lock_for(keyspace, key, mode, PATIENCE)
     }
 
-    /// [`lock`](Self::lock) with a patience of its own.
+    /// Same as [`lock`](Self::lock), with this patience.
     ///
     /// # Errors
     /// Those of [`lock`](Self::lock).
@@ -115,7 +120,7 @@ impl Transaction {
         check_key(key)?;
         let encoded = encode_key(self.state_of(keyspace)?.id, key);
         self.owner().acquire(LockName::Key(keyspace.name(), encoded.clone()), mode, patience)?;
-        if self.begin_anew() {
+        if self.move_to_newest() {
             return Ok(());
         }
         let since = self.snapshot().seqno();
@@ -134,11 +139,11 @@ impl Transaction {
         self.begin_operation()?;
         let done = self.owner().acquire(LockName::Name(name.to_owned()), mode, patience);
         self.note_failure(done)?;
-        self.begin_anew();
+        self.move_to_newest();
         Ok(())
     }
 
-    /// The value of a key, which is locked exclusively.
+    /// Locks a key exclusively and returns its value.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -149,7 +154,7 @@ impl Transaction {
     /// let apples = transaction.get_for_update(&stock, "apples")?;
     /// assert_eq!(apples.as_deref(), Some(&b"7"[..]));
     /// transaction.put(&stock, "apples", "6")?;
-    /// transaction.commit()?; // nobody who asked for the lock came between
+    /// transaction.commit()?; // no other holder of the lock came between
     /// # Ok(())
     /// # }
     /// ```
@@ -162,13 +167,13 @@ impl Transaction {
         self.get(keyspace, key)
     }
 
-    /// The state of a keyspace that an operation begins with.
+    /// Begins an operation and returns the state of its keyspace.
     pub(super) fn state_of<'a>(&self, keyspace: &'a Keyspace) -> Result<&'a KeyspaceState> {
         self.begin_operation()?;
         keyspace.state_in(&self.handle)
     }
 
-    /// Begins an operation. Fails if the transaction is exclusive and did not get its turn.
+    /// Begins an operation. Fails if the transaction is exclusive and did not get the exclusive turn.
     pub(super) fn begin_operation(&self) -> Result<()> {
         self.restart.0.store(Restart::NONE, Ordering::Relaxed);
         match &self.turn {
@@ -181,7 +186,7 @@ impl Transaction {
         }
     }
 
-    /// Notes whether an operation has failed so that the transaction has to run again.
+    /// Records whether an operation has failed such that the transaction has to run again.
     fn note_failure<T>(&self, done: Result<T>) -> Result<T> {
         let restart = match done {
             Err(Error::Conflict { .. }) => Restart::CONFLICT,
@@ -197,8 +202,8 @@ impl Transaction {
         self.owner.get_or_insert_with(|| Owner::new(handle.clone()))
     }
 
-    /// Reads the newest state from now on, if it has neither read nor written anything; whether it does.
-    fn begin_anew(&mut self) -> bool {
+    /// Moves the transaction to the newest state if it has neither read nor written. Returns whether it did.
+    fn move_to_newest(&mut self) -> bool {
         let is_new = !self.has_read() && self.writes.is_empty();
         if is_new {
             self.renew(Snapshot::new(self.handle.clone()));
@@ -216,7 +221,7 @@ mod tests {
     use super::*;
     use crate::types::canary::{self, Canary};
 
-    /// How often increments of one number by two threads, each under its lock, conflict, or are lost.
+    /// Counts conflicts and lost increments when two threads increment one number, each under its lock.
     fn faults_of_increments(canary: Option<Canary>) -> u64 {
         let db = Db::builder().env(Env::simulated(Arc::new(MemFs::new()), 1)).open("db").unwrap();
         let map = db.default_keyspace();
@@ -246,6 +251,6 @@ mod tests {
     fn locks_1_they_are_held_until_the_commit_is_visible() {
         assert_eq!(faults_of_increments(None), 0, "locks.1");
         let found = (0..20).any(|_| faults_of_increments(Some(Canary::LockReleasedEarly)) > 0);
-        assert!(found, "a lock that is given back before the commit shows");
+        assert!(found, "a lock that is released before the commit is noticed");
     }
 }

@@ -1,9 +1,9 @@
-//! The past of a keyspace that keeps history.
+//! Reads of the past, for keyspaces that keep history.
 //!
 //! ```text
 //!   at(n) --> Past: the same reads, as of commit n          get_at(key, n)
-//!   versions(key) --> what the key was, newest first
-//!   since(n) --> Changes: what has changed since commit n
+//!   versions(key) --> the versions of the key, newest first
+//!   since(n) --> Changes: changes after commit n
 //! ```
 
 use std::sync::Arc;
@@ -24,17 +24,20 @@ use crate::types::limits::check_key;
 use crate::types::{Result, SeqNo, Value};
 
 impl Keyspace {
-    /// What this keyspace keeps of older versions from now on: for reads of the past ([`at`](Self::at), [`get_at`](Self::get_at),
-    /// [`versions`](Self::versions)), and for dumps of what has changed ([`since`](Self::since)). Default [`History::None`]. This is kept in the
-    /// database, and is [`Sync`](crate::Durability::Sync).
+    /// Sets which older versions this keyspace keeps from now on. They serve reads of the past
+    /// ([`at`](Self::at), [`get_at`](Self::get_at), [`versions`](Self::versions)) and incremental dumps
+    /// ([`since`](Self::since)). Default [`History::None`]. The option is stored in the database by a
+    /// [`Sync`](crate::Durability::Sync) commit.
     ///
-    /// History begins with this call: what went before is gone. With a shorter one, what is beyond it goes when compactions pass. With a duration
-    /// the time is that of the wall clock, and is looked at with flushes: the keyspace can be read at all states of that time, and at older ones,
-    /// too, until the next flush and compaction. Of what lies long ago the border is known to a tenth of its age.
+    /// History begins with this call: versions replaced before it are not available. If the new history is
+    /// shorter, compactions drop the versions beyond it. A duration is measured by the wall clock and applied
+    /// at flushes. The keyspace can be read at every state within the duration, and at older ones until the
+    /// next flush and compaction. The age limit is exact to a tenth of the age.
     ///
-    /// Merges are versions, too: with [`History::Versions`] one counts as a put of what it makes. What it stands on is kept with it.
+    /// Merges are versions, too. With [`History::Versions`] a merge counts like a put of its result. The
+    /// versions that it builds on are kept with it.
     ///
-    /// Keys that were removed take space for as long as the history reaches, with [`History::Versions`] for ever.
+    /// Removed keys take space as long as the history reaches, with [`History::Versions`] for ever.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -55,22 +58,23 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove); [`Invalid`](crate::Error::Invalid) for no versions at all.
+    /// Those of [`remove`](Self::remove); [`Invalid`](crate::Error::Invalid) for a history of zero versions.
     pub fn set_history(&self, history: History) -> Result<()> {
         self.core().change_options(&self.state, |options| options.history = history)
     }
 
-    /// What this keyspace keeps of older versions.
+    /// Returns which older versions this keyspace keeps.
     pub fn history(&self) -> History {
         self.core().history_of(&self.state)
     }
 
-    /// This keyspace as it was at a commit. Without a history only the newest can be read. An entry that has expired by now is absent, also at commits
-    /// at which it was there.
+    /// Returns this keyspace as it was at a commit. Without history only the newest state can be read. An
+    /// entry that has expired by now is absent, even at commits at which it existed.
     ///
     /// # Errors
-    /// [`HistoryGone`](crate::Error::HistoryGone) with the oldest commit that can be read, [`Invalid`](crate::Error::Invalid) for a commit that has
-    /// not been made, and those of [`get`](Self::get).
+    /// [`HistoryGone`](crate::Error::HistoryGone) with the oldest readable commit;
+    /// [`Invalid`](crate::Error::Invalid) for a commit number that does not exist yet; those of
+    /// [`get`](Self::get).
     pub fn at(&self, seqno: SeqNo) -> Result<Past> {
         let source = self.core().past(&self.state)?;
         source.check_made(seqno)?;
@@ -80,8 +84,9 @@ impl Keyspace {
         Ok(Past::new(self.clone(), source.view, seqno))
     }
 
-    /// The value that a key had at a commit; none if it has expired by now. With [`History::Versions`] this reaches back further than [`at`](Self::at): for each key as far as its own
-    /// versions do.
+    /// Returns the value of a key at a commit, or `None` if the value has expired by now. With
+    /// [`History::Versions`] this reaches further back than [`at`](Self::at): for each key as far as its own
+    /// kept versions.
     ///
     /// # Errors
     /// Those of [`at`](Self::at).
@@ -99,18 +104,19 @@ impl Keyspace {
         source.view.find::<ValueOf>(&key, seqno, &crate::sync::pin())
     }
 
-    /// From which number on a key can be read, if that is not above `at`, or the keyspace's floor.
+    /// Returns the number from which on a key can be read, if that is at most `at`. Otherwise returns the
+    /// keyspace's floor.
     fn oldest_of(&self, source: &PastSource, key: &[u8], at: SeqNo) -> Result<SeqNo> {
         let History::Versions(kept) = source.kept.rule else { return Ok(source.floor) };
         let (newer, last) = source.items_after(key, at, kept)?;
-        // If fewer than are kept are newer, what stands below them is there.
+        // If fewer versions than the rule keeps are newer, all older ones still exist.
         let oldest = if newer < kept { SeqNo::ZERO } else { last };
         Ok(oldest.max(source.kept.since).min(source.floor))
     }
 
-    /// What a key was, newest first: its versions with their numbers, removals among them, as far as they are kept. A version that has expired is
-    /// shown as the put that it was; its removal is shown once a [sweep](crate::Db::sweep) has committed that. [`at`](Self::at) and
-    /// [`get_at`](Self::get_at) go by the present time instead.
+    /// Returns the kept versions of a key, newest first, including removals. A version that has expired is
+    /// returned as the put that it was. Its removal is returned once a [sweep](crate::Db::sweep) has
+    /// committed it. In contrast, [`at`](Self::at) and [`get_at`](Self::get_at) apply the present time.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -118,27 +124,29 @@ impl Keyspace {
         let source = self.core().past(&self.state)?;
         check_key(key.as_ref())?;
         let (key, next) = (encode_key(self.state.id, key.as_ref()), Some(source.visible));
-        // Merges count what is not visible yet, too.
+        // Merges also count versions that are not visible yet.
         let (given, _) = source.items_after(&key, source.visible, source.kept.versions())?;
         Ok(Versions { key, source, next, given })
     }
 
-    /// What has changed since a commit, as of now: for dumps that take up from one before. Tables that hold nothing newer are not read.
+    /// Returns the changes after a commit, up to now, for incremental dumps. Tables without newer entries are
+    /// not read.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// # let db = esker::Db::in_memory()?;
     /// use esker::History;
     /// let users = db.keyspace("users")?;
-    /// users.set_history(History::Versions(1))?; // enough, since removals count
+    /// users.set_history(History::Versions(1))?; // enough, because removals are kept
     /// users.put("ann", "1")?;
     /// let dumped = users.put("bob", "1")?;
     /// users.remove("ann")?;
     /// users.put("cid", "1")?;
     /// let changes = users.since(dumped)?;
-    /// let next = changes.seqno(); // the next dump takes up here
+    /// let next = changes.seqno(); // the next dump starts here
     /// assert!(changes.removed_ranges().is_empty());
-    /// let changed: Vec<_> = changes.map(|c| c.map(|c| (c.key.to_vec(), c.value.is_some()))).collect::<esker::Result<_>>()?;
+    /// let changed = changes.map(|c| c.map(|c| (c.key.to_vec(), c.value.is_some())));
+    /// let changed: Vec<_> = changed.collect::<esker::Result<_>>()?;
     /// assert_eq!(changed, [(b"ann".to_vec(), false), (b"cid".to_vec(), true)]);
     /// # assert!(users.since(next)?.next().is_none());
     /// # Ok(())
@@ -150,7 +158,7 @@ impl Keyspace {
     pub fn since(&self, seqno: SeqNo) -> Result<Changes> {
         let source = self.core().past(&self.state)?;
         source.check_made(seqno)?;
-        // The newest version of each key is always there, with its number.
+        // The newest version of each key always exists, with its number.
         let oldest = match source.kept.rule {
             History::Versions(_) => source.kept.since,
             _ => source.floor,
@@ -178,8 +186,8 @@ impl Keyspace {
     }
 }
 
-/// A keyspace as it was at one commit: see [`Keyspace::at`] and [`Reads`](crate::Reads). It keeps the files that it reads until it drops, as iterators do.
-/// [`len`](crate::Reads::len) counts by walking.
+/// A keyspace as it was at one commit: see [`Keyspace::at`] and [`Reads`](crate::Reads). It keeps the files
+/// that it reads until it drops, as iterators do. [`len`](crate::Reads::len) walks over all keys.
 #[derive(Clone)]
 pub struct Past {
     pub(super) keyspace: Keyspace,
@@ -224,15 +232,16 @@ impl ReadState for Past {
     }
 }
 
-/// What a key was from a commit on.
+/// A version of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// The commit. 0: one before the keyspace kept history, or before all of it that is left.
+    /// The commit that wrote it. 0: a commit before the keyspace kept history, or before the kept history.
     pub seqno: SeqNo,
-    /// The value, also if it has expired since; none: it was removed, by itself, with a range, or by a sweep.
+    /// The value, even if it has expired since. `None`: the key was removed by itself, with a range, or by a
+    /// sweep.
     pub value: Option<Value>,
-    /// Whether operands were merged into what was there, and still stand for that: compactions make puts of merges that nothing tells apart any more. The
-    /// value is what they made.
+    /// Whether the version merged operands into an older value and is still stored that way. Compactions
+    /// replace merges by puts. `value` is the result of the merge.
     pub is_merge: bool,
 }
 
@@ -240,7 +249,7 @@ pub struct Version {
 pub struct Versions {
     source: PastSource,
     key: Vec<u8>,
-    /// The next one is not newer than this; none: there is none.
+    /// Upper limit of the next version's number. `None`: there are no more versions.
     next: Option<SeqNo>,
     given: u32,
 }
@@ -255,11 +264,12 @@ impl Versions {
         let kept = self.source.kept;
         let is_bare = value.is_none() && seqno < self.source.floor && self.given >= kept.versions();
         if is_bare && !canary::is_set(Canary::BareRemovalShown) {
-            // The commit may have removed a range and put the key. Or what it put has gone, and left a removal (compaction_judge.6).
+            // The commit may have removed a range and put the key. Or the value that it put was dropped,
+            // which left a removal (compaction_judge.6).
             return Ok(None);
         }
         self.given += 1;
-        // Of what is older something may be missing.
+        // Older versions may be incomplete.
         let is_last = seqno <= self.source.floor && self.given >= kept.versions() || seqno <= kept.since;
         self.next = seqno.before().filter(|_| !is_last);
         Ok(Some(Version { seqno, value: value.map(Value::unpinned), is_merge }))
@@ -275,29 +285,30 @@ impl Iterator for Versions {
     }
 }
 
-/// A range of keys that a commit removed.
+/// A range of keys removed by a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedRange {
     /// The first key.
     pub start: Vec<u8>,
-    /// The first key behind it; none: it reaches to the end of the keyspace.
+    /// The first key after the range. `None`: the range reaches to the end of the keyspace.
     pub end: Option<Vec<u8>>,
-    /// The newest commit that removed anything of it.
+    /// The newest commit that removed any part of the range.
     pub seqno: SeqNo,
 }
 
-/// A key that has changed.
+/// A changed key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     /// The key.
     pub key: Key,
     /// The commit that changed it last.
     pub seqno: SeqNo,
-    /// Its value now; none: it was removed.
+    /// Its current value. `None`: it was removed.
     pub value: Option<Value>,
 }
 
-/// What has changed since a commit: see [`Keyspace::since`]. Apply the removed ranges first, then the keys, which come in order.
+/// The changes after a commit: see [`Keyspace::since`]. Apply the removed ranges first, then the keys, which
+/// are in order.
 pub struct Changes {
     removed: Vec<RemovedRange>,
     seqno: SeqNo,
@@ -313,12 +324,12 @@ enum Walk {
 }
 
 impl Changes {
-    /// The commit up to which changes are shown.
+    /// The newest commit whose changes are included.
     pub fn seqno(&self) -> SeqNo {
         self.seqno
     }
 
-    /// The ranges that were removed, in order. A key in them that was put afterwards is shown.
+    /// The removed ranges, in order. Keys put into them afterwards are among the changed keys.
     pub fn removed_ranges(&self) -> &[RemovedRange] {
         &self.removed
     }

@@ -5,11 +5,14 @@
 //!   Cursor: one walk, moved at will, keys and values borrowed
 //! ```
 //!
-//! range.1. All of them own what they read from (a read view and, for snapshots, its pin): `Send + 'static`.
-//! range.2. A walk stands on the entry it gave last and moves when asked for the next, so that taking n entries reads n.
-//! range.3. Front and back never give the same key: the front stops at the back's last key, and the other way round.
-//! range.4. Front and back are walks of one kind. A memtable that was empty for the first may hold entries when the second begins: all of them
-//!      are newer than what is read.
+//! A walk stands on the last entry that it returned, and moves when the next one is requested. So reading n
+//! entries loads only n. Front and back never return the same key: the front stops at the back's last key,
+//! and vice versa.
+//!
+//! range.1. An iterator or cursor owns what it reads from (a read view and, for snapshots, its pin), so it is
+//!     `Send + 'static`.
+//! range.4. Front and back are walks of the same kind. A memtable that was empty for the first walk may hold
+//!     entries when the second begins. All of them are newer than the state that is read.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -31,7 +34,7 @@ use crate::types::{Error, Result, SeqNo, Value};
 
 /// A walk over live keys.
 pub(super) enum Walk {
-    /// Over one run with nothing above it.
+    /// Over one run, with no other source above it.
     Run(RunWalk),
     /// Over any sources.
     Plain(VisibleCursor<Source<Nothing>>),
@@ -65,7 +68,8 @@ impl Walk {
                 }
             };
         };
-        // At the largest number, where the transaction's own are seen, and of the view's those that it could see before.
+        // Read at the largest number, which shows the transaction's own writes. Of the view, use only
+        // tombstones visible at `at`.
         let tombstones = own_tombstones(view, *at, own.removals());
         let sources = view.sources(*at, &bounds, own.cursors(&bounds));
         let walk = VisibleCursor::new(sources, tombstones, SeqNo::MAX, bounds);
@@ -76,7 +80,7 @@ impl Walk {
         walk!(self, c => c.valid())
     }
 
-    /// Whether it stands before another walk over the same source.
+    /// Returns whether it stands before another walk over the same source.
     fn is_before(&self, other: &Walk) -> bool {
         match (self, other) {
             (Walk::Run(a), Walk::Run(b)) => a.position() < b.position(),
@@ -86,7 +90,7 @@ impl Walk {
         }
     }
 
-    /// The key as it is stored, of a keyspace that these bounds lie in.
+    /// Returns the current key as stored, in the keyspace of the bounds.
     pub(super) fn encoded_key(&self, bounds: &Bounds) -> Vec<u8> {
         match self {
             Walk::Run(c) => {
@@ -117,28 +121,29 @@ impl Walk {
     }
 }
 
-/// The view's tombstones that a reader at `at` sees, and the transaction's own.
+/// Combines the view's tombstones visible at `at` with the transaction's own.
 fn own_tombstones(view: &ReadView, at: SeqNo, own: Vec<RangeTombstone>) -> RangeTombstones {
     let seen = view.tombstones(Vec::new());
     RangeTombstones::new(seen.iter().filter(|t| t.seq <= at).chain(own))
 }
 
-/// Entries in key order, from either end. Made by `range`, `prefix` and `iter`. An error is the last item, also one in making it
-/// ([`KeyspaceNotFound`](crate::Error::KeyspaceNotFound), for one). A range that ends before it begins is empty.
+/// Entries in key order, from either end. Made by `range`, `prefix` and `iter`. An error is the last item.
+/// That includes errors in making the iterator, such as
+/// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound). A range that ends before it begins is empty.
 pub struct Range {
     walks: Walks,
 }
 
-/// Keys in key order, from either end. It reads and checks whole blocks, values included, and makes no [`Value`]s. Made by
-/// [`Range::keys`].
+/// Keys in key order, from either end. The iterator reads and checks whole blocks, including values, but
+/// makes no [`Value`]s. Made by [`Range::keys`].
 pub struct Keys {
     walks: Walks,
 }
 
-/// Tells a transaction how far an iterator has come.
+/// Records the progress of an iterator in the read set of its transaction.
 struct Seen {
     reads: Arc<ReadSet>,
-    /// Where the front stands, and the back.
+    /// Positions of the front and of the back.
     front: Vec<u8>,
     back: End,
 }
@@ -158,13 +163,13 @@ impl Seen {
         self.reads.note_range(&key, std::mem::replace(&mut self.back, End::Included(key.clone())));
     }
 
-    /// The walks have met, or come to their ends.
+    /// Records the whole range: the walks have met or reached their ends.
     fn end(&self) {
         self.reads.note_range(&self.front, self.back.clone());
     }
 }
 
-/// A walk over bounds that begin where their keyspace does has come to its first key, or to the end of the bounds.
+/// Records that a walk from the start of a keyspace has reached its first key, or the end of the bounds.
 pub(super) fn note_first(source: &ReadSource, walk: &Walk, bounds: &Bounds) {
     if walk.valid() {
         source.note_first(Some(&walk.encoded_key(bounds)));
@@ -173,14 +178,14 @@ pub(super) fn note_first(source: &ReadSource, walk: &Walk, bounds: &Bounds) {
     }
 }
 
-/// Whether bounds leave nothing of a keyspace out, at its end.
+/// Returns whether the bounds reach to the end of their keyspace.
 fn reaches_end(bounds: &Bounds) -> bool {
     let (Bound::Included(lower) | Bound::Excluded(lower)) = &bounds.lower else { return false };
     let end = decode_key(lower).map(|(id, _)| keyspace_end(id));
     matches!((&bounds.upper, end), (Bound::Excluded(upper), Some(end)) if *upper == end)
 }
 
-/// The first key inside bounds of a keyspace, and their end.
+/// Returns the first key inside the bounds of a keyspace, and their end.
 pub(super) fn ends(bounds: &Bounds) -> (Vec<u8>, End) {
     let start = match &bounds.lower {
         Bound::Included(key) => key.to_vec(),
@@ -201,9 +206,9 @@ struct Walks {
     bounds: Bounds,
     front: Option<Walk>,
     back: Option<Walk>,
-    /// Nothing is left, or an error was given.
+    /// Whether no entry is left, or an error was returned.
     ended: bool,
-    /// What was wrong when the iterator was made; the first call gives it.
+    /// The error in making the iterator. The first call returns it.
     failed: Option<Error>,
 }
 
@@ -239,7 +244,7 @@ impl Walks {
         self.source.as_ref().map_or(Ok(()), |source| source.view.check_open())
     }
 
-    /// Moves the front; says whether it stands on an entry.
+    /// Moves the front. Returns whether it stands on an entry.
     #[inline]
     fn advance_front(&mut self) -> Result<bool> {
         match &mut self.front {
@@ -271,7 +276,7 @@ impl Walks {
         Ok(self.is_open())
     }
 
-    /// Whether the walks that there are stand on keys, and have not met.
+    /// Returns whether all existing walks stand on keys and have not met.
     #[inline]
     fn is_open(&self) -> bool {
         match (&self.front, &self.back) {
@@ -299,7 +304,7 @@ impl Walks {
         }
     }
 
-    /// Moves the front to the next entry of its block, if that is all there is to do.
+    /// Moves the front to the next entry of its block, if no other work is necessary.
     #[inline]
     fn step_inside(&mut self) -> Option<&RunWalk> {
         let is_open = self.source.as_ref().is_some_and(|source| source.view.check_open().is_ok());
@@ -354,7 +359,7 @@ impl Walks {
     }
 }
 
-/// Shows the entry that a walk stands on.
+/// Passes the current entry of a walk to `visit`.
 #[inline]
 fn visit_here<C: SourceCursor>(
     walk: &VisibleCursor<C>,
@@ -373,7 +378,7 @@ pub(super) fn user_key(encoded: &[u8]) -> &[u8] {
 }
 
 impl Range {
-    /// An iterator that gives the error first, if there is one.
+    /// Makes an iterator. An error in `source` becomes its first item.
     pub(crate) fn from_result(source: Result<ReadSource>, bounds: Bounds) -> Self {
         let (source, failed) = match source {
             Ok(source) => (Some(source), None),
@@ -384,8 +389,8 @@ impl Range {
         Range { walks: Walks { source, seen, bounds, front: None, back: None, ended: false, failed } }
     }
 
-    /// Shows the entries to `visit`, from the first one that was not given yet, until it breaks off or there are no more. No key and no value is
-    /// copied for it that lies in memory in one piece: this is the fastest way to read many entries.
+    /// Passes the remaining entries to `visit`, until it breaks or none is left. Keys and values that are
+    /// contiguous in memory are not copied. This is the fastest way to read many entries.
     ///
     /// ```
     /// # use std::ops::ControlFlow;
@@ -406,12 +411,12 @@ impl Range {
     /// ```
     ///
     /// # Errors
-    /// What the iterator would give instead of an entry.
+    /// Errors that the iterator would return.
     pub fn visit(mut self, visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
         self.walks.visit(visit)
     }
 
-    /// The keys alone. The same is read from the disk; see [`Keys`].
+    /// Converts to an iterator over the keys alone. It reads the same from disk; see [`Keys`].
     pub fn keys(self) -> Keys {
         Keys { walks: self.walks }
     }

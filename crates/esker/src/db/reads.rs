@@ -1,8 +1,8 @@
-//! `Reads`: what can be asked of one keyspace, whichever state of it is read.
+//! `Reads`: the reads of one keyspace, the same for every state that can be read.
 //!
 //! ```text
-//!   Keyspace                              as of now
-//!   View of a Snapshot                    as of a commit      } Reads
+//!   Keyspace                              current state
+//!   View of a Snapshot                    at a commit         } Reads
 //!   View, ViewMut of a Transaction        with its writes     }
 //! ```
 
@@ -19,8 +19,8 @@ use crate::read::point::{Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::types::{KeyBounds, Result, Value};
 
-/// The reads of one keyspace. Write functions that read over `&impl Reads`, and call them with a [`Keyspace`], or with the view of one
-/// that a snapshot or a transaction has.
+/// The reads of one keyspace. A function over `&impl Reads` accepts a [`Keyspace`], or the view of a keyspace
+/// in a snapshot or a transaction.
 ///
 /// ```
 /// use esker::Reads;
@@ -40,52 +40,54 @@ use crate::types::{KeyBounds, Result, Value};
 /// # }
 /// ```
 pub trait Reads {
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt) with file and offset, if the bytes on disk are damaged; [`Io`](crate::Error::Io) if they cannot be
-    /// read; [`KeyTooLong`](crate::Error::KeyTooLong); [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped;
-    /// [`Closed`](crate::Error::Closed); [`Invalid`](crate::Error::Invalid) for a view of a keyspace of another database. All methods here
-    /// have these errors.
+    /// [`Corrupt`](crate::Error::Corrupt) with file and offset if bytes on disk are damaged;
+    /// [`Io`](crate::Error::Io) if they cannot be read; [`KeyTooLong`](crate::Error::KeyTooLong);
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped;
+    /// [`Closed`](crate::Error::Closed); [`Invalid`](crate::Error::Invalid) for a view of a keyspace of
+    /// another database. All methods of this trait have these errors.
     fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>>;
 
-    /// The value of a key, to read in parts: for values that are not to be in memory as a whole.
+    /// Returns a reader of the value of a key, for values that are too large to hold in memory.
     ///
     /// # Errors
     /// See [`get`](Self::get).
     fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>>;
 
-    /// Whether a key is there.
+    /// Returns whether a key exists.
     ///
     /// # Errors
     /// See [`get`](Self::get).
     fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool>;
 
-    /// The values of several keys, all as of the same commit.
+    /// Returns the values of several keys, all at the same commit.
     ///
     /// # Errors
     /// See [`get`](Self::get).
     fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>>;
 
-    /// The entries of a range, from either end.
+    /// Returns the entries of a range, from either end.
     fn range(&self, range: impl KeyBounds) -> Range;
 
-    /// The entries whose keys start with `prefix`, from either end.
+    /// Returns the entries whose keys have this prefix, from either end.
     fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range;
 
-    /// A cursor over the entries of a range.
+    /// Returns a cursor over the entries of a range.
     ///
     /// # Errors
     /// See [`get`](Self::get).
     fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor>;
 
-    /// The exact number of keys, without counting them. In a transaction each key that it has written is looked up for this.
+    /// Returns the exact number of keys without walking over them. In a transaction this looks up each key
+    /// that it has written.
     ///
     /// # Errors
     /// See [`get`](Self::get).
     fn len(&self) -> Result<u64>;
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     ///
     /// # Errors
     /// See [`get`](Self::get).
@@ -93,17 +95,17 @@ pub trait Reads {
         Ok(self.first()?.is_none())
     }
 
-    /// All entries, from either end.
+    /// Returns all entries, from either end.
     fn iter(&self) -> Range {
         self.range(..)
     }
 
-    /// The keys of a range, from either end.
+    /// Returns the keys of a range, from either end.
     fn keys(&self, range: impl KeyBounds) -> Keys {
         self.range(range).keys()
     }
 
-    /// Shows the entries of a range to `visit`, in key order, until it breaks off: see [`Range::visit`].
+    /// Passes the entries of a range to `visit`, in key order, until it breaks: see [`Range::visit`].
     ///
     /// # Errors
     /// See [`get`](Self::get).
@@ -115,7 +117,7 @@ pub trait Reads {
         self.range(range).visit(visit)
     }
 
-    /// The first entry.
+    /// Returns the first entry.
     ///
     /// # Errors
     /// See [`get`](Self::get).
@@ -123,7 +125,7 @@ pub trait Reads {
         self.iter().next().transpose()
     }
 
-    /// The last entry.
+    /// Returns the last entry.
     ///
     /// # Errors
     /// See [`get`](Self::get).
@@ -131,7 +133,7 @@ pub trait Reads {
         self.iter().next_back().transpose()
     }
 
-    /// A cursor over all entries.
+    /// Returns a cursor over all entries.
     ///
     /// # Errors
     /// See [`get`](Self::get).
@@ -147,7 +149,7 @@ pub struct View<'a, S> {
     pub(super) keyspace: &'a Keyspace,
 }
 
-/// Makes a view [`Reads`]. `$state`: the [`ReadState`] that it reads, and the keyspace of it.
+/// Implements [`Reads`] for a view. `$state`: the [`ReadState`] that it reads, and the keyspace.
 macro_rules! reads_by {
     ($type:ty, |$view:ident| ($state:expr, $keyspace:expr)) => {
         impl Reads for $type {

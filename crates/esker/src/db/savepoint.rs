@@ -1,4 +1,4 @@
-//! Points in a transaction to which it can go back.
+//! Savepoints: points in a transaction to which it can roll back.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,8 +21,8 @@ pub struct Savepoint {
 }
 
 impl Transaction {
-    /// Notes this point: [`rollback_to`](Self::rollback_to) comes back to it. There may be any number of
-    /// them, also where the transaction has become larger than its memory.
+    /// Sets a savepoint, to which [`rollback_to`](Self::rollback_to) can return. A transaction can have any
+    /// number of savepoints, even if it is larger than its memory.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -44,12 +44,12 @@ impl Transaction {
         Savepoint { number: self.last_point }
     }
 
-    /// Undoes what was written since a savepoint. The savepoint stays, those after it are forgotten. Takes
-    /// time for what it undoes. Reads, locks and [notices](Self::notify) of that part stay: what the
-    /// transaction does afterwards may depend on them.
+    /// Undoes the writes since a savepoint. The savepoint stays; later ones are released. The time depends on
+    /// the amount of undone writes. Reads, locks and [notices](Self::notify) since the savepoint stay,
+    /// because later operations may depend on them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the savepoint was released, rolled back, or is another transaction's.
+    /// [`Error::Invalid`] if the savepoint was released or rolled back, or belongs to another transaction.
     pub fn rollback_to(&mut self, point: &Savepoint) -> Result<()> {
         if self.writes.go_back(point.number, self.reads.as_deref()) {
             Ok(())
@@ -58,7 +58,7 @@ impl Transaction {
         }
     }
 
-    /// Forgets a savepoint and those after it. What was written since stays.
+    /// Releases a savepoint and later ones. The writes since then stay.
     ///
     /// # Errors
     /// Those of [`rollback_to`](Self::rollback_to).
@@ -66,8 +66,8 @@ impl Transaction {
         if self.writes.forget_point(point.number) { Ok(()) } else { Err(Self::no_such_point()) }
     }
 
-    /// Runs a part of the transaction as one of its own inside: if it fails, what it wrote is undone, and the
-    /// transaction may go on. They may be nested.
+    /// Runs a part of the transaction as a nested transaction: if the part fails, its writes are undone, and
+    /// the transaction can continue. Calls can be nested.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -87,7 +87,7 @@ impl Transaction {
     /// ```
     ///
     /// # Errors
-    /// That of the part.
+    /// The error of the part.
     pub fn nested<T, E>(
         &mut self,
         part: impl FnOnce(&mut Transaction) -> std::result::Result<T, E>,
@@ -101,7 +101,7 @@ impl Transaction {
         done
     }
 
-    /// Notes that the transaction depends on what a name of a keyspace stands for.
+    /// Records that the transaction depends on which keyspace a name refers to.
     pub(super) fn note_name(&self, name: &str) {
         if let Some(reads) = self.reads.as_ref().filter(|_| !canary::is_set(Canary::NameReadForgotten)) {
             self.has_read.store(true, Ordering::Relaxed);
@@ -110,16 +110,18 @@ impl Transaction {
     }
 
     fn no_such_point() -> Error {
-        Error::Invalid("the savepoint is not there any more, or is another transaction's".to_owned())
+        Error::Invalid(
+            "the savepoint was released or rolled back, or belongs to another transaction".to_owned(),
+        )
     }
 }
 
-/// The writes as they were.
+/// The state of the writes at a savepoint.
 #[derive(Clone)]
 pub(super) struct Point {
     number: u64,
     pub(super) mark: Mark,
-    /// The set, if it has become a layer since.
+    /// The write set, if it has become a layer since.
     pub(super) set: Option<Arc<WriteSet>>,
     layers: Layers,
     keyspaces: Vec<KeyspaceLife>,
@@ -128,7 +130,7 @@ pub(super) struct Point {
 }
 
 impl Writes {
-    /// Notes this point, under a number larger than that of all before.
+    /// Sets a savepoint with this number, which is larger than all earlier ones.
     pub(super) fn set_point(&mut self, number: u64) {
         self.points.push(Point {
             number,
@@ -141,14 +143,14 @@ impl Writes {
         });
     }
 
-    /// Forgets a point and those after it; false if it is not there.
+    /// Releases a savepoint and later ones. Returns false if it does not exist.
     pub(super) fn forget_point(&mut self, number: u64) -> bool {
         let at = self.points.iter().position(|point| point.number == number);
         at.inspect(|at| self.points.truncate(*at)).is_some()
     }
 
-    /// Forgets the writes, and the points, since a point; false if it is not there. `reads`: what a
-    /// serializable transaction has read.
+    /// Undoes the writes since a savepoint and releases later savepoints. Returns false if it does not exist.
+    /// `reads`: the read set of a serializable transaction.
     pub(super) fn go_back(&mut self, number: u64, reads: Option<&ReadSet>) -> bool {
         let Some(at) = self.points.iter().position(|point| point.number == number) else { return false };
         self.points.truncate(at + 1);

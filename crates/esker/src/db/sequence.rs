@@ -1,11 +1,13 @@
-//! Sequences: numbers that grow and are never given out twice, whatever is lost.
+//! Sequences: growing numbers that are never returned twice, even after a crash.
 //!
 //! ```text
-//!   stored under the key: the end of the lease      next() --in memory--> n     the lease is over --one synced commit--> the next lease
+//!   stored under the key: the end of the lease
+//!   next() --in memory--> n     lease used up --one synced commit--> the next lease
 //! ```
 //!
-//! sequence.1. A number is given out only once a synced commit has said that the numbers up to the end of its lease are.
-//! sequence.2. What is stored never expires, whatever lifetime the keyspace gives to others: a sequence whose record is gone begins again.
+//! sequence.1. A number is returned only after a synced commit has stored the end of its lease.
+//! sequence.2. The stored number never expires, whatever the default lifetime of the keyspace: without it the
+//!     sequence would start again at 0.
 
 use parking_lot::Mutex;
 
@@ -14,8 +16,8 @@ use super::keyspace::Keyspace;
 use crate::txn::commit::Durability;
 use crate::types::{Error, Result};
 
-/// A sequence of numbers: made by [`Keyspace::sequence`]. Threads share it; several of one key, also of several openings, give out different
-/// numbers.
+/// A sequence of numbers, made by [`Keyspace::sequence`]. Threads can share it. Several sequences on one key,
+/// even of several openings, return different numbers.
 pub struct Sequence {
     keyspace: Keyspace,
     key: Vec<u8>,
@@ -24,10 +26,11 @@ pub struct Sequence {
 }
 
 impl Keyspace {
-    /// The sequence under a key, which begins at 0. It takes `lease` numbers at a time, by one synced commit: those that it has not given out when it is
-    /// dropped, or when the process or the machine ends, are left out. It never expires, whatever the keyspace's
-    /// [default lifetime](Self::set_default_ttl) is. The value under the key is a number for [`fetch_add`](Self::fetch_add):
-    /// the first that is not leased.
+    /// Opens the sequence under a key. A new sequence starts at 0. It reserves `lease` numbers at a time by
+    /// one synced commit. Numbers that it has not returned when it is dropped, or when the process or the
+    /// machine ends, are skipped. It never expires, whatever the keyspace's [default
+    /// lifetime](Self::set_default_ttl). The value under the key is the first number without a lease, stored
+    /// as for [`fetch_add`](Self::fetch_add).
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -42,7 +45,7 @@ impl Keyspace {
     /// [`Error::Invalid`] for a lease of 0 or of more than 2^32, and the errors of [`get`](Self::get).
     pub fn sequence(&self, key: impl AsRef<[u8]>, lease: u64) -> Result<Sequence> {
         if lease == 0 || lease > 1 << 32 {
-            return Err(Error::Invalid(format!("a lease of {lease} numbers: take 1 to 2^32")));
+            return Err(Error::Invalid(format!("a lease of {lease} numbers: it must be 1 to 2^32")));
         }
         let key = key.as_ref().to_vec();
         self.contains(&key)?;
@@ -51,7 +54,7 @@ impl Keyspace {
 }
 
 impl Sequence {
-    /// The next number. Where the lease is over this waits for a synced commit.
+    /// Returns the next number. If the lease is used up, this waits for a synced commit.
     ///
     /// # Errors
     /// Those of [`Keyspace::fetch_add`].
@@ -65,7 +68,7 @@ impl Sequence {
         Ok(next)
     }
 
-    /// sequence.1
+    /// Reserves the next numbers (sequence.1).
     fn take_lease(&self) -> Result<std::ops::Range<u64>> {
         let db = Db::new(self.keyspace.handle.clone());
         let lease = self.lease as i64;
@@ -73,7 +76,7 @@ impl Sequence {
             t.keyspace_mut(&self.keyspace).fetch_add_unlimited(&self.key, lease)
         })?;
         let start = u64::try_from(taken.value)
-            .map_err(|_| Error::Invalid(format!("a sequence that has come to {}", taken.value)))?;
+            .map_err(|_| Error::Invalid(format!("the sequence has a negative number: {}", taken.value)))?;
         Ok(start..start + self.lease)
     }
 }

@@ -1,4 +1,4 @@
-//! A snapshot: the database as it was at one commit.
+//! `Snapshot`: the database as it was at one commit.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -21,9 +21,8 @@ use crate::types::bounds::Bounds;
 use crate::types::expiry::Expiry;
 use crate::types::{KeyBounds, Result, SeqNo, Value};
 
-/// The state of all keyspaces at one commit. While it lives, the versions it sees are kept; space of
-/// everything else is reclaimed as usual. It keeps no files: only its iterators and cursors do, until they
-/// drop.
+/// The state of all keyspaces at one commit. While it exists, the versions that it sees are kept; other space
+/// is reclaimed as usual. A snapshot keeps no files. Its iterators and cursors keep files until they drop.
 ///
 /// Its methods are those of [`Reads`](crate::Reads), with the keyspace as their first argument.
 #[derive(Clone)]
@@ -48,17 +47,17 @@ impl Snapshot {
         &self.pin
     }
 
-    /// The number of the newest commit it sees.
+    /// The number of the newest visible commit.
     pub fn seqno(&self) -> SeqNo {
         self.pin.seq()
     }
 
-    /// One keyspace of it.
+    /// Returns a view of one keyspace.
     pub fn keyspace<'a>(&'a self, keyspace: &'a Keyspace) -> View<'a, Snapshot> {
         View { state: self, keyspace }
     }
 
-    /// Looks a key up in a keyspace that is there, below a transaction's operands.
+    /// Looks up a key below a transaction's operands. The keyspace exists.
     pub(super) fn find_below<W: PointQuery>(
         &self,
         keyspace: &KeyspaceState,
@@ -68,19 +67,19 @@ impl Snapshot {
         self.handle.core.find_at::<W>(keyspace, key, self.pin.seq(), operands)
     }
 
-    /// For iterators over a keyspace that is there.
+    /// Returns the source of iterators over a keyspace that exists.
     pub(super) fn source_below(&self) -> Result<ReadSource> {
         self.handle.core.source_at(&self.pin)
     }
 
-    /// The keyspace, if it is there.
+    /// Returns the state of the keyspace if it exists.
     fn check<'a>(&self, keyspace: &'a Keyspace) -> Result<&'a KeyspaceState> {
         let state = keyspace.state_in(&self.handle)?;
         self.handle.core.check_there(state)?;
         Ok(state)
     }
 
-    /// The moment at which a key expires, to the millisecond; none if it never does, or is not there.
+    /// Returns when a key expires, to the millisecond. `None`: never, or the key is absent.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -99,7 +98,7 @@ impl Snapshot {
         Ok(expiry.and_then(|expiry| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(expiry.ms()))))
     }
 
-    /// When a key expires, if it does; the outer none: it is not there.
+    /// Returns when a key expires, if it does. The outer `None`: the key is absent.
     pub(crate) fn expiry(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Option<Expiry>>> {
         self.find::<ExpiryOf>(keyspace, key)
     }

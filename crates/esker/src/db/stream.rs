@@ -1,13 +1,15 @@
-//! Walks and the change feed as streams, for async code (feature `tokio`).
+//! Iterators and the change feed as streams, for async code (feature `tokio`).
 //!
 //! ```text
-//!   Range, Keys, Feed --a batch at a time, on the runtime's threads for what blocks--> EntryStream, FeedStream
-//!                                                   nothing new: the feed's shelf wakes the task
+//!   Range, Keys, Feed --one batch at a time, on the runtime's blocking threads--> EntryStream, FeedStream
+//!                                        no new commit: the feed's shelf wakes the task
 //! ```
 //!
-//! stream.1. The task that polls never waits for a disk or a lock that is held over I/O: `spawn_blocking` does.
-//! stream.2. Cancel-safe: an item leaves the stream only when the poll that gives it is ready. What a dropped stream was reading ends by itself.
-//! stream.3. A batch is small at first, and has so many bytes at the most, or one item.
+//! The polling task never waits for a disk, or for a lock that is held over I/O. `spawn_blocking` does.
+//!
+//! stream.2. Cancel-safe: an item leaves the stream only when the poll that returns it is ready. A dropped
+//!     stream's pending read ends by itself.
+//! stream.3. The first batch is small. A batch is limited in bytes, but has at least one item.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,16 +23,16 @@ use super::key_handle::Key;
 use super::range::{Keys, Range};
 use crate::types::{Error, Result, Value};
 
-/// stream.3
+/// Items of the first and of the largest batch (stream.3).
 const BATCH_LEN_MIN: usize = 8;
 const BATCH_LEN_MAX: usize = 1024;
 const BATCH_BYTES: usize = 256 << 10;
-/// Commits of a batch of the feed: each has a record of the log in memory.
+/// Commits in a batch of the feed. Each holds a log record in memory.
 const COMMITS_MAX: usize = 16;
 
-/// The entries of a [`Range`], or the keys of [`Keys`], as a stream: made by their `into_stream`. Polled in a tokio runtime, whose threads for what
-/// blocks read ahead, a batch at a time. Dropping it, or a future of [`next`](Self::next), is safe at any time, and loses no item that the stream
-/// has yet to give.
+/// The entries of a [`Range`], or the keys of [`Keys`], as a stream: made by their `into_stream`. Poll it in
+/// a tokio runtime, whose blocking threads read ahead one batch at a time. It is safe to drop the stream, or
+/// a future of [`next`](Self::next), at any time. No item of the stream is lost.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -49,7 +51,7 @@ const COMMITS_MAX: usize = 16;
 /// # }
 /// ```
 pub struct EntryStream<I: Iterator> {
-    /// None while a batch is read, and at the end.
+    /// `None` while a batch is read, and at the end.
     walk: Option<I>,
     ready: std::vec::IntoIter<I::Item>,
     job: Option<JoinHandle<Batch<I, I::Item>>>,
@@ -57,11 +59,11 @@ pub struct EntryStream<I: Iterator> {
     bytes_of: fn(&I::Item) -> usize,
 }
 
-/// What is read, and from what to go on.
+/// The source with its remaining items, and the items read.
 type Batch<S, T> = (Option<S>, Vec<T>);
 
 impl Range {
-    /// The entries that are left, from the front, as a stream.
+    /// Converts the remaining entries, from the front, to a stream.
     pub fn into_stream(self) -> EntryStream<Range> {
         EntryStream::new(self, |entry: &Result<(Key, Value)>| {
             entry.as_ref().map_or(0, |(key, value)| key.len() + value.len())
@@ -70,7 +72,7 @@ impl Range {
 }
 
 impl Keys {
-    /// The keys that are left, from the front, as a stream.
+    /// Converts the remaining keys, from the front, to a stream.
     pub fn into_stream(self) -> EntryStream<Keys> {
         EntryStream::new(self, |key: &Result<Key>| key.as_ref().map_or(0, |key| key.len()))
     }
@@ -88,7 +90,7 @@ where
     I: Iterator + Unpin + Send + 'static,
     I::Item: Send + Unpin,
 {
-    /// The next one; none after the last.
+    /// Returns the next item, or `None` after the last.
     pub async fn next(&mut self) -> Option<I::Item> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
@@ -130,7 +132,8 @@ fn read_batch<I: Iterator>(mut walk: I, len: usize, bytes_of: fn(&I::Item) -> us
     (Some(walk), items)
 }
 
-/// What a job has read. One that was cancelled, as the runtime ends, has read nothing, and nothing more comes.
+/// Returns what a job has read. A job that was cancelled at the end of the runtime read nothing, and the
+/// stream ends.
 fn finished<S, T>(job: Result<Batch<S, T>, tokio::task::JoinError>) -> Batch<S, T> {
     job.unwrap_or_else(|error| match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
@@ -138,20 +141,20 @@ fn finished<S, T>(job: Result<Batch<S, T>, tokio::task::JoinError>) -> Batch<S, 
     })
 }
 
-/// The [change feed](Feed) as a stream: made by [`Feed::into_stream`]. It ends when the database is closed, or after an error. Safe to drop at any time, as
-/// [`EntryStream`] is.
+/// The [change feed](Feed) as a stream: made by [`Feed::into_stream`]. It ends when the database is closed,
+/// or after an error. It is safe to drop at any time, like [`EntryStream`].
 pub struct FeedStream {
     feed: Option<Feed>,
     ready: std::vec::IntoIter<Result<FeedCommit>>,
     job: Option<JoinHandle<Batch<Feed, Result<FeedCommit>>>>,
-    /// Changes of the shelf before the last batch was read.
+    /// Change count of the shelf before the last batch was read.
     seen: u64,
-    /// There was nothing in it.
+    /// Whether the last batch was empty.
     has_read_all: bool,
 }
 
 impl Feed {
-    /// The commits that are to come, as a stream. A task that waits for the next one takes no thread.
+    /// Converts the remaining commits to a stream. A task that waits for the next commit occupies no thread.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -178,7 +181,7 @@ impl Feed {
         }
     }
 
-    /// What is there already.
+    /// Reads commits that are available without waiting.
     fn read_batch(mut self) -> Batch<Feed, Result<FeedCommit>> {
         let mut commits = Vec::new();
         while commits.len() < COMMITS_MAX {
@@ -197,7 +200,7 @@ impl Feed {
 }
 
 impl FeedStream {
-    /// The next commit; none when the database is closed, or after an error.
+    /// Returns the next commit, or `None` when the database is closed, or after an error.
     pub async fn next(&mut self) -> Option<Result<FeedCommit>> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }

@@ -1,9 +1,12 @@
-//! `transact`: runs a transaction again until it meets no conflict.
+//! `transact`: repeats a transaction until it commits without a conflict.
 //!
-//! transact.1. Between tries it waits, longer each time and by chance, so that two that conflict do not meet again at once.
-//! transact.2. After [`TRIES_BEFORE_TURN`] tries it asks for the exclusive turn (engine/writes/exclusive_turn.rs): with it, it commits.
-//! transact.3. A conflict or deadlock that an operation of the transaction reports to `body` counts like one at the commit. After a deadlock the
-//!      transaction gives up the exclusive turn: the others in the cycle may wait for it.
+//! transact.1. Between attempts it waits for a random time with a growing limit, so that two conflicting
+//!     transactions do not meet again at once.
+//! transact.2. After [`TRIES_BEFORE_TURN`] attempts it requests the exclusive turn
+//!     (engine/writes/exclusive_turn.rs), with which it commits.
+//! transact.3. A conflict or deadlock that an operation reports to `body` counts like one at the commit.
+//!     After a deadlock the transaction releases the exclusive turn, because the others in the cycle may wait
+//!     for it.
 
 use std::time::Duration;
 
@@ -14,33 +17,36 @@ use crate::engine::writes::exclusive_turn::Held;
 use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, Result, SeqNo};
 
-/// After so many conflicts others have to wait.
+/// Number of conflicts after which other commits have to wait.
 const TRIES_BEFORE_TURN: u32 = 8;
-/// The longest wait after the first conflict; it doubles.
+/// Longest wait after the first conflict. It doubles with each further one.
 const WAIT_MIN: Duration = Duration::from_micros(20);
 const WAIT_MAX: Duration = Duration::from_millis(2);
 
-/// What [`Db::transact_with`] has done.
+/// The result of [`Db::transact_with`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Committed<T> {
     /// What the body returned.
     pub value: T,
-    /// The number of the commit; of one that wrote nothing, that of the newest commit.
+    /// The number of the commit. If nothing was written: the number of the newest commit.
     pub seqno: SeqNo,
-    /// How often the body ran.
+    /// How many times the body ran.
     pub attempts: u32,
 }
 
 impl Db {
-    /// Runs `body` in a transaction and commits it. On a conflict or deadlock it runs `body` again with a new transaction, after a short pause, also
-    /// if an operation in `body` reports it, such as [`lock`](Transaction::lock): `body` passes that error on. After eight conflicts it
-    /// makes sure of progress: other threads' commits wait while `body` runs. Each waits for a quarter of a second at the most, and twice as
-    /// long after each further conflict, up to 64 seconds. Keep `body` short, and without effects outside of the database.
+    /// Runs `body` in a transaction and commits it. After a conflict or deadlock it waits shortly and runs
+    /// `body` again in a new transaction. This includes conflicts reported by an operation in `body`, such as
+    /// [`lock`](Transaction::lock); `body` returns that error. After eight conflicts the transaction is sure
+    /// to make progress: other commits wait while `body` runs. Each waits up to a quarter of a second, and
+    /// twice as long after each further conflict, up to 64 seconds. Keep `body` short, and without effects
+    /// outside the database.
     ///
-    /// The error is any type that [`Error`] converts into. Any other error from `body` rolls back and is returned: so `body` can give up. An error is
-    /// taken for a conflict or deadlock if that is how the last operation of the transaction failed, whatever `body` makes of it.
-    /// Where nothing else says what type it is, write the closure's: `|t| -> esker::Result<()> { ... }`.
+    /// The error can be any type that [`Error`] converts into. Any other error from `body` rolls back and is
+    /// returned, so `body` can give up. Whether to run again depends on how the last operation of the
+    /// transaction failed, not on the error that `body` returns. If the compiler cannot infer the error type,
+    /// write the closure's: `|t| -> esker::Result<()> { ... }`.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -69,7 +75,8 @@ impl Db {
         self.transact_with(self.handle.core.options.durability(), body).map(|done| done.value)
     }
 
-    /// [`transact`](Self::transact) with a durability of its own. It also says how often it ran, and as which commit.
+    /// Same as [`transact`](Self::transact), with this durability. Also returns the number of attempts and of
+    /// the commit.
     ///
     /// # Errors
     /// Those of [`transact`](Self::transact).
@@ -81,7 +88,7 @@ impl Db {
         self.transact_as(self.handle.core.options.isolation(), durability, body)
     }
 
-    /// The same with an isolation of its own.
+    /// Same as `transact_with`, with this isolation.
     pub(super) fn transact_as<T, E: From<Error>>(
         &self,
         isolation: Isolation,
@@ -105,7 +112,7 @@ impl Db {
                     if transaction.restart.is_after_deadlock() {
                         turn = None;
                     }
-                    // Its locks and its turn.
+                    // Releases its locks and its turn.
                     drop(transaction);
                 }
             }
@@ -124,7 +131,7 @@ impl Db {
         }
     }
 
-    /// transact.1
+    /// Waits before the next attempt (transact.1).
     fn back_off(&self, attempts: u32) {
         let env = &self.handle.core.env;
         let longest = (WAIT_MIN * (1 << attempts.min(10))).min(WAIT_MAX).as_nanos() as u64;

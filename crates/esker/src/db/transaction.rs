@@ -17,7 +17,7 @@ use super::reads::View;
 use super::snapshot::Snapshot;
 use super::ttl::Ttl;
 use super::updates::ViewMut;
-use super::writes::{Basis, Writes};
+use super::writes::{CommitConditions, Writes};
 use crate::engine::life::exclusive::Turn;
 use crate::engine::life::handle::Handle;
 use crate::engine::life::owner::Owner;
@@ -216,8 +216,8 @@ impl Transaction {
         self.owner.iter().for_each(Owner::note_thread);
         let since = Some(self.snapshot.pin().clone());
         let (reads, notices) = (self.reads.clone(), self.notices.clone());
-        let basis = Basis { since, reads, is_exclusive: self.turn.is_some(), notices };
-        let done = self.writes.commit(&self.handle.core, durability, basis);
+        let conditions = CommitConditions { since, reads, is_exclusive: self.turn.is_some(), notices };
+        let done = self.writes.commit(&self.handle.core, durability, conditions);
         done.map_err(|error| CommitError::new(error, self))
     }
 

@@ -1,4 +1,4 @@
-//! How long entries last: `ttl`, `expire` and `persist`.
+//! Remaining lifetimes of entries: `ttl`, `expire` and `persist`.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::read::time::Time;
 use crate::types::Result;
 use crate::types::expiry::{Expiry, Lifetime};
 
-/// How long an entry is still there.
+/// The remaining lifetime of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttl {
-    /// For ever, or until somebody writes it.
+    /// The entry does not expire.
     Unlimited,
-    /// So long, in whole milliseconds.
+    /// The entry expires after this time, in whole milliseconds.
     Left(Duration),
 }
 
 impl Ttl {
-    /// Of what expires then, or does not.
+    /// Returns the remaining lifetime of an entry with this expiry.
     pub(super) fn until(expiry: Option<Expiry>, time: &Time) -> Self {
         match expiry {
             None => Ttl::Unlimited,
@@ -29,7 +29,7 @@ impl Ttl {
 }
 
 impl ViewMut<'_> {
-    /// How long a key is still there; none if it is not.
+    /// Returns the remaining lifetime of a key. `None`: the key is absent.
     ///
     /// # Errors
     /// Those of [`Reads::get`].
@@ -37,7 +37,7 @@ impl ViewMut<'_> {
         self.transaction.ttl(self.keyspace, key)
     }
 
-    /// Has a key expire after this time. Whether it was there.
+    /// Lets a key expire after this time. Returns whether the key exists.
     ///
     /// # Errors
     /// Those of [`Reads::get`] and [`put`](Self::put).
@@ -45,7 +45,7 @@ impl ViewMut<'_> {
         self.last_for(key.as_ref(), Lifetime::For(ttl))
     }
 
-    /// Has a key last for ever. Whether it was there.
+    /// Removes the expiry of a key. Returns whether the key exists.
     ///
     /// # Errors
     /// Those of [`Reads::get`] and [`put`](Self::put).
@@ -58,7 +58,7 @@ impl ViewMut<'_> {
         }
     }
 
-    /// Puts a key's value again, for so long.
+    /// Puts the value of a key again, with this lifetime.
     fn last_for(&mut self, key: &[u8], lifetime: Lifetime) -> Result<bool> {
         let Some(value) = self.get(key)? else { return Ok(false) };
         self.transaction.put_for(self.keyspace, key, &value, lifetime)?;
@@ -66,9 +66,11 @@ impl ViewMut<'_> {
     }
 }
 
-/// Each is a transaction of its own, run again until it meets no conflict; see [`Db::transact`](crate::Db::transact). The value is written again.
+/// Each call is a transaction of its own that is repeated until it meets no conflict; see
+/// [`Db::transact`](crate::Db::transact). It writes the value again.
 impl Keyspace {
-    /// Has a key expire after this time: see [`put_with_ttl`](Self::put_with_ttl). Whether it was there.
+    /// Lets a key expire after this time: see [`put_with_ttl`](Self::put_with_ttl). Returns whether the key
+    /// exists.
     ///
     /// # Errors
     /// Those of [`get`](Self::get) and [`put`](Self::put).
@@ -77,7 +79,7 @@ impl Keyspace {
         self.alone(|view| view.expire(key, ttl))
     }
 
-    /// Has a key last for ever. Whether it was there.
+    /// Removes the expiry of a key. Returns whether the key exists.
     ///
     /// # Errors
     /// Those of [`get`](Self::get) and [`put`](Self::put).

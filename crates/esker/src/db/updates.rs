@@ -1,4 +1,4 @@
-//! Operations that read and write: on a keyspace of a transaction, and on a keyspace alone, as a transaction of their own.
+//! Operations that read and write: in a transaction, or on a keyspace as a transaction of their own.
 
 use std::io::Read;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::types::canary::{self, Canary};
 use crate::types::expiry::Lifetime;
 use crate::types::{Error, KeyBounds, Result, Value};
 
-/// One keyspace of a [`Transaction`], to read (see [`Reads`]) and to write. Made by [`Transaction::keyspace_mut`].
+/// One keyspace of a [`Transaction`], for reading (see [`Reads`]) and writing. Made by
+/// [`Transaction::keyspace_mut`].
 ///
 /// ```
 /// use esker::Reads;
@@ -41,7 +42,7 @@ pub struct ViewMut<'a> {
 write_methods!(ViewMut<'_>, |self| (self.transaction, self.keyspace));
 
 impl ViewMut<'_> {
-    /// Takes the first entry out.
+    /// Removes and returns the first entry.
     ///
     /// # Errors
     /// Those of [`Reads::get`].
@@ -50,7 +51,7 @@ impl ViewMut<'_> {
         self.take_out(first)
     }
 
-    /// Takes the last entry out.
+    /// Removes and returns the last entry.
     ///
     /// # Errors
     /// Those of [`Reads::get`].
@@ -66,7 +67,7 @@ impl ViewMut<'_> {
         Ok(entry)
     }
 
-    /// Removes a key; the value that it had.
+    /// Removes a key and returns its old value.
     ///
     /// # Errors
     /// Those of [`Reads::get`].
@@ -79,9 +80,9 @@ impl ViewMut<'_> {
         Ok(old)
     }
 
-    /// Sets a key to `new`, or removes it if that is none, provided that its value is `expected`, none for a key that is not there. Whether
-    /// it was. The new value expires when the old one would have; a new key lasts as long as its keyspace's
-    /// [default](Keyspace::set_default_ttl).
+    /// Sets a key to `new` if its value is `expected`. For `expected`, `None` means an absent key; for `new`,
+    /// `None` removes the key. Returns whether the value was `expected`. The new value keeps the expiry of
+    /// the old one. A new key gets its keyspace's [default lifetime](Keyspace::set_default_ttl).
     ///
     /// # Errors
     /// Those of [`Reads::get`] and [`put`](Self::put).
@@ -107,8 +108,9 @@ impl ViewMut<'_> {
         }
     }
 
-    /// Replaces a key's value by what `change` makes of it; none stands for a key that is not there. The new value. It expires when the
-    /// old one would have; a new key lasts as long as its keyspace's [default](Keyspace::set_default_ttl).
+    /// Replaces the value of a key by the result of `change`, and returns the new value. `None` means an
+    /// absent key. The new value keeps the expiry of the old one. A new key gets its keyspace's [default
+    /// lifetime](Keyspace::set_default_ttl).
     ///
     /// # Errors
     /// Those of [`Reads::get`] and [`put`](Self::put).
@@ -126,11 +128,13 @@ impl ViewMut<'_> {
         Ok(new)
     }
 
-    /// Adds to a number: a value of 8 bytes, an `i64` in little-endian order. A key that is not there counts as 0. The number before. The
-    /// sum expires when the number before would have; a new key lasts as long as its keyspace's [default](Keyspace::set_default_ttl).
+    /// Adds to a number and returns the number before. The value is an `i64` of 8 bytes in little-endian
+    /// order. An absent key counts as 0. The sum keeps the expiry of the old value. A new key gets its
+    /// keyspace's [default lifetime](Keyspace::set_default_ttl).
     ///
     /// # Errors
-    /// Those of [`Reads::get`] and [`put`](Self::put); [`Error::Invalid`] if the value has another length, or the sum does not fit.
+    /// Those of [`Reads::get`] and [`put`](Self::put); [`Error::Invalid`] if the value has another length, or
+    /// if the sum overflows.
     pub fn fetch_add(&mut self, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
         let key = key.as_ref();
         let entry = self.transaction.entry(self.keyspace, key)?;
@@ -139,7 +143,7 @@ impl ViewMut<'_> {
         Ok(old)
     }
 
-    /// The same for a counter that never expires, whatever its keyspace says of others.
+    /// Same as `fetch_add`, for a counter that never expires, whatever the default of its keyspace.
     pub(super) fn fetch_add_unlimited(&mut self, key: &[u8], add: i64) -> Result<i64> {
         let entry = self.transaction.entry(self.keyspace, key)?;
         let (old, sum) = sum(key, entry.as_ref(), add)?;
@@ -152,7 +156,7 @@ impl ViewMut<'_> {
     }
 }
 
-/// The number that a key has, 0 if it is not there, and what it comes to with another one.
+/// Returns the number of a key, 0 if absent, and its sum with `add`.
 fn sum(key: &[u8], entry: Option<&Entry>, add: i64) -> Result<(i64, i64)> {
     let shown = || format!("\"{}\"", key.escape_ascii());
     let old = match entry {
@@ -166,11 +170,12 @@ fn sum(key: &[u8], entry: Option<&Entry>, add: i64) -> Result<(i64, i64)> {
         }
     };
     let sum = old.checked_add(add);
-    let sum = sum.ok_or_else(|| Error::Invalid(format!("{}: {old} and {add} do not fit", shown())))?;
+    let sum =
+        sum.ok_or_else(|| Error::Invalid(format!("{}: the sum of {old} and {add} overflows", shown())))?;
     Ok((old, sum))
 }
 
-/// Each is a transaction of its own, run again until it meets no conflict; see [`Db::transact`].
+/// Each call is a transaction of its own that is repeated until it meets no conflict; see [`Db::transact`].
 impl Keyspace {
     pub(super) fn alone<T>(&self, body: impl FnMut(&mut ViewMut<'_>) -> Result<T>) -> Result<T> {
         self.alone_as(self.core().options.isolation(), body)
@@ -187,7 +192,8 @@ impl Keyspace {
         done.map(|done| done.value)
     }
 
-    /// Takes the first entry out: the one that was the first when it was looked for. What was taken before is not stepped over.
+    /// Removes and returns the first entry at the time it was looked up. This does not scan over entries that
+    /// were popped before.
     ///
     /// # Errors
     /// Those of [`get`](Self::get) and [`remove`](Self::remove).
@@ -195,7 +201,7 @@ impl Keyspace {
         self.alone_as(Isolation::Snapshot, |view| view.pop_first())
     }
 
-    /// Takes the last entry out.
+    /// Removes and returns the last entry.
     ///
     /// # Errors
     /// Those of [`get`](Self::get) and [`remove`](Self::remove).
@@ -203,7 +209,7 @@ impl Keyspace {
         self.alone(|view| view.pop_last())
     }
 
-    /// Removes a key; the value that it had.
+    /// Removes a key and returns its old value.
     ///
     /// # Errors
     /// Those of [`get`](Self::get) and [`remove`](Self::remove).
@@ -212,9 +218,9 @@ impl Keyspace {
         self.alone(|view| view.take(key))
     }
 
-    /// Sets a key to `new`, or removes it if that is none, provided that its value is `expected`, none for a key that is not there. Whether
-    /// it was. The new value expires when the old one would have; a new key lasts as long as its keyspace's
-    /// [default](Keyspace::set_default_ttl).
+    /// Sets a key to `new` if its value is `expected`. For `expected`, `None` means an absent key; for `new`,
+    /// `None` removes the key. Returns whether the value was `expected`. The new value keeps the expiry of
+    /// the old one. A new key gets its keyspace's [default lifetime](Keyspace::set_default_ttl).
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -237,8 +243,9 @@ impl Keyspace {
         self.alone(|view| view.compare_and_swap(key, expected, new))
     }
 
-    /// Replaces a key's value by what `change` makes of it; none stands for a key that is not there. The new value. It expires when the
-    /// old one would have; a new key lasts as long as its keyspace's [default](Keyspace::set_default_ttl).
+    /// Replaces the value of a key by the result of `change`, and returns the new value. `None` means an
+    /// absent key. The new value keeps the expiry of the old one. A new key gets its keyspace's [default
+    /// lifetime](Keyspace::set_default_ttl).
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -259,11 +266,13 @@ impl Keyspace {
         self.alone(|view| view.update(key, &mut change))
     }
 
-    /// Adds to a number: a value of 8 bytes, an `i64` in little-endian order. A key that is not there counts as 0. The number before. The
-    /// sum expires when the number before would have; a new key lasts as long as its keyspace's [default](Keyspace::set_default_ttl).
+    /// Adds to a number and returns the number before. The value is an `i64` of 8 bytes in little-endian
+    /// order. An absent key counts as 0. The sum keeps the expiry of the old value. A new key gets its
+    /// keyspace's [default lifetime](Keyspace::set_default_ttl).
     ///
     /// # Errors
-    /// Those of [`get`](Self::get) and [`put`](Self::put); [`Error::Invalid`] if the value has another length, or the sum does not fit.
+    /// Those of [`get`](Self::get) and [`put`](Self::put); [`Error::Invalid`] if the value has another
+    /// length, or if the sum overflows.
     pub fn fetch_add(&self, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
         let key = key.as_ref();
         self.alone(|view| view.fetch_add(key, add))

@@ -1,4 +1,4 @@
-//! Watching keys, and listening to topics.
+//! Watches of keys and listeners to topics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,71 +13,74 @@ use crate::types::key::decode_key;
 use crate::types::key_range::KeyRange;
 use crate::types::{KeyBounds, Result, SeqNo, Value};
 
-/// A change that a commit has made, of a key that is [watched](Keyspace::watch).
+/// A committed change of a [watched](Keyspace::watch) key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// A key has got a value.
+    /// A key was set to a value.
     Put {
         /// The key.
         key: Key,
-        /// The value; none if it went to a blob file or is too large to wait in memory, or if something was merged into it: read the key.
+        /// The value. `None` if it is in a blob file or too large to queue in memory, or if a merge made it:
+        /// read the key.
         value: Option<Value>,
     },
-    /// A key was removed. It need not have been there.
+    /// A key was removed. It may have been absent.
     Removed {
         /// The key.
         key: Key,
     },
-    /// A key has expired, and was swept: a while after the first moment at which readers no longer found it. A watch that begins
-    /// during a sweep may show a range instead.
+    /// A key has expired and was swept, some time after readers stopped finding it. A watch that begins
+    /// during a sweep may report a range instead.
     Expired {
         /// The key.
         key: Key,
     },
-    /// All keys of a range were removed, those outside of what is watched, too.
+    /// All keys of a range were removed. The range may extend beyond the watched keys.
     RangeRemoved {
         /// The first key of the range.
         start: Key,
-        /// The first key behind it; none if it reaches to the end of the keyspace.
+        /// The first key after the range. `None`: the range reaches to the end of the keyspace.
         end: Option<Key>,
     },
-    /// Changes up to here are not told: too many waited, or those that waited took too much memory, or the commit was so large that it became
-    /// tables. Read what is watched again. The watches and listeners of a database together may hold an eighth of
-    /// [`Builder::memory`](crate::Builder::memory), in equal parts of 64 KiB at least.
+    /// Changes up to here are not reported: too many were queued, they took too much memory, or a commit was
+    /// so large that it was written as tables. Read the watched keys again. All watches and listeners of a
+    /// database share an eighth of [`Builder::memory`](crate::Builder::memory), in equal parts of at least
+    /// 64 KiB.
     Missed,
 }
 
-/// Changes of keys, in the order of the commits: made by [`Keyspace::watch`]. As an iterator it waits for the next one, and ends when the database
-/// is closed.
+/// Changes of keys, in commit order: made by [`Keyspace::watch`]. As an iterator it waits for the next
+/// change, and ends when the database is closed.
 #[derive(Debug)]
 pub struct Watch {
     watcher: Arc<Watcher>,
 }
 
-/// What was said under topics: made by [`Db::listen`]. As an iterator it waits for the next, and ends when the database is closed.
+/// Notices under topics: made by [`Db::listen`]. As an iterator it waits for the next notice, and ends when
+/// the database is closed.
 #[derive(Debug)]
 pub struct Listener {
     watcher: Arc<Watcher>,
 }
 
-/// Something that was said under a topic by [`Transaction::notify`](crate::Transaction::notify).
+/// A notice sent under a topic by [`Transaction::notify`](crate::Transaction::notify).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// This was said.
+    /// A notice.
     Said {
         /// The topic.
         topic: Arc<str>,
-        /// What was said.
+        /// The text of the notice.
         text: Value,
     },
-    /// Some notices up to here are not told: too many waited, or they took too much memory.
+    /// Some notices up to here are not reported: too many were queued, or they took too much memory.
     Missed,
 }
 
 impl Keyspace {
-    /// The changes of a range of keys that are committed from now on.
+    /// Watches a range of keys for changes committed from now on.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -94,12 +97,12 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if it was dropped.
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped.
     pub fn watch(&self, range: impl KeyBounds) -> Result<Watch> {
         self.watch_between(encode_bounds(self.state.id, &range), false)
     }
 
-    /// The changes of all keys that start with `prefix`.
+    /// Watches all keys with this prefix.
     ///
     /// # Errors
     /// Those of [`watch`](Self::watch).
@@ -107,7 +110,7 @@ impl Keyspace {
         self.watch_between(prefix_bounds(self.state.id, prefix.as_ref()), false)
     }
 
-    /// [`watch`](Self::watch), but of the changes of a key that wait to be told only the newest is.
+    /// Same as [`watch`](Self::watch), but keeps only the newest queued change of each key.
     ///
     /// # Errors
     /// Those of [`watch`](Self::watch).
@@ -130,23 +133,23 @@ fn user_key(encoded: &[u8]) -> Option<Key> {
 }
 
 impl Watch {
-    /// The next change and its commit, if there is one already.
+    /// Returns the next change and its commit, if one is queued.
     pub fn try_next(&mut self) -> Option<(SeqNo, Change)> {
         self.next_within(Duration::ZERO)
     }
 
-    /// The next change and its commit, if there is one within this time.
+    /// Returns the next change and its commit, waiting up to `patience` for it.
     pub fn next_within(&mut self, patience: Duration) -> Option<(SeqNo, Change)> {
-        self.watcher.next(Some(patience)).map(shown)
+        self.watcher.next(Some(patience)).map(to_change)
     }
 
-    /// Whether the database is closed: nothing more comes than what waits.
+    /// Returns whether the database is closed. Then only queued changes remain.
     pub fn is_ended(&self) -> bool {
         self.watcher.is_ended()
     }
 }
 
-fn shown((seq, event): (SeqNo, Event)) -> (SeqNo, Change) {
+fn to_change((seq, event): (SeqNo, Event)) -> (SeqNo, Change) {
     let known = |key: Vec<u8>| user_key(&key).unwrap_or_else(|| Key::new(&[]));
     let change = match event {
         Event::Put(key, value) => Change::Put { key: known(key), value },
@@ -165,12 +168,12 @@ fn shown((seq, event): (SeqNo, Event)) -> (SeqNo, Change) {
 impl Iterator for Watch {
     type Item = (SeqNo, Change);
     fn next(&mut self) -> Option<Self::Item> {
-        self.watcher.next(None).map(shown)
+        self.watcher.next(None).map(to_change)
     }
 }
 
 impl Db {
-    /// What transactions say under a topic from now on.
+    /// Listens to the notices that transactions send under a topic from now on.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -191,7 +194,7 @@ impl Db {
         self.listen_to(Interest::Topics(topic.to_owned(), true))
     }
 
-    /// The same of all topics that start with `prefix`.
+    /// Listens to all topics with this prefix.
     ///
     /// # Errors
     /// Those of [`listen`](Self::listen).
@@ -207,18 +210,18 @@ impl Db {
 }
 
 impl Listener {
-    /// The next notice and its commit, if there is one already.
+    /// Returns the next notice and its commit, if one is queued.
     pub fn try_next(&mut self) -> Option<(SeqNo, Notice)> {
         self.next_within(Duration::ZERO)
     }
 
-    /// The next notice and its commit, if there is one within this time.
+    /// Returns the next notice and its commit, waiting up to `patience` for it.
     pub fn next_within(&mut self, patience: Duration) -> Option<(SeqNo, Notice)> {
-        self.watcher.next(Some(patience)).map(said)
+        self.watcher.next(Some(patience)).map(to_notice)
     }
 }
 
-fn said((seq, event): (SeqNo, Event)) -> (SeqNo, Notice) {
+fn to_notice((seq, event): (SeqNo, Event)) -> (SeqNo, Notice) {
     match event {
         Event::Notice(topic, text) => (seq, Notice::Said { topic, text }),
         _ => (seq, Notice::Missed),
@@ -228,6 +231,6 @@ fn said((seq, event): (SeqNo, Event)) -> (SeqNo, Notice) {
 impl Iterator for Listener {
     type Item = (SeqNo, Notice);
     fn next(&mut self) -> Option<Self::Item> {
-        self.watcher.next(None).map(said)
+        self.watcher.next(None).map(to_notice)
     }
 }

@@ -1,12 +1,12 @@
-//! Writes on their way to a commit: limits checked, keys encoded, keyspaces noted.
+//! Collects writes for a commit: checks limits, encodes keys, and records the keyspaces.
 //!
 //! ```text
 //!   put, remove, batch, transaction --> Writes --CommitRequest--> Core::submit (engine/writes/admission.rs)
 //! ```
 //!
-//! writes.1. A key or value that is too long is refused before anything is written. What is checked is what was encoded: the user's `as_ref`
-//!      is called once, and may answer differently each time.
-//! writes.2. A commit takes no more puts and removals than a write set can number.
+//! A key or value that is too long is refused before anything is written. The check covers the encoded bytes:
+//! the user's `as_ref` is called once, because it may return different bytes each time. A commit takes no
+//! more puts and removals than a write set can number.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -45,58 +45,63 @@ use crate::types::limits::{VALUE_BYTES_MAX, check_key, check_value};
 use crate::types::op::Kind;
 use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
 
-/// A commit keeps so many bytes of large values; what is more is written at once.
+/// Bytes of large values that a commit keeps in memory. Further large values are written at once.
 const LARGE_BYTES_MAX: usize = 256 << 10;
 
-/// So many keyspaces of a commit are no longer looked through for each write to another one than the last, but looked up.
+/// Number of keyspaces of a commit from which on they are looked up in a set instead of scanned.
 const LOOKED_UP_KEYSPACES_MIN: usize = 8;
 
-/// Writes on their way to a commit, with the keyspaces they touch.
+/// Writes for a commit, with the keyspaces they touch.
 #[derive(Clone, Default)]
 pub(crate) struct Writes {
     pub(crate) set: Arc<WriteSet>,
-    /// What it held before it was too large.
+    /// Earlier writes that were moved out of `set` when it became too large.
     pub(crate) layers: Layers,
-    /// Each once.
+    /// The keyspaces, without repetition.
     pub(super) keyspaces: Vec<KeyspaceLife>,
-    /// The ids of `keyspaces`, if they are more than a few.
+    /// The ids of `keyspaces`, if there are [`LOOKED_UP_KEYSPACES_MIN`] or more.
     pub(super) ids: BTreeSet<KeyspaceId>,
     /// The keyspace of the last write.
     pub(super) last: Option<KeyspaceId>,
-    /// The keyspaces that it creates, drops and renames.
+    /// Keyspaces created, dropped and renamed by the commit.
     pub(super) changes: Changes,
     /// Bytes of the large values in the set.
     pub(super) large_bytes: usize,
-    /// Where those that came later are.
+    /// Writes further large values to blob files.
     blobs: Option<Arc<Mutex<BlobWriter>>>,
-    /// The points to which it can go back, oldest first.
+    /// The savepoints, oldest first.
     pub(super) points: Vec<Point>,
 }
 
-/// What a commit depends on.
+/// Conditions and notices of a commit.
 #[derive(Default)]
-pub(crate) struct Basis {
-    /// The snapshot that a transaction has read from.
+pub(crate) struct CommitConditions {
+    /// The snapshot from which a transaction has read.
     pub(crate) since: Option<SnapshotGuard>,
-    /// What it has read there, if that must not have changed.
+    /// What the transaction has read, if that must not have changed.
     pub(crate) reads: Option<Arc<ReadSet>>,
-    /// Nobody else commits meanwhile.
+    /// Whether the commit holds the exclusive turn.
     pub(crate) is_exclusive: bool,
-    /// What it says once it is visible.
+    /// Notices to send once the commit is visible.
     pub(crate) notices: Vec<(Arc<str>, Value)>,
 }
 
 impl Writes {
-    /// The commit of these writes, none of which changes the catalog.
+    /// Makes the commit request. None of the writes changes the catalog.
     pub(crate) fn into_request(self, core: &Core, durability: Durability) -> Result<CommitRequest> {
         let (set, blobs) = (self.settled(core)?, self.blob_use()?);
         let Writes { layers, keyspaces, .. } = self;
         Ok(CommitRequest { set, layers, blobs, durability, keyspaces, ..CommitRequest::default() })
     }
 
-    /// Commits, and keeps the writes in case that fails.
-    pub(super) fn commit(&self, core: &Core, durability: Durability, basis: Basis) -> Result<SeqNo> {
-        let Basis { since, reads, is_exclusive, notices } = basis;
+    /// Commits the writes, and keeps them in case the commit fails.
+    pub(super) fn commit(
+        &self,
+        core: &Core,
+        durability: Durability,
+        conditions: CommitConditions,
+    ) -> Result<SeqNo> {
+        let CommitConditions { since, reads, is_exclusive, notices } = conditions;
         let (set, layers, keyspaces) = (self.settled(core)?, self.layers.clone(), self.keyspaces.clone());
         let (blobs, drops) = (self.blob_use()?, self.changes.drop_marks());
         core.submit_changing(
@@ -117,7 +122,7 @@ impl Writes {
         )
     }
 
-    /// What is in blob files, and can be read there and pointed to from now on.
+    /// Returns the used blob files, after making their values readable.
     fn blob_use(&self) -> Result<BlobUse> {
         let mut used = BlobUse::default();
         if let Some(writer) = &self.blobs {
@@ -128,27 +133,27 @@ impl Writes {
         Ok(used)
     }
 
-    /// Whether there is nothing to commit.
+    /// Returns whether there is nothing to commit.
     pub(crate) fn is_empty(&self) -> bool {
         self.set.is_empty() && self.layers.is_empty() && self.changes.is_empty()
     }
 
-    /// Whether it changes no keyspace itself.
+    /// Returns whether no keyspace is created, dropped or renamed.
     pub(super) fn changes_nothing(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Puts and removals made, as far as they are still told apart.
+    /// Number of puts and removals, as far as they are still counted separately.
     pub(crate) fn op_count(&self) -> usize {
         self.set.op_count() + self.layers.op_count()
     }
 
-    /// Bytes of keys and values, and what the log adds to them.
+    /// Bytes of keys and values, and the log's overhead.
     pub(crate) fn byte_len(&self) -> usize {
         self.set.byte_len() + self.layers.byte_len()
     }
 
-    /// What they say of an encoded key.
+    /// Looks up an encoded key in these writes.
     pub(super) fn find<W: PointQuery>(&self, core: &Core, key: &[u8]) -> Result<OwnAnswer<W::Out>> {
         let own = self.set.get(key);
         match own {
@@ -171,7 +176,7 @@ impl Writes {
                 return value.map(|value| OwnAnswer::Known(Some(value)));
             }
             Own::Operands(lists, below) => {
-                // One list of all of them, since there may be many.
+                // Join the lists: there may be many.
                 operands.push(lists.into_iter().rev().collect::<Vec<_>>().concat().into());
                 let base = match below {
                     Below::Put(entry) => Some(Base::of(entry.kind, entry.value)),
@@ -185,7 +190,7 @@ impl Writes {
         self.layers.find::<W>(key, operands, view, &guard)
     }
 
-    /// Merges an operand into a key, by what the key has at this moment (fold.3).
+    /// Merges an operand into the current value of a key (fold.3).
     pub(crate) fn merge(
         &mut self,
         core: &Core,
@@ -199,7 +204,7 @@ impl Writes {
         self.merge_of(core, keyspace, key, Operand { at_ms, lifetime_ms, bytes: operand })
     }
 
-    /// The same of an operand that says when it was merged.
+    /// Merges an operand that holds the time of its merge.
     pub(super) fn merge_of(
         &mut self,
         core: &Core,
@@ -216,7 +221,7 @@ impl Writes {
         }
         let operator = core.operators.of(keyspace.id).map_err(|_| none_of(&keyspace.name()))?;
         operator.check(key, operand.bytes)?;
-        // What a savepoint may go back to stays as it is.
+        // Keep the writes to which a savepoint may roll back.
         let kept = self.points.last().filter(|point| point.set.is_none());
         let kept = kept.map_or(0, |point| point.mark.op_count());
         let encoded = KeyBuf::new(keyspace.id, key);
@@ -224,7 +229,8 @@ impl Writes {
         Ok(())
     }
 
-    /// The set as it can be committed: with puts in place of operands that follow a put or a removal in it (write_set.6).
+    /// Returns the set in the form to commit: operands that follow a put or a removal in it become puts
+    /// (write_set.6).
     fn settled(&self, core: &Core) -> Result<Arc<WriteSet>> {
         let settled = self.set.settled(|operands, base| {
             // The base may be in a blob file.
@@ -237,13 +243,13 @@ impl Writes {
         Ok(settled.map_or_else(|| self.set.clone(), Arc::new))
     }
 
-    /// The writes so far, for walks.
+    /// Returns the writes so far, for iterators.
     pub(super) fn own(&self) -> Result<OwnWrites> {
         self.blob_use()?;
         Ok(OwnWrites { set: self.set.clone(), layers: self.layers.clone() })
     }
 
-    /// How they change the live counts of `at`. `count` answers the live count of a whole keyspace.
+    /// Returns how the writes change the live counts at `at`. `count` returns the live count of a keyspace.
     pub(super) fn count_deltas(
         &self,
         core: &Core,
@@ -260,14 +266,15 @@ impl Writes {
         writes.map_or(Ok(CountDeltas::new()), |writes| writes.count_deltas(view, at, count))
     }
 
-    /// Before a write to a transaction or batch: makes a layer of what there is if that is large (engine/writes/adoption.rs).
+    /// Before a write to a transaction or batch: moves the set to a layer if it is large
+    /// (engine/writes/adoption.rs).
     pub(super) fn make_room(&mut self, core: &Core) -> Result<()> {
         let bytes = self.set.memory_bytes() as u64;
         let (small, large) = (core.options.piece_bytes(), core.options.adoption_bytes());
         if bytes < small || (bytes < large && self.layers.is_empty()) {
             return Ok(());
         }
-        // What is merged may be in a blob file.
+        // Operands may be in a blob file.
         self.blob_use()?;
         let settled = self.settled(core)?;
         core.make_room_for_piece(&mut self.layers)?;
@@ -279,7 +286,7 @@ impl Writes {
         Ok(())
     }
 
-    /// The changes of the catalog, and the set that their entries are written to.
+    /// Returns the catalog changes, and the set for their entries.
     pub(super) fn changes_mut(&mut self) -> (&mut Changes, &mut WriteSet) {
         (&mut self.changes, Arc::make_mut(&mut self.set))
     }
@@ -294,7 +301,7 @@ impl Writes {
         if self.changes.creates(keyspace.id)
             && let Some(name) = &options.merge_operator
         {
-            // For the merges of the same commit. No other keyspace gets its number.
+            // For merges of the same commit. No other keyspace gets this number.
             let state = keyspace.clone();
             core.operators.set(keyspace.id, name, move || state.name().to_string());
         }
@@ -313,7 +320,8 @@ impl Writes {
 
     fn touch(&mut self, keyspace: &KeyspaceState) -> Result<&mut WriteSet> {
         keyspace.check_alive()?;
-        // One that is not there yet is another commit's, or was created in a part that has been rolled back.
+        // A keyspace that does not exist yet belongs to another commit, or was created in a part that was
+        // rolled back.
         let is_others = keyspace.is_dropping() && !self.changes.creates(keyspace.id);
         if is_others || self.changes.drops(keyspace.id) {
             return Err(keyspace.not_found());
@@ -325,11 +333,11 @@ impl Writes {
         if self.last != Some(keyspace.id) {
             self.note(keyspace);
         }
-        // An iterator of the transaction may still read the set as it was: then this copies.
+        // Copies if an iterator of the transaction still reads the set.
         Ok(Arc::make_mut(&mut self.set))
     }
 
-    /// Takes the keyspace of a write into the list, if it is not there.
+    /// Adds the keyspace of a write to the list, unless it is in it.
     fn note(&mut self, keyspace: &KeyspaceState) {
         let id = keyspace.id;
         let is_new = if self.keyspaces.len() < LOOKED_UP_KEYSPACES_MIN {
@@ -358,7 +366,7 @@ impl Writes {
         self.put_for(core, keyspace, key, value, Lifetime::AsKeyspace)
     }
 
-    /// Sets a key to a value that lasts so long.
+    /// Sets a key to a value with this lifetime.
     pub(crate) fn put_for(
         &mut self,
         core: &Core,
@@ -370,7 +378,7 @@ impl Writes {
         self.put_until(core, keyspace, key, value, keyspace.expiry(&core.time, lifetime))
     }
 
-    /// Sets a key to a value until a moment; none: for ever.
+    /// Sets a key to a value that expires at this moment. `None`: never.
     pub(super) fn put_until(
         &mut self,
         core: &Core,
@@ -395,7 +403,7 @@ impl Writes {
         Ok(())
     }
 
-    /// Sets a key to a value of `len` bytes that a reader gives.
+    /// Sets a key to a value of `len` bytes from a reader.
     pub(super) fn put_from(
         &mut self,
         core: &Core,
@@ -421,7 +429,7 @@ impl Writes {
         self.put(core, keyspace, key, &value)
     }
 
-    /// Sets a key to a value that is written to a blob file now.
+    /// Sets a key to a value that is written to a blob file at once.
     #[cold]
     fn put_blob(
         &mut self,
@@ -449,7 +457,7 @@ impl Writes {
         Ok(())
     }
 
-    /// Removes all keys between bounds that are encoded.
+    /// Removes all keys between encoded bounds.
     pub(crate) fn remove_range(&mut self, keyspace: &KeyspaceState, bounds: Bounds) -> Result<()> {
         for bound in [&bounds.lower, &bounds.upper] {
             if let Bound::Included(key) | Bound::Excluded(key) = bound
