@@ -149,7 +149,7 @@ fn an_unfinished_repair_is_reported() {
         let once = check.text().matches("a repair into new did not finish").count() == 1;
         assert!(check.code == 1 && once && check.text().contains("1 problem: "), "{line}: {check:?}");
     }
-    assert!(esker.ok("dump new").contains("what=marker of a repair that has not finished"));
+    assert!(esker.ok("dump new").contains("what=marker of an unfinished repair"));
     std::fs::remove_dir_all(esker.path("new")).unwrap();
     assert!(esker.ok("repair db new").contains("nothing was lost"));
     let held = std::fs::File::open(esker.path("db/LOCK")).unwrap();

@@ -1,9 +1,9 @@
-//! Rescue: for databases that are damaged, or may be.
+//! Tools for databases that are damaged, or may be.
 //!
 //! ```text
 //!   check   everything that must agree, of an open database or of its files
-//!   repair  what can be read of a damaged one, into a new one
-//!   dump    what stands in a file
+//!   repair  what can be read of a damaged database, into a new one
+//!   dump    the contents of a file
 //! ```
 
 pub(crate) mod check;
@@ -17,7 +17,8 @@ use esker_env::{Env, FileLock};
 use crate::manifest::file_name::LOCK;
 use crate::types::{Error, Result};
 
-/// Opens the directory of a database, and keeps writers out of it without changing anything; there may be no lock file to hold.
+/// Opens the directory of a database and keeps writers out of it without changing it. Returns no lock if
+/// there is no lock file.
 pub(super) fn lock_to_read(env: &Env, dir: &Path) -> Result<(Env, Option<Box<dyn FileLock>>)> {
     if !env.fs.exists(dir).map_err(|e| Error::io("look for", dir, e))? {
         return Err(Error::NotFound(dir.to_path_buf()));

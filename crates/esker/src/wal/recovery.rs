@@ -325,7 +325,7 @@ fn read_log(
         let place = tail.map(|tail| (tail.path, tail.bytes.len()));
         let (path, offset) = place.unwrap_or_else(|| (file_name::segment_path(dir, from_segment), 0));
         let detail = format!(
-            "the log ends behind commit {last}, but commit {durable} was durable when the manifest was written: its end \
+            "the log ends after commit {last}, but commit {durable} was durable when the manifest was written: its end \
              is lost; {ADVICE}"
         );
         return Err(Error::corrupt("WAL", path, offset as u64, detail));

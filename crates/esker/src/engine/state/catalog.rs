@@ -240,7 +240,7 @@ impl Catalog {
         catalog.names.write().stored = stored;
         // catalog.2: a new keyspace must not find the keys of another one.
         match ids.last() {
-            Some(last) if *last >= next => Err(corrupt(format!("id {last} has not been given out yet"))),
+            Some(last) if *last >= next => Err(corrupt(format!("id {last} has not been allocated yet"))),
             _ => {
                 catalog.next_id.store(next, Ordering::Relaxed);
                 catalog.changes.lock().0 = next;

@@ -1,4 +1,4 @@
-//! Checks what the memtables and tables hold together: order between them, keyspaces, counts.
+//! Checks memtables and tables together: the order between them, keyspaces, and counts.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use crate::types::key::decode_key;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
-/// More problems of one kind than this are counted, not listed.
+/// Number of listed problems of one kind. Further ones are only counted.
 const LISTED_MAX: u64 = 10;
 
 /// A memtable or a run.
@@ -30,7 +30,7 @@ struct Layer {
     removed: RangeTombstones,
 }
 
-/// Where they are.
+/// The source of a layer's entries.
 enum Entries {
     Memtable(Arc<Memtable>),
     Run(Arc<Run>),
@@ -45,8 +45,8 @@ impl Entries {
     }
 }
 
-/// view.1, version.1: for any key, what a memtable or a run holds is newer than what older ones hold, range tombstones included. The tables
-/// have been checked one by one.
+/// Checks view.1 and version.1: for any key, entries and range tombstones of a memtable or run are newer than
+/// those of older ones. The tables have been checked one by one.
 pub(super) fn check_order(view: &ReadView, dir: &Path, report: &mut CheckReport) {
     let memtables = view.memtables().enumerate().filter(|(_, memtable)| !memtable.is_empty());
     let memtables: Vec<Layer> = memtables
@@ -65,7 +65,8 @@ pub(super) fn check_order(view: &ReadView, dir: &Path, report: &mut CheckReport)
         removed: range_tombstones(run),
     });
     let runs: Vec<Layer> = runs.collect();
-    // What tables say of their numbers is true if nothing was found: then those of one run need not be read again for what memtables hold.
+    // Without problems so far, the numbers stated by tables are true. Then tables need not be read again to
+    // check the memtables.
     let newest_in_tables = view.version.tables().map(|(_, table)| table.meta.counts.max_seq).max();
     if report.is_sound() && oldest(&memtables) > newest_in_tables {
         check_layers(&memtables, dir, report);
@@ -75,7 +76,7 @@ pub(super) fn check_order(view: &ReadView, dir: &Path, report: &mut CheckReport)
     }
 }
 
-/// The smallest sequence number that memtables hold.
+/// Returns the smallest sequence number in the memtables.
 fn oldest(memtables: &[Layer]) -> Option<SeqNo> {
     let mut oldest = None;
     let mut note = |seq: SeqNo| oldest = Some(oldest.map_or(seq, |before: SeqNo| before.min(seq)));
@@ -91,7 +92,7 @@ fn oldest(memtables: &[Layer]) -> Option<SeqNo> {
     oldest
 }
 
-/// The same of these layers, the newest first.
+/// Checks the order of these layers, newest first.
 fn check_layers(layers: &[Layer], dir: &Path, report: &mut CheckReport) {
     if layers.len() < 2 {
         return;
@@ -141,7 +142,7 @@ fn check_layers(layers: &[Layer], dir: &Path, report: &mut CheckReport) {
         report.problem(format!("{}: {wrong} versions stand above newer ones", dir.display()));
     }
     if wrongly_removed > LISTED_MAX {
-        let text = "versions and their range tombstones stand the wrong way round";
+        let text = "versions and their range tombstones are in the wrong order";
         report.problem(format!("{}: {wrongly_removed} {text}", dir.display()));
     }
     // A damaged block was reported with its table.
@@ -152,7 +153,7 @@ fn check_layers(layers: &[Layer], dir: &Path, report: &mut CheckReport) {
     }
 }
 
-/// The same among range tombstones: those of a layer are newer than those over the same keys in older ones.
+/// Checks that the range tombstones of a layer are newer than those over the same keys in older layers.
 fn check_range_tombstones(layers: &[Layer], dir: &Path, report: &mut CheckReport) {
     let mut wrong = 0;
     for (rank, newer) in layers.iter().enumerate() {
@@ -181,22 +182,22 @@ fn check_range_tombstones(layers: &[Layer], dir: &Path, report: &mut CheckReport
     }
 }
 
-/// All range tombstones of a run.
+/// Returns all range tombstones of a run.
 fn range_tombstones(run: &Run) -> RangeTombstones {
     RangeTombstones::union(run.tables().iter().map(|t| t.table.range_tombstones()))
 }
 
-/// A run, for people.
+/// Describes a run in messages.
 fn show(run: &Run) -> String {
     format!("run {} of level {}", run.id.0, run.level.get())
 }
 
-/// Counts the live keys at a commit, and compares them with what is `said`; `None`: not known for this keyspace. `counted`: all
-/// keyspaces of which it is said that they hold something.
+/// Counts the live keys at a commit, and compares the counts with `stated`. `None`: unknown for this
+/// keyspace. `counted`: all keyspaces that have a count.
 pub(super) fn check_counts(
     view: &ReadView,
     at: SeqNo,
-    said: impl Fn(KeyspaceId) -> Option<u64>,
+    stated: impl Fn(KeyspaceId) -> Option<u64>,
     counted: &[(KeyspaceId, u64)],
     dir: &Path,
     report: &mut CheckReport,
@@ -211,7 +212,7 @@ pub(super) fn check_counts(
         }
         if let (Some(id), Ok(options)) = (options_of(key), StoredOptions::decode(value)) {
             if let Some(operator) = options.given.merge_operator.filter(|_| view.operators.of(id).is_err()) {
-                // Nobody has opened the database. The catalog comes first.
+                // An offline check has not loaded merge operators. The catalog comes first.
                 view.operators.set(id, &operator, move || id.to_string());
             }
             return;
@@ -223,7 +224,7 @@ pub(super) fn check_counts(
         match (name_of(key), id) {
             (Some(name), Some(id)) if catalog::is_stored_name(name) => {
                 if let Some(other) = names.insert(KeyspaceId::new(id), name.to_owned()) {
-                    report.problem(format!("keyspace {id} is called {other:?} and {name:?}"));
+                    report.problem(format!("keyspace {id} has two names, {other:?} and {name:?}"));
                 }
             }
             (None, Some(id)) if key == catalog::NEXT_ID_KEY => next_id = Some(id),
@@ -231,7 +232,7 @@ pub(super) fn check_counts(
         }
     });
     if let Err(error) = walked {
-        // The count is of no use then.
+        // The count is incomplete then.
         report.problem(format!("counting: {error}"));
         return;
     }
@@ -241,39 +242,39 @@ pub(super) fn check_counts(
         let counted = counts.get(&id).copied().unwrap_or(0);
         match names.get(&id) {
             None => report.problem(format!(
-                "{}: {counted} keys are of keyspace {id}, which is not there",
+                "{}: {counted} keys belong to keyspace {id}, which does not exist",
                 dir.display()
             )),
             Some(name) => {
-                if let Some(said) = said(id).filter(|said| *said != counted) {
-                    report.problem(format!("keyspace {name:?} holds {counted} keys; its length says {said}"));
+                if let Some(stated) = stated(id).filter(|stated| *stated != counted) {
+                    report.problem(format!("keyspace {name:?} holds {counted} keys; its count is {stated}"));
                 }
                 let given_out = id <= KeyspaceId::DEFAULT || next_id.is_some_and(|next| id.get() < next);
                 if !given_out {
                     report.problem(format!(
-                        "the number of keyspace {name:?}, {id}, has not been given out yet"
+                        "the number of keyspace {name:?}, {id}, has not been allocated yet"
                     ));
                 }
             }
         }
     }
-    // The catalog is no keyspace of the user's.
+    // The catalog is not a keyspace of users.
     let is_unknown = |id: &KeyspaceId| *id != KeyspaceId::CATALOG && !ids.contains(id);
     for (id, count) in counted.iter().filter(|(id, count)| *count > 0 && is_unknown(id)) {
         report.problem(format!(
-            "{}: {count} keys are counted of keyspace {id}, which is not there and holds none",
+            "{}: {count} keys are counted for keyspace {id}, which does not exist and holds none",
             dir.display()
         ));
     }
 }
 
-/// Whether a value cannot be made of operands, which are as they were written.
+/// Returns whether merging intact operands into a value has failed.
 fn is_of_merging(error: &Error) -> bool {
     use Error::{Invalid, Merge, MergeOperatorMissing, ValueTooLong};
     matches!(error, Invalid(_) | Merge { .. } | MergeOperatorMissing { .. } | ValueTooLong { .. })
 }
 
-/// All live entries at a commit.
+/// Iterates over all live entries at a commit.
 fn walk(view: &ReadView, at: SeqNo, mut each: impl FnMut(KeyspaceId, &[u8], &[u8])) -> Result<()> {
     let bounds = Bounds { lower: Bound::Unbounded, upper: Bound::Unbounded };
     let mut cursor = view.live(at, bounds);

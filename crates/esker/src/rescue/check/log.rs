@@ -1,4 +1,4 @@
-//! Checks the log: the names and the finished segments of one that is being written, or all of one that is not.
+//! Checks the log: names and finished segments of a log in use, or all of a log that is not in use.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::manifest::edit::VersionEdit;
 use crate::types::{Error, Result, SeqNo};
 use crate::wal::{self, LogExtent, LogPiece, SegmentPiece};
 
-/// The segments that are finished, of a log that is being written meanwhile. Every commit after `flushed` must be there.
+/// Checks the finished segments of a log in use. Every commit after `flushed` must exist.
 pub(super) fn check_finished(
     env: &Env,
     dir: &Path,
@@ -20,8 +20,8 @@ pub(super) fn check_finished(
     let from = extent.from;
     let segments = wal::segments(env, dir, from)?;
     let Some((_, finished)) = segments.split_last() else { return Ok(()) };
-    // The segment to come, and the commit that stands before it: not known where the segments before it were released
-    // meanwhile.
+    // The next expected segment, and the commit before it. The commit is unknown if the segments before it
+    // were released meanwhile.
     let (mut next, mut before) = (from, Some(flushed));
     for &number in finished {
         let path = wal::file_name::segment_path(dir, number);
@@ -42,7 +42,7 @@ pub(super) fn check_finished(
                     }
                     if kind == "full" || kind == "last" {
                         commits += 1;
-                        // The first ones may be in tables already.
+                        // The first commits may be in tables already.
                         last = Some(last.map_or(seq, |last| last.max(seq)));
                     }
                 }
@@ -57,12 +57,12 @@ pub(super) fn check_finished(
                 }
                 SegmentPiece::End { .. } => {}
             });
-        // What could not be read may hold any commit.
+        // An unreadable part may hold any commit.
         last = last.filter(|_| walked.is_ok());
         problems.extend(header);
         problems.extend(walked.err());
         (next, before) = (number + 1, last);
-        // Released meanwhile: its file was recycled or deleted, and what was read says nothing.
+        // Released meanwhile: the file was recycled or deleted, so what was read means nothing.
         if !problems.is_empty() && !env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
             before = None;
             continue;
@@ -74,8 +74,8 @@ pub(super) fn check_finished(
     Ok(())
 }
 
-/// Each segment that the manifest names is there, or its prepared file, while the log is being written. `extent` asks the
-/// manifest in force: a segment that is not found and not named any more was released meanwhile.
+/// Checks that each segment named by the manifest, or its prepared file, exists while the log is in use.
+/// `extent` reads the current manifest: a missing segment that it no longer names was released meanwhile.
 pub(super) fn check_named(
     env: &Env,
     dir: &Path,
@@ -91,12 +91,13 @@ pub(super) fn check_named(
         let is_prepared =
             || -> Result<bool> { Ok(exists(&prepared)? && !wal::is_in_use(env, &prepared, number)) };
         let is_missing = || -> Result<bool> {
-            // The writer renames the one to the other: if it does so between the first two looks, the third finds it.
+            // The writer renames one to the other. If it does so between the first two checks, the third
+            // finds it.
             let is_there = exists(&segment)? || is_prepared()? || exists(&segment)?;
             let now = extent();
             Ok(!is_there && now.from <= number && now.named_to >= Some(number))
         };
-        // Its file may have been given back, and made and named again, before the manifest was asked: then it is there now.
+        // Between the checks the file may have been released, created and named again. Then it exists now.
         if is_missing()? && is_missing()? {
             let detail = "the segment is missing, and the manifest says that it is in use";
             report.problem(Error::corrupt("WAL", &segment, 0, detail));
@@ -105,8 +106,8 @@ pub(super) fn check_named(
     Ok(())
 }
 
-/// The segments that are kept for the change feed alone: an opening looks at each, and fails if it cannot read one. Where one is missing or
-/// damaged the feed begins behind it.
+/// Checks the segments that are kept only for the change feed. Opening reads each, and fails if one is
+/// unreadable. After a missing or damaged segment the feed begins behind it.
 pub(super) fn check_kept(env: &Env, dir: &Path, state: &VersionEdit, report: &mut CheckReport) -> Result<()> {
     let is_on = state.feed.limits.is_some_and(|limits| limits.bytes > 0);
     let Some(from) = state.feed.from.filter(|_| is_on) else { return Ok(()) };
@@ -124,7 +125,7 @@ pub(super) fn check_kept(env: &Env, dir: &Path, state: &VersionEdit, report: &mu
     Ok(())
 }
 
-/// All of a log that nobody writes. Returns the newest commit of it that counts, or `flushed`, if that is newer.
+/// Checks all of a log that is not in use. Returns its newest valid commit, or `flushed` if that is newer.
 pub(super) fn check_all(
     env: &Env,
     dir: &Path,
@@ -133,14 +134,14 @@ pub(super) fn check_all(
     report: &mut CheckReport,
 ) -> Result<SeqNo> {
     let recovered = wal::verify(env, dir, extent, |_, _| Ok(()));
-    // Behind an unfinished commit nothing counts, even if it can be read.
+    // Commits after an unfinished one never count, even if they can be read.
     let end = recovered.as_ref().map_or(SeqNo::MAX, |recovered| recovered.last_seq);
     let mut last = flushed;
     let mut commits = 0;
     let mut problems = Vec::new();
     let segments = wal::salvage(env, dir, extent, &mut |piece| {
         match piece {
-            // Behind an unfinished commit there may be others that nobody was promised: recovery knows.
+            // After an unfinished commit there may be others that were never acknowledged: recovery decides.
             LogPiece::Lost { error, .. } => {
                 if recovered.is_err() {
                     problems.push(error);

@@ -1,12 +1,13 @@
-//! `check`: reads everything and compares every two things that must agree.
+//! `check`: reads everything and compares all things that must agree.
 //!
 //! ```text
 //!   manifest file <--> manifest in force <--> tables (tables.rs) <--> runs and keys (content.rs) <--> counts
-//!   log segments (log.rs)                                             offline.rs: all of it from the files alone
+//!   log segments (log.rs)                                          offline.rs: all of it from the files
 //! ```
 //!
-//! rescue_check.1. Nothing is changed. Reads and writes go on meanwhile; what is checked is the state at one commit.
-//! rescue_check.2. Whatever is found is in the report; an error means that it was not possible to look.
+//! All problems found are in the report. An error means that the check was impossible.
+//!
+//! rescue_check.1. Nothing is changed. Reads and writes continue; the check covers the state at one commit.
 
 mod content;
 mod log;
@@ -21,7 +22,7 @@ use crate::manifest::log::read_current;
 use crate::manifest::salvage;
 use crate::types::{Error, Result};
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
@@ -35,19 +36,19 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Segments of the log read.
     pub log_segments: u64,
-    /// Commits in them. A log that is being written is read without its newest segment.
+    /// Commits in them. The newest segment of a log in use is not read.
     pub commits: u64,
-    /// Live keys over all keyspaces, counted one by one; none where something kept them from being counted. Offline they are counted only if
-    /// all files are sound.
+    /// Live keys of all keyspaces, counted one by one. `None` if a problem prevented counting. An offline
+    /// check counts only if all files are sound.
     pub live_keys: Option<u64>,
-    /// What is wrong, each with file and offset where there is one. Empty: the database is sound.
+    /// The problems, with file and offset where known. Empty: the database is sound.
     pub problems: Vec<String>,
-    /// What is not wrong but worth knowing: files that nothing names, a torn tail of the log.
+    /// Harmless findings: files that nothing names, a torn end of the log.
     pub notes: Vec<String>,
 }
 
 impl CheckReport {
-    /// Whether nothing is wrong.
+    /// Returns whether there are no problems.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
@@ -62,14 +63,14 @@ impl CheckReport {
 }
 
 impl Core {
-    /// Verifies the manifest, every block of every table, the order of keys, and of memtables and runs, that no segment of the
-    /// log is lost, that the finished ones are sound and miss no commit, and that the live keys of each keyspace are as many
-    /// as `len` says.
+    /// Verifies the manifest, every block of every table, the order of keys and of memtables and runs, and
+    /// the log: no segment is lost, and the finished ones are sound and complete. Verifies that the number of
+    /// live keys of each keyspace equals `len`.
     pub(crate) fn check(&self) -> Result<CheckReport> {
         self.check_open()?;
         let mut report = CheckReport::default();
         let (state, view, snapshot, keyspaces) = {
-            // Edits change file, state and view under this lock: here they agree.
+            // Edits change file, state and view under this lock. So they agree here.
             let manifest = self.tables.manifest();
             if !manifest.is_broken() {
                 self.check_manifest(&manifest.path(), manifest.state(), &mut report);
@@ -88,19 +89,20 @@ impl Core {
         content::check_order(&view, &self.dir, &mut report);
         log::check_named(&self.env, &self.dir, || self.tables.manifest().state().log_extent(), &mut report)?;
         log::check_finished(&self.env, &self.dir, state.log_extent(), flushed, &mut report)?;
-        let said = |id| {
+        let stated = |id| {
             let keyspace = keyspaces.iter().find(|keyspace| keyspace.id == id)?;
-            // Tables that cannot be read have been reported.
+            // Unreadable tables were reported already.
             self.len_at(keyspace, &snapshot).ok()
         };
         let counted = self.exact_counts(&snapshot).unwrap_or_default();
-        content::check_counts(&view, snapshot.seq(), said, &counted, &self.dir, &mut report);
-        // Closed meanwhile: the files may be another process's by now, and are nothing to hold this one's state against.
+        content::check_counts(&view, snapshot.seq(), stated, &counted, &self.dir, &mut report);
+        // If the database was closed meanwhile, another process may use the files: they do not compare to
+        // this state.
         self.check_open()?;
         Ok(report)
     }
 
-    /// The next opening finds the manifest in force.
+    /// Checks that the next opening finds the manifest in force.
     fn check_current(&self, manifest: &std::path::Path, report: &mut CheckReport) {
         let path = self.dir.join(CURRENT);
         match read_current(&self.env, &self.dir) {
@@ -114,7 +116,7 @@ impl Core {
         }
     }
 
-    /// The file holds what is in force.
+    /// Checks that the manifest file holds the state in force.
     fn check_manifest(
         &self,
         path: &std::path::Path,

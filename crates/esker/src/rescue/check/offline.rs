@@ -1,12 +1,13 @@
-//! Checks a database that is not open, and perhaps cannot be: its files one by one, then together.
+//! Checks a database that is not open, and that opening may refuse: its files one by one, then together.
 //!
 //! ```text
-//!   CURRENT --> MANIFEST --> each table --> log --> files that nothing names --> all sound? --> keys of all together, counts
+//!   CURRENT --> MANIFEST --> each table --> log --> unnamed files --> all sound? --> all keys, counts
 //! ```
 //!
-//! check_offline.1. Files are only read. All damage is found, not only the first.
-//! check_offline.2. A file for which opening refuses is never said to be one that opening removes.
-//! check_offline.3. Of what a repair has not finished (unfinished.1 of unfinished.rs) that is all there is to say.
+//! Files are only read. All damage is reported, not only the first.
+//!
+//! check_offline.2. If opening refuses because of a file, the report never says that opening removes it.
+//! check_offline.3. For an unfinished repair (unfinished.1 of unfinished.rs) the report says only that.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,7 +29,7 @@ use crate::sstable::{BlockCache, SalvageTable, Table};
 use crate::types::{Error, FileId, Result};
 use crate::wal;
 
-/// Memory for the indexes and blocks of the table that is being read.
+/// Memory for the indexes and blocks of the current table.
 const CACHE_BYTES: u64 = 1 << 20;
 
 /// Checks a database that is not open.
@@ -79,7 +80,7 @@ fn check(env: &Env, dir: &Path, options: &Options, report: &mut CheckReport) -> 
     Ok(())
 }
 
-/// The manifest's state, as far as it can be read; reports what is wrong with it.
+/// Reads the state of the manifest as far as possible, and reports its damage.
 fn find_state(
     env: &Env,
     dir: &Path,
@@ -104,8 +105,8 @@ fn find_state(
             report.problem(Error::corrupt("CURRENT", dir.join(CURRENT), 0, detail));
         }
         Ok(None) => {
-            // A new database writes CURRENT before its first log segment or table: a manifest alone is one that was never
-            // finished, and opening begins anew.
+            // A new database writes CURRENT before its first log segment or table. So a manifest alone comes
+            // from an unfinished creation, which opening starts again.
             if !names.iter().any(|name| is_data(name)) {
                 return Err(Error::NotFound(dir.to_path_buf()));
             }
@@ -119,7 +120,7 @@ fn find_state(
             Ok(found) => {
                 found.damage.iter().for_each(|error| report.problem(error));
                 if let Some((offset, bytes)) = found.torn {
-                    let text = "an edit was being written that never counted";
+                    let text = "an unfinished edit, which never took effect";
                     report.note(format!("{} at offset {offset}: {text} ({bytes} bytes)", path.display()));
                 }
                 if let Some(state) = found.state {
@@ -134,7 +135,7 @@ fn find_state(
     Ok(None)
 }
 
-/// All damage of a table that cannot be opened.
+/// Reports all damage of a table that cannot be opened.
 fn list_damage(env: &Env, path: &Path, error: Error, report: &mut CheckReport) {
     let table = match SalvageTable::open(env, path) {
         Ok(table) => table,
@@ -154,7 +155,8 @@ fn list_damage(env: &Env, path: &Path, error: Error, report: &mut CheckReport) {
     }
 }
 
-/// Files that nothing names: the next open removes them. `kept`: the tables that it does not remove (check_offline.2).
+/// Notes files that nothing names, which the next opening removes. `kept`: tables that it does not remove
+/// (check_offline.2).
 fn note_leftovers(
     env: &Env,
     dir: &Path,
@@ -189,7 +191,7 @@ fn note_leftovers(
     }
 }
 
-/// All files are sound: the keys of all together.
+/// Checks the keys of all files together. The files are sound.
 fn check_content(
     env: &Env,
     dir: &Path,
@@ -215,7 +217,7 @@ fn check_content(
             }
         }
     }
-    let said = |id| Some(counted.iter().find(|counted| counted.0 == id).map_or(0, |counted| counted.1));
-    content::check_counts(&look.view, look.last_seq, said, &counted, dir, report);
+    let stated = |id| Some(counted.iter().find(|counted| counted.0 == id).map_or(0, |counted| counted.1));
+    content::check_counts(&look.view, look.last_seq, stated, &counted, dir, report);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Checks tables against what the manifest says of them, and the manifest's state in itself.
+//! Checks tables against the manifest, and the state of the manifest in itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::sstable::{Table, TableMeta};
 use crate::types::key::decode_key;
 use crate::types::{FileId, SeqNo};
 
-/// What a database consists of, in itself: runs do not overlap themselves, numbers were given out, everything in tables
-/// was flushed. `known`: the tables that readers use.
+/// Checks the state of the manifest in itself: tables of a run do not overlap, numbers were allocated, and
+/// everything in tables was flushed. `known`: the tables that readers use.
 pub(super) fn check_state(
     state: &VersionEdit,
     known: Option<BTreeSet<(FileId, Level, RunId)>>,
@@ -29,10 +29,10 @@ pub(super) fn check_state(
             wrong("the manifest names it twice");
         }
         if state.next_file.is_some_and(|next| added.file >= next) {
-            wrong("its number has not been given out yet");
+            wrong("its number has not been allocated yet");
         }
         if state.next_run.is_some_and(|next| added.run >= next) {
-            wrong("the number of its run has not been given out yet");
+            wrong("the number of its run has not been allocated yet");
         }
         if added.meta.counts.max_seq > state.newest_in_tables() {
             wrong("it holds commits that were not flushed yet");
@@ -42,7 +42,7 @@ pub(super) fn check_state(
         }
         let ends = [&added.meta.range.start[..], added.meta.range.end.key()];
         if decode_key(ends[0]).is_none() {
-            wrong("its keys are of no keyspace");
+            wrong("its keys belong to no keyspace");
         }
         runs.entry((added.level, added.run)).or_default().push(added);
     }
@@ -56,14 +56,13 @@ pub(super) fn check_state(
     if runs.keys().filter(|(level, _)| *level == Level::BASE).count() > 1 {
         report.problem("the manifest has more than one base run");
     }
-    let said: BTreeSet<_> = state.added.iter().map(|t| (t.file, t.level, t.run)).collect();
-    if known.is_some_and(|known| known != said) {
+    let stated: BTreeSet<_> = state.added.iter().map(|t| (t.file, t.level, t.run)).collect();
+    if known.is_some_and(|known| known != stated) {
         report.problem("readers use other tables than the manifest names");
     }
 }
 
-/// A table in itself, and against what the manifest says of it. `flushed`: the newest commit
-/// that is in tables.
+/// Checks a table in itself, and against the manifest. `flushed`: the newest commit that is in tables.
 pub(super) fn check_table(table: &Arc<Table>, meta: &TableMeta, flushed: SeqNo, report: &mut CheckReport) {
     report.tables += 1;
     if let Err(error) = table.ready() {
@@ -79,7 +78,7 @@ pub(super) fn check_table(table: &Arc<Table>, meta: &TableMeta, flushed: SeqNo, 
         report
             .problem(format!("{path} is not the table that the manifest describes: {found:?}, not {meta:?}"));
     }
-    // compaction_output.4: those that it has forgotten are among them.
+    // Includes commits whose numbers the table has dropped (compaction_output.4).
     let newest = table.newest_commit().unwrap_or_default();
     if newest > flushed {
         let path = table.path().display();

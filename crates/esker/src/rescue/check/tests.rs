@@ -1,5 +1,5 @@
-//! What only disagrees: files that are sound in themselves, a manifest that says something else of them, a catalog that
-//! cannot be. Each message of `tables.rs` and `content.rs` is seen.
+//! Contradictions between sound files: a manifest that describes them wrongly, an impossible catalog. The
+//! tests cover each message of `tables.rs` and `content.rs`.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ fn key(n: u8) -> String {
     format!("key/{n:02}")
 }
 
-/// A closed database: the runs of [`RUNS`], each a table of its own, two keyspaces and a log.
+/// Makes a closed database: the runs of [`RUNS`], each with one table, two keyspaces and a log.
 fn sample() -> MemFs {
     let fs = MemFs::new();
     let db = builder(&fs).open(dir()).unwrap();
@@ -65,7 +65,7 @@ fn sample() -> MemFs {
     fs
 }
 
-/// The runs by age: their places among the tables sorted by run number.
+/// Positions of the runs by age among the tables sorted by run number.
 mod runs {
     pub(super) const OLDEST: usize = 0;
     pub(super) const OLDER: usize = 1;
@@ -76,7 +76,7 @@ mod runs {
     pub(super) const COUNT: usize = 6;
 }
 
-/// Has the manifest say something else.
+/// Changes the manifest.
 fn alter(fs: &MemFs, change: impl FnOnce(&mut VersionEdit)) {
     let env = Env::simulated(Arc::new(fs.clone()), 1);
     let (_, mut state) = ManifestLog::recover(&env, dir()).unwrap().unwrap();
@@ -90,15 +90,15 @@ fn check_offline(fs: &MemFs) -> CheckReport {
     builder(fs).check_offline(dir()).unwrap()
 }
 
-fn tells(report: &CheckReport, message: &str) -> bool {
+fn reports(report: &CheckReport, message: &str) -> bool {
     report.problems.iter().any(|problem| problem.contains(message))
 }
 
 fn assert_found(report: &CheckReport, message: &str) {
-    assert!(tells(report, message), "{message}: {report:#?}");
+    assert!(reports(report, message), "{message}: {report:#?}");
 }
 
-/// Puts two tables into each other's runs.
+/// Swaps the runs of two tables.
 fn swap_runs(state: &mut VersionEdit, a: usize, b: usize) {
     let [one, other] = state.added.get_disjoint_mut([a, b]).unwrap();
     std::mem::swap(&mut one.run, &mut other.run);
@@ -109,7 +109,7 @@ fn swap_runs(state: &mut VersionEdit, a: usize, b: usize) {
 fn what_is_sound_is_sound() {
     let fs = sample();
     assert_eq!(check_offline(&fs).problems, Vec::<String>::new());
-    // Writing the manifest anew is no change.
+    // Rewriting the manifest changes nothing.
     alter(&fs, |_| {});
     assert_eq!(check_offline(&fs).problems, Vec::<String>::new());
     assert_eq!(builder(&fs).open(dir()).unwrap().check().unwrap().problems, Vec::<String>::new());
@@ -121,13 +121,13 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
     type Change = fn(&mut VersionEdit);
     let cases: &[(&str, Change)] = &[
         ("the manifest names it twice", |s| s.added.push(s.added[NEWER].clone())),
-        ("its number has not been given out yet", |s| s.next_file = Some(s.added[BACK].file)),
-        ("the number of its run has not been given out yet", |s| s.next_run = Some(s.added[BACK].run)),
+        ("its number has not been allocated yet", |s| s.next_file = Some(s.added[BACK].file)),
+        ("the number of its run has not been allocated yet", |s| s.next_run = Some(s.added[BACK].run)),
         ("it holds commits that were not flushed yet", |s| {
             s.flushed_seq = Some(SeqNo::new(s.added[BACK].meta.counts.max_seq.get() - 1));
         }),
         ("it holds commits that were not flushed yet", |s| s.flushed_seq = None),
-        // The oldest run was merged with nothing below it: its tables have forgotten the numbers of their commits.
+        // The oldest run was compacted with nothing below it: its tables have dropped the commit numbers.
         ("went into it, and only those up to 1 were flushed", |s| {
             assert_eq!(s.added[OLDEST].meta.counts.max_seq, SeqNo::ZERO);
             s.added.truncate(OLDEST + 1);
@@ -137,7 +137,7 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
             let meta = &mut s.added[NEWER].meta;
             std::mem::swap(&mut meta.counts.min_seq, &mut meta.counts.max_seq);
         }),
-        ("its keys are of no keyspace", |s| {
+        ("its keys belong to no keyspace", |s| {
             let range = &mut s.added[NEWER].meta.range;
             (range.start, range.end) = (vec![0xF0], End::Included(vec![0xF1]));
         }),
@@ -146,7 +146,7 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
             s.added[OLDEST].level = Level::BASE;
             s.added[OLDER].level = Level::BASE;
         }),
-        // The table against what is said of it, number by number.
+        // Each number of a table against the manifest.
         ("is not the table that the manifest describes", |s| s.added[NEWER].meta.file_bytes += 1),
         ("is not the table that the manifest describes", |s| s.added[NEWER].meta.counts.value_bytes += 1),
         ("is not the table that the manifest describes", |s| s.added[NEWER].meta.counts.entries += 1),
@@ -175,25 +175,25 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
             (s.added[OLDER].file, s.added[NEWER].file) = (b, a);
         }),
         ("but it is missing", |s| s.added[NEWER].file = FileId::new(s.added[NEWER].file.get() + 100)),
-        // Runs in another order: all of it is sound but together.
+        // Runs in another order: only the combination is wrong.
         ("older than what run", |s| swap_runs(s, OLDER, NEWER)),
         ("15 versions stand above newer ones", |s| swap_runs(s, OLDER, NEWER)),
         ("and its range tombstone in run", |s| swap_runs(s, OLDEST, REMOVED)),
         ("and its range tombstone in run", |s| swap_runs(s, REMOVED, BACK)),
         ("holds range tombstone", |s| swap_runs(s, REMOVED, REMOVED_TOO)),
-        ("\"default\" holds 18 keys; its length says 19", |s| {
+        ("\"default\" holds 18 keys; its count is 19", |s| {
             let counts = s.counts.all.as_mut().unwrap();
             counts.iter_mut().find(|(id, _)| *id == KeyspaceId::DEFAULT).unwrap().1 += 1;
         }),
-        ("keyspace 77, which is not there and holds none", |s| {
+        ("keyspace 77, which does not exist and holds none", |s| {
             s.counts.all.as_mut().unwrap().push((KeyspaceId::new(77), 3));
         }),
-        // The log: a segment that is not there, and commits that are not.
+        // The log: missing segments and commits.
         ("is missing", |s| s.wal_named = s.wal_named.map(|named| named + 1)),
         ("its end is lost", |s| s.durable_seq = s.durable_seq.map(SeqNo::next)),
         ("of another database", |s| s.database_id = s.database_id.map(|id| id ^ 2)),
         ("follows commit", |s| {
-            // As if the newest run had not been flushed, and its part of the log were gone.
+            // As if the newest run had not been flushed, and its part of the log were missing.
             let last = s.added.pop().unwrap();
             s.flushed_seq = Some(SeqNo::new(last.meta.counts.min_seq.get() - 1));
         }),
@@ -205,8 +205,8 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
         .filter(|(_, (message, change))| {
             let fs = sound.kill();
             alter(&fs, change);
-            let found = tells(&check_offline(&fs), message);
-            // Opening looks at less: it goes on, or refuses with the right error.
+            let found = reports(&check_offline(&fs), message);
+            // Opening checks less: it succeeds, or refuses with the right error.
             if let Err(error) = builder(&fs).open(dir()) {
                 assert!(error.is_corrupt(), "{message}: {error}");
             }
@@ -217,7 +217,7 @@ fn each_thing_that_a_manifest_may_say_wrongly_is_found() {
     assert!(overlooked.is_empty(), "{overlooked:?}");
 }
 
-/// As many keys as there should be, and older ones.
+/// The number of keys is right, but the keys are older.
 #[test]
 fn view_1_a_memtable_that_hides_newer_versions_is_found() {
     type Write = fn(&Db, u8);
@@ -238,7 +238,7 @@ fn view_1_a_memtable_that_hides_newer_versions_is_found() {
         let [stays] = &core.view.get().immutables[..] else { panic!("one was sealed") };
         db.flush().unwrap();
         second(&db, 0);
-        // What is newer in memory is not wrong.
+        // Newer versions in memory are fine.
         assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "{message}");
         db.flush().unwrap();
         assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "{message}");
@@ -268,15 +268,19 @@ fn each_thing_that_a_catalog_may_say_wrongly_is_found() {
     let catalog_key = |key: &[u8]| encode_key(KeyspaceId::CATALOG, key);
     let cases = [
         (
-            "is called \"other\" and \"people\"",
+            "has two names, \"other\" and \"people\"",
             crate::encoding::catalog_key::name_key("other"),
             catalog::varint(2),
         ),
         ("catalog: \"zzz\"", catalog_key(b"zzz"), b"?".to_vec()),
         ("catalog: \"i\"", catalog_key(catalog::NEXT_ID_KEY), vec![0xFF; 11]),
-        ("1 keys are of keyspace 77, which is not there", encode_key(KeyspaceId::new(77), b"k"), Vec::new()),
         (
-            "the number of keyspace \"people\", 2, has not been given out yet",
+            "1 keys belong to keyspace 77, which does not exist",
+            encode_key(KeyspaceId::new(77), b"k"),
+            Vec::new(),
+        ),
+        (
+            "the number of keyspace \"people\", 2, has not been allocated yet",
             catalog_key(catalog::NEXT_ID_KEY),
             catalog::varint(2),
         ),
@@ -295,13 +299,13 @@ fn each_thing_that_a_catalog_may_say_wrongly_is_found() {
 }
 
 #[test]
-fn counting_that_cannot_be_done_is_told() {
+fn an_impossible_count_is_reported() {
     let fs = sample();
     let mut file = None;
     alter(&fs, |state| file = Some(state.added[runs::OLDEST].file));
     let path = table_path(dir(), file.unwrap());
     let db: Db = builder(&fs).open(dir()).unwrap();
-    // Not the first block: opening looked at that.
+    // Not the first block: opening has read that.
     let layout = SalvageTable::open(&Env::simulated(Arc::new(fs.clone()), 1), &path).unwrap();
     let last = layout.extent(layout.blocks() - 1).start;
     fs.open(&path, OpenOptions::write()).unwrap().write_all_at(b"?", last + 3).unwrap();
@@ -354,6 +358,6 @@ fn a_segment_whose_file_is_made_again_while_it_is_looked_for_is_not_missing() {
         log::check_named(&env, dir(), extent, &mut report).unwrap();
         report.problems.len()
     };
-    // Before anybody looks; once the manifest has been asked behind the first look; never.
+    // Before the first look; once the manifest was read after the first look; never.
     assert_eq!([1, 2, 9].map(problems), [0, 0, 1]);
 }

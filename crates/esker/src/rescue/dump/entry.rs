@@ -1,11 +1,11 @@
-//! What an entry of the log or of a table says, for people.
+//! Names and values of entries of the log and of tables, as dumps show them.
 
 use super::DumpValue;
 use crate::encoding::operand::{Operand, elements};
 use crate::types::expiry::{Expiry, value_of};
 use crate::types::op::Kind;
 
-/// What it does; `removal` is the name of what takes a key away.
+/// Returns the name of a kind. `removal`: the name for removals.
 pub(super) fn name_of(kind: Kind, removal: &'static str) -> &'static str {
     match (kind.is_operand(), kind.is_live()) {
         (true, _) => "merge",
@@ -14,7 +14,7 @@ pub(super) fn name_of(kind: Kind, removal: &'static str) -> &'static str {
     }
 }
 
-/// Adds the value, or the operands, oldest first; when it expires; and why it was removed, if nobody asked for that.
+/// Adds the value, or the operands, oldest first; the expiry; and whether a sweep removed the key.
 pub(super) fn push_value(fields: &mut Vec<(&'static str, DumpValue)>, kind: Kind, value: &[u8]) {
     match elements(value).ok().filter(|_| kind.is_operand()) {
         Some(operands) => {

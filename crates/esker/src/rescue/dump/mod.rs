@@ -1,12 +1,12 @@
-//! Dump: shows what is in a file of a database, or in all of them, piece by piece.
+//! Dump: shows the contents of a file of a database, or of all its files, piece by piece.
 //!
 //! ```text
 //!   FILE --by name, or by its first bytes--> current | manifest | log | table | record file | text
-//!                                                `--> DumpItem, DumpItem, ... (where, what, fields)
+//!                                                `--> DumpItem, DumpItem, ... (offset, kind, fields)
 //! ```
 //!
-//! rescue_dump.1. Files are only read. A damaged one is shown as far as it can be read, with an item of the kind `damage` for
-//!      each place where it cannot. One of a directory that cannot be read at all is damage, and the others are shown.
+//! Files are only read. A damaged file is shown as far as it can be read, with an item of the kind `damage`
+//! for each unreadable place. In a directory, an unreadable file is damage, and the others are shown.
 
 mod entry;
 mod log;
@@ -30,15 +30,15 @@ use crate::wal::file_name::{is_spare, parse_prepared, parse_segment};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumpItem {
-    /// Where it starts in the file.
+    /// Its offset in the file.
     pub offset: u64,
-    /// What it is: `file`, `footer`, `block`, `entry`, `edit`, `record`, `damage`, ...
+    /// Its kind: `file`, `footer`, `block`, `entry`, `edit`, `record`, `damage`, ...
     pub kind: &'static str,
     /// Its parts, in a fixed order for each kind.
     pub fields: Vec<(&'static str, DumpValue)>,
 }
 
-/// How to dump.
+/// Options of a dump.
 #[derive(Clone, Debug)]
 pub struct DumpOptions {
     env: Env,
@@ -52,7 +52,7 @@ impl Default for DumpOptions {
 }
 
 impl DumpOptions {
-    /// The world to read from. Default the real one.
+    /// The environment to read from. Default: the operating system's.
     pub fn env(mut self, env: Env) -> Self {
         self.env = env;
         self
@@ -96,7 +96,7 @@ impl DumpOptions {
     }
 }
 
-/// Shows a file of a database, or each file of its directory: calls `each` for every piece, in order.
+/// Shows a file of a database, or each file of its directory. Calls `each` for every piece, in order.
 ///
 /// ```no_run
 /// # fn main() -> esker::Result<()> {
@@ -106,13 +106,13 @@ impl DumpOptions {
 /// ```
 ///
 /// # Errors
-/// If the file, or the directory, cannot be read. Damage is shown, not an error, and so is a file of a directory that cannot
-/// be read.
+/// If the file or the directory cannot be read. Damage is an item, not an error, and so is an unreadable file
+/// in a directory.
 pub fn dump(path: impl AsRef<Path>, each: impl FnMut(DumpItem)) -> Result<()> {
     DumpOptions::default().dump(path, each)
 }
 
-/// Where the pieces go.
+/// Passes pieces to the caller.
 struct Output<'a> {
     env: &'a Env,
     entries: bool,
@@ -124,12 +124,12 @@ impl Output<'_> {
         (self.each)(DumpItem { offset, kind, fields });
     }
 
-    /// An item for what is wrong.
+    /// Shows an error as an item.
     fn damage(&mut self, error: &Error) {
         self.damage_of(0, error);
     }
 
-    /// Damage of what begins at `start`; an error that knows the place better says it.
+    /// Shows damage of the piece at `start`, or at the offset in the error.
     fn damage_of(&mut self, start: u64, error: &Error) {
         let (offset, what, detail) = match error {
             Error::Corrupt { what, offset, detail, .. } => (*offset, *what, detail.clone()),
@@ -138,15 +138,15 @@ impl Output<'_> {
         self.item(offset, "damage", vec![("what", what.into()), ("detail", detail.into())]);
     }
 
-    /// A file of a directory that cannot be read.
+    /// Shows an unreadable file of a directory.
     fn unreadable(&mut self, path: &Path, error: &Error) {
         let name = path.display().to_string();
         self.item(0, "file", vec![("path", name.into()), ("what", "not readable as a file".into())]);
         let harmless = match kind(error) {
             // Removed since the directory was listed.
             Some(ErrorKind::NotFound) => true,
-            // A directory of somebody's own.
-            Some(ErrorKind::IsADirectory) => matches!(recognise(path, &[], &[]), What::Unknown),
+            // A directory that the engine did not make.
+            Some(ErrorKind::IsADirectory) => matches!(recognise(path, &[], &[]), Contents::Unknown),
             _ => false,
         };
         if !harmless {
@@ -155,33 +155,33 @@ impl Output<'_> {
     }
 }
 
-/// What the operating system said.
+/// Returns the error kind of the operating system.
 fn kind(error: &Error) -> Option<ErrorKind> {
     if let Error::Io { source, .. } = error { Some(source.kind()) } else { None }
 }
 
-/// What a file is.
-enum What {
+/// The contents of a file.
+enum Contents {
     Text(&'static str),
     Manifest,
     Segment(u64),
     Table,
     Records,
-    /// Log files that nothing was written to yet in this life.
+    /// A prepared or recycled log file that the current opening has not written to.
     Spare,
     Unknown,
 }
 
-impl What {
+impl Contents {
     fn name(&self) -> &'static str {
         match self {
-            What::Text(name) => name,
-            What::Manifest => "manifest",
-            What::Segment(_) => "log segment",
-            What::Table => "table",
-            What::Records => "record file",
-            What::Spare => "log file for later use",
-            What::Unknown => "unknown",
+            Contents::Text(name) => name,
+            Contents::Manifest => "manifest",
+            Contents::Segment(_) => "log segment",
+            Contents::Table => "table",
+            Contents::Records => "record file",
+            Contents::Spare => "log file for later use",
+            Contents::Unknown => "unknown",
         }
     }
 }
@@ -197,12 +197,12 @@ fn dump_file(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let name = path.display().to_string();
     out.item(0, "file", vec![("path", name.into()), ("what", what.name().into()), ("bytes", bytes.into())]);
     let shown = match what {
-        What::Text(_) => text::dump(out, path),
-        What::Manifest => manifest::dump(out, path),
-        What::Segment(number) => log::dump(out, path, number),
-        What::Table => table::dump(out, path),
-        What::Records => text::dump_records(out, path),
-        What::Spare | What::Unknown => Ok(()),
+        Contents::Text(_) => text::dump(out, path),
+        Contents::Manifest => manifest::dump(out, path),
+        Contents::Segment(number) => log::dump(out, path, number),
+        Contents::Table => table::dump(out, path),
+        Contents::Records => text::dump_records(out, path),
+        Contents::Spare | Contents::Unknown => Ok(()),
     };
     if let Err(error) = shown {
         out.damage(&error);
@@ -210,30 +210,30 @@ fn dump_file(out: &mut Output<'_>, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a file of this name, with these bytes at its ends, is.
-fn recognise(path: &Path, start: &[u8], end: &[u8]) -> What {
+/// Recognises a file by its name and by the bytes at its start and end.
+fn recognise(path: &Path, start: &[u8], end: &[u8]) -> Contents {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     match (&*name, parse(&name)) {
-        (CURRENT | CURRENT_TMP, _) => return What::Text("current"),
-        (OPTIONS | OPTIONS_TMP, _) => return What::Text("options"),
-        (LOCK, _) => return What::Text("lock"),
-        (REPAIRING, _) => return What::Text("marker of a repair that has not finished"),
-        (_, FileKind::Manifest(_)) => return What::Manifest,
-        (_, FileKind::Table(_)) => return What::Table,
+        (CURRENT | CURRENT_TMP, _) => return Contents::Text("current"),
+        (OPTIONS | OPTIONS_TMP, _) => return Contents::Text("options"),
+        (LOCK, _) => return Contents::Text("lock"),
+        (REPAIRING, _) => return Contents::Text("marker of an unfinished repair"),
+        (_, FileKind::Manifest(_)) => return Contents::Manifest,
+        (_, FileKind::Table(_)) => return Contents::Table,
         _ => {}
     }
     if let Some(number) = parse_segment(&name) {
-        return What::Segment(number);
+        return Contents::Segment(number);
     }
-    // A file under another name: a copy, or somebody else's.
+    // A file with another name: a copy, or a foreign file.
     match start.get(16..24).and_then(|bytes| bytes.first_chunk::<8>()) {
-        Some(number) if start.starts_with(b"ESKERWAL") => What::Segment(u64::from_le_bytes(*number)),
-        _ if end == b"eskerSST" => What::Table,
+        Some(number) if start.starts_with(b"ESKERWAL") => Contents::Segment(u64::from_le_bytes(*number)),
+        _ if end == b"eskerSST" => Contents::Table,
         _ if start.starts_with(b"\x89ESKREC\n") => match start.get(40..54) {
-            Some(b"esker manifest") => What::Manifest,
-            _ => What::Records,
+            Some(b"esker manifest") => Contents::Manifest,
+            _ => Contents::Records,
         },
-        _ if is_spare(&name) || parse_prepared(&name).is_some() => What::Spare,
-        _ => What::Unknown,
+        _ if is_spare(&name) || parse_prepared(&name).is_some() => Contents::Spare,
+        _ => Contents::Unknown,
     }
 }

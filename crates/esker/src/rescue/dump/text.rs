@@ -1,4 +1,4 @@
-//! Dumps the small text files, and record files of others.
+//! Dumps the small text files, and record files of users.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::manifest::log::read_current;
 use crate::recordio::{self, Tail};
 use crate::types::{Error, Result};
 
-/// Longer texts are cut: none of ours is.
+/// Longer texts are cut. No text file of the engine is longer.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 
-/// `CURRENT`, `OPTIONS`, `LOCK`, `REPAIRING`: their lines, then whether those that have a checksum are whole.
+/// Dumps the lines of `CURRENT`, `OPTIONS`, `LOCK` and `REPAIRING`, and reports checksum mismatches.
 pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let file = out.env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
     let len = file.len().map_err(|e| Error::io("measure", path, e))?.min(TEXT_BYTES_MAX);
@@ -25,7 +25,7 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
         out.item(offset, "line", vec![("text", text.into())]);
         offset += line.len() as u64;
     }
-    // What a crash left of the next ones under their temporary names may be anything.
+    // A temporary file after a crash may hold anything.
     match path.file_name() {
         Some(name) if name == CURRENT => {
             read_current(out.env, path.parent().unwrap_or(Path::new(""))).map(drop)
@@ -37,7 +37,7 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     }
 }
 
-/// A record file: its records.
+/// Dumps the records of a record file.
 pub(super) fn dump_records(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let mut reader = recordio::Reader::options().env(out.env).salvage().open(path)?;
     if let Some(error) = reader.header_damage() {
@@ -48,7 +48,7 @@ pub(super) fn dump_records(out: &mut Output<'_>, path: &Path) -> Result<()> {
         let skipped = reader.skipped_bytes();
         let record = reader.next()?.map(<[u8]>::to_vec);
         let skipped = reader.skipped_bytes() - skipped;
-        // Also behind the last one: a record may have its checksums and yet not be one.
+        // Also after the last record: bytes may have valid checksums without being a record.
         if skipped > 0 {
             out.damage(&reader.skipped_damage("record", end, skipped));
         }
@@ -62,7 +62,7 @@ pub(super) fn dump_records(out: &mut Output<'_>, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What stands behind the last record.
+/// Dumps the bytes after the last record.
 pub(super) fn tail(out: &mut Output<'_>, end: u64, tail: Option<Tail>) {
     match tail {
         Some(Tail::Torn { offset, bytes }) => out.item(offset, "torn tail", vec![("bytes", bytes.into())]),

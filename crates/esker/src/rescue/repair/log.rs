@@ -1,18 +1,24 @@
-//! The log of a damaged database: every whole commit that can be read, in order, on top of what the tables hold.
+//! Salvages the log of a damaged database: every whole commit that can be read, in order, on top of the
+//! tables.
 //!
-//! repair_log.1. Commits that the tables hold already are passed by: doing one again without those after it would bring old
-//!      values back. A whole manifest says which, and no table has a say: it may be a foreign one. Without one those of which some
-//!      table says that they went into it count as held, unless they are followed, without a gap, by all that came after: some may
-//!      be from a flush that never ended.
-//! repair_log.2. A gap in the sequence numbers, and an end before a commit that was durable, are reported with the numbers of the
-//!      commits that are missing.
-//! repair_log.3. A log that recovery takes as it is ends where recovery ends it: what can be read behind an unfinished commit, or one with a torn
-//!      value (recovery.9), never counted, and is no loss.
-//! repair_log.4. Segments that recovery misses are told of, also where a manifest names none and only later ones are there.
-//! repair_log.5. The log is read twice, to see whether recovery takes it as it is and to take its commits. One that only the first reading met is lost.
-//! repair_log.6. Of a commit without ops the writes are in tables that it adopted. One of which the manifest does not say so is told as a loss; and without
-//!      a whole manifest no commit before it is done again: it may be older than what those tables hold.
-//! repair_log.7. Nor is one with operands, or one before it: a table may hold what they have made already.
+//! repair_log.1. Commits that are in tables already are skipped: applying one without its successors would
+//!     bring old values back. A whole manifest says which they are. Tables are not asked then, because they
+//!     may be foreign. Without a whole manifest a commit is in tables if some table says so. Exception: if
+//!     all later commits follow without a gap, it is applied, because that table may come from an unfinished
+//!     flush.
+//! repair_log.2. A gap in the sequence numbers is reported with the numbers of the missing commits. So is an
+//!     end before a commit that was durable.
+//! repair_log.3. If recovery accepts the log, it ends where recovery ends it. Readable commits after an
+//!     unfinished one, or after one with a torn value (recovery.9), never counted and are no loss.
+//! repair_log.4. Segments that recovery would miss are reported, even if the manifest names none and only
+//!     later ones exist.
+//! repair_log.5. The log is read twice, to see whether recovery accepts it, and to take its commits. A commit
+//!     that only the first pass could read is reported as lost.
+//! repair_log.6. The writes of a commit without ops are in tables that it adopted. If the manifest does not
+//!     confirm that, the commit is reported as a loss. Without a whole manifest no commit before it is
+//!     applied again, because it may be older than those tables.
+//! repair_log.7. The same holds for a commit with operands and those before it: a table may already hold the
+//!     results of its merges.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -46,7 +52,7 @@ pub(super) fn salvage(
     let sound = sound.ok().filter(|_| sources.complete);
     let end = sound.as_ref().map_or(SeqNo::MAX, |recovered| recovered.last_seq);
     let mut last_at = None;
-    let told = report.losses.len();
+    let losses = report.losses.len();
     let segments = wal::salvage(env, dir, sources.log, &mut |piece| {
         match piece {
             LogPiece::Lost { error, .. } if sound.is_some() => {
@@ -65,7 +71,7 @@ pub(super) fn salvage(
                     return Ok(());
                 }
                 if let Some(last) = last.filter(|last| seq > last.next()) {
-                    let detail = format!("commit {seq} follows commit {last}: those between are lost");
+                    let detail = format!("commit {seq} follows commit {last}: those between them are lost");
                     report.losses.push(gap(last.get() + 1..=seq.get() - 1, detail, path, offset));
                 }
                 last = Some(seq);
@@ -74,7 +80,7 @@ pub(super) fn salvage(
                     Ok((_, set)) if set.is_empty() => {
                         if !sources.adopted.contains(&seq) {
                             let detail = format!(
-                                "of commit {seq} the writes are in tables, and the manifest that names them is lost"
+                                "the writes of commit {seq} are in tables, and the manifest that names them is lost"
                             );
                             report.losses.push(gap(seq.get()..=seq.get(), detail, path, offset));
                         }
@@ -100,25 +106,25 @@ pub(super) fn salvage(
     let last = last.unwrap_or(flushed);
     // repair_log.2, repair_log.5
     let durable = sources.log.durable_to.map(|durable| (durable, "was durable"));
-    let met = sound.as_ref().map(|recovered| (recovered.last_seq, "could be read a moment ago"));
+    let met = sound.as_ref().map(|recovered| (recovered.last_seq, "could be read by an earlier pass"));
     let ends = [durable, met].into_iter().flatten().filter(|(end, _)| last < *end);
     if let Some((end, why)) = ends.max_by_key(|(end, _)| *end) {
         let (path, offset) =
             last_at.unwrap_or_else(|| (wal::file_name::segment_path(dir, sources.log.from), 0));
-        let detail = format!("the log ends behind commit {last}, but commit {end} {why}: its end is lost");
+        let detail = format!("the log ends after commit {last}, but commit {end} {why}: its end is lost");
         report.losses.push(gap(last.get() + 1..=end.get(), detail, &path, offset));
     }
     // repair_log.4
-    if sources.complete && report.losses.len() == told && wal::lacks_segments(env, dir, sources.log)? {
+    if sources.complete && report.losses.len() == losses && wal::lacks_segments(env, dir, sources.log)? {
         let path = wal::file_name::segment_path(dir, sources.log.from);
-        let error = Error::corrupt("WAL", path, 0, "the segment is missing, and newer ones are there");
+        let error = Error::corrupt("WAL", path, 0, "the segment is missing, and newer ones exist");
         report.lose(error, 0, LostKeys::Any);
     }
     Ok(())
 }
 
-/// The first of the log's last commits that follow each other without a gap, if they reach up to the newest flushed one: then the last
-/// word on each key of theirs is the newest (repair_log.1).
+/// Returns the first of the log's last consecutive commits if they include the newest flushed one. Then the
+/// last write to each of their keys is the newest (repair_log.1).
 fn first_to_do_again(env: &Env, dir: &Path, sources: &Sources, flushed: SeqNo) -> Result<Option<SeqNo>> {
     let mut row: Option<(SeqNo, SeqNo)> = None;
     wal::salvage(env, dir, sources.log, &mut |piece| {
@@ -154,7 +160,7 @@ mod tests {
     use crate::Db;
     use crate::manifest::file_name::{FileKind, parse};
 
-    /// The log has an old value of a key, and a table the newest, without its number.
+    /// The log has an old value of a key. A table has the newest, without its number.
     #[test]
     fn repair_log_1_what_a_table_holds_is_not_done_again() {
         let dir = Path::new("db");

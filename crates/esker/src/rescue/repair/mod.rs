@@ -3,22 +3,24 @@
 //! ```text
 //!   source (read only)                                              target (new)
 //!   CURRENT, MANIFEST-* --sources--> tables, first log segment
-//!   tables --tables: newest version of each key, tombstones honoured--> puts --.
-//!   log    --log: whole commits, in order-----------------------------> ops ---+--> target --> checked
-//!   catalog ----------------------------------------------> names made whole --'
+//!   tables --tables: newest version of each key, tombstones applied--> puts --.
+//!   log    --log: whole commits, in order----------------------------> ops ---+--> target --> checked
+//!   catalog ---------------------------------------------> names completed ---'
 //! ```
 //!
-//! rescue_repair.1. The source is opened for reading only: no byte, name or time of it changes.
-//! rescue_repair.2. The newest version that can be read of each key counts, by sequence number; what a tombstone that can be read
-//!      covers is gone. Commits of the log follow in their order, whole ones only.
-//! rescue_repair.3. Whatever of the source is not in the target although it may have counted is in the report: file, offset, and
-//!      keys where they are known. What is absent from the report is in the target.
-//! rescue_repair.4. The target is a sound database: it is opened anew and checked before this returns. If that cannot be reached,
-//!      no file is left of it, or, where its files cannot be removed or the process is killed, a directory that is refused (target_dir.4).
-//!      It lies outside of the source (target_dir.1), and is locked all the time (target_dir.3).
-//! rescue_repair.5. Memory does not grow with the database: a block for each table that overlaps at one key, one log segment, one
-//!      commit.
-//! rescue_repair.6. A report of a database that may stay is not lost: it is told before the last step, which may fail without being undone (target_dir.4).
+//! Of each key the newest readable version by sequence number is taken, unless a readable tombstone covers
+//! it. Commits of the log follow in order, whole ones only. The report lists everything of the source that is
+//! missing from the target although it may have counted: file, offset, and keys where known. What the report
+//! does not list is in the target. Memory does not grow with the database: it holds a block for each table
+//! that overlaps at one key, one log segment, and one commit.
+//!
+//! rescue_repair.1. The source is opened for reading only: none of its bytes, names or times changes.
+//! rescue_repair.4. The target is a sound database: it is opened again and checked before the repair returns.
+//!     After a failure no file of it remains. If its files cannot be removed, or the process is killed,
+//!     opening refuses the directory (target_dir.4). The target lies outside the source (target_dir.1), and
+//!     is locked all the time (target_dir.3).
+//! rescue_repair.6. The caller gets the report before the last step, which may fail without being undone
+//!     (target_dir.4). So the report of a database that may stay is never lost.
 
 mod blobs;
 mod log;
@@ -39,12 +41,12 @@ use crate::engine::disk::unfinished;
 use crate::rescue::lock_to_read;
 use crate::types::Result;
 
-/// Repairs with these settings for the new database; `others` do what they do at the worst moments.
+/// Repairs with these settings for the new database. `others` stands for other processes in tests.
 pub(crate) fn repair(
     settings: &Settings,
     source: &Path,
     target: &Path,
-    tell: impl FnOnce(&RepairReport),
+    on_report: impl FnOnce(&RepairReport),
     mut others: impl FnMut(Moment),
 ) -> Result<RepairReport> {
     let (env, _lock) = lock_to_read(&settings.env, source)?;
@@ -53,7 +55,7 @@ pub(crate) fn repair(
     let sources = sources::find(&env, source, &mut report)?;
     TargetDir::check(&settings.env, source, target)?;
     let survey = tables::survey(&env, &sources, &mut report)?;
-    // That took its time: who has made something there meanwhile keeps it (target_dir.3).
+    // Reading took time: another process may have created files meanwhile, and keeps them (target_dir.3).
     TargetDir::check(&settings.env, source, target)?;
     others(Moment::Checked);
     let modes = settings.modes.map_or_else(|| target_dir::modes_of(&env, source), |modes| Ok(Some(modes)))?;
@@ -66,19 +68,19 @@ pub(crate) fn repair(
         let closed = out.finish(&mut report)?;
         others(Moment::Closed);
         closed.check(&mut report)?;
-        tell(&report);
+        on_report(&report);
         dir.finish()
     };
     fill().inspect_err(|_| dir.clear())?;
     Ok(report)
 }
 
-/// When others might come between.
+/// Moments at which other processes may interfere.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// The target was found good, and is not locked yet.
+    /// The target was accepted and is not locked yet.
     Checked,
-    /// The target was filled and closed, and is to be looked at once more.
+    /// The target was filled and closed, and will be checked.
     Closed,
 }
 

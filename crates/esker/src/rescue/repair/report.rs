@@ -1,4 +1,4 @@
-//! What a repair tells.
+//! The report of a repair.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use crate::types::key::decode_key;
 use crate::types::key_range::KeyRange;
 use crate::types::{Error, KeyspaceId};
 
-/// What a repair has done and what it could not save.
+/// The results of a repair, and what it could not save.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
@@ -17,31 +17,31 @@ pub struct RepairReport {
     pub tables: u64,
     /// Blocks of tables read and found sound.
     pub blocks: u64,
-    /// Versions of keys in them.
+    /// Versions of keys in these blocks.
     pub entries: u64,
     /// Segments of the log read.
     pub log_segments: u64,
     /// Commits taken from the log.
     pub commits: u64,
-    /// What may be missing from the new database, or old in it. Empty: nothing was lost.
+    /// What may be missing or outdated in the new database. Empty: nothing was lost.
     pub losses: Vec<Loss>,
-    /// Damage and oddities that cost nothing.
+    /// Damage and oddities without a loss.
     pub notes: Vec<String>,
 }
 
 impl RepairReport {
-    /// Live keys over all keyspaces.
+    /// Number of live keys in all keyspaces.
     pub fn live_keys(&self) -> u64 {
         self.keyspaces.iter().map(|keyspace| keyspace.keys).sum()
     }
 
-    /// A loss of so many bytes from where the error is.
+    /// Reports a loss of `bytes` bytes at the place of the error.
     pub(super) fn lose(&mut self, error: Error, bytes: u64, keys: LostKeys) {
         let start = if let Error::Corrupt { offset, .. } = error { offset } else { 0 };
         self.lose_from(start, error, bytes, keys);
     }
 
-    /// A loss of so many bytes from `offset` on; the error may be of a place behind it.
+    /// Reports a loss of `bytes` bytes at `offset`. The error may concern a later place.
     pub(super) fn lose_from(&mut self, offset: u64, error: Error, bytes: u64, keys: LostKeys) {
         let (path, detail) = match error {
             Error::Corrupt { what, path, detail, .. } => (path, format!("{what}: {detail}")),
@@ -55,57 +55,58 @@ impl RepairReport {
 /// A keyspace of the new database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairedKeyspace {
-    /// Its number, as it was.
+    /// Its number, the same as in the source.
     pub id: KeyspaceId,
-    /// Its name: as it was, or made of its number if that is lost.
+    /// Its name. If the name is lost: one made from its number.
     pub name: String,
-    /// How many live keys it holds.
+    /// Number of live keys.
     pub keys: u64,
 }
 
-/// Something that a repair could not save.
+/// Data that a repair could not save.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
     /// The file.
     pub path: PathBuf,
-    /// Where in it what is lost begins, in bytes. What is wrong may have been seen further on: of a block of a table, at its checksum.
+    /// Where the lost data begins in the file, in bytes. The error may lie further on: for a block of a
+    /// table, at its checksum.
     pub offset: u64,
-    /// How many bytes, from there on; 0 if that is not known, or if bytes are not what is missing. Of a commit that cannot be used although
-    /// its records, or some of them, are sound, only their payloads count, not their headers.
+    /// Number of lost bytes. 0 if unknown, or if no bytes are lost. For a commit that cannot be used although
+    /// some of its records are sound, this counts only the payloads of the records, not their headers.
     pub bytes: u64,
-    /// What is wrong there.
+    /// Description of the damage.
     pub detail: String,
-    /// The keys that it is about.
+    /// The keys that may be affected.
     pub keys: LostKeys,
-    /// The first and the last of the commits that are lost with it, by sequence number, if that is known.
+    /// Sequence numbers of the first and the last lost commit, if known.
     pub commits: Option<(u64, u64)>,
 }
 
-/// The keys whose newest versions may be lost. In the new database they are missing, or have an older value.
+/// Keys whose newest versions may be lost. In the new database they are missing, or have an older value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LostKeys {
-    /// Between these two, both included; none: from the first, or up to the last of the database.
+    /// Keys between these two, both included. `None`: from the first, or up to the last key of the database.
     Between(Option<(KeyspaceId, Vec<u8>)>, Option<(KeyspaceId, Vec<u8>)>),
-    /// Not known: any.
+    /// Any keys: it is not known which.
     Any,
-    /// The names of keyspaces.
+    /// Names of keyspaces.
     Names,
 }
 
 impl LostKeys {
-    /// Between two encoded keys.
+    /// Keys between two encoded keys.
     pub(super) fn between(low: Option<&[u8]>, high: Option<&[u8]>) -> LostKeys {
         let place = |key: &[u8]| decode_key(key).map(|(id, key)| (id, key.to_vec()));
         LostKeys::Between(low.and_then(place), high.and_then(place))
     }
 
-    /// All that a table of this range may hold; any if the range is not known.
+    /// Keys that a table with this range may hold, or any if the range is unknown.
     pub(super) fn of_table(range: Option<&KeyRange>) -> LostKeys {
         range.map_or(LostKeys::Any, |range| LostKeys::between(Some(&range.start), Some(range.end.key())))
     }
 
-    /// Whether the key of this keyspace may be among them.
+    /// Returns whether this key of the keyspace may be among them.
     pub fn may_hold(&self, keyspace: KeyspaceId, key: &[u8]) -> bool {
         match self {
             LostKeys::Any => true,

@@ -1,20 +1,22 @@
-//! What of a damaged database is to be read: which tables, and from where the log.
+//! Decides which tables of a damaged database a repair reads, and from where it reads the log.
 //!
 //! ```text
-//!   CURRENT --> MANIFEST-n sound? --yes--> the tables that it names; log from `wal_from`, commits after `flushed_seq`
-//!      `-no--> newest other manifest      `-in parts, not at all, or out of date--> in addition all tables that nothing removed
+//!   CURRENT --> MANIFEST-n sound? --yes--> its tables; log from `wal_from`, commits after `flushed_seq`
+//!      `-no--> newest other manifest      `-in parts, missing, outdated--> also all tables not removed
 //! ```
 //!
-//! sources.1. With a whole manifest exactly its tables are read, so that a table that was replaced but not yet removed
-//!      brings nothing back.
-//! sources.2. A table that can say what it is and is none of those that the manifest describes is not read: it is foreign.
-//! sources.3. If tables or log segments that a whole manifest names are gone, and finished tables are there that it does not know, it may be
-//!      an earlier one: those tables may hold what was in them, so all are read.
-//! sources.4. A file that nobody names and that cannot be read costs nothing else.
-//! sources.5. Where the manifest that CURRENT names cannot be read and another one is gone by, that is told as a loss, whatever is there: what
-//!      only the one in force named may be gone without a trace.
-//! sources.6. Entries of an adopted table have no number of their own (table.5 in sstable/table.rs): it is the manifest's to say. Where that is lost, it
-//!      is told as a loss: what the table holds may be newer than what is taken, or never have been committed (tables.6).
+//! With a whole manifest exactly its tables are read. So a table that was replaced but not deleted yet brings
+//! no old values back.
+//!
+//! sources.2. A table with properties that match no table of the manifest is foreign and not read.
+//! sources.3. A whole manifest may be an earlier one if tables or log segments that it names are missing, and
+//!     it does not know some finished tables. These may hold the missing data, so all tables are read.
+//! sources.4. An unreadable file that no manifest names causes no other loss.
+//! sources.5. If the manifest that CURRENT names is unreadable and another one is used, the report says so as
+//!     a loss. Files that only the current manifest named may be missing without a trace.
+//! sources.6. Entries of an adopted table have no sequence number of their own (table.5 in sstable/table.rs);
+//!     the manifest holds it. Without the manifest the report lists the keys as a loss. The table may be
+//!     newer than the taken values, or never have been committed (tables.6).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,21 +35,21 @@ use crate::sstable::stated_newest_commit;
 use crate::types::{Error, FileId, Result, SeqNo};
 use crate::wal::{self, LogExtent, LogPiece};
 
-/// What is to be read.
+/// What a repair reads.
 pub(super) struct Sources {
-    /// The tables, with what the manifest says of them.
+    /// The tables, with their descriptions in the manifest.
     pub tables: Vec<TableSource>,
-    /// What is known of the log.
+    /// What the manifest says about the log.
     pub log: LogExtent,
     /// Commits up to this one are in tables, as far as is known.
     pub flushed: SeqNo,
-    /// Whether the manifest is whole.
+    /// Whether the manifest is whole and current.
     pub complete: bool,
-    /// What a whole manifest describes: for sources.2.
+    /// The tables that a whole manifest describes, for sources.2.
     pub described: Vec<AddedTable>,
-    /// The commits of which a manifest says that they were adopted.
+    /// The commits that the manifest lists as adopted.
     pub adopted: BTreeSet<SeqNo>,
-    /// Where values are that are not in tables.
+    /// Blob files with values that are not in tables.
     pub blobs: BlobSet,
 }
 
@@ -55,11 +57,11 @@ pub(super) struct Sources {
 pub(super) struct TableSource {
     pub file: FileId,
     pub path: PathBuf,
-    /// What a manifest says of the file of this name, be it whole or not.
+    /// The description in a manifest, whole or not, of the file with this name.
     pub named: Option<AddedTable>,
 }
 
-/// Looks what is there.
+/// Finds the sources of a repair.
 pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<Sources> {
     let names = env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;
     let manifest = choose_manifest(env, dir, &names, report)?;
@@ -74,11 +76,11 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
     if manifest.is_none() && on_disk.is_empty() && !has_log {
         return Err(Error::NotFound(dir.to_path_buf()));
     }
-    // Of none, nothing is known.
+    // Without a manifest nothing is known.
     let SalvagedManifest { state, complete: whole, removed, .. } = manifest.unwrap_or_default();
     let state = state.unwrap_or_default();
     let complete = whole && !has_lost_its_end(env, dir, (&state, &removed), &on_disk, report)?;
-    // Parts of a manifest do not tell what of the log is obsolete.
+    // A partial manifest does not tell which part of the log is obsolete.
     let log = match complete {
         true => state.log_extent(),
         false => LogExtent {
@@ -121,8 +123,8 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
     })
 }
 
-/// Whether tables prove that a manifest that looks whole has lost its end, or files that are gone speak for it (sources.3). It says this
-/// state, and has removed these tables.
+/// Returns whether a manifest that looks whole has lost its end, as proven by tables or suggested by missing
+/// files (sources.3). `(state, removed)`: what the manifest holds, and the tables that it has removed.
 fn has_lost_its_end(
     env: &Env,
     dir: &Path,
@@ -131,7 +133,8 @@ fn has_lost_its_end(
     report: &mut RepairReport,
 ) -> Result<bool> {
     let (mut known, extent) = (state.newest_in_tables(), state.log_extent());
-    // Behind an unfinished commit nothing counts, even if it can be read (repair_log.3): it does not stand for what a table holds.
+    // Commits after an unfinished one never count, even if they can be read (repair_log.3). They do not
+    // account for the contents of a table.
     let end = wal::verify(env, dir, extent, |_, _| Ok(())).map_or(SeqNo::MAX, |recovered| recovered.last_seq);
     wal::salvage(env, dir, extent, &mut |piece| {
         if let LogPiece::Commit { seq, .. } = piece
@@ -163,7 +166,7 @@ fn has_lost_its_end(
     Ok(true)
 }
 
-/// Those of the tables that are finished, each with its newest commit. One that cannot be read is noted (sources.4).
+/// Returns the finished tables, each with its newest commit. Unreadable tables are noted (sources.4).
 fn finished<'f>(
     env: &Env,
     dir: &Path,
@@ -185,7 +188,7 @@ fn finished<'f>(
     found
 }
 
-/// The manifest to go by: the one in force, or the newest that can be read.
+/// Returns the manifest to use: the current one, or the newest that can be read.
 fn choose_manifest(
     env: &Env,
     dir: &Path,
@@ -226,7 +229,7 @@ fn choose_manifest(
             continue;
         }
         if Some(id) != current {
-            report.notes.push(format!("going by {}, the newest manifest that can be read", path.display()));
+            report.notes.push(format!("using {}, the newest manifest that can be read", path.display()));
         }
         if let Some(named) = current.filter(|named| *named != id) {
             let in_force = dir.join(manifest_name(named));
@@ -238,7 +241,7 @@ fn choose_manifest(
             report.lose(Error::corrupt("manifest", in_force, 0, detail), 0, LostKeys::Any);
         }
         if let Some((offset, bytes)) = found.torn {
-            let text = "an edit was being written that never counted";
+            let text = "an unfinished edit, which never took effect";
             report.notes.push(format!("{} at offset {offset}: {text} ({bytes} bytes)", path.display()));
         }
         if !found.complete {

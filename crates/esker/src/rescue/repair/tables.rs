@@ -1,24 +1,29 @@
-//! The tables of a damaged database: the newest version of each key that can be read, tombstones honoured.
+//! Salvages the tables of a damaged database: the newest readable version of each key, tombstones applied.
 //!
 //! ```text
-//!   tables by first key --opened when the merge gets there--> heap by (key, newest first) --> put, or nothing
-//!   all range tombstones ----------------------------------------'
+//!   tables by first key --opened when reached--> heap by (key, newest first) --> put, or nothing
+//!   all range tombstones ---------------------------'
 //! ```
 //!
-//! tables.1. Of versions with one number (runs of one large commit, copies of one table) the one in the newest run counts, as the manifest has them;
-//!      without it, the one in the newest file.
-//! tables.2. A table whose first key is not known is opened first, so keys come out in ascending order.
-//! tables.3. Of a table that the manifest describes nothing counts that lies outside the range that it states: a table without properties
-//!      may be another one.
-//! tables.4. A table whose parts are sound and do not add up to its fingerprint is told of as a whole: some are of another database's table.
-//! tables.5. A table is opened twice, to be looked at and to be read. What only the second look finds damaged is told, too.
-//! tables.6. What an adopted table holds is of the commit that the manifest names (sources.6). Without that nothing tells it from a private table of
-//!      a transaction that never committed: no number in the file, no name of it in the log. It may hold all of a large import, so it is kept.
-//!      It counts as older than all else, and its keys are told as a loss.
-//! tables.7. A large commit may be several runs, of one number (tables.1). If the newest one with a key is damaged, which is told, the key may get a
-//!      value that the commit itself replaced.
-//! tables.8. Operands are taken down to the version that ends the search, and are merged by the new database. Without a whole manifest there may be
-//!      tables that others were made of: if a key has operands in one and versions in another, they may be merged twice. That is told.
+//! A table with an unknown first key is opened first, so keys come out in ascending order.
+//!
+//! tables.1. Versions with one number come from runs of one large commit, or from copies of one table. The
+//!     one in the newest run of the manifest counts, or without a manifest the one in the newest file.
+//! tables.3. For a table that the manifest describes, keys outside its stated range are ignored: a table
+//!     without properties may be another one.
+//! tables.4. A table whose parts are sound but do not match its fingerprint is reported as a whole: some
+//!     parts belong to another database's table.
+//! tables.5. A table is opened twice, for the survey and for reading. Damage that only the second pass finds
+//!     is also reported.
+//! tables.6. The entries of an adopted table belong to the commit that the manifest names (sources.6).
+//!     Without that, the table looks like a private table of a transaction that never committed: neither the
+//!     file nor the log has its number. It may hold all of a large import, so it is kept. It counts as older
+//!     than all other tables, and its keys are reported as a loss.
+//! tables.7. A large commit may consist of several runs with one number (tables.1). If the newest run with a
+//!     key is damaged, which is reported, the key may get a value that the commit itself replaced.
+//! tables.8. Operands are taken down to the version that ends the search. The new database merges them.
+//!     Without a whole manifest, inputs of a compaction may exist next to its output. If a key has operands
+//!     in one table and versions in another, they may be merged twice. That is reported.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -37,20 +42,20 @@ use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, FileId, Result, SeqNo};
 
-/// A table on its way into the merge.
+/// A table that the merge has not reached.
 struct Waiting<'s> {
     source: &'s TableSource,
     lower_bound: Vec<u8>,
-    /// What the manifest says of it.
+    /// Its description in the manifest.
     described: Option<&'s AddedTable>,
-    /// The commit that all of it is of (tables.6), or zero.
+    /// The commit of all its entries (tables.6), or zero.
     base: SeqNo,
-    /// What the first look found damaged (tables.5).
-    told: Vec<Told>,
+    /// Damage that the survey has reported (tables.5).
+    reported: Vec<Reported>,
 }
 
-/// Damage that was reported: where, how many bytes, of which content.
-type Told = (u64, u64, LostContent);
+/// Reported damage: offset, number of bytes, content.
+type Reported = (u64, u64, LostContent);
 
 /// Puts the live entries of all tables into the target.
 pub(super) fn salvage(
@@ -60,7 +65,7 @@ pub(super) fn salvage(
     target: &mut Target,
     report: &mut RepairReport,
 ) -> Result<()> {
-    // The last one is opened first.
+    // Tables are popped from the end.
     surveyed.waiting.sort_by(|a, b| b.lower_bound.cmp(&a.lower_bound));
     target.newest_flushed = target.newest_flushed.max(surveyed.newest_commit);
     let tombstones = RangeTombstones::union(&surveyed.tombstones);
@@ -68,7 +73,8 @@ pub(super) fn salvage(
     let mut last: Option<Vec<u8>> = None;
     let mut operands = Operands::default();
     while let Some((key, seq, at)) = merge.next(report)? {
-        // Equal: an older version. Below: a table that does not begin where it says; its keys are passed by.
+        // An equal key is an older version. A smaller one comes from a table that does not begin where it
+        // says, and is skipped.
         let is_new = last.as_ref().is_none_or(|last| *last < key);
         if is_new && let Some(last) = last.replace(key.clone()) {
             operands.finish(&last, target)?;
@@ -105,22 +111,22 @@ pub(super) fn salvage(
     last.map_or(Ok(()), |last| operands.finish(&last, target))
 }
 
-/// The operands of a key (tables.8).
+/// The operands of the current key (tables.8).
 #[derive(Default)]
 struct Operands {
-    /// Lists, the newest first, and the scans that they come from.
+    /// Lists of operands, newest first, with the scans that they come from.
     lists: Vec<(Vec<u8>, usize)>,
-    /// Older versions are asked for.
+    /// Whether older versions of the key are needed.
     is_open: bool,
 }
 
 impl Operands {
-    /// Whether a version below these may have them in it.
+    /// Returns whether an older version may already contain these operands.
     fn are_doubtful(&self, entry: EntryRef<'_>, at: usize, is_complete: bool) -> bool {
         !is_complete && entry.kind.is_live() && self.lists.iter().any(|(_, of)| *of != at)
     }
 
-    /// All versions have come: has the target merge the lists.
+    /// Ends a key: the target merges the lists.
     fn finish(&mut self, key: &[u8], target: &mut Target) -> Result<()> {
         self.is_open = false;
         let lists: Vec<u8> = self.lists.drain(..).rev().flat_map(|(list, _)| list).collect();
@@ -128,15 +134,15 @@ impl Operands {
     }
 }
 
-/// What a first look at all tables gives.
+/// The result of a first pass over all tables.
 pub(super) struct Survey<'s> {
     waiting: Vec<Waiting<'s>>,
     tombstones: Vec<RangeTombstones>,
-    /// The newest commit of which some table says that it went into it.
+    /// The newest commit that some table claims to contain.
     newest_commit: SeqNo,
 }
 
-/// Looks at all parts of all tables but their blocks. Writes nothing.
+/// Reads all parts of all tables except their blocks. Writes nothing.
 pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairReport) -> Result<Survey<'s>> {
     let mut out = Survey { waiting: Vec::new(), tombstones: Vec::new(), newest_commit: SeqNo::ZERO };
     let mut unaccounted: Vec<&AddedTable> = sources.described.iter().collect();
@@ -154,7 +160,7 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
         };
         let described = describe(&table, source.file, &sources.described);
         if sources.complete && described.is_none() {
-            // sources.2; what should have been here is reported below.
+            // A foreign table (sources.2). The table that it replaces is reported below.
             let path = source.path.display();
             report.notes.push(format!("{path} is not a table that the manifest describes: it is left out"));
             continue;
@@ -167,29 +173,29 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
                 report.lose(error, 0, LostKeys::of_table(Some(&described.meta.range)));
             }
         }
-        // A flush or merge may have forgotten the numbers, but not what went into it.
+        // A flush or compaction may have dropped the numbers of entries, but records the newest commit.
         let numbered = table.properties.as_ref().map(|properties| properties.counts.max_seq);
         out.newest_commit = out.newest_commit.max(table.newest_commit().max(numbered).unwrap_or_default());
-        let told = tell_new(&table, described, &[], report);
+        let reported = report_new(&table, described, &[], report);
         let covered = described.map(|added| &added.meta.range);
         let base = base_of(&table, source, described, report);
         out.tombstones.push(within(&table.tombstones, covered).based(base));
-        out.waiting.push(Waiting { source, lower_bound: table.lower_bound(), described, base, told });
+        out.waiting.push(Waiting { source, lower_bound: table.lower_bound(), described, base, reported });
         report.tables += 1;
     }
-    // A missing file was reported when it was missed.
+    // Missing files were reported already.
     unaccounted.retain(|added| sources.tables.iter().any(|source| source.file == added.file));
     for added in unaccounted {
         let source = sources.tables.iter().find(|source| source.file == added.file);
         let path = source.map(|source| source.path.clone()).unwrap_or_default();
-        let error = Error::corrupt("table", path, 0, "another file stands in its place");
+        let error = Error::corrupt("table", path, 0, "another file is in its place");
         report.lose(error, added.meta.file_bytes, LostKeys::of_table(Some(&added.meta.range)));
     }
     Ok(out)
 }
 
-/// The table of the manifest that this one is: the one of its file, or, if files were swapped, another; none, if it is a
-/// foreign one.
+/// Returns the manifest's description of this table: that of its file, or of another if files were swapped.
+/// `None` for a foreign table.
 fn describe<'s>(table: &SalvageTable, file: FileId, described: &'s [AddedTable]) -> Option<&'s AddedTable> {
     let own = described.iter().find(|added| added.file == file);
     if table.properties.is_none() {
@@ -199,7 +205,7 @@ fn describe<'s>(table: &SalvageTable, file: FileId, described: &'s [AddedTable])
     own.filter(is).or_else(|| described.iter().find(is))
 }
 
-/// Whether a table says of itself what the manifest says of it.
+/// Returns whether a table's properties match its description in the manifest.
 fn is_as_stated(table: &SalvageTable, meta: &TableMeta) -> bool {
     table.properties.as_ref().is_some_and(|p| {
         let (range, fingerprint) = (p.range.clone(), p.fingerprint);
@@ -208,7 +214,7 @@ fn is_as_stated(table: &SalvageTable, meta: &TableMeta) -> bool {
     })
 }
 
-/// The commit that all of a table is of, or zero (tables.6).
+/// Returns the commit of all entries of a table, or zero (tables.6).
 fn base_of(
     table: &SalvageTable,
     source: &TableSource,
@@ -219,7 +225,8 @@ fn base_of(
     if let Some(added) = described.or(source.named.as_ref().filter(is_it)) {
         return added.meta.base_seq;
     }
-    // Every flush and merge says what went in, in the footer. If that is lost, its numbers still tell it from a private table.
+    // Every flush and compaction writes the newest commit into the footer. If the footer is lost, the
+    // numbers of entries still distinguish the table from a private one.
     let numbered = table.properties.as_ref().map_or(SeqNo::ZERO, |properties| properties.counts.max_seq);
     if table.newest_commit().unwrap_or(numbered) == SeqNo::ZERO {
         let detail = "a large transaction or an ingest may have made it, and the manifest that says when it was committed, or whether, \
@@ -231,39 +238,40 @@ fn base_of(
     SeqNo::ZERO
 }
 
-/// The range tombstones, cut to what the table covers (tables.3).
+/// Clips range tombstones to the range of the table (tables.3).
 fn within(tombstones: &RangeTombstones, range: Option<&KeyRange>) -> RangeTombstones {
     let Some(range) = range else { return tombstones.clone() };
     tombstones.clipped(range)
 }
 
-/// Whether the table tells, damaged or not, that all of it is of the one that the manifest describes: by its properties, or by its other
-/// parts.
+/// Returns whether all parts of the table, damaged or not, are known to belong to the described one, by its
+/// properties or by its other parts.
 fn is_proven(table: &SalvageTable, described: &AddedTable) -> bool {
     table.properties.is_some() || table.fingerprint() == Some(described.meta.fingerprint)
 }
 
-/// Reports what of this table cannot be read, blocks apart, as far as it was not `told`; all of it is returned.
-fn tell_new(
+/// Reports unreadable parts of this table, except for blocks, unless they are in `reported`. Returns all
+/// damage.
+fn report_new(
     table: &SalvageTable,
     described: Option<&AddedTable>,
-    told: &[Told],
+    reported: &[Reported],
     report: &mut RepairReport,
-) -> Vec<Told> {
+) -> Vec<Reported> {
     let stated = table.properties.as_ref().map(|properties| &properties.range);
     let range = described.map(|added| &added.meta.range).or(stated);
-    let tell_one = |damage: &TableDamage| {
+    let report_one = |damage: &TableDamage| {
         let this = (damage.start, damage.bytes, damage.lost.clone());
-        if !told.contains(&this) {
-            tell(damage, range, report);
+        if !reported.contains(&this) {
+            report_damage(damage, range, report);
         }
         this
     };
-    table.damage.iter().map(tell_one).collect()
+    table.damage.iter().map(report_one).collect()
 }
 
 /// Reports damage of a table of this range.
-fn tell(damage: &TableDamage, range: Option<&KeyRange>, report: &mut RepairReport) {
+fn report_damage(damage: &TableDamage, range: Option<&KeyRange>, report: &mut RepairReport) {
     let LostContent::Keys(low, high) = &damage.lost else {
         return report.notes.push(damage.error.to_string());
     };
@@ -273,31 +281,31 @@ fn tell(damage: &TableDamage, range: Option<&KeyRange>, report: &mut RepairRepor
     report.lose_from(damage.start, damage.error.duplicate(), damage.bytes, keys);
 }
 
-/// Entries of all tables, each key's newest first.
+/// Merges the entries of all tables, the newest version of each key first.
 struct Merge<'s> {
     env: &'s Env,
     waiting: Vec<Waiting<'s>>,
-    /// The scans that the heap knows by their place, each with the range of its table; none once at the end.
+    /// The scans, at the indexes used in the heap, each with the range of its table. `None` after the end.
     open: Vec<Option<Opened<'s>>>,
-    heap: BinaryHeap<Reverse<Place>>,
+    heap: BinaryHeap<Reverse<HeapEntry>>,
 }
 
 /// A scan, the range of its table, and its base.
 type Opened<'s> = (SalvageScan, Option<&'s KeyRange>, SeqNo);
 
-/// Where the manifest has a table, and its file: newer ones come first (tables.1).
-type Age = (Level, Reverse<RunId>, Reverse<FileId>);
+/// Position of a table in the manifest, and its file. Newer tables come first (tables.1).
+type TableRank = (Level, Reverse<RunId>, Reverse<FileId>);
 
-/// Key, then newest version, then newest table; and the scan.
-type Place = (Vec<u8>, Reverse<SeqNo>, Age, usize);
+/// Key, then newest version, then newest table; and the index of the scan.
+type HeapEntry = (Vec<u8>, Reverse<SeqNo>, TableRank, usize);
 
-fn age_of(file: FileId, described: Option<&AddedTable>) -> Age {
+fn age_of(file: FileId, described: Option<&AddedTable>) -> TableRank {
     let (level, run) = described.map_or((Level::L0, RunId(0)), |added| (added.level, added.run));
     (level, Reverse(run), Reverse(file))
 }
 
 impl Merge<'_> {
-    /// The next version: its key, its number, its scan, which stands on it until `advance`.
+    /// Returns the next version: its key, its number, and its scan, which stands on it until `advance`.
     fn next(&mut self, report: &mut RepairReport) -> Result<Option<(Vec<u8>, SeqNo, usize)>> {
         while self
             .waiting
@@ -309,7 +317,7 @@ impl Merge<'_> {
             let scan = match SalvageTable::open(self.env, &next.source.path) {
                 Ok(table) => {
                     // tables.5
-                    tell_new(&table, next.described, &next.told, report);
+                    report_new(&table, next.described, &next.reported, report);
                     table.scan()
                 }
                 Err(error @ Error::UnsupportedVersion { .. }) => return Err(error),
@@ -328,14 +336,14 @@ impl Merge<'_> {
         Ok(self.heap.peek().map(|Reverse((key, Reverse(seq), _, at))| (key.clone(), *seq, *at)))
     }
 
-    /// Moves the scan whose entry `next` gave.
+    /// Moves the scan whose entry `next` returned.
     fn advance(&mut self, at: usize, report: &mut RepairReport) {
         if let Some(Reverse((_, _, age, _))) = self.heap.pop() {
             self.push_next(at, age, report);
         }
     }
 
-    fn push_next(&mut self, at: usize, age: Age, report: &mut RepairReport) {
+    fn push_next(&mut self, at: usize, age: TableRank, report: &mut RepairReport) {
         let (scan, range, base) = self.open[at].as_mut().expect("an open scan");
         while scan.advance() {
             let entry = scan.entry();
@@ -348,17 +356,17 @@ impl Merge<'_> {
         }
         report.blocks += scan.blocks_read;
         let range = *range;
-        scan.damage.iter().for_each(|damage| tell(damage, range, report));
+        scan.damage.iter().for_each(|damage| report_damage(damage, range, report));
         // tables.4
         if scan.holds_other_parts() {
-            let detail = "its parts do not add up to what it states: some are of another table";
+            let detail = "its parts do not match its fingerprint: some belong to another table";
             let error = Error::corrupt("table", scan.path(), 0, detail);
             report.lose(error, 0, LostKeys::of_table(range));
         }
         self.open[at] = None;
     }
 
-    /// Where a scan that the heap knows stands.
+    /// Returns the current entry of a scan in the heap.
     fn entry(&self, at: usize) -> EntryRef<'_> {
         self.open[at].as_ref().expect("the heap names open scans").0.entry()
     }

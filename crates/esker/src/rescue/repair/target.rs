@@ -1,11 +1,11 @@
 //! The new database that a repair fills.
 //!
 //! ```text
-//!   put, apply --encoded keys as they were--> commits --finish--> catalog made whole --> closed --check--> opened, checked
+//!   put, apply --encoded keys--> commits --finish--> catalog completed, closed --check--> opened, checked
 //! ```
 //!
-//! repair_target.1. Keys keep their keyspace ids; the catalog is data like any other until `finish` makes it whole: every
-//!      keyspace that holds keys has one name, and no id is given twice.
+//! repair_target.1. Keys keep their keyspace ids. The catalog is copied like other data until `finish`
+//!     completes it: then every keyspace with keys has one name, and no id is used twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::op::Kind;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
-/// Entries of tables are committed in pieces of this size.
+/// Size of the commits for entries of tables.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// The database being filled.
@@ -43,19 +43,19 @@ pub(super) struct Target {
     lock: Arc<dyn FileLock>,
     handle: Arc<Handle>,
     batch: WriteSet,
-    /// Operands for keys of the batch, or of earlier ones.
+    /// Operands for keys of this batch, or of earlier ones.
     merges: WriteSet,
     /// The entries of keyspace 0 so far.
     catalog: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// The newest commit of which some table proves that it was flushed.
+    /// The newest commit that some table proves to be flushed.
     pub newest_flushed: SeqNo,
-    /// Where the source has values that are not in tables.
+    /// Blob files of the source, with values that are not in tables.
     pub blobs: BlobSet,
 }
 
 impl Target {
     pub(super) fn create(settings: &Settings, dir: &TargetDir) -> Result<Target> {
-        // Operands are kept as they are.
+        // Operands are copied without merging them.
         let (create_if_missing, may_lack_operators) = (true, true);
         let settings =
             Settings { create_if_missing, may_lack_operators, error_if_exists: false, ..settings.clone() };
@@ -91,16 +91,16 @@ impl Target {
                 }
             }
             _ => {
-                let detail = format!("a key of no keyspace, \"{}\"", key.escape_ascii());
+                let detail = format!("a key without a keyspace, \"{}\"", key.escape_ascii());
                 report.lose(Error::corrupt("table", &self.dir, 0, detail), 0, LostKeys::Any);
             }
         }
         Ok(())
     }
 
-    /// Merges a list of operands into an entry of a table, which has been put if it is there.
+    /// Merges a list of operands into an entry of a table. The entry has been put before, if it exists.
     pub(super) fn merge(&mut self, key: &[u8], list: &[u8]) -> Result<()> {
-        // Others were told of when they were put.
+        // `put` has reported other keys.
         if matches!(decode_key(key), Some((id, user_key)) if id != KeyspaceId::CATALOG && user_key.len() <= KEY_BYTES_MAX)
         {
             self.merges.write(Kind::MERGE, key, list);
@@ -135,7 +135,7 @@ impl Target {
                     }
                 }
                 _ => {
-                    // It is counted anew.
+                    // The new database counts it again.
                     own |= entry.kind.is_unresolved();
                     rest.write(entry.kind.resolved(), entry.key, entry.value);
                 }
@@ -155,7 +155,7 @@ impl Target {
         self.handle.core.commit_encoded(set, Durability::None)
     }
 
-    /// Makes the catalog whole, then closes the database.
+    /// Completes the catalog, then closes the database.
     pub(super) fn finish(mut self, report: &mut RepairReport) -> Result<ClosedTarget> {
         self.commit_batch()?;
         let (names, writes) = self.whole_catalog(report)?;
@@ -165,7 +165,8 @@ impl Target {
         Ok(ClosedTarget { settings: self.settings, env: self.env, dir: self.dir, lock: self.lock, names })
     }
 
-    /// The catalog as it is to be (repair_target.1), and the writes that make it so and remove keyspaces that were dropped.
+    /// Returns the complete catalog (repair_target.1), with the writes that complete it and remove dropped
+    /// keyspaces.
     fn whole_catalog(&self, report: &mut RepairReport) -> Result<(BTreeMap<String, KeyspaceId>, WriteSet)> {
         let mut found = self.read_catalog(report);
         let mut set = WriteSet::new();
@@ -200,7 +201,7 @@ impl Target {
         for (key, value) in &self.catalog {
             if let (Some(id), Ok(of)) = (options_of(key), StoredOptions::decode(value)) {
                 if of.kept() != Kept::default() {
-                    report.notes.push(format!("keyspace {id} keeps no history any more"));
+                    report.notes.push(format!("keyspace {id} no longer keeps history"));
                 }
                 found.options.insert(id, StoredOptions::new(&of.given, Kept::default()).encode());
                 continue;
@@ -216,7 +217,7 @@ impl Target {
                 }
                 _ if key == catalog::TIME_KEY && ByteReader::new(value).varint().is_ok() => {
                     found.time = Some(value.clone());
-                    // What closing stores is no earlier.
+                    // Closing stores the same time or a later one.
                     ByteReader::new(value)
                         .varint()
                         .into_iter()
@@ -224,7 +225,7 @@ impl Target {
                 }
                 (None, Some(id)) if key == catalog::NEXT_ID_KEY => found.next_id = found.next_id.max(id),
                 _ => {
-                    let text = format!("the entry \"{}\" cannot be right: left out", key.escape_ascii());
+                    let text = format!("the entry \"{}\" is invalid: left out", key.escape_ascii());
                     report.lose(Error::corrupt("keyspace catalog", &self.dir, 0, text), 0, LostKeys::Names);
                 }
             }
@@ -251,7 +252,7 @@ impl Target {
                 continue;
             }
             if !names_lost {
-                // Dropped: the removal of its keys was lost, or never came to be needed.
+                // A dropped keyspace: the removal of its keys was lost, or was not necessary.
                 set.remove_range(&encode_key(id, &[]), &keyspace_end(id));
                 report.notes.push(format!("keyspace {id} was dropped: its {keys} keys are left out"));
                 continue;
@@ -261,7 +262,7 @@ impl Target {
                 name.push('+');
             }
             let detail =
-                format!("the name of keyspace {id}, which holds {keys} keys: it is called {name:?} now");
+                format!("the name of keyspace {id}, which holds {keys} keys: it is now named {name:?}");
             report.lose(Error::corrupt("keyspace catalog", &self.dir, 0, detail), 0, LostKeys::Names);
             found.names.insert(name, id);
         }
@@ -279,7 +280,7 @@ struct FoundCatalog {
     time: Option<Vec<u8>>,
 }
 
-/// The database, whole and closed. Its directory is still locked.
+/// The complete and closed database. Its directory is still locked.
 pub(super) struct ClosedTarget {
     settings: Settings,
     env: Env,
@@ -289,7 +290,7 @@ pub(super) struct ClosedTarget {
 }
 
 impl ClosedTarget {
-    /// Opens the database again, checks it, and tells what keyspaces it has.
+    /// Opens the database again, checks it, and reports its keyspaces.
     pub(super) fn check(self, report: &mut RepairReport) -> Result<()> {
         let handle = open_locked(self.settings.derive()?, self.env, &self.dir, self.lock)?;
         let check = handle.core.check()?;

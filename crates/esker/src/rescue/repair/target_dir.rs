@@ -1,21 +1,24 @@
-//! The directory that a repair fills: a new or an empty one, and nowhere in the damaged database. A lock file that nobody holds does not count.
+//! The directory that a repair fills: a new or empty one outside the damaged database. An unlocked lock file
+//! in it is ignored.
 //!
 //! ```text
-//!   target --what is missing of it cut off--> a directory that is there --"..", ".."--> is one of them the source?
-//!   claim: LOCK --> nothing else? --> marker --> the new database --finish--> marker removed
-//!                                                     `-----------clear--> its files, then marker, then LOCK removed
+//!   target --cut off missing parts--> an existing directory --"..", ".."--> is one of them the source?
+//!   claim: LOCK --> empty? --> marker --> the new database --finish--> marker removed
+//!                                                     `-----clear--> files, then marker, then LOCK removed
 //! ```
 //!
-//! target_dir.1. It does not lie in the source, whatever links and `..` are on the way: what is made there would be a change of
-//!      the source (rescue_repair.1). Nothing is created before that is known.
-//! target_dir.2. Directories are told by what is in them, since their paths do not tell: one that has every name that the source
-//!      has is taken for the source. So a target in a copy of the source is refused, too.
-//! target_dir.3. What others have made there is left alone: it is locked from before the first file of ours until the last one is made or
-//!      removed, and of a repair that fails only names that the engine gives are removed.
-//! target_dir.4. From before the first file of the new database until the last one is durable, or removed durably, the marker is there
-//!      (unfinished.1 of unfinished.rs). If they cannot be removed it stays; if it cannot be put back in front of a whole database, that stays.
-//! target_dir.5. What a repair leaves that is killed outside of that, its lock file, is not in the way of the next one. It has no content that could be
-//!      lost; whoever has it locked is about to make something there, and keeps the directory.
+//! Directories are compared by contents, because paths cannot identify them. A directory that has every name
+//! of the source is taken for the source. So a target in a copy of the source is refused, too.
+//!
+//! target_dir.1. It does not lie in the source, whatever links and `..` the path contains: a file created
+//!     there would change the source (rescue_repair.1). Nothing is created before this is known.
+//! target_dir.3. Files of others are left alone. The directory is locked from before its first file is made
+//!     until the last one is finished or removed. A failed repair removes only names that the engine uses.
+//! target_dir.4. The marker exists from before the first file of the new database until the last one is
+//!     durable, or durably removed (unfinished.1 of unfinished.rs). If the files cannot be removed, the
+//!     marker stays. If the marker cannot be restored next to a whole database, the database stays.
+//! target_dir.5. The lock file of a killed repair does not block the next one: it has no content. If another
+//!     process has locked it, that process keeps the directory.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -30,12 +33,13 @@ use crate::manifest::file_name::{LOCK, REPAIRING};
 use crate::rescue::lock_to_read;
 use crate::types::{Error, Result};
 
-/// So many directories above the target are looked at. Above the root `..` leads nowhere.
+/// Number of directories above the target that are compared with the source. Above the root `..` has no
+/// effect.
 const DEPTH_MAX: usize = 1000;
 
-/// The directory that a repair fills. Locked for as long as this is there.
+/// The directory that a repair fills. Locked until this drops.
 pub(super) struct TargetDir {
-    /// With the directory opened.
+    /// The environment with the directory opened.
     pub(super) env: Env,
     pub(super) path: PathBuf,
     pub(super) lock: Arc<dyn FileLock>,
@@ -54,7 +58,7 @@ impl TargetDir {
             return Err(Error::Invalid(text));
         }
         if let Err(error) = unfinished::refuse(env, target) {
-            // One that still runs is not to be removed.
+            // The repair that left the marker may still run.
             lock_to_read(env, target)?;
             return Err(error);
         }
@@ -66,7 +70,8 @@ impl TargetDir {
         Ok(())
     }
 
-    /// Makes and locks a target that was found good, unless others have been there since (target_dir.3), and marks it (target_dir.4).
+    /// Creates, locks and marks a target that `check` has accepted (target_dir.4). Fails if other files have
+    /// appeared in it since (target_dir.3).
     pub(super) fn claim(env: &Env, target: &Path, modes: Option<Modes>) -> Result<TargetDir> {
         let (env, lock) = create_and_lock(env, target, modes)?;
         refuse_files(&env, target)?;
@@ -75,19 +80,21 @@ impl TargetDir {
         Ok(dir)
     }
 
-    /// The database is whole, closed, and durable (target_dir.4).
+    /// Removes the marker. The database is whole, closed, and durable (target_dir.4).
     pub(super) fn finish(&self) -> Result<()> {
         unfinished::remove(&self.env, &self.path)
     }
 
-    /// Removes what an unfinished repair has made (rescue_repair.4). There was nothing but a lock file, so what has our names is ours (target_dir.3). Errors are
-    /// passed by: the one that matters is the one that ended the repair.
+    /// Removes the files of an unfinished repair (rescue_repair.4). The directory was empty except for a lock
+    /// file, so files with names of the engine belong to the repair (target_dir.3). Errors are ignored: the
+    /// caller reports the error that ended the repair.
     pub(super) fn clear(&self) {
         let env = &self.env;
         let Ok(names) = env.fs.list_dir(&self.path) else { return };
         let of_database = || names.iter().filter(|name| is_of_database(name));
         let is_whole = of_database().next().is_some() && !names.iter().any(|name| name == REPAIRING);
-        // target_dir.4. The marker is gone, though perhaps not for good: it has to be back before the first file goes.
+        // The marker was removed, perhaps not durably. It has to exist again before the first file is removed
+        // (target_dir.4).
         if is_whole && unfinished::place(env, &self.path).is_err() {
             return;
         }
@@ -103,7 +110,8 @@ impl TargetDir {
     }
 }
 
-/// The modes that let nobody see more in the new database than in this one; none where there are no modes.
+/// Returns modes with which no user can read more in the new database than in this one. `None` where the
+/// system has no modes.
 pub(super) fn modes_of(env: &Env, source: &Path) -> Result<Option<Modes>> {
     let mode = |path: &Path| env.fs.mode(path).map_err(|e| Error::io("look at", path, e));
     let Some(dir) = mode(source)? else { return Ok(None) };
@@ -115,7 +123,7 @@ pub(super) fn modes_of(env: &Env, source: &Path) -> Result<Option<Modes>> {
     Ok(Some(Modes { dir, files }))
 }
 
-/// Refuses a directory that holds more than a lock file (target_dir.5).
+/// Refuses a directory with any file but a lock file (target_dir.5).
 fn refuse_files(env: &Env, target: &Path) -> Result<()> {
     let names = env.fs.list_dir(target).map_err(|e| Error::io("look into", target, e))?;
     if names.iter().any(|name| name != LOCK) {
@@ -125,12 +133,12 @@ fn refuse_files(env: &Env, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether the target is the source or lies in it (target_dir.1).
+/// Returns whether the target is the source or lies in it (target_dir.1).
 fn lies_in(env: &Env, source: &Path, target: &Path) -> Result<bool> {
     let mut names = env.fs.list_dir(source).map_err(|e| Error::io("list", source, e))?;
-    // A directory that cannot be looked into is none that a repair could have read.
+    // A repair could not have read a directory that cannot be listed.
     let has = |dir: &Path, name: &String| env.fs.exists(&dir.join(name)).unwrap_or(false);
-    // A name that is no text was listed in another form.
+    // Names that are not valid text were listed in another form.
     names.retain(|name| has(source, name));
     let is_source = |dir: &Path| names.iter().all(|name| has(dir, name));
     let mut there = None;
@@ -140,8 +148,7 @@ fn lies_in(env: &Env, source: &Path, target: &Path) -> Result<bool> {
             break;
         }
         if ends_in_parent(dir) {
-            let text =
-                format!("{}: leave out the `..` behind a directory that is not there", target.display());
+            let text = format!("{}: remove the `..` after a directory that does not exist", target.display());
             return Err(Error::Invalid(text));
         }
     }
@@ -151,7 +158,7 @@ fn lies_in(env: &Env, source: &Path, target: &Path) -> Result<bool> {
     let Some(mut above) = there.map(Path::to_path_buf) else { return Ok(false) };
     for _ in 0..DEPTH_MAX {
         above.push("..");
-        // A file system that only compares paths knows no `..`: the path itself said all there is to say.
+        // A file system that only compares paths does not know `..`: then the path itself has been decisive.
         if !env.fs.exists(&above).unwrap_or(false) {
             break;
         }
@@ -162,11 +169,11 @@ fn lies_in(env: &Env, source: &Path, target: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// The path, and the directories above it as far as it names them.
+/// Iterates over the path and the directories above it that it names.
 fn upwards(path: &Path) -> impl Iterator<Item = &Path> {
     let all =
         std::iter::successors(Some(path), |path| if ends_in_parent(path) { None } else { path.parent() });
-    // The empty path is the directory that relative ones start at.
+    // The empty path is the current directory.
     all.map(|path| if path.as_os_str().is_empty() { Path::new(".") } else { path })
 }
 

@@ -282,7 +282,7 @@ fn an_unfinished_repair_is_told_as_one() {
     let mut shown = Vec::new();
     let env = Env::simulated(Arc::new(left.clone()), 1);
     DumpOptions::default().env(env).dump("repaired/REPAIRING", |item| shown.push(item)).unwrap();
-    assert_eq!(shown[0].fields[1].1, DumpValue::from("marker of a repair that has not finished"));
+    assert_eq!(shown[0].fields[1].1, DumpValue::from("marker of an unfinished repair"));
     let DumpValue::Bytes(text) = &shown[1].fields[0].1 else { panic!("{shown:?}") };
     assert!(text.ends_with(b"remove the directory and repair again."));
     assert_eq!(names(), before);
