@@ -56,8 +56,7 @@
 //! - [`Durability::Sync`], the default: a commit waits until it is on the disk.
 //! - [`Durability::Buffered`]: a commit waits until the operating system has it. A power loss can take the
 //!   last 100 ms.
-//! - [`Durability::None`]: a commit waits for nothing. A kill of the process can take the last commits as
-//!   well.
+//! - [`Durability::None`]: a commit does not wait. A kill of the process can take the last commits as well.
 //!
 //! [`Db::sync`] and [`Db::close`] make all earlier commits durable.
 //!
@@ -72,7 +71,7 @@
 //!
 //! # Servers
 //! A thread that must not block, such as an event loop, reads with [`Keyspace::get_if_cached`]: it answers
-//! from memory, or says that a file would have to be read. Such a thread commits with
+//! from memory, or reports that it would have to read a file. Such a thread commits with
 //! [`Keyspace::put_async`], [`Keyspace::remove_async`] and [`WriteBatch::commit_async`], which block only
 //! while 64 MiB of commits wait. One thread of the database commits for all callers, with one sync, and wakes
 //! each with the number of its commit. The result is a future for any runtime ([`Committing`]).
@@ -102,9 +101,9 @@
 //!
 //! # Errors
 //! - [`Error::Conflict`]: run the transaction again, as [`Db::transact`] does.
-//! - [`Error::NoSpace`]: free space, then commit again what [`CommitError`] gives back.
-//! - [`Error::Poisoned`]: writes have stopped, reads go on. Open the database again. The commit that failed
-//!   may be there.
+//! - [`Error::NoSpace`]: free space, then commit the writes that [`CommitError`] returns.
+//! - [`Error::Poisoned`]: writes have stopped, reads still work. Open the database again. The failed commit
+//!   may exist.
 //! - [`Error::Corrupt`]: names the file and the offset of the damage. Restore a backup, or salvage with
 //!   [`repair`].
 //!
@@ -113,7 +112,7 @@
 //! # Features
 //! | feature | |
 //! |---|---|
-//! | `zstd` (default) | The codec zstd, which needs a C compiler. Tables compressed with it cannot be read without it. |
+//! | `zstd` (default) | The codec zstd, which needs a C compiler. Reading tables compressed with it needs it. |
 //! | `typed` | Module `typed`: tables with typed keys in their order, and typed values. |
 //! | `tokio` | Ranges, keys and the change feed as streams. Commits as futures need no feature. |
 //! | `bytes` | `Bytes::from` a [`Value`] or a [`Key`]. |
@@ -149,13 +148,12 @@ mod types;
 pub mod unload;
 mod wal;
 
-/// Says which files belong to a database, apart from its lock. For the server, which moves databases around.
+/// Decides which files belong to a database, without its lock. For the server, which moves databases.
 /// Not part of the API.
 #[doc(hidden)]
 pub use crate::engine::life::copies::names::{is_of_database, refuse_in_database};
 
-/// Entries for fuzzers: every decoder of bytes from disk, on any bytes. Not part of the API. See
-/// docs/testing.md.
+/// Entry points for fuzzers: every decoder of bytes from disk. Not part of the API. See docs/testing.md.
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing {

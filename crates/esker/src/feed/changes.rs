@@ -1,13 +1,15 @@
-//! The changes of one commit, one after the other, in an order in which they can be applied.
+//! Reads the changes of one commit, in an order in which they can be applied.
 //!
 //! ```text
-//!   record of the log --op by op, as they were made--.
-//!   kept tables --range removals, then MergeScan------+--> CommitOp
+//!   record of the log --op by op, in order of the writes--.
+//!   kept tables --range removals, then MergeScan----------+--> CommitOp
 //! ```
 //!
-//! changes.1. Who applies them in their order has what the commit has made of the database.
-//! changes.2. Nothing of a record is copied, nor brought into another order; of tables one key is in memory, with its operands.
-//! changes.3. Operands of several runs come oldest first, behind the value that they are merged into if that is of the commit, too.
+//! Ops of a record are neither copied nor reordered. Of tables, only one key with its operands is in memory.
+//!
+//! changes.1. Applying the changes in order reproduces the commit.
+//! changes.3. Operands of several runs come oldest first, after the commit's own put of the key, if there is
+//!     one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,44 +23,44 @@ use crate::types::op::{Kind, UNRESOLVED_OPS};
 use crate::types::{KeyspaceId, Result, SeqNo};
 use crate::wal::Record;
 
-/// An op of a commit, by encoded keys.
+/// An op of a commit, with encoded keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitOp<'a> {
-    /// Of a key: what, and what stands beside it.
+    /// An op on a key: its kind, the key, and the value or operands.
     Key(Kind, &'a [u8], &'a [u8]),
-    /// All keys from one on, and before another, are gone.
+    /// Removes all keys from the first one to the second, exclusive.
     Range(&'a [u8], &'a [u8]),
 }
 
-/// See the module's text.
+/// The changes of one commit: see the module docs.
 pub(crate) enum Changes {
-    /// Of a record, and where the next op begins.
+    /// From a log record. The number is the offset of the next op.
     Record(Record, usize),
-    /// Of tables.
+    /// From tables.
     Tables(Box<OfTables>),
 }
 
-/// What stands beside a key.
+/// Kind and value of an op.
 type Beside = (Kind, Vec<u8>);
 
 pub(crate) struct OfTables {
-    /// Newest first; the first that are not read yet.
+    /// Range removals that were not returned yet, newest first.
     ranges: std::vec::IntoIter<(Vec<u8>, Vec<u8>)>,
     range: (Vec<u8>, Vec<u8>),
     scan: MergeScan,
-    /// The key at hand, and what is still to be shown of it, the newest first.
+    /// The current key, and its ops that were not returned yet, newest first.
     key: Vec<u8>,
     left: Vec<Beside>,
-    /// What was shown last.
+    /// The value of the last returned op.
     value: Vec<u8>,
-    /// The first entry behind the key.
+    /// The first entry of the next key.
     ahead: Option<(Vec<u8>, Beside)>,
     _tables: Vec<Arc<Table>>,
     _kept: Arc<KeptTables>,
 }
 
 impl Changes {
-    /// Those of a record; none if it has no writes.
+    /// Makes the changes of a record, or `None` if it has no writes.
     pub(crate) fn of_record(payload: Record) -> Decoded<Option<Changes>> {
         let mut reader = ByteReader::new(&payload);
         for _ in 0..reader.varint()? {
@@ -69,7 +71,7 @@ impl Changes {
         Ok((!reader.is_empty()).then_some(Changes::Record(payload, at)))
     }
 
-    /// Those of an adopted commit.
+    /// Makes the changes of an adopted commit.
     pub(crate) fn of_tables(kept: Arc<KeptTables>) -> Result<Changes> {
         let (sources, tables) = kept.runs()?;
         let ranges = tables.iter().flat_map(|table| table.range_tombstones().iter());
@@ -87,7 +89,7 @@ impl Changes {
         })))
     }
 
-    /// The next one; none after the last. `seq` is the commit's, for the message.
+    /// Returns the next op, or `None` after the last. `seq`: the commit's number, for error messages.
     pub(crate) fn next(&mut self, seq: SeqNo) -> Result<Option<CommitOp<'_>>> {
         match self {
             Changes::Record(payload, at) => {
@@ -110,7 +112,7 @@ fn next_op<'a>(reader: &mut ByteReader<'a>) -> Decoded<Option<CommitOp<'a>>> {
     }
     let byte = reader.u8()?;
     if byte == UNRESOLVED_OPS {
-        // What follows says how they were counted.
+        // The rest of the record says how the ops were counted.
         reader.rest();
         return Ok(None);
     }
@@ -123,14 +125,14 @@ fn next_op<'a>(reader: &mut ByteReader<'a>) -> Decoded<Option<CommitOp<'a>>> {
     Ok(Some(CommitOp::Key(kind, key, value)))
 }
 
-/// The parts of a range, each in one keyspace: tables join ranges that meet.
+/// Splits a range into parts within one keyspace each: tables join adjacent ranges.
 fn by_keyspace(start: Vec<u8>, end: Vec<u8>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut parts = Vec::new();
     let mut id = decode_key(&start).map(|(id, _)| id);
     let mut start = start;
     while start < end {
         let behind = id.map_or_else(|| end.clone(), keyspace_end);
-        // What lies behind a keyspace is not the first key of the next, where that has a longer prefix.
+        // The end of a keyspace is not the first key of the next if the next one's prefix is longer.
         id = id.and_then(|id| id.get().checked_add(1)).map(KeyspaceId::new);
         let next = id.map_or_else(|| end.clone(), |id| encode_key(id, &[]));
         parts.push((std::mem::replace(&mut start, next), behind.min(end.clone())));
@@ -152,7 +154,7 @@ impl OfTables {
         Ok(Some(CommitOp::Key(kind, &self.key, &self.value)))
     }
 
-    /// Takes the entries of the next key, down to the one that hides those below it (layers.1).
+    /// Collects the entries of the next key, down to the first that hides older ones (layers.1).
     fn gather(&mut self) -> Result<()> {
         loop {
             let scanned = |scan: &mut MergeScan| -> Result<_> {

@@ -1,12 +1,14 @@
-//! Debts: keys that commits counted as new without looking, and that merges have found were not.
+//! Overcounts: keys that commits counted as new without a lookup, and that compactions found to exist
+//! already.
 //!
 //! ```text
-//!   commit: "k" may be there, who knows --> unresolved version, counted as a new key
-//!   merge: the unresolved version meets a live older one --> a debt of 1;  it meets none --> nothing to add
-//!   len() = count - debts - unresolved versions that stand above a live one
+//!   commit: "k" may exist --> unresolved version, counted as a new key
+//!   compaction: the unresolved version meets a live older one --> overcount 1; it meets none --> 0
+//!   len() = count - overcounts - unresolved versions above a live one
 //! ```
 //!
-//! debts.1. A debt holds for readers from a sequence number on: that of its version, or any number below which nobody reads.
+//! overcounts.1. An overcount applies to readers from a sequence number on: that of its version, or any
+//!     number below which no reader exists.
 
 use std::collections::BTreeMap;
 
@@ -14,34 +16,34 @@ use super::field::{Field, Item, Rows, list};
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
 use crate::types::{KeyspaceId, SeqNo};
 
-/// How many per keyspace, and from which number on.
+/// Number of overcounted keys, by keyspace and by the first sequence number to which they apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Debts(BTreeMap<(KeyspaceId, SeqNo), u64>);
 
 impl Debts {
-    /// Whether there are none.
+    /// Returns whether there are no overcounts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes more of them, from `from` on.
+    /// Adds overcounted keys that apply from `from` on.
     pub fn add(&mut self, keyspace: KeyspaceId, from: SeqNo, keys: u64) {
         if keys > 0 {
             *self.0.entry((keyspace, from)).or_default() += keys;
         }
     }
 
-    /// Takes others.
+    /// Adds other overcounts.
     pub fn extend(&mut self, others: &Debts) {
         others.iter().for_each(|(keyspace, from, keys)| self.add(keyspace, from, keys));
     }
 
-    /// All: keyspace, from which number on, how many.
+    /// Iterates over keyspace, first sequence number, and number of keys.
     pub fn iter(&self) -> impl Iterator<Item = (KeyspaceId, SeqNo, u64)> {
         self.0.iter().map(|(&(keyspace, from), &keys)| (keyspace, from, keys))
     }
 
-    /// Those of a keyspace for a reader at this number (debts.1).
+    /// Returns the number of overcounted keys of a keyspace for a reader at this number (overcounts.1).
     pub fn at(&self, keyspace: KeyspaceId, at: SeqNo) -> u64 {
         self.0.range((keyspace, SeqNo::ZERO)..=(keyspace, at)).map(|(_, keys)| keys).sum()
     }

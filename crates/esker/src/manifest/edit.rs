@@ -2,10 +2,9 @@
 //!
 //! Bytes: docs/formats/manifest.md
 //!
-//! edit.1. A field that is absent keeps its earlier value; lists add to what is there.
-//! edit.2. Of an adopted commit (engine/writes/adoption.rs) the log has no more than its number and what it
-//!     changed of the counts, and that perhaps not durably. The manifest says the same for as long as its
-//!     counts are older.
+//! edit.1. An absent field keeps its earlier value. Lists add to the earlier items.
+//! edit.2. For an adopted commit (engine/writes/adoption.rs) the log holds only its number and count changes,
+//!     and perhaps not durably. The manifest repeats these as long as its own counts are older.
 
 use super::debts::Debts;
 use super::feed::FeedEdit;
@@ -29,7 +28,7 @@ pub struct AddedTable {
     pub level: Level,
     /// Its run.
     pub run: RunId,
-    /// What it holds.
+    /// What the manifest stores about it.
     pub meta: TableMeta,
 }
 
@@ -45,69 +44,69 @@ pub struct Adopted {
 /// The change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionEdit {
-    /// No file has this number or a larger one yet.
+    /// Every file number in use is below this.
     pub next_file: Option<FileId>,
-    /// No run has this number or a larger one yet.
+    /// Every run number in use is below this.
     pub next_run: Option<RunId>,
     /// The first WAL segment that recovery must replay.
     pub wal_from: Option<u64>,
-    /// The newest WAL segment that may be in use. From `wal_from` on, each up to it is there, itself or its
-    /// prepared file. It can go down: prepared files are given up.
+    /// The newest WAL segment that may be in use. All segments from `wal_from` up to it exist, or their
+    /// prepared files do. The number can decrease, when prepared files are released.
     pub wal_named: Option<u64>,
     /// Every commit up to this one is in the tables.
     pub flushed_seq: Option<SeqNo>,
     /// Every commit up to this one is durable, in the tables or in the log. There may be newer ones.
     pub durable_seq: Option<SeqNo>,
-    /// The database's number for itself, drawn once; its log segments carry it.
+    /// The database's random number, which its log segments contain.
     pub database_id: Option<u32>,
-    /// Live items per keyspace as of `flushed_seq`.
+    /// Number of live keys of each keyspace at `flushed_seq`.
     pub counts: LiveCounts,
-    /// Tables that leave the version.
+    /// Tables removed from the version.
     pub removed: Vec<FileId>,
-    /// Tables that join it.
+    /// Tables added to the version.
     pub added: Vec<AddedTable>,
-    /// Commits whose tables join it, by number (edit.2).
+    /// Commits whose tables are added, by number (edit.2).
     pub adopted: Vec<Adopted>,
-    /// Blob files that join and leave it.
+    /// Blob files added and removed.
     pub blobs: BlobEdit,
-    /// What is to be taken from the counts (debts.rs).
+    /// Keys counted twice, to be subtracted from the counts (overcounts.rs).
     pub debts: Debts,
-    /// What is kept for the change feed (feed.rs).
+    /// What the change feed keeps (feed.rs).
     pub feed: FeedEdit,
-    /// What is known of older versions (history.rs).
+    /// Marks and floors of older versions (history.rs).
     pub history: HistoryEdit,
 }
 
-/// Live items per keyspace, by id.
+/// Number of live keys of each keyspace, by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveCounts {
-    /// All of them. Present, they replace the earlier ones.
+    /// Counts of all keyspaces. If present, they replace the earlier ones.
     pub all: Option<Vec<(KeyspaceId, u64)>>,
-    /// Those that have changed; zero: the keyspace holds nothing any more.
+    /// Counts that have changed. Zero: the keyspace is empty.
     pub changed: Option<Vec<(KeyspaceId, u64)>>,
 }
 
-/// Blob files of the version.
+/// Changes to the blob files of the version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlobEdit {
-    /// Those that join it: the number that pointers name, and the file that holds the values (blob.1 in
-    /// blob/mod.rs). A later one takes the place of an earlier one.
+    /// Blob files added: the number that pointers contain, and the file that holds the values (blob.1 in
+    /// blob/mod.rs). A later pair replaces an earlier one.
     pub added: Vec<(FileId, FileId)>,
-    /// Those that leave it, by the number that pointers name.
+    /// Blob files removed, by the number that pointers contain.
     pub removed: Vec<FileId>,
 }
 
-/// What is known of older versions.
+/// Marks and floors of older versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryEdit {
-    /// Which commits were visible by when.
+    /// Which commits were visible at which time.
     pub marks: Marks,
-    /// The commits from which on histories are complete.
+    /// The first commit from which on each history is complete.
     pub floors: Floors,
 }
 
-/// The fields with their tags, and with the kind and the column names of what dumps show. A field without
-/// columns is a number of the edit itself. The order is that in which an edit is written.
+/// The fields in encoding order, with their tags, and with the kind and column names that dumps show. A field
+/// without columns is a number of the edit itself.
 macro_rules! fields {
     ($each:ident) => {
         $each! {
@@ -145,7 +144,7 @@ const TAG_UNRESOLVED: u64 = 23;
 const TAG_EXPIRY: u64 = 25;
 
 impl VersionEdit {
-    /// The bytes of one manifest record.
+    /// Encodes one manifest record.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         macro_rules! each {
@@ -175,12 +174,12 @@ impl VersionEdit {
         }
         let is_sorted = |counts: &Vec<(KeyspaceId, u64)>| counts.is_sorted_by(|a, b| a.0 < b.0);
         if !edit.counts.all.iter().chain(&edit.counts.changed).all(is_sorted) {
-            return Err(reader.error("counts that are not in the order of keyspaces"));
+            return Err(reader.error("counts are not sorted by keyspace"));
         }
         Ok(edit)
     }
 
-    /// What dumps show of it: its numbers, and items of other kinds.
+    /// Returns what dumps show: the edit's numbers, and items of other kinds.
     pub(crate) fn shown(&self) -> (Fields, Vec<(&'static str, Fields)>) {
         let (mut numbers, mut items) = (Fields::new(), Vec::new());
         let mut show = |kind, columns: &[&'static str], rows: Rows| {
@@ -200,7 +199,7 @@ impl VersionEdit {
         (numbers, items)
     }
 
-    /// What is known of the log.
+    /// Returns what the manifest says about the log.
     pub(crate) fn log_extent(&self) -> LogExtent {
         LogExtent {
             from: self.wal_from.unwrap_or(1),
@@ -217,32 +216,34 @@ impl VersionEdit {
         adopted.max(self.flushed_seq).unwrap_or_default()
     }
 
-    /// The newest commit that is known to be durable and in the log.
+    /// Returns the newest commit that is known to be durable in the log.
     fn durable_in_log(&self) -> Option<SeqNo> {
         let mut durable = self.durable_seq?;
         // edit.2
         while self.adopted.iter().any(|adopted| adopted.seq == durable) {
             durable = durable.before()?;
         }
-        // What is in tables may have left the log.
+        // The log may no longer hold commits that are in tables.
         Some(durable).filter(|durable| Some(*durable) > self.flushed_seq)
     }
 
-    /// Takes the debts from the counts, while nobody reads. Fails if a keyspace owes more than it counts; of
-    /// one that is not counted any more they are forgotten.
+    /// Subtracts the overcounts from the counts, before any reader exists. Fails if a keyspace has more
+    /// overcounts than keys. Overcounts of keyspaces without a count are dropped.
     pub(crate) fn pay_debts(&mut self) -> Result<(), String> {
         for (keyspace, _, keys) in std::mem::take(&mut self.debts).iter() {
             let counted = self.counts.all.iter_mut().flatten().find(|counted| counted.0 == keyspace);
             let Some((_, count)) = counted else { continue };
             let left = count.checked_sub(keys);
-            *count = left.ok_or_else(|| format!("keyspace {keyspace} owes {keys} of {count} keys"))?;
+            *count = left.ok_or_else(|| {
+                format!("keyspace {keyspace}: {keys} overcounted keys, but only {count} counted")
+            })?;
         }
         Ok(())
     }
 
-    /// Takes over what a later edit says (edit.1), so that many edits become one.
+    /// Applies a later edit (edit.1), so that many edits become one.
     pub fn merge(&mut self, mut later: VersionEdit) {
-        // Edits are made from numbers that were read earlier, in any order.
+        // Edits are made from numbers that were read earlier, so they come in any order.
         later.durable_seq = later.durable_seq.max(self.durable_seq);
         later.removed.retain(|file| {
             let at = self.added.iter().position(|table| table.file == *file);
@@ -272,7 +273,7 @@ impl VersionEdit {
     }
 }
 
-/// Takes over what has changed: both are in the order of ids, each once. What counts nothing is left out.
+/// Applies changed counts. Both lists are sorted by id, without repetition. Zero counts are removed.
 fn merge_counts(counts: &mut Vec<(KeyspaceId, u64)>, changed: Vec<(KeyspaceId, u64)>) {
     let known = counts.len();
     for (id, count) in changed {
@@ -282,7 +283,7 @@ fn merge_counts(counts: &mut Vec<(KeyspaceId, u64)>, changed: Vec<(KeyspaceId, u
         }
     }
     if counts.len() > known {
-        // Two sorted stretches.
+        // Two sorted parts.
         counts.sort();
     }
     counts.retain(|counted| counted.1 > 0);
@@ -333,7 +334,7 @@ impl Field for Vec<AddedTable> {
             (TAG_UNRESOLVED, Some(meta)) => meta.counts.unresolved = reader.varint()?,
             (TAG_EXPIRY, Some(meta)) => meta.counts.decode_expiry(reader)?,
             (TAG_REFERENCES | TAG_UNRESOLVED | TAG_EXPIRY, None) => {
-                return Err(reader.error("a part of no table"));
+                return Err(reader.error("a part without a table"));
             }
             (TAG_ADDED_AT, _) => {
                 let base = SeqNo::read(reader)?;

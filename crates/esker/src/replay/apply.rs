@@ -1,7 +1,7 @@
-//! Makes commits of changes.
+//! `Replay`: turns encoded changes into commits.
 //!
 //! ```text
-//!   bytes, bytes, ... --change by change--> batch --names--> one commit
+//!   bytes, bytes, ... --change by change--> batch --names of keyspaces--> one commit
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,31 +16,32 @@ use crate::types::canary::{self, Canary};
 use crate::types::limits::VALUE_BYTES_MAX;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
-/// A change takes no more bytes.
+/// Largest size of a change.
 const CHANGE_BYTES_MAX: usize = VALUE_BYTES_MAX.saturating_add(1 << 20);
-/// Names that keyspaces have only inside of a commit.
+/// Prefix of temporary names of keyspaces, used only within a commit.
 const SPARE_NAME: &str = "es.spare.";
 
-/// Makes the commits of another database again. See the [module](super).
+/// Repeats the commits of another database. See the [module](super).
 ///
-/// It knows the keyspaces that were there when it was made, and those that it has made: nobody else makes,
-/// drops or renames any meanwhile. After an error it is of no more use, and nothing of the commit is there.
+/// A replay knows the keyspaces that existed when it was made, and those that it has created. Nothing else
+/// may create, drop or rename keyspaces meanwhile. After an error the replay is unusable, and none of the
+/// commit was applied.
 ///
-/// Until it is dropped, its database makes no commits of its own: it does not [sweep](Db::sweep), and asks no
-/// compaction filters. Make it right after the database is opened.
+/// Until it is dropped, its database makes no commits of its own: it does not [sweep](Db::sweep), and runs no
+/// compaction filters. Make the replay right after opening the database.
 pub struct Replay {
     db: Db,
-    /// engine_sweep.6, decisions.4
+    /// Keeps the database from making commits of its own (engine_sweep.6, decisions.4).
     _hold: CommitHold,
-    /// Keyspaces, and their names, by their numbers.
+    /// Keyspaces and their names, by number.
     spaces: HashMap<u32, Keyspace>,
     names: BTreeMap<u32, String>,
     batch: WriteBatch,
-    /// What has come of changes and is not in the batch yet.
+    /// Received bytes that are not in the batch yet: an incomplete change.
     rest: Vec<u8>,
-    /// Whose each name is from this commit on.
+    /// New owner of each name that this commit changes.
     renamed: BTreeMap<String, Option<u32>>,
-    /// Keyspaces that this commit makes.
+    /// Keyspaces that this commit creates.
     made: Vec<u32>,
 }
 
@@ -51,7 +52,7 @@ impl std::fmt::Debug for Replay {
 }
 
 impl Replay {
-    /// Into this database.
+    /// Starts a replay into this database.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -75,12 +76,12 @@ impl Replay {
         })
     }
 
-    /// Takes some of the changes of a commit, which may break off anywhere. Calls `see` with each, and with
-    /// the name of the keyspace whose keys it changes.
+    /// Takes some of the changes of a commit. The bytes may end within a change. Calls `see` with each
+    /// change, and with the name of the keyspace whose keys it changes.
     ///
     /// # Errors
-    /// Those of batches; [`Error::Invalid`] if this build does not know a change, or if the changes are of no
-    /// copy of this database (replay.2).
+    /// Those of batches; [`Error::Invalid`] if this build does not know a change, or if this database is not
+    /// a copy of the source of the changes (replay.2).
     pub fn take(&mut self, bytes: &[u8], mut see: impl FnMut(&FeedChange<'_>, Option<&str>)) -> Result<()> {
         let mut rest = std::mem::take(&mut self.rest);
         rest.extend_from_slice(bytes);
@@ -99,7 +100,7 @@ impl Replay {
         Ok(())
     }
 
-    /// What the commit is made of: for writes of one's own, to be there with it.
+    /// The batch of the commit. Writes added to it are committed together with the changes.
     pub fn batch(&mut self) -> &mut WriteBatch {
         &mut self.batch
     }
@@ -124,8 +125,8 @@ impl Replay {
                 self.batch.remove(&space, key)
             }
             FeedChange::RemoveRange { keyspace, start, end } => {
-                // Range removals come first in a commit, before the name of a keyspace that it makes, which
-                // holds nothing yet.
+                // In a commit, range removals come before the name of a keyspace that it creates. Such a
+                // keyspace is empty.
                 let Some(space) = self.spaces.get(&keyspace.get()) else { return Ok(()) };
                 let end = end.map_or(Bound::Unbounded, Bound::Excluded);
                 self.batch.remove_range(space, (Bound::Included(*start), end))
@@ -150,13 +151,14 @@ impl Replay {
     }
 
     fn space(&self, id: KeyspaceId) -> Result<Keyspace> {
-        let missing = || Error::Invalid(format!("a commit writes to keyspace {id}, which is not here"));
+        let missing =
+            || Error::Invalid(format!("a commit writes to keyspace {id}, which does not exist here"));
         self.spaces.get(&id.get()).cloned().ok_or_else(missing)
     }
 
-    /// Creates a keyspace of this number (replay.2).
+    /// Creates a keyspace with this number (replay.2).
     fn create(&mut self, id: KeyspaceId, name: &str) -> Result<()> {
-        // The name may be another one's until the end of the commit.
+        // Another keyspace may have the name until the end of the commit.
         let spare = format!("{SPARE_NAME}{id}");
         if canary::is_set(Canary::RecreatedNameRefused) && self.names.values().any(|known| known == name) {
             return Err(Error::KeyspaceExists(name.to_owned()));
@@ -169,11 +171,11 @@ impl Replay {
         Ok(())
     }
 
-    /// Gives keyspaces the names that they have after the commit, and drops those that have none.
+    /// Gives keyspaces their names after the commit, and drops those without a name.
     ///
-    /// A commit says of each name whose it is at the end, and no more: a keyspace that is dropped while
-    /// another one takes its name is not mentioned. So a keyspace whose name was given away, and that got no
-    /// other one, is dropped; likewise one that the commit itself made.
+    /// A commit reports only the final owner of each name. A keyspace that is dropped while another one takes
+    /// its name is not mentioned. So a keyspace that lost its name and got no other is dropped, even if the
+    /// commit created it.
     fn give_names(&mut self) -> Result<()> {
         let renamed = std::mem::take(&mut self.renamed);
         let given: BTreeMap<u32, &String> =
@@ -199,7 +201,7 @@ impl Replay {
             self.names.remove(&id);
             self.spaces.remove(&id);
         }
-        // By way of spare names, since keyspaces can trade theirs.
+        // Keyspaces can swap names, so each gets a temporary name first.
         for (id, _) in &moved {
             let spare = format!("{SPARE_NAME}{id}");
             let name = self.names.insert(*id, spare.clone()).unwrap_or_default();
@@ -214,38 +216,38 @@ impl Replay {
         Ok(())
     }
 
-    /// Whether the changes so far make, drop or rename keyspaces.
+    /// Returns whether the changes so far create, drop or rename keyspaces.
     pub fn changes_names(&self) -> bool {
         !self.renamed.is_empty()
     }
 
-    /// Commits what has come. The number is that of this database's commit.
+    /// Commits the received changes. Returns the number of the commit in this database.
     ///
     /// # Errors
-    /// Those of [`WriteBatch::commit`]; [`Error::Invalid`] if a change breaks off.
+    /// Those of [`WriteBatch::commit`]; [`Error::Invalid`] if the last change is incomplete.
     pub fn commit(&mut self, durability: Durability) -> Result<SeqNo> {
         if !self.rest.is_empty() {
-            return Err(Error::Invalid("the changes of a commit break off".to_owned()));
+            return Err(Error::Invalid("the last change of a commit is incomplete".to_owned()));
         }
         self.give_names()?;
         let batch = std::mem::replace(&mut self.batch, self.db.batch());
         Ok(batch.commit_with(durability)?)
     }
 
-    /// Forgets what has come of a commit.
+    /// Discards the received changes of a commit.
     ///
     /// # Errors
     /// Those of [`new`](Self::new).
     pub fn abandon(&mut self) -> Result<()> {
-        // Keyspaces that it has made are known no more either.
+        // Also forget the keyspaces that it has created.
         *self = Replay::new(&self.db)?;
         Ok(())
     }
 }
 
-/// A keyspace gets a name although nothing has freed the one that it has here (replay.2).
+/// The error if a keyspace gets a name before its name in this database is freed (replay.2).
 fn not_a_copy(id: u32, name: &str, before: &str) -> Error {
     Error::Invalid(format!(
-        "a commit makes keyspace {id}, named {name:?}, and here that is {before:?}: this database has keyspaces of its own"
+        "a commit creates keyspace {id}, named {name:?}, but this database has a keyspace {id} of its own, {before:?}"
     ))
 }

@@ -1,8 +1,9 @@
-//! The changes of a commit as bytes.
+//! Encodes and decodes the changes of a commit.
 //!
-//! change.1. They name keyspaces by their numbers (replay.2).
-//! change.2. Nothing is read beyond the end, and nothing is allocated for a length that was not checked.
-//!     Changes may break off anywhere.
+//! Changes refer to keyspaces by number (replay.2).
+//!
+//! change.2. The decoder never reads beyond the end, and allocates nothing for an unchecked length. The bytes
+//!     may end within a change.
 //!
 //! Bytes: docs/formats/changes.md
 
@@ -21,10 +22,10 @@ const NAMED: u8 = 5;
 const UNNAMED: u8 = 6;
 const OPTIONS: u8 = 7;
 
-/// Appends the bytes of a change.
+/// Encodes a change and appends it to `out`.
 ///
 /// # Errors
-/// A value cannot be read.
+/// The value cannot be read.
 pub fn encode(change: &FeedChange<'_>, out: &mut Vec<u8>) -> Result<()> {
     match change {
         FeedChange::Put { keyspace, key, value } => {
@@ -70,13 +71,13 @@ pub fn encode(change: &FeedChange<'_>, out: &mut Vec<u8>) -> Result<()> {
             options.encode(&mut bytes);
             put_string(out, &bytes);
         }
-        // The other database makes the like of it itself.
+        // The other database writes its own entries.
         FeedChange::Internal { .. } => {}
     }
     Ok(())
 }
 
-/// The change that bytes begin with, and its length. None if more bytes have to come.
+/// Decodes the change at the start of `bytes`, and returns it with its length. `None` if it is incomplete.
 ///
 /// # Errors
 /// [`Error::Invalid`] if this build does not know the change.
@@ -85,7 +86,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Option<(FeedChange<'_>, usize)>> {
         None | Some(PUT..=OPTIONS) => {}
         Some(kind) => {
             return Err(Error::Invalid(format!(
-                "a change of kind {kind}, which is not known: a newer version has written it"
+                "unknown kind of change {kind}: a newer version has written it"
             )));
         }
     }
@@ -96,7 +97,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Option<(FeedChange<'_>, usize)>> {
     }
 }
 
-/// The outer error: it ends too early.
+/// Decodes a change. The outer error: the bytes end too early.
 fn read<'a>(reader: &mut ByteReader<'a>) -> Decoded<Result<FeedChange<'a>>> {
     let (kind, keyspace) = (reader.u8()?, KeyspaceId::new(reader.u32()?));
     let text = |bytes: &'a [u8]| {
@@ -126,7 +127,7 @@ fn read<'a>(reader: &mut ByteReader<'a>) -> Decoded<Result<FeedChange<'a>>> {
         _ => match StoredOptions::decode(string(reader)?) {
             Ok(options) => Ok(FeedChange::Options { keyspace, options: options.given }),
             Err(_) => Err(Error::Invalid(format!(
-                "options of keyspace {keyspace} that are not known: a newer version has written them"
+                "unknown options of keyspace {keyspace}: a newer version has written them"
             ))),
         },
     })
@@ -137,7 +138,7 @@ fn put_head(out: &mut Vec<u8>, kind: u8, keyspace: KeyspaceId) {
     out.extend_from_slice(&keyspace.get().to_le_bytes());
 }
 
-/// Writes a string behind its length. No key, value or name comes near 4 GiB.
+/// Appends the length of a string and the string. Keys, values and names are far below 4 GiB.
 fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);

@@ -1,11 +1,11 @@
-//! The commits of a database, made again in another one that was a copy of it.
+//! Repeats the commits of a database in a copy of it.
 //!
 //! ```text
 //!   feed --encode--> bytes: sent, or kept --Replay--> one commit of the other database each
 //! ```
 //!
-//! What `esker serve` sends to replicas, and what [`backup`](crate::backup) keeps between backups. For
-//! programs that want the same for themselves:
+//! `esker serve` sends these bytes to replicas, and [`backup`](crate::backup) keeps them between backups.
+//! Programs can use them as follows:
 //!
 //! ```
 //! use esker::replay::{Replay, encode};
@@ -35,11 +35,11 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 //!
-//! replay.1. The other database has what the commit has made: values, how long they last, names of keyspaces,
-//!     and their options. Exceptions: what is kept of the past, which begins where its rule came; and space,
-//!     which each database takes as it merges.
-//! replay.2. Keyspaces are known by their numbers, and a new one gets the number that it has at home. Where
-//!     that is not possible the two are no copies of one another, and nothing is committed.
+//! replay.1. After a replayed commit the copy has the same values, expiries, and keyspaces with their names
+//!     and options. It does not have the same history, which begins where the copy got its history option.
+//!     Nor does it use the same space, which depends on the copy's own compactions.
+//! replay.2. Keyspaces are identified by number, and a new keyspace gets its number of the source. If that
+//!     number is taken, the databases are not copies of one another, and nothing is committed.
 //!
 //! Bytes: docs/formats/changes.md
 

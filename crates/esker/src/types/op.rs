@@ -1,54 +1,54 @@
-//! What a version says about its key: a base and two flags, in one byte. The log's ops and the entries of
-//! tables share the numbers.
+//! The kind of a version: a base and two flags, in one byte. Ops of the log and entries of tables use the
+//! same numbers.
 //!
 //! | number | kind | status |
 //! |---|---|---|
 //! | 0 | remove | |
 //! | 1 | put | |
-//! | 2 | remove a range | in the log; tables store these apart, as range tombstones |
+//! | 2 | remove a range | only in the log; tables store range tombstones separately |
 //! | 3 | put, the value in a blob file | |
-//! | 4 | operands, to be merged into what the key has | beside the key stand one or more, oldest first |
-//! | 5 | ops before this one are unresolved | in the log alone: no kind of a version |
-//! | 64 | flag: the version is unresolved | not of a range |
-//! | 128 | flag of a put: the version expires | its value begins with when (types/expiry.rs) |
+//! | 4 | merge operands into the older value | the value holds one or more operands, oldest first |
+//! | 5 | earlier ops are unresolved | only in the log, not the kind of a version |
+//! | 64 | flag: the version is unresolved | not for a range |
+//! | 128 | flag of a put: the version expires | its value begins with the time (types/expiry.rs) |
 //! | 128 | flag of a removal: the key had expired | written by sweeps (engine/writes/sweep.rs) |
 //!
-//! A version is unresolved if its commit did not look up whether the key was live before, and counted as if
-//! it was not (txn/counts.rs).
+//! A version is unresolved if its commit counted the key as new, without looking up whether it was live
+//! (txn/counts.rs).
 //!
-//! op.1. The numbers stand in files: they never change, and none is used twice.
-//! op.2. Code asks for a property of a kind instead of naming kinds, so that a new one answers in this file
-//!     alone.
+//! Code asks for a property of a kind instead of naming kinds. So a new kind changes only this file.
+//!
+//! op.1. These numbers are stored in files: they never change, and none is reused.
 //!
 //! Bytes: docs/formats/wal.md, docs/formats/sstable.md
 
-/// What a version says about its key.
+/// The kind of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Kind(u8);
 
-/// The commit did not look up the key.
+/// Flag: the commit did not look up the key.
 const UNRESOLVED: u8 = 64;
-/// The version has to do with an expiry.
+/// Flag: the version expires, or removes an expired key.
 const EXPIRY: u8 = 128;
-/// The number in the log before the list of the ops of a commit that are unresolved.
+/// The number in the log before the list of unresolved ops of a commit.
 pub(crate) const UNRESOLVED_OPS: u8 = 5;
 
 impl Kind {
-    /// The key is gone.
+    /// Removes the key.
     pub const REMOVE: Kind = Kind(0);
-    /// The key has this value.
+    /// Sets the key to a value.
     pub const PUT: Kind = Kind(1);
-    /// All keys of a range are gone.
+    /// Removes all keys of a range.
     pub const REMOVE_RANGE: Kind = Kind(2);
-    /// The key has a value in a blob file. A pointer to it stands beside the key.
+    /// Sets the key to a value in a blob file. The version holds a pointer to it.
     pub const PUT_BLOB: Kind = Kind(3);
-    /// Operands are merged into what the key has (read/fold.rs).
+    /// Merges operands into the older value of the key (read/fold.rs).
     pub const MERGE: Kind = Kind(4);
-    /// The key had expired, and a sweep removed it.
+    /// Removes an expired key, by a sweep.
     pub const EXPIRED: Kind = Kind(EXPIRY);
 
-    /// The kind of this number, if there is one.
+    /// Returns the kind with this number, if there is one.
     #[inline(always)]
     pub const fn from_u8(n: u8) -> Option<Kind> {
         let kind = Kind(n);
@@ -61,7 +61,7 @@ impl Kind {
         if kind.base().0 | n & flags == n { Some(kind) } else { None }
     }
 
-    /// Its number.
+    /// Returns its number.
     #[inline(always)]
     pub const fn to_u8(self) -> u8 {
         self.0
@@ -77,37 +77,37 @@ impl Kind {
         self.0 & flag != 0
     }
 
-    /// Whether its commit counted it as if nothing live were below.
+    /// Returns whether its commit counted the key as new without a lookup.
     #[inline(always)]
     pub const fn is_unresolved(self) -> bool {
         self.has(UNRESOLVED)
     }
 
-    /// The same kind, unresolved.
+    /// Returns the same kind, unresolved.
     #[inline]
     pub(crate) const fn unresolved(self) -> Kind {
         if self.is_point() { Kind(self.0 | UNRESOLVED) } else { self }
     }
 
-    /// The same kind, resolved.
+    /// Returns the same kind, resolved.
     #[inline]
     pub(crate) const fn resolved(self) -> Kind {
         Kind(self.0 & !UNRESOLVED)
     }
 
-    /// Whether it is a put whose key is gone from some time on.
+    /// Returns whether it is a put that expires.
     #[inline(always)]
     pub const fn expires(self) -> bool {
         self.is_put() && self.has(EXPIRY)
     }
 
-    /// Whether it removes a key that had expired.
+    /// Returns whether it removes an expired key.
     #[inline(always)]
     pub const fn is_sweep(self) -> bool {
         !self.is_put() && self.has(EXPIRY)
     }
 
-    /// The same kind of a put that expires, and of no other.
+    /// Returns the same kind, expiring if it is a put.
     pub(crate) const fn expiring(self) -> Kind {
         if self.is_put() { Kind(self.0 | EXPIRY) } else { self }
     }
@@ -117,43 +117,43 @@ impl Kind {
         matches!(self.base(), Kind::PUT | Kind::PUT_BLOB)
     }
 
-    /// Whether it is a put of a value that stands beside the key, for ever.
+    /// Returns whether it is a put with an inline value that does not expire.
     #[inline(always)]
     pub const fn is_plain(self) -> bool {
         matches!(self, Kind::PUT)
     }
 
-    /// Whether it is about one key, as the entries of memtables and tables are.
+    /// Returns whether it concerns one key, as do the entries of memtables and tables.
     #[inline(always)]
     pub const fn is_point(self) -> bool {
         !matches!(self, Kind::REMOVE_RANGE)
     }
 
-    /// Whether it answers for its key alone, whatever older versions say.
+    /// Returns whether it determines the state of its key without older versions.
     #[inline(always)]
     pub const fn ends_search(self) -> bool {
         self.is_point() && !self.is_operand()
     }
 
-    /// Whether operands stand beside the key.
+    /// Returns whether it holds operands.
     #[inline(always)]
     pub const fn is_operand(self) -> bool {
         matches!(self.base(), Kind::MERGE)
     }
 
-    /// Whether the key has a value once this version answers.
+    /// Returns whether the key has a value if this is its newest version.
     #[inline(always)]
     pub const fn is_live(self) -> bool {
         self.is_put() || self.is_operand()
     }
 
-    /// Whether bytes stand beside the key.
+    /// Returns whether bytes are stored with the key.
     #[inline(always)]
     pub const fn has_value(self) -> bool {
         self.is_live()
     }
 
-    /// Whether those bytes say where the value is, instead of being it.
+    /// Returns whether those bytes are a pointer to the value instead of the value.
     #[inline(always)]
     pub const fn needs_fetch(self) -> bool {
         matches!(self.base(), Kind::PUT_BLOB)

@@ -1,15 +1,13 @@
-//! Options of single keyspaces: one representation, and one encoding for the catalog, unloaded files and
-//! changes.
+//! Options of single keyspaces, with one encoding for the catalog, unloaded files and changes.
 //!
 //! ```text
 //!   keyspace 0:  "o" + id (varint) --> option (varint), value (string), ...
 //! ```
 //!
-//! keyspace_options.1. A commit of their own sets them, and the drop of the keyspace removes them. Options of
-//!     a keyspace that does not exist mean nothing.
-//! keyspace_options.2. Opening refuses an option that this build does not know: what is written without it
-//!     might be wrong. An unloaded file may have such options, because its entries mean the same without
-//!     them.
+//! keyspace_options.1. A separate commit sets the options, and the commit that drops the keyspace removes
+//!     them. Options of a keyspace that does not exist are ignored.
+//! keyspace_options.2. Opening refuses an option that this build does not know, because writes that ignore it
+//!     might be wrong. An unloaded file may have such options: its entries mean the same without them.
 //!
 //! Bytes: docs/formats/unload.md
 
@@ -23,51 +21,51 @@ use crate::engine::state::history::{History, Kept};
 use crate::types::expiry::Expiry;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
-// The numbers of options stand in files: they never change.
+// These numbers are stored in files: they never change.
 const BLOBS_OVER: u64 = 1;
 const IS_LAZY: u64 = 2;
 const TTL_MS: u64 = 3;
 const MERGE_OPERATOR: u64 = 4;
 const HISTORY_VERSIONS: u64 = 10;
 const HISTORY_MS: u64 = 11;
-/// Stands in the catalog alone.
+/// Stored in the catalog only.
 const HISTORY_SINCE: u64 = 12;
 
 /// How commits count the keys of a keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Counting {
-    /// They look in memory whether a key is there, and leave it to [`len`](crate::Keyspace::len) and to
-    /// compactions to find out where a file would have to be read.
+    /// Commits look up in memory whether a key exists. Where that would require reading a file, they leave
+    /// the lookup to [`len`](crate::Keyspace::len) and to compactions.
     #[default]
     Exact,
-    /// They do not look: writes cost less, and `len`, which is as exact, looks up all that was written since
-    /// the last compaction.
+    /// Commits do not look up keys, so writes cost less. `len` is exact as well, but looks up all keys
+    /// written since the last compaction.
     Lazy,
 }
 
-/// The options of a keyspace, which are kept in the database: see
+/// The options of a keyspace, which are stored in the database: see
 /// [`Keyspace::options`](crate::Keyspace::options).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyspaceOptions {
-    /// The smallest value, in bytes, that goes to a blob file; 0: none does; none: as the database has it.
+    /// The smallest value in bytes that is stored in a blob file. 0: none. `None`: the database's setting.
     pub blobs_over: Option<usize>,
     /// How commits count its keys.
     pub counting: Counting,
-    /// How long puts last that do not say so themselves; none: for ever.
+    /// Lifetime of entries put without one. `None`: unlimited.
     pub default_ttl: Option<Duration>,
-    /// What it keeps of older versions.
+    /// Which older versions it keeps.
     pub history: History,
-    /// The operator of merges.
+    /// Name of the merge operator.
     pub merge_operator: Option<String>,
 }
 
 /// The options of a keyspace as the catalog stores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoredOptions {
-    /// What users gave, with times as stored: in whole milliseconds.
+    /// Options set by the user, with times as stored: in whole milliseconds.
     pub(crate) given: KeyspaceOptions,
-    /// The commit from which on the history is kept (history.rs).
+    /// The first commit for which history is kept (history.rs).
     pub(crate) history_since: SeqNo,
 }
 
@@ -93,21 +91,21 @@ impl KeyspaceOptions {
         }
     }
 
-    /// The lifetime of puts in milliseconds; 0: they do not expire.
+    /// Default lifetime of puts in milliseconds. 0: unlimited.
     pub(in crate::engine) fn ttl_ms(&self) -> u64 {
         self.default_ttl.map_or(0, whole_ms)
     }
 }
 
 impl StoredOptions {
-    /// `history`: see [`State::begin_history`].
+    /// Makes the stored form. `history`: see [`State::begin_history`].
     pub(crate) fn new(given: &KeyspaceOptions, history: Kept) -> Self {
         let default_ttl = given.default_ttl.map(|ttl| Duration::from_millis(whole_ms(ttl)));
         let given = KeyspaceOptions { default_ttl, history: history.rule, ..given.clone() };
         StoredOptions { given, history_since: history.since }
     }
 
-    /// The history that the keyspace keeps.
+    /// Returns the history that the keyspace keeps.
     pub(crate) fn kept(&self) -> Kept {
         Kept { rule: self.given.history, since: self.history_since }
     }
@@ -130,7 +128,7 @@ impl StoredOptions {
         }
     }
 
-    /// Decodes all of the bytes. Also returns an option that this build does not know, if there is one.
+    /// Decodes all of the bytes. Also returns an unknown option, if there is one.
     pub(crate) fn decode_known(reader: &mut ByteReader<'_>) -> Decoded<(Self, Option<u64>)> {
         let (mut options, mut unknown) = (StoredOptions::default(), None);
         let given = &mut options.given;
@@ -143,7 +141,7 @@ impl StoredOptions {
                 TTL_MS => given.default_ttl = Some(Duration::from_millis(number()?)),
                 MERGE_OPERATOR => {
                     let name = std::str::from_utf8(value).map(str::to_owned);
-                    let name = name.map_err(|_| reader.error("the name of a merge operator is no text"))?;
+                    let name = name.map_err(|_| reader.error("the name of a merge operator is not UTF-8"))?;
                     given.merge_operator = Some(name);
                 }
                 HISTORY_VERSIONS => {
@@ -152,7 +150,8 @@ impl StoredOptions {
                 HISTORY_MS => given.history = History::For(Duration::from_millis(number()?)),
                 HISTORY_SINCE => {
                     let since = SeqNo::try_new(number()?);
-                    options.history_since = since.ok_or_else(|| reader.error("a history since no commit"))?;
+                    options.history_since =
+                        since.ok_or_else(|| reader.error("a history without a first commit"))?;
                 }
                 other => unknown = Some(other),
             }
@@ -172,26 +171,26 @@ fn put_option(out: &mut Vec<u8>, option: u64, value: &[u8]) {
     put_string(out, value);
 }
 
-/// A lifetime in milliseconds, rounded up.
+/// Returns a lifetime in milliseconds, rounded up.
 fn whole_ms(ttl: Duration) -> u64 {
     Expiry::after(0, ttl).ms()
 }
 
-/// Refuses a keyspace that is dropped or not created yet. Options stored before the keyspace would stay
-/// behind if its commit failed. The caller has locked the catalog.
+/// Refuses a keyspace that is dropped or not created yet. If the commit that creates it failed, its options
+/// would stay behind. The caller has locked the catalog.
 pub(in crate::engine) fn check_created(keyspace: &KeyspaceState) -> Result<()> {
     keyspace.check_alive()?;
     if !keyspace.is_dropping() {
         return Ok(());
     }
     Err(Error::Invalid(format!(
-        "keyspace {:?} is not there yet: give it its options by `set_options` of the batch or transaction that creates it",
+        "keyspace {:?} does not exist yet: set its options with `set_options` of the batch or transaction that creates it",
         keyspace.name()
     )))
 }
 
 impl State {
-    /// Checks options that a commit is to set and returns what it stores. `before`: what is stored before it.
+    /// Checks options and returns what a commit stores for them. `before`: the stored options.
     pub(in crate::engine) fn to_store(
         &self,
         keyspace: &KeyspaceState,
@@ -222,7 +221,7 @@ impl State {
         Ok(StoredOptions::new(options, history))
     }
 
-    /// These options are in the catalog; `state`: of a keyspace that may not be there yet.
+    /// Applies options from the catalog. `state`: the keyspace, if it exists already.
     pub(in crate::engine) fn take_options(
         &self,
         id: KeyspaceId,

@@ -1,18 +1,19 @@
-//! Locks on keys and names: who wants to be sure before it writes, waits here instead of conflicting at its commit.
+//! Locks on keys and names. A transaction that locks a key waits here instead of conflicting at its commit.
 //!
 //! ```text
 //!   owner --acquire--> no other in the way? granted
 //!                      else into the lock's queue --is there a cycle of waits?--> its youngest owner fails
-//!                                                 `--given back, or the time is over
+//!                                                 `--released, or the patience ends
 //! ```
 //!
-//! locks.1. A lock has holders that are all shared, or a single exclusive one. Those that wait get it in the order in which they asked; one that
-//!      holds it shared and wants it exclusively comes first.
-//! locks.2. In each cycle of owners that wait for each other, the one that began last among those that wait for a lock fails with
-//!      [`Error::Deadlock`]. An owner also waits while its thread waits for another one's exclusive turn (`locks/cycles.rs`).
-//! locks.3. Locks are advice: they keep off who asks for them. Commits do not ask.
-//! locks.4. While the first that waits wakes up, others that do not have to wait for a thread to run may take the lock, but at most
-//!      [`BARGES_MAX`] of them.
+//! locks.1. A lock has any number of shared holders, or a single exclusive one. Waiting owners get it in
+//!     order. An owner that holds it shared and wants it exclusively comes first.
+//! locks.2. In each cycle of owners that wait for each other, the youngest that waits for a lock fails with
+//!     [`Error::Deadlock`]. An owner also waits while its thread waits for another's exclusive turn
+//!     (`locks/cycles.rs`).
+//! locks.3. Locks are advisory: they block only other lock requests. Commits do not check them.
+//! locks.4. While the first waiting thread wakes up, running threads may take the lock, but at most
+//!     [`BARGES_MAX`] of them.
 //! locks.5. When the database closes, all waits end with [`Error::Closed`].
 
 mod cycles;
@@ -28,21 +29,21 @@ use self::cycles::LetPass;
 use crate::engine::writes::exclusive_turn::{ExclusiveTurn, HeldAs};
 use crate::types::{Error, Result};
 
-/// How a lock is held.
+/// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockMode {
-    /// By any number at once.
+    /// Any number of holders at a time.
     Shared,
-    /// By one alone.
+    /// A single holder.
     Exclusive,
 }
 
-/// What can be locked.
+/// The object of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum LockName {
-    /// A key, as it is stored, and the name of its keyspace.
+    /// An encoded key, and the name of its keyspace.
     Key(String, Vec<u8>),
-    /// A name of the user's.
+    /// A name chosen by the user.
     Name(String),
 }
 
@@ -58,18 +59,19 @@ impl LockName {
     }
 }
 
-/// Who holds or wants locks: a transaction, or a guard. Later ones have larger numbers.
+/// Identifies a holder of locks: a transaction or a guard. Later ones have larger numbers.
 pub(crate) type OwnerId = u64;
 
-/// Others that may take a lock before the first that waits for it (locks.4). Waking a thread takes as long as some short transactions.
+/// Number of owners that may take a lock before the first in its queue (locks.4). Waking a thread takes as
+/// long as some short transactions.
 const BARGES_MAX: u32 = 16;
 
 struct Waiting {
     owner: OwnerId,
     mode: LockMode,
-    /// It is the youngest of this cycle (locks.2).
+    /// The cycle, if this owner was chosen to fail in it (locks.2).
     deadlock: Option<String>,
-    /// Its thread waits here: no other thread is woken when it gets the lock.
+    /// Wakes only the thread of this owner.
     wake: Arc<Condvar>,
 }
 
@@ -77,12 +79,12 @@ struct Waiting {
 struct Lock {
     holders: Vec<(OwnerId, LockMode)>,
     queue: VecDeque<Waiting>,
-    /// How many have taken it since the queue has been given it.
+    /// Number of owners that took it ahead of the queue since the queue last got it (locks.4).
     barges: u32,
 }
 
 impl Lock {
-    /// Whether an owner may have it, as far as the holders go.
+    /// Returns whether the current holders allow an owner to take it.
     fn admits(&self, owner: OwnerId, mode: LockMode) -> bool {
         let mut others = self.holders.iter().filter(|holder| holder.0 != owner);
         others.all(|holder| mode == LockMode::Shared && holder.1 == LockMode::Shared)
@@ -97,7 +99,7 @@ impl Lock {
         self.holders.push((owner, mode));
     }
 
-    /// Gives it to those at the head of the queue that may have it (locks.1).
+    /// Grants the lock to the owners at the head of the queue that may hold it (locks.1).
     fn grant_queue(&mut self) {
         while let Some(first) = self.queue.front()
             && self.admits(first.owner, first.mode)
@@ -109,7 +111,7 @@ impl Lock {
         }
     }
 
-    /// A holder has given it back: the first that waits gets it, or is woken to take it (locks.4).
+    /// Handles a release: grants the lock to the first in the queue, or wakes it to take the lock (locks.4).
     fn pass_on(&mut self) {
         if self.barges >= BARGES_MAX {
             self.grant_queue();
@@ -118,7 +120,7 @@ impl Lock {
         }
     }
 
-    /// For whom the one at this place of the queue waits.
+    /// Returns the owners for which the one at this position of the queue waits.
     fn blockers(&self, at: usize) -> impl Iterator<Item = OwnerId> {
         let Waiting { owner, mode, .. } = self.queue[at];
         let is_in_the_way = move |other: OwnerId, held: LockMode| {
@@ -133,21 +135,21 @@ impl Lock {
 /// A wait for a lock.
 struct LockWait {
     name: LockName,
-    /// The waiting thread holds the exclusive turn.
+    /// How the waiting thread holds the exclusive turn, if it does.
     turn: Option<HeldAs>,
 }
 
 #[derive(Default)]
 struct Table {
     locks: HashMap<LockName, Lock>,
-    /// What each owner waits for. Its thread waits, so it waits for one lock at a time.
+    /// The lock for which each owner waits. The owner's thread is blocked, so there is only one.
     waits: HashMap<OwnerId, LockWait>,
     /// The thread that last took a lock or began a commit for each owner.
     threads: HashMap<OwnerId, ThreadId>,
-    /// The threads that wait for the exclusive turn to end, and how to let them pass without it if that is possible.
+    /// The threads that wait for the exclusive turn to end, and how to let them pass without it, if possible.
     turn_waits: HashMap<ThreadId, Option<LetPass>>,
     next_owner: OwnerId,
-    /// locks.5
+    /// Whether the database was closed (locks.5).
     is_ended: bool,
 }
 
@@ -158,12 +160,12 @@ pub(crate) struct Locks {
 }
 
 impl Table {
-    /// Ends a wait. Its place in the queue, if the owner did not get the lock.
+    /// Ends a wait. Returns its queue entry if the owner did not get the lock.
     fn leave(&mut self, owner: OwnerId, name: &LockName) -> Option<Waiting> {
         self.waits.remove(&owner);
         let lock = self.locks.get_mut(name)?;
-        let place = lock.queue.iter().position(|waiting| waiting.owner == owner)?;
-        let left = lock.queue.remove(place);
+        let position = lock.queue.iter().position(|waiting| waiting.owner == owner)?;
+        let left = lock.queue.remove(position);
         lock.grant_queue();
         self.drop_unused(name);
         left
@@ -177,14 +179,14 @@ impl Table {
 }
 
 impl Locks {
-    /// Takes a lock for an owner. False if the owner has it already.
+    /// Takes a lock for an owner. Returns false if the owner has it already.
     pub(in crate::engine) fn acquire(
         &self,
         owner: OwnerId,
         name: &LockName,
         mode: LockMode,
         patience: Duration,
-        right: &ExclusiveTurn,
+        exclusive_turn: &ExclusiveTurn,
     ) -> Result<bool> {
         let mut table = self.table.lock();
         if table.is_ended {
@@ -210,16 +212,20 @@ impl Locks {
         } else {
             lock.queue.push_back(waiting)
         }
-        table.waits.insert(owner, LockWait { name: name.clone(), turn: right.held_by_this_thread() });
-        table.break_cycles(owner, right);
+        table
+            .waits
+            .insert(owner, LockWait { name: name.clone(), turn: exclusive_turn.held_by_this_thread() });
+        table.break_cycles(owner, exclusive_turn);
         let is_waiting = |table: &mut Table| {
             let is_ended = table.is_ended;
             let Some(lock) = table.locks.get_mut(name) else { return false };
-            let place = lock.queue.iter().position(|waiting| waiting.owner == owner);
-            let Some(place) = place.filter(|place| lock.queue[*place].deadlock.is_none() && !is_ended) else {
+            let position = lock.queue.iter().position(|waiting| waiting.owner == owner);
+            let Some(position) =
+                position.filter(|position| lock.queue[*position].deadlock.is_none() && !is_ended)
+            else {
                 return false;
             };
-            if place > 0 || !lock.admits(owner, mode) {
+            if position > 0 || !lock.admits(owner, mode) {
                 return true;
             }
             lock.grant_queue();
@@ -235,7 +241,7 @@ impl Locks {
         }
     }
 
-    /// Ends all waits, and refuses those that come later (locks.5).
+    /// Ends all waits, and refuses later ones (locks.5).
     pub(in crate::engine) fn end(&self) {
         let mut table = self.table.lock();
         table.is_ended = true;
@@ -244,7 +250,7 @@ impl Locks {
         }
     }
 
-    /// Gives back what an owner holds of these. The owner takes no other lock.
+    /// Releases those of these locks that an owner holds. The owner takes no further lock.
     pub(in crate::engine) fn give_back(&self, owner: OwnerId, names: &[LockName]) {
         let mut table = self.table.lock();
         table.threads.remove(&owner);
@@ -263,12 +269,12 @@ impl Locks {
         table.next_owner
     }
 
-    /// Notes that this thread commits what an owner's locks are for.
+    /// Records that this thread commits for an owner.
     pub(in crate::engine) fn note_thread(&self, owner: OwnerId) {
         self.table.lock().threads.insert(owner, std::thread::current().id());
     }
 
-    /// How many are held or waited for.
+    /// Number of locks that are held or waited for.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.table.lock().locks.len()

@@ -1,4 +1,4 @@
-//! Locks alone, without a database.
+//! Tests of locks alone, without a database.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,7 +6,7 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn right() -> ExclusiveTurn {
+fn turn() -> ExclusiveTurn {
     ExclusiveTurn::default()
 }
 
@@ -29,7 +29,7 @@ fn locks_1_shared_holders_share_and_exclusive_ones_do_not() {
     let locks = Locks::default();
     let [a, b, c] = [1, 2, 3];
     let lock = name("x");
-    let try_now = |owner, mode| locks.acquire(owner, &lock, mode, Duration::ZERO, &right()).is_ok();
+    let try_now = |owner, mode| locks.acquire(owner, &lock, mode, Duration::ZERO, &turn()).is_ok();
     assert!(try_now(a, LockMode::Shared) && try_now(b, LockMode::Shared));
     assert!(!try_now(c, LockMode::Exclusive) && !try_now(a, LockMode::Exclusive));
     locks.give_back(b, std::slice::from_ref(&lock));
@@ -45,12 +45,12 @@ fn locks_1_shared_holders_share_and_exclusive_ones_do_not() {
 fn locks_1_they_come_in_the_order_in_which_they_asked() {
     let locks = Locks::default();
     let (lock, order) = (name("x"), Mutex::new(Vec::new()));
-    locks.acquire(100, &lock, LockMode::Exclusive, LONG, &right()).unwrap();
+    locks.acquire(100, &lock, LockMode::Exclusive, LONG, &turn()).unwrap();
     std::thread::scope(|scope| {
         for owner in 1..6 {
             let (locks, lock, order) = (&locks, &lock, &order);
             scope.spawn(move || {
-                locks.acquire(owner, lock, LockMode::Exclusive, LONG, &right()).unwrap();
+                locks.acquire(owner, lock, LockMode::Exclusive, LONG, &turn()).unwrap();
                 order.lock().push(owner);
                 locks.give_back(owner, std::slice::from_ref(lock));
             });
@@ -67,16 +67,16 @@ fn locks_2_the_youngest_of_a_cycle_fails_and_the_others_go_on() {
         let locks = Locks::default();
         let (names, failed) = (["x", "y", "z"].map(name), AtomicU32::new(0));
         for owner in 0..3 {
-            locks.acquire(owner + 1, &names[owner as usize], LockMode::Exclusive, LONG, &right()).unwrap();
+            locks.acquire(owner + 1, &names[owner as usize], LockMode::Exclusive, LONG, &turn()).unwrap();
         }
         std::thread::scope(|scope| {
-            // The youngest is found, whichever one closes the cycle.
+            // The youngest owner fails, whichever one closes the cycle.
             for n in 0..3 {
                 let (locks, names, failed) = (&locks, &names, &failed);
                 let owner = (first + n) % 3;
                 scope.spawn(move || {
                     let next = &names[(owner + 1) % 3];
-                    match locks.acquire(owner as u64 + 1, next, LockMode::Exclusive, LONG, &right()) {
+                    match locks.acquire(owner as u64 + 1, next, LockMode::Exclusive, LONG, &turn()) {
                         Ok(_) => locks.give_back(owner as u64 + 1, std::slice::from_ref(next)),
                         Err(Error::Deadlock(cycle)) => {
                             assert_eq!(owner, 2, "locks.2: {cycle}");
@@ -98,12 +98,12 @@ fn locks_2_the_youngest_of_a_cycle_fails_and_the_others_go_on() {
 fn locks_2_two_that_share_a_lock_and_both_want_it_alone_are_a_cycle() {
     let locks = Locks::default();
     let lock = name("x");
-    locks.acquire(1, &lock, LockMode::Shared, LONG, &right()).unwrap();
-    locks.acquire(2, &lock, LockMode::Shared, LONG, &right()).unwrap();
+    locks.acquire(1, &lock, LockMode::Shared, LONG, &turn()).unwrap();
+    locks.acquire(2, &lock, LockMode::Shared, LONG, &turn()).unwrap();
     std::thread::scope(|scope| {
-        let older = scope.spawn(|| locks.acquire(1, &lock, LockMode::Exclusive, LONG, &right()));
+        let older = scope.spawn(|| locks.acquire(1, &lock, LockMode::Exclusive, LONG, &turn()));
         until(|| waiters(&locks) == 1);
-        let younger = locks.acquire(2, &lock, LockMode::Exclusive, LONG, &right());
+        let younger = locks.acquire(2, &lock, LockMode::Exclusive, LONG, &turn());
         assert!(matches!(younger, Err(Error::Deadlock(_))), "locks.2: {younger:?}");
         locks.give_back(2, std::slice::from_ref(&lock));
         older.join().unwrap().unwrap();
@@ -117,16 +117,16 @@ fn locks_4_who_waits_gets_it_after_a_few_others_at_the_most() {
     let mut longest = 0;
     for round in 0..50 {
         let first = round * 1000;
-        locks.acquire(first, &lock, LockMode::Exclusive, LONG, &right()).unwrap();
+        locks.acquire(first, &lock, LockMode::Exclusive, LONG, &turn()).unwrap();
         std::thread::scope(|scope| {
             let waiter =
-                scope.spawn(|| locks.acquire(first + 999, &lock, LockMode::Exclusive, LONG, &right()));
+                scope.spawn(|| locks.acquire(first + 999, &lock, LockMode::Exclusive, LONG, &turn()));
             until(|| waiters(&locks) == 1);
             let (mut owner, mut barged) = (first, 0);
             loop {
                 locks.give_back(owner, std::slice::from_ref(&lock));
                 owner += 1;
-                if locks.acquire(owner, &lock, LockMode::Exclusive, Duration::ZERO, &right()).is_err() {
+                if locks.acquire(owner, &lock, LockMode::Exclusive, Duration::ZERO, &turn()).is_err() {
                     break;
                 }
                 barged += 1;
@@ -141,12 +141,12 @@ fn locks_4_who_waits_gets_it_after_a_few_others_at_the_most() {
 }
 
 #[test]
-fn who_has_waited_long_enough_is_told_and_leaves_the_queue() {
+fn a_wait_that_times_out_leaves_the_queue() {
     let locks = Locks::default();
     let lock = name("x");
-    locks.acquire(1, &lock, LockMode::Exclusive, LONG, &right()).unwrap();
+    locks.acquire(1, &lock, LockMode::Exclusive, LONG, &turn()).unwrap();
     let short = Duration::from_millis(5);
-    let failed = locks.acquire(2, &lock, LockMode::Shared, short, &right());
+    let failed = locks.acquire(2, &lock, LockMode::Shared, short, &turn());
     assert!(matches!(failed, Err(Error::LockTimeout { waited, .. }) if waited == short));
     locks.give_back(1, &[lock]);
     assert_eq!((locks.len(), waiters(&locks)), (0, 0));
@@ -156,20 +156,20 @@ fn who_has_waited_long_enough_is_told_and_leaves_the_queue() {
 #[expect(clippy::disallowed_methods, reason = "real threads, and real time to see that none waits")]
 fn exclusive_turn_6_a_commit_passes_a_transaction_that_holds_the_turn_and_waits_for_its_lock() {
     for commit_first in [true, false] {
-        let (locks, right, lock) = (Locks::default(), right(), name("x"));
+        let (locks, exclusive_turn, lock) = (Locks::default(), turn(), name("x"));
         let begun = std::time::Instant::now();
         std::thread::scope(|scope| {
-            let held = right.take().unwrap();
+            let held = exclusive_turn.take().unwrap();
             (0..20).for_each(|_| held.be_patient());
             let commit = || {
-                locks.acquire(1, &lock, LockMode::Exclusive, LONG, &right).unwrap();
+                locks.acquire(1, &lock, LockMode::Exclusive, LONG, &exclusive_turn).unwrap();
                 until(|| commit_first || waiters(&locks) == 1);
-                drop(right.wait_for_exclusive(&locks).unwrap());
+                drop(exclusive_turn.wait_for_exclusive(&locks).unwrap());
                 locks.give_back(1, std::slice::from_ref(&lock));
             };
             let commit = scope.spawn(commit);
             until(|| locks.len() == 1 && (!commit_first || locks.table.lock().turn_waits.len() == 1));
-            locks.acquire(2, &lock, LockMode::Exclusive, LONG, &right).unwrap();
+            locks.acquire(2, &lock, LockMode::Exclusive, LONG, &exclusive_turn).unwrap();
             commit.join().unwrap();
             drop(held);
         });
