@@ -112,7 +112,7 @@
 //! # Features
 //! | feature | |
 //! |---|---|
-//! | `zstd` (default) | The codec zstd, which needs a C compiler. Reading tables compressed with it needs it. |
+//! | `zstd` (default) | The codec zstd, needed to read tables compressed with it. Needs a C compiler. |
 //! | `typed` | Module `typed`: tables with typed keys in their order, and typed values. |
 //! | `tokio` | Ranges, keys and the change feed as streams. Commits as futures need no feature. |
 //! | `bytes` | `Bytes::from` a [`Value`] or a [`Key`]. |

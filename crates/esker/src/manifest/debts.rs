@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debts_1_a_reader_owes_what_is_not_newer_than_it() {
+    fn overcounts_1_apply_to_readers_from_their_number_on() {
         let (a, b, seq) = (KeyspaceId::new(1), KeyspaceId::new(2), SeqNo::new);
         let mut debts = Debts::default();
         for (keyspace, from, keys) in [(a, 0, 5), (a, 7, 1), (a, 7, 2), (b, 3, 9), (b, 3, 0)] {

@@ -69,7 +69,7 @@ pub struct VersionEdit {
     pub adopted: Vec<Adopted>,
     /// Blob files added and removed.
     pub blobs: BlobEdit,
-    /// Keys counted twice, to be subtracted from the counts (overcounts.rs).
+    /// Keys counted twice, to be subtracted from the counts (debts.rs).
     pub debts: Debts,
     /// What the change feed keeps (feed.rs).
     pub feed: FeedEdit,
@@ -229,7 +229,7 @@ impl VersionEdit {
 
     /// Subtracts the overcounts from the counts, before any reader exists. Fails if a keyspace has more
     /// overcounts than keys. Overcounts of keyspaces without a count are dropped.
-    pub(crate) fn pay_debts(&mut self) -> Result<(), String> {
+    pub(crate) fn settle_debts(&mut self) -> Result<(), String> {
         for (keyspace, _, keys) in std::mem::take(&mut self.debts).iter() {
             let counted = self.counts.all.iter_mut().flatten().find(|counted| counted.0 == keyspace);
             let Some((_, count)) = counted else { continue };

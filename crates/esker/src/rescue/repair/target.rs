@@ -189,7 +189,7 @@ impl Target {
         Ok((names, set))
     }
 
-    /// The entries of the catalog that make sense.
+    /// Reads the valid entries of the catalog. Reports the others.
     fn read_catalog(&self, report: &mut RepairReport) -> FoundCatalog {
         let mut found = FoundCatalog {
             names: BTreeMap::new(),
@@ -233,7 +233,7 @@ impl Target {
         found
     }
 
-    /// Gives a name to each keyspace that holds keys and has none, or removes its keys if it was dropped.
+    /// Names each keyspace with keys and without a name, or removes its keys if it was dropped.
     fn name_keyspaces(
         &self,
         found: &mut FoundCatalog,
@@ -270,10 +270,10 @@ impl Target {
     }
 }
 
-/// What is left of the catalog.
+/// The readable part of the catalog.
 struct FoundCatalog {
     names: BTreeMap<String, KeyspaceId>,
-    /// Keyspaces that have a name.
+    /// Keyspaces with a name.
     ids: BTreeSet<KeyspaceId>,
     next_id: u32,
     options: BTreeMap<KeyspaceId, Vec<u8>>,
