@@ -319,7 +319,7 @@ fn backup_place_1_what_holds_something_else_is_left_alone_and_one_works_at_a_tim
     let fs = MemFs::new();
     let db = open(&fs, DIR);
     let env = || Env::simulated(Arc::new(fs.clone()), 1);
-    for (path, text) in [(DIR, "name another directory"), ("", "empty")] {
+    for (path, text) in [(DIR, "use another directory"), ("", "empty")] {
         let opened = Backup::open_in(env(), path);
         assert!(matches!(&opened, Err(Error::Invalid(why)) if why.contains(text)), "{opened:?}");
     }

@@ -70,11 +70,17 @@ fn archive_2_what_follows_a_backup_is_of_its_history() {
     backups(&kept).restore_to(Point::Commit(last), None, "new", Db::builder().stepped()).unwrap();
     db.close().unwrap();
     let older = open(&fs, "older", KEPT);
-    assert!(refused(backups(&fs).archive(&older), "put back"), "it does not have the backup's commit");
+    assert!(
+        refused(backups(&fs).archive(&older), "reset to an older state"),
+        "it does not have the backup's commit"
+    );
     while older.snapshot().seqno() <= made.seqno {
         put(&older, "of", "the other");
     }
-    assert!(refused(backups(&fs).archive(&older), "put back"), "it has another one of that number");
+    assert!(
+        refused(backups(&fs).archive(&older), "reset to an older state"),
+        "it has another one of that number"
+    );
     backups(&fs).create(&older).unwrap();
     let last = put(&older, "b", "2");
     backups(&fs).archive(&older).unwrap().unwrap();
@@ -101,7 +107,10 @@ fn restore_point_1_a_backup_of_another_history_is_not_followed_by_the_archive() 
     older.close().unwrap();
     let db = open(&fs, DIR, KEPT);
     let last = put(&db, "b", "1");
-    assert!(refused(backups(&fs).archive(&db), "make a backup"), "the newest backup is of another history");
+    assert!(
+        refused(backups(&fs).archive(&db), "make another backup"),
+        "the newest backup is of another history"
+    );
     let third = backups(&fs).create(&db).unwrap();
     backups(&fs).archive(&db).unwrap().unwrap();
     let beyond = put(&db, "b", "2");

@@ -118,7 +118,7 @@ fn esker_check_2_tables_that_prove_a_lost_end_are_told_beside_other_damage_and_n
         let has_problem =
             |name: &str, text: &str| report.problems.iter().any(|p| p.contains(name) && p.contains(text));
         // The manifest also names the other table, whose block is damaged.
-        if has_problem(tables[0], "block") && has_problem(tables[1], "lost its end") {
+        if has_problem(tables[0], "block") && has_problem(tables[1], "The end of the manifest is lost") {
             reported += 1;
             assert!(!report.notes.iter().any(|note| note.contains(&**tables[1])), "{report:#?}");
         }

@@ -138,7 +138,10 @@ impl StoredOptions {
             match option {
                 BLOBS_OVER => given.blobs_over = Some(usize::try_from(number()?).unwrap_or(usize::MAX)),
                 IS_LAZY => given.counting = if number()? != 0 { Counting::Lazy } else { Counting::Exact },
-                TTL_MS => given.default_ttl = Some(Duration::from_millis(number()?)),
+                TTL_MS => {
+                    let ms = Some(number()?).filter(|ms| *ms > 0);
+                    given.default_ttl = ms.map(Duration::from_millis);
+                }
                 MERGE_OPERATOR => {
                     let name = std::str::from_utf8(value).map(str::to_owned);
                     let name = name.map_err(|_| reader.error("the name of a merge operator is not UTF-8"))?;

@@ -269,7 +269,7 @@ fn manifest_log_6_a_compressed_edit_is_damage() {
             }
             Err(error) => {
                 assert!(codec != Compression::None && error.is_corrupt(), "{}: {error}", codec.name());
-                assert!(error.to_string().contains("cannot come from"), "manifest_log.6: {error}");
+                assert!(error.to_string().contains("cannot expand to"), "manifest_log.6: {error}");
                 assert!(!salvaged.complete && salvaged.state.is_none(), "manifest_log.6: {}", codec.name());
             }
             Ok(None) => panic!("CURRENT is there"),
