@@ -65,6 +65,6 @@ mod tests {
     fn mistakes_are_explained() {
         assert!(parse(&["three"]).unwrap_err().contains("one, two"));
         assert!(parse(&["--minutes"]).unwrap_err().contains("missing"));
-        assert!(parse(&["--minutes", "ten"]).unwrap_err().contains("no number"));
+        assert!(parse(&["--minutes", "ten"]).unwrap_err().contains("not a number"));
     }
 }
