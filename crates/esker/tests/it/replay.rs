@@ -297,11 +297,11 @@ fn catalog_changes_3_a_keyspace_has_options_from_its_commit_on_and_not_before() 
         gone.set_blobs_over(7),
     ] {
         let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains("is not there yet") && refused.contains("set_options"), "{refused}");
+        assert!(refused.contains("does not exist yet") && refused.contains("set_options"), "{refused}");
     }
     let mut of_others = two.home.batch();
     of_others.set_options(&gone, KeyspaceOptions::default()).unwrap();
-    assert!(of_others.commit().unwrap_err().to_string().contains("is not there yet"));
+    assert!(of_others.commit().unwrap_err().to_string().contains("does not exist yet"));
     undone.rollback();
     let mut made = two.home.begin();
     for name in ["kept", "dropped again"] {
