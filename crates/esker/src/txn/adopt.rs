@@ -89,7 +89,7 @@ impl Pipeline {
             request.blobs.leases.iter().for_each(|lease| lease.file().note_commit(seq));
         }
         self.published.publish(seq, deltas);
-        wal.tell_visible();
+        wal.notify_visible();
         state.poison.settle();
         if self.watchers.are_any() {
             self.watchers.committed(request, seq);

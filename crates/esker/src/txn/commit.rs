@@ -324,7 +324,7 @@ impl Pipeline {
         self.published.publish(state.last_seq, &deltas);
         state.poison.settle();
         if let Some(wal) = &state.wal {
-            wal.tell_visible();
+            wal.notify_visible();
         }
         if self.watchers.are_any() {
             for (request, outcome) in group.iter().zip(&outcomes) {

@@ -67,7 +67,7 @@ impl Poison {
             return Error::Poisoned(cause);
         }
         let error = Error::Poisoned(self.cause.get_or_init(|| cause).clone());
-        self.shelf.iter().for_each(|shelf| shelf.tell());
+        self.shelf.iter().for_each(|shelf| shelf.notify());
         error
     }
 

@@ -1,4 +1,4 @@
-//! Puts logical records together from their fragments.
+//! Assembles logical records from their fragments (wal.5).
 
 use std::borrow::Cow;
 
@@ -6,17 +6,18 @@ use super::format::{Kind, RecordHeader};
 use super::recovery::Recovered;
 use crate::types::SeqNo;
 
-/// The records found so far, and a record that is not whole yet.
+/// The records found so far, and the record whose fragments are still being collected.
 pub(super) struct Assembly<F> {
     on_record: F,
     pub(super) unfinished: Option<Unfinished>,
     pub(super) recovered: Recovered,
-    /// Of the segment that is being read: where its `End` is, and up to where it says that it was durable.
+    /// Offset of the `End` record of the segment being read, and the offset up to which the segment says it
+    /// was durable.
     pub(super) end_at: Option<usize>,
     pub(super) synced_to: usize,
 }
 
-/// A logical record whose last fragments are missing so far.
+/// A logical record whose last fragment has not been read yet.
 pub(super) struct Unfinished {
     seq: SeqNo,
     pub(super) payload: Vec<u8>,
@@ -29,7 +30,7 @@ impl<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>> Assembly<F> {
         Assembly { on_record, unfinished: None, recovered: Recovered::default(), end_at: None, synced_to: 0 }
     }
 
-    /// Takes a fragment; an error says why it, or the record that it completes, does not belong here.
+    /// Adds a fragment. The error says why the fragment, or the record that it completes, is not valid here.
     pub(super) fn add(
         &mut self,
         header: RecordHeader,
@@ -38,8 +39,8 @@ impl<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>> Assembly<F> {
     ) -> Result<(), String> {
         let starts = matches!(header.kind, Kind::Full | Kind::First);
         match self.unfinished.take() {
-            None if !starts => Err("a fragment without its beginning".to_owned()),
-            Some(_) if starts => Err("the record before is not finished".to_owned()),
+            None if !starts => Err("a fragment without a first fragment".to_owned()),
+            Some(_) if starts => Err("the previous record is incomplete".to_owned()),
             Some(record) if record.seq != header.seq => Err("a fragment of another record".to_owned()),
             _ if starts && header.seq <= self.recovered.last_seq => {
                 Err("sequence numbers do not increase".to_owned())

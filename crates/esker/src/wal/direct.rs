@@ -1,17 +1,20 @@
-//! Small syncs of the log past the page cache: the blocks that the records end in are written, durably, by one call.
+//! Small durable writes with direct I/O: one call writes the blocks that hold the new records and makes them
+//! durable.
 //!
 //! ```text
-//!   what is durable of the first block | records not written yet | zeros --one call--> the segment's blocks
+//!   durable bytes of the first block | new records | zeros --one call--> the segment's blocks
 //! ```
 //!
-//! A write and a sync of the page cache empty the device's cache; a direct write of blocks that were written before need not, where the device can
-//! make single writes durable: 41 to 56 us instead of 66 to 87 (docs/design-decisions.md).
+//! A write followed by a sync flushes the device's cache. A direct write of blocks that were written before
+//! need not, if the device can make single writes durable: 41 to 56 us instead of 66 to 87
+//! (docs/design-decisions.md).
 //!
-//! wal_direct.1. Only where nothing of the segment is with the system and not durable, and all its blocks were written before: the call changes
-//!      no length and no map of blocks.
-//! wal_direct.2. A segment that anything was written to through the page cache stays with that.
-//! wal_direct.3. What is durable of the first block is written again as it is, from memory: what a read gives might be damaged. So a torn write
-//!      takes no record that was durable before.
+//! wal_direct.1. Direct I/O is used only if all written bytes of the segment are durable and all its blocks
+//!     have been written before. So the call changes neither the file's length nor its block map.
+//! wal_direct.2. Once a segment was written through the page cache, it is never written with direct I/O.
+//!
+//! The durable bytes of the first block are written again from memory, because a read could return damaged
+//! bytes. A torn write therefore loses no durable record.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,13 +24,13 @@ use esker_env::{AlignedBuf, Env, File, OpenOptions};
 use crate::types::{Error, Result};
 
 const BLOCK: u64 = AlignedBuf::ALIGN as u64;
-/// More is written through the page cache.
+/// Larger writes go through the page cache.
 const BYTES_MAX: usize = 64 << 10;
 
-/// The way past the page cache of one segment.
+/// Writes the end of one segment with direct I/O.
 pub(super) struct DirectTail {
     file: Arc<dyn File>,
-    /// The blocks that are written next; the first one holds what is durable, up to `synced`.
+    /// The next blocks to write; the first one starts with durable bytes, up to `synced`.
     blocks: AlignedBuf,
     synced: u64,
 }
@@ -39,7 +42,7 @@ impl std::fmt::Debug for DirectTail {
 }
 
 impl DirectTail {
-    /// For a segment that has its header alone; none where there is no direct I/O.
+    /// Opens a segment that contains only its header; `None` if direct I/O is not available.
     pub(super) fn open(env: &Env, path: &Path, header: &[u8]) -> Option<DirectTail> {
         let file = env.fs.open(path, OpenOptions::write().direct()).ok().filter(|file| file.is_direct())?;
         let mut blocks = AlignedBuf::zeroed(BYTES_MAX);
@@ -47,13 +50,13 @@ impl DirectTail {
         Some(DirectTail { file, blocks, synced: header.len() as u64 })
     }
 
-    /// Whether so many bytes more can be written, in a segment of this size.
+    /// Returns whether `bytes` more can be written to a segment of `segment_bytes`.
     pub(super) fn takes(&self, bytes: usize, segment_bytes: u64) -> bool {
         let end = self.synced + bytes as u64;
         (self.synced % BLOCK) as usize + bytes <= BYTES_MAX && end.next_multiple_of(BLOCK) <= segment_bytes
     }
 
-    /// Writes bytes behind what is durable, durably.
+    /// Writes `bytes` after the durable end and makes them durable.
     pub(super) fn write(&mut self, bytes: &[u8], path: &Path) -> Result<()> {
         let begun = (self.synced % BLOCK) as usize;
         let end = begun + bytes.len();

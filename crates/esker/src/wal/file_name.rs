@@ -1,7 +1,7 @@
-//! The names of the log's files: `000007.wal` is segment 7, `000008.wal-next` the file that will become segment 8,
-//! `wal-spare-3.tmp` a file without a number yet.
+//! Names of the log's files: `000007.wal` is segment 7, `000008.wal-next` the file that will become segment
+//! 8, `wal-spare-3.tmp` a file without a segment number yet.
 //!
-//! Segment numbers are the log's own: they are not drawn from the file ids of tables and manifests.
+//! Segment numbers are independent of the file ids of tables and manifests.
 
 use std::path::{Path, PathBuf};
 
@@ -9,20 +9,20 @@ const SEGMENT_SUFFIX: &str = ".wal";
 const PREPARED_SUFFIX: &str = ".wal-next";
 const SPARE_PREFIX: &str = "wal-spare-";
 const SPARE_SUFFIX: &str = ".tmp";
-/// No segment is ever given a larger number: there is always one behind it.
+/// Largest segment number that is accepted, so that a next number always exists.
 const NUMBER_MAX: u64 = u64::MAX / 2;
 
-/// `000007.wal`.
+/// Returns the file name of a segment, such as `000007.wal`.
 pub fn segment_file_name(number: u64) -> String {
     format!("{number:06}{SEGMENT_SUFFIX}")
 }
 
-/// The segment number in a name that [`segment_file_name`] makes.
+/// Parses the segment number from a name that [`segment_file_name`] made.
 pub fn parse_segment(name: &str) -> Option<u64> {
     parse(name, SEGMENT_SUFFIX)
 }
 
-/// The number of the segment that a prepared file will become, from its name.
+/// Parses the segment number from the name of a prepared file.
 pub fn parse_prepared(name: &str) -> Option<u64> {
     parse(name, PREPARED_SUFFIX)
 }
@@ -32,24 +32,25 @@ fn parse(name: &str, suffix: &str) -> Option<u64> {
     (number <= NUMBER_MAX && format!("{number:06}{suffix}") == name).then_some(number)
 }
 
-/// Whether the name is a spare's: left over from a crash if no log is open.
+/// Returns whether the name is that of a spare file. While no log is open, such a file is left over from a
+/// crash.
 pub fn is_spare(name: &str) -> bool {
     name.strip_prefix(SPARE_PREFIX)
         .and_then(|rest| rest.strip_suffix(SPARE_SUFFIX))
         .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The path of a segment.
+/// Returns the path of a segment.
 pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(segment_file_name(number))
 }
 
-/// The path of the file that will become a segment.
+/// Returns the path of the prepared file that will become a segment.
 pub(crate) fn prepared_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}{PREPARED_SUFFIX}"))
 }
 
-/// The path of a spare.
+/// Returns the path of a spare file.
 pub(super) fn spare_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{SPARE_PREFIX}{number}{SPARE_SUFFIX}"))
 }

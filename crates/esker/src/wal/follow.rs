@@ -1,14 +1,15 @@
-//! Following the log: its records in order, from a commit on, for as long as it is written.
+//! Follows the log: reads its records in order, from a given commit on, while the log is being written.
 //!
 //! ```text
-//!   Shelf: which segment, how far --> segment files --record by record, in windows--> (number, payload)
+//!   Shelf: which segment, how far --> segment files --record by record, in windows--> (seqno, payload)
 //! ```
 //!
-//! follow.1. Each commit comes once, in order, whole; a hole is an error.
-//! follow.2. Nothing comes that is not durable (shelf.1), nor newer than the caller allows.
-//! follow.3. A follower holds no segment: one that has left the shelf is gone for it, whatever it had read of it before, and a file that has got
-//!      another use in the meantime is not taken for a damaged one.
-//! follow.4. It takes the memory of a window, and that of one record. A large record that lies in one window is not copied: it keeps the window.
+//! follow.1. Each commit is returned once, whole and in order. A hole is an error.
+//! follow.2. Only commits that are durable (shelf.1) and not newer than the caller allows are returned.
+//!
+//! A follower does not keep segments on the shelf. It reports a segment that has left the shelf as gone, even
+//! if it has read part of it, and never reports a reused file as damaged. It needs the memory of one window
+//! and one record. A large record inside one window is not copied: it shares the window.
 
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
@@ -23,19 +24,19 @@ use crate::encoding::checksum::crc32c;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
-/// Smaller records are copied: that costs no more than two turns of a shared count.
+/// Smaller records are copied, which costs no more than two updates of a shared reference count.
 const SHARED_BYTES_MIN: usize = 1024;
-/// So much of a segment is read at once.
+/// Bytes of a segment read at a time.
 const WINDOW_BYTES: u64 = 256 << 10;
 
-/// What a follower finds.
+/// Outcome of [`Follower::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Followed {
     /// The next commit.
     Commit(SeqNo, Record),
-    /// Nothing yet.
+    /// The next commit is not available yet.
     Nothing,
-    /// The next commit is not on the shelf any more.
+    /// The next commit has left the shelf.
     Gone,
 }
 
@@ -53,7 +54,7 @@ impl Deref for Record {
     fn deref(&self) -> &[u8] {
         match self {
             Record::Own(bytes) => bytes,
-            Record::Shared(window, place) => &window[place.clone()],
+            Record::Shared(window, range) => &window[range.clone()],
         }
     }
 }
@@ -66,35 +67,35 @@ impl PartialEq for Record {
 
 impl Eq for Record {}
 
-/// Reads the log.
+/// Reads the commits of the log in order.
 #[derive(Debug)]
 pub(crate) struct Follower {
     env: Env,
     dir: PathBuf,
     shelf: Arc<Shelf>,
-    /// The commit to come.
+    /// The commit to return next.
     next: SeqNo,
-    place: Option<Place>,
-    /// Fragments of it.
+    reader: Option<SegmentReader>,
+    /// The fragments of that commit read so far.
     unfinished: Option<Vec<u8>>,
 }
 
 /// A position in a segment.
 #[derive(Debug)]
-struct Place {
+struct SegmentReader {
     segment: u64,
     path: PathBuf,
     file: Arc<dyn File>,
     stamp: u64,
     offset: u64,
-    /// It can be read up to here, and perhaps further by now.
+    /// The segment can be read up to here, and perhaps further.
     limit: u64,
     /// Bytes of the file from `window_at` on.
     window: Arc<Vec<u8>>,
     window_at: u64,
 }
 
-/// Where a step leads.
+/// Outcome of one step.
 enum Step {
     Found(Followed),
     On,
@@ -103,23 +104,23 @@ enum Step {
 }
 
 impl Follower {
-    /// Begins with this commit.
+    /// Returns a follower that starts with commit `next`.
     pub(crate) fn new(env: Env, dir: PathBuf, shelf: Arc<Shelf>, next: SeqNo) -> Follower {
-        Follower { env, dir, shelf, next, place: None, unfinished: None }
+        Follower { env, dir, shelf, next, reader: None, unfinished: None }
     }
 
-    /// What it reads from.
+    /// Returns the shelf that it reads from.
     #[cfg(feature = "tokio")]
     pub(crate) fn shelf(&self) -> &Shelf {
         &self.shelf
     }
 
-    /// The commit that comes next.
+    /// Returns the number of the next commit.
     pub(crate) fn position(&self) -> SeqNo {
         self.next
     }
 
-    /// The next commit, if it is durable and not newer than `up_to` (follow.2).
+    /// Returns the next commit if it is durable and not newer than `up_to` (follow.2).
     pub(crate) fn next(&mut self, up_to: SeqNo) -> Result<Followed> {
         let mut is_second = false;
         loop {
@@ -130,54 +131,54 @@ impl Follower {
                     if self.next < self.shelf.oldest() {
                         return Ok(Followed::Gone);
                     }
-                    // It had read all of a segment that has left.
-                    (self.place, self.unfinished) = (None, None);
+                    // The follower had read all of the segment that left the shelf.
+                    (self.reader, self.unfinished) = (None, None);
                 }
                 Err(error) => {
-                    if let Some(place) = &mut self.place
-                        && self.shelf.reach(place.segment) == Reach::Gone
+                    if let Some(reader) = &mut self.reader
+                        && self.shelf.reach(reader.segment) == Reach::Gone
                     {
-                        place.limit = 0;
+                        reader.limit = 0;
                         continue;
                     }
                     if std::mem::replace(&mut is_second, true) {
                         return Err(error);
                     }
-                    // follow.3: it was read while it changed.
-                    self.place.iter_mut().for_each(|place| place.window = Arc::default());
+                    // The window may have been read while the file changed: read again once.
+                    self.reader.iter_mut().for_each(|reader| reader.window = Arc::default());
                 }
             }
         }
     }
 
     fn step(&mut self, up_to: SeqNo) -> Result<Step> {
-        let Some(place) = &mut self.place else {
+        let Some(reader) = &mut self.reader else {
             let Some(segment) = self.shelf.find(self.next) else {
                 let is_gone = self.next < self.shelf.oldest();
                 return Ok(if is_gone { Step::Gone } else { Step::Found(Followed::Nothing) });
             };
-            self.place = Some(Place::open(&self.env, &self.dir, segment)?.0);
+            self.reader = Some(SegmentReader::open(&self.env, &self.dir, segment)?.0);
             return Ok(Step::On);
         };
-        let header_end = place.offset + RECORD_HEADER_BYTES as u64;
-        if place.limit < header_end {
-            place.limit = match self.shelf.reach(place.segment) {
+        let header_end = reader.offset + RECORD_HEADER_BYTES as u64;
+        if reader.limit < header_end {
+            reader.limit = match self.shelf.reach(reader.segment) {
                 Reach::Gone => return Ok(Step::Gone),
                 Reach::To(offset) => offset,
                 Reach::End => u64::MAX,
             };
-            if place.limit < header_end {
+            if reader.limit < header_end {
                 return Ok(Step::Found(Followed::Nothing));
             }
         }
-        let (stamp, limit) = (place.stamp, place.limit);
-        let header = RecordHeader::decode(place.read(0, RECORD_HEADER_BYTES, limit)?, stamp);
-        let Some(header) = header else { return Err(place.damaged("no valid record header")) };
+        let (stamp, limit) = (reader.stamp, reader.limit);
+        let header = RecordHeader::decode(reader.read(0, RECORD_HEADER_BYTES, limit)?, stamp);
+        let Some(header) = header else { return Err(reader.damaged("no valid record header")) };
         if header.kind == Kind::End {
-            if self.shelf.reach(place.segment + 1) == Reach::To(0) {
+            if self.shelf.reach(reader.segment + 1) == Reach::To(0) {
                 return Ok(Step::Found(Followed::Nothing));
             }
-            self.place = Some(Place::open(&self.env, &self.dir, place.segment + 1)?.0);
+            self.reader = Some(SegmentReader::open(&self.env, &self.dir, reader.segment + 1)?.0);
             return Ok(Step::On);
         }
         let starts = matches!(header.kind, Kind::Full | Kind::First);
@@ -185,29 +186,29 @@ impl Follower {
             return Ok(Step::Found(Followed::Nothing));
         }
         let len = header.payload_len as usize;
-        let behind = place.offset + format::padded(RECORD_HEADER_BYTES + len) as u64;
+        let next_offset = reader.offset + format::padded(RECORD_HEADER_BYTES + len) as u64;
         if header.seq < self.next {
-            place.offset = behind;
+            reader.offset = next_offset;
             return Ok(Step::On);
         }
         // follow.1
         if header.seq != self.next || starts == self.unfinished.is_some() {
-            let detail = format!("a fragment of commit {} where commit {} is to be", header.seq, self.next);
-            return Err(place.damaged(&detail));
+            let detail = format!("found a fragment of commit {}, expected commit {}", header.seq, self.next);
+            return Err(reader.damaged(&detail));
         }
-        let payload = place.read(RECORD_HEADER_BYTES as u64, len, limit)?;
+        let payload = reader.read(RECORD_HEADER_BYTES as u64, len, limit)?;
         if crc32c(payload) != header.payload_crc {
-            return Err(place.damaged("payload checksum mismatch"));
+            return Err(reader.damaged("payload checksum mismatch"));
         }
         if header.kind != Kind::Full {
             self.unfinished.get_or_insert_default().extend_from_slice(payload);
         }
         let whole = match header.kind {
-            Kind::Full => Some(place.record(RECORD_HEADER_BYTES as u64, len)),
+            Kind::Full => Some(reader.record(RECORD_HEADER_BYTES as u64, len)),
             Kind::Last => self.unfinished.take().map(Record::Own),
             _ => None,
         };
-        place.offset = behind;
+        reader.offset = next_offset;
         if let Some(whole) = whole {
             self.next = header.seq.next();
             if canary::is_set(Canary::FeedSkips) && header.seq.get().is_multiple_of(5) {
@@ -219,12 +220,12 @@ impl Follower {
     }
 }
 
-impl Place {
-    /// At the first record.
-    fn open(env: &Env, dir: &Path, segment: u64) -> Result<(Place, SegmentHeader)> {
+impl SegmentReader {
+    /// Opens a segment and stands before its first record.
+    fn open(env: &Env, dir: &Path, segment: u64) -> Result<(SegmentReader, SegmentHeader)> {
         let path = segment_path(dir, segment);
         let file = env.fs.open(&path, OpenOptions::read()).map_err(|e| Error::io("open", &path, e))?;
-        let mut place = Place {
+        let mut reader = SegmentReader {
             segment,
             path,
             file,
@@ -234,23 +235,23 @@ impl Place {
             window: Arc::default(),
             window_at: 0,
         };
-        let bytes = place.read(0, SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES as u64)?.to_vec();
-        let header = SegmentHeader::decode(&bytes, segment, &place.path)?;
-        place.stamp = header.stamp();
-        place.offset = SEGMENT_HEADER_BYTES as u64;
-        Ok((place, header))
+        let bytes = reader.read(0, SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES as u64)?.to_vec();
+        let header = SegmentHeader::decode(&bytes, segment, &reader.path)?;
+        reader.stamp = header.stamp();
+        reader.offset = SEGMENT_HEADER_BYTES as u64;
+        Ok((reader, header))
     }
 
-    /// So many bytes, which begin so far behind the offset. Nothing from `limit` on is looked at.
-    fn read(&mut self, behind: u64, len: usize, limit: u64) -> Result<&[u8]> {
-        let (start, end) = (self.offset + behind, self.offset + behind + len as u64);
+    /// Reads `len` bytes at `ahead` bytes after the current offset. Reads nothing from `limit` on.
+    fn read(&mut self, ahead: u64, len: usize, limit: u64) -> Result<&[u8]> {
+        let (start, end) = (self.offset + ahead, self.offset + ahead + len as u64);
         if end > limit {
-            return Err(self.damaged("the record goes on behind what is durable"));
+            return Err(self.damaged("the record extends past the durable end"));
         }
         if start < self.window_at || end > self.window_at + self.window.len() as u64 {
             let bytes = (end - start).max(WINDOW_BYTES.min(limit - start)) as usize;
             self.window_at = start;
-            // Those who have records of the old one keep it.
+            // Records that share the old window keep it.
             if Arc::get_mut(&mut self.window).is_none() {
                 self.window = Arc::default();
             }
@@ -274,14 +275,14 @@ impl Place {
         Ok(&self.window[from..from + len])
     }
 
-    /// What was read last, so far behind the offset.
-    fn record(&self, behind: u64, len: usize) -> Record {
-        let from = (self.offset + behind - self.window_at) as usize;
-        let place = from..from + len;
+    /// Returns bytes of the current window, at `ahead` bytes after the current offset, as a record.
+    fn record(&self, ahead: u64, len: usize) -> Record {
+        let from = (self.offset + ahead - self.window_at) as usize;
+        let range = from..from + len;
         if len < SHARED_BYTES_MIN {
-            return Record::Own(self.window[place].to_vec());
+            return Record::Own(self.window[range].to_vec());
         }
-        Record::Shared(self.window.clone(), place)
+        Record::Shared(self.window.clone(), range)
     }
 
     #[cold]
@@ -290,7 +291,7 @@ impl Place {
     }
 }
 
-/// What was read; none if it is damaged.
+/// Turns damage into `None`.
 fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -299,29 +300,30 @@ fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// What a segment has to offer that an earlier process has finished; none if it is not one of this log. Fails if it cannot be read now: who took
-/// that for damage would give up commits that are there.
+/// Returns what a segment that an earlier process finished offers to readers; `None` if it is not part of
+/// this log. Fails if the segment cannot be read now, because treating that as damage would give up its
+/// commits.
 pub(crate) fn look_at(
     env: &Env,
     dir: &Path,
     segment: u64,
     database_id: Option<u32>,
 ) -> Result<Option<Shelved>> {
-    let Some((mut place, header_of)) = unless_damaged(Place::open(env, dir, segment))? else {
+    let Some((mut reader, header_of)) = unless_damaged(SegmentReader::open(env, dir, segment))? else {
         return Ok(None);
     };
-    let bytes = place.file.len().map_err(|e| Error::io("measure", &place.path, e))?;
+    let bytes = reader.file.len().map_err(|e| Error::io("measure", &reader.path, e))?;
     if header_of.is_foreign(database_id) {
         return Ok(None);
     }
     loop {
-        let header = unless_damaged(place.read(0, RECORD_HEADER_BYTES, u64::MAX))?;
+        let header = unless_damaged(reader.read(0, RECORD_HEADER_BYTES, u64::MAX))?;
         match header.and_then(|bytes| RecordHeader::decode(bytes, header_of.stamp())) {
             Some(RecordHeader { kind: Kind::Full | Kind::First, seq, .. }) => {
                 return Ok(Some(Shelved { first: Some(seq), bytes }));
             }
             Some(RecordHeader { kind: Kind::Middle | Kind::Last, payload_len, .. }) => {
-                place.offset += format::padded(RECORD_HEADER_BYTES + payload_len as usize) as u64;
+                reader.offset += format::padded(RECORD_HEADER_BYTES + payload_len as usize) as u64;
             }
             Some(RecordHeader { kind: Kind::End, .. }) | None => {
                 return Ok(Some(Shelved { first: None, bytes }));

@@ -1,17 +1,18 @@
-//! The bytes of a segment: its header, and the header of each record.
+//! The format of a segment: its header, and the header of each record.
 //!
 //! ```text
 //!   segment = header (32 B) record* End ...     record = header (24 B) payload zeros-to-8
 //! ```
 //!
-//! format.1. A record header's checksum starts with the segment's stamp (wal.4) and covers the payload's checksum and
-//!     length: a valid header can be trusted before its payload is looked at, and searching for one costs the same
-//!     few bytes at each position, whatever the bytes are.
-//! format.2. The stamp is made of the segment's number, its generation, and of the database's number, which nobody knows who only writes
-//!     values: bytes of a value pass for a record of this segment by chance alone, not even those of another database's log.
+//! format.1. A record header's checksum starts with the segment's stamp (wal.4) and covers the payload's
+//!     checksum and length. So a valid header can be trusted before the payload is read. A search for a
+//!     header reads the same few bytes at each position, whatever they are.
+//! format.2. The stamp combines the segment number and the database id, which a client cannot know. So bytes
+//!     inside a value pass for a record of this segment only by chance, even if they were copied from another
+//!     database's log.
 //! format.3. Records start at multiples of 8.
 //!
-//! Byte tables: docs/formats/wal.md
+//! Byte tables: docs/formats/wal.md.
 
 use std::ops::Range;
 use std::path::Path;
@@ -25,7 +26,7 @@ pub(super) const SEGMENT_HEADER_BYTES: usize = 32;
 pub(super) const RECORD_HEADER_BYTES: usize = 24;
 /// Records start at multiples of this (format.3).
 pub(super) const ALIGN: usize = 8;
-/// Longer files are not segments: `synced_to` is a u32, and a reader holds a segment in memory.
+/// Maximum size of a segment: `synced_to` is a u32, and a reader holds a segment in memory.
 pub(super) const SEGMENT_BYTES_LIMIT: u64 = 1 << 30;
 
 const MAGIC: [u8; 8] = *b"ESKERWAL";
@@ -34,14 +35,14 @@ const VERSION_AT: Range<usize> = 8..12;
 const SEGMENT_CRC_AT: usize = SEGMENT_HEADER_BYTES - 4;
 const DATABASE_ID_AT: usize = SEGMENT_CRC_AT - 4;
 
-/// The first bytes of a segment.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     /// The segment's number.
     pub number: u64,
-    /// Bytes that the file was made with. A shorter one that is not finished was cut.
+    /// Size of the file when it was made. An unfinished segment in a shorter file was truncated.
     pub made_bytes: u32,
-    /// The database's number for itself.
+    /// The database id.
     pub database_id: u32,
 }
 
@@ -58,12 +59,12 @@ impl SegmentHeader {
         out
     }
 
-    /// What the checksums of its records begin with (format.2).
+    /// Returns the initial input of its records' checksums (format.2).
     pub(super) fn stamp(&self) -> u64 {
         stamp(self.number, self.database_id)
     }
 
-    /// The header at the start of `segment`, which is to be that of the segment of this number.
+    /// Decodes the header at the start of `segment`, which must be that of segment `number`.
     pub(super) fn decode(segment: &[u8], number: u64, path: &Path) -> Result<SegmentHeader> {
         let corrupt = |detail: String| Err(Error::corrupt("WAL segment header", path, 0, detail));
         let fields = || -> Decoded<([u8; 8], u32, SegmentHeader, u32)> {
@@ -82,7 +83,8 @@ impl SegmentHeader {
         if crc != crc32c(&segment[..SEGMENT_CRC_AT]) {
             return corrupt("checksum mismatch".into());
         }
-        // After the checksum, whose place is the same in every version: damage does not pass for a newer format.
+        // Checked after the checksum, which has the same position in every version, so that damage does not
+        // look like a newer format.
         if version != VERSION {
             let path = path.to_owned();
             return Err(Error::UnsupportedVersion {
@@ -94,51 +96,54 @@ impl SegmentHeader {
         }
         if header.number != number {
             let found = header.number;
-            return corrupt(format!("the header is of segment {found}, the name of segment {number}"));
+            return corrupt(format!(
+                "the header is that of segment {found}, the file name that of segment {number}"
+            ));
         }
         Ok(header)
     }
 
-    /// The stamp of the records of a segment whose header is damaged: by the database's number, or, if that is not known, by what
-    /// stands in its place.
+    /// Returns the stamp of a segment whose header is damaged: from `database_id` if it is known, otherwise
+    /// from the id in the damaged header.
     pub(super) fn stamp_of_damaged(segment: &[u8], number: u64, database_id: Option<u32>) -> u64 {
         let read = || Some(u32::from_le_bytes(*segment.get(DATABASE_ID_AT..)?.first_chunk()?));
         stamp(number, database_id.or_else(read).unwrap_or_default())
     }
 
-    /// Whether the segment is of another database than that of this number, which may be unknown.
+    /// Returns whether the segment belongs to another database. False if the own id is unknown.
     pub(crate) fn is_foreign(&self, database_id: Option<u32>) -> bool {
         database_id.is_some_and(|own| own != self.database_id)
     }
 
-    /// Whether a file of so many bytes was cut, if it is not finished.
+    /// Returns whether an unfinished segment in a file of `bytes` was truncated.
     pub(super) fn is_cut(&self, bytes: usize) -> bool {
         bytes < self.made_bytes as usize
     }
 }
 
-/// What the checksums of records begin with (format.2). Segments of one database never share one.
+/// Returns the initial input of record checksums (format.2). The segments of one database have different
+/// stamps.
 fn stamp(number: u64, database_id: u32) -> u64 {
     number ^ u64::from(database_id) << 32
 }
 
-/// What a record is a part of.
+/// Which part of a logical record a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A whole logical record.
     Full = 1,
     /// The first fragment of a logical record.
     First = 2,
-    /// Neither the first nor the last.
+    /// A fragment between the first and the last.
     Middle = 3,
     /// The last fragment.
     Last = 4,
-    /// Nothing follows in this segment. No payload.
+    /// Ends the segment. No payload.
     End = 5,
 }
 
 impl Kind {
-    /// The kind of a fragment of a record.
+    /// Returns the kind of a fragment.
     pub(super) fn of_fragment(is_first: bool, is_last: bool) -> Kind {
         match (is_first, is_last) {
             (true, true) => Kind::Full,
@@ -157,7 +162,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordHeader {
     pub kind: Kind,
-    /// Of the logical record; of the record before for `End`.
+    /// Number of the logical record; for `End`, that of the last record.
     pub seq: SeqNo,
     /// Bytes of the segment that were known to be durable when this record was made.
     pub synced_to: u32,
@@ -166,7 +171,7 @@ pub(super) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The last record of a segment, placed at `offset`.
+    /// Returns an `End` record.
     pub(super) fn end(seq: SeqNo, synced_to: u32) -> RecordHeader {
         RecordHeader { kind: Kind::End, seq, synced_to, payload_len: 0, payload_crc: 0 }
     }
@@ -182,10 +187,10 @@ impl RecordHeader {
         out
     }
 
-    /// The header at the start of `bytes`; `None` if there is none of this stamp.
+    /// Decodes the header at the start of `bytes`; `None` if there is no valid one with this stamp.
     pub(super) fn decode(bytes: &[u8], stamp: u64) -> Option<RecordHeader> {
         let bytes = bytes.get(..RECORD_HEADER_BYTES)?;
-        // The kind first: in zeros, where most searching happens, it is the only byte looked at.
+        // The kind first: most searching happens in zeros, where no other byte is read.
         let kind = Kind::from_byte(bytes[RECORD_HEADER_BYTES - 1])?;
         let mut reader = ByteReader::new(bytes);
         let mut fields = || -> Decoded<(u32, u32, u32, u32, u64)> {
@@ -208,7 +213,7 @@ fn header_crc(stamp: u64, rest: &[u8]) -> u32 {
     crc32c_append(crc32c(&stamp.to_le_bytes()), rest)
 }
 
-/// `n` bytes of payload with the zeros that fill them up (format.3).
+/// Rounds `n` up to the alignment of records (format.3).
 pub(super) fn padded(n: usize) -> usize {
     n.next_multiple_of(ALIGN)
 }

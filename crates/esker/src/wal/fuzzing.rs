@@ -1,4 +1,4 @@
-//! Entries for fuzzers: any bytes as a segment of a log, and as a log of several segments.
+//! Fuzzing entry points: any bytes as a segment, and as a log of several segments.
 //!
 //! ```text
 //!   bytes --as they are, and with all checksums made right--> replay_segment
@@ -19,13 +19,13 @@ use crate::encoding::bytes::ByteReader;
 use crate::encoding::checksum::crc32c;
 use crate::types::{Error, SeqNo};
 
-/// The number of a log's first segment.
+/// Number of the log's first segment.
 const GENERATION: u64 = 1;
-/// As many as the byte of choices can name, and one more.
+/// The choices byte can name seven segments; a log has at most one more.
 const SEGMENTS_MAX: usize = 8;
 const KINDS: [Kind; 5] = [Kind::Full, Kind::First, Kind::Middle, Kind::Last, Kind::End];
 
-/// Reads the bytes as segment 1; must not panic.
+/// Reads the bytes as segment 1. Must not panic.
 pub fn wal_segment(bytes: &[u8]) {
     replay(bytes);
     let mut bytes = bytes.to_vec();
@@ -37,7 +37,7 @@ fn replay(bytes: &[u8]) {
     let path = Path::new("000001.wal");
     let Ok(header) = SegmentHeader::decode(bytes, GENERATION, path) else { return };
     for is_last in [false, true] {
-        // The fuzzer looks for panics; that most inputs are refused is expected.
+        // The fuzzer looks for panics; most inputs are refused.
         let _ = replay_segment(
             bytes,
             header,
@@ -49,15 +49,15 @@ fn replay(bytes: &[u8]) {
     }
 }
 
-/// A byte of choices, then segments, each behind its length in two bytes; the last takes the rest. Recovery and repair
-/// read them as a log; the choices say what else there is to know:
+/// Input: a byte of choices, then segments, each after its length in two bytes; the last segment takes the
+/// rest. Recovery and repair read them as a log. The choices select:
 ///
 /// ```text
-///   bits 0 to 2   the segment that is missing; 0: none
+///   bits 0 to 2   the missing segment; 0: none
 ///   bits 3 and 4  what the manifest names; 0: unknown, 1, 2, 3: up to the last but one, the last, one more
-///   bit 5         the log is needed from segment 2 on, not 1
-///   bit 6         the database has a number for itself: 1
-///   bit 7         commit 3 was durable
+///   bit 5         whether the log is needed from segment 2 on, not 1
+///   bit 6         whether the database has an id: 1
+///   bit 7         whether commit 3 was durable
 /// ```
 pub fn salvage_log(bytes: &[u8]) {
     let Some((&choices, rest)) = bytes.split_first() else { return };
@@ -85,7 +85,7 @@ fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
     segments
 }
 
-/// What a log holds: the commits, each with its number.
+/// The commits of a log with their numbers.
 type Commits = Vec<(SeqNo, Vec<u8>)>;
 
 fn read_log(choices: u8, segments: &[Vec<u8>]) {
@@ -133,7 +133,7 @@ fn read_log(choices: u8, segments: &[Vec<u8>]) {
     if recovered.trimmed_bytes == 0 {
         assert_eq!((losses, found.len()), (0, replayed.len()), "nothing is damaged");
     }
-    // recovery.3: finished, the log ends there, and says so.
+    // recovery.3: the finished log ends at the cut and says so.
     recovered.finish(&env, dir).expect("memory does not fail");
     let extent = LogExtent { named_to: recovered.named_to(), ..extent };
     let mut again = Commits::new();
@@ -145,9 +145,9 @@ fn read_log(choices: u8, segments: &[Vec<u8>]) {
     assert_eq!((finished.trimmed_bytes, again), (0, replayed), "recovery.3");
 }
 
-/// Gives the segment a valid header and each record that its lengths describe valid checksums, so that mutations
-/// reach the code behind them. Records whose kind is 7 modulo 8 stay invalid: recovery has to search behind
-/// them.
+/// Gives the segment a valid header, and valid checksums to each record that the length fields describe, so
+/// that mutations reach the code after these checks. Records whose kind is 7 modulo 8 stay invalid, so that
+/// recovery has to search after them.
 fn repair(bytes: &mut [u8], generation: u64) {
     if bytes.len() < SEGMENT_HEADER_BYTES {
         return;
@@ -181,7 +181,7 @@ fn repair(bytes: &mut [u8], generation: u64) {
     }
 }
 
-/// Valid segments: ended, torn, with a record in fragments.
+/// Returns valid segments: finished, torn, and with a record in fragments.
 pub fn segments() -> Vec<Vec<u8>> {
     let small: &[u8] = b"payload";
     let large = [b'x'; 300];
@@ -197,8 +197,8 @@ pub fn segments() -> Vec<Vec<u8>> {
     vec![segment(GENERATION, &plain), segment(GENERATION, &fragments), ahead, torn, cut, closed]
 }
 
-/// Valid logs, as [`salvage_log`] takes them: a commit over three segments, a torn end, a hole, a lost segment, an end that
-/// is lost.
+/// Returns valid logs in the format of [`salvage_log`]: a commit over three segments, a torn end, a hole, a
+/// lost segment, and a lost end.
 pub fn logs() -> Vec<Vec<u8>> {
     let small: &[u8] = b"payload";
     let large = [b'x'; 90];
@@ -231,7 +231,7 @@ fn log(choices: u8, segments: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// The segment, of a file that was made with so many bytes.
+/// Returns the segment with a header that says its file was made with `made_bytes`.
 fn made_with(made_bytes: u32, segment: &[u8]) -> Vec<u8> {
     let number = u64::from_le_bytes(*segment[16..].first_chunk().expect("a header"));
     let header = SegmentHeader { number, made_bytes, database_id: 1 };

@@ -1,4 +1,4 @@
-//! What the log costs: bytes, and how long its syncs take. And whether it gets the files that it needs.
+//! Counters of one log: bytes written, sync times, and whether segment files could be made.
 //!
 //! ```text
 //!   WalWriter --bytes--> Meter <--times-- syncs of any thread
@@ -14,15 +14,15 @@ use crate::types::Result;
 use crate::types::latency::Recorder;
 use crate::types::outcomes::Outcomes;
 
-/// The figures of one log.
+/// Counters of one log.
 #[derive(Debug)]
 pub(crate) struct Meter {
     clock: Arc<dyn Clock>,
-    /// Each sync.
+    /// Duration of each sync.
     pub(crate) syncs: Recorder,
-    /// How making files for segments has ended.
+    /// Successes and failures of making segment files.
     pub(crate) files: Outcomes,
-    /// Relaxed, as the next one: they order nothing.
+    /// Relaxed, like `live`: it orders nothing.
     written: AtomicU64,
     live: AtomicU64,
 }
@@ -38,7 +38,7 @@ impl Meter {
         })
     }
 
-    /// Measures a sync.
+    /// Runs and measures a sync.
     pub(super) fn sync<T>(&self, sync: impl FnOnce() -> T) -> T {
         let start = self.clock.monotonic();
         let synced = sync();
@@ -46,27 +46,28 @@ impl Meter {
         synced
     }
 
-    /// Files for segments were made, or could not be.
+    /// Records the outcome of making segment files.
     pub(super) fn note_files<T>(&self, made: &Result<T>) {
         self.files.note(made, self.clock.monotonic());
     }
 
-    /// So many bytes more were written.
+    /// Adds to the bytes written.
     pub(super) fn add_written(&self, bytes: u64) {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// So many bytes are needed now.
+    /// Sets the bytes of the log that recovery needs.
     pub(super) fn set_live(&self, bytes: u64) {
         self.live.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of records and headers written since the log was opened.
+    /// Returns the bytes of records and headers written since the log was opened.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the segments that the next opening would read; of earlier processes' segments the lengths of their files.
+    /// Returns the bytes of the segments that the next opening would read. Segments of earlier processes
+    /// count with their file size.
     pub(crate) fn live(&self) -> u64 {
         self.live.load(Ordering::Relaxed)
     }

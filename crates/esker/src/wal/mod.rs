@@ -1,23 +1,27 @@
-//! The write-ahead log: makes commits durable before they reach tables.
+//! The write-ahead log: makes commits durable before a flush writes them to tables.
 //!
 //! ```text
-//!   commit --append--> WalWriter --write, sync--> 000007.wal <--000008.wal-next-- WalPool <--prepare_step-- background
+//!   commit --append--> WalWriter --write, sync--> 000007.wal <--000008.wal-next-- WalPool <--prepare_step-- thread
 //!                                                     `--open--> recover --(seq, payload)--> memtable
 //! ```
 //!
-//! wal.1. A record is acknowledged only after its last byte, its segment's header and its segment's name are durable.
+//! wal.1. A record is acknowledged as durable only after its last byte, its segment's header and its
+//!     segment's name are durable.
 //! wal.2. Sequence numbers in the log strictly increase.
-//! wal.3. A segment's name exists only after its predecessor is durable up to its `End` record. So only the last segment
-//!     may lack one, and only the last can have a torn tail.
-//! wal.4. A record is valid only for the generation (the number) of its segment: what a recycled file held before never
-//!     comes back.
-//! wal.5. A record is replayed whole or not at all, however many segments it spans.
-//! wal.6. After a failed write or sync, or a panic in one, nothing more is written or acknowledged, and the sync is not tried again.
-//! wal.7. The manifest names a segment, durably, before it is put to use; so a segment that is lost is noticed (pool.4, recovery.6).
-//! wal.8. Each segment says how long its file was made, and of which database it is; the manifest says of some commit that it
-//!     was durable. So a last segment that was cut, an end that was lost, and a foreign segment are noticed (recovery.7).
+//! wal.3. A segment gets its name only after its predecessor is durable up to and including its `End` record.
+//!     So only the last segment may lack one or have a torn tail.
+//! wal.4. A record is valid only for the number of its segment, so old records in a recycled file are never
+//!     replayed.
+//! wal.5. A record is replayed completely or not at all, however many segments it spans.
+//! wal.6. After a failed write or sync, or a panic during one, the log writes and acknowledges nothing more
+//!     and does not retry the sync.
+//! wal.7. The manifest durably names a segment before the segment is put to use, so recovery notices a lost
+//!     segment (pool.4, recovery.6).
+//! wal.8. Each segment header records the size of the new file and the database id; the manifest records a
+//!     commit that was durable. So recovery notices a truncated last segment, a lost end and a segment of
+//!     another database (recovery.7).
 //!
-//! Bytes, and the measurements behind them: docs/formats/wal.md
+//! Byte layout and measurements: docs/formats/wal.md.
 
 mod active;
 mod assembly;

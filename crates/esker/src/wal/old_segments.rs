@@ -1,5 +1,4 @@
-//! Segments that are complete: those that recovery needs, those that are kept for readers of the log, those
-//! to release.
+//! Finished segments: those that recovery needs, those kept for readers of the log, and those to release.
 //!
 //! ```text
 //!   WalWriter --push--> finished --obsolete, on the shelf--> kept --off the shelf--> recycled or removed
@@ -7,8 +6,8 @@
 //!   recovery ---------> of earlier processes ------obsolete, off the shelf-----------> removed
 //! ```
 //!
-//! wal_writer.5. An obsolete segment whose file cannot be removed holds up no other: recovery reads none of
-//!     them, so their order is nothing to it.
+//! wal_writer.5. An obsolete segment whose file cannot be removed does not delay the removal of others. Their
+//!     order does not matter, because recovery reads none of them.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -25,13 +24,13 @@ pub(super) struct OldSegments {
     pool: Arc<WalPool>,
     /// Finished segments of this process, oldest first.
     finished: VecDeque<Finished>,
-    /// Segments of earlier processes, oldest first: deleted when obsolete, never recycled. With the lengths
-    /// of their files.
+    /// Segments of earlier processes with their file sizes, oldest first. Deleted when obsolete, never
+    /// recycled.
     of_earlier: VecDeque<(u64, u64)>,
-    /// Finished segments that recovery does not need, oldest first: they stay while they are on the shelf
+    /// Finished segments that recovery does not need, oldest first. They stay while they are on the shelf
     /// (shelf.rs).
     kept: VecDeque<Kept>,
-    /// Recovery needs no segment below.
+    /// Recovery needs no segment below this number.
     obsolete: u64,
 }
 
@@ -40,7 +39,7 @@ pub(super) struct OldSegments {
 struct Finished {
     number: u64,
     spare: Spare,
-    /// Bytes in use.
+    /// Bytes used.
     used: u64,
 }
 
@@ -50,15 +49,15 @@ struct Kept {
     number: u64,
     path: PathBuf,
     bytes: u64,
-    /// All its blocks are written, and no sync of it is outstanding.
+    /// Whether all its blocks are written and no sync of it is outstanding.
     is_reusable: bool,
 }
 
 impl OldSegments {
-    /// Those that recovery has left.
+    /// Returns the list with the segments that recovery found.
     pub(super) fn new(pool: Arc<WalPool>, of_earlier: &[u64]) -> OldSegments {
         let with_length = |number: &u64| {
-            // Only for the statistics.
+            // Only for statistics.
             let length = pool.env.fs.file_size(&file_name::segment_path(&pool.dir, *number));
             (*number, length.unwrap_or(0))
         };
@@ -72,25 +71,26 @@ impl OldSegments {
         self.finished.push_back(Finished { number, spare, used });
     }
 
-    /// Has the file of the newest segment deleted when its time comes: it is cut to what is used.
+    /// Excludes the newest segment's file from recycling, because it is truncated.
     pub(super) fn forbid_reuse_of_newest(&mut self) {
         self.finished.back_mut().into_iter().for_each(|finished| finished.spare.is_written = false);
     }
 
-    /// Recovery needs no segment below this number.
+    /// Records that recovery needs no segment below `segment`.
     pub(super) fn note_obsolete(&mut self, segment: u64) {
         self.obsolete = self.obsolete.max(segment);
     }
 
-    /// Bytes of the segments that recovery needs.
+    /// Returns the bytes of the segments that recovery needs.
     pub(super) fn needed_bytes(&self) -> u64 {
         let finished = self.finished.iter().map(|finished| (finished.number, finished.used));
         let all = self.of_earlier.iter().copied().chain(finished);
         all.filter(|(number, _)| *number >= self.obsolete).map(|(_, bytes)| bytes).sum()
     }
 
-    /// Recycles or deletes the files of the segments below this number, except those on the shelf (shelf.2).
-    /// Returns the first number that it does not touch. After an error the next call tries the rest again.
+    /// Recycles or deletes the files of segments below `segment`, except those on the shelf (shelf.2).
+    /// Returns the first number that it does not touch. After an error the next call retries the segments
+    /// that are left.
     pub(super) fn release_below(&mut self, segment: u64) -> (u64, Result<()>) {
         self.note_obsolete(segment);
         let segment = self.pool.shelf().map_or(self.obsolete, |shelf| shelf.first().min(self.obsolete));
@@ -108,8 +108,8 @@ impl OldSegments {
             *number >= segment || !is_released(pool.remove(&file_name::segment_path(&pool.dir, *number)))
         });
         self.finished.retain(|Finished { number, spare, .. }| {
-            // sync.1: a sync that has not begun yet could take the report of a failed write-back of the
-            // file's next life.
+            // sync.1: a sync that has not started yet could take the report of a failed writeback of the
+            // recycled file.
             let is_free = Arc::strong_count(&spare.file) == 1;
             let release = || if is_free { pool.recycle(spare) } else { pool.remove(&spare.path) };
             *number >= segment || !is_released(release())
@@ -122,7 +122,7 @@ impl OldSegments {
         (segment, failure.map_or(Ok(()), Err))
     }
 
-    /// Closes the files of finished segments that are obsolete and stay.
+    /// Closes the files of obsolete segments that stay on the shelf.
     fn shelve(&mut self) {
         if self.pool.shelf().is_none() {
             return;
@@ -130,7 +130,7 @@ impl OldSegments {
         while let Some(Finished { number, spare, .. }) =
             self.finished.pop_front_if(|finished| finished.number < self.obsolete)
         {
-            // sync.1, as above.
+            // sync.1, as in `release_below`.
             let is_reusable = spare.is_written && Arc::strong_count(&spare.file) == 1;
             self.kept.push_back(Kept { number, path: spare.path, bytes: spare.bytes, is_reusable });
         }

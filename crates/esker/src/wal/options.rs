@@ -1,4 +1,4 @@
-//! How the log lays out its files, and what it tells others.
+//! Options of the log, and the hooks through which it works with the manifest, blob files and readers.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use super::shelf::Shelf;
 use super::sync::SyncBeside;
 use crate::types::Result;
 
-/// How the log lays out its files.
+/// File layout of the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WalOptions {
-    /// The size that segments grow to, in bytes: a multiple of 512, at most 1 GiB.
+    /// Maximum segment size in bytes: a multiple of 512, at most 1 GiB.
     pub segment_bytes_max: u64,
-    /// The first segment is small, so that a small database is; each next one is twice as large, up to the
-    /// limit.
+    /// Size of the first segment, so that a small database stays small. Each next segment is twice as large,
+    /// up to the maximum.
     pub first_segment_bytes: u64,
-    /// Segments for records larger than a segment are this large at the most, in payload bytes.
+    /// Maximum payload bytes of a segment that holds part of a record larger than a segment.
     pub bulk_segment_bytes: u64,
-    /// What segments say of whose they are; 0: nothing.
+    /// The database id in segment headers; 0 for none.
     pub database_id: u32,
-    /// Whether small commits may be stored in memory of the segment's file (window.rs).
+    /// Whether small commits may be stored into a memory mapping of the segment (window.rs).
     pub maps: bool,
 }
 
@@ -34,30 +34,30 @@ impl Default for WalOptions {
     }
 }
 
-/// What the log tells others, and what they add to it.
+/// Hooks through which the log works with other parts of the engine.
 pub(crate) struct Register {
-    /// Says durably, in the manifest, which segment is the newest that may be in use (pool.4). A smaller
-    /// number than before takes back what was said of prepared files (pool.5).
+    /// Durably records in the manifest the newest segment that may be in use (pool.4). A smaller number than
+    /// before withdraws prepared files (pool.5).
     pub(super) name: Box<dyn Fn(u64) -> Result<()> + Send + Sync>,
-    /// What each sync of the log syncs too (sync.3).
+    /// What each sync of the log also syncs (sync.3).
     pub(super) sync_beside: SyncBeside,
-    /// Where the log is kept for readers, if it is.
+    /// Keeps segments for readers of the log, if there are any.
     pub(super) shelf: Option<Arc<Shelf>>,
 }
 
 impl Register {
-    /// Calls `name`, perhaps while the commit lock is held. If it fails, it is not known what the manifest
-    /// says.
+    /// Returns hooks that call `name`, possibly while the commit lock is held. If `name` fails, the manifest
+    /// may contain either number.
     pub(crate) fn new(name: impl Fn(u64) -> Result<()> + Send + Sync + 'static) -> Register {
         Register { name: Box::new(name), sync_beside: SyncBeside::default(), shelf: None }
     }
 
-    /// The same; each sync of the log syncs something else too (sync.3).
+    /// Adds work that each sync of the log also does (sync.3).
     pub(crate) fn syncing_beside(self, sync_beside: SyncBeside) -> Register {
         Register { sync_beside, ..self }
     }
 
-    /// The same; the log is kept for others on this shelf.
+    /// Keeps segments on `shelf` for readers of the log.
     pub(crate) fn kept_on(self, shelf: Option<Arc<Shelf>>) -> Register {
         Register { shelf, ..self }
     }

@@ -1,17 +1,17 @@
-//! The payload of a record, in the parts in which a commit has it.
+//! A record's payload as a list of slices.
 
 use crate::types::Result;
 
-/// A payload in parts, and how much of it was taken.
+/// The part of a payload that has not been taken yet.
 #[derive(Clone)]
 pub(super) struct Parts<'a> {
     pub(super) parts: &'a [&'a [u8]],
-    /// Bytes of the first part that are taken.
+    /// Bytes of the first slice that have been taken.
     pub(super) skip: usize,
 }
 
 impl Parts<'_> {
-    /// Gives the next `n` bytes to `each`, piece by piece.
+    /// Takes the next `n` bytes and passes them to `each`, slice by slice.
     pub(super) fn take(&mut self, mut n: usize, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         while n > 0 {
             let (first, rest) = self.parts.split_first().expect("the length is the sum of the parts");

@@ -1,4 +1,4 @@
-//! Recovery: replays the log after a crash or a clean close, and leaves it ready for a new writer.
+//! Recovery: replays the log after a crash or a clean close, and prepares it for a new writer.
 //!
 //! ```text
 //!   000007.wal 000008.wal --records, in order--> caller
@@ -6,30 +6,31 @@
 //!                                            damage    --> Error::Corrupt, nothing is changed
 //! ```
 //!
-//! recovery.1. Every record that was acknowledged as durable is replayed, or recovery fails; the one exception is damage to
-//!     the very last synced records of a log that was not closed, which looks like a torn write (docs/formats/wal.md).
-//! recovery.2. What is replayed is a prefix of what was appended.
-//! recovery.3. When `Recovered::finish` returns, every segment ends in an `End` record, durably: a later recovery, with newer
-//!     segments behind, does not take the old tear for damage. Stopped half-way, recovery can be run again.
-//! recovery.4. What was replayed is durable when `recover` returns, and before an `End` says so. A killed process leaves
-//!     records that can be read and were never synced: a power loss may still take them. After a sync that failed
-//!     the system may even count them as written, so that another sync alone would do nothing: they are written again,
-//!     the same bytes to the same place. Not so those that a later record or `End` says were durable before it. An `End` of which this is all
-//!     that may be lost is written again by the writer, before its first segment gets a name (wal.3).
-//! recovery.5. Nothing is deleted on the word of an edit of the manifest that may not be durable. `finish`, `remove_obsolete` and `remove_unused` are for
-//!     the time when all is durable that it says.
-//! recovery.6. Each segment that the manifest names is there, or its prepared file (pool.4), or recovery fails: a lost segment is
-//!     told from one that never was. What recovery.5 deletes, the manifest in force does not name.
-//! recovery.7. A log that ends before a commit that the manifest says was durable, whose last file is shorter than it was made and
-//!     not finished, or that is of another database, is refused (wal.8).
-//! recovery.8. An obsolete segment that cannot be removed is no reason to refuse the log; it goes to the writer, which tries again after each
-//!     flush. It is never taken for a live one: recovery reads no segment before the first that is needed, which a manifest that is durable
-//!     names, and no later one names an earlier. Its number is not given out again, since the writer's first is not below that one. It was
-//!     replayed, or could have been, so nobody recycles its file: it keeps its name, and its records are valid under its own number
-//!     only (wal.4), so no copy of them in a recycled file is one either. Spares and prepared files do have to go: their names, and the
-//!     numbers of the latter, are given out again.
-//! recovery.9. A record that points to what is not whole, and that is not known to be durable, ends the log as a torn one does: what it points to
-//!      was to be synced before it (sync.3 in sync.rs), so neither it nor any record behind it was acknowledged as durable.
+//! recovery.1. Recovery replays every record that was acknowledged as durable, or fails. Exception: damage to
+//!     the last synced records of a log that was not closed looks like a torn write (docs/formats/wal.md).
+//! recovery.2. The replayed records are a prefix of the appended ones.
+//! recovery.3. When `Recovered::finish` returns, every segment durably ends in an `End` record. A later
+//!     recovery, which finds newer segments, then does not take the old tear for damage. If recovery is
+//!     interrupted, it can be run again.
+//! recovery.4. Replayed records are durable when `recover` returns, and before an `End` record says so. A
+//!     killed process leaves readable records that were never synced. After a failed sync the system may even
+//!     regard them as written, so that another sync does nothing. Recovery therefore writes the same bytes
+//!     again, except those that a later record or `End` proves durable. If only an `End` may not be durable,
+//!     the writer writes it again before its first segment gets a name (wal.3).
+//! recovery.5. Nothing is deleted because of a manifest edit that may not be durable. `finish`,
+//!     `remove_obsolete` and `remove_unused` are called only after the manifest is durable.
+//! recovery.6. Each segment that the manifest names exists, or its prepared file does (pool.4); otherwise
+//!     recovery fails. The current manifest does not name what recovery.5 deletes.
+//! recovery.7. Recovery refuses a log that ends before a commit that the manifest records as durable, a
+//!     truncated and unfinished last segment, and a segment of another database (wal.8).
+//! recovery.8. An obsolete segment that cannot be deleted does not fail recovery; the writer tries again
+//!     after each flush. It is never taken for a live one: recovery reads no segment before the first needed
+//!     one, and that number never decreases. Its number is not reused, because the writer's first segment has
+//!     a higher one. Its file is not recycled, and its records are valid under its own number only (wal.4).
+//!     Spares and prepared files must be deleted, because their names are reused.
+//! recovery.9. A record that points to incomplete data and is not known to be durable ends the log like a
+//!     torn record. That data is synced with or before the record (sync.3), so neither this record nor a
+//!     later one was acknowledged as durable.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,24 +47,25 @@ use super::segment::{Found, SegmentBytes};
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
-/// What recovery found.
+/// Result of recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Recovered {
-    /// Records replayed.
+    /// Number of records replayed.
     pub records: u64,
     /// Their payload bytes.
     pub bytes: u64,
-    /// Bytes of unfinished, never acknowledged records at the log's end, as far as their headers are left.
+    /// Bytes of unfinished, never acknowledged records at the log's end, as far as their headers are
+    /// readable.
     pub trimmed_bytes: u64,
     /// The sequence number of the last record; zero if there is none.
     pub last_seq: SeqNo,
-    /// The number for the writer's first segment.
+    /// Number for the writer's first segment.
     pub next_segment: u64,
-    /// The segments that hold the records: give them to the writer, which deletes them when they are obsolete.
+    /// The segments that hold the records. The writer deletes them when they are obsolete.
     pub segments: Vec<u64>,
-    /// Where the log is to be cut.
+    /// Where to cut the log, if it is torn.
     cut: Option<Cut>,
-    /// The `End` of a log whose records are all durable: give it to the writer, too (recovery.4).
+    /// The `End` of a log whose records are all durable, for the writer to write again (recovery.4).
     pub(super) end: Option<EndOfLog>,
 }
 
@@ -78,7 +80,7 @@ pub(super) struct EndOfLog {
 }
 
 impl EndOfLog {
-    /// Makes them durable: however often it is tried, what is synced was written anew.
+    /// Writes the bytes again and syncs them. Each retry writes them again, too.
     pub(super) fn store(&self, env: &Env) -> Result<()> {
         let store = || {
             let file = env.fs.open(&self.path, OpenOptions::write())?;
@@ -89,31 +91,31 @@ impl EndOfLog {
     }
 }
 
-/// What the manifest says of the log.
+/// What the manifest says about the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogExtent {
     /// The first segment that is needed.
     pub from: u64,
-    /// The newest segment that may be in use, if that is known (recovery.6). There may be newer ones.
+    /// The newest segment that may be in use, if known (recovery.6). There may be newer ones.
     pub named_to: Option<u64>,
     /// A commit that was durable in the log, if one is known (recovery.7). There may be newer ones.
     pub durable_to: Option<SeqNo>,
-    /// The database's number for itself, if it has one.
+    /// The database id, if the database has one.
     pub database_id: Option<u32>,
-    /// The log ends before this commit, which [`first_torn`] has found.
+    /// The commit that [`first_torn`] found; the log ends before it.
     pub ends_before: Option<SeqNo>,
 }
 
-/// What is wrong with a last segment that [`SegmentHeader::is_cut`].
-pub(crate) const CUT: &str = "no record follows, and the file is shorter than it was made: it was cut";
-/// What to do about a log that has lost something.
+/// Error detail for a last segment that [`SegmentHeader::is_cut`].
+pub(crate) const CUT: &str = "no record follows, and the file is shorter than when it was made: it was cut";
+/// Advice for a log that has lost data.
 const ADVICE: &str = "restore a backup or run `esker repair`";
 
 /// The files of a log.
 pub(super) struct LogFiles {
-    /// The segments that are needed, in order.
+    /// The needed segments, in order.
     pub(super) segments: Vec<u64>,
-    /// The segments to come whose files are prepared.
+    /// The numbers of prepared files.
     prepared: BTreeSet<u64>,
 }
 
@@ -127,22 +129,23 @@ impl LogFiles {
         Ok(LogFiles { segments, prepared })
     }
 
-    /// The first segment that is named and lost (recovery.6), in a log without segments from `next` on.
+    /// Returns the first segment that the manifest names and that is lost (recovery.6). The log has no
+    /// segments from `next` on.
     pub(super) fn first_lost(&self, next: u64, named_to: Option<u64>) -> Option<u64> {
         (next..=named_to?).find(|number| !self.prepared.contains(number))
     }
 
-    /// Returns what is wrong if a needed segment has the name of a prepared file: opening would delete it.
+    /// Returns an error if a needed segment has the name of a prepared file, which opening would delete.
     pub(super) fn renamed(&self, env: &Env, dir: &Path, from: u64) -> Option<Error> {
         let in_use = |number: &&u64| is_in_use(env, &file_name::prepared_path(dir, **number), **number);
         let number = *self.prepared.range(from..).find(in_use)?;
-        let detail = "the segment is missing, and the file that was prepared for it holds its records: it was renamed; give it \
+        let detail = "the segment is missing, but its prepared file contains its records: the segment was renamed; give it \
                       this name again";
         Some(Error::corrupt("WAL", file_name::segment_path(dir, number), 0, detail))
     }
 }
 
-/// Returns whether the file that is prepared for a segment begins with a record of it.
+/// Returns whether the prepared file of a segment starts with a record of that segment.
 pub(crate) fn is_in_use(env: &Env, path: &Path, number: u64) -> bool {
     let read = || {
         let file = env.fs.open(path, OpenOptions::read())?;
@@ -153,9 +156,9 @@ pub(crate) fn is_in_use(env: &Env, path: &Path, number: u64) -> bool {
     header.is_ok_and(|it| RecordHeader::decode(&bytes[SEGMENT_HEADER_BYTES..], it.stamp()).is_some())
 }
 
-/// Replays the log and makes what is there durable (recovery.4). If it has segments from the first needed one on, that one must be
-/// there. What `on_record` finds wrong with a record becomes an [`Error::Corrupt`] at its place. A writer may follow
-/// after [`Recovered::finish`].
+/// Replays the log and makes its records durable (recovery.4). If the log has segments, the first needed one
+/// must exist. An error from `on_record` becomes [`Error::Corrupt`] with the record's position. A writer may
+/// follow after [`Recovered::finish`].
 pub(crate) fn recover(
     env: &Env,
     dir: &Path,
@@ -163,11 +166,11 @@ pub(crate) fn recover(
     on_record: impl FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>,
 ) -> Result<Recovered> {
     let (mut recovered, tail) = read_log(env, dir, extent, on_record)?;
-    // wal.3: the segments before the last were synced when it got its name.
+    // wal.3: the segments before the last one are durable.
     if let Some(tail) = tail.filter(|_| !canary::is_set(Canary::WalTailNotSynced)) {
         let (records_end, synced_to) = (tail.records_end, tail.synced_to.min(tail.records_end));
         if tail.synced_to == 0 {
-            // No record proves that the segment has had its name durably (wal.1).
+            // No record proves that the segment's name is durable (wal.1).
             env.fs.sync_dir(dir).map_err(|e| Error::io("sync directory", dir, e))?;
         }
         let end = EndOfLog {
@@ -185,38 +188,38 @@ pub(crate) fn recover(
     Ok(recovered)
 }
 
-/// What was read of the log's last segment.
+/// The last segment as it was read.
 struct Tail {
     segment: u64,
     path: PathBuf,
-    /// Up to where it ends, its `End` included.
+    /// Its bytes up to its end, including its `End`.
     bytes: Vec<u8>,
     /// Where its last record ends.
     records_end: usize,
-    /// What it says of itself: everything before this is durable.
+    /// Its records state that everything before this offset is durable.
     synced_to: usize,
 }
 
 impl Recovered {
-    /// Whether the log has to be changed before a writer follows.
+    /// Returns whether the log must be changed before a writer can follow.
     pub(crate) fn is_torn(&self) -> bool {
         self.cut.is_some()
     }
 
-    /// The newest segment that is kept: what the next manifest is to name.
+    /// Returns the newest segment that is kept, which the next manifest must name.
     pub(crate) fn named_to(&self) -> Option<u64> {
         self.segments.last().copied()
     }
 
-    /// Finishes a torn tail (recovery.3), once a manifest is in force that names [`named_to`](Self::named_to): segments behind it
-    /// hold nothing but rests of the record that is dropped, and are deleted.
+    /// Finishes a torn tail (recovery.3). Call it once a manifest that names [`named_to`](Self::named_to) is
+    /// current. Deletes segments after the cut, which hold only fragments of the dropped record.
     pub(crate) fn finish(&self, env: &Env, dir: &Path) -> Result<()> {
         self.cut.as_ref().map_or(Ok(()), |cut| apply_cut(env, dir, cut))
     }
 }
 
-/// Deletes those of the names that are segments before `from_segment`, which must be obsolete, durably (recovery.5). Returns those that it cannot
-/// remove, oldest first (recovery.8).
+/// Deletes the segments among `names` that are before `from_segment`. They must be durably obsolete
+/// (recovery.5). Returns those that it cannot delete, oldest first (recovery.8).
 pub(crate) fn remove_obsolete(
     env: &Env,
     dir: &Path,
@@ -230,7 +233,7 @@ pub(crate) fn remove_obsolete(
     Ok(left)
 }
 
-/// Deletes those of the names that are spares or prepared files, which no manifest in force may name (recovery.6).
+/// Deletes the spares and prepared files among `names`. No current manifest may name them (recovery.6).
 pub(crate) fn remove_unused(env: &Env, dir: &Path, names: &[String]) -> Result<()> {
     let is_unused = |name: &&String| file_name::is_spare(name) || file_name::parse_prepared(name).is_some();
     for name in names.iter().filter(is_unused) {
@@ -239,7 +242,7 @@ pub(crate) fn remove_unused(env: &Env, dir: &Path, names: &[String]) -> Result<(
     Ok(())
 }
 
-/// Removes a file. One that is gone already is none that cannot be removed.
+/// Removes a file if it exists.
 pub(super) fn remove_if_there(env: &Env, path: &Path) -> Result<()> {
     match env.fs.remove_file(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -247,15 +250,15 @@ pub(super) fn remove_if_there(env: &Env, path: &Path) -> Result<()> {
     }
 }
 
-/// Where the log is to end.
+/// Where to end a torn log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cut {
     segment: u64,
-    /// What the checksums of its records begin with.
+    /// Initial input of its records' checksums.
     stamp: u64,
     offset: usize,
     last_seq: SeqNo,
-    /// Segments behind it, which hold nothing but rests of the record that is dropped.
+    /// Later segments, which hold only fragments of the dropped record.
     dropped: Vec<u64>,
 }
 
@@ -290,7 +293,7 @@ fn read_log(
     }
     let expected = |i: usize| from_segment.saturating_add(i as u64);
     if let Some(hole) = files.segments.iter().enumerate().position(|(i, found)| expected(i) != *found) {
-        return missing(expected(hole), "newer ones are there");
+        return missing(expected(hole), "newer segments exist");
     }
     let next = files.segments.last().map_or(from_segment, |last| last.saturating_add(1));
     let lost = files.first_lost(next, extent.named_to);
@@ -322,8 +325,8 @@ fn read_log(
     let is_lost = |durable: &SeqNo| assembly.recovered.last_seq < *durable;
     if let Some(durable) = extent.durable_to.filter(is_lost) {
         let last = assembly.recovered.last_seq;
-        let place = tail.map(|tail| (tail.path, tail.bytes.len()));
-        let (path, offset) = place.unwrap_or_else(|| (file_name::segment_path(dir, from_segment), 0));
+        let position = tail.map(|tail| (tail.path, tail.bytes.len()));
+        let (path, offset) = position.unwrap_or_else(|| (file_name::segment_path(dir, from_segment), 0));
         let detail = format!(
             "the log ends after commit {last}, but commit {durable} was durable when the manifest was written: its end \
              is lost; {ADVICE}"
@@ -358,11 +361,16 @@ pub(super) fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {
     };
     match read().map_err(|e| Error::io("read", path, e))? {
         Some(bytes) => Ok(bytes),
-        None => Err(Error::corrupt("WAL segment", path, SEGMENT_BYTES_LIMIT, "no segment is that long")),
+        None => Err(Error::corrupt(
+            "WAL segment",
+            path,
+            SEGMENT_BYTES_LIMIT,
+            "the file is larger than any segment",
+        )),
     }
 }
 
-/// Replays one segment, whose header is given; returns the offset where the log ends if the segment has no `End`.
+/// Replays one segment. If it has no `End`, returns the offset where the log ends.
 pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>>(
     bytes: &[u8],
     segment_header: SegmentHeader,
@@ -373,7 +381,7 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
 ) -> Result<Option<usize>> {
     let segment = SegmentBytes { bytes, stamp: segment_header.stamp() };
     if segment_header.is_foreign(extent.database_id) {
-        let detail = format!("the segment is of the log of another database; {ADVICE}");
+        let detail = format!("the segment is part of the log of another database; {ADVICE}");
         return Err(Error::corrupt("WAL segment header", path, 0, detail));
     }
     let corrupt = |offset: usize, detail: &str| {
@@ -406,8 +414,9 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
             Found::Invalid { header, detail } => {
                 let evidence = segment.evidence(offset, header);
                 if let Some(proof) = evidence.proof_of_damage {
-                    let detail =
-                        format!("{detail}, but the record at offset {proof} was written after it was synced");
+                    let detail = format!(
+                        "{detail}, but the record at offset {proof} was written after this one was synced"
+                    );
                     return Err(corrupt(offset, &detail));
                 }
                 if segment_header.is_cut(segment.bytes.len()) {
@@ -421,8 +430,9 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
     }
 }
 
-/// The first commit of the log's end that is not known to be durable and of which `is_whole` says no: what it points to is not there.
-/// Such a commit ends the log, as a torn record does (recovery.9). Refuses if a later record proves that it was durable.
+/// Returns the first commit at the log's end that is not known to be durable and for which `is_whole` returns
+/// false: the data it points to is incomplete. Such a commit ends the log like a torn record (recovery.9).
+/// Fails if a later record proves that it was durable.
 pub(crate) fn first_torn(
     env: &Env,
     dir: &Path,
@@ -433,13 +443,13 @@ pub(crate) fn first_torn(
     let Some(&number) = files.segments.last() else { return Ok(None) };
     let path = file_name::segment_path(dir, number);
     let bytes = read_segment(env, &path)?;
-    // What is wrong with it is found by who replays it.
+    // The replay reports a bad header.
     let Ok(header) = SegmentHeader::decode(&bytes, number, &path) else { return Ok(None) };
     let segment = SegmentBytes { bytes: &bytes, stamp: header.stamp() };
     let (mut offset, mut durable_to) = (SEGMENT_HEADER_BYTES, 0);
     loop {
         match segment.at(offset) {
-            // An end that the writer made may be with the system before what stands in front of it is durable.
+            // The system may have an `End` before the bytes in front of it are durable.
             Found::End { synced_to } => {
                 durable_to = durable_to.max(synced_to);
                 break;
@@ -453,7 +463,7 @@ pub(crate) fn first_torn(
     }
     offset = SEGMENT_HEADER_BYTES;
     while let Found::Record { header, payload, next } = segment.at(offset) {
-        // One that began in an earlier segment was made durable with that, as far as it goes for what it points to.
+        // The data of a record that starts in an earlier segment was synced with that segment.
         let is_known = next <= durable_to || extent.durable_to.is_some_and(|durable| header.seq <= durable);
         if !is_known && header.kind == Kind::Full && !is_whole(header.seq, payload)? {
             if let Some(proof) = segment.evidence(offset, Some(header)).proof_of_damage {
@@ -472,7 +482,7 @@ pub(crate) fn first_torn(
 
 /// Finishes the log at the cut, durably (recovery.3).
 fn apply_cut(env: &Env, dir: &Path, cut: &Cut) -> Result<()> {
-    // The newest first, each durably: what a crash leaves has no hole.
+    // Newest first and each durably, so that a crash leaves no hole.
     for &number in cut.dropped.iter().rev() {
         let path = file_name::segment_path(dir, number);
         env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
@@ -483,7 +493,8 @@ fn apply_cut(env: &Env, dir: &Path, cut: &Cut) -> Result<()> {
     let finish = || {
         let file = env.fs.open(&path, OpenOptions::write())?;
         file.write_all_at(&end, cut.offset as u64)?;
-        // A file that is short before its `End` is durable would look like one that was cut (recovery.7).
+        // The `End` must be durable before the file shrinks. A shorter file without it would look truncated
+        // (recovery.7).
         file.sync_data()?;
         file.set_len((cut.offset + end.len()) as u64)?;
         file.sync_data()

@@ -1,17 +1,19 @@
-//! A damaged log, as far as it can be read.
+//! Reads what is left of a damaged log.
 //!
 //! ```text
 //!   segment --walk_segment--> records, damage, tail      (dump, check)
 //!   log     --salvage-------> whole commits, losses      (repair)
 //! ```
 //!
-//! wal_salvage.1. Nothing is changed, and no bytes make this panic. One segment and one commit are in memory at a time.
-//! wal_salvage.2. A commit is delivered whole or not at all, and sequence numbers of those delivered strictly increase.
-//! wal_salvage.3. Behind damage the search goes on for the next record whose header and payload are valid in this segment.
-//! wal_salvage.4. No commit is put together over damage, nor over a segment or a stretch that is missing or cannot be read: no checksum covers
-//!      a commit as a whole.
-//! wal_salvage.5. What recovery refuses is no torn tail: a record is damage if behind it stands the header of one that was made when it was durable,
-//!      whatever has become of that one's payload.
+//! wal_salvage.2. A commit is returned whole or not at all, and the sequence numbers of returned commits
+//!     strictly increase.
+//! wal_salvage.5. What recovery refuses is reported as damage, not as a torn tail. A record is damaged if a
+//!     later record header proves that it was durable, even if that later record's payload is invalid.
+//!
+//! Salvage changes nothing and no input makes it panic. One segment and one commit are in memory at a time.
+//! After damage, the search continues for the next record whose header and payload are valid in this segment.
+//! No commit is assembled across damage, or across a segment or range that is missing or unreadable, because
+//! no checksum covers a commit as a whole.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -27,60 +29,60 @@ use super::recovery::{CUT, LogExtent, LogFiles, read_segment};
 use super::segment::{Found, SegmentBytes};
 use crate::types::{Error, Result, SeqNo};
 
-/// Bytes read at a time of a segment that cannot be read as a whole.
+/// Bytes read at a time from a segment that cannot be read in one call.
 const PIECE_BYTES: usize = 4 << 10;
-/// What is wrong with a stretch that the system does not give.
+/// Error detail for a range that the operating system cannot read.
 const UNREADABLE: &str = "it cannot be read";
-/// What is wrong with a record that was durable, where no valid one follows.
-const WAS_SYNCED: &str = "it is no valid record, but was synced, as the header of a later one says";
+/// Error detail for a damaged record that was durable, if no valid record follows.
+const WAS_SYNCED: &str = "not a valid record, but a later record header proves that it was synced";
 
-/// A stretch of a segment.
+/// A piece of a segment.
 #[derive(Debug)]
 pub(crate) enum SegmentPiece<'a> {
-    /// The segment's header, or what is wrong with it.
+    /// The segment's header, or why it is invalid.
     Header(Result<SegmentHeader>),
     /// A valid record.
     Record {
-        /// Where it starts.
+        /// Offset of the record.
         offset: u64,
         /// `full`, `first`, `middle` or `last`.
         kind: &'static str,
-        /// Of its commit.
+        /// Number of its commit.
         seq: SeqNo,
-        /// Bytes that were durable when it was made.
+        /// Bytes of the segment that were durable when the record was made.
         synced_to: u32,
         /// Its part of the commit.
         payload: &'a [u8],
     },
-    /// Bytes that are no valid record, with a valid one behind them, or with some that cannot be read among them, or with what
-    /// proves that they were durable (wal_salvage.5).
+    /// Bytes that are not a valid record. Either a valid record follows, or some of the bytes are unreadable,
+    /// or a later header proves that they were durable (wal_salvage.5).
     Damage {
-        /// Where they start.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many there are.
+        /// Number of bytes.
         bytes: u64,
-        /// What is wrong.
+        /// Why they are invalid.
         detail: &'static str,
     },
     /// The last record of a finished segment.
     End {
-        /// Where it starts.
+        /// Offset of the record.
         offset: u64,
     },
     /// No valid record follows.
     Tail {
-        /// Where it starts.
+        /// Offset at which the records end.
         offset: u64,
-        /// Bytes of an unfinished record, as far as its header is left; 0 if there is no sign of one.
+        /// Bytes of an unfinished record, as far as its header is readable; 0 if there is no sign of one.
         torn_bytes: u64,
-        /// The file is shorter than it was made.
+        /// Whether the file is shorter than when it was made.
         cut: bool,
     },
 }
 
-/// Calls `each` for every piece of the segment of this number, in order. All of the segment's bytes are given; what cannot be read,
-/// the `holes`, is zeros. The database's number helps where the segment's header is damaged: what is known of it, or else what another
-/// segment states.
+/// Calls `each` for every piece of segment `number`, in order. `bytes` is the whole segment, with zeros in
+/// the unreadable ranges `holes`. If the segment's header is damaged, the stamp is computed from the known
+/// database id, or from the id in another segment's header.
 fn walk_segment(
     bytes: &[u8],
     holes: &[Range<usize>],
@@ -135,7 +137,7 @@ fn walk_segment(
     }
 }
 
-/// The stamp with which records are found in a segment whose header is damaged.
+/// Returns the stamp with which records are searched for in a segment whose header is damaged.
 fn stamp_of_damaged(bytes: &[u8], number: u64, known_id: Option<u32>, stated_id: Option<u32>) -> u64 {
     let stamp = SegmentHeader::stamp_of_damaged(bytes, number, known_id);
     let finds = || {
@@ -159,9 +161,9 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The next valid record, or `End`, behind the invalid one at `offset` (wal_salvage.3).
+/// Returns the offset of the next valid record or `End` after the invalid record at `offset`.
 fn next_valid(segment: SegmentBytes<'_>, offset: usize, header: Option<RecordHeader>) -> Option<usize> {
-    // A valid header vouches for its length: what lies inside is the user's, and no record.
+    // A valid header proves its length. The payload is user data and is not searched.
     let skipped = header.map_or(ALIGN, |header| {
         format::padded(RECORD_HEADER_BYTES.saturating_add(header.payload_len as usize))
     });
@@ -169,7 +171,7 @@ fn next_valid(segment: SegmentBytes<'_>, offset: usize, header: Option<RecordHea
     while at < segment.bytes.len() {
         match segment.at(at) {
             Found::Record { .. } | Found::End { .. } => return Some(at),
-            // A payload is checked once: behind a valid header the search goes on after it.
+            // Each payload is checked once: after a valid header the search skips the payload.
             Found::Invalid { header: Some(header), .. } => {
                 at += format::padded(RECORD_HEADER_BYTES.saturating_add(header.payload_len as usize));
             }
@@ -179,7 +181,8 @@ fn next_valid(segment: SegmentBytes<'_>, offset: usize, header: Option<RecordHea
     None
 }
 
-/// A segment's bytes, with zeros where they cannot be read, and those places. Fails if it cannot be opened, or is none.
+/// Returns a segment's bytes, with zeros in the ranges that cannot be read, and these ranges. Fails if the
+/// file cannot be opened or is too long.
 fn read_in_pieces(env: &Env, path: &Path) -> Result<(Vec<u8>, Vec<Range<usize>>)> {
     match read_segment(env, path) {
         Ok(bytes) => return Ok((bytes, Vec::new())),
@@ -192,7 +195,7 @@ fn read_in_pieces(env: &Env, path: &Path) -> Result<(Vec<u8>, Vec<Range<usize>>)
     Ok(read_pieces(&*file, len))
 }
 
-/// The first bytes of a file, with zeros where they cannot be read, and those places.
+/// Returns the first `len` bytes of a file, with zeros in the ranges that cannot be read, and these ranges.
 fn read_pieces(file: &dyn File, len: usize) -> (Vec<u8>, Vec<Range<usize>>) {
     let mut bytes = vec![0; len];
     let mut holes: Vec<Range<usize>> = Vec::new();
@@ -223,39 +226,39 @@ pub(crate) fn walk_segment_file(
     Ok(())
 }
 
-/// What a damaged log holds.
+/// A piece of a damaged log.
 #[derive(Debug)]
 pub(crate) enum LogPiece<'a> {
     /// A whole commit.
     Commit {
-        /// Its number.
+        /// Its sequence number.
         seq: SeqNo,
         /// Its bytes.
         payload: &'a [u8],
         /// The segment in which it starts.
         path: &'a Path,
-        /// Where in it.
+        /// Its offset in that segment.
         offset: u64,
     },
-    /// Bytes that cannot be read, or a commit of which parts are missing.
+    /// Bytes that cannot be read, or a commit with missing fragments.
     Lost {
         /// What is wrong, with file and offset.
         error: Error,
-        /// How many bytes it is about; 0 if unknown.
+        /// Number of bytes lost; 0 if unknown.
         bytes: u64,
     },
-    /// An unfinished commit at the log's end, which nobody was promised.
+    /// An unfinished commit at the log's end, which was never acknowledged.
     Torn {
         /// The last segment.
         path: &'a Path,
-        /// Where it starts.
+        /// Offset at which it starts.
         offset: u64,
-        /// How long it is, as far as is known.
+        /// Its size, as far as it is known.
         bytes: u64,
     },
 }
 
-/// The database's number, as the first of these segments says that has a sound header.
+/// Returns the database id from the first segment with a valid header.
 fn stated_id(env: &Env, dir: &Path, segments: &[u64]) -> Option<u32> {
     segments.iter().find_map(|&number| {
         let path = file_name::segment_path(dir, number);
@@ -265,12 +268,12 @@ fn stated_id(env: &Env, dir: &Path, segments: &[u64]) -> Option<u32> {
     })
 }
 
-/// The log's segments from `from` on, in order.
+/// Returns the numbers of the log's segments from `from` on, in order.
 pub(crate) fn segments(env: &Env, dir: &Path, from: u64) -> Result<Vec<u64>> {
     Ok(LogFiles::list(env, dir, from)?.segments)
 }
 
-/// Whether a segment is gone that recovery asks for (recovery.6).
+/// Returns whether a segment that recovery needs is missing (recovery.6).
 pub(crate) fn lacks_segments(env: &Env, dir: &Path, extent: LogExtent) -> Result<bool> {
     let files = LogFiles::list(env, dir, extent.from)?;
     let numbers = &files.segments;
@@ -279,7 +282,7 @@ pub(crate) fn lacks_segments(env: &Env, dir: &Path, extent: LogExtent) -> Result
     Ok(has_hole || files.first_lost(next, extent.named_to).is_some())
 }
 
-/// Calls `each` for everything in the log; the first error of `each` ends it. Returns the number of segments.
+/// Calls `each` for every piece of the log and stops at its first error. Returns the number of segments.
 pub(crate) fn salvage(
     env: &Env,
     dir: &Path,
@@ -297,7 +300,7 @@ pub(crate) fn salvage(
     }
     let mut expected = match named_to {
         Some(_) => from,
-        // How the log began may be unknown.
+        // The number of the first segment is unknown.
         None => numbers.first().copied().unwrap_or(from),
     };
     for (i, &number) in numbers.iter().enumerate() {
@@ -315,7 +318,7 @@ pub(crate) fn salvage(
                 });
             }
             Err(error) => {
-                log.drop_unfinished("the segment behind its beginning cannot be read");
+                log.drop_unfinished("the segment after its beginning cannot be read");
                 log.lost(error, 0);
             }
         }
@@ -333,7 +336,7 @@ pub(crate) fn salvage(
     Ok(numbers.len() as u64)
 }
 
-/// A commit of which fragments are missing so far.
+/// A commit whose last fragment has not been read yet.
 struct Unfinished {
     seq: SeqNo,
     payload: Vec<u8>,
@@ -344,7 +347,7 @@ struct Unfinished {
 struct Salvage<'a> {
     each: &'a mut dyn FnMut(LogPiece<'_>) -> Result<()>,
     database_id: Option<u32>,
-    /// The segment is of another database: none of it counts.
+    /// Whether the current segment belongs to another database and is skipped.
     foreign: bool,
     unfinished: Option<Unfinished>,
     last_seq: SeqNo,
@@ -369,7 +372,7 @@ impl Salvage<'_> {
             false => format!("segments {first} to {last} are missing"),
         };
         self.lost(Error::corrupt("WAL", file_name::segment_path(dir, first), 0, detail), 0);
-        self.drop_unfinished("its other parts are missing");
+        self.drop_unfinished("the segments with its other parts are missing");
     }
 
     fn drop_unfinished(&mut self, detail: &str) {
@@ -415,11 +418,11 @@ impl Salvage<'_> {
             Ok(header) if header.is_foreign(self.database_id) => {
                 self.foreign = true;
                 self.drop_unfinished("a segment of another database follows its beginning");
-                let detail = "the segment is of the log of another database: it is left out";
+                let detail = "the segment is part of the log of another database and is skipped";
                 self.lost(Error::corrupt("WAL segment header", path, 0, detail), 0);
             }
             Ok(_) => {}
-            // Written by a newer version: what it means is not ours to guess.
+            // Written by a newer version, whose meaning is unknown.
             Err(error @ Error::UnsupportedVersion { .. }) => {
                 self.failed.get_or_insert(error);
             }

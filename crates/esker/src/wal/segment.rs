@@ -1,10 +1,10 @@
-//! A segment's bytes as a reader sees them: record after record, and what stands behind the first bad one.
+//! Reads the records of one segment, and searches for evidence after the first invalid one.
 //!
 //! ```text
-//!   bytes, stamp --next--> Record | End | Invalid --evidence--> torn tail, or damage to durable records
+//!   bytes, stamp --at--> Record | End | Invalid --evidence--> torn tail, or damage to durable records
 //! ```
 //!
-//! segment.1. No bytes make these functions panic, and none makes them allocate.
+//! No input makes these functions panic or allocate.
 
 use super::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader};
 use crate::encoding::checksum::crc32c;
@@ -13,31 +13,31 @@ use crate::encoding::checksum::crc32c;
 #[derive(Clone, Copy)]
 pub(super) struct SegmentBytes<'a> {
     pub bytes: &'a [u8],
-    /// What the checksums of its records begin with (format.2).
+    /// Initial input of its records' checksums (format.2).
     pub stamp: u64,
 }
 
-/// What stands at an offset.
+/// What was found at an offset.
 pub(super) enum Found<'a> {
     Record {
         header: RecordHeader,
         payload: &'a [u8],
-        /// Where the next record starts.
+        /// Offset of the next record.
         next: usize,
     },
     End {
-        /// Everything before this was durable when it was made.
+        /// Everything before this offset was durable when the `End` record was made.
         synced_to: usize,
     },
-    /// No valid record; the header is there if it is valid by itself.
+    /// No valid record; `header` is set if the record header alone is valid.
     Invalid { header: Option<RecordHeader>, detail: &'static str },
 }
 
-/// What stands behind an invalid record.
+/// What follows an invalid record.
 pub(super) struct Evidence {
-    /// A later record that was made when the invalid one was durable already.
+    /// Offset of a later record that was made when the invalid one was already durable.
     pub proof_of_damage: Option<usize>,
-    /// Where the last record ends that still has its header; the offset of the invalid one if there is none.
+    /// Where the last record with a valid header ends; the offset of the invalid record if there is none.
     pub remains_end: usize,
 }
 
@@ -60,13 +60,13 @@ impl<'a> SegmentBytes<'a> {
         Found::Record { header, payload, next: offset + format::padded(end) }
     }
 
-    /// Looks behind the invalid record at `offset`, whose header is given if it is valid.
+    /// Searches after the invalid record at `offset`, whose header is given if it is valid.
     pub(super) fn evidence(&self, offset: usize, header: Option<RecordHeader>) -> Evidence {
         let end_of = |start: usize, header: RecordHeader| {
             let len = format::padded(RECORD_HEADER_BYTES.saturating_add(header.payload_len as usize));
             start.saturating_add(len).min(self.bytes.len())
         };
-        // A valid header vouches for its length (format.1): what lies inside is the user's, and no record.
+        // A valid header proves its length (format.1). The payload is user data and is not searched.
         let (mut remains_end, start) = match header {
             Some(header) => (end_of(offset, header), end_of(offset, header)),
             None => (offset, offset + format::ALIGN),
@@ -78,7 +78,8 @@ impl<'a> SegmentBytes<'a> {
                 if later.synced_to as usize > offset {
                     proof_of_damage = Some(at);
                 }
-                // One that proves nothing may stand before others that do: several records may share a sync.
+                // Several records may share a sync, so a record that proves nothing may precede a record that
+                // does.
                 if proof_of_damage.is_some() {
                     break;
                 }

@@ -1,13 +1,15 @@
-//! The shelf: what of the log stays for those who read it, and how far it is durable.
+//! The shelf: which segments are kept for readers of the log, and how far the log is durable.
 //!
 //! ```text
-//!   WalWriter --begins, first record, durable to, finished--> Shelf <--where? how far?-- Follower (follow.rs)
-//!                        retention (engine/state/feed.rs) --drop_below--^
+//!   WalWriter --begin, note_first, note_durable, finish--> Shelf <--find, reach-- Follower (follow.rs)
+//!                  retention (engine/state/feed.rs) --drop_below--^
 //! ```
 //!
-//! shelf.1. What lies before the durable end was synced, with what it points to. A follower reads nothing behind it.
-//! shelf.2. Segments leave from the oldest on. The file of one that is on the shelf is neither removed nor put to another use.
-//! shelf.3. Whoever waits is told after each change, and finds it.
+//! shelf.1. All bytes before the durable end were synced, and so was the data they point to. A follower reads
+//!     nothing after it.
+//! shelf.2. Segments leave the shelf oldest first. The file of a segment on the shelf is neither removed nor
+//!     reused.
+//! shelf.3. Each change wakes all waiting readers, which then see the change.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -21,20 +23,20 @@ use crate::types::SeqNo;
 /// A segment on the shelf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shelved {
-    /// The first commit whose record begins in it, once there is one.
+    /// The first commit whose record starts in this segment, if there is one.
     pub first: Option<SeqNo>,
-    /// Bytes in use. Zero while it is being written.
+    /// Bytes used; 0 while the segment is active.
     pub bytes: u64,
 }
 
-/// A place in the log.
+/// A position in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct LogPosition {
     segment: u64,
     offset: u64,
 }
 
-/// See the module's text.
+/// Tracks the segments kept for readers, and wakes the readers.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     state: Mutex<State>,
@@ -43,16 +45,16 @@ pub(crate) struct Shelf {
 
 #[derive(Debug)]
 struct State {
-    /// No segment below is on the shelf.
+    /// Segments with smaller numbers are not on the shelf.
     first: u64,
     segments: BTreeMap<u64, Shelved>,
-    /// shelf.1
-    durable: Place,
-    /// The last commit of the segments that are finished.
+    /// The durable end (shelf.1).
+    durable: LogPosition,
+    /// The last commit of the finished segments.
     last: SeqNo,
-    /// Older commits are not to be read, wherever their records are.
+    /// Older commits must not be read, even if their records are on the shelf.
     oldest_min: SeqNo,
-    /// Counts changes (shelf.3).
+    /// Number of changes (shelf.3).
     moves: u64,
     is_ended: bool,
     /// Tasks that wait for the next change.
@@ -60,26 +62,28 @@ struct State {
 }
 
 impl State {
-    /// The first commit whose record begins in a segment from this one on, as far as one does; else the one after all that there are.
+    /// Returns the first commit whose record starts in `segment` or a later one, or the next commit if there
+    /// is none.
     fn oldest_from(&self, segment: u64) -> SeqNo {
         let first = self.segments.range(segment..).find_map(|(_, shelved)| shelved.first);
         first.unwrap_or_else(|| self.last.next()).max(self.oldest_min)
     }
 }
 
-/// Where a segment can be read to.
+/// How far a segment can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// To its end record.
     End,
-    /// To this offset, for now.
+    /// To this offset, so far.
     To(u64),
-    /// It is not on the shelf any more.
+    /// Not at all: it has left the shelf.
     Gone,
 }
 
 impl Shelf {
-    /// What an opening finds: the segments, the number of the next one, and the last commit. Commits before `oldest_min` are not to be read.
+    /// Returns the shelf for an opened database: its segments, the number of the next one, and the last
+    /// commit. Commits before `oldest_min` must not be read.
     pub(crate) fn new(
         segments: BTreeMap<u64, Shelved>,
         next_segment: u64,
@@ -87,7 +91,7 @@ impl Shelf {
         oldest_min: SeqNo,
     ) -> Shelf {
         let first = segments.keys().next().copied().unwrap_or(next_segment);
-        let durable = Place { segment: next_segment, offset: 0 };
+        let durable = LogPosition { segment: next_segment, offset: 0 };
         let state = State {
             first,
             segments,
@@ -101,14 +105,14 @@ impl Shelf {
         Shelf { state: Mutex::new(state), moved: Condvar::new() }
     }
 
-    /// A segment is put to use. All before it is durable.
+    /// Records that a segment is put to use. All earlier segments are durable.
     pub(super) fn begin(&self, segment: u64) {
         let mut state = self.state.lock();
         state.segments.insert(segment, Shelved::default());
-        state.durable = Place { segment, offset: SEGMENT_HEADER_BYTES as u64 };
+        state.durable = LogPosition { segment, offset: SEGMENT_HEADER_BYTES as u64 };
     }
 
-    /// The first record that begins in a segment is of this commit.
+    /// Records the commit of the first record that starts in a segment.
     pub(super) fn note_first(&self, segment: u64, seq: SeqNo) {
         let mut state = self.state.lock();
         if let Some(shelved) = state.segments.get_mut(&segment) {
@@ -116,17 +120,18 @@ impl Shelf {
         }
     }
 
-    /// A segment is durable up to this offset.
+    /// Records that a segment is durable up to `offset`.
     pub(super) fn note_durable(&self, segment: u64, offset: u64) {
         let mut state = self.state.lock();
         if state.durable.segment == segment && state.durable.offset < offset {
             state.durable.offset = offset;
             drop(state);
-            self.tell();
+            self.notify();
         }
     }
 
-    /// A segment is finished: so many bytes, and this was the last commit that began before its end.
+    /// Records that a segment is finished with `bytes` used; `last` is the last commit that starts in it or
+    /// earlier.
     pub(super) fn finish(&self, segment: u64, bytes: u64, last: SeqNo) {
         let mut state = self.state.lock();
         state.last = last;
@@ -135,8 +140,8 @@ impl Shelf {
         }
     }
 
-    /// Something may be there to read that was not before: commits became visible.
-    pub(crate) fn tell(&self) {
+    /// Wakes all readers because commits may have become readable.
+    pub(crate) fn notify(&self) {
         let mut state = self.state.lock();
         state.moves += 1;
         let wakers = std::mem::take(&mut state.wakers);
@@ -145,7 +150,8 @@ impl Shelf {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Has a task woken at the next change; false if there have been more than these, or nothing more comes.
+    /// Registers a task to wake at the next change. Returns false if there were more changes than `seen`, or
+    /// nothing more comes.
     #[cfg(feature = "tokio")]
     pub(crate) fn wake_after(&self, seen: u64, waker: &Waker) -> bool {
         let mut state = self.state.lock();
@@ -156,52 +162,52 @@ impl Shelf {
         waits
     }
 
-    /// Nothing more comes.
+    /// Records that nothing more comes.
     pub(crate) fn end(&self) {
         self.state.lock().is_ended = true;
-        self.tell();
+        self.notify();
     }
 
-    /// No segment below is on the shelf.
+    /// Returns the smallest segment number that may be on the shelf.
     pub(crate) fn first(&self) -> u64 {
         self.state.lock().first
     }
 
-    /// The oldest commit that can be read, or the next one if there is none.
+    /// Returns the oldest commit that can be read, or the next commit if there is none.
     pub(crate) fn oldest(&self) -> SeqNo {
         let state = self.state.lock();
         state.oldest_from(state.first)
     }
 
-    /// What [`oldest`](Self::oldest) will be once the segments below are gone.
+    /// Returns what [`oldest`](Self::oldest) will be once the segments below `segment` are dropped.
     pub(crate) fn oldest_from(&self, segment: u64) -> SeqNo {
         self.state.lock().oldest_from(segment)
     }
 
-    /// The segments, oldest first.
+    /// Returns the segments, oldest first.
     pub(crate) fn segments(&self) -> Vec<(u64, Shelved)> {
         self.state.lock().segments.iter().map(|(number, shelved)| (*number, *shelved)).collect()
     }
 
-    /// Takes the segments below from the shelf (shelf.2).
+    /// Drops the segments below `segment` from the shelf (shelf.2).
     pub(crate) fn drop_below(&self, segment: u64) {
         let mut state = self.state.lock();
-        // So that what is left begins where it did.
+        // Keeps the first readable commit of what is left.
         state.oldest_min = state.oldest_from(segment);
         state.first = state.first.max(segment);
         state.segments = state.segments.split_off(&segment);
         drop(state);
-        self.tell();
+        self.notify();
     }
 
-    /// The segment to begin in for this commit; none if it is not there yet.
+    /// Returns the segment in which to start reading for commit `seq`; `None` if it has none yet.
     pub(crate) fn find(&self, seq: SeqNo) -> Option<u64> {
         let state = self.state.lock();
         let begins_by = |(_, shelved): &(&u64, &Shelved)| shelved.first.is_some_and(|first| first <= seq);
         state.segments.iter().rev().find(begins_by).map(|(number, _)| *number)
     }
 
-    /// How far a segment can be read.
+    /// Returns how far a segment can be read.
     pub(super) fn reach(&self, segment: u64) -> Reach {
         let state = self.state.lock();
         match segment.cmp(&state.durable.segment) {
@@ -212,12 +218,12 @@ impl Shelf {
         }
     }
 
-    /// Counts changes: for [`wait`](Self::wait).
+    /// Returns the number of changes, for [`wait`](Self::wait).
     pub(crate) fn moves(&self) -> u64 {
         self.state.lock().moves
     }
 
-    /// Waits until there have been more changes than these, this long at the most; false if nothing more comes.
+    /// Waits for more changes than `seen`, at most for `patience`. Returns false if nothing more comes.
     pub(crate) fn wait(&self, seen: u64, patience: Duration) -> bool {
         let mut state = self.state.lock();
         self.moved.wait_while_for(&mut state, |state| state.moves == seen && !state.is_ended, patience);

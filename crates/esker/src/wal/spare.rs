@@ -1,11 +1,11 @@
-//! Files for segments to come: filled with zeros, or reserved.
+//! Files for future segments: filled with zeros, or only reserved.
 //!
-//! pool.1. Every block of a spare has been written and synced, so that a record overwrites blocks that the
-//!     file system knows already: a sync then flushes data only (figures in docs/formats/wal.md). Exception:
-//!     where syncs are few beside what is written, new files are only reserved: writing all twice costs more.
-//!     They are recycled only if they were written whole.
-//! pool.7. A disk that has no space for a file is asked for it at once, where it can be, and not filled with
-//!     zeros for each commit that it refuses: others need what is left.
+//! pool.1. Every block of a spare has been written and synced. A record then overwrites blocks that are
+//!     already mapped, and its sync flushes data only (figures in docs/formats/wal.md). Exception: files for
+//!     large records or rare syncs are only reserved, because writing the data twice costs more. Such a file
+//!     is recycled only after records filled it.
+//! pool.7. Before a file is filled with zeros, its space is allocated, so a full disk is noticed at once.
+//!     Otherwise each refused commit would fill the disk again with zeros.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::file_name;
 use super::format::SegmentHeader;
 use crate::types::{Error, Result};
 
-/// The smallest and the unit of all segment sizes.
+/// Smallest segment size; all sizes are multiples of it.
 pub(super) const SEGMENT_BYTES_UNIT: u64 = 512;
-/// Zeros are written in pieces of this size, and synced by more of them: a commit's sync waits for what the
-/// disk is writing.
+/// Zeros are written in chunks of `ZEROS_CHUNK` and synced every `ZEROS_SYNCED` bytes, because the syncs of
+/// commits wait for them.
 const ZEROS_CHUNK: usize = 256 << 10;
 const ZEROS_SYNCED: u64 = 1 << 20;
 
@@ -29,11 +29,11 @@ pub(super) struct Spare {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
     pub(super) bytes: u64,
-    /// All its blocks are written (pool.1).
+    /// Whether all its blocks have been written (pool.1).
     pub(super) is_written: bool,
 }
 
-/// A file that will become a segment: its header is written, durably.
+/// A file that will become a segment, with a durable header.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) number: u64,
@@ -41,7 +41,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Gives a file its header and the name of a prepared one, both durable (pool.4).
+    /// Gives a file its header and its prepared name, both durably (pool.4).
     pub(super) fn new(env: &Env, dir: &Path, spare: Spare, header: SegmentHeader) -> Result<Prepared> {
         let path = file_name::prepared_path(dir, header.number);
         let write = || -> Result<()> {
@@ -53,7 +53,7 @@ impl Prepared {
         match write() {
             Ok(()) => Ok(Prepared { number: header.number, spare: Spare { path, ..spare } }),
             Err(error) => {
-                // It has one of the two names; nothing names the number yet.
+                // The file has one of the two names. The manifest does not name the number yet.
                 let _ = env.fs.remove_file(&spare.path);
                 let _ = env.fs.remove_file(&path);
                 Err(error)
@@ -63,8 +63,8 @@ impl Prepared {
 }
 
 impl Spare {
-    /// Makes a file for large records, of at least `bytes`. Its blocks are reserved, not written, because
-    /// the records themselves write them. Writing zeros first would double the work of a load.
+    /// Makes a file of at least `bytes` for large records. Its blocks are only reserved: writing zeros first
+    /// would double the work of a bulk load.
     pub(super) fn reserve(env: &Env, path: PathBuf, bytes: u64) -> Result<Spare> {
         let bytes = bytes.next_multiple_of(SEGMENT_BYTES_UNIT);
         let reserve = || {
@@ -76,7 +76,7 @@ impl Spare {
         let reserved = |file| Spare { path: path.clone(), file, bytes, is_written: false };
         reserve().map(reserved).or_else(|e: std::io::Error| {
             let _ = env.fs.remove_file(&path);
-            // pool.7, as in `make`.
+            // pool.7
             if lacks_space(&e) {
                 Err(Error::io("make a WAL segment", &path, e))
             } else {
@@ -85,11 +85,11 @@ impl Spare {
         })
     }
 
-    /// Makes a file of zeros. It is durable, its name is not.
+    /// Makes a file of zeros. All but its name is durable.
     pub(super) fn make(env: &Env, path: PathBuf, bytes: u64) -> Result<Spare> {
         let fill = || {
             let file = env.fs.open(&path, OpenOptions::create())?;
-            // pool.7. What cannot be reserved for another reason is written all the same: that tells.
+            // pool.7. If the allocation fails for another reason, the writes show whether there is space.
             file.allocate(0, bytes).or_else(|e| if lacks_space(&e) { Err(e) } else { Ok(()) })?;
             let zeros = vec![0; ZEROS_CHUNK.min(bytes as usize)];
             let mut at = 0;
@@ -107,7 +107,7 @@ impl Spare {
         match fill() {
             Ok(file) => Ok(Spare { path, file, bytes, is_written: true }),
             Err(e) => {
-                // A full disk should get its space back; the error that matters is the first.
+                // Frees the space on a full disk. The first error is the one to report.
                 let _ = env.fs.remove_file(&path);
                 Err(Error::io("make a WAL segment", &path, e))
             }
@@ -115,7 +115,7 @@ impl Spare {
     }
 }
 
-/// Whether a disk that is full, or a quota that is used up, is the reason.
+/// Returns whether the disk is full or a quota is used up.
 fn lacks_space(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }

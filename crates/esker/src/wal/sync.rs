@@ -1,13 +1,17 @@
-//! Making a segment durable, perhaps from two threads: the committer's and the one that syncs `Buffered` commits.
+//! Syncs a segment, possibly from two threads: the committing thread and the thread that syncs `Buffered`
+//! commits.
 //!
 //! ```text
 //!   WalWriter::sync_handle (locked) --> SyncHandle::sync (unlocked) --> WalWriter::synced (locked)
 //! ```
 //!
-//! sync.1. Syncs of one segment take turns. The operating system reports a failed write-back once per open file: if two
-//!     ran at once, one could take the report and the other acknowledge lost records.
-//! sync.2. After a failed sync every later one fails, without asking the system again (wal.6). One that a panic ended may have failed.
-//! sync.3. What the records point to is durable before they are known to be: it is synced with them, and a failure of that is one of the log.
+//! sync.1. Only one sync of a segment runs at a time. The operating system reports a failed writeback once
+//!     per open file. With two concurrent syncs, one could take the report and the other acknowledge lost
+//!     records.
+//! sync.2. After a failed sync all later ones fail without calling the operating system (wal.6). A sync that
+//!     panicked counts as failed.
+//! sync.3. Data that records point to is synced together with them, before they are acknowledged. A failure
+//!     of that sync is a failure of the log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,25 +24,26 @@ use super::meter::Meter;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
-/// Syncs something else.
+/// A sync of something other than the log.
 pub(crate) type SyncWork = Box<dyn FnOnce() -> Result<()> + Send>;
 type Begin = dyn Fn() -> Option<SyncWork> + Send + Sync;
 
-/// What is to be synced whenever the log is, at the same time (sync.3).
+/// What is synced together with the log (sync.3).
 #[derive(Clone, Default)]
 pub(crate) struct SyncBeside {
-    /// What there is to do, if there is anything.
+    /// Returns the work of one sync, if there is any.
     begin: Option<Arc<Begin>>,
     threads: bool,
 }
 
 impl SyncBeside {
-    /// This; without threads it is synced first.
+    /// Returns a hook that calls `begin` for each sync. Without `threads` its work runs before the log's
+    /// sync.
     pub(crate) fn new(begin: impl Fn() -> Option<SyncWork> + Send + Sync + 'static, threads: bool) -> Self {
         SyncBeside { begin: Some(Arc::new(begin)), threads }
     }
 
-    /// Syncs both.
+    /// Syncs the log and the other data.
     fn sync(&self, sync_log: impl FnOnce() -> Result<()>) -> Result<()> {
         let Some(work) = self.begin.as_ref().and_then(|begin| begin()) else { return sync_log() };
         if !self.threads {
@@ -61,24 +66,24 @@ impl std::fmt::Debug for SyncBeside {
     }
 }
 
-/// The file of a segment that is being written.
+/// The file of the active segment.
 #[derive(Debug)]
 pub(super) struct SegmentFile {
     pub(super) number: u64,
-    /// What the checksums of its records begin with.
+    /// Initial input of its records' checksums.
     pub(super) stamp: u64,
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
     meter: Arc<Meter>,
     beside: SyncBeside,
-    /// How the last sync ended; also the lock of sync.1.
+    /// Outcome of the last sync; also the lock of sync.1.
     last_sync: Mutex<LastSync>,
 }
 
 #[derive(Debug)]
 enum LastSync {
     Well,
-    /// It goes on, or a panic ended it: whoever has the lock knows which.
+    /// Running, or ended by a panic. A thread that holds the lock sees only the latter.
     Begun,
     Failed(Arc<Error>),
 }
@@ -101,7 +106,7 @@ impl SegmentFile {
         }
     }
 
-    /// The same, synced together with something else.
+    /// Adds data that is synced together with the segment.
     pub(super) fn together_with(self, beside: SyncBeside) -> SegmentFile {
         SegmentFile { beside, ..self }
     }
@@ -110,7 +115,7 @@ impl SegmentFile {
         self.sync_by(|| self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e)))
     }
 
-    /// The same, by a call that writes, too.
+    /// Syncs with a call that may also write.
     pub(super) fn sync_by(&self, sync_log: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut last_sync = self.last_sync.lock();
         let failed = match &*last_sync {
@@ -133,7 +138,7 @@ impl SegmentFile {
     }
 }
 
-/// Why the log is written no more after a panic.
+/// Returns the error with which the log refuses writes after a panic.
 pub(super) fn panicked() -> Error {
     Error::Invalid("a thread panicked while it wrote or synced the log; open the database again".into())
 }
@@ -142,11 +147,11 @@ pub(super) fn panicked() -> Error {
 #[derive(Debug)]
 pub(crate) struct SyncHandle {
     pub(super) segment: Arc<SegmentFile>,
-    /// The bytes before this offset are with the operating system.
+    /// The operating system has the bytes before this offset.
     pub(super) written: u64,
 }
 
-/// What became of a [`SyncHandle`]; tell the writer.
+/// Outcome of a [`SyncHandle`], to be passed to the writer.
 #[derive(Debug)]
 #[must_use = "the writer must learn of the outcome: WalWriter::synced"]
 pub(crate) struct SyncOutcome {
@@ -156,7 +161,7 @@ pub(crate) struct SyncOutcome {
 }
 
 impl SyncOutcome {
-    /// Whether it was synced.
+    /// Returns whether the sync succeeded.
     pub(crate) fn is_ok(&self) -> bool {
         self.result.is_ok()
     }

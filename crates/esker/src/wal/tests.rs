@@ -1,4 +1,5 @@
-//! The log as a whole: what comes back after clean ends, damage, full disks and failing ones. Crashes: `crash.rs`.
+//! Tests of the whole log: recovery after clean ends, damage, full disks and failing disks. Crashes:
+//! `crash.rs`.
 
 mod crash;
 mod lost_end;
@@ -16,7 +17,7 @@ use esker_env::{
 };
 
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
-use super::purpose::Use;
+use super::purpose::FilePurpose;
 use super::recovery::{Recovered, verify};
 use super::{LogExtent, LogRoom, Register, WalOptions, WalPool, WalWriter, file_name, recover};
 use crate::types::{Error, Result, SeqNo};
@@ -58,14 +59,14 @@ fn writer(env: &Env, segment_bytes_max: u64) -> WalWriter {
     WalWriter::create(pool(env, segment_bytes_max), 1, &[]).unwrap()
 }
 
-/// A payload that tells its record: bytes drawn from the sequence number.
+/// Returns a payload that depends on the sequence number.
 fn payload(seq: u64, len: usize) -> Vec<u8> {
     (0..len).map(|i| (seq.wrapping_mul(31) + i as u64 * 7 + 1) as u8).collect()
 }
 
 fn append(writer: &mut WalWriter, seq: u64, len: usize) -> Result<()> {
     let bytes = payload(seq, len);
-    // In two parts, so that parts and fragments meet at all offsets.
+    // In two parts, so that part and fragment boundaries meet at all offsets.
     let (a, b) = bytes.split_at(len / 3);
     writer.append(SeqNo::new(seq), &[a, b])
 }
@@ -110,7 +111,7 @@ fn bytes_of(env: &Env, number: u64) -> Vec<u8> {
     read_range(&*file, 0, file.len().unwrap() as usize).unwrap()
 }
 
-/// A fresh database directory that holds these segments.
+/// Returns a new database directory that holds these segments.
 fn env_with(segments: &[(u64, &[u8])]) -> Env {
     let (_, env) = mem();
     for (number, bytes) in segments {
@@ -159,7 +160,7 @@ fn wal_5_records_span_segments_and_come_back_whole() {
     }
 }
 
-/// Four bytes do not hold the numbers of a database that has lived long, neither of its commits nor of its segments.
+/// Commit and segment numbers of an old database do not fit into four bytes.
 #[test]
 fn records_at_large_numbers_come_back_from_segments_of_large_numbers() {
     let (_, env) = mem();
@@ -234,7 +235,7 @@ fn wal_5_a_record_without_its_last_fragment_is_dropped() {
         assert!(verify(&env, Path::new(DIR), extent, |_, _| Ok(())).unwrap().trimmed_bytes > 300);
         let recovered = expect(&env, &[(1, 100)]);
         assert_eq!((recovered.next_segment, &recovered.segments[..]), (2, &[1][..]));
-        // recovery.3: the log goes on behind the cut.
+        // recovery.3: the log continues after the cut.
         let mut log = WalWriter::create(pool(&env, 512), 2, &recovered.segments).unwrap();
         append(&mut log, 2, 700).unwrap();
         log.close().unwrap();
@@ -278,7 +279,7 @@ fn a_tail_torn_at_any_byte_is_trimmed() {
             }
             let env = env_with(&[(1, &bytes)]);
             let recovered = expect(&env, &wanted);
-            // recovery.3: with a newer segment behind it, the cut is no damage.
+            // recovery.3: with a newer segment after it, the cut is not damage.
             let mut log = WalWriter::create(pool(&env, 4096), recovered.next_segment, &[1]).unwrap();
             append(&mut log, 7, 10).unwrap();
             log.sync().unwrap();
@@ -323,7 +324,8 @@ fn damage_to_durable_records_is_told_with_its_place_and_damage_to_the_tail_is_tr
     }
 }
 
-/// A log of three groups of three records that was not closed: the first two groups were synced, each as one, the last was written.
+/// Returns a log of three groups of three records that was not closed. Each of the first two groups was
+/// synced once; the last was only written.
 fn groups_of_three() -> Vec<u8> {
     let (_, env) = mem();
     let mut log = writer(&env, 4096);
@@ -338,14 +340,16 @@ fn groups_of_three() -> Vec<u8> {
     bytes_of(&env, 1)
 }
 
-/// What recovery makes of this log with a flipped bit, or with zeros for some records, where that is wrong.
+/// Lists the wrong verdicts of recovery on this log with a flipped bit, or with zeros instead of some
+/// records.
 fn misjudged_groups() -> Vec<String> {
     let whole = groups_of_three();
     let record = RECORD_HEADER_BYTES + 32;
     let start = |n: usize| SEGMENT_HEADER_BYTES + n * record;
-    // The records from `first` to before `behind` are damaged.
+    // Damages the records from `first` to before `behind`.
     let judge = |bytes: &[u8], first: usize, behind: usize| {
-        // The last record was made when the first two groups were durable; it proves that if nothing else does.
+        // The last record was made when the first two groups were durable, and proves it if no other record
+        // does.
         let is_proven = first < 6 && behind < 9;
         let found = replayed(&env_with(&[(1, bytes)]), 1).map(|(records, _)| records.len());
         let is_right = match &found {
@@ -442,7 +446,7 @@ fn pool_8_what_is_held_back_is_for_those_who_may_use_it() {
     pool.hold_back(2 * SEGMENT);
     log.reserve(100, LogRoom::Common).unwrap();
     append(&mut log, 1, 6000).unwrap();
-    pool.want_spare(Use::Ordinary);
+    pool.want_spare(FilePurpose::Ordinary);
     assert!(!pool.prepare_step().unwrap(), "pool.8: none is made ahead");
     assert!(is_refused(log.reserve(6000, LogRoom::Common)), "pool.8");
     log.reserve(6000, LogRoom::HeldBack).unwrap();
@@ -473,7 +477,7 @@ fn pool_7_a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
             assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
             assert_eq!(fs.used_bytes(), 0, "it has its space back");
         }
-        // Without reservations there is no other way to find out.
+        // Without allocation only writing shows that the disk is full.
         assert_eq!(faults.count(OpKind::Write) > before, is_plain, "pool.7");
         fs.set_capacity(None);
         append(&mut log, 2, 100).unwrap();
@@ -524,7 +528,7 @@ fn wal_6_a_failed_sync_poisons_and_is_not_tried_again() {
             let Err(Error::Poisoned(cause)) = result else { panic!("{result:?}") };
             assert!(matches!(&*cause, Error::Io { op: "sync", .. }), "{cause}");
         }
-        // sync.2: nor does the other thread's sync reach the system and report success.
+        // sync.2: the other thread's sync does not reach the system and report success.
         assert!(log.synced(second.sync()).is_err() && log.close().is_err());
         assert_eq!(faults.count(OpKind::SyncData), syncs);
     }
@@ -603,7 +607,7 @@ fn pool_9_files_for_small_syncs_grow_step_by_step_whatever_the_database_has() {
     pool.begin(1);
     pool.suit(1 << 30);
     let bytes = |purpose| pool.take(purpose, LogRoom::Common).unwrap().spare.bytes >> 10;
-    let (small, ordinary) = (Use::Small, Use::Ordinary);
+    let (small, ordinary) = (FilePurpose::Small, FilePurpose::Ordinary);
     assert_eq!([small, small].map(bytes), [64, 64], "nothing was before");
     let pool = pool_with(&env, options, &Named::default());
     let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
@@ -626,7 +630,7 @@ fn pool_3_a_busy_log_keeps_more_spares_than_one_at_rest() {
     let current = log.rotate().unwrap();
     log.release_below(current).unwrap();
     assert_eq!(spares(), 8, "pool.3");
-    // A record that is begun wants the next file, and another one ahead of need.
+    // A record that is being appended needs the next file, and another one is made in advance.
     pool.trim().unwrap();
     append(&mut log, 12, 800).unwrap();
     assert!(pool.prepare_step().unwrap() && spares() == 2, "{:?}", names(&env));
@@ -640,7 +644,7 @@ fn pool_3_a_busy_log_keeps_more_spares_than_one_at_rest() {
     pool.prepare_step().unwrap();
     pool.prepare_step().unwrap();
     assert_eq!(spares(), 2, "pool.3");
-    // What is held back leaves no room for more.
+    // The reserved disk space leaves no space for more spares.
     pool.hold_back(4 << 10);
     for n in 24..40 {
         append(&mut log, n, 800).unwrap();
@@ -684,7 +688,7 @@ fn replayed_segments_are_deleted_and_never_recycled() {
     let mut log = WalWriter::create(pool(&env, 1024), recovered.next_segment, &recovered.segments).unwrap();
     log.release_below(recovered.next_segment).unwrap();
     assert!(names(&env).is_empty());
-    // What a crash leaves of obsolete segments, recovery deletes.
+    // Recovery deletes obsolete segments that a crash left.
     let env = env_with(&[(3, b"obsolete"), (4, b"obsolete")]);
     let (records, recovered) = replayed(&env, 5).unwrap();
     assert!(records.is_empty() && names(&env).is_empty() && recovered.next_segment == 5);
@@ -705,7 +709,7 @@ fn recovery_8_an_obsolete_segment_that_cannot_be_removed_goes_with_a_later_flush
     for stuck in [1, 2] {
         faults.add(FaultRule::new(&[OpKind::Remove, OpKind::Rename], never).on_file(&path(stuck)).forever());
     }
-    // More than one process may find them there.
+    // More than one process may find them.
     for _ in 0..2 {
         let (found, recovered) = replayed(&env, from).unwrap();
         assert_eq!(found, [(2, payload(2, 100))], "recovery.8");
@@ -745,7 +749,7 @@ fn options_are_checked() {
 }
 
 #[test]
-fn segment_1_the_reader_takes_any_bytes() {
+fn the_reader_takes_any_bytes() {
     let (_, env) = mem();
     let mut log = writer(&env, 1024);
     for seq in 1..=9 {
@@ -819,7 +823,7 @@ fn wal_writer_3_what_was_reserved_is_not_asked_for_again() {
     );
     faults.clear();
     log.reserve(10_000, LogRoom::Common).unwrap();
-    // What was reserved in a segment that is finished meanwhile is looked for again.
+    // A reservation in a segment that is finished meanwhile is made again.
     log.rotate().unwrap();
     append(&mut log, 3, 10_000).unwrap();
     log.sync().unwrap();
@@ -834,7 +838,7 @@ fn wal_writer_4_wal_7_files_that_cannot_be_given_back_keep_their_numbers_and_are
     let is_full = Arc::new(AtomicBool::new(false));
     let is_full_now = is_full.clone();
     let no_space = || Err(Error::NoSpace { op: "write", path: DIR.into() });
-    // A disk so full that not even this can be said; and yet it was.
+    // The disk is too full for the manifest write, but the write takes effect all the same.
     let register = Register::new(move |segment| match register_in.load(Ordering::Relaxed) {
         before if before < segment && is_full_now.load(Ordering::Relaxed) => no_space(),
         before => {
@@ -851,14 +855,15 @@ fn wal_writer_4_wal_7_files_that_cannot_be_given_back_keep_their_numbers_and_are
     assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
     fs.set_capacity(None);
     assert_eq!(named.load(Ordering::Relaxed), 1);
-    // What needs no other segment needs no manifest; what does is refused while it cannot be written.
+    // A record that needs no other segment needs no manifest; another is refused while the manifest
+    // cannot be written.
     is_full.store(true, Ordering::Relaxed);
     append(&mut log, 2, 100).unwrap();
     let refused = append(&mut log, 3, 100 << 10);
     assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
     append(&mut log, 3, 100).unwrap();
     is_full.store(false, Ordering::Relaxed);
-    // What is ready is enough for this one.
+    // The prepared file is enough for this record.
     append(&mut log, 4, 100 << 10).unwrap();
     assert!((2..=named.load(Ordering::Relaxed)).contains(&log.current_segment()), "wal.7");
     append(&mut log, 5, 400 << 10).unwrap();
@@ -879,9 +884,9 @@ fn wal_writer_3_what_was_reserved_stays_named_when_a_file_behind_it_cannot_be_gi
     let pool = WalPool::new(env.clone(), DIR.into(), options, register).unwrap();
     let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
     append(&mut log, 1, 100).unwrap();
-    // As a commit does, with a compaction's end in between.
+    // As a commit does, with the end of a compaction in between.
     log.reserve(100 << 10, LogRoom::Common).unwrap();
-    pool.want_spare(Use::Ordinary);
+    pool.want_spare(FilePurpose::Ordinary);
     assert!(pool.prepare_step().unwrap());
     is_full.store(true, Ordering::Relaxed);
     assert!(matches!(pool.trim(), Err(Error::NoSpace { .. })));
@@ -939,7 +944,8 @@ fn wal_writer_6_a_log_is_closed_although_files_that_wait_for_their_use_stay() {
     }
 }
 
-/// A finished log of many segments in tables: what releasing it, with this rule in force for a while, leaves of `.wal` files.
+/// Releases a finished log of many segments while `rule` is in force for some calls. Returns which `.wal`
+/// files are left.
 fn released_with(rule: FaultRule, replays: bool) -> (Result<()>, Vec<String>, WalWriter, Env) {
     let (fs, _) = mem();
     let faults = FaultFs::new(Arc::new(fs));
@@ -961,7 +967,7 @@ fn released_with(rule: FaultRule, replays: bool) -> (Result<()>, Vec<String>, Wa
 }
 
 #[test]
-fn pool_6_what_is_gone_is_released() {
+fn what_is_gone_is_released() {
     for replays in [false, true] {
         for action in [FaultAction::Fail, FaultAction::DoneThenFail] {
             for n in 1..9 {
@@ -978,7 +984,7 @@ fn pool_6_what_is_gone_is_released() {
                     left.iter().all(|name| file_name::is_spare(name)) && left.len() <= spares,
                     "{n}: {left:?}"
                 );
-                // The log goes on as ever.
+                // The log continues to work.
                 append(&mut log, 2, 5000).unwrap();
                 log.sync().unwrap();
                 let (records, _) = replayed(&env, next).unwrap();
@@ -986,7 +992,7 @@ fn pool_6_what_is_gone_is_released() {
             }
         }
     }
-    // Somebody else has removed it.
+    // Another process has removed the file.
     let (_, env) = mem();
     let mut log = writer(&env, 1024);
     append(&mut log, 1, 9000).unwrap();
@@ -1009,7 +1015,7 @@ fn wal_writer_5_a_segment_that_cannot_be_removed_holds_up_no_other() {
             let next = log.current_segment();
             log.release_below(next).unwrap();
             assert!(names(&env).iter().all(|name| file_name::is_spare(name)));
-            // A log that is left in parts is none that recovery misses anything of.
+            // Recovery misses nothing in a log whose obsolete segments are partly deleted.
             let (records, _) = replayed(&env, next).unwrap();
             assert!(records.is_empty());
         }
@@ -1017,7 +1023,7 @@ fn wal_writer_5_a_segment_that_cannot_be_removed_holds_up_no_other() {
 }
 
 #[test]
-fn pool_6_a_pool_that_cannot_remove_a_file_removes_the_others() {
+fn a_pool_that_cannot_remove_a_file_removes_the_others() {
     let (fs, _) = mem();
     let faults = FaultFs::new(Arc::new(fs));
     let env = env_on(Arc::new(faults.clone()) as FsRef);
@@ -1033,14 +1039,14 @@ fn pool_6_a_pool_that_cannot_remove_a_file_removes_the_others() {
 }
 
 #[test]
-fn wal_writer_7_the_disk_begins_with_each_mib() {
+fn the_disk_begins_with_each_mib() {
     let (fs, _) = mem();
     let faults = FaultFs::new(Arc::new(fs));
     let env = env_on(Arc::new(faults.clone()) as FsRef);
     let mut writer = writer(&env, 16 << 20);
     append(&mut writer, 1, 15 << 20).unwrap();
     writer.sync().unwrap();
-    // A hint that fails is none.
+    // A hint that fails has no effect.
     faults.add(FaultRule::new(&[OpKind::Hint], FaultAction::Fail(std::io::ErrorKind::Other)).forever());
     let before = writer.current_segment();
     for seq in 2..60 {

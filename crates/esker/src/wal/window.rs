@@ -1,38 +1,40 @@
-//! Handing small commits to the operating system by storing them in its memory of the segment's file.
+//! Writes small commits by storing into a memory mapping of the WAL segment instead of calling `pwrite`.
 //!
 //! ```text
-//!   WalWriter::write --few since the last sync, or large--> a call of the system
+//!   WalWriter::write --few since the last sync, or large--> pwrite
 //!                    `--else--> FileWindow over the next MiB of the segment (esker-env)
 //! ```
 //!
-//! wal_window.1. Where the system does not take part, or cannot, the segment's commits are written by calls, which say what is the matter.
-//! wal_window.2. Commits that are synced one by one are written by calls: a sync writes whole what a window made ready.
+//! If the mapping cannot be created, or its pages cannot be prepared, the segment uses `pwrite` for good;
+//! `pwrite` reports the error. While commits are synced one by one, `pwrite` is used too: a sync would write
+//! out whole pages that the window prepared.
 
 use esker_env::{File, FileWindow};
 
-/// Of the file, at once.
+/// Bytes of the segment mapped at a time.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// More is written by a call, which is one for all.
+/// Records larger than this go through `pwrite`: one call covers the whole record.
 const STORED_BYTES_MAX: usize = 16 << 10;
-/// So many are written by calls after a sync (wal_window.2).
+/// Number of records written with `pwrite` after a sync before the window is used again.
 const CALLS: u32 = 3;
 
-/// The window of one segment.
+/// The mapped window of one segment.
 #[derive(Debug)]
 pub(super) struct LogWindow {
     memory: Option<FileWindow>,
     is_refused: bool,
-    /// Since the last sync.
+    /// Number of writes since the last sync.
     writes: u32,
 }
 
 impl LogWindow {
-    /// None of the segment is stored yet; nothing ever is, where it is not allowed.
+    /// Returns a window that maps nothing yet, and never will if `is_allowed` is false.
     pub(super) fn new(is_allowed: bool) -> Self {
         LogWindow { memory: None, is_refused: !is_allowed, writes: 0 }
     }
 
-    /// Hands the bytes, which follow the last ones of the segment, to the system; false if a call of it has to. `len`: bytes of the file.
+    /// Stores `bytes` at `offset`, the end of the segment's records; returns false if `pwrite` has to be
+    /// used. `len` is the length of the file.
     pub(super) fn write(&mut self, file: &dyn File, len: u64, bytes: &[u8], offset: u64) -> bool {
         self.writes += 1;
         if self.is_refused || self.writes <= CALLS || bytes.len() > STORED_BYTES_MAX {
@@ -42,7 +44,6 @@ impl LogWindow {
             self.memory = file.window(offset, WINDOW_BYTES.min(len - offset) as usize);
         }
         let stored = self.memory.as_mut().is_some_and(|memory| memory.write(bytes, offset).is_ok());
-        // wal_window.1
         self.is_refused = !stored;
         if !stored {
             self.memory = None;
@@ -50,7 +51,7 @@ impl LogWindow {
         stored
     }
 
-    /// The segment was synced.
+    /// Records that the segment was synced.
     pub(super) fn note_sync(&mut self) {
         self.writes = 0;
         if let Some(memory) = &mut self.memory {

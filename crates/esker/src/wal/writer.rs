@@ -1,4 +1,4 @@
-//! The log's writer: commits in, durable records out.
+//! The log's writer: appends commits as records and makes them durable.
 //!
 //! ```text
 //!   append --record--> buffer --write--> file (page cache) --sync--> disk
@@ -6,19 +6,17 @@
 //!             `-- reserve: files for the whole record exist before its first byte is written
 //! ```
 //!
-//! Invariants wal.1 to wal.6: see the [module](super), wal_writer.1: active.rs. In addition:
+//! Invariants wal.1 to wal.6: see the [module](super); wal_writer.1: active.rs. In addition:
 //!
-//! wal_writer.2. A segment always has room for its `End` record.
-//! wal_writer.3. A full disk is noticed in `reserve`, before anything of the record is written: the writer
-//!     stays usable. So is a manifest that cannot name the record's segments, and a process without a
-//!     descriptor for the directory that those get their names in. A record that fits the active segment
-//!     needs neither. What was reserved stays so: a second `reserve` of as many bytes finds nothing to do
-//!     that can fail.
-//! wal_writer.4. Segments are put to use in the order of their numbers; the manifest names them before
+//! wal_writer.2. A segment always has space for its `End` record.
+//! wal_writer.3. `reserve` fails before anything of the record is written, and the writer stays usable, if
+//!     the disk is full, the manifest cannot name the record's segments, or the process has no descriptor
+//!     left to sync the directory. A record that fits the active segment needs none of these. A second
+//!     `reserve` of no more bytes does nothing that can fail.
+//! wal_writer.4. Segments are put to use in the order of their numbers, and the manifest names them before
 //!     (pool.4).
-//! wal_writer.6. A log is closed when all of it is durable and finished. Files without commits that cannot be
-//!     given up then are no failure of that: the next opening removes them, and no message may make anybody
-//!     doubt what is on the disk.
+//! wal_writer.6. `close` succeeds once the whole log is durable and finished. It ignores errors of deleting
+//!     unused files: the next opening deletes them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +26,7 @@ use super::file_name;
 use super::format::{self, ALIGN, Kind, RecordHeader, SEGMENT_HEADER_BYTES};
 use super::old_segments::OldSegments;
 use super::pool::{LogRoom, WalPool};
-use super::purpose::Use;
+use super::purpose::FilePurpose;
 use super::record_parts::Parts;
 use super::recovery::{EndOfLog, Recovered};
 use super::shelf::Shelf;
@@ -38,44 +36,49 @@ use crate::encoding::checksum::crc32c_append;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
-/// The buffer is written out before it would pass this size.
+/// The buffer is written out before it would exceed this size.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
-/// Writes one log. Not shared: the commit lock guards it.
+/// Writes one log. The commit lock guards it.
 #[derive(Debug)]
 pub(crate) struct WalWriter {
     pool: Arc<WalPool>,
-    /// The segment that records go to; made when the first one comes.
+    /// The active segment; made for the first record.
     active: Option<Active>,
-    /// Files for the segments after it, in this order.
+    /// Files for the next segments, in order.
     ready: VecDeque<Prepared>,
-    /// Bytes of the active segment that are not with the operating system yet.
+    /// Bytes of the active segment that have not been written yet.
     buffer: Vec<u8>,
-    /// The number of the next segment to get a name.
+    /// Number of the next segment to get a name.
     next_segment: u64,
-    /// The segments before it.
+    /// The segments before the active one.
     old: OldSegments,
-    /// Payload bytes of the next record for which files are ready (wal_writer.3).
+    /// Size of the record for which files are reserved (wal_writer.3).
     reserved: Option<u64>,
-    /// What is to be durable before a segment gets its name (recovery.4).
+    /// Recovered bytes to make durable before a segment gets its name (recovery.4).
     end_before: Option<EndOfLog>,
     last_seq: SeqNo,
     poison: Option<Arc<Error>>,
-    /// Inside of [`guard`](Self::guard), or a panic left it (wal.6).
+    /// Set while [`guard`](Self::guard) runs, and after it panicked (wal.6).
     is_guarded: bool,
 }
 
 impl WalWriter {
-    /// A writer whose first segment will be `first_segment`. `of_earlier` are the segments that recovery
-    /// found, and those before them that could not be removed (recovery.8); they are deleted when
-    /// [`release_below`](Self::release_below) says so. Both come from
-    /// [`Recovered`](super::recovery::Recovered). Creates no file.
+    /// Returns a writer whose first segment will be `first_segment`; creates no file. `of_earlier` lists the
+    /// segments that recovery found and older ones that it could not delete (recovery.8).
+    /// [`release_below`](Self::release_below) deletes them. Both values come from
+    /// [`Recovered`](super::recovery::Recovered).
     pub(crate) fn create(pool: Arc<WalPool>, first_segment: u64, of_earlier: &[u64]) -> Result<WalWriter> {
         let names = pool.env.fs.list_dir(&pool.dir).map_err(|e| Error::io("list", &pool.dir, e))?;
         if let Some(n) =
             names.iter().filter_map(|n| file_name::parse_segment(n)).find(|n| *n >= first_segment)
         {
             let path = file_name::segment_path(&pool.dir, n);
-            return Err(Error::corrupt("WAL", path, 0, "a segment from the future; recover the log first"));
+            return Err(Error::corrupt(
+                "WAL",
+                path,
+                0,
+                "the segment is newer than the first one to write; recover the log first",
+            ));
         }
         pool.begin(first_segment);
         let old = OldSegments::new(pool.clone(), of_earlier);
@@ -92,41 +95,41 @@ impl WalWriter {
             poison: None,
             is_guarded: false,
         };
-        writer.tell_live();
+        writer.update_meter();
         Ok(writer)
     }
 
-    /// The same, behind the log that was recovered.
+    /// Continues the recovered log.
     pub(crate) fn behind(self, recovered: &Recovered) -> WalWriter {
         WalWriter { end_before: recovered.end.clone(), ..self }
     }
 
-    /// Adds a record, the parts together, to the buffer. It is with the operating system after
-    /// [`write`](Self::write) and durable after [`sync`](Self::sync). A record that fills the segment writes
-    /// and syncs that one here.
+    /// Appends a record, the concatenation of `parts`, to the buffer. [`write`](Self::write) hands it to the
+    /// operating system, [`sync`](Self::sync) makes it durable. If the record fills the active segment, this
+    /// call writes and syncs that segment.
     ///
-    /// [`Error::NoSpace`]: nothing was written, and a later append may succeed.
+    /// Returns [`Error::NoSpace`] if nothing was written and a later append may succeed.
     ///
     /// # Panics
-    /// If `seq` is not larger than that of the record before (wal.2).
+    /// If `seq` is not larger than that of the previous record (wal.2).
     pub(crate) fn append(&mut self, seq: SeqNo, parts: &[&[u8]]) -> Result<()> {
         assert!(seq > self.last_seq, "wal.2: {seq} after {}", self.last_seq);
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        // For records without a reservation.
+        // Does nothing if the caller has reserved already.
         self.reserve(bytes, LogRoom::HeldBack)?;
         self.reserved = None;
         let appended = self.guard(|writer| writer.append_record(seq, bytes, Parts { parts, skip: 0 }));
-        self.tell_live();
+        self.update_meter();
         appended
     }
 
-    /// Tells how much of the log is needed.
-    fn tell_live(&self) {
+    /// Updates the meter with the bytes of the log that recovery needs.
+    fn update_meter(&self) {
         let active = self.active.as_ref().map_or(0, |active| active.appended);
         self.pool.meter.set_live(self.old.needed_bytes() + active);
     }
 
-    /// Makes sure that a record of `bytes` finds its files: has missing ones prepared (wal_writer.3).
+    /// Ensures that files exist for a record of `bytes`; has missing ones prepared (wal_writer.3).
     pub(crate) fn reserve(&mut self, bytes: u64, on_disk: LogRoom) -> Result<()> {
         self.check()?;
         if self.reserved.is_some_and(|reserved| bytes <= reserved) {
@@ -141,7 +144,7 @@ impl WalWriter {
         reserved
     }
 
-    /// Has files prepared for what the active segment has no room for.
+    /// Has files prepared for the part of the record that does not fit the active segment.
     fn reserve_files(&mut self, bytes: u64, mut room: Option<u64>, on_disk: LogRoom) -> Result<()> {
         let kept = self.ready.len();
         if let Some(end) = &self.end_before {
@@ -156,15 +159,15 @@ impl WalWriter {
         let (segment_max, bulk_max) = (self.pool.segment_bytes_max(), self.pool.options.bulk_segment_bytes);
         while room.is_none_or(|room| room < bytes) {
             let missing = bytes - room.unwrap_or(0);
-            let purpose = Use::of_missing(missing, segment_max, bulk_max);
+            let purpose = FilePurpose::of_missing(missing, segment_max, bulk_max);
             let purpose = purpose.unwrap_or_else(|| match &self.active {
-                Some(active) => active.next_use(bytes, missing),
-                None => Use::first(bytes, missing),
+                Some(active) => active.next_purpose(bytes, missing),
+                None => FilePurpose::first(bytes, missing),
             });
             let prepared = match self.pool.take(purpose, on_disk) {
                 Ok(prepared) => prepared,
                 Err(error) => {
-                    // A full disk gets back what the commit took: others need it.
+                    // Returns the space that this record took, because the disk is full.
                     let mut taken = self.ready.split_off(kept);
                     let _ = self.pool.give_back(&mut taken);
                     self.ready.append(&mut taken);
@@ -180,12 +183,12 @@ impl WalWriter {
         Ok(())
     }
 
-    /// Hands all appended records to the operating system: they survive the end of this process.
+    /// Hands all appended records to the operating system, so that they survive the end of this process.
     pub(crate) fn write(&mut self) -> Result<()> {
         self.guard(|writer| if writer.store() { Ok(()) } else { writer.write_out() })
     }
 
-    /// The same without a call of the system, where that is the way (window.rs); false if it is not.
+    /// Hands them over through the mapped window (window.rs); returns false if it cannot be used.
     fn store(&mut self) -> bool {
         let is_stored = self.active.as_mut().is_some_and(|active| active.store(&self.buffer));
         if is_stored {
@@ -194,34 +197,34 @@ impl WalWriter {
         is_stored
     }
 
-    /// Asks the system to start writing to the disk what it was handed since the last sync. Worth its call
-    /// before work that overlaps with the disk's, and a sync; wasted where no sync follows soon.
+    /// Asks the operating system to start writing unsynced bytes to the disk. Worth the call before a sync,
+    /// if other work overlaps with the disk's; wasted if no sync follows soon.
     pub(crate) fn start_writeback(&self) {
         if let Some(active) = self.active.as_ref().filter(|active| active.synced < active.written) {
-            // Only a hint: the sync that follows sees every error.
+            // Only a hint: the next sync reports every error.
             let _ = active.segment.file.start_writeback(active.synced, active.written - active.synced);
         }
     }
 
-    /// Tells who reads the log how far it is durable (shelf.1).
-    fn tell_durable(&self) {
+    /// Reports the durable end to readers of the log (shelf.1).
+    fn publish_durable(&self) {
         if let (Some(shelf), Some(active)) = (self.pool.shelf(), &self.active) {
             shelf.note_durable(active.segment.number, active.synced);
         }
     }
 
-    /// Where the log is kept for others than recovery.
+    /// Returns the shelf on which segments are kept for readers, if there is one.
     pub(crate) fn shelf(&self) -> Option<Arc<Shelf>> {
         self.pool.shelf().cloned()
     }
 
-    /// Tells who reads the log that commits became visible.
-    pub(crate) fn tell_visible(&self) {
+    /// Notifies readers of the log that commits became visible.
+    pub(crate) fn notify_visible(&self) {
         if let Some(shelf) = self.pool.shelf() {
             if let Some(active) = self.active.as_ref().filter(|_| canary::is_set(Canary::FeedBeforeDurable)) {
                 shelf.note_durable(active.segment.number, active.written);
             }
-            shelf.tell();
+            shelf.notify();
         }
     }
 
@@ -230,27 +233,27 @@ impl WalWriter {
         self.guard(Self::sync_active)
     }
 
-    /// What a thread needs to make durable, without the writer's lock, what [`write`](Self::write) wrote.
-    /// `None` if there is nothing to do. The outcome goes to [`synced`](Self::synced).
+    /// Returns a handle with which a thread can sync the written bytes without the writer's lock; `None` if
+    /// there are none. The thread passes the outcome to [`synced`](Self::synced).
     pub(crate) fn sync_handle(&self) -> Option<SyncHandle> {
         let active = self.active.as_ref().filter(|active| active.synced < active.written)?;
         Some(SyncHandle { segment: active.segment.clone(), written: active.written })
     }
 
-    /// Takes note of a sync done elsewhere; a failed one poisons the writer.
+    /// Records the outcome of a [`SyncHandle`]; a failure poisons the writer.
     pub(crate) fn synced(&mut self, outcome: SyncOutcome) -> Result<()> {
         self.guard(|writer| {
             outcome.result?;
             if let Some(active) = writer.active.as_mut().filter(|a| a.segment.number == outcome.segment) {
                 active.note_synced(outcome.written);
             }
-            writer.tell_durable();
+            writer.publish_durable();
             Ok(())
         })
     }
 
-    /// Makes the current segment durable and finishes it, so that what follows can become obsolete apart from
-    /// it. Returns the number of the segment that the next record goes to. A segment without records stays.
+    /// Finishes the active segment durably, so that later records can become obsolete independently. Returns
+    /// the number of the segment that the next record goes to. A segment without records stays active.
     pub(crate) fn rotate(&mut self) -> Result<u64> {
         self.guard(|writer| {
             if writer.active.as_ref().is_some_and(|active| active.appended > SEGMENT_HEADER_BYTES as u64) {
@@ -260,8 +263,8 @@ impl WalWriter {
         })
     }
 
-    /// Makes everything durable, and cuts the segment in use to what is used: what follows goes to another
-    /// one. A segment without records stays.
+    /// Makes everything durable, finishes the active segment and truncates it to its used bytes. A segment
+    /// without records stays active.
     pub(crate) fn cut(&mut self) -> Result<()> {
         let cut = self.guard(|writer| {
             writer.sync_active()?;
@@ -269,57 +272,57 @@ impl WalWriter {
             let Some(active) = writer.active.as_ref().filter(has_records) else { return Ok(None) };
             let segment = active.segment.clone();
             let used = writer.finish_active()?;
-            // A file of this length is not used again.
+            // A truncated file cannot be recycled.
             writer.old.forbid_reuse_of_newest();
             Ok(Some((segment, used)))
         })?;
         if let Some((segment, used)) = cut {
-            // If that fails it takes more space for a while.
+            // A failure only wastes space until the segment is deleted.
             let _ = segment.file.set_len(used);
         }
         Ok(())
     }
 
-    /// The directory of its segments.
+    /// Returns the directory of its segments.
     pub(crate) fn dir(&self) -> &std::path::Path {
         &self.pool.dir
     }
 
-    /// The segment that the next record goes to, or starts in.
+    /// Returns the segment that the next record goes to, or starts in.
     pub(crate) fn current_segment(&self) -> u64 {
         self.active.as_ref().map_or(self.next_segment, |active| active.segment.number)
     }
 
-    /// Bytes that a power loss now would take.
+    /// Returns the number of bytes that a power loss would take.
     #[cfg(test)]
     pub(crate) fn unsynced_bytes(&self) -> u64 {
         self.active.as_ref().map_or(0, |active| active.appended - active.synced)
     }
 
-    /// Recovery needs no segment below this number: those of an earlier process that are kept for others.
+    /// Records that recovery needs no segment below `segment`. Readers may still need them.
     pub(crate) fn note_obsolete(&mut self, segment: u64) {
         self.old.note_obsolete(segment);
-        self.tell_live();
+        self.update_meter();
     }
 
-    /// Segments below this number are obsolete, durably: recovery would not read them any more. Recycles or
-    /// deletes their files, all that it can, except those on the shelf (shelf.2). After an error the next
-    /// call tries those that are left again.
+    /// Recycles or deletes the files of segments below `segment`, except those on the shelf (shelf.2). The
+    /// manifest must durably say that recovery does not need them. After an error the next call retries the
+    /// segments that are left.
     pub(crate) fn release_below(&mut self, segment: u64) -> Result<()> {
         let (first_kept, released) = self.old.release_below(segment);
-        // What is obsolete may end as it likes.
+        // The end of an obsolete segment need not be durable.
         self.end_before = self.end_before.take().filter(|end| end.segment >= first_kept);
-        self.tell_live();
+        self.update_meter();
         released
     }
 
-    /// Makes everything durable, cuts the last segment to what is used, and deletes the spares, as far as it
-    /// can (wal_writer.6). After an error the log is as after a crash: recovery finds all that was
+    /// Makes everything durable, truncates the last segment to its used bytes, and deletes unused files if it
+    /// can (wal_writer.6). After an error the log is as after a crash: recovery finds everything that was
     /// acknowledged.
     pub(crate) fn close(mut self) -> Result<()> {
         self.guard(|writer| {
-            // Before `End` is made, so that it says that all records are durable. Recovery then tells damage
-            // from a tear.
+            // Sync before `End` is made, so that `End` states that all records are durable. Recovery can then
+            // distinguish damage from a torn tail.
             writer.sync_active()?;
             if let Some(active) = &writer.active {
                 let segment = active.segment.clone();
@@ -345,7 +348,8 @@ impl WalWriter {
         }
     }
 
-    /// Runs `work` unless an earlier call failed, or panicked; poisons the writer if this one does (wal.6).
+    /// Runs `work`, and poisons the writer if it fails. Refuses if an earlier call failed or panicked
+    /// (wal.6).
     fn guard<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.check()?;
         self.is_guarded = true;
@@ -384,7 +388,7 @@ impl WalWriter {
         let active = self.active.as_mut().expect("the record is in it");
         if !active.spare_wanted && active.appended > active.bytes / 2 {
             active.spare_wanted = true;
-            self.pool.want_spare(active.next_use(bytes, 0));
+            self.pool.want_spare(active.next_purpose(bytes, 0));
         }
         Ok(())
     }
@@ -446,24 +450,24 @@ impl WalWriter {
         self.write_out()?;
         if let Some(active) = self.active.as_mut().filter(|active| active.synced < active.written) {
             active.sync()?;
-            self.tell_durable();
+            self.publish_durable();
         }
         Ok(())
     }
 
-    /// Writes what is appended, durably, past the page cache; false if that is not the way here.
+    /// Writes the buffer durably with direct I/O; returns false if the segment cannot use it.
     fn sync_directly(&mut self) -> Result<bool> {
         let Some(active) = &mut self.active else { return Ok(false) };
         let is_done = active.write_durably(&self.buffer, &self.pool)?;
         if is_done {
             self.pool.meter.add_written(self.buffer.len() as u64);
             self.buffer.clear();
-            self.tell_durable();
+            self.publish_durable();
         }
         Ok(is_done)
     }
 
-    /// Ends the active segment, durably (wal.3); returns how many of its bytes are used.
+    /// Ends the active segment durably (wal.3). Returns how many of its bytes are used.
     fn finish_active(&mut self) -> Result<u64> {
         self.reserved = None;
         let active = self.active.as_ref().expect("only an active segment is finished");
@@ -480,11 +484,11 @@ impl WalWriter {
             shelf.finish(number, active.appended, self.last_seq);
         }
         self.old.push(number, active.spare(), active.appended);
-        self.tell_live();
+        self.update_meter();
         Ok(active.appended)
     }
 
-    /// Turns the first prepared file into the next segment: it gets its name, durably (wal.1, wal.3).
+    /// Turns the first prepared file into the active segment by giving it its name, durably (wal.1, wal.3).
     fn activate(&mut self) -> Result<()> {
         let Prepared { number, spare } = self.ready.pop_front().expect("wal_writer.3: append reserves first");
         assert!(number == self.next_segment, "wal_writer.4: {number}, not {}", self.next_segment);

@@ -33,7 +33,7 @@ pub(super) fn check_finished(
         let walked =
             wal::walk_segment_file(env, &path, number, extent.database_id, &mut |piece| match piece {
                 SegmentPiece::Header(Ok(found)) if found.is_foreign(extent.database_id) => {
-                    corrupt("WAL segment header", 0, "the segment is of the log of another database");
+                    corrupt("WAL segment header", 0, "the segment is part of the log of another database");
                 }
                 SegmentPiece::Header(found) => header = found.err(),
                 SegmentPiece::Record { offset, kind, seq, .. } => {

@@ -1,4 +1,5 @@
-//! The log under random work and power losses: what was acknowledged comes back, in order, and nothing else does.
+//! The log under random work and power losses: acknowledged records come back in order, and nothing else does
+//! (recovery.1, recovery.2).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,13 +20,13 @@ struct World {
     options: WalOptions,
     pool: Arc<WalPool>,
     log: WalWriter,
-    /// The first segment that recovery reads; the real engine keeps it in the manifest.
+    /// The first segment that recovery reads; the engine keeps it in the manifest.
     from: u64,
-    /// The same, of the newest segment that is named.
+    /// The newest segment that is named; the engine keeps it in the manifest, too.
     named: Named,
     /// The records from there on, as (sequence number, length).
     records: Vec<(u64, usize)>,
-    /// So many of them are acknowledged as durable.
+    /// Number of records acknowledged as durable.
     acked: usize,
     next_seq: u64,
 }
@@ -41,11 +42,12 @@ impl World {
         World { fs, options, pool, log, from: 1, named, records: Vec::new(), acked: 0, next_seq: 1 }
     }
 
-    /// One random operation.
+    /// Does one random operation.
     fn step(&mut self, rng: &mut fastrand::Rng) {
         match rng.u32(0..100) {
             0..55 => {
-                // Few distinct lengths, so that old records of recycled files stand where new ones are looked for.
+                // Few distinct lengths, so that records of recycled files start where recovery looks for new
+                // ones.
                 let len = [0, 40, 40, 40, 120, 500, 2500][rng.usize(0..7)];
                 append(&mut self.log, self.next_seq, len).unwrap();
                 self.records.push((self.next_seq, len));
@@ -70,7 +72,7 @@ impl World {
                 self.acked = self.records.len();
             }
             85..93 => {
-                // A flush: everything so far is in tables, and the manifest says so.
+                // A flush: all records so far are in tables, and the manifest says so.
                 self.from = self.log.rotate().unwrap();
                 self.records.clear();
                 self.acked = 0;
@@ -81,7 +83,7 @@ impl World {
         }
     }
 
-    /// What comes back on `fs` is a prefix with everything acknowledged; returns its length.
+    /// Checks that `fs` holds a prefix with all acknowledged records; returns its length.
     fn check(&self, fs: &MemFs) -> Result<usize, String> {
         self.check_in(fs, &AtomicU64::new(self.named.load(Ordering::Relaxed)))
     }
@@ -111,7 +113,7 @@ impl World {
         if same { Ok(found.len()) } else { Err(format!("{recovered:?}, then {second:?}")) }
     }
 
-    /// Goes on from what a crash left.
+    /// Continues from what a crash left.
     fn restart_on(&mut self, fs: MemFs) -> Result<(), String> {
         let left = self.check_in(&fs, &self.named)?;
         let env = env_on(Arc::new(fs.clone()) as FsRef);
@@ -148,7 +150,8 @@ fn run(seed: u64) -> Result<(), String> {
         }
         world.check(&world.fs.crash_strict())?;
         world.check(&world.fs.crash_keep_all())?;
-        // The process alone dies: recovery finds records that a power loss could still take, and has to sync them (recovery.4).
+        // Only the process dies: recovery finds records that a power loss could still take, and must sync
+        // them (recovery.4).
         let killed = world.fs.kill();
         world.check(&killed)?;
         let left = if rng.bool() { world.fs.kill() } else { world.fs.crash(rng.u64(..)) };
@@ -244,7 +247,8 @@ fn wal_6_a_fault_at_any_call_loses_nothing_acknowledged() {
         for crashed in [fs.crash_strict(), fs.crash_keep_all(), fs.crash(nth as u64)] {
             let named = AtomicU64::new(named.load(Ordering::Relaxed));
             let (found, _) = replayed_in(&env_on(Arc::new(crashed) as FsRef), 1, &named).unwrap();
-            // A record whose sync failed may be there as well: the last one, and poisoned is the writer then.
+            // A record whose sync failed may be there as well: the last one, after which the writer is
+            // poisoned.
             assert!(found.starts_with(&acked) && found.len() <= acked.len() + 1, "call {nth}");
         }
     }

@@ -1,4 +1,5 @@
-//! Ends of logs that somebody cut, overwrote or exchanged: noticed (wal.8), and told from what a crash leaves.
+//! Truncated, overwritten and exchanged ends of logs: recovery notices them (wal.8) and distinguishes them
+//! from the effects of a crash.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use crate::wal::recovery::{Recovered, verify};
 use crate::wal::salvage::{LogPiece, salvage};
 use crate::wal::{LogExtent, Register, WalOptions, WalPool, WalWriter, file_name};
 
-/// Bytes of a record of 32 bytes of payload.
+/// Size of a record with 32 bytes of payload.
 const RECORD: usize = RECORD_HEADER_BYTES + 32;
 
-/// A log of one segment with three synced records.
+/// Returns a log of one segment with three synced records.
 fn three_records(closed: bool) -> (MemFs, Env) {
     let (fs, env) = mem();
     let mut log = writer(&env, 4096);
@@ -37,7 +38,7 @@ fn look(env: &Env, durable_to: Option<u64>, database_id: Option<u32>) -> Result<
     verify(env, Path::new(DIR), extent, |_, _| Ok(()))
 }
 
-/// What is salvaged: the commits, and what is said of losses.
+/// Returns the salvaged commits and the reported losses.
 fn salvaged(env: &Env, extent: LogExtent) -> (Vec<u64>, Vec<String>) {
     let (mut commits, mut losses) = (Vec::new(), Vec::new());
     salvage(env, Path::new(DIR), extent, &mut |piece| {
@@ -52,7 +53,7 @@ fn salvaged(env: &Env, extent: LogExtent) -> (Vec<u64>, Vec<String>) {
     (commits, losses)
 }
 
-/// Opening refuses the log, says this, names segment 1, and changes nothing.
+/// Asserts that opening refuses the log with this text, names segment 1, and changes nothing.
 fn refused(env: &Env, outcome: Result<Recovered>, text: &str) {
     let error = outcome.unwrap_err();
     assert!(matches!(&error, Error::Corrupt { path: p, .. } if *p == path(1)), "{error}");
@@ -85,7 +86,7 @@ fn recovery_7_an_end_that_was_overwritten_is_refused_where_the_manifest_knows_of
     assert!(look(&env, Some(4), None).is_err());
     for kept in 0..3 {
         let mut bytes = whole.clone();
-        // Longer than it was made: nothing but the manifest tells of what was there.
+        // The file is not shorter than it was made: only the manifest shows what was there.
         bytes.resize(4096, 0);
         bytes[SEGMENT_HEADER_BYTES + kept * RECORD..].fill(0);
         let env = env_with(&[(1, &bytes)]);
@@ -96,7 +97,7 @@ fn recovery_7_an_end_that_was_overwritten_is_refused_where_the_manifest_knows_of
             }
         }
     }
-    // All of it gone, where nothing else says that there was a log.
+    // All of the log is gone, and only the manifest says that there was one.
     let (_, env) = mem();
     assert!(look(&env, Some(1), None).unwrap_err().to_string().contains("000001.wal"));
     assert_eq!(look(&env, None, None).unwrap().records, 0);
@@ -123,7 +124,7 @@ fn recovery_7_the_log_of_another_database_is_refused() {
 }
 
 #[test]
-fn wal_salvage_3_a_foreign_segment_does_not_hide_the_records_of_one_whose_header_is_damaged() {
+fn a_foreign_segment_does_not_hide_the_records_of_one_whose_header_is_damaged() {
     let written_by = |database_id| {
         let (_, env) = mem();
         let options = WalOptions { segment_bytes_max: 1024, database_id, ..WalOptions::default() };
@@ -138,12 +139,12 @@ fn wal_salvage_3_a_foreign_segment_does_not_hide_the_records_of_one_whose_header
     };
     let (own, other) = (written_by(7), written_by(9));
     let (foreign, mut damaged, last) = (bytes_of(&other, 1), bytes_of(&own, 2), bytes_of(&own, 3));
-    // Not the database's number.
+    // Damages the header, but not the database id.
     damaged[12] ^= 1;
     let env = env_with(&[(1, &foreign), (2, &damaged), (3, &last)]);
     let (commits, losses) = salvaged(&env, LogExtent { from: 1, ..LogExtent::default() });
     assert_eq!(commits, [1, 2, 3], "{losses:?}");
-    // Where it is known whose the log is, nothing of another one counts, whatever a damaged header says.
+    // If the database id is known, nothing of another log counts, whatever a damaged header says.
     let known = LogExtent { from: 1, database_id: Some(9), ..LogExtent::default() };
     let (commits, losses) = salvaged(&env, known);
     assert_eq!(commits, [1], "{losses:?}");
@@ -168,7 +169,7 @@ fn recovery_6_a_segment_with_the_name_of_a_prepared_file_is_lost_and_a_prepared_
     let (commits, losses) = salvaged(&env, extent);
     assert_eq!(commits, [1], "{losses:?}");
     assert!(losses.len() == 1 && losses[0].contains("give it this name again"), "{losses:?}");
-    // Without records it is one that was never put to use.
+    // A segment without records was never put to use.
     let prepared = file_name::prepared_path(Path::new(DIR), 2);
     let file = env.fs.open(&prepared, OpenOptions::write()).unwrap();
     file.write_all_at(&[0; 600], SEGMENT_HEADER_BYTES as u64).unwrap();

@@ -1,4 +1,5 @@
-//! Segments that the manifest names: a lost one is noticed, and one that was never put to use is not missed.
+//! Segments that the manifest names: recovery notices a lost one, and does not miss a segment that was never
+//! put to use.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ fn look(env: &Env, from: u64, named_to: Option<u64>) -> Result<Recovered> {
     verify(env, Path::new(DIR), LogExtent { from, named_to, ..LogExtent::default() }, |_, _| Ok(()))
 }
 
-/// What salvaging says of lost segments: the file, and which are missing.
+/// Returns what salvage reports about lost segments: the file, and which are missing.
 fn losses(env: &Env, from: u64, named_to: Option<u64>) -> Vec<String> {
     let mut losses = Vec::new();
     salvage(env, Path::new(DIR), LogExtent { from, named_to, ..LogExtent::default() }, &mut |piece| {
@@ -31,7 +32,7 @@ fn losses(env: &Env, from: u64, named_to: Option<u64>) -> Vec<String> {
     losses
 }
 
-/// A log of four segments, each with a commit, the last one closed or in use; the number that is named.
+/// Returns a log of four segments with a commit each, the last one closed or active, and the named number.
 fn four_segments(closed: bool) -> (MemFs, Env, u64) {
     let (fs, env) = mem();
     let named = Named::default();
@@ -73,14 +74,14 @@ fn recovery_6_a_lost_segment_is_refused_with_its_name_whichever_it_is() {
             assert_eq!(names(&env), before, "nothing is changed");
             let losses = losses(&env, 1, Some(named));
             assert!(losses.iter().any(|l| l.contains(&format!("segment {lost} is missing"))), "{losses:?}");
-            // Segments that are not needed any more may be gone.
+            // Obsolete segments may be missing.
             assert_eq!(look(&env, lost + 1, Some(named)).unwrap().records, 4 - lost);
         }
         let env = env_on(Arc::new(fs.kill()) as FsRef);
         (1..=4).for_each(|lost| env.fs.remove_file(&path(lost)).unwrap());
         assert!(look(&env, 1, Some(named)).unwrap_err().to_string().contains("000001.wal"));
         assert!(losses(&env, 1, Some(named))[0].contains("segments 1 to 4 are missing"));
-        // Nothing is known of the log.
+        // The manifest says nothing about the log.
         assert_eq!(look(&env, 1, None).unwrap().records, 0);
     }
 }
@@ -140,7 +141,7 @@ fn pool_4_a_crash_between_naming_and_the_first_record_loses_nothing() {
         let prepared = file_name::prepared_path(Path::new(DIR), next);
         assert!(env.fs.exists(&prepared).unwrap());
         for left in (0..20).map(|seed| fs.crash(seed)).chain([fs.kill(), fs.crash_strict()]) {
-            // Put to use, in vain: it has its name, and no record of its own.
+            // Put to use in vain: it has its name, but no record of its own.
             for in_use in [false, true] {
                 let env = env_on(Arc::new(left.kill()) as FsRef);
                 if in_use {
@@ -156,7 +157,7 @@ fn pool_4_a_crash_between_naming_and_the_first_record_loses_nothing() {
                 assert_eq!(names(&env), kept);
             }
         }
-        // A file that was prepared and is gone cannot be told from a segment that was in use.
+        // A missing prepared file cannot be distinguished from a lost segment.
         env.fs.remove_file(&prepared).unwrap();
         let error = look(&env, from, Some(next)).unwrap_err();
         assert!(matches!(&error, Error::Corrupt { path: p, .. } if *p == path(next)), "{error}");
@@ -191,7 +192,8 @@ fn pool_5_prepared_files_are_deleted_once_nothing_names_them() {
     refuses.store(false, Ordering::Relaxed);
     pool.trim().unwrap();
     assert_eq!((names(&env), named.load(Ordering::Relaxed)), (vec!["000001.wal".to_owned()], 1));
-    // A number that was given up is given out again; files that the writer has taken go with the others at the end.
+    // A number that was given up is used again; files that the writer has taken are deleted with the others
+    // at the end.
     log.reserve(3000, LogRoom::Common).unwrap();
     assert!(named.load(Ordering::Relaxed) > 3);
     append(&mut log, 2, 1000).unwrap();
@@ -209,7 +211,7 @@ fn wal_writer_3_a_manifest_that_cannot_name_a_segment_refuses_the_record_and_not
     let (named, calls) = (Named::default(), AtomicU64::new(0));
     let register = {
         let named = named.clone();
-        // Two of three calls fail; whether what they said counts is unknown.
+        // Two of three calls fail; whether they took effect is unknown.
         Register::new(move |number| {
             let call = calls.fetch_add(1, Ordering::Relaxed);
             if call % 3 != 1 {

@@ -1,6 +1,6 @@
-//! Values that hold what looks like records of the log.
+//! Values that contain what looks like records of the log.
 //!
-//! values.1. Where a record's header is lost, the search behind it looks into values: what it finds there counts for nothing.
+//! After a damaged header, the search looks into values. What it finds there must not count.
 
 use super::*;
 use crate::encoding::checksum::crc32c;
@@ -8,10 +8,10 @@ use crate::wal::format::{Kind, RecordHeader, SegmentHeader};
 use crate::wal::{LogPiece, salvage};
 
 const COMMIT: &[u8; 8] = b"a commit";
-/// A commit that nobody made in this log.
+/// A commit that was never made in this log.
 const FOREIGN_SEQ: u64 = 77;
 
-/// Records of segment 1 of another log, each of which says that all before it was synced.
+/// Returns records of segment 1 of another log. Each states that everything before it was synced.
 fn copied_records(database_id: u32) -> Vec<u8> {
     let log = SegmentHeader { number: 1, made_bytes: 0, database_id };
     let record = RecordHeader {
@@ -24,7 +24,8 @@ fn copied_records(database_id: u32) -> Vec<u8> {
     [&record.encode(log.stamp())[..], COMMIT].concat().repeat(100)
 }
 
-/// A log of the database of this number: a synced commit, then one with such a value, whose header a power loss took.
+/// Returns the log of a database with this id: a synced commit, then one with `value`, whose header a power
+/// loss took.
 fn torn_log(database_id: u32, value: &[u8]) -> Env {
     let (_, env) = mem();
     let options = WalOptions { database_id, ..WalOptions::default() };
@@ -41,7 +42,7 @@ fn torn_log(database_id: u32, value: &[u8]) -> Env {
     env
 }
 
-/// The commits that repair finds.
+/// Returns the commits that repair finds.
 fn salvaged(env: &Env) -> Vec<u64> {
     let mut found = Vec::new();
     salvage(env, Path::new(DIR), LogExtent::default(), &mut |piece| {
@@ -55,21 +56,21 @@ fn salvaged(env: &Env) -> Vec<u64> {
 }
 
 #[test]
-fn values_1_records_in_a_value_are_no_records_of_this_log() {
+fn records_in_a_value_are_no_records_of_this_log() {
     let other = copied_records(5);
     let env = torn_log(9, &other);
     assert_eq!(salvaged(&env), [1]);
     let (records, recovered) = replayed(&env, 1).unwrap();
     assert_eq!((records.len(), records[0].0), (1, 1));
     assert_eq!(recovered.trimmed_bytes, 0, "no header is left of what was torn");
-    // Those of a copy of this database cannot be told apart.
+    // Records of a copy of this database cannot be distinguished.
     let env = torn_log(5, &other);
     assert_eq!(salvaged(&env)[..2], [1, FOREIGN_SEQ]);
     assert!(replayed(&env, 1).unwrap_err().is_corrupt());
 }
 
 #[test]
-fn values_1_a_log_whose_first_header_is_damaged_is_salvaged() {
+fn a_log_whose_first_header_is_damaged_is_salvaged() {
     for at in [0, 16, 24, 28] {
         let env = torn_log(9, &[0; 8]);
         let file = env.fs.open(&path(1), OpenOptions::write()).unwrap();
