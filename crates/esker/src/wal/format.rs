@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(hex(&record.encode(header.stamp())), "58e5de9fb73f4b3603000000001000000403020100000001");
     }
 
-    /// Numbers that four bytes do not hold, up to the largest.
+    /// Numbers that do not fit into four bytes, up to the largest.
     #[test]
     fn large_numbers_come_back_whole() {
         let path = Path::new("large.wal");
@@ -291,7 +291,7 @@ mod tests {
             let mut bad = good;
             bad[at] ^= 1;
             assert!(decode(&bad, 7).unwrap_err().is_corrupt(), "byte {at}");
-            // Whatever byte of the header is damaged, the records are found.
+            // The records are found, whichever byte of the header is damaged.
             assert_eq!(SegmentHeader::stamp_of_damaged(&bad, 7, Some(9)), header.stamp(), "byte {at}");
             let by_itself = SegmentHeader::stamp_of_damaged(&bad, 7, None) == header.stamp();
             assert_eq!(by_itself, !(DATABASE_ID_AT..SEGMENT_CRC_AT).contains(&at), "byte {at}");

@@ -1,7 +1,7 @@
 //! The write-ahead log: makes commits durable before a flush writes them to tables.
 //!
 //! ```text
-//!   commit --append--> WalWriter --write, sync--> 000007.wal <--000008.wal-next-- WalPool <--prepare_step-- thread
+//!   commit --append--> WalWriter --write, sync--> 000007.wal <--000008.wal-next-- WalPool <--prepare_step--
 //!                                                     `--open--> recover --(seq, payload)--> memtable
 //! ```
 //!

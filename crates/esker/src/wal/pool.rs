@@ -1,25 +1,21 @@
-//! Files for future segments: filled with zeros in advance, reserved for large commits, or recycled from
-//! obsolete segments.
+//! Files for future segments: filled with zeros in advance, reserved for large commits, or recycled.
 //!
 //! ```text
 //!   background --prepare_step--> spares <--recycle-- WalWriter::release_below
-//!                                  |  header, name `000008.wal-next`, both durable; the manifest names segment 8
+//!                                  |  header, name `000008.wal-next`, durable; then the manifest names it
 //!                                  `--> prepared --take--> WalWriter (prepares one itself if there is none)
 //! ```
 //!
-//! pool.3. The pool keeps one prepared file and as many spares as segments were taken recently:
-//!     [`SPARES_MIN`] when idle, at most [`SPARES_MAX`]. Spares beyond `SPARES_MIN` take at most a part of
-//!     the reserved disk space (pool.8).
+//! pool.3. The pool keeps one prepared file, and a spare for each recently taken segment: [`SPARES_MIN`] to
+//!     [`SPARES_MAX`]. Spares beyond the minimum take at most a part of the reserved disk space (pool.8).
 //! pool.4. The manifest names a segment after its prepared file is durable and before it is put to use. So
 //!     each named segment exists under one of its two names, or it was lost.
 //! pool.5. A prepared file is deleted only after the manifest has ceased to name it. If that manifest write
 //!     fails, its outcome is unknown: the file stays, and is named again before it is put to use.
-//! pool.8. A file is made or put to use only if the disk has more free space than is reserved. Commits that
-//!     may use the reserve are excepted (reserve.1 of engine/disk/reserve.rs). No file made is larger than a
-//!     part of the reserve.
+//! pool.8. A file is made or put to use only if more than the reserved disk space is free. Commits that may
+//!     use the reserve are excepted (reserve.1). No new file exceeds a part of the reserve.
 //!
-//! Spares have temporary names. Recovery deletes spares and prepared files. Deleting a file that does not
-//! exist succeeds, because a call that reported an error may have done its work.
+//! Spares have temporary names. Recovery deletes spares and prepared files.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -55,8 +51,7 @@ const DATABASE_PART: u64 = 8;
 /// A new file takes at most this fraction of the reserved disk space (pool.8).
 const HELD_BACK_PART: u64 = 4;
 
-/// The spare files of one log, shared by its writer and the background work. Lock order: `numbers`, then
-/// `state`.
+/// The spare files of one log, shared by writer and background work. Lock order: `numbers`, then `state`.
 #[derive(Debug)]
 pub(crate) struct WalPool {
     pub(super) env: Env,
@@ -69,8 +64,7 @@ pub(crate) struct WalPool {
     /// Held during I/O.
     numbers: Mutex<Numbers>,
     state: Mutex<State>,
-    /// Whether the writer has asked for a file since the last [`take_wish`](Self::take_wish). Relaxed: a
-    /// hint.
+    /// Whether the writer has asked for a file since the last [`take_wish`](Self::take_wish). Relaxed.
     has_wish: AtomicBool,
 }
 
@@ -169,8 +163,7 @@ impl WalPool {
         }
     }
 
-    /// Prepares for a database that a bulk load makes this large without the log: the next file is made
-    /// meanwhile.
+    /// Prepares for a database that a bulk load makes this large without the log: has the next file made.
     pub(crate) fn expect(&self, database_bytes: u64) {
         self.suit(database_bytes);
         self.want_spare(FilePurpose::Ordinary);
@@ -215,8 +208,7 @@ impl WalPool {
         (numbers.next, numbers.named_to) = (first_segment, first_segment.saturating_sub(1));
     }
 
-    /// Does one step of background work: prepares a file if the writer will need one soon. Returns false if
-    /// there was nothing to do. An error is harmless: the writer will try again itself.
+    /// Does one step of background work; returns false if there was nothing to do. An error is harmless.
     pub(crate) fn prepare_step(&self) -> Result<bool> {
         let prepared = self.try_prepare();
         // A step without work proves nothing. A prepared file does not end a shortage while puts are refused.
@@ -255,8 +247,8 @@ impl WalPool {
         self.make_ahead(purpose, ahead).map(|_| true)
     }
 
-    /// Makes spares until there are `spares`. Returns false if it made none, because there are enough or the
-    /// disk lacks space (pool.8).
+    /// Makes spares until there are `spares`. Returns false if it made none; the disk may lack space
+    /// (pool.8).
     fn make_ahead(&self, purpose: FilePurpose, spares: usize) -> Result<bool> {
         let mut is_made = false;
         loop {

@@ -25,9 +25,9 @@
 //!     truncated and unfinished last segment, and a segment of another database (wal.8).
 //! recovery.8. An obsolete segment that cannot be deleted does not fail recovery; the writer tries again
 //!     after each flush. It is never taken for a live one: recovery reads no segment before the first needed
-//!     one, and that number never decreases. Its number is not reused, because the writer's first segment has
-//!     a higher one. Its file is not recycled, and its records are valid under its own number only (wal.4).
-//!     Spares and prepared files must be deleted, because their names are reused.
+//!     one, and that number never decreases. Its number is not reused. Its file is not recycled, and its
+//!     records are valid under its own number only (wal.4). Spares and prepared files must be deleted,
+//!     because their names are reused.
 //! recovery.9. A record that points to incomplete data and is not known to be durable ends the log like a
 //!     torn record. That data is synced with or before the record (sync.3), so neither this record nor a
 //!     later one was acknowledged as durable.
@@ -54,8 +54,7 @@ pub(crate) struct Recovered {
     pub records: u64,
     /// Their payload bytes.
     pub bytes: u64,
-    /// Bytes of unfinished, never acknowledged records at the log's end, as far as their headers are
-    /// readable.
+    /// Bytes of unfinished, never acknowledged records at the log's end, if their headers are readable.
     pub trimmed_bytes: u64,
     /// The sequence number of the last record; zero if there is none.
     pub last_seq: SeqNo,
@@ -129,8 +128,8 @@ impl LogFiles {
         Ok(LogFiles { segments, prepared })
     }
 
-    /// Returns the first segment that the manifest names and that is lost (recovery.6). The log has no
-    /// segments from `next` on.
+    /// Returns the first segment from `next` on that is named but has no prepared file: it is lost
+    /// (recovery.6).
     pub(super) fn first_lost(&self, next: u64, named_to: Option<u64>) -> Option<u64> {
         (next..=named_to?).find(|number| !self.prepared.contains(number))
     }
@@ -156,9 +155,8 @@ pub(crate) fn is_in_use(env: &Env, path: &Path, number: u64) -> bool {
     header.is_ok_and(|it| RecordHeader::decode(&bytes[SEGMENT_HEADER_BYTES..], it.stamp()).is_some())
 }
 
-/// Replays the log and makes its records durable (recovery.4). If the log has segments, the first needed one
-/// must exist. An error from `on_record` becomes [`Error::Corrupt`] with the record's position. A writer may
-/// follow after [`Recovered::finish`].
+/// Replays the log and makes its records durable (recovery.4). If there are segments, the first needed one
+/// must exist. An error from `on_record` becomes [`Error::Corrupt`]. Call [`Recovered::finish`] afterwards.
 pub(crate) fn recover(
     env: &Env,
     dir: &Path,
@@ -493,7 +491,7 @@ fn apply_cut(env: &Env, dir: &Path, cut: &Cut) -> Result<()> {
     let finish = || {
         let file = env.fs.open(&path, OpenOptions::write())?;
         file.write_all_at(&end, cut.offset as u64)?;
-        // The `End` must be durable before the file shrinks. A shorter file without it would look truncated
+        // The `End` must be durable before the file shrinks. A shorter file would look truncated
         // (recovery.7).
         file.sync_data()?;
         file.set_len((cut.offset + end.len()) as u64)?;

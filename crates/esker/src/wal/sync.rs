@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Its first sync waits, and fails; a failed write-back is reported once, so later ones succeed.
+    /// Its first sync waits and fails; a failed writeback is reported once, so later syncs succeed.
     #[derive(Debug)]
     struct ReportsOnce {
         syncs: AtomicU32,

@@ -13,8 +13,7 @@
 //!     the disk is full, the manifest cannot name the record's segments, or the process has no descriptor
 //!     left to sync the directory. A record that fits the active segment needs none of these. A second
 //!     `reserve` of no more bytes does nothing that can fail.
-//! wal_writer.4. Segments are put to use in the order of their numbers, and the manifest names them before
-//!     (pool.4).
+//! wal_writer.4. Segments are put to use in numeric order, and the manifest names them before (pool.4).
 //! wal_writer.6. `close` succeeds once the whole log is durable and finished. It ignores errors of deleting
 //!     unused files: the next opening deletes them.
 
@@ -63,9 +62,8 @@ pub(crate) struct WalWriter {
 }
 
 impl WalWriter {
-    /// Returns a writer whose first segment will be `first_segment`; creates no file. `of_earlier` lists the
-    /// segments that recovery found and older ones that it could not delete (recovery.8).
-    /// [`release_below`](Self::release_below) deletes them. Both values come from
+    /// Returns a writer whose first segment will be `first_segment`; creates no file. `of_earlier` lists
+    /// older segments to delete when they are released (recovery.8), from
     /// [`Recovered`](super::recovery::Recovered).
     pub(crate) fn create(pool: Arc<WalPool>, first_segment: u64, of_earlier: &[u64]) -> Result<WalWriter> {
         let names = pool.env.fs.list_dir(&pool.dir).map_err(|e| Error::io("list", &pool.dir, e))?;
@@ -115,7 +113,6 @@ impl WalWriter {
     pub(crate) fn append(&mut self, seq: SeqNo, parts: &[&[u8]]) -> Result<()> {
         assert!(seq > self.last_seq, "wal.2: {seq} after {}", self.last_seq);
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
-        // Does nothing if the caller has reserved already.
         self.reserve(bytes, LogRoom::HeldBack)?;
         self.reserved = None;
         let appended = self.guard(|writer| writer.append_record(seq, bytes, Parts { parts, skip: 0 }));
@@ -197,8 +194,7 @@ impl WalWriter {
         is_stored
     }
 
-    /// Asks the operating system to start writing unsynced bytes to the disk. Worth the call before a sync,
-    /// if other work overlaps with the disk's; wasted if no sync follows soon.
+    /// Asks the system to start writing unsynced bytes. Pays if other work and then a sync follow soon.
     pub(crate) fn start_writeback(&self) {
         if let Some(active) = self.active.as_ref().filter(|active| active.synced < active.written) {
             // Only a hint: the next sync reports every error.
@@ -263,8 +259,7 @@ impl WalWriter {
         })
     }
 
-    /// Makes everything durable, finishes the active segment and truncates it to its used bytes. A segment
-    /// without records stays active.
+    /// Makes everything durable, finishes the active segment and truncates it, unless it has no records.
     pub(crate) fn cut(&mut self) -> Result<()> {
         let cut = self.guard(|writer| {
             writer.sync_active()?;
@@ -305,9 +300,8 @@ impl WalWriter {
         self.update_meter();
     }
 
-    /// Recycles or deletes the files of segments below `segment`, except those on the shelf (shelf.2). The
-    /// manifest must durably say that recovery does not need them. After an error the next call retries the
-    /// segments that are left.
+    /// Recycles or deletes the files of segments below `segment`, which must be durably obsolete, except
+    /// those on the shelf (shelf.2). After an error the next call retries the rest.
     pub(crate) fn release_below(&mut self, segment: u64) -> Result<()> {
         let (first_kept, released) = self.old.release_below(segment);
         // The end of an obsolete segment need not be durable.
@@ -316,13 +310,10 @@ impl WalWriter {
         released
     }
 
-    /// Makes everything durable, truncates the last segment to its used bytes, and deletes unused files if it
-    /// can (wal_writer.6). After an error the log is as after a crash: recovery finds everything that was
-    /// acknowledged.
+    /// Makes everything durable, truncates the last segment, and deletes unused files (wal_writer.6).
     pub(crate) fn close(mut self) -> Result<()> {
         self.guard(|writer| {
-            // Sync before `End` is made, so that `End` states that all records are durable. Recovery can then
-            // distinguish damage from a torn tail.
+            // Synced first, so that `End` states that all records are durable.
             writer.sync_active()?;
             if let Some(active) = &writer.active {
                 let segment = active.segment.clone();
@@ -348,8 +339,7 @@ impl WalWriter {
         }
     }
 
-    /// Runs `work`, and poisons the writer if it fails. Refuses if an earlier call failed or panicked
-    /// (wal.6).
+    /// Runs `work`, and poisons the writer if it fails. Refuses after an earlier failure or panic (wal.6).
     fn guard<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.check()?;
         self.is_guarded = true;
