@@ -1,20 +1,25 @@
-//! Covered tables: those of which a newer range tombstone hides everything from everybody. They go unread. Pure policy: no I/O, no locks.
+//! Finds covered tables: a newer range tombstone hides all of their data from all readers, so they are
+//! dropped unread. Pure policy: no I/O, no locks.
 //!
 //! ```text
-//!   memtable  [a-----------------m)@90                      horizons  20            visible = 95
-//!   L0                  7[c--f] 60..80                      7: one stripe with @90 --> goes
-//!   base      1[a--c] 15..18   2[d-------p] 30..40          1: a reader at 20 sees it;  2: it ends behind the tombstone
+//!   memtable  [a-----------------m)@90                  horizons 20        visible = 95
+//!   L0                  7[c--f] 60..80                  7: in one stripe with @90 --> dropped
+//!   base      1[a--c] 15..18   2[d-------p] 30..40      1: a reader at 20 sees it; 2: ends after @90
 //! ```
 //!
-//! covered.1. A table goes only if tombstones of newer sources cover the whole of its range, each newer than all that the table holds,
-//!      in a stripe (compaction/judge.rs) that the table's numbers share: no reader tells the two apart. The table's own tombstones lie in
-//!      its range, and whatever they hide is older still: the same tombstones hide it.
-//! covered.2. What covers a table is in a source that stays, or is covered by one that does.
-//! covered.3. Memtables cover, too, the active one among them: whoever removes a table because of one makes the log durable first.
-//! covered.4. A table with unresolved versions (types/op.rs) stays until a merge has resolved them; and so does one under such versions: what it
-//!      holds resolves them.
-//! covered.5. A table with keys of a keyspace with a rule of history (rules.rs) goes only if no reader whom the rule allows tells the two apart; with one
-//!      of so many versions it stays.
+//! covered.1. A table is dropped only if tombstones of newer sources cover its whole range, each newer than
+//!     everything in the table and in the same stripe (compaction/judge.rs) as all its numbers. So no reader
+//!     can distinguish the two. The table's own tombstones lie in its range, and what they hide is older
+//!     still, so the same tombstones hide it.
+//! covered.2. What covers a table is in a source that stays, or in one itself covered by a source
+//!     that stays.
+//! covered.3. Memtables, including the active one, cover tables, too. Before a table is dropped because of
+//!     one, the log is made durable.
+//! covered.4. A table with unresolved versions (types/op.rs) is kept until a compaction has resolved them. A
+//!     table below unresolved versions is kept, because it resolves them.
+//! covered.5. A table with keys of a keyspace under a history rule (rules.rs) is dropped only if no reader
+//!     that the rule allows can distinguish it. Under a rule that keeps a number of versions it is never
+//!     dropped.
 
 use std::sync::Arc;
 
@@ -26,8 +31,9 @@ use crate::types::key_range::{End, KeyRange};
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{FileId, SeqNo};
 
-/// The covered tables of a version, under these memtables' tombstones, and the floors of history that this raises; `tombstones_of` gives those of a
-/// table. `is_waiting`: whether memtables hold unresolved versions in a range.
+/// Returns the covered tables of a version under the tombstones of these memtables, and the floors of history
+/// that dropping them raises. `tombstones_of` returns the tombstones of a table. `is_waiting` returns whether
+/// memtables hold unresolved versions in a range.
 pub(crate) fn covered<'a, T>(
     version: &'a Version<T>,
     memtables: &[Arc<RangeTombstones>],
@@ -37,7 +43,7 @@ pub(crate) fn covered<'a, T>(
     rules: &Rules,
 ) -> (Vec<FileId>, Floors) {
     let (mut out, mut floors) = (Vec::new(), Floors::default());
-    // Runs above, of those that hold range tombstones, and of those that hold unresolved versions.
+    // Runs above that hold range tombstones, and runs above that hold unresolved versions.
     let (mut above, mut unresolved): (Vec<&Run<T>>, Vec<&Run<T>>) = Default::default();
     // covered.4
     let is_asked_for = |range: &KeyRange, unresolved: &[&Run<T>]| {
@@ -58,7 +64,7 @@ pub(crate) fn covered<'a, T>(
                     && !is_asked_for(&table.meta.range, &unresolved);
                 if covered {
                     out.push(table.file);
-                    // Nobody who sees the tombstones misses it.
+                    // A reader that sees the tombstones does not miss the table.
                     let newest = covers.iter().map(|set| set.max_seq()).max().unwrap_or_default();
                     for ruled in rules.overlapping(&table.meta.range) {
                         let Rule::From(from) = ruled.rule else { continue };
@@ -77,7 +83,7 @@ pub(crate) fn covered<'a, T>(
     (out, floors)
 }
 
-/// covered.5
+/// Returns whether a table is covered for all readers that history rules allow (covered.5).
 fn is_covered_by_rules<T>(
     table: &LiveTable<T>,
     covers: &[&RangeTombstones],
@@ -90,12 +96,13 @@ fn is_covered_by_rules<T>(
     })
 }
 
-/// Whether these tombstones alone hide all of a table, from who reads at `visible`: it goes as soon as no snapshot is in the way.
+/// Returns whether these tombstones hide all of a table from a reader at `visible`. It can be dropped once no
+/// snapshot prevents it.
 pub(crate) fn is_hidden<T>(table: &LiveTable<T>, tombstones: &RangeTombstones, visible: SeqNo) -> bool {
     is_covered(table, &[tombstones], &Horizons::new(vec![visible]))
 }
 
-/// covered.1
+/// Returns whether tombstones cover a table (covered.1).
 fn is_covered<T>(table: &LiveTable<T>, covers: &[&RangeTombstones], horizons: &Horizons) -> bool {
     let (range, counts) = (&table.meta.range, &table.meta.counts);
     let stripe_end = horizons.stripe_end(counts.min_seq);
@@ -128,7 +135,7 @@ mod tests {
     use crate::types::KeyspaceId;
     use crate::types::range_tombstone::RangeTombstone;
 
-    /// `[a-m)@90`, several apart by spaces.
+    /// `[a-m)@90`, several separated by spaces.
     fn parse_tombstones<'a>(words: impl Iterator<Item = &'a str>) -> RangeTombstones {
         RangeTombstones::new(words.map(|word| {
             let (range, seq) = word.split_once(")@").unwrap();
@@ -137,7 +144,8 @@ mod tests {
         }))
     }
 
-    /// The version with smallest and largest numbers: `2=30..40`. The tables of which `tombs` tells have range tombstones.
+    /// Sets the smallest and largest numbers of tables: `2=30..40`. The tables in `tombs` have range
+    /// tombstones.
     fn with_seqs(
         version: &Version<()>,
         seqs: &str,
@@ -161,8 +169,9 @@ mod tests {
         Version::empty().apply(&edit, opened)
     }
 
-    /// `7?` is a table that holds unresolved versions, `c?` a key with one in a memtable. Runs a table of lines: a version, its numbers, then `memtable and tables' tombstones | horizons -> files`. Words of tables begin
-    /// with the file: `7[a-m)@90`.
+    /// `7?` is a table that holds unresolved versions, `c?` a key with one in a memtable. Runs a table of
+    /// lines: a version, its numbers, then `memtable and tables' tombstones | horizons -> files`. Words of
+    /// tables begin with the file: `7[a-m)@90`.
     fn check(text: &str) {
         check_under(&Rules::default(), text);
     }

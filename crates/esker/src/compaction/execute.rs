@@ -1,13 +1,15 @@
-//! Doing what was decided: a flush, a compaction, a move. No policy.
+//! Executes a flush, a compaction or a trivial move. Contains no policy.
 //!
 //! ```text
 //!   memtables, or the plan's tables --MergeScan--> Judge --> Output --> Built --> the caller's VersionEdit
 //! ```
 //!
-//! execute.1. When `flush` or `compact` returns `Built`, the tables in it and their names are durable.
-//! execute.2. When it returns an error, or `None` because it was cancelled, no file of it is left (as far as files can still
-//!      be removed), and its inputs are untouched.
-//! execute.3. Memory does not grow with the inputs: one block or window for each source, one table's index for the output.
+//! execute.1. When `flush` or `compact` returns `Built`, its tables and their names are durable.
+//! execute.2. When it returns an error, or `None` because it was cancelled, none of its files is left (unless
+//!     removing fails), and its inputs are unchanged.
+//!
+//! Memory does not grow with the inputs: one block or window for each source, one table's index for the
+//! output.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,7 +21,7 @@ use super::filter::Sieve;
 use super::judge::{Dropped, Horizons, Judge, Verdict, Why};
 use super::merge::{MergeScan, Source};
 use super::operands::Gather;
-use super::output::{Output, Place, Shape, Written};
+use super::output::{Output, OutputContext, Shape, Written};
 use super::plan::{OutputRun, Plan, PlanKind, settled};
 use super::rules::Rules;
 use crate::blob::BlobSet;
@@ -36,46 +38,48 @@ use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{FileId, Result, SeqNo};
 
-/// A stretch of input, in bytes.
+/// Bytes of input between two progress reports.
 const STRETCH_BYTES: usize = 1 << 20;
-/// Tables are allowed to be this part larger than an even share, so that a wrong estimate leaves no crumb at the end.
+/// Tables may be larger than an even share by this fraction, so that a wrong estimate leaves no tiny table at
+/// the end.
 const SLACK_PART: u64 = 16;
 
-/// The surroundings of the work.
+/// What a flush or compaction works with.
 pub(crate) struct Context<'a> {
-    /// Files.
+    /// The file system.
     pub env: &'a Env,
     /// The database's directory.
     pub dir: &'a Path,
-    /// Takes the blocks of new tables, while it has room.
+    /// Takes the blocks of new tables while it has space.
     pub cache: &'a Arc<BlockCache>,
-    /// How tables are written.
+    /// Format options of tables.
     pub options: TableOptions,
-    /// Tables are cut at this size.
+    /// Size at which tables are cut.
     pub table_bytes: u64,
-    /// Gives a new file id.
+    /// Returns a new file id.
     pub new_file: &'a (dyn Fn() -> FileId + Sync),
-    /// What is kept for the history of keyspaces.
+    /// History rules of keyspaces.
     pub rules: Rules,
-    /// Told of each stretch of input, in bytes, that was merged; once false the work ends early, without result.
+    /// Called with the bytes of input compacted since the last call. If it returns false, the work ends
+    /// without a result.
     pub go_on: &'a (dyn Fn(u64) -> bool + Sync),
-    /// Where values are that are in no table.
+    /// Blob files with values that are not in tables.
     pub blobs: BlobSet,
-    /// What operands are merged with.
+    /// Merge operators.
     pub operators: Arc<Operators>,
     /// The tables below the memtables of a flush.
     pub version: Arc<Version>,
 }
 
 impl<'a> Context<'a> {
-    /// What values are made with.
+    /// Returns what folding operands needs.
     pub(super) fn fold_context(&self) -> FoldContext<'_> {
         FoldContext { blobs: &self.blobs, operators: &self.operators }
     }
 
-    /// What its tables are made with.
-    pub(super) fn place(&self) -> Place<'a> {
-        Place {
+    /// Returns what its output needs.
+    pub(super) fn output_context(&self) -> OutputContext<'a> {
+        OutputContext {
             env: self.env.clone(),
             dir: self.dir.to_path_buf(),
             cache: self.cache.clone(),
@@ -86,20 +90,20 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What went in and came out.
+/// Counts of one flush or compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CompactionStats {
-    /// Bytes of the input tables; none for memtables.
+    /// Bytes of the input tables; 0 for memtables.
     pub bytes_read: u64,
     /// Bytes of the new tables.
     pub bytes_written: u64,
-    /// Versions that went in.
+    /// Versions read.
     pub entries_in: u64,
-    /// Versions that came out.
+    /// Versions written.
     pub entries_out: u64,
-    /// Versions that newer ones or range tombstones made garbage.
+    /// Versions dropped because of newer ones or range tombstones.
     pub garbage: u64,
-    /// Removals that had nothing left to remove.
+    /// Tombstones that hid nothing any more.
     pub spent: u64,
 }
 
@@ -113,29 +117,29 @@ impl Dropped for CompactionStats {
     }
 }
 
-/// The result: what the version edit shall add and remove.
+/// The result: what the version edit adds and removes.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     /// Tables that join the version.
     pub added: Vec<AddedTable>,
     /// Tables that leave it.
     pub removed: Vec<FileId>,
-    /// The new ones, open.
+    /// The new tables, opened.
     pub opened: HashMap<FileId, Arc<Table>>,
-    /// What was found to be owed.
+    /// The unresolved counts found.
     pub debts: Debts,
-    /// From where on histories are whole of which something went.
+    /// Numbers from which on histories are complete, for keyspaces that lost versions.
     pub floors: Floors,
-    /// What went in and came out.
+    /// Counts of the work.
     pub stats: CompactionStats,
 }
 
-/// A version that waits for the next one.
+/// A version that waits for the next one to be judged.
 #[derive(Default)]
 struct Waiting {
     key: Vec<u8>,
     value: Vec<u8>,
-    rest: Option<(SeqNo, Kind)>,
+    seq_and_kind: Option<(SeqNo, Kind)>,
 }
 
 impl Waiting {
@@ -144,18 +148,18 @@ impl Waiting {
         self.key.extend_from_slice(entry.key);
         self.value.clear();
         self.value.extend_from_slice(entry.value);
-        self.rest = Some((entry.seq, entry.kind));
+        self.seq_and_kind = Some((entry.seq, entry.kind));
     }
 
-    /// The version, which waits no more.
+    /// Returns the version and clears the slot.
     fn take(&mut self) -> Option<EntryRef<'_>> {
-        let (seq, kind) = self.rest.take()?;
+        let (seq, kind) = self.seq_and_kind.take()?;
         Some(EntryRef { key: &self.key, seq, kind, value: &self.value })
     }
 }
 
-/// Writes memtables, newest first, as one run. `snapshots`: every registered one and the visible sequence number.
-/// `bottommost`: there are no tables at all. None if it was cancelled.
+/// Writes memtables, newest first, as one run. `snapshots` contains every registered snapshot and the visible
+/// sequence number. `bottommost` states that there are no tables at all. Returns `None` if it was cancelled.
 pub(crate) fn flush(
     context: &Context<'_>,
     memtables: &[Arc<Memtable>],
@@ -181,8 +185,8 @@ pub(crate) fn flush(
     write(context, sources, judge, shape, (None, &|key| may_expire(&context.version, &[], key)))
 }
 
-/// Executes a plan made from `version` or an earlier version with the same input tables. `new_run` gives a new run id.
-/// `sieve` sees what is kept. None if it was cancelled.
+/// Executes a plan made from `version`, or from an earlier version with the same input tables. `new_run`
+/// returns a new run id, `sieve` receives the kept versions. Returns `None` if it was cancelled.
 pub(crate) fn compact(
     context: &Context<'_>,
     plan: &Plan,
@@ -233,7 +237,7 @@ pub(crate) fn compact(
     }))
 }
 
-/// The plan's tables, newest run first, each run in key order.
+/// Returns the plan's tables, newest run first, each run in key order.
 fn input_tables<'v>(plan: &Plan, version: &'v Version) -> Vec<Vec<&'v Arc<LiveTable>>> {
     let of_run = |input: &super::plan::PlanInput| {
         let run = version.runs().iter().find(|run| (run.level, run.id) == (input.level, input.run));
@@ -245,13 +249,13 @@ fn input_tables<'v>(plan: &Plan, version: &'v Version) -> Vec<Vec<&'v Arc<LiveTa
     plan.inputs.iter().map(of_run).collect()
 }
 
-/// The size of tables when so many bytes are cut into tables of equal size.
+/// Returns the table size that cuts `bytes` into tables of equal size.
 fn even_share(bytes: u64, table_bytes: u64) -> u64 {
     let share = bytes / bytes.div_ceil(table_bytes.max(1)).max(1);
     (share + share / SLACK_PART).clamp(1, table_bytes.max(1))
 }
 
-/// Whether a table that is not one of these may hold a version of an encoded key that expires (fold.4).
+/// Returns whether a table outside `inputs` may hold an expiring version of an encoded key (fold.4).
 fn may_expire(version: &Version, inputs: &[FileId], key: &[u8]) -> bool {
     version.runs().iter().any(|run| {
         let live = run.find(key).map(|index| &run.tables()[index]);
@@ -259,7 +263,7 @@ fn may_expire(version: &Version, inputs: &[FileId], key: &[u8]) -> bool {
     })
 }
 
-/// What sees the versions that are kept, and whether one that expires may lie below them.
+/// Receives the kept versions, and answers whether an expiring one may lie below a key.
 type Seeing<'s, 'f> = (Option<&'s mut Sieve<'f>>, &'s dyn Fn(&[u8]) -> bool);
 
 fn write(
@@ -270,7 +274,7 @@ fn write(
     seeing: Seeing<'_, '_>,
 ) -> Result<Option<Built>> {
     let survivors = judge.surviving_tombstones();
-    let mut output = Output::new(context.place(), shape, &survivors);
+    let mut output = Output::new(context.output_context(), shape, &survivors);
     match write_to(context, sources, &mut judge, &mut output, seeing) {
         Ok(Some(built)) => Ok(Some(built)),
         failed => {

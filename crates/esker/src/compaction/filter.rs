@@ -1,17 +1,21 @@
-//! Compaction filters: what a user's function says of the values that a merge passes.
+//! Compaction filters: user functions called for the values that a compaction passes.
 //!
 //! ```text
-//!   merge --newest version of a key, seen by no snapshot--> Filter (user) --Decision--> Sieve --batches--> engine/writes/decisions.rs
+//!   compaction --newest version, in no snapshot--> Filter (user) --Decision--> Sieve --batches--> commits
 //! ```
 //!
-//! A merge changes nothing by a filter: what the filter decides becomes commits of their own (engine/writes/decisions.rs). So readers, snapshots, counts,
-//! transactions and the log see what they see of any other removal or put.
+//! A compaction does not change data by a filter. The decisions become commits of their own
+//! (engine/writes/decisions.rs). So readers, snapshots, counts, transactions and the log treat them like any
+//! other removal or put.
 //!
-//! compaction_filter.1. A filter sees no version that a snapshot may read, nor one that readers do not see yet, nor one with a newer version in the merge.
-//! compaction_filter.2. Batches are given away as they fill, so memory does not grow with the merge.
-//! compaction_filter.4. An entry on which a filter panics stays as it is, and the failure is reported once for each merge.
-//! compaction_filter.3. Of operands a filter sees what a merge makes of them, under the number of the newest one. It is not asked about a key whose
-//!      newest version stays an operand.
+//! compaction_filter.1. A filter sees no version that a snapshot may read, none that is not visible yet, and
+//!     none with a newer version in the compaction.
+//! compaction_filter.2. Batches are passed on as they fill, so memory does not grow with the compaction.
+//! compaction_filter.4. An entry on which a filter panics is kept, and the failure is reported once per
+//!     compaction.
+//!
+//! Of operands a filter sees the value that the compaction folds them into, under the number of the newest
+//! one. It is not called for a key whose newest version stays an operand.
 
 use std::any::Any;
 use std::fmt;
@@ -26,27 +30,27 @@ use crate::types::expiry::Expiry;
 use crate::types::stored::Stored;
 use crate::types::{Error, Result, SeqNo, Value};
 
-/// A batch has about so many bytes.
+/// Approximate size of a batch in bytes.
 const BATCH_BYTES: usize = 256 << 10;
-/// What an entry of a batch takes beside key and value.
+/// Bytes counted for an entry of a batch in addition to key and value.
 const ENTRY_BYTES: usize = 64;
 
-/// What becomes of an entry: see [`Builder::compaction_filter`](crate::Builder::compaction_filter).
+/// The fate of an entry: see [`Builder::compaction_filter`](crate::Builder::compaction_filter).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It stays as it is.
+    /// Keeps it.
     Keep,
-    /// Its key is removed.
+    /// Removes its key.
     Drop,
-    /// Its key gets this value.
+    /// Gives its key this value.
     Change(Vec<u8>),
 }
 
-/// A function of key and value.
+/// A filter function.
 #[derive(Clone)]
 pub(crate) struct Filter(pub(crate) Arc<Decide>);
 
-/// What decides about a key and its value.
+/// Decides about a key and its value.
 type Decide = dyn Fn(&[u8], &[u8]) -> Decision + Send + Sync;
 
 impl fmt::Debug for Filter {
@@ -58,32 +62,32 @@ impl fmt::Debug for Filter {
 /// A keyspace with a filter.
 #[derive(Clone, Debug)]
 pub(crate) struct Filtered {
-    /// The encoded keys of the keyspace, all of which begin with that of the empty key.
+    /// Range of the keyspace's encoded keys, which all start with that of the empty key.
     pub(crate) keys: Range<Vec<u8>>,
     /// Its filter.
     pub(crate) filter: Filter,
 }
 
-/// An entry that is to go or to change.
+/// An entry to remove or change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decided {
     /// Its encoded key.
     pub(crate) key: Vec<u8>,
-    /// The number of its version, as its source has it.
+    /// The number of its version in its source.
     pub(crate) seq: SeqNo,
-    /// The new value; none: it goes.
+    /// The new value; `None` to remove the entry.
     pub(crate) value: Option<Vec<u8>>,
-    /// When the entry expires, before and after, if it does.
+    /// When the entry expires, before and after the change.
     pub(crate) expiry: Option<Expiry>,
 }
 
-/// Shows the filters what a merge keeps.
+/// Calls the filters for the versions that a compaction keeps.
 pub(crate) struct Sieve<'a> {
     /// In key order.
     filtered: Vec<Filtered>,
-    /// The first keyspace that the key at hand may be of.
+    /// Index of the first keyspace that may contain the current key.
     at: usize,
-    /// The newest snapshot; none if there is none (compaction_filter.1).
+    /// The newest snapshot, if there is one (compaction_filter.1).
     newest_snapshot: Option<SeqNo>,
     visible: SeqNo,
     blobs: BlobSet,
@@ -91,14 +95,15 @@ pub(crate) struct Sieve<'a> {
     key: Vec<u8>,
     batch: Vec<Decided>,
     batch_bytes: usize,
-    /// A filter has panicked.
+    /// Whether a filter has panicked.
     has_failed: bool,
-    /// Takes batches, and failures (compaction_filter.4).
+    /// Receives batches and failures (compaction_filter.4).
     take: Box<dyn FnMut(Result<Vec<Decided>>) + 'a>,
 }
 
 impl<'a> Sieve<'a> {
-    /// For a merge beside which snapshots up to this one are open. None without filters.
+    /// Returns a sieve for a compaction while snapshots up to `newest_snapshot` are open; `None` without
+    /// filters.
     pub(crate) fn new(
         mut filtered: Vec<Filtered>,
         newest_snapshot: Option<SeqNo>,
@@ -124,7 +129,8 @@ impl<'a> Sieve<'a> {
         })
     }
 
-    /// A version that stays: key ascending, sequence number descending. `seq`: as its source has it.
+    /// Takes a kept version. Versions come by key ascending, then sequence number descending. `seq` is its
+    /// number in its source.
     pub(super) fn see(&mut self, entry: &EntryRef<'_>, seq: SeqNo) -> Result<()> {
         while self.filtered.get(self.at).is_some_and(|f| f.keys.end.as_slice() <= entry.key) {
             self.at += 1;
@@ -166,7 +172,7 @@ impl<'a> Sieve<'a> {
         Ok(())
     }
 
-    /// compaction_filter.4
+    /// Reports the first panic of a filter (compaction_filter.4).
     #[cold]
     fn note_panic(&mut self, key: String, panic: &(dyn Any + Send)) {
         if !std::mem::replace(&mut self.has_failed, true) {
@@ -177,7 +183,7 @@ impl<'a> Sieve<'a> {
         }
     }
 
-    /// Gives away what is left.
+    /// Passes on the last batch.
     pub(crate) fn give(&mut self) {
         self.batch_bytes = 0;
         if !self.batch.is_empty() {

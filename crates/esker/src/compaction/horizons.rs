@@ -2,41 +2,42 @@
 
 use crate::types::SeqNo;
 
-/// The sequence numbers that readers may read at: the registered snapshots, the visible number, and from
-/// there on any.
+/// The sequence numbers at which readers may read: the registered snapshots, the visible number, and any
+/// later number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Horizons {
     ascending: Vec<SeqNo>,
 }
 
 impl Horizons {
-    /// Of all registered snapshots and the visible number, in any order. None at all keeps every version.
+    /// Returns the horizons for all registered snapshots and the visible number, in any order. An empty list
+    /// keeps every version.
     pub fn new(mut snapshots: Vec<SeqNo>) -> Self {
         snapshots.sort_unstable();
         snapshots.dedup();
         Horizons { ascending: snapshots }
     }
 
-    /// The same readers, and any from this number on (compaction_judge.7). Above the newest horizon there may
-    /// be any in any case.
+    /// Adds readers at any sequence number from `from` on (compaction_judge.7). Above the newest horizon any
+    /// number is possible anyway.
     pub(crate) fn with_all_from(&self, from: SeqNo) -> Self {
         let from = from.min(self.newest());
         let below = self.ascending.iter().copied().filter(|horizon| *horizon < from);
         Horizons { ascending: below.chain([from]).collect() }
     }
 
-    /// No reader stands above it but those to come.
+    /// Returns the newest horizon: only future readers stand above it.
     pub(super) fn newest(&self) -> SeqNo {
         self.ascending.last().copied().unwrap_or(SeqNo::ZERO)
     }
 
-    /// No reader stands below it.
+    /// Returns the oldest horizon: no reader stands below it.
     #[inline]
     pub(super) fn oldest(&self) -> SeqNo {
         self.ascending.first().copied().unwrap_or(SeqNo::ZERO)
     }
 
-    /// The last number of the stripe that `seq` lies in.
+    /// Returns the last number of the stripe that contains `seq`.
     #[inline]
     pub(crate) fn stripe_end(&self, seq: SeqNo) -> SeqNo {
         if seq <= self.oldest() {

@@ -1,7 +1,7 @@
-//! The strategy while all tables fit the cache: every partition is one run at rest.
+//! The strategy while all tables fit the cache: when the database is idle, every partition becomes one run.
 //!
 //! ```text
-//!   partitions with tables above the base --+ small neighbours--> groups --cheapest, if it is due--> into the base
+//!   partitions with tables above the base --+ small neighbours--> groups --cheapest, if due--> base
 //!   tables that overlap nothing --edit only--> base
 //!   idle, and no group is left: a part of the base with tombstones that no snapshot needs --> rewritten
 //! ```
@@ -10,10 +10,10 @@ use super::partition::{Partition, free_bytes, partitions, stuck};
 use super::plan::{IDLE_DISCOUNT, PickInput, Plan, groups, held_back, moves, plan_into_base};
 use crate::manifest::version::{Level, Version};
 
-/// Tables above the base may have this percentage of its bytes.
+/// Percentage of the base's bytes that tables above it may have.
 const UPPER_PERCENT_MAX: u64 = 30;
 
-/// The piece of compaction that is due and pays most.
+/// Returns the most profitable compaction that is due.
 pub(super) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let limits = &input.limits;
     let all = partitions(version.runs(), 0);
@@ -34,8 +34,8 @@ pub(super) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     best.or_else(|| input.idle.then(when_idle)?).map(|group| plan_into_base(version, &group))
 }
 
-/// Returns the part of the base with most tombstones that only closed snapshots needed. What they hide is
-/// dropped with them.
+/// Returns the part of the base with the most tombstones that snapshots held back and no reader needs any
+/// more. Its rewrite drops them and what they hide.
 fn leftover<'p, 'a: 'p, T: 'a>(
     parts: impl Iterator<Item = &'p Partition<'a, T>>,
     input: &PickInput,
@@ -48,8 +48,8 @@ fn leftover<'p, 'a: 'p, T: 'a>(
         .map(|(_, p)| p.clone())
 }
 
-/// The group with the fewest bytes written for each byte of newer data absorbed. Bytes that tombstones will
-/// free count as absorbed.
+/// Returns the group with the fewest bytes written per byte of newer data absorbed. Bytes that tombstones
+/// will free count as absorbed.
 fn cheapest<'a, T>(groups: Vec<Partition<'a, T>>) -> Option<Partition<'a, T>> {
     let score = |group: &Partition<'_, T>| {
         let entries: u64 = group.members.iter().map(|m| m.table.meta.counts.entries).sum();
@@ -60,7 +60,8 @@ fn cheapest<'a, T>(groups: Vec<Partition<'a, T>>) -> Option<Partition<'a, T>> {
     groups.into_iter().min_by(|a, b| score(a).total_cmp(&score(b)))
 }
 
-/// Whether compaction is due, with `best` as its first piece. `idle`: also because there are no writes.
+/// Returns whether a compaction is due that starts with `best`. With `idle` it is due because the database is
+/// idle.
 fn due<T>(version: &Version<T>, input: &PickInput, best: &Partition<'_, T>, idle: bool) -> bool {
     let limits = &input.limits;
     let cost_ns = u128::from(best.bytes()) * 1_000_000_000 / u128::from(input.bytes_per_second.max(1));

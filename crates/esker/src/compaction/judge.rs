@@ -1,4 +1,4 @@
-//! The judge: which versions and tombstones a compaction drops, keeps, or keeps in another form.
+//! The judge: decides which versions and tombstones a compaction drops, keeps or replaces.
 //!
 //! ```text
 //!   horizons (what readers may read at)   5         9            visible = 12
@@ -7,26 +7,32 @@
 //!   kept                                3       8              12       13 14
 //! ```
 //!
-//! A stripe is the sequence numbers that nobody can tell apart: no reader stands between two of them. Above the
-//! visible number each number is a stripe of its own, because a reader may come to stand on any of them.
+//! A stripe is a range of sequence numbers that no reader can distinguish: no reader stands between two of
+//! them. Above the visible number each number is a stripe of its own, because a future reader may stand on
+//! any of them.
 //!
-//! compaction_judge.1. Of the versions of a key in one stripe, the newest stays, and older ones only as far as the resolver asks for them.
-//! compaction_judge.2. A version goes if a range tombstone of its own stripe covers it; a tombstone of a later stripe does not touch
-//!      it, because a reader between them still sees it.
-//! compaction_judge.3. A tombstone goes only where nothing older can lie under it (at the bottom) and every reader stands above it
-//!      (not newer than the oldest horizon): elsewhere it would uncover what it hides.
-//! compaction_judge.4. A sequence number becomes zero under the same two conditions, so no reader and no tombstone that is kept
-//!      stands between zero and the true number.
-//! compaction_judge.5. What is newer than the newest horizon stays as it is.
-//! compaction_judge.6. An unresolved version goes only once it is resolved: by the next older version of its key, by a range tombstone over
-//!      that, or by the bottom. Until then one that would go stays as a bare removal. If the older version was live, it owes one (manifest/debts.rs).
-//! compaction_judge.7. Of a keyspace with a rule of history (rules.rs) no version loses its number. With a rule from a number on, no reader stands above
-//!      that number but those to come; with one of so many versions the newest stay, range tombstones counted.
-//! compaction_judge.8. What goes of such a keyspace raises its floor above all numbers at which a reader would miss it (manifest/history.rs).
-//! compaction_judge.10. The removal of a sweep that stands above a version of its own stripe becomes a plain removal: that version may be a write that
-//!      a transaction has not seen, and conflicts with (conflict.3).
-//! compaction_judge.9. With operands that a rule keeps stays what they stand on, down to their base. What the rule itself does not keep of that
-//!      may be merged into them (operands.rs).
+//! compaction_judge.1. Of the versions of a key in one stripe the newest is kept. Older ones are kept only as
+//!     far as the resolver asks for them.
+//! compaction_judge.2. A range tombstone drops the versions of its own stripe that it covers. It does not
+//!     drop versions of an earlier stripe, because a reader between them still sees those.
+//! compaction_judge.3. A tombstone is dropped only at the bottom, where nothing older can lie below it, and
+//!     if it is not newer than the oldest horizon. Otherwise the data that it hides would reappear.
+//! compaction_judge.4. A sequence number becomes zero under the same two conditions. So no reader and no kept
+//!     tombstone stands between zero and the original number.
+//! compaction_judge.5. Versions newer than the newest horizon stay unchanged.
+//! compaction_judge.6. An unresolved version is dropped only after it is resolved: by the next older version
+//!     of its key, by a range tombstone over that, or by the bottom. Until then a version that would be
+//!     dropped becomes an unresolved tombstone without a value. If the older version was live, the unresolved
+//!     count increases by one (manifest/debts.rs).
+//! compaction_judge.7. In a keyspace with a history rule (rules.rs) no version loses its number. Under
+//!     `From(n)` readers may stand at any number from `n` on. Under `Versions(n)` the newest `n` versions are
+//!     kept, range tombstones included.
+//! compaction_judge.8. Each version dropped from such a keyspace raises the keyspace's floor above all
+//!     numbers at which a reader would miss it (manifest/history.rs).
+//! compaction_judge.9. If a rule keeps operands, the versions below them are kept down to their base. Those
+//!     that the rule itself does not keep may be folded into the operands (operands.rs).
+//! compaction_judge.10. The tombstone of a sweep above a version of its own stripe becomes a plain tombstone.
+//!     That version may be a write that a transaction has not seen and conflicts with (conflict.3).
 
 pub use super::horizons::Horizons;
 use super::rules::{Rule, Rules};
@@ -40,61 +46,62 @@ use crate::types::key::decode_key;
 use crate::types::op::Kind;
 use crate::types::range_tombstone::{Fragment, RangeTombstones, Seqs, SharedKey};
 
-/// What becomes of a version.
+/// The fate of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict<'a> {
-    /// It goes.
+    /// It is dropped.
     Drop,
-    /// It stays as it is.
+    /// It is kept unchanged.
     Keep,
-    /// This stays in its place.
+    /// This version is written in its place.
     Replace(EntryRef<'a>),
-    /// It is unresolved, or a sweep's: ask again ([`Judge::resolve`]) with the next version.
+    /// It is unresolved or a sweep's tombstone: call [`Judge::resolve`] with the next version.
     Wait,
 }
 
-/// Why a version goes.
+/// Why a version is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// A newer version of the same stripe answers for it (compaction_judge.1).
+    /// A newer version of the same stripe replaces it (compaction_judge.1).
     Outdated,
     /// A range tombstone hides it (compaction_judge.2).
     Covered,
-    /// It is a removal with nothing left to remove (compaction_judge.3).
+    /// It is a tombstone that hides nothing any more (compaction_judge.3).
     Spent,
 }
 
-/// Hears of every version that goes.
+/// Receives every version that is dropped.
 pub trait Dropped {
-    /// This one goes.
+    /// Called for each dropped version.
     fn dropped(&mut self, entry: &EntryRef<'_>, why: Why);
 }
 
-/// Where the judge is among the rules, which come in key order as versions do (compaction_judge.7).
+/// Position among the history rules, which come in key order like versions (compaction_judge.7).
 #[derive(Debug, Default)]
 struct AtRule {
-    /// The first whose keyspace may have the key at hand.
+    /// Index of the first rule whose keyspace may contain the current key.
     next: usize,
-    /// Whether it has.
+    /// Whether that keyspace contains it.
     is_in: bool,
-    /// So many commits wrote the key at hand after this version, but for those that only removed a range.
+    /// Number of commits after this version that wrote the current key. Commits that only removed a range do
+    /// not count.
     versions: u32,
-    /// So many of them removed a range over it, too.
+    /// Number of those commits that also removed a range over it.
     twice: u32,
-    /// The one before.
+    /// Sequence number of the previous version.
     newer: SeqNo,
-    /// The number and the stripe of the version before, if that stays and is an operand.
+    /// Sequence number and stripe of the previous version, if it is a kept operand.
     operand: Option<(SeqNo, SeqNo)>,
-    /// Whether the version at hand is one of those that the rule counts.
+    /// Whether the rule keeps the current version by count.
     is_apart: bool,
 }
 
 /// Judges versions as they come by in order: key ascending, sequence number descending.
 #[derive(Debug)]
 pub struct Judge {
-    /// Of all readers.
+    /// Horizons of all readers.
     all: Horizons,
-    /// Of those of the keyspace at hand.
+    /// Horizons for the current keyspace.
     horizons: Horizons,
     rules: Rules,
     at_rule: AtRule,
@@ -102,23 +109,23 @@ pub struct Judge {
     /// In key order.
     fragments: Vec<Fragment>,
     bottommost: bool,
-    /// The first fragment that may cover the key at hand or a later one.
+    /// Index of the first fragment that may cover the current key or a later one.
     fragment: usize,
-    /// The key of the version judged last.
+    /// Key of the last judged version.
     key: Vec<u8>,
-    /// Its stripe's end; none before the first version.
+    /// End of its stripe; `None` before the first version.
     stripe_end: Option<SeqNo>,
     /// Resolves the versions of that key in that stripe.
     resolver: Resolver,
-    /// Whether it has its answer.
+    /// Whether the resolver has its answer.
     is_answered: bool,
-    /// What was found to be owed.
+    /// The unresolved counts found.
     debts: Debts,
 }
 
 impl Judge {
-    /// A judge for versions and range tombstones of one compaction. `bottommost`: no run below the inputs holds a key of
-    /// their range.
+    /// Returns a judge for the versions and range tombstones of one compaction. `bottommost` states that no
+    /// run below the inputs holds a key of their range.
     pub fn new(horizons: Horizons, tombstones: RangeTombstones, bottommost: bool) -> Self {
         let fragments = tombstones.fragments().cloned().collect();
         Judge {
@@ -138,28 +145,29 @@ impl Judge {
         }
     }
 
-    /// Whether nothing lies below the inputs.
+    /// Returns whether nothing lies below the inputs.
     pub(super) fn is_bottommost(&self) -> bool {
         self.bottommost
     }
 
-    /// The last number of the stripe that `seq` lies in.
+    /// Returns the last number of the stripe that contains `seq`.
     pub(super) fn stripe_end(&self, seq: SeqNo) -> SeqNo {
         self.horizons.stripe_end(seq)
     }
 
-    /// The number for a resolved put that stands in place of the version judged last, which has this number (compaction_judge.4, rules.1).
+    /// Returns the sequence number for a resolved put that replaces the last judged version `seq`
+    /// (compaction_judge.4, rules.1).
     pub(super) fn seq_of_put(&self, seq: SeqNo) -> SeqNo {
         if self.settled(seq) && !self.at_rule.is_in { SeqNo::ZERO } else { seq }
     }
 
-    /// Whether the version judged last is kept by a rule, for what it is (compaction_judge.9).
+    /// Returns whether a rule keeps the last judged version as a version of its own (compaction_judge.9).
     #[inline(always)]
     pub(super) fn is_apart(&self) -> bool {
         self.at_rule.is_apart
     }
 
-    /// The same, under these rules (compaction_judge.7).
+    /// Applies history rules (compaction_judge.7).
     pub(crate) fn with_rules(mut self, rules: Rules) -> Self {
         let borders = rules.all().iter().flat_map(|ruled| [&ruled.keys.start, &ruled.keys.end]);
         for border in borders {
@@ -169,17 +177,19 @@ impl Judge {
         self
     }
 
-    /// From where on histories are whole, of keyspaces of which something went (compaction_judge.8).
+    /// Returns the numbers from which on histories are complete, for keyspaces that lost versions
+    /// (compaction_judge.8).
     pub fn floors(&self) -> &Floors {
         &self.floors
     }
 
-    /// What was found to be owed (compaction_judge.6).
+    /// Returns the unresolved counts found (compaction_judge.6).
     pub fn debts(&self) -> &Debts {
         &self.debts
     }
 
-    /// What becomes of a version that has waited, before which all were judged, and behind which `next` comes.
+    /// Decides about a version for which `judge` returned `Wait`; `next` is the version after it, if there is
+    /// one.
     pub fn resolve<'e>(
         &mut self,
         entry: EntryRef<'e>,
@@ -230,7 +240,7 @@ impl Judge {
         }
     }
 
-    /// The kind of a version, resolved, above the next one (compaction_judge.10).
+    /// Returns the resolved kind of a version above the next one (compaction_judge.10).
     fn kind_above(&self, entry: &EntryRef<'_>, next: Option<&EntryRef<'_>>) -> Kind {
         let is_above = |next: &EntryRef<'_>| {
             next.key == entry.key && self.horizons.stripe_end(next.seq) == self.horizons.stripe_end(entry.seq)
@@ -241,7 +251,7 @@ impl Judge {
         }
     }
 
-    /// What becomes of the next version. `listener` hears of it if it goes.
+    /// Decides about the next version. `listener` receives it if it is dropped.
     #[inline(always)]
     pub fn judge<'e>(&mut self, entry: EntryRef<'e>, listener: &mut impl Dropped) -> Verdict<'e> {
         if entry.kind.is_unresolved() || entry.kind.is_sweep() {
@@ -257,13 +267,13 @@ impl Judge {
         }
     }
 
-    /// The sequence number to keep a version under, or why it goes.
+    /// Returns the sequence number under which a version is kept, or why it is dropped.
     #[inline(always)]
     fn fate(&mut self, entry: &EntryRef<'_>) -> Result<SeqNo, Why> {
         if self.rules.all().is_empty() { self.fate_for_readers(entry) } else { self.fate_by_rule(entry) }
     }
 
-    /// The same, under the rule of its keyspace (compaction_judge.7).
+    /// Returns the fate under the rule of the version's keyspace (compaction_judge.7).
     fn fate_by_rule(&mut self, entry: &EntryRef<'_>) -> Result<SeqNo, Why> {
         if self.stripe_end.is_none() || self.key != entry.key {
             self.enter(entry.key);
@@ -286,13 +296,14 @@ impl Judge {
             && newer > entry.seq
             && !self.at_rule.is_apart
         {
-            // It may be merged into the newer one (compaction_judge.8).
+            // It may be folded into the newer version (compaction_judge.8).
             self.floors.raise(self.rules.all()[self.at_rule.next].id, newer);
         }
         fate
     }
 
-    /// The same for a key of a keyspace with a rule. `is_base`: the newer version is an operand that stays, and nothing hides this one from its readers.
+    /// Returns the fate in a keyspace with a rule. `is_base`: the newer version is a kept operand, and no
+    /// tombstone hides this version from its readers.
     fn fate_in_history(
         &mut self,
         entry: &EntryRef<'_>,
@@ -302,7 +313,7 @@ impl Judge {
         let (id, rule) = (self.rules.all()[self.at_rule.next].id, self.rules.all()[self.at_rule.next].rule);
         let newer = std::mem::replace(&mut self.at_rule.newer, entry.seq);
         if newer > SeqNo::ZERO && newer == entry.seq {
-            // Of a large transaction, which has written the key again: nobody has ever seen it.
+            // A large transaction wrote the key again: no reader has ever seen this version.
             return if is_base { Ok(entry.seq) } else { fate.map(|_| entry.seq) };
         }
         let is_kept = match rule {
@@ -327,7 +338,7 @@ impl Judge {
         }
     }
 
-    /// Finds the rule for a key that is not before the last one.
+    /// Finds the rule for a key. Keys come in ascending order.
     fn enter(&mut self, key: &[u8]) {
         let all = self.rules.all();
         let is_behind = |ruled: &super::rules::Ruled| ruled.keys.end.as_slice() <= key;
@@ -342,7 +353,8 @@ impl Judge {
         self.horizons = horizons_under(ruled.map(|ruled| ruled.rule), &self.all);
     }
 
-    /// How many commits after this version wrote the key at hand or removed a range over it; the version counts from now on.
+    /// Returns how many commits after this version wrote the current key or removed a range over it, and
+    /// counts this version.
     fn newer_commits(&mut self, seq: SeqNo) -> u32 {
         let fragment = self.fragments.get(self.fragment).filter(|f| *f.start <= *self.key);
         let covers = fragment.map_or(0, |f| f.seqs.iter().take_while(|cover| *cover > seq).count() as u32);
@@ -352,7 +364,7 @@ impl Judge {
         newer
     }
 
-    /// The sequence number that readers need a version under, or why it goes.
+    /// Returns the sequence number under which readers need a version, or why it is dropped.
     #[inline(always)]
     fn fate_for_readers(&mut self, entry: &EntryRef<'_>) -> Result<SeqNo, Why> {
         let stripe_end = self.horizons.stripe_end(entry.seq);
@@ -389,7 +401,7 @@ impl Judge {
         }
     }
 
-    /// The range tombstones to keep (compaction_judge.1, compaction_judge.3, compaction_judge.7).
+    /// Returns the range tombstones to keep (compaction_judge.1, compaction_judge.3, compaction_judge.7).
     pub fn surviving_tombstones(&mut self) -> RangeTombstones {
         let mut kept: Vec<Fragment> = Vec::new();
         if canary::is_set(Canary::RangeTombstoneForgotten) {
@@ -439,14 +451,14 @@ impl Judge {
         RangeTombstones::from_sorted(kept)
     }
 
-    /// Nothing older lies below it and no reader stands below it.
+    /// Returns whether nothing older lies below and no reader stands below `seq`.
     #[inline]
     fn settled(&self, seq: SeqNo) -> bool {
         self.bottommost && seq <= self.horizons.oldest()
     }
 
-    /// The newest range tombstone over the key at hand, up to `at`. Keys come in order, so the fragments before it are
-    /// passed once.
+    /// Returns the newest range tombstone over the current key, up to `at`. Keys come in order, so each
+    /// fragment is skipped once.
     fn cover(&mut self, at: SeqNo) -> SeqNo {
         let fragments = &self.fragments;
         while fragments.get(self.fragment).is_some_and(|f| *f.end <= *self.key) {
@@ -459,7 +471,7 @@ impl Judge {
     }
 }
 
-/// What readers of a keyspace with this rule may read at.
+/// Returns the horizons for a keyspace with this rule.
 fn horizons_under(rule: Option<Rule>, all: &Horizons) -> Horizons {
     match rule {
         Some(Rule::From(from)) if !canary::is_set(Canary::HistoryForgotten) => all.with_all_from(from),
@@ -467,7 +479,7 @@ fn horizons_under(rule: Option<Rule>, all: &Horizons) -> Horizons {
     }
 }
 
-/// The same fragments, none of which reaches over a border.
+/// Splits the fragments so that none crosses the border.
 fn split_at(fragments: Vec<Fragment>, border: &[u8]) -> Vec<Fragment> {
     let Some(over) = fragments.iter().position(|f| *f.start < *border && *border < *f.end) else {
         return fragments;

@@ -1,4 +1,4 @@
-//! The strategy of a manual compaction: everything into one base run, without garbage, piece by piece.
+//! The strategy of a manual compaction: compacts everything into one base run without garbage, step by step.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use crate::manifest::version::{Level, Run, RunId, Version};
 use crate::types::SeqNo;
 use crate::types::key_range::{End, KeyRange};
 
-/// How far a manual compaction has come.
+/// Progress of a manual compaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ManualProgress {
-    /// Everything below is done.
+    /// Keys below this one are done.
     from: Vec<u8>,
-    /// The newest run when it began. Later ones are not its business.
+    /// The newest run when it began. It ignores later runs.
     newest: Option<RunId>,
 }
 
-/// The next piece of a manual compaction: everything into one base run, without garbage. None when it is
-/// done. `must_pass`: what lies there is read in any case.
+/// Returns the next step of a manual compaction; `None` when it is done. Tables whose range satisfies
+/// `must_pass` are read in any case.
 pub(crate) fn pick<T>(
     version: &Version<T>,
     limits: &Limits,
@@ -35,7 +35,7 @@ pub(crate) fn pick<T>(
     let unclean = |p: &Partition<'_, T>| p.upper().next().is_some() || p.members.iter().any(|m| !is_clean(m));
     let first = all.iter().position(|p| p.range.end.admits(&progress.from) && unclean(p))?;
     let mut bytes = all[first].bytes();
-    if !limits.fits_cache && bytes > limits.merge_bytes_max && all[first].upper().next().is_some() {
+    if !limits.fits_cache && bytes > limits.compaction_bytes_max && all[first].upper().next().is_some() {
         return tiers::pick_manual(version, limits, later, &all[first]);
     }
     let joins = |p: &&Partition<'_, T>| {
@@ -54,7 +54,7 @@ pub(crate) fn pick<T>(
     }
 }
 
-/// Whether a rewrite at the bottom could not make the table smaller.
+/// Returns whether a rewrite at the bottom could not make the table smaller.
 fn is_clean<T>(member: &Member<'_, T>) -> bool {
     let counts = &member.table.meta.counts;
     !holds_tombstones(member) && counts.max_seq == SeqNo::ZERO && counts.unresolved == 0

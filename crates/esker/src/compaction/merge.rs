@@ -1,4 +1,4 @@
-//! The merge of sorted sources: all versions of all their keys, in the order of tables.
+//! Merges sorted sources: returns all versions of all their keys in table order.
 //!
 //! ```text
 //!   memtable  --MemtableScan-.
@@ -6,11 +6,11 @@
 //!   run       --TableScan, table after table--> MergeScan --> EntryRef, EntryRef, ...
 //! ```
 //!
-//! compaction_merge.1. Entries come by key ascending, then sequence number descending, then newest source first.
-//! compaction_merge.2. Nothing is copied: an entry borrows from the source that it comes from.
+//! compaction_merge.1. Entries come by key ascending, then sequence number descending, then newest source
+//!     first.
 //!
-//! The sources stand in a heap. Neighbouring entries mostly come from the same one: while its next entry still comes before those of the
-//! others, that is a comparison or two, and none with a single source.
+//! Nothing is copied: an entry borrows from its source. The sources are in a heap. Consecutive entries mostly
+//! come from the same source, which costs one or two comparisons, and none with a single source.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::types::entry::EntryRef;
 use crate::types::key::head8;
 use crate::types::{Result, SeqNo};
 
-/// The tables of one run, in key order, one after the other.
+/// Scans the tables of one run in key order.
 pub(crate) struct RunScan {
     tables: std::vec::IntoIter<Arc<Table>>,
     scan: Option<TableScan>,
@@ -48,17 +48,17 @@ pub(crate) enum Source {
     Memtable(MemtableScan),
     /// Sorted writes of a transaction.
     Piece(PieceScan),
-    /// A run, and the number to give its entries; zero: their own.
+    /// A run, and the number to give its entries; zero for their own.
     Run(RunScan, SeqNo),
 }
 
 impl Source {
-    /// The tables of a run, in key order.
+    /// Returns a source for the tables of a run, in key order.
     pub(crate) fn run(tables: Vec<Arc<Table>>) -> Self {
         Self::run_as(tables, SeqNo::ZERO)
     }
 
-    /// The same, with entries of number zero under this one.
+    /// Returns a source for the tables of a run that gives entries of number zero the number `seq`.
     pub(crate) fn run_as(tables: Vec<Arc<Table>>, seq: SeqNo) -> Self {
         Source::Run(RunScan { tables: tables.into_iter(), scan: None }, seq)
     }
@@ -71,7 +71,7 @@ impl Source {
         }
     }
 
-    /// The key of the entry.
+    /// Returns the key of the current entry.
     #[inline]
     fn key(&self) -> &[u8] {
         match self {
@@ -94,26 +94,27 @@ impl Source {
     }
 }
 
-/// A source that stands on an entry.
+/// A source that has a current entry.
 #[derive(Clone, Copy)]
 struct Standing {
     /// `head8` of the entry's key.
     head: u64,
-    /// Place among the sources, 0 is the newest.
+    /// Index among the sources; 0 is the newest.
     rank: usize,
 }
 
-/// The merge.
+/// A scan over several sources.
 pub(crate) struct MergeScan {
     /// Newest first.
     sources: Vec<Source>,
-    /// Those that have entries left, as a binary heap: each comes before the two that follow it at twice its place.
+    /// The sources with entries left, as a binary heap: the children of index `i` are at `2i + 1` and `2i +
+    /// 2`.
     heap: Vec<Standing>,
     started: bool,
 }
 
 impl MergeScan {
-    /// A merge of these sources, newest first, before its first entry.
+    /// Returns a scan of these sources, newest first, before its first entry.
     pub(crate) fn new(sources: impl IntoIterator<Item = Source>) -> Result<Self> {
         let mut merge =
             MergeScan { sources: sources.into_iter().collect(), heap: Vec::new(), started: false };
@@ -128,7 +129,7 @@ impl MergeScan {
         Ok(merge)
     }
 
-    /// The next entry; none after the last. Not an `Iterator`, since an entry borrows the scan.
+    /// Returns the next entry; `None` after the last. Not an `Iterator`, because an entry borrows the scan.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<EntryRef<'_>>> {
         if std::mem::replace(&mut self.started, true)
@@ -145,12 +146,12 @@ impl MergeScan {
         Ok(self.heap.first().map(|first| self.sources[first.rank].current()))
     }
 
-    /// Which source the entry that `next` returned comes from, counted from the newest.
+    /// Returns the index of the source of the last returned entry; 0 is the newest.
     pub(crate) fn rank(&self) -> usize {
         self.heap[0].rank
     }
 
-    /// Whether the entry of one source comes before that of another.
+    /// Returns whether the current entry of `a` comes before that of `b`.
     #[inline]
     fn is_before(&self, a: Standing, b: Standing) -> bool {
         let (x, y) = (&self.sources[a.rank], &self.sources[b.rank]);
@@ -158,7 +159,7 @@ impl MergeScan {
         order.then_with(|| y.current().seq.cmp(&x.current().seq)).then(a.rank.cmp(&b.rank)).is_lt()
     }
 
-    /// Moves a source that may have fallen behind to its place in the heap.
+    /// Moves a source down to its position in the heap.
     #[inline]
     fn sift_down(&mut self, mut at: usize) {
         while 2 * at + 1 < self.heap.len() {

@@ -1,19 +1,20 @@
-//! Flush and compaction: how memtables become tables, and tables fewer and larger ones.
+//! Flush and compaction: write memtables to tables, and rewrite tables into fewer and larger ones.
 //!
 //! ```text
-//!   Version --picker (pure)--> Plan --execute--> MergeScan --> Judge --> Output --> tables, a VersionEdit's parts
+//!   Version --picker (pure)--> Plan --execute--> MergeScan --> Judge --> Output --> tables, VersionEdit
 //!              |                     memtables -----'
-//!              |-- partition: key ranges that can be compacted on their own; fences
+//!              |-- partition: key ranges that can be compacted independently; fences
 //!              |-- plan: plans, and what strategies share
 //!              |-- in_cache, tiers, manual: the strategies, one file each; shape: how many tiers there are
-//!              |-- pacing: how far behind compaction is, and how much writers wait for it
-//!              |-- covered: tables that go unread, since range tombstones hide all of them
+//!              |-- pacing: how far behind compaction is, and how long writers wait for it
+//!              |-- covered: tables that are dropped unread, because range tombstones hide all of them
 //!              |-- rules: what is kept for the history of keyspaces
-//!              `-- filter: what users' functions say of the values that a merge passes
+//!              `-- filter: user functions called for each value that a compaction passes
 //! ```
 //!
-//! In reading order: `partition`, `plan`, `picker`, `in_cache`, `shape`, `tiers`, `manual`, `pacing`, `covered` decide; `merge`, `judge`, `operands`, `output`, `execute` do. What has failed, and is left
-//! alone for that: engine/upkeep/backoff.rs.
+//! Reading order: `partition`, `plan`, `picker`, `in_cache`, `shape`, `tiers`, `manual`, `pacing`, `covered`
+//! decide; `merge`, `judge`, `operands`, `output`, `execute` do the work. Pauses after failures:
+//! engine/upkeep/backoff.rs.
 
 pub(crate) mod covered;
 pub(crate) mod execute;

@@ -1,22 +1,26 @@
-//! Operands in a compaction: what the judge keeps of them becomes one version a stripe, a put where the search for older versions ends.
+//! Folds merge operands in a compaction: the operands of a key in one stripe become one version, or a put
+//! once their base is known.
 //!
 //! ```text
 //!   judge's verdicts on one key, one stripe, newest first:
 //!     operands 9, operands 8            --> operands 9, of both
 //!     operands 9, operands 8, put 5     --> put 9
 //!     operands 9, removal 5             --> put 9
-//!     operands 9, and nothing below     --> put 9           (at the bottom, or 9's base has just been dropped)
+//!     operands 9, and nothing below     --> put 9           (at the bottom, or 9's base was just dropped)
 //! ```
 //!
-//! compaction_operands.1. Operands are merged with what lies below them in their own stripe alone: readers between two stripes see the older one
-//!      without them.
-//! compaction_operands.2. Where an operator fails or is not registered, or a base cannot be read, all versions stay, and readers are told.
-//! compaction_operands.3. A base in a blob file stays there, below its operands, until these have a part of its size: then the value, which would
-//!      be read again and again, moves into the table.
-//!      What is made expires as fold.3 says, whatever the time of the compaction is.
-//! compaction_operands.4. What is made has the number of its newest operand, and is unresolved if its oldest version is.
-//! compaction_operands.5. A version that a rule of history keeps (compaction_judge.7) is not merged into a newer one. The oldest that it keeps
-//!      takes up its base, so that it can be read by itself.
+//! Operands are folded only with versions of their own stripe, because readers between two stripes see the
+//! older one without them. The result has the number of the newest operand, and is unresolved if the oldest
+//! version is. Its expiry follows fold.3, independent of the time of the compaction.
+//!
+//! If an operator fails or is not registered, or a base cannot be read, all versions are kept, and readers
+//! get the error.
+//!
+//! A base in a blob file stays there below its operands until these have a fraction of its size. Then the
+//! value moves into the table, because it would be read again and again.
+//!
+//! A version that a history rule keeps (compaction_judge.7) is not folded into a newer one. The oldest
+//! version that the rule keeps absorbs its base, so that it can be read by itself.
 
 use super::judge::{Judge, Verdict};
 use crate::blob::BlobPointer;
@@ -26,38 +30,38 @@ use crate::types::expiry::value_of;
 use crate::types::op::Kind;
 use crate::types::{Result, SeqNo, Value};
 
-/// Operands move a base out of its blob file that is so many times as large (compaction_operands.3).
+/// Operands are folded with a base in a blob file that is at most this many times as large.
 const BLOB_FACTOR: u64 = 4;
-/// Lists that would be longer stay apart.
+/// Longer operand lists are not joined.
 const LIST_BYTES_MAX: usize = 1 << 30;
 
-/// Takes what the judge has said of versions, in their order, and gives what is to be written.
+/// Takes the judge's verdicts in order, and passes on the versions to write.
 pub(super) struct Gather<'a> {
     fold_context: FoldContext<'a>,
-    /// Whether a source below may hold a version of an encoded key that expires (fold.4).
+    /// Whether a source below may hold an expiring version of an encoded key (fold.4).
     may_expire_below: &'a dyn Fn(&[u8]) -> bool,
-    /// Versions cannot stay beside each other: a failure is an error.
+    /// Whether the output holds one version per key, so that a failure is an error.
     is_strict: bool,
     key: Vec<u8>,
     pending: Option<Pending>,
 }
 
-/// The operands of a stripe.
+/// The operands of one stripe.
 struct Pending {
-    /// Of the newest.
+    /// Sequence number of the newest operand.
     seq: SeqNo,
-    /// The number of a put in their place that is resolved.
+    /// Sequence number of a resolved put in their place.
     put_seq: SeqNo,
     stripe_end: SeqNo,
-    /// Of the oldest.
+    /// Whether the oldest operand is unresolved.
     is_unresolved: bool,
     operands: Operands,
 }
 
-/// A version in the place of operands and of what was below them.
+/// A version that replaces operands and the versions below them.
 struct Made {
     seq: SeqNo,
-    /// Of the newest operand.
+    /// Sequence number of the newest operand.
     source_seq: SeqNo,
     kind: Kind,
     value: Value,
@@ -68,13 +72,13 @@ impl<'a> Gather<'a> {
         Gather { fold_context, may_expire_below, is_strict: false, key: Vec::new(), pending: None }
     }
 
-    /// The same for an output that holds one version of a key.
+    /// Returns a gatherer for an output that holds one version per key.
     pub(super) fn strict(fold_context: FoldContext<'a>) -> Self {
         Gather { is_strict: true, ..Self::new(fold_context, &|_| true) }
     }
 
-    /// Takes a version and its fate; `write` gets what is to be written, and the number that its source has
-    /// for it. How many versions have gone into others.
+    /// Takes a version and its verdict. Passes each version to write, and its number in its source, to
+    /// `write`. Returns how many versions were folded into others.
     #[inline(always)]
     pub(super) fn take(
         &mut self,
@@ -113,7 +117,7 @@ impl<'a> Gather<'a> {
         if let Some(pending) = self.pending.take() {
             let is_same_stripe = pending.stripe_end == stripe_end && !judge.is_apart();
             let made = match kept {
-                // Nothing is left of what was below.
+                // Nothing is left below.
                 None => self.fold(&pending, None, false)?,
                 Some(kept) if kept.kind.is_operand() => {
                     let len = pending.operands.byte_len() + kept.value.len();
@@ -139,7 +143,8 @@ impl<'a> Gather<'a> {
                 Some(kept) if kept.kind.is_live() => None,
                 Some(kept) => {
                     let made = self.fold(&pending, None, false)?;
-                    // One that is unresolved stays for its debt (compaction_judge.6), and one of an older stripe for its readers.
+                    // An unresolved version is kept for its count (compaction_judge.6), and a version of an
+                    // older stripe for its readers.
                     match made {
                         Some(made) if is_same_stripe && !kept.kind.is_unresolved() => {
                             return self.write_made(made, write).map(|()| 1);
@@ -169,7 +174,7 @@ impl<'a> Gather<'a> {
         Ok(0)
     }
 
-    /// The versions of the key at hand, or all, have come.
+    /// Writes the pending operands, after the last version of the current key or of the input.
     pub(super) fn finish(
         &mut self,
         judge: &Judge,
@@ -186,9 +191,9 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Whether to merge operands into a value (compaction_operands.3).
+    /// Returns whether to fold operands into a value.
     fn pays(&self, pending: &Pending, base: EntryRef<'_>) -> bool {
-        // Of one commit: they cannot stay beside each other.
+        // Versions of one commit cannot be kept beside each other.
         if self.is_strict || base.seq == pending.seq {
             return true;
         }
@@ -200,7 +205,7 @@ impl<'a> Gather<'a> {
         pending.operands.byte_len() as u64 * BLOB_FACTOR >= len
     }
 
-    /// The put that operands make; none: they have to stay.
+    /// Returns the put that the operands make; `None` if they have to stay.
     fn fold(
         &self,
         pending: &Pending,

@@ -8,13 +8,15 @@
 //!   tombstones  [----------)       [---)      each table takes the part up to the next one's start
 //! ```
 //!
-//! compaction_output.1. The tables' ranges, tombstones included, do not overlap (version.2), and no table crosses a fence.
+//! compaction_output.1. The tables' ranges, tombstones included, do not overlap (version.2), and no table
+//!     crosses a fence.
 //! compaction_output.2. All versions of a key are in one table.
-//! compaction_output.3. Every file made is known by its id in `made` from before it is created, so that a failed output can be removed; and no file
-//!      that was there before.
-//! compaction_output.4. A table says which commit is the newest that went into the flush or compaction, although judge.rs may have forgotten its number or
-//!      left it out: a table that the manifest lost proves by it that there was more (engine/disk/unnamed.rs).
-//! compaction_output.5. A table ends long before its index has no more room (index.5 in sstable/index.rs).
+//! compaction_output.3. `made` contains the id of every file before it is created, so that a failed output
+//!     can be removed. It never contains a file that existed before.
+//! compaction_output.4. Each table records the newest commit among the inputs, even if the judge dropped it
+//!     or its number. If the manifest loses the table, this shows which commits existed
+//!     (engine/disk/unnamed.rs).
+//! compaction_output.5. A table ends long before its index is full (index.5 in sstable/index.rs).
 
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
@@ -32,19 +34,19 @@ use crate::types::entry::EntryRef;
 use crate::types::range_tombstone::{Fragment, RangeTombstones, SharedKey};
 use crate::types::{Error, FileId, Result, SeqNo};
 
-/// What tables are made with.
-pub(crate) struct Place<'a> {
-    /// Files.
+/// What an output needs to create tables.
+pub(crate) struct OutputContext<'a> {
+    /// The file system.
     pub env: Env,
     /// The database's directory.
     pub dir: PathBuf,
-    /// The tables' blocks in memory.
+    /// Cache of the tables' blocks.
     pub cache: Arc<BlockCache>,
-    /// Whether the blocks of new tables are in it from the start, while it has room.
+    /// Whether the blocks of new tables go to the cache while it has space.
     pub keeps_warm: bool,
-    /// How tables are written.
+    /// Format options of tables.
     pub options: TableOptions,
-    /// Gives a new file id.
+    /// Returns a new file id.
     pub new_file: Box<dyn Fn() -> FileId + Send + Sync + 'a>,
 }
 
@@ -55,11 +57,11 @@ pub(crate) struct Shape {
     pub level: Level,
     /// The run.
     pub run: RunId,
-    /// A table of this size is full.
+    /// Size at which a table is full.
     pub table_bytes: u64,
-    /// First keys that tables must not reach over, ascending.
+    /// Keys at which tables are cut, ascending.
     pub fences: Vec<Vec<u8>>,
-    /// The newest commit that goes in. Every table says so (compaction_output.4).
+    /// The newest commit among the inputs (compaction_output.4).
     pub newest_commit: SeqNo,
 }
 
@@ -68,32 +70,33 @@ pub(crate) struct Shape {
 pub(crate) struct Written {
     /// The tables.
     pub added: Vec<AddedTable>,
-    /// The same tables, open.
+    /// The same tables, opened.
     pub opened: HashMap<FileId, Arc<Table>>,
 }
 
 /// Writes one run.
 pub(crate) struct Output<'a> {
-    place: Place<'a>,
+    context: OutputContext<'a>,
     shape: Shape,
-    /// Index of the first fence that lies ahead.
+    /// Index of the first fence ahead.
     fence: usize,
-    /// What is left of the tombstones, from the start of the current table on.
+    /// The tombstones from the start of the current table on.
     tombstones: VecDeque<Fragment>,
     writer: Option<(FileId, TableWriter)>,
-    /// The last key of the current table, once that is full.
+    /// The last key of the current table once the table is full.
     full_at: Option<Vec<u8>>,
-    /// What the index of a table can hold. A table is full with half of that: all versions of its last key are still to come.
+    /// Capacity of a table's index. A table is full at half of it, because all versions of its last key still
+    /// follow.
     index_limits: IndexLimits,
     written: Written,
     made: Vec<FileId>,
 }
 
 impl<'a> Output<'a> {
-    /// An output without tables yet. `tombstones` are those to keep.
-    pub(crate) fn new(place: Place<'a>, shape: Shape, tombstones: &RangeTombstones) -> Self {
+    /// Returns an output without tables. `tombstones` are the range tombstones to keep.
+    pub(crate) fn new(context: OutputContext<'a>, shape: Shape, tombstones: &RangeTombstones) -> Self {
         Output {
-            place,
+            context,
             shape,
             fence: 0,
             tombstones: tombstones.fragments().cloned().collect(),
@@ -105,7 +108,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Adds an entry: key ascending, sequence number descending.
+    /// Adds an entry. Entries come by key ascending, then sequence number descending.
     #[inline]
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
         while self.shape.fences.get(self.fence).is_some_and(|fence| fence.as_slice() <= entry.key) {
@@ -126,15 +129,15 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Writes what is left, and makes the names of all tables durable (execute.1).
+    /// Writes the rest, and makes the names of all tables durable (execute.1).
     pub(crate) fn finish(&mut self) -> Result<Written> {
         for fence in std::mem::take(&mut self.shape.fences).into_iter().skip(self.fence) {
             self.cut(Some(&fence))?;
         }
         self.cut(None)?;
         if !self.made.is_empty() {
-            let dir = &self.place.dir;
-            let synced = self.place.env.fs.sync_dir(dir).map_err(|e| Error::io("sync", dir, e));
+            let dir = &self.context.dir;
+            let synced = self.context.env.fs.sync_dir(dir).map_err(|e| Error::io("sync", dir, e));
             if !canary::is_set(Canary::TableNameFailureIgnored) {
                 synced?;
             }
@@ -142,32 +145,32 @@ impl<'a> Output<'a> {
         Ok(std::mem::take(&mut self.written))
     }
 
-    /// Removes every file made (compaction_output.3). What cannot be removed is garbage that the next open collects.
+    /// Removes every file made (compaction_output.3). The next opening removes files that are left.
     pub(crate) fn discard(self) {
-        let fs = self.place.env.fs.clone();
+        let fs = self.context.env.fs.clone();
         self.discard_by(&|path| drop(fs.remove_file(path)));
     }
 
-    /// Removes every file made by `remove`, which checks that the directory is still locked.
+    /// Removes every file made by calling `remove`, which checks that the directory is still locked.
     pub(crate) fn discard_by(mut self, remove: &(dyn Fn(&Path) + Send + Sync)) {
         self.writer = None;
         self.written = Written::default();
-        self.made.iter().for_each(|&file| remove(&table_path(&self.place.dir, file)));
+        self.made.iter().for_each(|&file| remove(&table_path(&self.context.dir, file)));
     }
 
     fn writer(&mut self) -> Result<&mut TableWriter> {
         if self.writer.is_none() {
-            let file = (self.place.new_file)();
+            let file = (self.context.new_file)();
             self.made.push(file);
-            let path = table_path(&self.place.dir, file);
-            let created = TableWriter::create(&self.place.env, &path, self.place.options.clone());
+            let path = table_path(&self.context.dir, file);
+            let created = TableWriter::create(&self.context.env, &path, self.context.options.clone());
             let mut writer = created.inspect_err(|error| {
                 if matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::AlreadyExists) {
                     self.made.pop();
                 }
             })?;
-            if self.place.keeps_warm {
-                writer.keep_warm(&self.place.cache);
+            if self.context.keeps_warm {
+                writer.keep_warm(&self.context.cache);
             }
             writer.note_commit(self.shape.newest_commit);
             writer.limit_index(self.index_limits);
@@ -176,7 +179,7 @@ impl<'a> Output<'a> {
         Ok(&mut self.writer.as_mut().expect("made above").1)
     }
 
-    /// Ends the current table before `boundary`, or for good.
+    /// Ends the current table before `boundary`; with `None`, ends the last one.
     fn cut(&mut self, boundary: Option<&[u8]>) -> Result<()> {
         self.full_at = None;
         while let Some(mut fragment) = self.tombstones.pop_front() {
@@ -198,7 +201,7 @@ impl<'a> Output<'a> {
             self.writer()?.add_fragment(fragment);
         }
         let Some((file, writer)) = self.writer.take() else { return Ok(()) };
-        let (meta, table) = writer.finish_open(None, &self.place.cache)?;
+        let (meta, table) = writer.finish_open(None, &self.context.cache)?;
         if let Some(before) = self.written.added.last() {
             assert!(!before.meta.range.overlaps(&meta.range), "compaction_output.1");
         }
@@ -224,7 +227,7 @@ mod tests {
         let cache = BlockCache::new(MemoryBudget::new(1 << 20));
         let files = AtomicU64::new(1);
         let new_file = || FileId::new(files.fetch_add(1, Ordering::Relaxed));
-        let place = || Place {
+        let context = || OutputContext {
             env: env.clone(),
             dir: PathBuf::new(),
             cache: cache.clone(),
@@ -232,7 +235,7 @@ mod tests {
             options: TableOptions { block_bytes: 1, ..TableOptions::default() },
             new_file: Box::new(new_file),
         };
-        // Every entry is a block; no index of a table holds those of all keys.
+        // Every entry is a block; no table's index can hold all keys.
         for index_limits in [
             IndexLimits { blocks: 20, separator_bytes: u64::MAX },
             IndexLimits { blocks: u64::MAX, separator_bytes: 40 },
@@ -244,11 +247,11 @@ mod tests {
                 fences: Vec::new(),
                 newest_commit: SeqNo::new(9),
             };
-            let mut output = Output::new(place(), shape, &RangeTombstones::default());
+            let mut output = Output::new(context(), shape, &RangeTombstones::default());
             output.index_limits = index_limits;
             for key in 0..100_u32 {
                 let key = key.to_be_bytes();
-                // Versions of one key, which belong together (compaction_output.2).
+                // Versions of one key, which stay together (compaction_output.2).
                 for seq in [9, 8, 7] {
                     let entry = EntryRef { key: &key, seq: SeqNo::new(seq), kind: Kind::PUT, value: b"v" };
                     output.add(entry).unwrap();

@@ -1,4 +1,4 @@
-//! Partitions: key ranges that can be merged on their own, because no table straddles their ends.
+//! Partitions: key ranges that can be compacted independently, because no table crosses their ends.
 //!
 //! ```text
 //!   L0    [a--d]      [k---p]  [r-t]
@@ -6,11 +6,12 @@
 //!         `-- 1 --' `-2-'`-- 3 ---' `4-'
 //! ```
 //!
-//! partition.1. Partitions are in key order and share no key; a table is in exactly one, the runs newest first.
-//! partition.2. Every table that shares a key with a partition's range is in the partition.
-//! partition.3. Fences are first keys of base tables. A coarser choice of fences is a part of every finer one of the same base
-//!      tables (the choice depends on each key alone), so runs that were cut at different times share their cuts and
-//!      do not chain partitions together.
+//! partition.1. Partitions are in key order and share no key. Each table is in exactly one; runs come newest
+//!     first.
+//! partition.2. A partition contains every table that shares a key with its range.
+//! partition.3. Fences are first keys of base tables. For the same base tables, a coarser choice of fences is
+//!     a subset of every finer one, because the choice depends on each key alone. So runs that were cut at
+//!     different times share their cuts and do not join partitions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,14 +21,14 @@ use crate::manifest::version::{Level, LiveTable, Run, Version};
 use crate::types::FileId;
 use crate::types::key_range::KeyRange;
 
-/// Pieces of an output that are smaller than this part of a table cost more, as files, than they save when they are
-/// merged.
+/// An output is not cut into pieces smaller than this fraction of a table: as files they cost more than they
+/// save.
 const PIECE_PART: u64 = 16;
 
-/// A table with the run that it is in.
+/// A table and its run.
 #[derive(Debug)]
 pub(crate) struct Member<'a, T> {
-    /// Index of the run, 0 is the newest.
+    /// Index of the run; 0 is the newest.
     pub run_index: usize,
     /// The run.
     pub run: &'a Run<T>,
@@ -38,7 +39,7 @@ pub(crate) struct Member<'a, T> {
 /// A closed key range (partition.2) with its tables.
 #[derive(Debug)]
 pub(crate) struct Partition<'a, T> {
-    /// What the tables cover together, gaps included.
+    /// The range from the first to the last key of the tables.
     pub range: KeyRange,
     /// The tables, newest run first, in key order within a run.
     pub members: Vec<Member<'a, T>>,
@@ -59,7 +60,7 @@ impl<T> Clone for Partition<'_, T> {
 }
 
 impl<'a, T> Partition<'a, T> {
-    /// Several neighbours as one.
+    /// Joins adjacent partitions.
     pub(crate) fn join(parts: &[Partition<'a, T>]) -> Self {
         let mut range = parts[0].range.clone();
         range.end = parts[parts.len() - 1].range.end.clone();
@@ -68,29 +69,29 @@ impl<'a, T> Partition<'a, T> {
         Partition { range, members }
     }
 
-    /// Bytes of all tables.
+    /// Returns the bytes of all tables.
     pub(crate) fn bytes(&self) -> u64 {
         self.members.iter().map(|m| m.table.meta.file_bytes).sum()
     }
 
-    /// The tables above the base.
+    /// Returns the tables above the base.
     pub(crate) fn upper(&self) -> impl Iterator<Item = &Member<'a, T>> {
         self.members.iter().filter(|m| m.run.level != Level::BASE)
     }
 
-    /// Bytes of the tables above the base.
+    /// Returns the bytes of the tables above the base.
     pub(crate) fn upper_bytes(&self) -> u64 {
         self.upper().map(|m| m.table.meta.file_bytes).sum()
     }
 
-    /// Whether one of these tables is in it.
+    /// Returns whether it contains one of these tables.
     pub(crate) fn holds_one_of(&self, files: &BTreeSet<FileId>) -> bool {
         !files.is_empty() && self.members.iter().any(|m| files.contains(&m.table.file))
     }
 }
 
-/// The partitions of these runs, as small as partition.2 allows. `first_index` is the index of the first of them in the
-/// version.
+/// Returns the partitions of these runs, as small as partition.2 allows. `first_index` is the index of the
+/// first run in the version.
 pub(crate) fn partitions<T>(runs: &[Arc<Run<T>>], first_index: usize) -> Vec<Partition<'_, T>> {
     let mut tables: Vec<Member<'_, T>> = Vec::new();
     for (offset, run) in runs.iter().enumerate() {
@@ -115,8 +116,8 @@ pub(crate) fn partitions<T>(runs: &[Arc<Run<T>>], first_index: usize) -> Vec<Par
     partitions
 }
 
-/// The tables that cannot be merged because a table that they would be merged with cannot be read. With `into_base`
-/// that is a table of any run, otherwise one of their own level.
+/// Returns the tables that cannot be compacted because a table of their partition cannot be read. With
+/// `into_base`, partitions extend over all runs, otherwise over one level.
 pub(crate) fn stuck<T>(
     version: &Version<T>,
     unreadable: &BTreeSet<FileId>,
@@ -131,23 +132,24 @@ pub(crate) fn stuck<T>(
     stuck.flat_map(|p| p.members.iter().map(|m| m.table.file).collect::<Vec<_>>()).collect()
 }
 
-/// Bytes of a run's tables that are not stuck; `None` if all are.
+/// Returns the bytes of a run's tables that are not stuck; `None` if all are.
 pub(crate) fn free_bytes<T>(run: &Run<T>, stuck: &BTreeSet<FileId>) -> Option<u64> {
     let bytes = |table: &LiveTable<T>| (!stuck.contains(&table.file)).then_some(table.meta.file_bytes);
     run.tables().iter().filter_map(|t| bytes(t)).reduce(|a, b| a + b)
 }
 
-/// Where runs above the base are cut, so that their tables fall into partitions of about `partition_bytes` of base
-/// tables (partition.3).
+/// Returns the keys at which runs above the base are cut, so that their tables fall into partitions with
+/// about `partition_bytes` of base tables (partition.3).
 pub(crate) fn fences<T>(version: &Version<T>, partition_bytes: u64) -> Vec<Vec<u8>> {
     let Some(base) = version.base() else { return Vec::new() };
     let starts = base.tables().iter().skip(1).map(|t| t.meta.range.start.clone()).collect();
-    // Half as many again, so that tables a little below the full size do not halve the number of fences.
+    // Half as many again, so that tables slightly below the full size do not halve the number of fences.
     let count_max = base.bytes().saturating_mul(3) / partition_bytes.max(1).saturating_mul(2);
     thinned(starts, count_max)
 }
 
-/// The fences for an output of `output_bytes`: fewer, if its pieces would be small beside a table.
+/// Returns the fences for an output of `output_bytes`: fewer if its pieces would be small compared to a
+/// table.
 pub(crate) fn fences_for(fences: Vec<Vec<u8>>, output_bytes: u64, table_bytes: u64) -> Vec<Vec<u8>> {
     thinned(fences, output_bytes.saturating_mul(PIECE_PART) / table_bytes.max(1))
 }

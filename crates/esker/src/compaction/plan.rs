@@ -1,4 +1,4 @@
-//! Plans of compaction, what strategies know to make them, and what they share.
+//! Compaction plans, the input of strategies, and helpers that strategies share.
 //!
 //! ```text
 //!   Version, PickInput --in_cache.rs, tiers.rs, manual.rs--> a Partition to compact --plan()--> Plan
@@ -15,34 +15,34 @@ use crate::types::key_range::KeyRange;
 use crate::types::{FileId, SeqNo};
 
 const MIB: u64 = 1 << 20;
-/// Compaction costs this many times less while the database is idle.
+/// Factor by which compaction is cheaper while the database is idle.
 pub(crate) const IDLE_DISCOUNT: u64 = 4;
 /// A small neighbour joins a compaction if it is at most this many times as large, so that tables grow
 /// geometrically.
 const NEIGHBOUR_FACTOR: u64 = 4;
-/// Tombstones left in the base are worth a rewrite if at least one of this number of entries is a tombstone.
+/// Tombstones left in the base are worth a rewrite if at least one entry of this many is a tombstone.
 const LEFTOVER_PART: u64 = 8;
 
-/// The shape to keep.
+/// Limits that define the desired shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// While the data fits the cache, more runs as they come from memtables are merged. Writers slow down
-    /// from here on.
+    /// While the data fits the cache: number of L0 runs above which they are compacted. Writers are slowed
+    /// down from here on.
     pub l0_runs_max: usize,
-    /// Where the data exceeds the cache, this number of runs of a tier is merged to one run of the next.
+    /// If the data exceeds the cache: number of runs of a tier that are compacted into one run of the next
+    /// tier.
     pub tier_runs_max: usize,
-    /// Where the data exceeds the cache, the base is at least this many times as large as the last tier above
-    /// it.
+    /// If the data exceeds the cache: minimum size of the base as a multiple of the last tier.
     pub base_ratio: u64,
-    /// Beyond the cache, tiers are merged early where more runs than these lie above each other.
+    /// If the data exceeds the cache: number of runs over one key at which tiers are compacted early.
     pub depth_max: usize,
-    /// Bytes of the run that a flush writes.
+    /// Size of the run that a flush writes.
     pub run_bytes: u64,
-    /// Beyond the cache, no merge is larger if that can be avoided.
-    pub merge_bytes_max: u64,
-    /// Tables are cut at this size.
+    /// If the data exceeds the cache: maximum size of a compaction, where possible.
+    pub compaction_bytes_max: u64,
+    /// Size at which tables are cut.
     pub table_bytes: u64,
-    /// Bytes of base tables that are compacted, and fenced off, together.
+    /// Size of the groups of base tables that are compacted, and fenced off, together.
     pub partition_bytes: u64,
     /// Whether the cache can hold all tables.
     pub fits_cache: bool,
@@ -56,7 +56,7 @@ impl Default for Limits {
             base_ratio: 4,
             depth_max: 10,
             run_bytes: 64 * MIB,
-            merge_bytes_max: 1024 * MIB,
+            compaction_bytes_max: 1024 * MIB,
             table_bytes: 64 * MIB,
             partition_bytes: 64 * MIB,
             fits_cache: true,
@@ -67,41 +67,40 @@ impl Default for Limits {
 /// What the picker knows besides the version.
 #[derive(Clone, Debug)]
 pub(crate) struct PickInput {
-    /// The shape to keep.
+    /// Limits that define the desired shape.
     pub limits: Limits,
-    /// There were no writes for a while.
+    /// Whether there were no writes for a while.
     pub idle: bool,
     /// Time that readers lost to extra runs since the last compaction.
     pub wasted_seek_ns: u64,
-    /// How fast compactions run.
+    /// Speed of compactions.
     pub bytes_per_second: u64,
-    /// Tables to leave alone: they could not be read lately, or what would be written of them lacks room
+    /// Tables to leave alone: they could not be read recently, or there is no space for their output
     /// (picker.4).
     pub skip: BTreeSet<FileId>,
-    /// Tables of compactions that could not be written lately (picker.5).
+    /// Tables of compactions whose output could not be written recently (picker.5).
     pub put_off: BTreeSet<FileId>,
-    /// No reader reads at an older number than this.
+    /// No reader reads below this sequence number.
     pub oldest_horizon: SeqNo,
-    /// What is kept for the history of keyspaces.
+    /// History rules of keyspaces.
     pub rules: Rules,
 }
 
-/// The run that takes the output; beyond the cache, those of its tables that do not find an older one
-/// (`settled`).
+/// The run that takes the output. Beyond the cache, only for tables that `settled` assigns to no older run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputRun {
-    /// A run that is there; the range is free in it apart from the inputs.
+    /// An existing run, in which the range is free apart from the inputs.
     Existing(RunId),
-    /// A new one.
+    /// A new run.
     New,
 }
 
 /// How the inputs become the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlanKind {
-    /// By reading and writing.
+    /// Reads the inputs and writes new tables.
     Rewrite,
-    /// By a version edit alone.
+    /// Only edits the version.
     TrivialMove,
 }
 
@@ -116,32 +115,32 @@ pub(crate) struct PlanInput {
     pub files: Vec<FileId>,
 }
 
-/// A piece of compaction.
+/// One compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// What goes in, newest run first.
+    /// The inputs, newest run first.
     pub inputs: Vec<PlanInput>,
-    /// Where it comes out.
+    /// Level of the output.
     pub output_level: Level,
-    /// In which run.
+    /// Run of the output.
     pub output_run: OutputRun,
-    /// How.
+    /// Whether tables are rewritten or moved.
     pub kind: PlanKind,
-    /// No run below holds keys of the range (picker.2).
+    /// Whether no run below holds keys of the range (picker.2).
     pub bottommost: bool,
-    /// What the inputs cover, gaps included.
+    /// The range from the first to the last key of the inputs.
     pub range: KeyRange,
-    /// First keys that tables of the output do not reach over, ascending.
+    /// Keys at which output tables are cut, ascending.
     pub fences: Vec<Vec<u8>>,
 }
 
 impl Plan {
-    /// All inputs.
+    /// Returns all input files.
     pub(crate) fn files(&self) -> BTreeSet<FileId> {
         self.inputs.iter().flat_map(|input| &input.files).copied().collect()
     }
 
-    /// Bytes of all inputs, which are tables of this version.
+    /// Returns the size of all inputs, which are tables of `version`.
     pub(crate) fn input_bytes<T>(&self, version: &Version<T>) -> u64 {
         let files = self.files();
         let tables = version.runs().iter().flat_map(|run| run.overlapping(&self.range));
@@ -149,7 +148,8 @@ impl Plan {
     }
 }
 
-/// The plan that merges a group, closed among the runs from its newest one on, into the base.
+/// Returns the plan that compacts a group into the base. The group is closed among the runs from its newest
+/// one on.
 pub(super) fn plan_into_base<T>(version: &Version<T>, group: &Partition<'_, T>) -> Plan {
     plan(version, group, Level::BASE, PlanKind::Rewrite)
 }
@@ -165,24 +165,21 @@ pub(super) fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Lev
     let files: BTreeSet<FileId> = group.members.iter().map(|m| m.table.file).collect();
     let is_free =
         |range: &KeyRange, run: &Run<T>| run.overlapping(range).iter().all(|t| files.contains(&t.file));
-    // A rewritten output fills its range.
-    let has_room = |run: &Run<T>| match kind {
+    // A rewrite may fill the whole range.
+    let fits = |run: &Run<T>| match kind {
         PlanKind::Rewrite => is_free(&group.range, run),
         PlanKind::TrivialMove => group.members.iter().all(|m| is_free(&m.table.meta.range, run)),
     };
-    // The oldest run of the output's level takes the output of which no table that is no input is in the way,
-    // nor of a newer one. So there are no more runs than tables that overlap.
+    // The output goes to the oldest run of its level such that no table outside the inputs overlaps it in
+    // that run or a newer one. So there are no more runs than overlapping tables.
     let mut of_level = version.runs().iter().filter(|run| run.level == level);
     let own = inputs.iter().filter(|input| input.level == level).map(|input| input.run).min();
     let target = match level {
-        Level::BASE => {
-            of_level.next().inspect(|base| assert!(has_room(base), "picker.1: a table of the base"))
+        Level::BASE => of_level.next().inspect(|base| assert!(fits(base), "picker.1: a table of the base")),
+        // Data of this level stays below the data of newer runs.
+        _ => {
+            of_level.skip_while(|run| own.is_some_and(|own| run.id > own)).take_while(|run| fits(run)).last()
         }
-        // Data of this level stays below what newer runs of it hold.
-        _ => of_level
-            .skip_while(|run| own.is_some_and(|own| run.id > own))
-            .take_while(|run| has_room(run))
-            .last(),
     };
     let output_run = target.map_or(OutputRun::New, |run| OutputRun::Existing(run.id));
 
@@ -201,24 +198,24 @@ pub(super) fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Lev
     Plan { inputs, output_level: level, output_run, kind, bottommost, range, fences: Vec::new() }
 }
 
-/// The run for a table of a plan's output: the oldest of the plan's level that has room for it, as all newer
-/// ones have. So there are no more runs than tables that overlap. None if no run has.
+/// Returns the run for one output table: the oldest of the plan's level in which, and in all newer ones, its
+/// range is free. So there are no more runs than overlapping tables. `None` if there is no such run.
 pub(crate) fn settled<T>(version: &Version<T>, plan: &Plan, range: &KeyRange) -> Option<RunId> {
     let files = plan.files();
     let mut of_level = version.runs().iter().filter(|run| run.level == plan.output_level);
     if plan.output_level == Level::BASE {
         return of_level.next().map(|run| run.id);
     }
-    // Within its level a table sinks below those that are newer.
+    // Within its level a table must stay below newer ones.
     let own =
         plan.inputs.iter().filter(|input| input.level == plan.output_level).map(|input| input.run).min();
     let of_level = of_level.skip_while(|run| own.is_some_and(|own| run.id > own));
-    let has_room = |run: &&Arc<Run<T>>| run.overlapping(range).iter().all(|t| files.contains(&t.file));
-    of_level.take_while(has_room).last().map(|run| run.id)
+    let fits = |run: &&Arc<Run<T>>| run.overlapping(range).iter().all(|t| files.contains(&t.file));
+    of_level.take_while(fits).last().map(|run| run.id)
 }
 
-/// Every partition with tables above the base, together with small neighbours: candidates for a compaction
-/// into the base.
+/// Returns every partition with tables above the base, joined with small neighbours: candidates for a
+/// compaction into the base.
 pub(super) fn groups<'a, T>(all: &[Partition<'a, T>], limits: &Limits) -> Vec<Partition<'a, T>> {
     let sizes: Vec<u64> = all.iter().map(Partition::bytes).collect();
     let mut groups = Vec::new();
@@ -243,8 +240,8 @@ pub(super) fn groups<'a, T>(all: &[Partition<'a, T>], limits: &Limits) -> Vec<Pa
     groups
 }
 
-/// The tables above the base that overlap nothing go to the base as they are. Those with tombstones wait for
-/// a rewrite, which drops them; small ones wait for company.
+/// Returns a trivial move to the base of the tables above it that overlap no other table. Tables with
+/// tombstones wait for a rewrite, which drops them; small ones wait to be joined.
 pub(super) fn moves<T>(version: &Version<T>, groups: &[Partition<'_, T>]) -> Option<Plan> {
     let lone = groups.iter().filter(|g| matches!(&g.members[..], [only] if !holds_tombstones(only)));
     let lone: Vec<_> = lone.cloned().collect();
@@ -254,7 +251,8 @@ pub(super) fn moves<T>(version: &Version<T>, groups: &[Partition<'_, T>]) -> Opt
     Some(plan(version, &Partition::join(&lone), Level::BASE, PlanKind::TrivialMove))
 }
 
-/// Returns the number of tombstones in these tables that no reader needs, if they are worth a rewrite.
+/// Returns the number of tombstones in these tables that no reader needs any more; `None` if they are not
+/// worth a rewrite.
 pub(super) fn held_back<'m>(
     metas: impl Iterator<Item = &'m TableMeta> + Clone,
     input: &PickInput,

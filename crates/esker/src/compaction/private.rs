@@ -1,18 +1,20 @@
-//! Private tables: writes of a transaction, sorted into a run that nobody else sees until it is adopted.
+//! Private tables: writes of a transaction, sorted into a run that no other thread sees until it is adopted.
 //!
 //! ```text
-//!   layers, newest first: pieces, runs --MergeScan--> Judge --> Output: entries and range removals of number 0
+//!   layers, newest first: pieces, runs --MergeScan--> Judge --> Output: entries, tombstones of number 0
 //! ```
 //!
-//! private.1. Of each key the newest layer's op stays; a range removal hides what older layers hold. Removals stay: they are for
-//!      what has been committed.
-//! private.2. As for any output: the tables and their names are durable when this returns, and after an error no file of it is left.
+//! Of each key the newest layer's operation is kept; a range tombstone hides keys of older layers. Tombstones
+//! are kept, because they apply to committed data.
+//!
+//! private.2. As for any output: the tables and their names are durable when `write_private` returns, and
+//!     after an error none of its files is left.
 
 use super::execute::{Built, CompactionStats, Context};
 use super::judge::{Horizons, Judge, Verdict};
 use super::merge::{MergeScan, Source};
 use super::operands::Gather;
-use super::output::{Output, Place, Shape, Written};
+use super::output::{Output, OutputContext, Shape, Written};
 use crate::manifest::version::{Level, RunId};
 use crate::types::entry::EntryRef;
 use crate::types::key::decode_key;
@@ -23,24 +25,25 @@ use crate::types::{KeyspaceId, Result, SeqNo};
 pub(crate) struct PrivateBuilt {
     /// Its tables.
     pub built: Built,
-    /// How many of its entries are live, per keyspace.
+    /// Number of live entries per keyspace.
     pub puts: Vec<(KeyspaceId, i64)>,
 }
 
-/// Writes layers, newest first, as one run. Each layer's entries and range removals have a number of its own, larger for newer layers.
-/// `keep_warm`: readers will soon want them.
+/// Writes layers, newest first, as one run. Each layer's entries and range tombstones have a sequence number
+/// of their own, larger for newer layers. `keep_warm` puts the blocks into the cache for readers that follow
+/// soon.
 pub(crate) fn write_private(
     context: &Context<'_>,
     layers: impl IntoIterator<Item = Source>,
     removed: RangeTombstones,
     keep_warm: bool,
 ) -> Result<PrivateBuilt> {
-    // Nobody reads between two layers, and what has been committed lies below.
+    // No reader stands between two layers, and committed data lies below.
     let mut judge = Judge::new(Horizons::new(vec![SeqNo::MAX]), removed, false);
     let shape = private_shape(context.table_bytes);
-    let place = Place { keeps_warm: keep_warm, ..context.place() };
+    let output_context = OutputContext { keeps_warm: keep_warm, ..context.output_context() };
     let survivors = judge.surviving_tombstones();
-    let mut output = Output::new(place, shape, &unnumbered(&survivors));
+    let mut output = Output::new(output_context, shape, &unnumbered(&survivors));
     let written = write_to(context, layers, &mut judge, &mut output);
     if written.is_err() {
         output.discard();
@@ -48,7 +51,7 @@ pub(crate) fn write_private(
     written
 }
 
-/// Tables of this size, until they are adopted in no level.
+/// Returns the output shape of private tables, which belong to no level until they are adopted.
 pub(crate) fn private_shape(table_bytes: u64) -> Shape {
     Shape { level: Level::L0, run: RunId(0), table_bytes, fences: Vec::new(), newest_commit: SeqNo::ZERO }
 }
@@ -77,17 +80,17 @@ fn write_to(
     Ok(PrivateBuilt { built, puts: puts.per_keyspace })
 }
 
-/// The same ranges, of number 0.
+/// Returns the same ranges with sequence number 0.
 fn unnumbered(removed: &RangeTombstones) -> RangeTombstones {
     let unnumbered = |fragment: &Fragment| Fragment { seqs: Seqs::one(SeqNo::ZERO), ..fragment.clone() };
     RangeTombstones::from_sorted(removed.fragments().map(unnumbered).collect())
 }
 
-/// Counts live entries, which come in key order.
+/// Counts live entries per keyspace. Entries come in key order.
 #[derive(Default)]
 struct Puts {
     per_keyspace: Vec<(KeyspaceId, i64)>,
-    /// How the keys of the last keyspace begin.
+    /// Prefix of the keys of the last keyspace.
     prefix: Vec<u8>,
 }
 

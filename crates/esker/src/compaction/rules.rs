@@ -1,13 +1,13 @@
-//! Rules of history: what merges keep of some keyspaces beside what readers need.
+//! History rules: which versions of some keyspaces compactions keep in addition to those that readers need.
 //!
 //! ```text
 //!   rule of a keyspace          kept of its versions (k9 k7 k4 k2), all readers at 10
-//!   none                        k9                      its number may be forgotten
-//!   two versions                k9 k7                   removals, also of ranges, count as versions
-//!   all from 5 on               k9 k7 k4                what a reader at 5 sees, and all that is newer
+//!   none                        k9                      its number may become zero
+//!   two versions                k9 k7                   tombstones, also of ranges, count as versions
+//!   all from 5 on               k9 k7 k4                what a reader at 5 sees, and everything newer
 //! ```
 //!
-//! rules.1. Under a rule no version loses its number.
+//! rules.1. No version under a rule loses its sequence number.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::types::key::{encode_key, keyspace_end};
 use crate::types::key_range::KeyRange;
 use crate::types::{KeyspaceId, SeqNo};
 
-/// What is kept.
+/// What a rule keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// So many versions of each key, the newest.
+    /// This number of the newest versions of each key.
     Versions(u32),
-    /// What readers at this number and at all later ones see.
+    /// What readers at this and all later sequence numbers see.
     From(SeqNo),
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Rule {
 pub(crate) struct Ruled {
     /// The keyspace.
     pub(crate) id: KeyspaceId,
-    /// Its encoded keys.
+    /// Range of its encoded keys.
     pub(crate) keys: Range<Vec<u8>>,
     /// Its rule.
     pub(crate) rule: Rule,
@@ -39,12 +39,12 @@ pub(crate) struct Ruled {
 /// The rules of all keyspaces that have one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    /// In key order; none if there are none.
+    /// In key order; `None` if there are no rules.
     ruled: Option<Arc<[Ruled]>>,
 }
 
 impl Rules {
-    /// Rules by keyspace.
+    /// Returns a set of rules.
     pub(crate) fn new(rules: impl IntoIterator<Item = (KeyspaceId, Rule)>) -> Self {
         let ruled = |(id, rule)| Ruled { id, keys: encode_key(id, &[])..keyspace_end(id), rule };
         let mut ruled: Vec<_> = rules.into_iter().map(ruled).collect();
@@ -52,19 +52,20 @@ impl Rules {
         Rules { ruled: (!ruled.is_empty()).then(|| ruled.into()) }
     }
 
-    /// All of them, in key order.
+    /// Returns all rules in key order.
     #[inline]
     pub(crate) fn all(&self) -> &[Ruled] {
         self.ruled.as_deref().unwrap_or_default()
     }
 
-    /// Those of keyspaces that may have keys in a range.
+    /// Returns the rules of keyspaces that may have keys in a range.
     pub(crate) fn overlapping<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = &'a Ruled> {
         let meets = |ruled: &&Ruled| ruled.keys.end > range.start && range.end.admits(&ruled.keys.start);
         self.all().iter().filter(meets)
     }
 
-    /// The newest number of which no rule keeps an older version in a range, if nobody reads below `oldest`.
+    /// Returns the newest sequence number below which no rule keeps an older version in the range, given that
+    /// no reader stands below `oldest`.
     pub(crate) fn settled_to(&self, range: &KeyRange, oldest: SeqNo) -> SeqNo {
         let of = |ruled: &Ruled| match ruled.rule {
             Rule::Versions(_) => SeqNo::ZERO,

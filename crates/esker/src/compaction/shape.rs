@@ -1,19 +1,22 @@
-//! The shape of a database larger than the cache: how many tiers lie above the base, and where their runs are cut.
+//! The shape of a database larger than the cache: how many tiers lie above the base, and where to cut their
+//! runs.
 //!
 //! ```text
-//!   L0    [-------------------------]     one slot, or a few          each slot holds up to `tier_runs_max` runs;
-//!   tier  [-------][-------][-------]     some more                   together they become one run of the next tier,
-//!   tier  [--][--][-][--][--][-][--]      ...                         cut into its slots
-//!   base  [ ][ ][ ][ ][ ][ ][ ][ ][ ]     a slot of the last tier covers as much of it as one merge may take
+//!   L0    [-------------------------]     one slot, or a few     each slot holds up to `tier_runs_max` runs;
+//!   tier  [-------][-------][-------]     some more              a compaction turns them into one run of the
+//!   tier  [--][--][-][--][--][-][--]      ...                    next tier, cut into its slots
+//!   base  [ ][ ][ ][ ][ ][ ][ ][ ][ ]     a slot of the last tier covers what fits one compaction
 //! ```
 //!
-//! shape.1. There are as many tiers as it takes for the last one to hold `1 / base_ratio` of the base. So the number grows with the
-//!      logarithm of the base's size.
-//! shape.2. Slots are equal parts of the base, by bytes. Their number grows by the same factor from tier to tier.
-//! shape.3. A run is cut only where no table of its own tier or a deeper one lies across. So the slots of a tier are parts of those above
-//!      it, whenever their runs were cut. Tables of the base may lie across: that costs a merge one table more.
+//! There are as many tiers as the last one needs to hold `1 / base_ratio` of the base, so their number grows
+//! with the logarithm of the base's size. Slots are equal parts of the base in bytes. Their number grows by
+//! the same factor from tier to tier.
 //!
-//! Nothing of this is stored: it follows from the tables that there are.
+//! shape.3. A run is cut only at keys inside no table of its own or a deeper tier. So each slot of a tier
+//!     lies inside one slot of the tier above, whenever their runs were cut. A cut may lie inside a table of
+//!     the base, which costs a compaction one more table.
+//!
+//! The shape is not stored: it follows from the tables of the version.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,26 +27,26 @@ use crate::manifest::version::{Level, LiveTable, Run, Version};
 use crate::types::FileId;
 use crate::types::key_range::KeyRange;
 
-/// Tiers of 3/4 of the size that is wanted will do: one more would cost more than it saves.
+/// Tiers of 3/4 of the wanted size are large enough: another tier would cost more than it saves.
 const SHORT_BY: [u64; 2] = [4, 3];
-/// Smaller parts of a table are not cut off.
+/// An output is not cut into pieces smaller than this fraction of a table.
 const PIECE_PART: u64 = 64;
 
-/// How many tiers there are, and how large their slots.
+/// The number of tiers, and the size of their slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// The tier above the base; [`Level::L0`] if there is no other.
     pub last: Level,
     /// Bytes of the base.
     pub base_bytes: u64,
-    /// Bytes of the base for each of its entries.
+    /// Average bytes of an entry in the base.
     pub entry_bytes: u64,
     slots_of_l0: f64,
     slots_of_last: f64,
 }
 
 impl Shape {
-    /// The shape that suits a version.
+    /// Returns the shape for a version.
     pub(crate) fn of<T>(version: &Version<T>, limits: &Limits) -> Self {
         let base = version.base().map_or(&[][..], |run| run.tables());
         let sum = |(bytes, entries), meta: &crate::sstable::TableMeta| {
@@ -51,31 +54,31 @@ impl Shape {
         };
         let (base_bytes, entries) = base.iter().map(|t| &t.meta).fold((0, 0), sum);
         let runs_max = limits.tier_runs_max as u64;
-        // What the last tier holds, as far down as it is.
-        let mut room = runs_max.saturating_mul(limits.run_bytes);
+        // Capacity of the last tier, for the tiers counted so far.
+        let mut capacity = runs_max.saturating_mul(limits.run_bytes);
         let mut last = Level::L0;
-        let is_short = |room: u64| {
-            room.saturating_mul(limits.base_ratio).saturating_mul(SHORT_BY[0]) / SHORT_BY[1] < base_bytes
+        let is_short = |capacity: u64| {
+            capacity.saturating_mul(limits.base_ratio).saturating_mul(SHORT_BY[0]) / SHORT_BY[1] < base_bytes
         };
-        while last < Level::LAST_TIER && is_short(room) {
-            room = room.saturating_mul(runs_max);
+        while last < Level::LAST_TIER && is_short(capacity) {
+            capacity = capacity.saturating_mul(runs_max);
             last = last.below();
         }
         let deepest = version.runs().iter().rev().map(|run| run.level).find(|level| *level < Level::BASE);
         let slots = |bytes: u64, of: u64| (bytes as f64 / of.max(1) as f64).ceil().max(1.0);
-        // A merge of L0 may take the runs of the next tier along.
+        // A compaction of L0 may include the runs of the next tier.
         let of_l0 = limits.run_bytes.saturating_mul(runs_max * runs_max);
-        let slots_of_l0 = slots(of_l0, limits.merge_bytes_max);
+        let slots_of_l0 = slots(of_l0, limits.compaction_bytes_max);
         Shape {
             last: last.max(deepest.unwrap_or(Level::L0)),
             base_bytes,
             entry_bytes: base_bytes / entries.max(1),
             slots_of_l0,
-            slots_of_last: slots(base_bytes, limits.merge_bytes_max / 2).max(slots_of_l0),
+            slots_of_last: slots(base_bytes, limits.compaction_bytes_max / 2).max(slots_of_l0),
         }
     }
 
-    /// How many bytes of the base a slot of this level covers (shape.2).
+    /// Returns how many bytes of the base a slot of this level covers.
     fn slot_bytes(&self, level: Level) -> u64 {
         let depth = f64::from(level.get()) / f64::from(self.last.get().max(1));
         let slots = self.slots_of_l0 * (self.slots_of_last / self.slots_of_l0).powf(depth.min(1.0));
@@ -83,7 +86,7 @@ impl Shape {
     }
 }
 
-/// The keys at which a merge's output is cut that replaces `inputs` (shape.3).
+/// Returns the keys at which to cut the output of a compaction that replaces `inputs` (shape.3).
 pub(crate) fn cuts<T>(
     version: &Version<T>,
     limits: &Limits,
@@ -107,7 +110,7 @@ pub(crate) fn cuts<T>(
         of_base.get(at).map_or(total, |(place, _)| *place)
     };
     let stays = |table: &&Arc<LiveTable<T>>| !inputs.contains(&table.file);
-    // Between two slots of this level that are there, at a table of the base if one begins there.
+    // Between two existing slots of this level; at the start of a table of the base, if one lies there.
     let of_level: Vec<_> = deeper().filter(|run| run.level == level).cloned().collect();
     let slots = partitions(&of_level, 0);
     let slots: Vec<_> = slots.iter().map(|slot| &slot.range).filter(|r| r.overlaps(range)).collect();
@@ -118,13 +121,13 @@ pub(crate) fn cuts<T>(
         let at = of_base.partition_point(|(_, key)| *key <= start);
         let of_base = at.checked_sub(1).map(|at| of_base[at]).filter(|(_, key)| !pair[0].end.admits(key));
         let (at, key) = of_base.unwrap_or_else(|| (place(start), start));
-        // Slots that have become narrow are one from now on.
+        // Joins slots that have become narrow.
         if at - cuts.last().map_or(0, |cut| cut.0) >= slot_bytes / 4 {
             cuts.push((at, key));
         }
     }
     let edges: Vec<u64> = [0].into_iter().chain(cuts.iter().map(|cut| cut.0)).chain([total]).collect();
-    // Evenly in what is wider than a slot.
+    // Evenly inside ranges that are wider than a slot.
     let lies_across = |run: &Run<T>, key: &[u8]| {
         let table = run.find(key).map(|at| &run.tables()[at]);
         table.filter(stays).is_some_and(|t| t.meta.range.start != key)
@@ -150,7 +153,7 @@ pub(crate) fn cuts<T>(
     cuts
 }
 
-/// The key nearest to a place, at most `far` away, that will do.
+/// Returns the acceptable key nearest to `ideal`, at most `far` away.
 fn nearest<'k>(
     places: &[(u64, &'k [u8])],
     ideal: u64,
@@ -164,7 +167,8 @@ fn nearest<'k>(
     [before, behind].into_iter().flatten().min_by_key(|(place, _)| place.abs_diff(ideal)).copied()
 }
 
-/// The keys at which a flush of about `bytes` bytes is cut. `finely`: so that each table lies above one of the base.
+/// Returns the keys at which to cut a flush of about `bytes`. With `finely`, each table lies above one table
+/// of the base.
 pub(crate) fn flush_cuts<T>(version: &Version<T>, limits: &Limits, bytes: u64, finely: bool) -> Vec<Vec<u8>> {
     let all = fences(version, limits.partition_bytes);
     match version.base() {

@@ -1,8 +1,9 @@
-//! The policy, simulated: the real picker over versions of tables without bytes, of which only key ranges, sizes, and how many of the keys of a
-//! zone they hold are known.
+//! Simulates the policy: the real picker works on versions of tables without bytes. Only key ranges, sizes,
+//! and how many keys of a zone a table holds are known.
 //!
 //! ```text
-//!   workload --flush--> Version<()> --pick--> Plan --merged sizes--> Version<()> ...   written bytes, runs, largest merge, space
+//!   workload --flush--> Version<()> --pick--> Plan --new sizes--> Version<()> ...
+//!                                                     `--> written bytes, runs, largest compaction, space
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,10 +23,10 @@ const ZONES: u64 = 256;
 const SAMPLES: u64 = 50;
 const ZONE: u64 = KEYS / ZONES;
 
-/// Who writes what.
+/// A write load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Load {
-    /// Overwrites of keys chosen evenly.
+    /// Overwrites of uniformly chosen keys.
     Uniform,
     /// Four of five writes go to a sixteenth of the zones.
     Skewed,
@@ -36,7 +37,7 @@ enum Load {
 }
 
 impl Load {
-    /// The share of the writes that a zone gets.
+    /// Returns the share of the writes that a zone gets.
     fn share(self, zone: u64) -> f64 {
         match self {
             Load::Skewed if zone % 16 == 5 => 0.8 / 16.0,
@@ -68,19 +69,19 @@ struct World {
     largest: u64,
 }
 
-/// What came of it.
+/// Results of a simulation.
 #[derive(Debug)]
 struct Outcome {
-    /// Bytes written by flushes and merges for each byte that came in.
+    /// Bytes written by flushes and compactions per byte of input.
     amplification: f64,
-    /// Runs with a table over a key, of some keys: what a reader looks at.
+    /// Average number of runs with a table over a key, which a reader has to look at.
     over_a_key: f64,
     over_a_key_max: usize,
-    /// All runs.
+    /// Average number of runs.
     runs: f64,
     runs_max: usize,
     largest_merge: u64,
-    /// Bytes of all tables for each of the base.
+    /// Bytes of all tables per byte of the base.
     space_max: f64,
     space_at_rest: f64,
     tables_above_base: usize,
@@ -116,12 +117,12 @@ impl World {
         world
     }
 
-    /// The size in bytes of `keys` keys.
+    /// Returns the size in bytes of `keys` keys.
     fn all(&self, keys: u64) -> f64 {
         self.live as f64 * keys as f64 / KEYS as f64
     }
 
-    /// Tables of this content.
+    /// Returns tables with this content.
     fn tables(
         &mut self,
         segments: Vec<Segment>,
@@ -176,7 +177,7 @@ impl World {
         let file = FileId::new(self.next);
         self.next += 1;
         let (first, last) = (segments[0], segments[segments.len() - 1]);
-        // The first and last key that there is, one in so many.
+        // Keys missing at the ends of the range, if only some of the keys exist.
         let gap = |of: &Segment, rng: &mut fastrand::Rng| {
             let keys = (of.end - of.start) as f64;
             let missing = (self.live as f64 / KEYS as f64 * keys / of.bytes.max(1e-9)).max(1.0) - 1.0;
@@ -204,7 +205,7 @@ impl World {
         Arc::new(LiveTable { file, meta, table: () })
     }
 
-    /// Takes tables out of the version and puts others into runs of a level.
+    /// Removes tables from the version and adds others to runs of a level.
     fn install(&mut self, removed: &[FileId], level: Level, added: Vec<(RunId, Arc<LiveTable<()>>)>) {
         let mut changed: BTreeMap<(Level, RunId), Vec<Arc<LiveTable<()>>>> = BTreeMap::new();
         added.into_iter().for_each(|(run, table)| changed.entry((level, run)).or_default().push(table));
@@ -293,7 +294,7 @@ impl World {
         self.install(&files, plan.output_level, outputs);
     }
 
-    /// What several tables hold together: of the keys of a stretch each holds an independent part.
+    /// Returns the combined content of several tables. Each holds an independent part of the keys of a zone.
     fn merged(&self, tables: Vec<&[Segment]>) -> Vec<Segment> {
         let mut edges: Vec<u64> = tables.iter().copied().flatten().flat_map(|s| [s.start, s.end]).collect();
         edges.sort_unstable();
@@ -326,7 +327,7 @@ fn position(key: impl AsRef<[u8]>) -> u64 {
     u64::from_be_bytes(key.as_ref().try_into().unwrap())
 }
 
-/// Writes so many memtables to a database of `live` bytes.
+/// Writes `steps` memtables to a database of `live` bytes.
 fn simulate(limits: &Limits, live: u64, load: Load, steps: u64) -> Outcome {
     let mut world = World::new(limits.clone(), live, load);
     let (mut runs, mut runs_max, mut space_max, mut tables_above) = (0, 0, 0.0_f64, 0);
@@ -376,21 +377,22 @@ fn simulate(limits: &Limits, live: u64, load: Load, steps: u64) -> Outcome {
     }
 }
 
-/// The sizes of a usual database, divided by 64.
+/// Returns the sizes of a typical database, divided by 64.
 fn limits() -> Limits {
     Limits {
         fits_cache: false,
         run_bytes: MIB,
         table_bytes: MIB,
         partition_bytes: MIB,
-        merge_bytes_max: 16 * MIB,
+        compaction_bytes_max: 16 * MIB,
         ..Limits::default()
     }
 }
 
-/// The rows of the table in docs/design-decisions.md. `SIMULATED_GIB=1000 cargo test -p esker --lib simulation -- --nocapture` prints others.
+/// The rows of the table in docs/design-decisions.md. `SIMULATED_GIB=1000 cargo test -p esker --lib
+/// simulation -- --nocapture` prints others.
 #[test]
-fn shape_1_shape_2_the_cost_of_merging_grows_with_the_logarithm_of_the_data() {
+fn the_cost_of_compaction_grows_with_the_logarithm_of_the_data() {
     let wanted = std::env::var("SIMULATED_GIB").ok().and_then(|gib| gib.parse().ok());
     for gib in wanted.map_or(vec![4, 16, 50, 100], |gib| vec![gib]) {
         for load in [Load::Uniform, Load::Skewed, Load::Tenth, Load::Sequential] {

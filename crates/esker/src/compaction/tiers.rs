@@ -1,17 +1,19 @@
 //! The strategy while the data is larger than the cache: nested tiers above the base.
 //!
 //! ```text
-//!   a slot of a tier with `tier_runs_max` runs ------------------> one run of the next tier
-//!   the same, and its slots of the next tier are full but one ---> one run of the tier after that
-//!   a slot that is heavy beside its part of the base ------------> base
-//!   readers have paid, or too many runs over one key: two runs, or one, are enough
-//!   nobody writes: until what lies above the base is a sixth of it
+//!   a slot of a tier with `tier_runs_max` runs -----------------------> one run of the next tier
+//!   the same, and its slots of the next tier lack one run to be full -> one run of the tier after that
+//!   a slot that is heavy compared to its part of the base ------------> base
+//!   lost seeks have paid, or too many runs over one key: compacted from two runs on, or from one
+//!   idle: until the data above the base is a sixth of it
 //! ```
 //!
-//! tiers.1. A merge that would be larger than `merge_bytes_max` takes a part of the slot: tables from the left of its oldest run, and what of
-//!      newer runs lies above these alone. A table that alone lies above too much of the base is cut into narrower ones first, where it can be.
-//! tiers.2. The slot with most runs, or most bytes, beside what it may have goes first; of equal ones, that of the newest tier. If merges are
-//!      behind, all tiers are, L0 among them: its runs are the measure (pacing.rs).
+//! A compaction that would exceed `compaction_bytes_max` takes a part of the slot: tables from the left end
+//! of its oldest run, and the tables of newer runs that lie above only these. If a single table lies above
+//! too much of the base, it is first cut into narrower ones, if possible.
+//!
+//! The slot that exceeds its number of runs or bytes by the largest factor goes first; on a tie, the slot of
+//! the newest tier. So a backlog grows in all tiers alike, and the runs of L0 measure it (pacing.rs).
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -26,47 +28,47 @@ use crate::manifest::version::{Level, Run, Version};
 use crate::types::FileId;
 use crate::types::key_range::KeyRange;
 
-/// When nobody writes, what lies above the base is merged until it is this part of it.
-const REST_PART: u64 = 6;
-/// A slot of the last tier with too many runs goes to the base if it is not much lighter than it has to be for that.
+/// While idle, data above the base is compacted until it is this fraction of the base.
+const IDLE_PART: u64 = 6;
+/// A slot of the last tier with too many runs goes to the base if its heaviness is at least this.
 const NEARLY_HEAVY: f64 = 0.6;
-/// A tier is taken along if it holds so many percent of what it can.
+/// A tier joins a compaction if it is filled to this percentage.
 const FULL_PERCENT: u64 = 75;
 
-/// The tables of one level that overlap each other.
+/// Tables of one level that overlap each other.
 struct Slot<'a, T> {
     level: Level,
     part: Partition<'a, T>,
     runs: usize,
-    /// Bytes, and those that its tombstones will free.
+    /// Bytes of the tables, plus the bytes that their tombstones will free.
     weight: u64,
-    /// Bytes of the base under it.
+    /// Bytes of the base below it.
     below: u64,
-    /// It is a table that overlaps no other, and holds no tombstones.
+    /// Whether it is a single table that overlaps no other table and holds no tombstones.
     is_lone: bool,
 }
 
-/// Where a slot goes.
+/// Target of a slot's compaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
     Base,
     NextTier,
-    /// It becomes one run where it is.
+    /// Its own level, as one run.
     Same,
 }
 
-/// All that decisions need.
+/// Everything that decisions need.
 struct Picker<'v, T> {
     version: &'v Version<T>,
     limits: &'v Limits,
     shape: Shape,
     /// Tables to leave alone.
     skip: &'v BTreeSet<FileId>,
-    /// So many of the newest runs do not count.
+    /// Number of newest runs to ignore.
     later: usize,
 }
 
-/// The piece of compaction that is due and pays most.
+/// Returns the most profitable compaction that is due.
 pub(super) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let limits = &input.limits;
     let picker = Picker { version, limits, shape: Shape::of(version, limits), skip: &input.skip, later: 0 };
@@ -80,10 +82,11 @@ pub(super) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
         return Some(plan);
     }
     let due = picker.due(&slots).or_else(|| picker.paid(&slots, input));
-    due.or_else(|| input.idle.then(|| picker.at_rest(&slots, input))?)
+    due.or_else(|| input.idle.then(|| picker.when_idle(&slots, input))?)
 }
 
-/// The next merge of a manual compaction, where one merge may not take all of a partition; the `later` newest runs do not take part.
+/// Returns the next step of a manual compaction if a whole partition is too large for one. Ignores the
+/// `later` newest runs.
 pub(super) fn pick_manual<T>(
     version: &Version<T>,
     limits: &Limits,
@@ -98,7 +101,7 @@ pub(super) fn pick_manual<T>(
     picker.step_down(&picker.slot(newest.run.level, part))
 }
 
-/// Tombstones in tables of the base that nobody needs any more go, with what they hide.
+/// Returns a rewrite of the base table with the most tombstones that no reader needs any more.
 fn leftover_of_base<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let run_index = version.runs().len().checked_sub(1)?;
     let run = version.base()?;
@@ -111,7 +114,7 @@ fn leftover_of_base<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> 
     Some(plan(version, &part, Level::BASE, PlanKind::Rewrite))
 }
 
-/// What these tables cover, gaps included.
+/// Returns the range from the first to the last key of these tables.
 fn hull<T>(members: &[Member<'_, T>]) -> KeyRange {
     let mut range = members[0].table.meta.range.clone();
     members[1..].iter().for_each(|m| range.extend(&m.table.meta.range));
@@ -129,7 +132,7 @@ fn runs_of<T>(members: &[Member<'_, T>]) -> usize {
 }
 
 impl<'v, T> Picker<'v, T> {
-    /// The slots of all levels above the base, of which no table is to be left alone.
+    /// Returns the slots of all levels above the base, except those with a table to leave alone.
     fn slots(&self) -> Vec<Slot<'v, T>> {
         let mut slots = Vec::new();
         let runs = self.version.runs();
@@ -170,16 +173,16 @@ impl<'v, T> Picker<'v, T> {
         tables.iter().map(|t| t.meta.file_bytes).sum()
     }
 
-    /// How heavy a slot is beside its part of the base; from 1 on it is merged into that.
+    /// Returns how heavy a slot is compared to its part of the base. From 1 on it is compacted into the base.
     fn heaviness(&self, slot: &Slot<'_, T>) -> f64 {
         if slot.below > 0 {
             return slot.weight as f64 * self.limits.base_ratio as f64 / slot.below as f64;
         }
-        // Where there is no base yet, two runs are worth being one.
+        // Without a base, two runs are worth being compacted into one.
         if slot.runs > 1 || slot.part.members.iter().any(holds_tombstones) { 1.0 } else { 0.0 }
     }
 
-    /// The slot that is most beyond what it may have (tiers.2).
+    /// Returns a plan for the slot that exceeds its limits most.
     fn due(&self, slots: &[Slot<'v, T>]) -> Option<Plan> {
         let runs_max = self.limits.tier_runs_max as f64;
         let crowded = self.crowded_key();
@@ -198,7 +201,7 @@ impl<'v, T> Picker<'v, T> {
                 full = full.max(1.0);
             }
             if slot.level == Level::L0 && slot.level != self.shape.last {
-                // Runs that do not overlap are runs that readers look at all the same.
+                // Readers look at every run of L0, even if the runs do not overlap.
                 full = full.max(l0_runs / (2.0 * runs_max + 1.0) * runs / runs_max.max(runs));
             }
             if heavy >= 1.0 {
@@ -212,7 +215,8 @@ impl<'v, T> Picker<'v, T> {
         due.into_iter().find_map(|(_, goal, slot)| self.step(slot, goal))
     }
 
-    /// Where a level has more runs than tables lie above each other: tables of a run under which there is room in the next one.
+    /// Returns a trivial move of tables whose range is free in the next older run of the level, if the level
+    /// has more runs than overlapping tables.
     fn sinking(&self) -> Option<Plan> {
         let mut of_levels = self.version.runs().chunk_by(|a, b| a.level == b.level);
         of_levels.find_map(|runs| {
@@ -220,9 +224,9 @@ impl<'v, T> Picker<'v, T> {
                 return None;
             }
             runs.windows(2).rev().find_map(|pair| {
-                let has_room = |range: &KeyRange| pair[1].overlapping(range).is_empty();
+                let is_free = |range: &KeyRange| pair[1].overlapping(range).is_empty();
                 let tables = pair[0].tables().iter().filter(|t| !self.skip.contains(&t.file));
-                let tables = tables.filter(|t| has_room(&t.meta.range));
+                let tables = tables.filter(|t| is_free(&t.meta.range));
                 let files: Vec<_> = tables.map(|t| t.file).collect();
                 let whole = pair[0].tables();
                 let mut range = whole[0].meta.range.clone();
@@ -241,7 +245,7 @@ impl<'v, T> Picker<'v, T> {
         })
     }
 
-    /// A key over which there are more runs than there may be.
+    /// Returns the key over which the most runs lie, if they are too many.
     fn crowded_key(&self) -> Option<&'v [u8]> {
         let upper = || self.version.runs().iter().filter(|run| run.level != Level::BASE);
         if upper().count() < self.limits.depth_max {
@@ -264,7 +268,8 @@ impl<'v, T> Picker<'v, T> {
         crowded
     }
 
-    /// What to do with tables that overlap nothing: they move to the base, or are merged with small neighbours there once they are as large.
+    /// Returns a plan for tables that overlap no other: a trivial move to the base, or a compaction with
+    /// small neighbours there once they are as large.
     fn lone(&self) -> Option<Plan> {
         let all = partitions(self.version.runs(), 0);
         let readable = all.split(|p| p.holds_one_of(self.skip));
@@ -281,7 +286,7 @@ impl<'v, T> Picker<'v, T> {
         Some(plan(self.version, group, Level::BASE, PlanKind::Rewrite))
     }
 
-    /// What readers have paid for: fewer runs.
+    /// Returns a plan that reduces the number of runs, if the seeks that readers lost have paid for it.
     fn paid(&self, slots: &[Slot<'v, T>], input: &PickInput) -> Option<Plan> {
         let discount = if input.idle { IDLE_DISCOUNT } else { 1 };
         let paid_ns = u128::from(input.wasted_seek_ns) * u128::from(discount);
@@ -295,12 +300,13 @@ impl<'v, T> Picker<'v, T> {
         (paid_ns >= cost_ns / u128::from(input.bytes_per_second.max(1))).then_some(plan)
     }
 
-    /// When nobody writes: what takes much space above the base, and tombstones that nobody needs any more.
-    fn at_rest(&self, slots: &[Slot<'v, T>], input: &PickInput) -> Option<Plan> {
+    /// Returns a plan for an idle database: reduces the data above the base, and drops tombstones that no
+    /// reader needs any more.
+    fn when_idle(&self, slots: &[Slot<'v, T>], input: &PickInput) -> Option<Plan> {
         let may = |plan: &Plan| input.put_off.is_disjoint(&plan.files());
         let weight: u64 = slots.iter().map(|slot| slot.weight).sum();
         let mut slots: Vec<_> = slots.iter().filter(|slot| !slot.is_lone).collect();
-        if weight.saturating_mul(REST_PART) > self.shape.base_bytes {
+        if weight.saturating_mul(IDLE_PART) > self.shape.base_bytes {
             let part = |slot: &Slot<'_, T>| slot.weight as f64 / slot.below.max(1) as f64;
             let order = |a: &&Slot<'_, T>, b: &&Slot<'_, T>| -> Ordering {
                 b.level.cmp(&a.level).then(part(b).total_cmp(&part(a)))
@@ -319,20 +325,20 @@ impl<'v, T> Picker<'v, T> {
         base.or_else(|| slots.iter().filter(held).filter_map(|slot| self.step_down(slot)).find(may))
     }
 
-    /// One step nearer to the base, whatever the slot has.
+    /// Returns a plan that moves a slot's data one level closer to the base.
     fn step_down(&self, slot: &Slot<'v, T>) -> Option<Plan> {
         let goal = if slot.level == self.shape.last { Goal::Base } else { Goal::NextTier };
         self.step(slot, goal)
     }
 
-    /// The plan for a slot; none if it had to read what is to be left alone.
+    /// Returns the plan for a slot; `None` if it would read a table to leave alone.
     fn step(&self, slot: &Slot<'v, T>, goal: Goal) -> Option<Plan> {
         let members = || slot.part.members.clone();
         let may = |plan: &Plan| self.skip.is_disjoint(&plan.files());
         let to_base = || {
             let all = self.closed(slot.level, self.shape.last, &slot.part.range);
             let is_small =
-                |all: &Vec<_>| bytes(all) + self.base_bytes(&hull(all)) <= self.limits.merge_bytes_max;
+                |all: &Vec<_>| bytes(all) + self.base_bytes(&hull(all)) <= self.limits.compaction_bytes_max;
             Some(all).filter(is_small).map(|all| self.base_plan(all)).filter(may)
         };
         if (goal == Goal::Base || slot.level == self.shape.last && goal != Goal::Same)
@@ -342,7 +348,7 @@ impl<'v, T> Picker<'v, T> {
         }
         if slot.level == self.shape.last && goal != Goal::Same {
             let part = self.part(members(), true);
-            let is_wide = bytes(&part) + self.base_bytes(&hull(&part)) > self.limits.merge_bytes_max;
+            let is_wide = bytes(&part) + self.base_bytes(&hull(&part)) > self.limits.compaction_bytes_max;
             let narrower = is_wide.then(|| self.tier_plan(part.clone(), slot.level));
             let narrower = narrower.filter(|plan| !plan.fences.is_empty());
             return Some(narrower.unwrap_or_else(|| self.base_plan(part))).filter(may);
@@ -351,7 +357,8 @@ impl<'v, T> Picker<'v, T> {
             Goal::Same => {
                 let part = self.part(members(), false);
                 if runs_of(&part) == 1 {
-                    // One merge may take no second run: to put this one where it is would change nothing, for ever (picker.3).
+                    // If the compaction cannot include a second run, rewriting this one in place would repeat
+                    // for ever (picker.3).
                     return self.step(slot, Goal::Base);
                 }
                 (slot.level, part)
@@ -366,14 +373,15 @@ impl<'v, T> Picker<'v, T> {
         (goal != Goal::Same && may(&plan)).then_some(plan)
     }
 
-    /// A slot, with the tables of the tiers under it that are full with it; and the level that they go to.
+    /// Returns a slot together with the tables of the tiers below that become full with it, and the level
+    /// they go to.
     fn with_next_tiers(&self, slot: &Slot<'v, T>) -> (Level, Vec<Member<'v, T>>) {
         let runs_max = self.limits.tier_runs_max;
         let mut level = slot.level.below();
         let mut inputs = slot.part.members.clone();
         let mut range = slot.part.range.clone();
         let mut of_tier = bytes(&inputs);
-        if of_tier > self.limits.merge_bytes_max {
+        if of_tier > self.limits.compaction_bytes_max {
             return (level, self.part(inputs, false));
         }
         while level < self.shape.last {
@@ -381,7 +389,7 @@ impl<'v, T> Picker<'v, T> {
             let next: Vec<_> = more.iter().filter(|m| m.run.level == level).copied().collect();
             let full = of_tier * (runs_max as u64 - 1) * FULL_PERCENT / 100;
             let (all_bytes, next_bytes) = (bytes(&more), bytes(&next));
-            if all_bytes > self.limits.merge_bytes_max
+            if all_bytes > self.limits.compaction_bytes_max
                 || next_bytes < full.max(1)
                 || runs_of(&next) + 1 < runs_max
             {
@@ -394,7 +402,8 @@ impl<'v, T> Picker<'v, T> {
         (level, inputs)
     }
 
-    /// The tables of some levels that share keys with a range, and those that share keys with these.
+    /// Returns the tables of levels `from` to `to` that share keys with the range, directly or through each
+    /// other.
     fn closed(&self, from: Level, to: Level, range: &KeyRange) -> Vec<Member<'v, T>> {
         let mut range = range.clone();
         let runs = || self.version.runs().iter().enumerate().skip(self.later);
@@ -415,19 +424,19 @@ impl<'v, T> Picker<'v, T> {
         }
     }
 
-    /// As much of a slot as one merge may take (tiers.1).
+    /// Returns as much of a slot as one compaction may take.
     fn part(&self, members: Vec<Member<'v, T>>, into_base: bool) -> Vec<Member<'v, T>> {
         let cost = |members: &[Member<'v, T>]| {
             bytes(members) + if into_base { self.base_bytes(&hull(members)) } else { 0 }
         };
-        let bytes_max = self.limits.merge_bytes_max;
+        let bytes_max = self.limits.compaction_bytes_max;
         if cost(&members) <= bytes_max {
             return members;
         }
         let of_runs: Vec<&[Member<'v, T>]> = members.chunk_by(|a, b| a.run_index == b.run_index).collect();
         let share = if into_base { bytes_max / 4 * 3 } else { bytes_max / of_runs.len() as u64 };
         let mut chosen: Vec<Member<'v, T>> = Vec::new();
-        // Nothing from this key on.
+        // No table may reach this key.
         let mut limit: Option<&'v [u8]> = None;
         for tables in of_runs.iter().rev() {
             let (is_oldest, bytes_max) = match chosen.is_empty() {

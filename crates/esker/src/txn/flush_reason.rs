@@ -1,66 +1,67 @@
 //! Decides when a memtable is flushed. Pure policy: no I/O, no locks, no clock.
 //!
 //! ```text
-//!   facts of the active memtable --+
-//!   Moment: who asks, what it knows +--flush_reason--> seal it, and flush, for this reason; or leave it
+//!   facts about the active memtable --+
+//!   Moment: the caller and its facts --+--flush_reason--> seal and flush it for this reason, or leave it
 //! ```
 //!
-//! Flushes that something else needs are not policy: `Db::flush`, a large transaction over older versions of
-//! its keys, blob files that must settle.
+//! Flushes that other work needs are not decided here: `Db::flush`, a large transaction over older versions
+//! of its keys, and blob files that must settle.
 
 use std::time::Duration;
 
-/// How much longer the log of a memtable may become than a full memtable is. Where no commit overwrites
-/// its own writes, the log is the shorter one.
+/// The log of a memtable may become this many times as large as a full memtable. The log is the smaller one
+/// if no commit overwrites its own writes.
 const LOG_FACTOR: u64 = 4;
-/// See memtable_age.1.
+/// Age at which a memtable is flushed (memtable_age.1).
 const OLD_AFTER: Duration = Duration::from_secs(1);
-/// What a flush while idle has to free, in bytes (idle.1). Smaller memtables ask for less.
+/// Bytes that a flush while idle has to free (idle.1); less with small memtables.
 const FREED_MIN: u64 = 1 << 20;
-/// A memtable of fewer bytes is read as fast as tables (idle.5). With small memtables the bound is lower.
+/// A memtable of fewer bytes is as fast to read as tables (idle.5). With small memtables the bound is lower.
 const LARGE_MIN: u64 = 1 << 20;
-/// The memtable is not flushed while idle if the tables are more than N times as large (idle.5).
+/// While idle, the memtable is not flushed if the tables are more than this many times as large (idle.5).
 const TABLES_MAX: u64 = 4;
-/// Time after the last commit (idle.5).
+/// Minimum time since the last commit (idle.5).
 const QUIET: Duration = Duration::from_secs(1);
-/// A close leaves no more bytes to replay than this, whatever a kill may leave: there is time for a flush.
+/// Maximum bytes that a close leaves to replay, whatever a kill may leave: there is time for a flush.
 const CLOSED_BYTES: u64 = 256 << 10;
-/// A log of more segments than these, beside the one in use, is flushed, however little is in it (flush.2).
+/// If the log has more segments than this besides the active one, it is flushed, however little is in it
+/// (flush.2).
 const SEGMENTS_MAX: u64 = 32;
 
 /// Why a memtable is flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushReason {
-    /// It, or its part of the log, is as large as it may become.
+    /// The memtable, or its part of the log, has reached its maximum size.
     Full,
     /// A process killed now would leave much to replay (memtable_age.1).
     Old,
-    /// Readers have lost as much time to it as one run costs.
+    /// Readers have lost as much time to the memtable as one run costs.
     ReadersPaid,
     /// While idle: its removals free more than the flush writes (idle.1).
     FreesSpace,
-    /// While idle: it is a large part of the database, and tables are read faster (idle.5).
+    /// While idle: it is a large part of the database, and tables are faster to read (idle.5).
     Large,
     /// The next opening would replay too much, or too many segments (flush.2).
     LongReplay,
 }
 
-/// The active memtable.
+/// Facts about the active memtable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemtableFacts {
     /// Bytes of memory in use.
     pub bytes: u64,
     /// Bytes of keys and values.
     pub content_bytes: u64,
-    /// Whether nothing is in it. Of a memtable of a few bytes, the memory in use does not tell.
+    /// Whether it contains nothing. The memory in use does not show that for a memtable of a few bytes.
     pub is_empty: bool,
-    /// A memtable of this size is full.
+    /// Size at which a memtable is full.
     pub bytes_max: u64,
 }
 
-/// Who asks, and what it knows besides.
+/// The caller, and what it knows besides.
 pub enum Moment<'a> {
-    /// A commit, or the flush thread in place of one. `logged_bytes`: the memtable's part of the log.
+    /// A commit, or the flush thread in its place. `logged_bytes`: the memtable's part of the log.
     Commit { logged_bytes: u64 },
     /// The flush thread, at each tick. `is_behind`: a sealed memtable waits, or compaction slows writers down
     /// (memtable_age.2).
@@ -71,20 +72,21 @@ pub enum Moment<'a> {
         idle_for: Duration,
         /// Bytes of all tables.
         table_bytes: u64,
-        /// Time that readers lost to memtable and tables, and what it costs to make one run of both, if there
-        /// is one run of tables.
+        /// Time that readers lost because of memtable and tables, and the cost of compacting both into one
+        /// run, if there is one run of tables.
         lost_ns: u64,
         one_run_ns: Option<u128>,
-        /// Bytes of tables that a flush frees (idle.1). Asked last: it reads the memtable.
+        /// Returns the bytes of tables that a flush frees (idle.1). Called last, because it reads the
+        /// memtable.
         freed_bytes: &'a dyn Fn() -> u64,
     },
-    /// A database that is opened. `segments`: those that the next opening would read.
+    /// An opened database. `segments`: the number that the next opening would read.
     Open { segments: u64 },
-    /// A database that is closed. `unflushed_bytes`: of all its memtables.
+    /// A database that is closing. `unflushed_bytes`: of all its memtables.
     Close { segments: u64, unflushed_bytes: u64, replay_bytes: u64 },
 }
 
-/// Returns why the active memtable is flushed, or none if it is not.
+/// Returns why the active memtable is flushed, or `None` if it is not.
 pub fn flush_reason(memtable: MemtableFacts, moment: Moment<'_>) -> Option<FlushReason> {
     let MemtableFacts { bytes, content_bytes, is_empty, bytes_max } = memtable;
     match moment {

@@ -1,4 +1,5 @@
-//! Flushes and compactions end to end, on an in-memory file system, with blocks and tables so small that every cut is met.
+//! Flushes and compactions end to end on an in-memory file system. Blocks and tables are so small that every
+//! kind of cut occurs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -38,7 +39,7 @@ struct World {
     version: Version,
     active: Arc<Memtable>,
     applier: Applier,
-    /// Waiting for their flush, newest first.
+    /// Memtables to be flushed, newest first.
     sealed: Vec<Arc<Memtable>>,
     seq: u64,
     visible: u64,
@@ -107,7 +108,7 @@ impl World {
         })
     }
 
-    /// One commit: range deletes, then puts and removes that survive them (range_tombstone.2).
+    /// Commits range removals, then puts and removals that survive them (range_tombstone.2).
     fn commit(&mut self, ranges: &[(u64, u64)], writes: &[(u64, Option<Vec<u8>>)]) {
         self.seq += 1;
         let seq = SeqNo::new(self.seq);
@@ -153,7 +154,7 @@ impl World {
         self.install(built);
     }
 
-    /// A commit, visible, in a run of its own.
+    /// Makes a commit visible in a run of its own.
     fn flush_of(&mut self, ranges: &[(u64, u64)], writes: &[(u64, Option<Vec<u8>>)]) {
         self.commit(ranges, writes);
         self.visible = self.seq;
@@ -189,12 +190,12 @@ impl World {
         }
     }
 
-    /// The names of the tables in the directory.
+    /// Returns the names of the tables in the directory.
     fn files(&self) -> BTreeSet<String> {
         self.env.fs.list_dir(&self.dir).unwrap().into_iter().collect()
     }
 
-    /// Everything readers may ask gets the right answer; the invariants of versions hold.
+    /// Checks every read that readers may make, and the invariants of versions.
     fn check(&self) {
         let live = self.version.tables().map(|(_, t)| format!("{:06}.sst", t.file.get())).collect();
         assert_eq!(self.files(), live, "no file is lost or left");
@@ -352,11 +353,11 @@ fn a_first_flush_is_clean_and_cut_evenly() {
     assert!(opened.is_empty() && stats == CompactionStats::default(), "a move neither reads nor writes");
 }
 
-/// The newest commit that the tables tell of, and the newest whose number is in them.
+/// Returns the newest commit that the tables record, and the newest number in them.
 fn newest(world: &World) -> (u64, u64) {
-    let told = world.version.tables().map(|(_, t)| t.table.newest_commit().unwrap().get());
+    let recorded = world.version.tables().map(|(_, t)| t.table.newest_commit().unwrap().get());
     let held = world.version.tables().map(|(_, t)| t.meta.counts.max_seq.get());
-    (told.max().unwrap(), held.max().unwrap())
+    (recorded.max().unwrap(), held.max().unwrap())
 }
 
 #[test]
@@ -366,7 +367,7 @@ fn compaction_output_4_tables_tell_of_commits_whose_numbers_and_versions_are_gon
     world.flush();
     assert!(world.version.tables().all(|(_, t)| t.table.newest_commit().unwrap() == SeqNo::new(3)));
     assert_eq!(newest(&world), (3, 0));
-    // Of a tombstone nothing is left at the bottom.
+    // At the bottom nothing is left of a tombstone.
     world.flush_of(&[], &[(4, None)]);
     assert_eq!(newest(&world), (4, 4));
     world.compact();
@@ -377,7 +378,7 @@ fn compaction_output_4_tables_tell_of_commits_whose_numbers_and_versions_are_gon
     world.compact();
     world.check();
     assert_eq!(newest(&world), (5, 0));
-    // Tables without numbers hand on what they were told.
+    // Tables without numbers pass on the commit that they record.
     let mut n = 0;
     while n < partitions(world.version.runs(), 0).len() {
         let plan = plan_into_base(&world.version, &partitions(world.version.runs(), 0)[n]);

@@ -1,11 +1,12 @@
-//! What compactions keep, as tables; and a random test: no reader can tell a compaction from no compaction.
+//! What compactions keep, as tables; and a random test that no reader can distinguish the database before and
+//! after a compaction.
 
 use super::*;
 use crate::types::KeyspaceId;
 use crate::types::range_tombstone::RangeTombstone;
 
-/// Versions as `k7` (put) and `k7-` (tombstone), with `?` behind if they are unresolved; range tombstones as `a..m@7`; in any order. What is owed
-/// is shown as `k!1` from the beginning, `k!1@7` from a number on.
+/// Versions as `k7` (put) and `k7-` (tombstone), followed by `?` if they are unresolved; range tombstones as
+/// `a..m@7`; in any order. Unresolved counts are shown as `k!1` from the beginning, `k!1@7` from a number on.
 #[derive(Clone, Default)]
 struct Set {
     versions: Vec<(Vec<u8>, SeqNo, Kind, u64)>,
@@ -58,7 +59,7 @@ impl Set {
         self.merge_under(horizons, bottommost, &[]).0
     }
 
-    /// Under rules of keyspaces, which have the number that their key's byte is; with the floors.
+    /// Compacts under rules of keyspaces, whose ids are the bytes of their keys; returns the floors, too.
     fn merge_under(mut self, horizons: &[u64], bottommost: bool, rules: &[(u8, Rule)]) -> (Self, Floors) {
         self.versions.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         let horizons = Horizons::new(horizons.iter().map(|&n| SeqNo::new(n)).collect());
@@ -93,7 +94,7 @@ impl Set {
         (out, judge.floors().clone())
     }
 
-    /// The numbers of versions of a key and of range tombstones over it, newest first.
+    /// Returns the numbers of versions of a key and of range tombstones over it, newest first.
     fn items(parts: &[&Set], key: &[u8]) -> Vec<SeqNo> {
         let versions = parts.iter().flat_map(|s| &s.versions).filter(|v| v.0 == key).map(|v| v.1);
         let covers = |t: &&RangeTombstone| t.start.as_slice() <= key && key < t.end.as_slice();
@@ -104,7 +105,7 @@ impl Set {
         items
     }
 
-    /// Which version a reader at `at` finds.
+    /// Returns the version that a reader at `at` finds.
     fn read(parts: &[&Set], key: &[u8], at: SeqNo) -> Option<u64> {
         let versions = parts.iter().flat_map(|s| &s.versions).filter(|v| v.0 == key && v.1 <= at);
         let newest = versions.max_by_key(|v| v.1)?;
@@ -115,7 +116,7 @@ impl Set {
 }
 
 impl Set {
-    /// What a reader at `at` owes for a key, which is the number of a keyspace, too.
+    /// Returns the unresolved count of a key at `at`. The key is also the id of its keyspace.
     fn owed(parts: &[&Set], key: &[u8], at: SeqNo) -> u64 {
         let versions = parts.iter().flat_map(|s| &s.versions).filter(|v| v.0 == key && v.1 <= at);
         let unresolved = versions.filter(|v| v.2.is_unresolved());
@@ -174,7 +175,7 @@ fn compaction_judge_4_numbers_become_zero_only_below_every_reader_and_at_the_bot
 }
 
 #[test]
-fn compaction_judge_5_what_nobody_can_see_yet_stays() {
+fn compaction_judge_5_what_is_not_visible_yet_stays() {
     assert_eq!(kept("k10 k11- k12 a..z@11 a..z@13", &[9], true), "k12 k11- k10 a..z@13 a..z@11");
     assert_eq!(kept("k1 k2 k3-", &[], true), "k3- k2 k1");
 }
@@ -191,7 +192,7 @@ fn compaction_judge_6_an_unresolved_version_goes_once_it_is_resolved() {
     assert_eq!(kept("k7? k8?", &[9], false), "k8 k7-? k!1");
     assert_eq!(kept("k7? a..z@8", &[9], false), "k7-? a..z@8");
     assert_eq!(kept("k3 k7? k8 a..z@9", &[9], true), "k!1");
-    assert_eq!(kept("k10 k11?", &[9], false), "k11? k10", "nobody can see it yet");
+    assert_eq!(kept("k10 k11?", &[9], false), "k11? k10", "it is not visible yet");
 }
 
 fn kept_under(rule: Rule, input: &str, horizons: &[u64], bottommost: bool) -> String {
@@ -225,13 +226,14 @@ fn compaction_judge_7_compaction_judge_8_a_rule_of_history_keeps_versions_with_t
     assert_eq!(kept_under(from(5), "k7 k7 k8", &[9], false), "k8 k7 | 0", "one commit, one version");
 }
 
-/// The numbers of up to `readers` - 1 readers, and last that of what is visible.
+/// Returns the numbers of up to `readers` - 1 readers, and last the visible number.
 fn random_horizons(rng: &mut fastrand::Rng, readers: usize) -> Vec<u64> {
     let visible = rng.u64(1..=20);
     (0..rng.usize(0..readers)).map(|_| rng.u64(0..=visible)).chain([visible]).collect()
 }
 
-/// A set in three: what lies in runs below a merge, what is merged, and what lies above; and whether nothing lies below.
+/// Splits a random set: what lies in runs below a compaction, its input, and what lies above. Returns also
+/// whether nothing lies below.
 fn random_layers(rng: &mut fastrand::Rng) -> (bool, [Set; 3]) {
     let (all, bottommost) = (random_set(rng), rng.bool());
     let older = if bottommost { 0 } else { rng.u64(0..8) };
@@ -245,7 +247,7 @@ fn random_layers(rng: &mut fastrand::Rng) -> (bool, [Set; 3]) {
 }
 
 #[test]
-fn compaction_judge_8_who_reads_above_the_floor_cannot_tell_a_merge_from_no_merge() {
+fn compaction_judge_8_readers_above_the_floor_cannot_notice_a_compaction() {
     for seed in 0..3000 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (bottommost, [below, input, above]) = random_layers(&mut rng);

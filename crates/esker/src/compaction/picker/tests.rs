@@ -1,4 +1,4 @@
-//! The picker as text: a version, what happens, what is picked.
+//! Tests of the picker as text: a version, what happens, and which plan is picked.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,9 @@ use crate::types::{FileId, SeqNo};
 
 const MIB: u64 = 1 << 20;
 
-/// `L0: 8[c-k]10 / 7[a-f]  tier: 6[a-z]  tier2: 5[a-z]  base: 3[a-d]64! 4[m-z]-`: levels with runs, newest first, apart by ` / `; tables
-/// as file[first-last], size in MiB (64 if absent), `!` for tombstones, `~` for range tombstones, `-` for sequence numbers that are all zero.
+/// `L0: 8[c-k]10 / 7[a-f] tier: 6[a-z] tier2: 5[a-z] base: 3[a-d]64! 4[m-z]-`: levels with runs, newest
+/// first, separated by ` / `. Tables are file[first-last], size in MiB (64 if absent), `!` for tombstones,
+/// `~` for range tombstones, `-` for sequence numbers that are all zero.
 pub(crate) fn parse_version(text: &str) -> Version<()> {
     let mut edit = VersionEdit::default();
     let mut level = Level::L0;
@@ -84,7 +85,8 @@ fn show(plan: &Plan) -> String {
     format!("{verb} {} into {target}{}{cuts}{bottom}", inputs.join(" + "), name(plan.output_level))
 }
 
-/// Words: `busy`, `idle`, `beyond` (the cache), `wasted=MS`, `unreadable=FILE,FILE`, `off=FILE,FILE` (put off), `settled` (no snapshot is older than any number).
+/// Words: `busy`, `idle`, `beyond` (the cache), `wasted=MS`, `unreadable=FILE,FILE`, `off=FILE,FILE` (put
+/// off), `settled` (no snapshot is older than any number).
 fn parse_input(words: &str) -> PickInput {
     let file = |text: &str| FileId::new(text.parse().unwrap());
     let files = |name: &str| {
@@ -165,7 +167,7 @@ fn cached_data_merges_when_idle_or_when_it_pays() {
 }
 
 #[test]
-fn what_snapshots_held_goes_when_they_are_gone_and_nobody_writes() {
+fn what_snapshots_held_goes_when_they_are_released_and_the_database_is_idle() {
     check(
         "
         base: 1[a-h]10! 2[i-p]20! 3[q-z]30
@@ -248,7 +250,7 @@ fn beyond_the_cache_a_small_base_takes_what_is_a_quarter_of_it_or_three_runs() {
 }
 
 #[test]
-fn shape_3_tiers_2_three_runs_of_a_slot_become_one_of_the_next_tier() {
+fn shape_3_three_runs_of_a_slot_become_one_of_the_next_tier() {
     check(
         "
         L0: 9[a-z] / 8[a-z]  base: 1[a-f]500 2[g-m]500 3[n-t]500 4[u-z]500
@@ -277,7 +279,7 @@ fn shape_3_tiers_2_three_runs_of_a_slot_become_one_of_the_next_tier() {
 }
 
 #[test]
-fn tiers_1_a_merge_takes_no_more_than_it_may() {
+fn a_compaction_takes_no_more_than_it_may() {
     check(
         "
         L0: 9[a-c]200 8[d-j]300 7[k-z]300 / 6[a-d]200 5[e-h]300 4[i-z]300  base: 1[a-m]2000 2[n-z]2000
@@ -371,7 +373,7 @@ fn picker_4_what_cannot_be_read_holds_up_nothing_else() {
 }
 
 #[test]
-fn picker_5_what_could_not_be_written_is_put_off_as_long_as_nobody_needs_it() {
+fn picker_5_what_could_not_be_written_is_put_off_until_it_is_needed() {
     check(
         "
         base: 1[a-h]10! 2[i-p]20! 3[q-z]30
@@ -417,8 +419,8 @@ fn picker_1_a_plan_that_skips_an_older_table_is_refused() {
     plan_into_base(&version, &parts[0]);
 }
 
-/// Executes plans on versions without bytes: sizes add up, ranges stay within the plan's, and are cut at its fences. At the bottom tombstones and numbers go
-/// that nobody stands below.
+/// Executes plans on versions without bytes: sizes add up, ranges stay within the plan's and are cut at its
+/// fences. At the bottom, tombstones and numbers that no reader needs are dropped.
 fn execute(version: &Version<()>, plan: &Plan, oldest_horizon: SeqNo, next: &mut u64) -> Version<()> {
     let metas: HashMap<_, _> = version.tables().map(|(_, t)| (t.file, t.meta.clone())).collect();
     let files: Vec<FileId> = plan.inputs.iter().flat_map(|i| i.files.clone()).collect();
@@ -449,7 +451,7 @@ fn execute(version: &Version<()>, plan: &Plan, oldest_horizon: SeqNo, next: &mut
                 },
                 ..metas[&files[0]].clone()
             };
-            // Cut at the fences, all pieces alike.
+            // Cut at the fences, all pieces equal.
             let inside = |fence: &&Vec<u8>| **fence > plan.range.start && plan.range.end.admits(fence);
             let fences: Vec<_> = plan.fences.iter().filter(inside).cloned().collect();
             let ends = fences.iter().cloned().map(End::Excluded).chain([plan.range.end.clone()]);
@@ -483,7 +485,7 @@ fn picker_3_random_versions_come_to_rest() {
             let settled = ["", " settled"][rng.usize(0..2)];
             let mut input = parse_input(&format!("{words}{settled}"));
             if rng.bool() {
-                input.limits.merge_bytes_max = 16 * MIB;
+                input.limits.compaction_bytes_max = 16 * MIB;
                 input.limits.run_bytes = 1;
             }
             if rng.bool() {

@@ -34,7 +34,7 @@ const ADOPTION_BYTES_MAX: u64 = 16 * MIB;
 const TABLE_BYTES_MAX: u64 = 1 << 40;
 /// Tables in one compaction when data exceeds the cache: few enough to leave disk time for flushes, enough to
 /// pay for the seeks.
-pub(in crate::engine) const MERGE_TABLES: u64 = 16;
+pub(in crate::engine) const COMPACTION_TABLES: u64 = 16;
 /// Immutable memtables that may wait for their flush before writers wait.
 pub(crate) const SEALED_MAX: usize = 2;
 
@@ -361,7 +361,7 @@ impl Options {
             table_bytes: self.given.table_bytes,
             partition_bytes: self.given.table_bytes,
             run_bytes: self.memtable_bytes as u64,
-            merge_bytes_max: MERGE_TABLES * self.given.table_bytes,
+            compaction_bytes_max: COMPACTION_TABLES * self.given.table_bytes,
             fits_cache: table_bytes_live <= self.cache_bytes(),
             ..Limits::default()
         };

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::blob::BlobWriter;
-use crate::compaction::output::{Output, Place};
+use crate::compaction::output::{Output, OutputContext};
 use crate::compaction::private::private_shape;
 use crate::engine::core::Core;
 use crate::manifest::version::{Level, Run, RunId};
@@ -229,7 +229,7 @@ impl Drop for SortedPairs {
 }
 
 fn begin_output(core: &Core) -> Output<'static> {
-    let place = Place {
+    let place = OutputContext {
         env: core.env.clone(),
         dir: core.dir.clone(),
         cache: core.cache.clone(),

@@ -1,12 +1,14 @@
-//! Space amplification: bytes on the disk for each byte of what is live, tables and blob files together.
+//! Space amplification: bytes on disk per live byte, for tables and blob files together.
 //!
 //! ```text
-//!   version --references of all tables--> live bytes per blob file, and what merges may still find to be garbage
+//!   version --references of all tables--> live bytes per blob file, and the most garbage hidden among them
 //! ```
 //!
-//! amplification.1. In tables, as much counts as live as the base run has. In blob files, exactly what tables reference.
-//! amplification.2. A value that a newer run has overwritten is referenced until the runs are merged. At most as much of it is garbage as the runs
-//!      above the base reference, and as the base does.
+//! In tables, the size of the base run counts as live. In blob files, exactly what tables reference counts as
+//! live.
+//!
+//! A value that a newer run has overwritten stays referenced until the runs are compacted. The garbage among
+//! the references is at most what the runs above the base reference, and at most what the base references.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +18,15 @@ use crate::types::FileId;
 /// The bytes of a version.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Space {
-    /// Of all tables.
+    /// Bytes of all tables.
     pub(crate) tables: u64,
-    /// Of the base run; of all tables if there is none.
+    /// Bytes of the base run; of all tables if there is none.
     pub(crate) base: u64,
-    /// Of all blob files.
+    /// Bytes of all blob files.
     pub(crate) blobs: u64,
-    /// Of values in blob files that tables reference, by the number that pointers name.
+    /// Bytes of values that tables reference in each blob file, by the file id in the pointers.
     pub(crate) live: BTreeMap<FileId, u64>,
-    /// An upper bound of the garbage among them that no compaction has found yet (amplification.2).
+    /// Upper bound of the garbage among them that no compaction has found yet.
     pub(crate) hidden_max: u64,
 }
 
@@ -50,18 +52,19 @@ impl Space {
         space
     }
 
-    /// Bytes of values in blob files that tables reference.
+    /// Returns the bytes of values in blob files that tables reference.
     pub(crate) fn live_blobs(&self) -> u64 {
         self.live.values().sum()
     }
 
-    /// Whether the blob files may exceed `percent_max` percent of what is live, and compactions would find out.
-    pub(crate) fn needs_merge(&self, percent_max: u64) -> bool {
+    /// Returns whether the blob files may exceed `percent_max` percent of the live data, and a compaction
+    /// would find out.
+    pub(crate) fn needs_compaction(&self, percent_max: u64) -> bool {
         self.hidden_max > 0 && is_over(self.blobs, self.live_blobs() - self.hidden_max, percent_max)
     }
 }
 
-/// Whether `all` is more than `percent_max` percent of `live`.
+/// Returns whether `all` is more than `percent_max` percent of `live`.
 pub(crate) fn is_over(all: u64, live: u64, percent_max: u64) -> bool {
     u128::from(all) * 100 > u128::from(live) * u128::from(percent_max)
 }

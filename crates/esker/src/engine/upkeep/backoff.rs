@@ -1,20 +1,22 @@
-//! Compaction backoff: which compactions failed lately, and how long each is left alone. Pure policy: no I/O, no locks.
+//! Compaction backoff: which compactions failed recently, and how long each is left alone. Pure policy: no
+//! I/O, no locks.
 //!
 //! ```text
-//!   an input cannot be read ----note_unreadable--> Pauses: no plan reads it for a while, and it does not count as pending bytes
+//!   an input cannot be read ----note_unreadable--> Pauses: no plan reads it for a while; not pending
 //!   an output cannot be written --note_unwritable--> Pauses: not compacted just because the database is idle
-//!                               --note_room--> Room: for want of space, not compacted at all before more is free
-//!                                                 `--> choose: the plan the picker wants most and nothing here forbids
+//!                               --note_space--> FreeSpace: no space: not compacted before more is free
+//!                                                 `--> choose: the best plan that nothing here forbids
 //! ```
 //!
-//! backoff.1. After each failure a table is passed over for twice as long as before, one hour at most. Damage then costs
-//!      little and holds up no other compaction, and a passing failure is soon made good.
-//! backoff.2. A compaction that found no space is tried again once enough is free: as many bytes as it reads, if less was
-//!      free when it failed, or clearly more than then. If as much was free as it reads, it is also tried once a minute: a quota
-//!      is not seen to change. A full disk is thus not filled to the last byte every few seconds.
-//! backoff.3. The last compaction that read a table says what was free for it. Others say nothing: a trivial move needs no
-//!      space, and a small compaction little.
-//! backoff.4. A compaction that waits for space holds up no other.
+//! backoff.1. After each failure a table is skipped for twice as long as before, one hour at most. So damage
+//!     costs little and does not delay other compactions, and a passing failure is soon retried.
+//! backoff.2. A compaction that found no space is retried once enough is free: as many bytes as it reads, if
+//!     less was free when it failed, or clearly more than then. If as much was free as it reads, it is also
+//!     retried once a minute, because quotas are invisible to `statvfs`. So a full disk is not filled to the
+//!     last byte every few seconds.
+//! backoff.3. The last compaction that read a table determines how much was free for it. Others do not: a
+//!     trivial move needs no space, and a small compaction little.
+//! backoff.4. A compaction that waits for space does not delay others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,69 +33,69 @@ const PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// Pause before a compaction that found no space although enough was free is tried again.
 const QUOTA_PAUSE: Duration = Duration::from_secs(60);
 
-/// The part 1 / N of the bytes to write is clearly more space than before.
+/// More free space by this fraction of the bytes to write counts as clearly more.
 const MORE_PART: u64 = 8;
 
-/// Whether clearly more is free than before, for work on `bytes` bytes.
+/// Returns whether clearly more is free than before, for work on `bytes` bytes.
 pub(crate) fn is_more(before: u64, free: u64, bytes: u64) -> bool {
     free.saturating_sub(before) > bytes / MORE_PART
 }
 
-/// What to do next.
+/// The decision of [`CompactionBackoff::choose`].
 #[derive(Debug)]
 pub(crate) enum Choice {
-    /// This.
+    /// Execute this plan.
     Plan(Plan),
-    /// Nothing is due.
+    /// No compaction is due.
     Nothing,
-    /// What is due waits for space (backoff.4).
+    /// The compaction that is due waits for space (backoff.4).
     PutOff,
 }
 
-/// Compactions that failed.
+/// Tables of failed compactions.
 #[derive(Debug, Default)]
 pub(crate) struct CompactionBackoff {
     /// Tables that could not be read.
     unreadable: Pauses,
-    /// Tables of compactions that could not be written.
+    /// Tables of compactions whose output could not be written.
     unwritable: Pauses,
-    room: Room,
+    free_space: FreeSpace,
 }
 
 impl CompactionBackoff {
-    /// A compaction failed to read this input.
+    /// Records that a compaction failed to read this input.
     pub(crate) fn note_unreadable(&mut self, file: FileId, now: Duration) {
         self.unreadable.note(file, now);
     }
 
-    /// A compaction of these tables could not be written.
+    /// Records that the output of a compaction of these tables could not be written.
     pub(crate) fn note_unwritable(&mut self, files: &BTreeSet<FileId>, now: Duration) {
         files.iter().for_each(|file| self.unwritable.note(*file, now));
     }
 
-    /// How the last compaction of `files` ended: with this much free if it found no space.
-    pub(crate) fn note_room(&mut self, files: &BTreeSet<FileId>, free: Option<u64>, now: Duration) {
-        self.room.note(files, free.map(|free| Lack { free, at: now }));
+    /// Records how the last compaction of `files` ended. `free` is the free space if it found no space.
+    pub(crate) fn note_space(&mut self, files: &BTreeSet<FileId>, free: Option<u64>, now: Duration) {
+        self.free_space.note(files, free.map(|free| Lack { free, at: now }));
     }
 
-    /// Forgets the tables that are not there any more.
+    /// Forgets tables that no longer exist.
     pub(crate) fn retain(&mut self, is_there: impl Fn(FileId) -> bool + Copy) {
         self.unreadable.retain(is_there);
         self.unwritable.retain(is_there);
-        self.room.retain(is_there);
+        self.free_space.retain(is_there);
     }
 
-    /// Tables that could not be read, whatever is left of their pauses.
+    /// Returns the tables that could not be read, even if their pauses are over.
     pub(crate) fn unreadable(&self) -> BTreeSet<FileId> {
         self.unreadable.all()
     }
 
-    /// Tables that could not be read, and those whose compactions could not be written lately.
+    /// Returns the tables that could not be read, and those whose compactions could not be written recently.
     pub(crate) fn paused(&self, now: Duration) -> BTreeSet<FileId> {
         self.unreadable.all().union(&self.unwritable.now(now)).copied().collect()
     }
 
-    /// What the picker wants most of what can be done now. `free` tells what is free on the disk.
+    /// Returns the most profitable plan that can be executed now. `free` returns the free space of the disk.
     pub(crate) fn choose(
         &self,
         version: &Version,
@@ -108,7 +110,7 @@ impl CompactionBackoff {
             let Some(plan) = picker::pick(version, &input) else {
                 return if is_put_off { Choice::PutOff } else { Choice::Nothing };
             };
-            if !self.lacks_room(version, &plan, &input.put_off, now, &free) {
+            if !self.lacks_space(version, &plan, &input.put_off, now, &free) {
                 return Choice::Plan(plan);
             }
             is_put_off = true;
@@ -116,8 +118,8 @@ impl CompactionBackoff {
         }
     }
 
-    /// Whether a compaction that is put off is still without the room that it did not find. A move needs none.
-    fn lacks_room(
+    /// Returns whether a plan that was put off still lacks space. A trivial move needs none.
+    fn lacks_space(
         &self,
         version: &Version,
         plan: &Plan,
@@ -130,11 +132,11 @@ impl CompactionBackoff {
             return false;
         }
         let bytes = plan.input_bytes(version);
-        free().is_some_and(|free| !self.room.may_suffice(&files, bytes, free, now))
+        free().is_some_and(|free| !self.free_space.may_suffice(&files, bytes, free, now))
     }
 }
 
-/// The tables, each with its last pause and its end.
+/// Tables with the length and end of their last pause.
 #[derive(Debug, Default)]
 struct Pauses {
     tables: BTreeMap<FileId, Pause>,
@@ -147,47 +149,47 @@ struct Pause {
 }
 
 impl Pauses {
-    /// A compaction of `file` has failed.
+    /// Records that a compaction of `file` failed.
     fn note(&mut self, file: FileId, now: Duration) {
         let last = self.tables.get(&file).map(|pause| pause.length);
         let length = last.map_or(PAUSE_MIN, |length| (length * 2).min(PAUSE_MAX));
         self.tables.insert(file, Pause { length, until: now + length });
     }
 
-    /// Forgets the tables that are not there any more.
+    /// Forgets tables that no longer exist.
     fn retain(&mut self, is_there: impl Fn(FileId) -> bool) {
         self.tables.retain(|file, _| is_there(*file));
     }
 
-    /// Those to leave alone now.
+    /// Returns the tables to leave alone now.
     fn now(&self, now: Duration) -> BTreeSet<FileId> {
         self.tables.iter().filter(|(_, pause)| now < pause.until).map(|(file, _)| *file).collect()
     }
 
-    /// Every one.
+    /// Returns all tables.
     fn all(&self) -> BTreeSet<FileId> {
         self.tables.keys().copied().collect()
     }
 }
 
-/// What is known of the room for compactions.
+/// Free space that failed compactions found.
 #[derive(Debug, Default)]
-struct Room {
-    /// For each table: how its last compaction has found no space.
+struct FreeSpace {
+    /// For each table, the failure of its last compaction for want of space.
     lacks: BTreeMap<FileId, Lack>,
 }
 
-/// A compaction that has found no space.
+/// A compaction that found no space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Lack {
-    /// What was free when it had removed what it had written.
+    /// Free space after it had removed its output.
     free: u64,
-    /// When that was.
+    /// When it failed.
     at: Duration,
 }
 
-impl Room {
-    /// How the last compaction of `files` ended: without space, or otherwise.
+impl FreeSpace {
+    /// Records how the last compaction of `files` ended; `lack` is set if it found no space.
     fn note(&mut self, files: &BTreeSet<FileId>, lack: Option<Lack>) {
         for file in files {
             match lack {
@@ -197,17 +199,18 @@ impl Room {
         }
     }
 
-    /// Forgets the tables that are not there any more.
+    /// Forgets tables that no longer exist.
     fn retain(&mut self, is_there: impl Fn(FileId) -> bool) {
         self.lacks.retain(|file, _| is_there(*file));
     }
 
-    /// Whether a compaction of `files`, which reads `bytes`, may find space with `free` bytes free (backoff.2).
+    /// Returns whether a compaction of `files`, which reads `bytes`, may find space with `free` bytes free
+    /// (backoff.2).
     fn may_suffice(&self, files: &BTreeSet<FileId>, bytes: u64, free: u64, now: Duration) -> bool {
         let Some(last) = files.iter().filter_map(|file| self.lacks.get(file)).max() else { return true };
-        let had_room = last.free >= bytes;
-        let is_quota_over = had_room && now >= last.at + QUOTA_PAUSE;
-        is_more(last.free, free, bytes) || is_quota_over || !had_room && free >= bytes
+        let had_space = last.free >= bytes;
+        let is_quota_over = had_space && now >= last.at + QUOTA_PAUSE;
+        is_more(last.free, free, bytes) || is_quota_over || !had_space && free >= bytes
     }
 }
 
@@ -248,50 +251,50 @@ mod tests {
     }
 
     #[test]
-    fn backoff_2_a_compaction_is_tried_again_with_more_room_and_not_with_the_same() {
-        let mut room = Room::default();
+    fn backoff_2_a_compaction_is_retried_with_more_space_and_not_with_the_same() {
+        let mut space = FreeSpace::default();
         let compaction = files(&[1, 2]);
-        assert!(room.may_suffice(&compaction, 800, 0, NOW), "nothing has failed");
-        room.note(&compaction, lack(300));
+        assert!(space.may_suffice(&compaction, 800, 0, NOW), "nothing has failed");
+        space.note(&compaction, lack(300));
         for (free, suffices) in [(0, false), (300, false), (400, false), (401, true), (800, true)] {
-            assert_eq!(room.may_suffice(&compaction, 800, free, NOW), suffices, "backoff.2: {free} free");
+            assert_eq!(space.may_suffice(&compaction, 800, free, NOW), suffices, "backoff.2: {free} free");
         }
-        room.note(&compaction, lack(799));
+        space.note(&compaction, lack(799));
         for (free, suffices) in [(799, false), (800, true)] {
             assert_eq!(
-                room.may_suffice(&compaction, 800, free, NOW),
+                space.may_suffice(&compaction, 800, free, NOW),
                 suffices,
                 "backoff.2: it fits with {free} free"
             );
         }
-        // There was as much as it reads, and it could not be used.
-        room.note(&compaction, lack(900));
+        // As much was free as the compaction reads, but it could not be used.
+        space.note(&compaction, lack(900));
         for (free, suffices) in [(800, false), (900, false), (1000, false), (1001, true)] {
             assert_eq!(
-                room.may_suffice(&compaction, 800, free, NOW),
+                space.may_suffice(&compaction, 800, free, NOW),
                 suffices,
                 "backoff.2: {free} free, not all for us"
             );
         }
         let minute = NOW + QUOTA_PAUSE;
-        assert!(!room.may_suffice(&compaction, 800, 900, minute - Duration::from_nanos(1)), "backoff.2");
-        assert!(room.may_suffice(&compaction, 800, 900, minute), "backoff.2");
-        assert!(!room.may_suffice(&compaction, 901, 900, minute), "backoff.2: there was less than that");
-        room.note(&compaction, None);
-        assert!(room.may_suffice(&compaction, 800, 0, NOW), "what is free is not known");
+        assert!(!space.may_suffice(&compaction, 800, 900, minute - Duration::from_nanos(1)), "backoff.2");
+        assert!(space.may_suffice(&compaction, 800, 900, minute), "backoff.2");
+        assert!(!space.may_suffice(&compaction, 901, 900, minute), "backoff.2: there was less than that");
+        space.note(&compaction, None);
+        assert!(space.may_suffice(&compaction, 800, 0, NOW), "what is free is not known");
     }
 
     #[test]
     fn backoff_3_what_others_find_changes_nothing() {
-        let mut room = Room::default();
-        room.note(&files(&[1, 2]), lack(300));
-        room.note(&files(&[3]), lack(900));
-        room.note(&files(&[4]), None);
-        assert!(!room.may_suffice(&files(&[1, 2]), 800, 400, NOW), "backoff.3");
-        assert!(room.may_suffice(&files(&[1, 2]), 800, 800, NOW), "backoff.3");
-        assert!(!room.may_suffice(&files(&[2, 3]), 800, 800, NOW), "the last failure of either");
-        assert!(room.may_suffice(&files(&[4]), 800, 0, NOW));
-        room.retain(|file| file != FileId::new(3));
-        assert!(room.may_suffice(&files(&[2, 3]), 800, 800, NOW), "it is gone");
+        let mut space = FreeSpace::default();
+        space.note(&files(&[1, 2]), lack(300));
+        space.note(&files(&[3]), lack(900));
+        space.note(&files(&[4]), None);
+        assert!(!space.may_suffice(&files(&[1, 2]), 800, 400, NOW), "backoff.3");
+        assert!(space.may_suffice(&files(&[1, 2]), 800, 800, NOW), "backoff.3");
+        assert!(!space.may_suffice(&files(&[2, 3]), 800, 800, NOW), "the last failure of either");
+        assert!(space.may_suffice(&files(&[4]), 800, 0, NOW));
+        space.retain(|file| file != FileId::new(3));
+        assert!(space.may_suffice(&files(&[2, 3]), 800, 800, NOW), "it is gone");
     }
 }

@@ -1,16 +1,18 @@
-//! Garbage in blob files: found by what tables reference, collected file by file.
+//! Blob collection: finds garbage in blob files by the references of tables, and collects one file at a time.
 //!
 //! ```text
-//!   version --references of all tables--> live bytes per file --the one with most garbage-->
-//!       its tables scanned in key order --values that they reference--> new file, with a map --install--> old file removed
+//!   version --references of all tables--> live bytes per file --the file with the most garbage-->
+//!       its tables scanned in key order --values--> new file, with a map --install--> old file removed
 //! ```
 //!
-//! collect.1. Every value that a table of the version references is copied. Only merges drop references.
-//! collect.2. Only settled files are collected: nothing is written to them any more, and all commits that point into them are in tables. Those
-//!      tables may leave the version meanwhile, by turns of others only, or for tables that reference less.
-//! collect.3. No table is touched: the new file stands in for the old one (blob.1 in blob/mod.rs). The map and the values are durable before the
-//!      manifest names the file.
-//! collect.4. No file is collected that commits point into which the change feed still shows.
+//! collect.1. Every value that a table of the version references is copied. Only compactions drop references.
+//! collect.2. Only settled files are collected: no commit writes to them any more, and all commits that point
+//!     into them are in tables. Those tables may leave the version meanwhile, but only in another thread's
+//!     turn, or for tables that reference less.
+//! collect.4. A file is not collected while commits that point into it are still in the change feed.
+//!
+//! No table is changed: the new file replaces the old one (blob.1 in blob/mod.rs). The map and the values are
+//! durable before the manifest names the file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,30 +30,34 @@ use crate::types::canary::{self, Canary};
 use crate::types::expiry::value_of;
 use crate::types::{Error, FileId, Result, SeqNo};
 
-/// Less garbage than this part of all is not collected for the tables' sake.
+/// To reduce the amplification of tables and blob files together, a file is collected only if its garbage is
+/// at least this fraction of all.
 const GARBAGE_PART: u64 = 8;
-/// An idle database closes the file in use and flushes the commits that point to it, if the file has this size and is a quarter of all.
+/// An idle database closes the current file and flushes the commits that point to it, if unsettled files have
+/// this size and are a quarter of all.
 const IDLE_BYTES_MIN: u64 = 1 << 20;
 const IDLE_PART: u64 = 4;
 
-/// What is to be done.
+/// What to do about blob files.
 #[derive(Debug, PartialEq, Eq)]
 enum Choice {
-    /// Files that nothing references.
+    /// Remove files that nothing references.
     Remove(Vec<FileId>),
-    /// The file with most garbage.
+    /// Collect the file with the most garbage.
     Collect(FileId),
-    /// Too much is in files that are not settled.
+    /// Settle files, because too much is in files that are not settled.
     Settle,
     Nothing,
 }
 
 impl Upkeep {
-    /// Collects a blob file, or removes what nothing references; false if there is nothing to do. For the holder of the turn.
+    /// Collects a blob file, or removes files that nothing references. Returns false if there is nothing to
+    /// do. The caller holds the compaction turn.
     pub(in crate::engine) fn collect_blobs(&self, idle: bool) -> Result<bool> {
-        // Before the version is chosen: commits that wrote to these files are in it, or in a memtable (collect.2).
+        // Before reading the version: commits that wrote to these files are in it, or in a memtable
+        // (collect.2).
         let quiet = self.quiet_blob_files();
-        // Together, so that the version has the tables of all that was flushed.
+        // Read together, so that the version has the tables of everything flushed.
         let manifest = self.tables.manifest();
         let flushed = manifest.state().flushed_seq.unwrap_or_default();
         let version = self.version();
@@ -83,25 +89,25 @@ impl Upkeep {
         }
     }
 
-    /// Files that no commit writes to, and whether that stays so.
+    /// Returns the files that no commit is writing to, and whether each is closed.
     fn quiet_blob_files(&self) -> BTreeMap<FileId, bool> {
         let version = self.version();
         let quiet = version.blobs().iter().filter_map(|(named, source)| {
-            // In this order: of a file that is closed there are no new leases.
+            // In this order: a closed file gets no new leases.
             let is_closed = source.file.is_closed();
             source.file.is_quiet().then_some((named, is_closed))
         });
         quiet.collect()
     }
 
-    /// Copies what is live in a file to another that stands in for it (collect.1, collect.3).
+    /// Copies the live values of a file to a new file that replaces it (collect.1).
     fn collect(&self, version: &Version, named: FileId) -> Result<()> {
         let Some(old) = version.blobs().find(named) else { return Ok(()) };
         let id = self.tables.new_file();
         let path = blob_path(&self.dir, id);
         let file = BlobFile::create(&self.env, &path, id)?;
         let copied = copy_live(version, named, &old, &file).and_then(|()| {
-            // The log goes on: it points to nothing in this file.
+            // A failure does not stop the log, which points to nothing in this file.
             file.sync().map_err(Error::not_of_the_log)?;
             self.env.fs.sync_dir(&self.dir).map_err(|e| Error::io("sync directory", &self.dir, e))?;
             BlobSource::new(named, file.clone())
@@ -120,7 +126,7 @@ impl Upkeep {
         }
     }
 
-    /// Has blob files leave the version, and others join it, durably.
+    /// Removes blob files from the version and adds others, durably.
     fn install_blobs(&self, removed: Vec<FileId>, added: Vec<(FileId, BlobSource)>) -> Result<()> {
         let mut manifest = self.tables.manifest();
         let before = self.version();
@@ -136,7 +142,7 @@ impl Upkeep {
         self.tables.number(&mut edit);
         let version = Arc::new(before.with_blobs(before.blobs().changed(&removed, added)));
         drop(before);
-        // If that fails the manifest may name the new file: it stays until the next opening.
+        // After a failure the manifest may name the new file, so the file stays until the next opening.
         manifest.append(edit, || self.tables.new_file())?;
         self.view.update(|old| ReadView { version, ..old.clone() });
         drop(manifest);
@@ -148,7 +154,7 @@ impl Upkeep {
     }
 }
 
-/// Which commits have nothing more to find in a file that is collected.
+/// Decides which files are settled.
 #[derive(Clone, Copy, Debug)]
 struct Settled {
     /// All commits up to this one are in tables.
@@ -157,7 +163,7 @@ struct Settled {
     kept_from: Option<SeqNo>,
 }
 
-/// What is to be done about the blob files of a version.
+/// Decides what to do about the blob files of a version.
 fn choose(
     version: &Version,
     quiet: &BTreeMap<FileId, bool>,

@@ -1,4 +1,4 @@
-//! Compaction, one piece at a time.
+//! Background compaction, one step at a time. A failed step leaves the version unchanged.
 //!
 //! ```text
 //!   try_compact: covered.rs --tables that no reader sees--> log synced --install--> removed unread
@@ -7,11 +7,10 @@
 //!                collect.rs --nothing to compact--> blob files collected
 //! ```
 //!
-//! compact.1. A failed step leaves the version as it was.
-//! compact.2. A step holds its turn until it has ended. It does nothing in a closed database (handle.1), nor
-//!     after a panic of a thread or of another step (engine_background.2).
+//! compact.2. A step holds its turn until it ends. It does nothing in a closed database (handle.1), nor after
+//!     a panic of a thread or of another step (engine_background.2).
 //! compact.3. Before tables are removed because of a range tombstone in a memtable (covered.3), the log is
-//!     durable up to that tombstone. The manifest says so with the same edit, so that a log that has lost the
+//!     durable up to that tombstone. The same manifest edit records this, so that a log that lost the
 //!     tombstone is noticed.
 
 use std::collections::{BTreeSet, HashMap};
@@ -34,27 +33,27 @@ use crate::types::canary::{self, Canary};
 use crate::types::key_range::KeyRange;
 use crate::types::{Error, FileId, Result, SeqNo};
 
-/// Merges run at about this speed (measured: 150 to 220 ns for a record of 174 bytes).
+/// Approximate speed of compactions (measured: 150 to 220 ns for a record of 174 bytes).
 pub(crate) const COMPACTION_BYTES_PER_SECOND: u64 = 800 << 20;
 
-/// How a step of compaction ended.
+/// Outcome of a compaction step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompactionStep {
     /// Something was done.
     Done,
     /// There was nothing to do.
     Nothing,
-    /// What policy wants waits for room (backoff.4).
+    /// The compaction that is due waits for space (backoff.4).
     PutOff,
 }
 
-/// The compaction filters. What they decide is committed, by the layer above.
+/// The compaction filters. The layer above commits their decisions.
 pub(in crate::engine) trait Filters {
-    /// Shows the filters what a compaction keeps, at this visible number; none if there are no filters.
+    /// Returns a sieve for a compaction at this visible number; `None` if there are no filters.
     fn sieve(&self, visible: SeqNo) -> Option<Sieve<'_>>;
 }
 
-/// How long a compaction that reads `bytes` takes, in nanoseconds.
+/// Returns how many nanoseconds a compaction takes that reads `bytes`.
 pub(super) fn compaction_ns(bytes: u64) -> u128 {
     u128::from(bytes) * 1_000_000_000 / u128::from(COMPACTION_BYTES_PER_SECOND)
 }
@@ -66,9 +65,9 @@ impl CompactionStep {
 }
 
 impl Upkeep {
-    /// Does the compaction that policy wants most, if there is one and it need not wait.
+    /// Does the compaction that the policy wants most, unless it has to wait.
     pub(in crate::engine) fn try_compact(&self, idle: bool, filters: &dyn Filters) -> Result<CompactionStep> {
-        // Before the turn, which may stay taken for ever in a forked child (handle.3).
+        // Before taking the turn, which may stay taken for ever in a forked child (handle.3).
         self.check_ours()?;
         let _turn = self.turns.compact.lock();
         self.check_able()?;
@@ -90,10 +89,10 @@ impl Upkeep {
         }
         let compacts_idle = idle && self.idle_compaction_is_due(&version);
         let now = self.env.clock.monotonic();
-        let needs_merge = Space::of(&version).needs_merge(self.options.amplification_percent_max());
+        let needs_compaction = Space::of(&version).needs_compaction(self.options.amplification_percent_max());
         let input = PickInput {
             limits: if compacts_idle { self.limits_when_idle() } else { self.limits() },
-            idle: compacts_idle || needs_merge,
+            idle: compacts_idle || needs_compaction,
             wasted_seek_ns: lost_ns,
             bytes_per_second: COMPACTION_BYTES_PER_SECOND,
             skip: BTreeSet::new(),
@@ -121,17 +120,18 @@ impl Upkeep {
             PlanKind::Rewrite => compaction_ns(plan.input_bytes(&version)),
             PlanKind::TrivialMove => 0,
         };
-        let done = self.merge(plan, Some(filters))?;
+        let done = self.run_plan(plan, Some(filters))?;
         if self.version().runs().len() <= 1 {
             self.read_cost.reset();
         } else if !fits_cache {
-            // What readers have lost pays for one merge, not for all that follow.
+            // The time that readers lost pays for one compaction, not for all that follow.
             self.read_cost.deduct(u64::try_from(cost_ns).unwrap_or(u64::MAX));
         }
         Ok(CompactionStep::done(done))
     }
 
-    /// Has tables go that range tombstones cover; false if there are none. For the holder of the turn.
+    /// Drops tables that range tombstones cover; returns false if there are none. The caller holds the
+    /// compaction turn.
     pub(in crate::engine) fn drop_covered(&self) -> Result<bool> {
         let horizons = match canary::is_set(Canary::CoveredTableDroppedEarly) {
             true => vec![self.published.visible()],
@@ -167,7 +167,8 @@ impl Upkeep {
         Ok(true)
     }
 
-    /// Removes tables, after the log has become durable if that is what they go for (compact.3).
+    /// Removes tables. If they are covered by a memtable, `durable_seq` is set, and the log is made durable
+    /// before (compact.3).
     fn remove_covered(&self, removed: &[FileId], floors: &Floors, durable_seq: Option<SeqNo>) -> Result<()> {
         if durable_seq.is_some() && !canary::is_set(Canary::CoverNotSynced) {
             self.pipeline.sync()?;
@@ -186,20 +187,21 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Executes a plan; false if it was cancelled because the database closes.
-    pub(in crate::engine) fn merge(&self, plan: Plan, filters: Option<&dyn Filters>) -> Result<bool> {
-        let merged = self.in_this_thread(|| self.execute(&plan, filters));
-        match &merged {
-            // A move leaves its tables in the version.
+    /// Executes a plan; returns false if it was cancelled because the database closes.
+    pub(in crate::engine) fn run_plan(&self, plan: Plan, filters: Option<&dyn Filters>) -> Result<bool> {
+        let done = self.in_this_thread(|| self.execute(&plan, filters));
+        match &done {
+            // After a trivial move the tables are still in the version.
             Ok(true) => self.watch.retain_failed(|file| !plan.files().contains(&file)),
             Ok(false) => {}
             Err(error) => self.note_failed_compaction(&plan, error),
         }
-        merged
+        done
     }
 
-    /// Records a failed compaction (backoff.rs). After a failed read, compactions pass over that input for a
-    /// while. After a failed write, idleness is no reason to compact the tables for a while.
+    /// Records a failed compaction (backoff.rs). After a failed read, compactions skip that input for a
+    /// while. After a failed write, the tables are not compacted just because the database is idle, for a
+    /// while.
     pub(in crate::engine) fn note_failed_compaction(&self, plan: &Plan, error: &Error) {
         self.count_failed_compaction(error);
         let now = self.env.clock.monotonic();
@@ -209,21 +211,21 @@ impl Upkeep {
         match unreadable {
             Some(file) => {
                 self.backoff.lock().note_unreadable(file, now);
-                self.account_debt();
+                self.account_backlog();
             }
             None => self.backoff.lock().note_unwritable(&plan.files(), now),
         }
     }
 
-    /// The input that the error is about.
+    /// Returns the input whose file the error names.
     fn unreadable_input(&self, plan: &Plan, error: &Error) -> Option<FileId> {
         let (Error::Corrupt { path, .. } | Error::Io { path, .. }) = error else { return None };
         let mut files = plan.inputs.iter().flat_map(|input| &input.files);
         files.find(|file| table_path(&self.dir, **file) == *path).copied()
     }
 
-    /// Nothing is due while idle: clears the recorded compaction failures, except for tables that cannot be
-    /// read or are put off.
+    /// Clears the recorded compaction failures when nothing is due while idle, except for tables that cannot
+    /// be read or are put off.
     fn note_nothing_due(&self, now: Duration) {
         let paused = self.backoff.lock().paused(now);
         self.watch.retain_failed(|file| paused.contains(&file));
@@ -232,14 +234,14 @@ impl Upkeep {
     fn execute(&self, plan: &Plan, filters: Option<&dyn Filters>) -> Result<bool> {
         self.heal_manifest()?;
         let version = self.version();
-        // Before the rules of history are read (engine_history.2).
+        // Before reading the history rules (engine_history.2).
         let horizons = self.published.horizons();
         let mut sieve = match (filters, horizons.last()) {
             (Some(filters), Some(visible)) => filters.sieve(*visible),
             _ => None,
         };
         let new_file = || self.tables.new_file();
-        let (allowance, begun) = (self.merge_allowance(), self.env.clock.monotonic());
+        let (allowance, begun) = (self.compaction_allowance(), self.env.clock.monotonic());
         let go_on = |bytes| allowance.go_on(bytes);
         let context = Context {
             options: self.options.table_options(self.writes_past_page_cache()),
@@ -247,14 +249,14 @@ impl Upkeep {
         };
         let new_run = || self.tables.new_run();
         let built = execute::compact(&context, plan, &version, horizons, sieve.as_mut(), new_run);
-        // Now, since of what fails later the output is still there, until the manifest has been healed.
+        // Measured here: after a later failure the output stays until the manifest has been healed.
         if plan.kind == PlanKind::Rewrite {
             let is_lack = matches!(built, Err(Error::NoSpace { .. }));
             let free = if is_lack { self.free_bytes() } else { None };
-            self.backoff.lock().note_room(&plan.files(), free, self.env.clock.monotonic());
+            self.backoff.lock().note_space(&plan.files(), free, self.env.clock.monotonic());
         }
         let Some(Built { added, removed, opened, debts, floors, stats }) = built? else { return Ok(false) };
-        self.pace.merges.note(stats.bytes_written, self.env.clock.monotonic().saturating_sub(begun));
+        self.pace.compactions.note(stats.bytes_written, self.env.clock.monotonic().saturating_sub(begun));
         if canary::is_set(Canary::TableRemovedEarly) {
             for file in removed.iter().filter(|file| added.iter().all(|a| a.file != **file)) {
                 let _ = self.env.fs.remove_file(&table_path(&self.dir, *file));
@@ -273,7 +275,7 @@ impl Upkeep {
         Ok(true)
     }
 
-    /// For work that writes tables past the page cache.
+    /// Returns a context for work that writes tables past the page cache.
     pub(in crate::engine) fn compaction_context<'a>(
         &'a self,
         new_file: &'a (dyn Fn() -> FileId + Sync),

@@ -1,12 +1,13 @@
-//! Flush: sealed memtables become a run, one step at a time.
+//! Flush: writes sealed memtables as a run, one step at a time.
 //!
 //! ```text
 //!   flush_step: sealed memtables --compaction::flush--> L0 run --install--> memtables and log released
 //! ```
 //!
 //! flush.1. Memtables and their log are released only after the manifest names the tables that replace them.
-//! flush.2. The log does not grow to ever more segments, which each opening reads, where processes write little before they
-//!      are closed or killed. Closing flushes if there are many segments. So does an opening that finds many, soon after.
+//! flush.2. The number of log segments, which each opening reads, is bounded even if processes write little
+//!     before they are closed or killed. Closing flushes if there are many segments. So does an opening that
+//!     finds many, soon after.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,9 +26,10 @@ use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
 impl Upkeep {
-    /// Flushes all sealed memtables, and the one in use if it is full or old (memtable_age.1), into one run; false if there are none.
+    /// Flushes all sealed memtables, and the active one if it is full or old (memtable_age.1), into one run.
+    /// Returns false if there are none.
     pub(crate) fn flush_step(&self) -> Result<bool> {
-        // Before the turn, which may stay taken for ever in a forked child (handle.3).
+        // Before taking the turn, which may stay taken for ever in a forked child (handle.3).
         self.check_process()?;
         let turn = self.turns.flush.lock();
         self.check_able()?;
@@ -40,8 +42,9 @@ impl Upkeep {
         })
     }
 
-    /// Flushes all sealed memtables into one run. Where the disk has no space for that the spare files of the log go (reserve.4), then,
-    /// the oldest is flushed alone: what that frees of the log may be the space for the next one.
+    /// Flushes all sealed memtables into one run. If the disk lacks space, the log first gives up its spare
+    /// files (reserve.4). Then the oldest memtable is flushed alone, which may free enough of the log for the
+    /// next one.
     fn flush_in_turn(&self, _turn: &MutexGuard<'_, ()>) -> Result<bool> {
         let sealed = self.pipeline.sealed();
         match self.giving_up_spares(|| self.flush_together(&sealed)) {
@@ -62,7 +65,7 @@ impl Upkeep {
         let fences = flush_cuts(&version, &limits, bytes, self.has_little_space());
         let bottommost = version.runs().is_empty();
         let new_file = || self.tables.new_file();
-        // Before the rules of history are read (engine_history.2).
+        // Before reading the history rules (engine_history.2).
         let horizons = self.published.horizons();
         let context = self.compaction_context(&new_file, &|_| true);
         let run = self.tables.new_run();
@@ -74,7 +77,7 @@ impl Upkeep {
         }
         self.pace.flushes.note(bytes, self.env.clock.monotonic().saturating_sub(begun));
         let beside = sealed.iter().map(|sealed| sealed.beside_bytes).sum();
-        // Of each keyspace what the newest of them says.
+        // The newest memtable determines the count of each keyspace.
         let counts: BTreeMap<_, _> = sealed.iter().flat_map(|s| s.counts.iter().copied()).collect();
         let changed: Vec<_> = counts.into_iter().collect();
         let edit = VersionEdit {
@@ -95,7 +98,7 @@ impl Upkeep {
             self.install(edit, built.opened, &memtables)?;
             self.pipeline.release(sealed.len());
         }
-        // What cannot be given up now is tried again.
+        // A failure is retried after the next flush.
         self.note_error(self.retain());
         add(&self.counters.flushes, 1);
         add(&self.counters.flush_bytes_written, built.stats.bytes_written);
@@ -103,7 +106,8 @@ impl Upkeep {
         Ok(true)
     }
 
-    /// Reports how a flush ended to threads that wait, or pause after a failure. For the holder of the flush turn (engine_background.6).
+    /// Reports the outcome of a flush to threads that wait, or pause after a failure. The caller holds the
+    /// flush turn (engine_background.6).
     pub(in crate::engine) fn note_flush(&self, _turn: &MutexGuard<'_, ()>, flushed: &Result<bool>) {
         if let Err(error) = flushed {
             add(&self.counters.flushes_failed, 1);
@@ -115,15 +119,16 @@ impl Upkeep {
         self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.duplicate())), free);
     }
 
-    /// Flushes all memtables that there are, not what others write meanwhile. If the flush thread is at it, this waits.
+    /// Flushes all current memtables, but not what other threads write meanwhile. Waits while the flush
+    /// thread is flushing.
     pub(crate) fn flush_all(&self) -> Result<()> {
         self.check_able()?;
         self.pipeline.seal()?;
         self.flush_sealed(|| self.flush_step())
     }
 
-    /// Flushes all memtables if the next opening would have to replay too much, or too many segments. For closing, which holds the
-    /// turn.
+    /// Flushes all memtables if the next opening would have to replay too much, or too many segments. Called
+    /// by close, which holds the turn.
     pub(crate) fn shorten_replay(&self, turn: &MutexGuard<'_, ()>) -> Result<()> {
         self.signal.check_alive()?;
         let unflushed_bytes = self.view.get().memtables().map(|m| m.bytes_used() as u64).sum();

@@ -1,19 +1,21 @@
-//! Idle policy: what an idle database flushes and compacts although no write asks for it.
+//! Idle policy: decides what an idle database flushes and compacts without a need of writers.
 //!
 //! ```text
-//!   active memtable: removals --by table--> Hidden { bytes, hidden } --flush_reason--> flush, then compaction
+//!   active memtable: removals --by table--> Hidden { bytes, hidden } --flush_reason--> flush, compaction
 //! ```
 //!
-//! idle.1. Within seconds of idleness, the memtable is flushed if that frees more bytes than it writes, and at least
-//!      `FREED_MIN` (txn/flush_reason.rs), of tables of which at least the part 1 / [`PART_MIN`] is hidden. Tables that are hidden entirely go
-//!      without a flush (compaction/covered.rs).
-//! idle.2. This is looked at once after each commit, and a flush leaves an empty memtable: an idle database stops working.
-//! idle.3. A database smaller than `FREED_MIN` is never flushed for this. Nor is one whose commits remove what is still in
-//!      the memtable.
+//! idle.1. Within seconds of idleness the memtable is flushed if that frees more bytes than it writes, and at
+//!     least `FREED_MIN` (txn/flush_reason.rs). Only tables with at least 1 / [`PART_MIN`] hidden count.
+//!     Tables that are hidden entirely are dropped without a flush (compaction/covered.rs).
+//! idle.2. This is checked once after each commit, and a flush leaves an empty memtable, so an idle database
+//!     stops working.
+//! idle.3. A database smaller than `FREED_MIN` is never flushed for this, nor is one whose commits remove
+//!     what is still in the memtable.
 //! idle.4. A few small runs above a large base are compacted with it only after a pause of base size /
-//!      [`REST_BYTES_PER_SECOND`]. Short pauses between small flushes (memtable_age.1) do not rewrite the base.
-//! idle.5. A memtable that is a large part of the database, and larger than `LARGE_MIN`, is flushed once nothing has been
-//!      committed for `QUIET`: tables are read faster.
+//!     [`IDLE_BYTES_PER_SECOND`]. Short pauses between small flushes (memtable_age.1) therefore do not
+//!     rewrite the base.
+//! idle.5. A memtable that is a large part of the database, and larger than `LARGE_MIN`, is flushed after
+//!     `QUIET` without commits, because tables are faster to read.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,49 +32,50 @@ use crate::txn::flush_reason::{FlushReason, MemtableFacts, Moment, flush_reason}
 use crate::types::{FileId, SeqNo};
 
 /// Average rate at which compactions may rewrite a large base while idle (idle.4).
-const REST_BYTES_PER_SECOND: u64 = 16 << 20;
-/// The runs above the base are small if together they have less than the part 1 / N of it, and less than half a memtable.
+const IDLE_BYTES_PER_SECOND: u64 = 16 << 20;
+/// Runs above the base are small if together they have less than 1 / this of its size, and less than half a
+/// memtable.
 const LITTLE_PART: u64 = 6;
-/// At least the part 1 / N of a table has to be hidden, or rewriting it costs more than it frees.
+/// At least 1 / this of a table must be hidden; otherwise rewriting it costs more than it frees.
 const PART_MIN: u64 = 8;
 
-/// Up to which commit the memtable has been looked at (idle.2).
+/// Tracks the idle time and up to which commit the memtable was checked (idle.2).
 #[derive(Debug, Default)]
 pub(crate) struct IdlePolicy {
-    /// Relaxed: only the holder of the compaction's turn uses it.
+    /// Relaxed: only the holder of the compaction turn uses it.
     looked_at: AtomicU64,
-    /// For how long nothing has been committed, in milliseconds, as far as the compaction's thread knows.
+    /// Milliseconds since the last commit, as far as the compaction thread knows.
     idle_ms: AtomicU64,
 }
 
 impl IdlePolicy {
-    /// Notes for how long nothing has been committed.
+    /// Records the time since the last commit.
     pub(in crate::engine) fn note_idle(&self, idle_for: Duration) {
         self.idle_ms.store(idle_for.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// For how long nothing has been committed.
+    /// Returns the time since the last commit.
     pub(in crate::engine) fn idle_for(&self) -> Duration {
         Duration::from_millis(self.idle_ms.load(Ordering::Relaxed))
     }
 }
 
-/// A table, and what the memtable hides of it.
+/// The size of a table, and how much of it the memtable hides.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hidden {
     /// Bytes on disk.
     bytes: u64,
-    /// About how many of them are hidden.
+    /// Approximately how many of them are hidden.
     hidden: u64,
 }
 
-/// Bytes that a flush frees, of tables of which it frees enough (idle.1).
+/// Returns the bytes that a flush frees in sufficiently hidden tables (idle.1).
 fn freed_bytes(tables: impl Iterator<Item = Hidden>) -> u64 {
     let worth = tables.filter(|table| table.hidden.saturating_mul(PART_MIN) >= table.bytes);
     worth.map(|table| table.hidden.min(table.bytes)).sum()
 }
 
-/// What the memtable hides of each table, a sum over its removals.
+/// Returns how much of each table the memtable hides, summed over its removals.
 fn hidden(version: &Version, memtable: &Memtable, visible: SeqNo) -> Vec<Hidden> {
     let mut hidden: HashMap<FileId, u64> = HashMap::new();
     if memtable.has_range_tombstones() {
@@ -103,12 +106,12 @@ fn hidden(version: &Version, memtable: &Memtable, visible: SeqNo) -> Vec<Hidden>
 }
 
 /// Returns how long the database has to be idle before `upper` bytes are compacted with a base (idle.4).
-fn merge_rest(upper: u64, base: u64, memtable_bytes: u64) -> Duration {
+fn idle_pause(upper: u64, base: u64, memtable_bytes: u64) -> Duration {
     let is_little = upper < memtable_bytes / 2 && upper.saturating_mul(LITTLE_PART) < base;
-    if is_little { time_of(base, REST_BYTES_PER_SECOND) } else { Duration::ZERO }
+    if is_little { time_of(base, IDLE_BYTES_PER_SECOND) } else { Duration::ZERO }
 }
 
-/// Bytes above the base, and those that their removals free.
+/// Returns the bytes above the base, plus those that their tombstones free.
 fn upper_bytes(version: &Version) -> u64 {
     let Some(base) = version.base() else { return u64::MAX };
     let entries: u64 = base.tables().iter().map(|table| table.meta.counts.entries).sum();
@@ -123,21 +126,23 @@ fn upper_bytes(version: &Version) -> u64 {
 }
 
 impl Upkeep {
-    /// Whether an idle database compacts small runs with a large base (idle.4). Always true beyond the cache, where tiers keep the base apart,
-    /// and without threads, since then the idle time is unknown.
+    /// Returns whether an idle database compacts small runs with a large base (idle.4). Always true beyond
+    /// the cache, where tiers keep the base apart, and without threads, because then the idle time is
+    /// unknown.
     pub(in crate::engine) fn idle_compaction_is_due(&self, version: &Version) -> bool {
         if !self.options.has_threads() || !self.limits_when_idle().fits_cache {
             return true;
         }
         let base = version.base().map_or(0, |run| run.bytes());
-        let rest = merge_rest(upper_bytes(version), base, self.options.memtable_bytes as u64);
-        self.idle.idle_for() >= rest
+        let pause = idle_pause(upper_bytes(version), base, self.options.memtable_bytes as u64);
+        self.idle.idle_for() >= pause
     }
 
-    /// Returns why an idle database flushes the active memtable, if it does. For the holder of the compaction turn.
+    /// Returns why an idle database flushes the active memtable, if it does. For the holder of the compaction
+    /// turn.
     pub(in crate::engine) fn idle_flush_reason(&self, lost_ns: u64) -> Option<FlushReason> {
         let view = self.view.get();
-        // Those that are sealed are on their way.
+        // Sealed memtables are flushed anyway.
         if !view.immutables.is_empty() {
             return None;
         }
@@ -145,7 +150,7 @@ impl Upkeep {
         drop(view);
         let one_run = |run: &Run| run.bytes() + 2 * memtable.bytes_used() as u64;
         let one_run_ns = match version.runs() {
-            // With an idle core the price is a quarter.
+            // While idle, compaction costs a quarter.
             [run] => Some(compaction_ns(one_run(run)) / u128::from(IDLE_DISCOUNT)),
             _ => None,
         };
@@ -159,7 +164,8 @@ impl Upkeep {
         flush_reason(self.memtable_facts(&memtable), idle)
     }
 
-    /// Bytes of tables that a flush of the memtable frees. Answers zero if it was asked since the last commit (idle.2).
+    /// Returns the bytes of tables that a flush of the memtable frees. Returns zero if it was called since
+    /// the last commit (idle.2).
     fn freed_bytes(&self, version: &Version, memtable: &Memtable) -> u64 {
         let visible = self.published.visible();
         let looked_at = self.idle.looked_at.swap(visible.get(), Ordering::Relaxed);
@@ -169,7 +175,7 @@ impl Upkeep {
         freed_bytes(hidden(version, memtable, visible).into_iter())
     }
 
-    /// What policy asks of a memtable.
+    /// Returns the facts about a memtable that the policy needs.
     pub(in crate::engine) fn memtable_facts(&self, memtable: &Memtable) -> MemtableFacts {
         MemtableFacts {
             bytes: memtable.bytes_used() as u64,
@@ -195,12 +201,12 @@ mod tests {
     }
 
     #[test]
-    fn idle_4_little_is_merged_with_much_after_a_long_rest() {
+    fn idle_4_small_runs_are_compacted_with_a_large_base_after_a_long_pause() {
         for (upper_mib, base_mib, secs) in
             [(4, 320, 20), (4, 25, 1), (4, 24, 0), (31, 640, 40), (32, 640, 0), (4, 0, 0), (200, 320, 0)]
         {
-            let rest = merge_rest(upper_mib << 20, base_mib << 20, 64 << 20);
-            assert_eq!(rest.as_secs(), secs, "idle.4: {upper_mib} and {base_mib} MiB");
+            let pause = idle_pause(upper_mib << 20, base_mib << 20, 64 << 20);
+            assert_eq!(pause.as_secs(), secs, "idle.4: {upper_mib} and {base_mib} MiB");
         }
     }
 
@@ -213,7 +219,7 @@ mod tests {
             ("64:8 64:0", 8.0),
             ("64:7.9 64:7.9", 0.0),
             ("0.5:0.5 0.5:0.5", 1.0),
-            // Counted more than once: in several runs.
+            // Counted more than once, in several runs.
             ("1:99", 1.0),
             ("4:4 64:1", 4.0),
         ] {

@@ -1,19 +1,20 @@
-//! Version edits: made durable in the manifest, then visible in the view.
+//! Installs version edits: makes them durable in the manifest, then visible in the view.
 //!
 //! ```text
 //!   flush, compaction --VersionEdit, tables--> manifest (synced) --> view --> replaced tables removed
 //! ```
 //!
-//! install.1. An edit that does not fit the present tables never reaches the manifest: the next version is made first, with
-//!      all its assertions. Versions replace each other only under the manifest's lock.
-//! install.2. After a failed append it is unknown whether the manifest names the new tables. They are removed as soon as a new
-//!      manifest can be written, even while compactions are put off: they may be what fills the disk.
+//! install.1. An edit that does not fit the current tables never reaches the manifest, because the next
+//!     version is built first, with all its assertions. Versions are replaced only under the manifest's lock.
+//! install.2. After a failed append it is unknown whether the manifest names the new tables. They are removed
+//!     as soon as a new manifest can be written, even while compactions are put off, because they may be what
+//!     fills the disk.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::compaction::pacing;
-use crate::compaction::pacing::Debt;
+use crate::compaction::pacing::Backlog;
 use crate::engine::upkeep::Upkeep;
 use crate::manifest::edit::{HistoryEdit, VersionEdit};
 use crate::manifest::history::Marks;
@@ -24,7 +25,8 @@ use crate::sstable::Table;
 use crate::types::{FileId, Result};
 
 impl Upkeep {
-    /// Makes an edit durable, then visible to readers. `flushed` are the memtables that the added tables replace.
+    /// Makes an edit durable, then visible to readers. `flushed` are the memtables that the added tables
+    /// replace.
     pub(crate) fn install(
         &self,
         edit: VersionEdit,
@@ -34,7 +36,7 @@ impl Upkeep {
         self.install_or(edit, opened, flushed, |files| self.tables.disown(files))
     }
 
-    /// The same. `disown` gets the new tables if it is unknown whether the manifest names them.
+    /// Installs an edit. `disown` receives the new tables if it is unknown whether the manifest names them.
     pub(in crate::engine) fn install_or(
         &self,
         mut edit: VersionEdit,
@@ -56,7 +58,7 @@ impl Upkeep {
         let before = self.version();
         let version = Arc::new(before.apply(&edit, opened));
         if let Err(error) = manifest.append(edit.clone(), || self.tables.new_file()) {
-            // In the order of their numbers, so that a simulation repeats itself.
+            // In numeric order, so that a simulation is repeatable.
             files.sort_unstable();
             disown(files);
             return Err(error);
@@ -86,24 +88,25 @@ impl Upkeep {
         self.account_memtables();
         self.account_reserve();
         self.account_page_cache();
-        self.account_debt();
+        self.account_backlog();
         self.pipeline.note_resolved();
         Ok(())
     }
 
-    /// Has the manifest say how far a log goes that is closed, and so durable: if its end is lost, the next opening notices.
+    /// Records in the manifest how far a closed, durable log goes. If its end is lost, the next opening
+    /// notices.
     pub(in crate::engine) fn note_end_of_log(&self) {
         let durable_seq = Some(self.published.visible());
         let mut manifest = self.tables.manifest();
         let state = manifest.state();
         if durable_seq > state.durable_seq.max(state.flushed_seq) {
-            // If it cannot be said nothing is lost but that.
+            // A failure loses only this record.
             let edit = VersionEdit { durable_seq, ..VersionEdit::default() };
             let _ = manifest.append(edit, || self.tables.new_file());
         }
     }
 
-    /// No commit counts as made later than this, which is now (marks.3).
+    /// Ensures that no commit counts as made later than `ms`, the current time (marks.3).
     pub(in crate::engine) fn reset_history_marks(&self, ms: u64) -> Result<()> {
         let newest = self.tables.manifest().state().history.marks.newest_ms();
         if newest <= ms {
@@ -120,8 +123,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Finds out how far compaction is behind.
-    pub(crate) fn account_debt(&self) -> Debt {
+    /// Updates and returns how far compaction is behind.
+    pub(crate) fn account_backlog(&self) -> Backlog {
         let version = self.version();
         let is_there = |file| version.tables().any(|(_, table)| table.file == file);
         let unreadable = {
@@ -130,9 +133,9 @@ impl Upkeep {
             self.watch.retain_failed(is_there);
             backoff.unreadable()
         };
-        let debt = pacing::debt(&version, &self.limits(), &unreadable);
-        self.throttle.set(debt);
-        debt
+        let backlog = pacing::backlog(&version, &self.limits(), &unreadable);
+        self.throttle.set(backlog);
+        backlog
     }
 }
 
@@ -173,7 +176,7 @@ mod tests {
         for n in 5000..5400_u32 {
             map.put(n.to_be_bytes(), [0; 4000]).unwrap();
         }
-        // What the flush thread does with each tick.
+        // The flush thread does this at each tick.
         core.account_memtables();
         let after = db.stats();
         assert_eq!((after.flushes, after.compactions), (before.flushes, before.compactions));
@@ -207,7 +210,7 @@ mod tests {
         let dir = Path::new("db");
         let db = Db::builder().stepped().blobs_over(0).env(env.clone()).open(dir).unwrap();
         let map = db.default_keyspace();
-        // More than half of the first segment: the next one is prepared.
+        // More than half of the first segment, so that the next one is prepared.
         for n in 0..2_u8 {
             map.put([n], vec![n; 100_000]).unwrap();
         }

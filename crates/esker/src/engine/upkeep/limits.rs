@@ -1,12 +1,13 @@
-//! How the disk and memory are shared, as of the newest version of the tables.
+//! Shares of the disk and of memory, for the current version of the tables.
 
 use super::Upkeep;
 use crate::compaction::plan::Limits;
-use crate::engine::base::options::MERGE_TABLES;
+use crate::engine::base::options::COMPACTION_TABLES;
 use crate::engine::disk::page_cache::left;
 use crate::engine::disk::reserve::{TABLE_BYTES_MIN, shares};
 
-/// A base of this many flushes is compacted with every few new ones. For a larger one that costs more than readers gain.
+/// A base of at most this many flushes is compacted with every few new ones. For a larger base that costs
+/// more than readers gain.
 const CHEAP_BASE_FLUSHES: u64 = 16;
 
 impl Upkeep {
@@ -22,12 +23,13 @@ impl Upkeep {
         self.reserve.set(&shares);
         self.wal_pool.hold_back(shares.held_back);
         self.wal_pool.suit(self.table_bytes());
-        // A file can be collected into what is held back.
+        // The reserve has space for the collection of one file.
         self.blobs.hold_back(shares.held_back, (shares.held_back / 2).max(TABLE_BYTES_MIN));
         self.pipeline.limit_memtables(shares.memtable_bytes as usize);
     }
 
-    /// The limits of the picker while commits go on. A large base is not rewritten for each few flushes, even if the cache can hold it.
+    /// Returns the picker's limits while commits go on. A large base is not rewritten every few flushes, even
+    /// if the cache can hold it.
     pub(crate) fn limits(&self) -> Limits {
         let limits = self.limits_when_idle();
         // memtable_age.3
@@ -36,21 +38,21 @@ impl Upkeep {
         Limits { fits_cache: limits.fits_cache && is_cheap, run_bytes, ..limits }
     }
 
-    /// The limits of the picker while the database is idle.
+    /// Returns the picker's limits while the database is idle.
     pub(crate) fn limits_when_idle(&self) -> Limits {
         let limits = self.options.limits(self.table_bytes());
         let bytes_max = self.reserve.table_bytes();
         // reserve.5
-        let merge_tables = if self.has_little_space() { 2 } else { MERGE_TABLES };
+        let tables_max = if self.has_little_space() { 2 } else { COMPACTION_TABLES };
         Limits {
             table_bytes: limits.table_bytes.min(bytes_max),
             partition_bytes: limits.partition_bytes.min(bytes_max),
-            merge_bytes_max: limits.merge_bytes_max.min(bytes_max.saturating_mul(merge_tables)),
+            compaction_bytes_max: limits.compaction_bytes_max.min(bytes_max.saturating_mul(tables_max)),
             ..limits
         }
     }
 
-    /// Looks how much memory the system has, after it was opened or tables have come or gone.
+    /// Updates how much page cache the system has left, after an opening or a change of the tables.
     pub(in crate::engine) fn account_page_cache(&self) {
         let (room, tables) = (self.env.fs.page_cache_room(), self.table_bytes());
         let left = |files| left(room, files, self.options.memory());

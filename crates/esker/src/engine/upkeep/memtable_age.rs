@@ -1,16 +1,18 @@
 //! Memtable age limit: a memtable is flushed before a killed process would leave much of it to replay.
 //!
 //! ```text
-//!   flush thread, each tick: active memtable --larger than `replay_bytes`, older than a second--> sealed, flushed
+//!   flush thread, each tick: active memtable --larger than `replay_bytes`, older than 1 s--> sealed, flushed
 //!   flushes --mean size--> Limits::run_bytes (limits.rs)
 //! ```
 //!
-//! memtable_age.1. A memtable of more than `replay_bytes` is flushed one second after its first commit, whether or not writes
-//!      go on. There is at most one such flush a second, and none where memtables fill up sooner.
-//! memtable_age.2. No memtable is sealed for its age while a sealed one waits, or while compaction is so far behind that
-//!      writers wait. Where flushes fail or compactions take long, writers can use all the memory there is (admission.1).
-//! memtable_age.3. The picker knows how large flushes are. Small ones have one more tier, so that a slow writer does not
-//!      cause a large base to be rewritten for little.
+//! memtable_age.1. A memtable of more than `replay_bytes` is flushed one second after its first commit,
+//!     whether or not writes go on. There is at most one such flush per second, and none if memtables fill up
+//!     sooner.
+//! memtable_age.2. No memtable is sealed for its age while a sealed one waits, or while compaction is so far
+//!     behind that writers wait. If flushes fail or compactions take long, writers can use all available
+//!     memory (admission.1).
+//! memtable_age.3. The picker knows the size of flushes. Small ones get one more tier, so that a slow writer
+//!     does not cause rewrites of a large base.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,7 +36,7 @@ pub(crate) struct MemtableAge {
 }
 
 impl MemtableAge {
-    /// Time since a memtable whose first commit is this was first seen.
+    /// Returns the time since a memtable with this first commit was first seen.
     fn of(&self, first: SeqNo, now: Duration) -> Duration {
         let mut known = self.first.lock();
         let (_, since) = known.filter(|(seq, _)| *seq == first).unwrap_or((first, now));
@@ -42,7 +44,7 @@ impl MemtableAge {
         now.saturating_sub(since)
     }
 
-    /// Notes a flush of memtables of `bytes` bytes.
+    /// Records a flush of memtables of `bytes` bytes.
     pub(in crate::engine) fn note_flush(&self, bytes: u64) {
         let mean = match self.flush_bytes.load(Ordering::Relaxed) {
             0 => bytes,
@@ -61,7 +63,8 @@ impl MemtableAge {
 }
 
 impl Upkeep {
-    /// Whether the active memtable is flushed for its age (memtable_age.1). For the holder of the flush turn.
+    /// Returns whether the active memtable is flushed for its age (memtable_age.1). The caller holds the
+    /// flush turn.
     pub(in crate::engine) fn is_memtable_old(&self) -> bool {
         let view = self.view.get();
         let Some(first) = view.active.min_seq() else { return false };
@@ -82,7 +85,7 @@ mod tests {
     use esker_env::{Env, FaultAction, FaultFs, FaultRule, ManualClock, MemFs, OpKind};
 
     use super::*;
-    use crate::compaction::pacing::Debt;
+    use crate::compaction::pacing::Backlog;
     use crate::{BackgroundStep, Db};
 
     #[test]
@@ -115,16 +118,16 @@ mod tests {
             "memtable_age.1: it is short"
         );
         put(10_000);
-        core.throttle.set(Debt { pressure: 0.1, ..Debt::default() });
-        assert!(!flush_after(0).unwrap(), "memtable_age.2: merges are behind");
-        core.throttle.set(Debt::default());
+        core.throttle.set(Backlog { pressure: 0.1, ..Backlog::default() });
+        assert!(!flush_after(0).unwrap(), "memtable_age.2: compactions are behind");
+        core.throttle.set(Backlog::default());
         assert!(flush_after(0).unwrap(), "memtable_age.1: whatever made it long");
         assert!(core.limits().run_bytes < core.limits_when_idle().run_bytes, "memtable_age.3");
         let failure = FaultAction::Fail(std::io::ErrorKind::Other);
         faults.add(FaultRule::new(&[OpKind::Create], failure).on_path(".sst").forever());
         for _ in 0..3 {
             put(20_000);
-            // The first one is seen, then old.
+            // The first call sees the memtable, the second finds it old.
             let _ = (flush_after(0), flush_after(1000));
             assert_eq!(core.pipeline.sealed_len(), 1, "memtable_age.2");
         }

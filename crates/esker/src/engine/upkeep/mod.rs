@@ -1,4 +1,5 @@
-//! Background work on tables: flush, compaction and blob collection, and the policies that say when each is due.
+//! Background work on tables: flush, compaction and blob collection, and the policies that decide when each
+//! is due.
 
 pub(in crate::engine) mod amplification;
 pub(in crate::engine) mod backoff;
@@ -27,7 +28,7 @@ use super::state::State;
 /// The state of background work.
 pub(crate) struct Upkeep {
     pub(crate) turns: Turns,
-    /// What compactions have failed on.
+    /// Failed compactions and their pauses.
     pub(crate) backoff: Mutex<CompactionBackoff>,
     pub(crate) idle: IdlePolicy,
     pub(crate) memtable_age: MemtableAge,
@@ -36,7 +37,7 @@ pub(crate) struct Upkeep {
     pub(in crate::engine) state: State,
 }
 
-/// Held by the thread that flushes, and by the one that compacts.
+/// Exclusive turns: one thread flushes and one compacts at a time.
 #[derive(Default)]
 pub(crate) struct Turns {
     pub(crate) flush: Mutex<()>,

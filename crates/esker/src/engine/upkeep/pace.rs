@@ -1,14 +1,14 @@
-//! The pace of writers and of merges: how fast merges have been, and what both may use at the most.
+//! Measures the speed of flushes and compactions, and limits the speed of compactions and writers.
 //!
 //! ```text
-//!   flushes, merges --bytes, time--> Speed: what a writer's delay is computed with (compaction/pacing.rs, admission.rs)
-//!   merge  --1 MiB of input, again and again--> Allowance: a pause, if it is ahead of its share of the disk or of a processor
-//!   commit --bytes--> Rate: a pause, if the writers are ahead of the rate that was set
+//!   flushes, compactions --bytes, time--> Speed: input of a writer's delay (pacing.rs, admission.rs)
+//!   compaction --each MiB of input--> Allowance: a pause, if it is ahead of its share of disk or processor
+//!   commit --bytes--> Rate: a pause, if the writers are ahead of the configured rate
 //! ```
 //!
-//! pace.1. Flushes are not held up: writers would wait for them.
-//! pace.2. A pause ends early when the database closes.
 //! pace.3. A rate holds for all writers of the database together. At most [`BURST`] of idle time is saved up.
+//!
+//! Flushes never pause, because writers would wait for them. A pause ends early when the database closes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,19 +20,19 @@ use crate::engine::disk::Disk;
 use crate::engine::upkeep::Upkeep;
 use crate::engine::upkeep::compact::COMPACTION_BYTES_PER_SECOND;
 
-/// Shorter ones say nothing of the speed.
+/// Less work is not measured: its speed is not significant.
 const MEASURED_BYTES_MIN: u64 = 4 << 20;
-/// pace.3
+/// Maximum idle time that writers save up (pace.3).
 const BURST: Duration = Duration::from_millis(10);
-/// A merge sleeps no longer at a time (pace.2).
+/// Maximum sleep of a compaction at a time, so that closing does not wait long.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
-/// Bytes a second of the last flushes or merges; zero before the first. Relaxed: an estimate.
+/// Bytes per second of the last flushes or compactions; zero before the first. Relaxed: an estimate.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Speed(AtomicU64);
 
 impl Speed {
-    /// Bytes a second.
+    /// Returns bytes per second.
     pub(in crate::engine) fn now(&self) -> u64 {
         match self.0.load(Ordering::Relaxed) {
             0 => COMPACTION_BYTES_PER_SECOND,
@@ -40,7 +40,7 @@ impl Speed {
         }
     }
 
-    /// Notes that `bytes` took `time`.
+    /// Records that `bytes` took `time`.
     pub(in crate::engine) fn note(&self, bytes: u64, time: Duration) {
         if bytes < MEASURED_BYTES_MIN || time.is_zero() {
             return;
@@ -50,14 +50,14 @@ impl Speed {
     }
 }
 
-/// See the module's text.
+/// The measured speeds, and the time of the next write.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Of what merges write.
-    pub(in crate::engine) merges: Speed,
-    /// Of the memtables that flushes write.
+    /// Speed at which compactions write.
+    pub(in crate::engine) compactions: Speed,
+    /// Speed at which flushes write memtables.
     pub(in crate::engine) flushes: Speed,
-    /// When the next commit may be made (pace.3).
+    /// Earliest time of the next commit (pace.3).
     next_write: Mutex<Duration>,
 }
 
@@ -76,7 +76,7 @@ pub(in crate::engine) fn time_of(bytes: u64, rate: u64) -> Duration {
     Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)
 }
 
-/// One merge's account.
+/// Limits the speed of one compaction.
 pub(in crate::engine) struct Allowance<'a> {
     disk: &'a Disk,
     /// When it began or last paused.
@@ -84,7 +84,7 @@ pub(in crate::engine) struct Allowance<'a> {
 }
 
 impl Upkeep {
-    /// Has a writer of `bytes` wait for the rate that was set.
+    /// Makes a writer of `bytes` wait for the configured rate.
     pub(in crate::engine) fn keep_write_rate(&self, bytes: u64) {
         let Some(rate) = self.options.allowances().write_rate else { return };
         let wait = self.pace.wait_to_write(bytes, rate, self.env.clock.monotonic());
@@ -93,14 +93,15 @@ impl Upkeep {
         }
     }
 
-    /// The account of a merge that begins.
-    pub(in crate::engine) fn merge_allowance(&self) -> Allowance<'_> {
+    /// Returns the allowance of a compaction that begins.
+    pub(in crate::engine) fn compaction_allowance(&self) -> Allowance<'_> {
         Allowance { disk: self, since: Mutex::new(self.env.clock.monotonic()) }
     }
 }
 
 impl Allowance<'_> {
-    /// Notes `bytes` more of input, and pauses if the compaction is ahead of its share. Returns false if it is to end.
+    /// Records `bytes` more of input, and pauses if the compaction is ahead of its share. Returns false if it
+    /// must end.
     pub(in crate::engine) fn go_on(&self, bytes: u64) -> bool {
         let (disk, Allowances { merge_rate, merge_percent, .. }) =
             (self.disk, self.disk.options.allowances());
@@ -141,7 +142,7 @@ mod tests {
     fn pace_3_writers_keep_to_a_rate_and_save_up_a_burst_at_the_most() {
         let pace = Pace::default();
         let mut now = Duration::from_secs(100);
-        // A byte a millisecond.
+        // One byte per millisecond.
         let mut wait = |bytes, pass: u32| {
             now += pass * MS;
             pace.wait_to_write(bytes, 1000, now).as_millis()

@@ -12,9 +12,9 @@ use crate::engine::state::catalog::KeyspaceState;
 use crate::types::{Error, SeqNo};
 
 impl Upkeep {
-    /// Returns the statistics of this moment.
+    /// Returns the current statistics.
     pub(crate) fn stats(&self) -> Stats {
-        // Before there is one more.
+        // Before this call creates another view.
         let (iterators, oldest_view) = self.view.held();
         let view = self.view.get();
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -37,7 +37,7 @@ impl Upkeep {
             table_bytes: space.tables,
             runs: view.version.runs().len() as u64,
             tier_runs: view.version.runs().iter().filter(|run| run.level.is_tier()).count() as u64,
-            compaction_debt_bytes: self.throttle.debt().bytes_to_merge,
+            compaction_debt_bytes: self.throttle.backlog().pending_bytes,
             cache_bytes: self.cache.used_bytes(),
             cache_hits: activity.hits,
             cache_misses: activity.misses,
@@ -84,7 +84,7 @@ impl Upkeep {
         }
     }
 
-    /// Whether all work succeeds now. Waits for no commit, and for no disk.
+    /// Returns whether all work succeeds. Waits for no commit and no disk.
     pub(crate) fn health(&self) -> Health {
         let dead = || match self.signal.check_alive() {
             Err(Error::Poisoned(cause)) => Some(cause),

@@ -1,57 +1,59 @@
-//! The throttle: how far compaction is behind, and how long writers wait because of it.
+//! The throttle: makes writers wait while compaction is behind.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::compaction::pacing::Debt;
+use crate::compaction::pacing::Backlog;
 
-/// Shorter waits are saved up: the system's timers are too coarse for them.
+/// Shorter waits are saved up, because the system's timers are too coarse for them.
 const DELAY_MIN: Duration = Duration::from_millis(1);
 
-/// No single write waits longer.
+/// Maximum wait of a single write.
 const DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// Makes writers wait while compaction is behind.
 #[derive(Default)]
 pub(crate) struct Throttle {
     /// How far compaction is behind, as of the last change of the version.
-    debt: Mutex<Debt>,
-    /// Whether `debt` makes writers wait. Relaxed: a hint that spares them the lock.
+    backlog: Mutex<Backlog>,
+    /// Whether `backlog` makes writers wait. Relaxed: a hint that spares them the lock.
     is_on: AtomicBool,
-    /// Waiting time that small commits have saved up.
-    owed_ns: AtomicU64,
+    /// Waiting time that commits have saved up.
+    saved_ns: AtomicU64,
 }
 
 impl Throttle {
-    /// Compaction is this far behind.
-    pub(in crate::engine) fn set(&self, debt: Debt) {
-        self.is_on.store(debt.pressure > 0.0, Ordering::Relaxed);
-        *self.debt.lock() = debt;
+    /// Sets how far compaction is behind.
+    pub(in crate::engine) fn set(&self, backlog: Backlog) {
+        self.is_on.store(backlog.pressure > 0.0, Ordering::Relaxed);
+        *self.backlog.lock() = backlog;
     }
 
-    /// How far compaction is behind.
-    pub(in crate::engine) fn debt(&self) -> Debt {
-        *self.debt.lock()
+    /// Returns how far compaction is behind.
+    pub(in crate::engine) fn backlog(&self) -> Backlog {
+        *self.backlog.lock()
     }
 
-    /// Whether writers wait for compaction.
+    /// Returns whether writers wait for compaction.
     pub(in crate::engine) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// How long a writer waits who owes this delay; none while too little has been saved up.
+    /// Adds a writer's delay. Returns how long the writer waits now; `None` while too little has been saved
+    /// up.
     pub(in crate::engine) fn take(&self, delay: Duration) -> Option<Duration> {
-        // Taken at once: of writers that come together each waits for its own delay, and one for what is left of others.
-        let owed = self.owed_ns.swap(0, Ordering::Relaxed) + delay.as_nanos() as u64;
-        if owed < DELAY_MIN.as_nanos() as u64 {
-            self.owed_ns.fetch_add(owed, Ordering::Relaxed);
+        // Swapped atomically: of concurrent writers each waits for its own delay, and one also for the saved
+        // time.
+        let saved = self.saved_ns.swap(0, Ordering::Relaxed) + delay.as_nanos() as u64;
+        if saved < DELAY_MIN.as_nanos() as u64 {
+            self.saved_ns.fetch_add(saved, Ordering::Relaxed);
             return None;
         }
-        // Of a large commit others pay the rest.
-        let now = Duration::from_nanos(owed).min(DELAY_MAX);
-        self.owed_ns.fetch_add(owed - now.as_nanos() as u64, Ordering::Relaxed);
+        // The rest of a large commit's delay is left to other writers.
+        let now = Duration::from_nanos(saved).min(DELAY_MAX);
+        self.saved_ns.fetch_add(saved - now.as_nanos() as u64, Ordering::Relaxed);
         Some(now)
     }
 }

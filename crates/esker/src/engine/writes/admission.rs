@@ -149,7 +149,7 @@ impl Writes {
                 flushed => drop(flushed?),
             }
             // A failed compaction, for example over damage elsewhere, is no reason to refuse a write.
-            while self.account_debt().is_hard() && self.compaction_step(false).is_ok_and(|done| done) {}
+            while self.account_backlog().is_hard() && self.compaction_step(false).is_ok_and(|done| done) {}
             return Ok(Memtables::More);
         }
         self.signal.wake_flush();
@@ -185,7 +185,7 @@ impl Writes {
         let flushed = self.counters.flush_bytes_written.load(Ordering::Relaxed).max(1) as f64;
         let amplification = (written / flushed).clamp(1.0, 10.0);
         let mut owed =
-            pacing::write_delay(&self.throttle.debt(), bytes, self.pace.merges.now(), amplification);
+            pacing::write_delay(&self.throttle.backlog(), bytes, self.pace.compactions.now(), amplification);
         if is_last {
             owed = owed.max(time_of(bytes, self.pace.flushes.now()));
         }

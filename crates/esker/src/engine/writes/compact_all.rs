@@ -43,7 +43,7 @@ impl Writes {
             let version = self.version();
             let plan = manual::pick(&version, &self.limits_when_idle(), &must_pass, &mut progress);
             let Some(plan) = plan else { return Ok(()) };
-            if !self.merge(plan, filters)? {
+            if !self.run_plan(plan, filters)? {
                 return Err(Error::Closed);
             }
         }

@@ -1,4 +1,4 @@
-//! Steps that fail, find no space, or have nothing to do.
+//! Compaction steps that fail, find no space, or have nothing to do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -11,12 +11,12 @@ use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, ManualClock, MemFs, Op
 use super::compaction_ns;
 use crate::{Db, Durability, Error};
 
-/// A database of six runs of 100 KB, of which merging leaves one.
+/// Returns a database of six runs of 100 KB that compaction turns into one.
 fn six_runs(clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
     some_runs(6, clock)
 }
 
-/// The same with this number of runs.
+/// Returns such a database with `runs` runs.
 fn some_runs(runs: usize, clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
     let disk = MemFs::new();
     let faults = FaultFs::new(Arc::new(disk.clone()));
@@ -37,16 +37,17 @@ fn some_runs(runs: usize, clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
 
 #[test]
 fn engine_background_2_after_a_panic_between_the_manifest_and_the_view_nothing_is_changed_any_more() {
-    // The view of a flush, the view of a compaction.
-    for merges in [false, true] {
+    // A panic in a flush, then in a compaction.
+    for compacts in [false, true] {
         let (db, disk, _) = six_runs(Arc::new(ManualClock::new()));
         let map = db.default_keyspace();
         map.put([7], "last").unwrap();
         let core = &db.handle.core;
         core.pipeline.seal().unwrap();
         core.view.bursts.store(true, Ordering::Relaxed);
-        let work = AssertUnwindSafe(|| if merges { core.compaction_step(false) } else { core.flush_step() });
-        assert!(catch_unwind(work).is_err(), "merges: {merges}");
+        let work =
+            AssertUnwindSafe(|| if compacts { core.compaction_step(false) } else { core.flush_step() });
+        assert!(catch_unwind(work).is_err(), "compacts: {compacts}");
         assert!(!core.view.bursts.load(Ordering::Relaxed), "it was the view that burst");
         let names = || {
             let mut names = disk.list_dir(Path::new("db")).unwrap();
@@ -57,7 +58,7 @@ fn engine_background_2_after_a_panic_between_the_manifest_and_the_view_nothing_i
         for refused in [db.flush(), db.compact(), map.put([8], "later").map(drop)] {
             assert!(
                 matches!(refused, Err(Error::Poisoned(_))),
-                "engine_background.2, merges {merges}: {refused:?}"
+                "engine_background.2, compacts {compacts}: {refused:?}"
             );
         }
         assert!(matches!(core.compaction_step(true), Err(Error::Poisoned(_))), "engine_background.2");
@@ -83,11 +84,11 @@ fn engine_background_2_after_a_panic_between_the_manifest_and_the_view_nothing_i
 }
 
 #[test]
-fn table_4_a_table_whose_file_cannot_be_removed_without_a_panic_disturbs_nobody() {
+fn table_4_a_table_whose_file_cannot_be_removed_without_a_panic_disturbs_no_other_work() {
     let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
     faults.add(FaultRule::new(&[OpKind::Remove], FaultAction::Panic).on_path(".sst").forever());
     db.compact().unwrap();
-    // Until no epoch needs them.
+    // Until no epoch pins them.
     db.handle.core.view.reclaim_all();
     assert!(faults.fired() > 0);
     let map = db.default_keyspace();
@@ -119,11 +120,11 @@ fn where_the_disk_has_no_space_for_all_memtables_the_oldest_is_flushed_alone() {
         core.pipeline.seal().unwrap();
     }
     assert_eq!(core.pipeline.sealed_len(), 3);
-    // Space for one table, and its manifest's edit, not for three.
+    // Space for one table and its manifest edit, not for three.
     disk.set_capacity(Some(disk.used_bytes() + 80_000));
     assert!(core.flush_step().unwrap());
     assert_eq!((core.pipeline.sealed_len(), db.stats().flushes), (2, 1));
-    // What it frees of the log is space for the next one.
+    // The part of the log that it frees is the space for the next one.
     while core.flush_step().unwrap() {}
     assert_eq!((core.pipeline.sealed_len(), db.stats().flushes), (0, 3));
     assert_eq!(map.len().unwrap(), 3);
@@ -146,7 +147,7 @@ fn a_flush_does_not_work_for_those_who_write_meanwhile() {
         if steps < 10 {
             Ok(done)
         } else {
-            Err(Error::Invalid("it goes on as long as somebody writes".into()))
+            Err(Error::Invalid("it continues while another thread writes".into()))
         }
     });
     assert!(flushed.is_ok(), "{flushed:?}");
@@ -154,7 +155,7 @@ fn a_flush_does_not_work_for_those_who_write_meanwhile() {
 }
 
 #[test]
-fn flushes_and_merges_are_counted_once_the_manifest_has_them() {
+fn flushes_and_compactions_are_counted_once_the_manifest_has_them() {
     let (db, _, faults) = some_runs(2, Arc::new(ManualClock::new()));
     let counted = || {
         let stats = db.stats();
@@ -177,7 +178,7 @@ fn flushes_and_merges_are_counted_once_the_manifest_has_them() {
 }
 
 #[test]
-fn what_a_snapshot_held_is_given_back_when_it_is_gone_and_nobody_writes() {
+fn what_a_snapshot_held_is_given_back_when_it_is_released_and_the_database_is_idle() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().stepped().env(env).open(Path::new("db")).unwrap();
     let map = db.keyspace("map").unwrap();
@@ -194,7 +195,7 @@ fn what_a_snapshot_held_is_given_back_when_it_is_gone_and_nobody_writes() {
     assert_eq!((snapshot.len(&map).unwrap(), map.len().unwrap()), (1000, 0));
     drop(snapshot);
     settle();
-    assert!(db.stats().table_bytes < 1000, "nobody needs it");
+    assert!(db.stats().table_bytes < 1000, "no reader needs it");
     assert_eq!(map.first().unwrap(), None);
 }
 
@@ -219,7 +220,7 @@ fn compact_3_covered_3_the_log_is_durable_before_tables_go_for_a_tombstone_in_it
 }
 
 #[test]
-fn picker_5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_nothing_else_to_do() {
+fn picker_5_an_idle_compaction_that_finds_no_space_is_not_retried_all_the_time() {
     let disk = MemFs::new();
     disk.set_capacity(Some(1 << 40));
     let faults = FaultFs::new(Arc::new(disk));
@@ -237,7 +238,7 @@ fn picker_5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_not
     drop(snapshot);
     faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
     let mut failed = 0;
-    // An hour in the steps of the compaction thread's longest pause.
+    // One hour in steps of the compaction thread's longest pause.
     for _ in 0..720 {
         match db.handle.core.compaction_step(true) {
             Err(Error::NoSpace { .. }) => failed += 1,
@@ -247,7 +248,7 @@ fn picker_5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_not
     }
     assert!((8..=12).contains(&failed), "picker.5: {failed} times");
     assert_eq!(db.stats().compactions_failed, failed);
-    // What keeps the tables in shape is put off only while there is no more space than there was, by what the disk tells.
+    // A compaction for the tables' shape is put off only while the disk reports no more space than before.
     clock.advance(Duration::from_secs(3600));
     let failure = FaultAction::Fail(std::io::ErrorKind::Other);
     let fail = || faults.add(FaultRule::new(&[OpKind::Create], failure).on_path(".sst").forever());
@@ -275,57 +276,56 @@ fn picker_5_a_merge_that_finds_no_space_is_not_tried_all_the_time_by_who_has_not
 }
 
 #[test]
-fn backoff_4_a_merge_that_is_due_is_tried_on_a_full_disk_less_and_less_often_and_soon_when_there_is_more_room()
- {
+fn backoff_4_a_due_compaction_is_retried_ever_less_often_on_a_full_disk_and_soon_with_more_space() {
     let clock = Arc::new(ManualClock::new());
     let (db, disk, _) = six_runs(clock.clone());
     let core = &db.handle.core;
-    let merge = || core.compaction_step(false);
+    let compact = || core.compaction_step(false);
     disk.set_capacity(Some(disk.used_bytes() + 1000));
     let mut failed = 0;
-    // An hour in the steps of the compaction thread's longest pause.
+    // One hour in steps of the compaction thread's longest pause.
     for _ in 0..720 {
-        match merge() {
+        match compact() {
             Err(Error::NoSpace { .. }) => failed += 1,
             step => assert!(!step.unwrap()),
         }
         clock.advance(Duration::from_secs(5));
     }
     assert!((8..=13).contains(&failed), "backoff.4: {failed} times");
-    // A little more room is no reason to try, more is, and it may not be enough.
+    // A little more space does not cause a retry; more does, although it may not be enough.
     disk.set_capacity(Some(disk.used_bytes() + 10_000));
-    assert!(!merge().unwrap(), "backoff.4");
+    assert!(!compact().unwrap(), "backoff.4");
     disk.set_capacity(Some(disk.used_bytes() + 80_000));
-    assert!(matches!(merge(), Err(Error::NoSpace { .. })), "backoff.4");
-    assert!(!merge().unwrap(), "backoff.4");
+    assert!(matches!(compact(), Err(Error::NoSpace { .. })), "backoff.4");
+    assert!(!compact().unwrap(), "backoff.4");
     disk.set_capacity(Some(disk.used_bytes() + 200_000));
-    assert!(merge().unwrap(), "backoff.4: at once");
+    assert!(compact().unwrap(), "backoff.4: at once");
     assert_eq!(core.version().runs().len(), 1);
 }
 
 #[test]
-fn backoff_4_what_other_merges_find_is_no_reason_to_fill_a_full_disk_again() {
+fn backoff_4_other_compactions_are_no_reason_to_fill_a_full_disk_again() {
     let (db, disk, _) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
-    let merge = || core.compaction_step(false);
+    let compact = || core.compaction_step(false);
     let fill = || disk.set_capacity(Some(disk.used_bytes() + 20_000));
     fill();
-    assert!(matches!(merge(), Err(Error::NoSpace { .. })));
-    assert!(!merge().unwrap(), "backoff.4");
-    // Beside those that are put off: what overlaps nothing is moved.
+    assert!(matches!(compact(), Err(Error::NoSpace { .. })));
+    assert!(!compact().unwrap(), "backoff.4");
+    // Tables that overlap nothing are moved regardless of those that are put off.
     disk.set_capacity(None);
     db.default_keyspace().put([200], [1; 5000]).unwrap();
     db.flush().unwrap();
     fill();
     let moves = db.stats().moves;
-    assert!(merge().unwrap());
+    assert!(compact().unwrap());
     assert_eq!(db.stats().moves, moves + 1);
-    assert!(!merge().unwrap(), "backoff.3");
+    assert!(!compact().unwrap(), "backoff.3");
     assert_eq!(db.stats().compactions_failed, 1, "backoff.3");
 }
 
 #[test]
-fn backoff_4_what_waits_for_room_does_not_keep_others_that_fit_from_being_merged() {
+fn backoff_4_a_compaction_that_waits_for_space_does_not_delay_others_that_fit() {
     let disk = MemFs::new();
     let env = Env::simulated(Arc::new(disk.clone()), 1);
     let db =
@@ -341,18 +341,18 @@ fn backoff_4_what_waits_for_room_does_not_keep_others_that_fit_from_being_merged
         (100..105).for_each(|key| put(key, 1000));
         db.flush().unwrap();
     }
-    let merge = || db.handle.core.compaction_step(false);
+    let compact = || db.handle.core.compaction_step(false);
     disk.set_capacity(Some(disk.used_bytes() + 50_000));
-    assert!(matches!(merge(), Err(Error::NoSpace { .. })), "the large one");
-    assert!(merge().unwrap(), "backoff.4: the small one");
-    assert!(!merge().unwrap(), "backoff.4");
+    assert!(matches!(compact(), Err(Error::NoSpace { .. })), "the large one");
+    assert!(compact().unwrap(), "backoff.4: the small one");
+    assert!(!compact().unwrap(), "backoff.4");
     assert_eq!((db.stats().compactions, db.stats().compactions_failed), (1, 1));
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
-fn engine_background_8_the_merge_thread_does_not_ask_for_room_with_each_commit() {
-    // The clock stands still, and so the compaction is put off for good.
+fn engine_background_8_the_compaction_thread_does_not_query_free_space_with_each_commit() {
+    // The clock stands still, so the compaction stays put off.
     let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
     disk.set_capacity(Some(disk.used_bytes() + 1000));
@@ -361,7 +361,7 @@ fn engine_background_8_the_merge_thread_does_not_ask_for_room_with_each_commit()
     let started = std::time::Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| core.compaction_loop());
-        // Where the machine stalls, until the thread has begun.
+        // If the machine stalls, until the thread has begun.
         let has_begun = || faults.count(OpKind::Stat) > asked;
         for _ in (0..60_000).take_while(|n| *n < 300 || !has_begun()) {
             core.signal.wake();
@@ -370,7 +370,7 @@ fn engine_background_8_the_merge_thread_does_not_ask_for_room_with_each_commit()
         core.signal.stop();
     });
     let asked = faults.count(OpKind::Stat) - asked;
-    // Nor more than a few times a second if it took longer.
+    // Nor more than a few times per second if it took longer.
     let most = 40 + 4 * (started.elapsed().as_secs() / 2);
     assert!((1..=most).contains(&asked), "engine_background.8: {asked} times, {most} at the most");
     assert_eq!(db.stats().compactions_failed, 1);
@@ -378,45 +378,44 @@ fn engine_background_8_the_merge_thread_does_not_ask_for_room_with_each_commit()
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread, and real time in which it is woken")]
-fn engine_background_9_the_database_is_idle_after_a_while_without_commits_and_without_anybody_who_waits_for_one()
- {
+fn engine_background_9_the_database_is_idle_after_a_while_without_commits_and_without_waiting_threads() {
     let clock = Arc::new(ManualClock::new());
     let (db, ..) = some_runs(2, clock.clone());
     let core = &db.handle.core;
-    assert!(!core.compaction_step(false).unwrap(), "two runs are merged when nobody writes");
-    let merges = || db.stats().compactions;
-    // So often is it woken that the thread has looked several times.
+    assert!(!core.compaction_step(false).unwrap(), "two runs are compacted only when idle");
+    let compactions = || db.stats().compactions;
+    // Wakes the thread so often that it has looked several times.
     let wake = |advance: Duration| {
         for _ in 0..50 {
             clock.advance(advance);
             core.signal.wake();
             std::thread::sleep(Duration::from_millis(2));
         }
-        merges()
+        compactions()
     };
     let a_while = Duration::from_millis(150);
     let has_room = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| core.compaction_loop());
         let without_time = wake(Duration::ZERO);
-        // There is no moment without anybody between the two.
+        // A commit or a waiter is present at all times.
         let (beside_a_commit, waiter) = core.pipeline.while_committing(|| {
-            let merged = wake(a_while);
+            let compacted = wake(a_while);
             let waiter = scope.spawn(|| core.signal.wait_until(|| has_room.load(Ordering::Relaxed)));
             for _ in (0..60_000).take_while(|_| core.signal.waiting() == 0) {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            (merged, waiter)
+            (compacted, waiter)
         });
         let beside_a_waiter = wake(a_while);
         has_room.store(true, Ordering::Relaxed);
         waiter.join().unwrap().unwrap();
-        for _ in (0..6_000).take_while(|_| merges() == 0) {
+        for _ in (0..6_000).take_while(|_| compactions() == 0) {
             wake(a_while);
         }
         core.signal.stop();
         assert_eq!(
-            (without_time, beside_a_commit, beside_a_waiter, merges()),
+            (without_time, beside_a_commit, beside_a_waiter, compactions()),
             (0, 0, 0, 1),
             "engine_background.9"
         );
@@ -425,7 +424,7 @@ fn engine_background_9_the_database_is_idle_after_a_while_without_commits_and_wi
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "real time for threads of other tests to go on")]
-fn install_2_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk_full() {
+fn install_2_the_table_of_a_compaction_that_could_not_be_named_does_not_keep_the_disk_full() {
     let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
     let no_space = || FaultRule::new(&[OpKind::Write], FaultAction::NoSpace).on_path("MANIFEST").forever();
@@ -441,13 +440,13 @@ fn install_2_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk
     );
     faults.clear();
     assert!(core.compaction_step(false).unwrap(), "install.2: its table filled the disk");
-    // Replaced tables go when no thread of another test has a pin of their time any more.
+    // Replaced tables are removed once no thread of another test pins their epoch.
     for _ in (0..60_000).take_while(|_| tables() > 1) {
         core.view.reclaim();
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(tables(), 1);
-    // The same where idleness is the only reason to compact, and that is put off.
+    // The same if idleness is the only reason to compact, and that is put off.
     disk.set_capacity(None);
     db.default_keyspace().put([0], "").unwrap();
     db.flush().unwrap();
@@ -463,6 +462,6 @@ fn install_2_the_table_of_a_merge_that_could_not_be_named_does_not_keep_the_disk
 }
 
 #[test]
-fn a_merge_of_a_terabyte_has_its_price() {
+fn a_compaction_of_a_terabyte_has_its_price() {
     assert_eq!([800 << 20, 1 << 40].map(|bytes| compaction_ns(bytes) / 1_000_000_000), [1, 1310]);
 }
