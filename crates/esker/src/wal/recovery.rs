@@ -128,8 +128,7 @@ impl LogFiles {
         Ok(LogFiles { segments, prepared })
     }
 
-    /// Returns the first segment from `next` on that is named but has no prepared file: it is lost
-    /// (recovery.6).
+    /// Returns the first named segment from `next` on without a prepared file: it is lost (recovery.6).
     pub(super) fn first_lost(&self, next: u64, named_to: Option<u64>) -> Option<u64> {
         (next..=named_to?).find(|number| !self.prepared.contains(number))
     }
