@@ -1,13 +1,14 @@
-//! Users: who a client may be, and what it may do.
+//! Users: how clients authenticate, and which commands, keys and channels they may use.
 //!
 //! ```text
 //!   AUTH user password --> secret: is it the password? --> session: User
 //!   request --> check: command, keys, channels <-- User <-- rules of ACL SETUSER
 //! ```
 //!
-//! acl.1. Who is not unlimited is checked before each command: when it is queued by `MULTI`, when it runs, and when a script calls it.
-//! acl.2. A change of a user holds for its connections from their next command on.
-//! acl.3. Passwords are hashed off the threads that serve connections, a few at a time.
+//! acl.1. A request of a restricted user is checked when `MULTI` queues it, when it runs, and when a script
+//!     calls it.
+//! acl.2. A change of a user applies to its connections from their next command on.
+//! acl.3. Passwords are hashed outside the threads that serve connections, a few at a time.
 //!
 //! The file of users: docs/formats/server.md
 
@@ -33,28 +34,28 @@ pub use self::user::User;
 use crate::command::spec::Specs;
 use crate::config::options::Options;
 
-/// Who clients are that have not said.
+/// User of clients that have not authenticated.
 pub const DEFAULT: &str = "default";
 
 /// All users.
 pub struct Acl {
-    /// All commands.
+    /// Specifications of all commands.
     specs: Specs,
     users: RwLock<BTreeMap<String, Arc<User>>>,
-    /// How often users have changed. Release and acquire: who sees a new number sees the change.
+    /// Number of changes of users. Release and acquire: a reader of the new number also sees the change.
     generation: AtomicU64,
     proofs: Proofs,
     hashing: Semaphore,
     file: Option<PathBuf>,
-    /// What was refused.
+    /// Refused requests.
     pub log: AclLog,
 }
 
 impl Acl {
-    /// The users of the file, if the options name one, and `default`.
+    /// Loads the users of the file, if the options name one, and adds `default`.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// If the file is invalid.
     pub fn new(specs: Specs, options: &Options) -> Result<Self, String> {
         let acl = Acl {
             specs,
@@ -76,23 +77,23 @@ impl Acl {
         Ok(acl)
     }
 
-    /// How often users have changed.
+    /// Number of changes of users so far.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// A user.
+    /// Returns a user by name.
     pub fn user(&self, name: &str) -> Option<Arc<User>> {
         self.users.read().get(name).cloned()
     }
 
-    /// Who a client is that has not said; none if it has to say.
+    /// The user of a client that has not authenticated, or none if it has to.
     pub fn stranger(&self) -> Option<Arc<User>> {
         self.user(DEFAULT).filter(|user| user.is_on && user.needs_no_password)
     }
 
-    /// All users, by name.
+    /// All users, sorted by name.
     pub fn users(&self) -> Vec<Arc<User>> {
         self.users.read().values().cloned().collect()
     }
@@ -103,10 +104,10 @@ impl Acl {
         changed
     }
 
-    /// Makes a user, or changes it: all rules, or none.
+    /// Creates or changes a user. Applies all rules or none.
     ///
     /// # Errors
-    /// What is wrong with the rules.
+    /// If a rule is invalid.
     pub fn set(&self, name: &str, rules: &[&[u8]]) -> Result<(), String> {
         if name.is_empty() {
             return Err("ERR Usernames can't be empty".to_owned());
@@ -120,10 +121,10 @@ impl Acl {
         Ok(())
     }
 
-    /// Has `default` need this password; an empty one: none.
+    /// Sets the password of `default`. An empty one removes the need for a password.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// If the system has no random numbers.
     pub fn require(&self, password: &str) -> Result<(), String> {
         let mut user = self
             .user(DEFAULT)
@@ -133,12 +134,13 @@ impl Acl {
         Ok(())
     }
 
-    /// Removes a user. Whether there was one.
+    /// Removes a user. Returns whether it existed.
     pub fn remove(&self, name: &str) -> bool {
         self.change(|users| users.remove(name)).is_some()
     }
 
-    /// Hashes a password that a client has sent, unless that was done before (acl.3). `log_in` knows the outcome then.
+    /// Hashes a password that a client has sent, unless it is known to be right (acl.3). `log_in` uses the
+    /// result.
     pub async fn prove(&self, name: &[u8], password: &[u8]) {
         let user = std::str::from_utf8(name).ok().and_then(|name| self.user(name));
         let Some(user) = user.filter(|user| user.is_on && !user.has_password(password, &self.proofs)) else {
@@ -153,7 +155,7 @@ impl Acl {
         }
     }
 
-    /// The user of this name and password, if it may log in. `prove` comes before.
+    /// Returns the user of this name and password if it may log in. `prove` must have run before.
     pub fn log_in(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let user = self.user(std::str::from_utf8(name).ok()?)?;
         (user.is_on && user.has_password(password, &self.proofs)).then_some(user)
@@ -162,16 +164,16 @@ impl Acl {
     /// Writes all users to the file.
     ///
     /// # Errors
-    /// There is none, or it cannot be written.
+    /// If no file is configured, or it cannot be written.
     pub fn save(&self) -> Result<(), String> {
         let path = self.file.as_ref().ok_or(file::NONE)?;
         file::write(path, &self.users())
     }
 
-    /// Takes the users of the file instead of those there are. The names of those that are gone.
+    /// Replaces all users by those of the file. Returns the names of the users that are gone.
     ///
     /// # Errors
-    /// There is none, or something is wrong with it: nothing has changed then.
+    /// If no file is configured, or it is invalid. Nothing changes then.
     pub fn load(&self) -> Result<Vec<String>, String> {
         let path = self.file.as_ref().ok_or(file::NONE)?;
         let mut users = file::read(path, self.specs)?;
@@ -181,12 +183,12 @@ impl Acl {
     }
 }
 
-/// Random bytes that nobody can guess.
+/// Fills a buffer with unpredictable random bytes.
 ///
 /// # Errors
-/// The system has none.
+/// If the system has none.
 pub fn random(bytes: &mut [u8]) -> Result<(), String> {
-    getrandom::fill(bytes).map_err(|error| format!("ERR the system gives no random numbers: {error}"))
+    getrandom::fill(bytes).map_err(|error| format!("ERR the system provides no random numbers: {error}"))
 }
 
 #[cfg(test)]

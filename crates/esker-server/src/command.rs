@@ -1,4 +1,4 @@
-//! The specification of commands: what each takes, what it may do, and what it does with which key.
+//! The specification of commands: their arguments, their rights, and how they use their keys.
 //!
 //! ```text
 //!   Spec: name arity flags keys uses reaches categories ...
@@ -7,8 +7,8 @@
 //!     --> COMMAND DOCS, docs/commands.md     usage, summary
 //! ```
 //!
-//! A specification is a line of a table beside the function that does the work. Nothing compares names of
-//! commands: whatever makes a command special is a column of its line.
+//! A specification is one line of a table, next to the function that does the work. No code compares names of
+//! commands: every special property of a command is a column of the table.
 
 pub mod flag;
 pub mod keys;

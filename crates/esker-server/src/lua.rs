@@ -1,15 +1,15 @@
-//! Runs scripts: Luau, with the names of Lua 5.1 and the commands of the server in it.
+//! Runs scripts in Luau, with the library names of Lua 5.1 and the commands of the server.
 //!
 //! ```text
 //!   EVAL --> Machine (one, kept) --redis.call--> dispatch::run --> the script's transaction
 //! ```
 //!
-//! lua.1. A script sees no files, no clock but that of the processor, no other script's variables. It changes
-//!     nothing that a later script finds: all tables that outlive it are read-only.
-//! lua.2. A script ends, whatever it does: after a time, or when it is killed, each of its steps fails. Then
-//!     none of its writes is done (run/parts.rs).
-//! lua.3. A script's memory is bounded: that of the interpreter, and each text that is made outside of it. An
-//!     interpreter in which a script was ended, or that holds much memory, is not used again.
+//! lua.1. A script cannot access files, clocks except the processor time, or the variables of other scripts.
+//!     It changes nothing that a later script sees: all tables that outlive it are read-only.
+//! lua.2. Every script ends. After the time limit, or when it is killed, each of its steps fails. Its writes
+//!     are undone then (run/parts.rs).
+//! lua.3. The memory of a script is bounded, both in the interpreter and for each text created outside of it.
+//!     An interpreter is discarded if its script was ended, or if it holds much memory.
 
 mod bit;
 mod convert;
@@ -37,14 +37,14 @@ use crate::run::dispatch;
 use crate::run::leave::timed_out;
 use crate::run::scripts::Script;
 
-/// Bytes of the stack that scripts run on: nested calls through the library, and nested sources and values,
-/// fit within their limits of depth.
+/// Bytes of the stack on which scripts run. Nested library calls, sources and values fit within their limits
+/// of depth.
 const STACK: usize = 32 << 20;
 
-/// Whether a script can be read.
+/// Checks that a script can be compiled.
 ///
 /// # Errors
-/// It cannot.
+/// If it cannot.
 pub fn check(source: &[u8]) -> Done {
     stacker::maybe_grow(STACK, STACK, || {
         let (_, source) = header(source)?;
@@ -56,10 +56,10 @@ pub fn check(source: &[u8]) -> Done {
     })
 }
 
-/// Whether a script is short enough to be looked at.
+/// Checks the length of a script before it is compiled.
 ///
 /// # Errors
-/// It is not.
+/// If it is too long.
 pub fn check_len(source: &[u8]) -> Done {
     machine::check_len(source).map_err(|error| unreadable(&error))
 }
@@ -68,8 +68,8 @@ fn unreadable(error: &mlua::Error) -> Fail {
     Fail::text(format!("ERR Error compiling script (new function): {}", plain(error)))
 }
 
-/// What the first line of a script says, if it begins with `#!`: whether it only reads. And the script
-/// without it.
+/// Parses a first line that starts with `#!`. Returns whether the script only reads, and the script without
+/// the line.
 fn header(source: &[u8]) -> Done<(bool, std::borrow::Cow<'_, [u8]>)> {
     let Some(rest) = source.strip_prefix(b"#!") else { return Ok((false, source.into())) };
     let end = rest.iter().position(|byte| *byte == b'\n').ok_or("ERR Invalid script shebang")?;
@@ -95,10 +95,10 @@ fn header(source: &[u8]) -> Done<(bool, std::borrow::Cow<'_, [u8]>)> {
     Ok((only_reads, source[2 + end..].into()))
 }
 
-/// Runs a script, and replies what it returns.
+/// Runs a script and replies with its result.
 ///
 /// # Errors
-/// It cannot be read, or has failed.
+/// If the script cannot be compiled, or fails.
 pub fn run(cx: &mut Cx<'_>, script: &Script<'_>) -> Done {
     stacker::maybe_grow(STACK, STACK, || run_here(cx, script))
 }
@@ -123,10 +123,10 @@ fn run_here(cx: &mut Cx<'_>, script: &Script<'_>) -> Done {
         }
     };
     if limits.has_ended() {
-        // lua.2
+        // Discard the interpreter, and undo the writes (lua.2, lua.3).
         cx.effects.has_ended_script = true;
     } else if machine.is_small() {
-        // lua.3
+        // Keep a small interpreter for the next script (lua.3).
         *slot = Some(machine);
     }
     done
@@ -140,8 +140,8 @@ fn list(lua: &Lua, words: &[&[u8]]) -> mlua::Result<Table> {
     Ok(table)
 }
 
-/// Where an error was raised: what Lua runs below its handler, without functions of ours.
-fn place(lua: &Lua) -> Option<String> {
+/// Returns where an error was raised: the innermost Lua function, not counting functions of the server.
+fn error_location(lua: &Lua) -> Option<String> {
     let frame = |level| {
         lua.inspect_stack(level, |frame| {
             let source = frame.source();
@@ -202,7 +202,7 @@ fn evaluate(
         machine.calls.raw_set("acl_check_cmd", may_call)?;
         machine.calls.set_readonly(true);
         let note = scope.create_function(|lua, error: Value| {
-            *raised_at.borrow_mut() = place(lua);
+            *raised_at.borrow_mut() = error_location(lua);
             Ok(error)
         })?;
         machine.protect.call::<MultiValue>((chunk, note))
@@ -222,7 +222,7 @@ fn evaluate(
     Ok(Ok(()))
 }
 
-/// The version that `redis.setresp` is given.
+/// Parses the argument of `redis.setresp`.
 fn chosen_version(words: &MultiValue) -> mlua::Result<i64> {
     let [word] = words.iter().collect::<Vec<_>>()[..] else {
         return Err(convert::script_error("ERR redis.setresp() requires one argument."));
@@ -233,7 +233,7 @@ fn chosen_version(words: &MultiValue) -> mlua::Result<i64> {
     }
 }
 
-/// The reply to a command, or its error, which the script has to catch.
+/// Returns the reply of a command. Raises it if it is an error reply.
 fn raise_error_reply(reply: Value) -> mlua::Result<Value> {
     match reply.as_table().map(|table| table.raw_get::<Option<mlua::LuaString>>("err")).transpose()?.flatten()
     {
@@ -242,7 +242,7 @@ fn raise_error_reply(reply: Value) -> mlua::Result<Value> {
     }
 }
 
-/// The words of a command; none if one is no word.
+/// Converts arguments to a request. Returns none if an argument is neither text nor a number.
 fn request_of(words: &MultiValue, limits: &Limits) -> mlua::Result<Option<Request>> {
     let mut request = Request::default();
     for word in words {
@@ -257,7 +257,7 @@ fn request_of(words: &MultiValue, limits: &Limits) -> mlua::Result<Option<Reques
     Ok(Some(request))
 }
 
-/// Whether the user of the script may run a command.
+/// Returns whether the user of the script may run a command.
 fn may_call(cx: &Cx<'_>, words: &MultiValue, limits: &Limits) -> mlua::Result<bool> {
     let request = request_of(words, limits)?.filter(|request| !request.is_empty());
     let found = request.and_then(|request| Some((cx.server.commands.find(&request[0])?, request)));
@@ -267,7 +267,7 @@ fn may_call(cx: &Cx<'_>, words: &MultiValue, limits: &Limits) -> mlua::Result<bo
     Ok(dispatch::is_allowed(cx.server, cx.session, command, &request))
 }
 
-/// Runs a command of a script.
+/// Runs a command for a script.
 fn call(
     lua: &Lua,
     cx: &mut Cx<'_>,
@@ -294,7 +294,7 @@ fn call(
     if !command.fits(&request) {
         return convert::error(lua, "ERR Wrong number of args calling Redis command from script");
     }
-    // Replies of the script's commands are not those of its client.
+    // Replies to the script do not go to its client.
     let bytes_max = cx.server.commands.memory.script_reply.load(Ordering::Relaxed);
     let mut own = Out::new(is_resp3);
     own.bytes_max = bytes_max;

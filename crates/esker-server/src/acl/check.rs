@@ -1,4 +1,4 @@
-//! Whether a user may run a request.
+//! Checks whether a user may run a request.
 
 use super::selector::Selector;
 use super::user::User;
@@ -8,21 +8,21 @@ use crate::command::spec::Spec;
 use crate::command::uses::READ;
 use crate::resp::Request;
 
-/// Why a request is refused.
+/// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The user may not run the command.
     Command,
-    /// It may not use a key in this way.
+    /// The user may not use a key in this way.
     Key,
-    /// It may not use a channel.
+    /// The user may not use a channel.
     Channel,
     /// The name or the password is wrong.
     Auth,
 }
 
 impl Reason {
-    /// The name that `ACL LOG` has for it.
+    /// The name in `ACL LOG`.
     pub fn name(self) -> &'static str {
         match self {
             Reason::Command => "command",
@@ -33,10 +33,10 @@ impl Reason {
     }
 }
 
-/// What a user may not do.
+/// A refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// The command, key or channel.
     pub object: Vec<u8>,
@@ -59,7 +59,7 @@ impl Denied {
         }
     }
 
-    /// What `ACL DRYRUN` tells.
+    /// The reply of `ACL DRYRUN`.
     pub fn dry_message(&self) -> String {
         let object = String::from_utf8_lossy(&self.object);
         match self.reason {
@@ -71,10 +71,10 @@ impl Denied {
 }
 
 impl User {
-    /// Whether it may run a request. `at`: the place of the command in the table.
+    /// Checks whether the user may run a request. `at` is the index of the command in the table.
     ///
     /// # Errors
-    /// What it may not do, by the selector that comes closest.
+    /// The refusal by the selector that comes closest to allowing the request.
     pub fn check(&self, at: usize, command: &Spec, request: &Request) -> Result<(), Denied> {
         if self.is_unlimited || command.is(flag::NO_AUTH) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The file of users: a line for each, as `ACL LIST` shows it.
+//! The file of users: one line per user, as in `ACL LIST`.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use super::user::User;
 use crate::command::spec::Specs;
 
-/// No file was named.
+/// Error text if no file is configured.
 pub const NONE: &str = "ERR This server is not configured to use an ACL file: start it with --aclfile PATH.";
 
-/// The users of a file; none if it is not there yet.
+/// Reads the users of a file. A missing file has none.
 pub fn read(path: &Path, specs: Specs) -> Result<BTreeMap<String, Arc<User>>, String> {
     let text = match fs::read(path) {
         Ok(bytes) => String::from_utf8(bytes).map_err(|_| format!("ERR {}: not UTF-8", path.display()))?,
@@ -33,7 +33,7 @@ pub fn read(path: &Path, specs: Specs) -> Result<BTreeMap<String, Arc<User>>, St
     })
 }
 
-/// The users of a text; or the number of a line, and what is wrong with it.
+/// Parses the users of a text. The error is the number of a line and what is wrong with it.
 pub fn parse(text: &str, specs: Specs) -> Result<BTreeMap<String, Arc<User>>, (usize, String)> {
     let mut users = BTreeMap::new();
     for (at, line) in text.lines().enumerate() {
@@ -55,7 +55,7 @@ pub fn parse(text: &str, specs: Specs) -> Result<BTreeMap<String, Arc<User>>, (u
     Ok(users)
 }
 
-/// Writes a file as a whole: after a crash it has the old users or the new ones.
+/// Replaces the file atomically: after a crash it has the old users or the new ones.
 pub fn write(path: &Path, users: &[Arc<User>]) -> Result<(), String> {
     let text: String = users.iter().map(|user| user.line() + "\n").collect();
     let new = path.with_extension("new");

@@ -1,4 +1,4 @@
-//! What was refused, for operators.
+//! The log of refused requests, for operators.
 
 use std::collections::VecDeque;
 
@@ -6,23 +6,23 @@ use parking_lot::Mutex;
 
 use super::check::Reason;
 
-/// The same again within this time is counted, not noted anew.
+/// A refusal that is repeated within this time only increments a count.
 const SAME_MS: u64 = 60_000;
 
-/// Something that was refused.
+/// A refused request.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// How often.
+    /// Number of times.
     pub count: u64,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// Where the command ran: `toplevel`, `multi` or `lua`.
     pub context: &'static str,
     /// The command, key, channel or name.
     pub object: Vec<u8>,
-    /// Who asked for it.
+    /// Name of the user.
     pub user: String,
-    /// The last time, in milliseconds since 1970.
+    /// Time of the last refusal, in Unix milliseconds.
     pub at: u64,
     /// The connection, as `CLIENT INFO` shows it.
     pub client: String,
@@ -33,7 +33,7 @@ pub struct Refusal {
 pub struct AclLog(Mutex<VecDeque<Refusal>>);
 
 impl AclLog {
-    /// Adds one. The oldest go beyond the number that is kept.
+    /// Adds a refusal. Drops the oldest ones beyond `kept`.
     pub fn add(&self, mut refusal: Refusal, kept: usize) {
         let mut log = self.0.lock();
         let is_same = |old: &Refusal| {
@@ -50,14 +50,14 @@ impl AclLog {
         log.truncate(kept);
     }
 
-    /// The newest `n` of those that are kept.
+    /// Returns the newest `n` refusals.
     pub fn newest(&self, n: usize, kept: usize) -> Vec<Refusal> {
         let mut log = self.0.lock();
         log.truncate(kept);
         log.iter().take(n).cloned().collect()
     }
 
-    /// Forgets all.
+    /// Removes all refusals.
     pub fn clear(&self) {
         self.0.lock().clear();
     }

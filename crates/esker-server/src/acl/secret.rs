@@ -1,9 +1,10 @@
-//! Passwords: hashes of them, and which were proven before.
+//! Password hashes, and a cache of verified passwords.
 //!
-//! secret.1. A password is kept as a slow hash with a salt (argon2id). Hashes of Redis, SHA-256 without a salt, are taken as they come.
-//!      Hashes are made and compared in at most [`HASHED_AT_ONCE`] buffers, which are used again: clients that guess, or set many
-//!      passwords, do not take more memory.
-//! secret.2. What was proven is kept under a key of this process, so that a client's next connection costs a fast hash.
+//! A password is stored as a slow hash with a salt (argon2id). SHA-256 hashes without a salt, as Redis has
+//! them, are accepted as they are. Slow hashes are computed in at most [`HASHED_AT_ONCE`] buffers, which are
+//! reused. So clients that guess or set many passwords do not take more memory.
+//!
+//! Verified passwords are cached under a key of this process, so that the next login costs a fast hash.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -12,29 +13,29 @@ use argon2::{Algorithm, Argon2, Block, Params, Version};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-/// So many proofs are kept. The oldest go.
+/// Maximum number of cached proofs. The oldest are dropped.
 const PROOFS_MAX: usize = 4096;
 
-/// How many passwords are hashed at once: each takes 19 MiB and tens of milliseconds.
+/// Maximum number of concurrent hashes. Each takes 19 MiB and tens of milliseconds.
 pub const HASHED_AT_ONCE: usize = 2;
 const SALT_BYTES: usize = 16;
-/// A hash that takes more memory is refused, in KiB.
+/// Maximum memory cost of an accepted hash, in KiB.
 const HASH_KIB_MAX: u32 = 256 << 10;
 
-/// Memory to hash passwords in.
+/// Memory for computing hashes.
 static BUFFERS: [Mutex<Vec<Block>>; HASHED_AT_ONCE] = [const { Mutex::new(Vec::new()) }; HASHED_AT_ONCE];
 
-/// The hash of a password.
+/// A password hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
-    /// SHA-256, as Redis has it.
+    /// SHA-256, as in Redis.
     Fast([u8; 32]),
-    /// Argon2id, in its usual text form.
+    /// Argon2id, in its standard text form.
     Slow(String),
 }
 
 impl Secret {
-    /// The hash of a password (secret.1).
+    /// Hashes a password with a new salt.
     pub fn of(password: &[u8]) -> Result<Self, String> {
         let mut salt = [0; SALT_BYTES];
         super::random(&mut salt)?;
@@ -42,7 +43,7 @@ impl Secret {
         Ok(Secret::Slow(hash.to_string()))
     }
 
-    /// From the text that `text` gives.
+    /// Parses the output of `text`.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         if text.starts_with("$argon2id$") {
@@ -62,7 +63,7 @@ impl Secret {
         Some(Secret::Fast(hash))
     }
 
-    /// A text without spaces.
+    /// The text form, without spaces.
     pub fn text(&self) -> String {
         match self {
             Secret::Fast(hash) => hash.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -70,12 +71,12 @@ impl Secret {
         }
     }
 
-    /// Whether comparing takes tens of milliseconds.
+    /// Returns whether a comparison takes tens of milliseconds.
     pub fn is_slow(&self) -> bool {
         matches!(self, Secret::Slow(_))
     }
 
-    /// Whether it is the hash of this password.
+    /// Returns whether this is the hash of a password.
     pub fn is_hash_of(&self, password: &[u8]) -> bool {
         match self {
             Secret::Fast(hash) => equal(hash, &Sha256::digest(password)),
@@ -84,7 +85,7 @@ impl Secret {
     }
 }
 
-/// The argon2id hash of a password, with the usual costs.
+/// Computes the argon2id hash of a password with the default costs.
 fn slow_hash(password: &[u8], salt: &[u8]) -> Option<PasswordHash> {
     let params = Params::default();
     let mut found = [0; Params::DEFAULT_OUTPUT_LEN];
@@ -98,7 +99,7 @@ fn slow_hash(password: &[u8], salt: &[u8]) -> Option<PasswordHash> {
     })
 }
 
-/// Hashes in one of the buffers. It waits for one if all are in use.
+/// Computes a hash in one of the buffers. Blocks if all are in use.
 fn hash_into(version: Version, params: Params, password: &[u8], salt: &[u8], found: &mut [u8]) -> Option<()> {
     let mut buffer = match BUFFERS.iter().find_map(Mutex::try_lock) {
         Some(buffer) => buffer,
@@ -113,7 +114,7 @@ fn hash_into(version: Version, params: Params, password: &[u8], salt: &[u8], fou
         .ok()
 }
 
-/// Whether this is the argon2id hash of a password.
+/// Returns whether this is the argon2id hash of a password.
 fn is_slow_hash_of(hash: &PasswordHash, password: &[u8]) -> bool {
     let (Some(salt), Some(expected), Ok(params)) = (&hash.salt, &hash.hash, Params::try_from(hash)) else {
         return false;
@@ -125,7 +126,7 @@ fn is_slow_hash_of(hash: &PasswordHash, password: &[u8]) -> bool {
         .is_some_and(|()| equal(&found, expected.as_bytes()))
 }
 
-/// Whether bytes are equal, in a time that does not tell where they differ.
+/// Compares bytes in a time that does not depend on where they differ.
 fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
@@ -136,7 +137,7 @@ struct Known {
     oldest_first: VecDeque<[u8; 32]>,
 }
 
-/// Slow hashes and passwords that are known to belong together (secret.2).
+/// Cache of passwords that were verified against slow hashes.
 pub struct Proofs {
     key: [u8; 32],
     known: Mutex<Known>,

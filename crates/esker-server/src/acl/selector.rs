@@ -1,6 +1,4 @@
-//! Rules: which commands, with which keys, on which channels.
-//!
-//! selector.1. The last rule that speaks of a command decides.
+//! Selectors: rules for commands, keys and channels. The last rule that matches a command decides.
 
 use std::collections::BTreeMap;
 
@@ -12,30 +10,30 @@ use crate::resp::Request;
 const UNKNOWN: &str = "Unknown command or category name in ACL";
 const SYNTAX: &str = "Syntax error";
 
-/// Keys that may be used, and how.
+/// A pattern of keys, and how they may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KeyPattern {
     pattern: Vec<u8>,
     uses: u8,
 }
 
-/// Rules that belong together: a command is allowed by them as a whole, or not.
+/// A set of rules. A request needs one selector that allows all of it.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    /// All commands.
+    /// Specifications of all commands.
     pub(super) specs: Specs,
-    /// By a command's place in the table.
+    /// Whether each command is allowed, by its index in the table.
     allowed: Vec<bool>,
-    /// Subcommands for which that is otherwise.
+    /// Subcommands that differ from their command.
     subcommands: BTreeMap<(usize, String), bool>,
-    /// The rules about commands, for people.
+    /// The rules for commands, as text.
     rules: Vec<String>,
     keys: Vec<KeyPattern>,
     channels: Vec<Vec<u8>>,
 }
 
 impl Selector {
-    /// Nothing is allowed.
+    /// Creates a selector that allows nothing.
     pub fn new(specs: Specs) -> Self {
         Selector {
             specs,
@@ -47,10 +45,10 @@ impl Selector {
         }
     }
 
-    /// Takes a rule.
+    /// Applies a rule.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the rule is invalid.
     pub fn apply(&mut self, rule: &[u8]) -> Result<(), &'static str> {
         match rule.to_ascii_lowercase().as_slice() {
             b"allkeys" => return self.add_key(b"*", READ | WRITE),
@@ -89,7 +87,7 @@ impl Selector {
         Ok(())
     }
 
-    /// What follows a `%`: `R`, `W` or both, and a pattern behind `~`.
+    /// Applies a rule that starts with `%`: `R`, `W` or both, then `~` and a pattern.
     fn add_limited_key(&mut self, rest: &[u8]) -> Result<(), &'static str> {
         let tilde = rest.iter().position(|byte| *byte == b'~').ok_or(SYNTAX)?;
         let uses = rest[..tilde].iter().try_fold(0, |uses, letter| match letter {
@@ -187,33 +185,33 @@ impl Selector {
         otherwise.copied().unwrap_or_else(|| self.allowed.get(at).copied().unwrap_or(false))
     }
 
-    /// Whether a command may be run, whatever its keys.
+    /// Returns whether a command may run, regardless of its keys.
     pub fn allows_command(&self, at: usize, command: &Spec, request: &Request) -> bool {
         let word = if self.subcommands.is_empty() { None } else { command.asked_subcommand(request) };
         self.allows(at, word)
     }
 
-    /// Whether a key may be used in these ways.
+    /// Returns whether a key may be used in these ways.
     pub fn allows_key(&self, key: &[u8], uses: u8) -> bool {
         self.keys.iter().any(|known| known.uses & uses == uses && glob::matches(&known.pattern, key))
     }
 
-    /// Whether all keys may be used in these ways.
+    /// Returns whether all keys may be used in these ways.
     pub fn allows_all_keys(&self, uses: u8) -> bool {
         self.keys.iter().any(|known| known.uses & uses == uses && known.pattern == b"*")
     }
 
-    /// Whether all keys that begin so may be used in these ways.
+    /// Returns whether all keys with this prefix may be used in these ways.
     pub fn allows_keys_with(&self, prefix: &[u8], uses: u8) -> bool {
         self.keys.iter().any(|known| known.uses & uses == uses && glob::covers(&known.pattern, prefix))
     }
 
-    /// Whether all channels that begin so may be used.
+    /// Returns whether all channels with this prefix may be used.
     pub fn allows_channels_with(&self, prefix: &[u8]) -> bool {
         self.channels.iter().any(|known| glob::covers(known, prefix))
     }
 
-    /// Whether a channel may be used; `is_pattern`: it is a pattern itself, and has to be one of ours.
+    /// Returns whether a channel may be used. A pattern (`is_pattern`) must equal a pattern of the selector.
     pub fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         self.channels.iter().any(|known| match is_pattern {
             true => known == b"*" || known == channel,
@@ -225,14 +223,14 @@ impl Selector {
         self.channels.iter().any(|known| known == b"*")
     }
 
-    /// Whether everything is allowed.
+    /// Returns whether everything is allowed.
     pub fn is_unlimited(&self) -> bool {
         let all_commands =
             self.subcommands.values().all(|allowed| *allowed) && !self.allowed.contains(&false);
         all_commands && self.allows_all_keys(READ | WRITE) && self.has_all_channels()
     }
 
-    /// Its rules about commands, keys and channels.
+    /// The rules for commands, keys and channels.
     pub fn describe(&self) -> [String; 3] {
         let keys = self.keys.iter().map(|key| {
             let uses = match key.uses {
@@ -246,7 +244,7 @@ impl Selector {
         [self.rules.join(" "), keys.collect::<Vec<_>>().join(" "), channels.collect::<Vec<_>>().join(" ")]
     }
 
-    /// All rules, from which `apply` makes the same.
+    /// All rules as text. `apply` on each of them rebuilds the selector.
     pub fn rules(&self) -> String {
         let [commands, keys, channels] = self.describe();
         let channels = if self.has_all_channels() { channels } else { format!("resetchannels {channels}") };
@@ -255,7 +253,7 @@ impl Selector {
     }
 }
 
-/// A pattern that a file of users can hold.
+/// Rejects a pattern that a file of users cannot hold.
 fn checked(pattern: &[u8]) -> Result<Vec<u8>, &'static str> {
     match std::str::from_utf8(pattern)
         .is_ok_and(|text| !text.contains(|c: char| c.is_whitespace() || c == '\0'))

@@ -1,4 +1,4 @@
-//! Rules and what they allow, as a text that a reader can check.
+//! Rules and what they allow, as readable text.
 
 use super::secret::Secret;
 use super::*;

@@ -1,28 +1,28 @@
-//! A user, and the rules that make one.
+//! A user, and the rules that define it.
 
 use super::secret::{Proofs, Secret};
 use super::selector::Selector;
 use crate::command::spec::Specs;
 
-/// Somebody who may use the server.
+/// A user of the server.
 #[derive(Clone, Debug)]
 pub struct User {
     /// The name.
     pub name: String,
-    /// It may log in.
+    /// Whether it may log in.
     pub is_on: bool,
-    /// Any password will do.
+    /// Whether any password is accepted.
     pub needs_no_password: bool,
     /// Hashes of its passwords.
     pub(super) secrets: Vec<Secret>,
-    /// What it may do: what one of them allows. The first is the one that rules outside of parentheses change.
+    /// Its selectors. One of them has to allow a request. Rules outside of parentheses change the first.
     pub(super) selectors: Vec<Selector>,
-    /// It may do everything.
+    /// Whether it may do everything.
     pub is_unlimited: bool,
 }
 
 impl User {
-    /// One that may do nothing.
+    /// Creates a user without any rights.
     pub fn new(name: &str, specs: Specs) -> Self {
         User {
             name: name.to_owned(),
@@ -34,7 +34,7 @@ impl User {
         }
     }
 
-    /// One that may do everything, without a password.
+    /// Creates a user with all rights and without a password.
     pub fn unlimited(name: &str, specs: Specs) -> Self {
         let mut user = User::new(name, specs);
         let rules: [&[u8]; 5] = [b"on", b"nopass", b"~*", b"&*", b"+@all"];
@@ -42,7 +42,7 @@ impl User {
         user
     }
 
-    /// Has it need this password; an empty one: none.
+    /// Sets its password. An empty one removes the need for a password.
     pub fn require(&mut self, password: &str) -> Result<(), String> {
         match password {
             "" => self.apply(&[b"nopass"]),
@@ -50,10 +50,10 @@ impl User {
         }
     }
 
-    /// Takes rules, as `ACL SETUSER` has them.
+    /// Applies rules of `ACL SETUSER`.
     ///
     /// # Errors
-    /// What is wrong with them. Some may be in force by then.
+    /// If a rule is invalid. Earlier rules stay applied.
     pub fn apply(&mut self, rules: &[&[u8]]) -> Result<(), String> {
         let mut rest = rules.iter();
         while let Some(rule) = rest.next() {
@@ -97,12 +97,12 @@ impl User {
             }
             b"reset" => *self = User::new(&self.name, self.selectors[0].specs),
             b"clearselectors" => self.selectors.truncate(1),
-            // Payloads of RESTORE are always checked.
+            // RESTORE always checks payloads.
             b"sanitize-payload" | b"skip-sanitize-payload" => {}
             _ => match rule.split_first() {
                 Some((b'>', password)) => {
                     if !self.secrets.iter().any(|secret| secret.is_hash_of(password)) {
-                        // A login with a wrong password costs a hash for each.
+                        // A login with a wrong password computes one hash for each password.
                         if self.secrets.iter().filter(|secret| secret.is_slow()).count() >= PASSWORDS_MAX {
                             return Err(TOO_MANY_PASSWORDS.to_owned());
                         }
@@ -140,7 +140,7 @@ impl User {
         }
     }
 
-    /// Whether this is a password of it, as far as that is known without a slow hash.
+    /// Returns whether a password is right, as far as this is known without a slow hash.
     pub(super) fn has_password(&self, password: &[u8], proofs: &Proofs) -> bool {
         self.needs_no_password
             || self.secrets.iter().any(|secret| match secret.is_slow() {
@@ -158,17 +158,17 @@ impl User {
         flags
     }
 
-    /// Its passwords, as hashes.
+    /// Hashes of its passwords.
     pub fn hashes(&self) -> Vec<String> {
         self.secrets.iter().map(Secret::text).collect()
     }
 
-    /// Commands, keys and channels of each of its selectors.
+    /// Rules for commands, keys and channels of each selector.
     pub fn rights(&self) -> Vec<[String; 3]> {
         self.selectors.iter().map(Selector::describe).collect()
     }
 
-    /// A line of `ACL LIST`, from whose rules `apply` makes the same.
+    /// A line of `ACL LIST`. `apply` on its rules rebuilds the user.
     pub fn line(&self) -> String {
         let mut words = vec!["user".to_owned(), self.name.clone()];
         words.extend(self.flags().iter().map(|flag| (*flag).to_owned()));
@@ -179,13 +179,13 @@ impl User {
     }
 }
 
-/// Passwords that a user has at most, beside hashes of Redis.
+/// Maximum number of passwords of a user, not counting hashes of Redis.
 const PASSWORDS_MAX: usize = 32;
 const TOO_MANY_PASSWORDS: &str = "The user has 32 passwords: remove some";
 const WRONG_HASH: &str = "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters, or be an argon2id hash in its text form";
 
 fn refused(rule: &[u8], why: &str) -> String {
-    // A password is not shown.
+    // Passwords must not appear in the error.
     let shown = match rule.first() {
         Some(first @ (b'>' | b'<')) => char::from(*first).to_string(),
         _ => String::from_utf8_lossy(rule).into_owned(),

@@ -1,4 +1,4 @@
-//! Why a command was not done: what its client is told.
+//! Failures of commands, and their error replies.
 
 use std::borrow::Cow;
 
@@ -6,80 +6,80 @@ use crate::base::numbers::shown;
 use crate::resp::Request;
 use crate::store::Error;
 
-/// Why a command was not done.
+/// Why a command did not complete.
 #[derive(Debug)]
 pub enum Fail {
-    /// The reply: a code, a space, what is wrong.
-    Told(Cow<'static, str>),
-    /// The same, of a command that has waited, too: what it waits for is there, and cannot go where it
-    /// should.
+    /// The error reply: a code, a space and a message.
+    Reply(Cow<'static, str>),
+    /// Like `Reply`, but also ends a command that has waited: what it waited for arrived, but cannot go to
+    /// its destination.
     Final(Cow<'static, str>),
     /// The key holds another type.
     WrongType,
-    /// There is no such consumer group.
+    /// The consumer group does not exist.
     NoGroup(String),
-    /// The store refused.
+    /// Error of the store.
     Store(Error),
-    /// There is nothing yet: it waits, if it may.
+    /// There is no data yet. The command waits if it may.
     Blocks(Wait),
 }
 
 /// What a command waits for.
 #[derive(Debug)]
 pub struct Wait {
-    /// The keys, in the order in which they are looked at.
+    /// The keys, in the order in which they are checked.
     pub keys: Vec<Vec<u8>>,
-    /// Milliseconds to wait; 0: for ever.
+    /// Milliseconds to wait; 0 is forever.
     pub ms: u64,
-    /// What is run once there is something, if it is not the same again.
+    /// Request to run once there is data, if it differs from the original one.
     pub instead: Option<Request>,
-    /// Commands of one class get the same of a key: if it is nothing for one of them, it is for all.
+    /// Commands of one class take the same data from a key: if one of them finds none, neither do the others.
     pub class: Option<Vec<u8>>,
-    /// It is run again after any change of the keys: it fails if what it reads is gone.
+    /// Whether to run again after any change of the keys. The command fails if what it reads is gone.
     pub minds_changes: bool,
 }
 
-/// What a command's function returns. The reply of one that was done is written by then.
+/// Result of a command's function. On success the reply is already written.
 pub type Done<T = ()> = Result<T, Fail>;
 
 impl Fail {
-    /// A text made for the occasion.
+    /// An error reply with a computed text.
     pub fn text(text: impl Into<String>) -> Self {
-        Fail::Told(Cow::Owned(text.into()))
+        Fail::Reply(Cow::Owned(text.into()))
     }
 
-    /// Whether it is about what the command found, not about the store or a wait.
-    pub fn is_told(&self) -> bool {
-        matches!(self, Fail::Told(_) | Fail::WrongType | Fail::NoGroup(_))
+    /// Returns whether the failure is about the request or the data it found, not about the store or a wait.
+    pub fn is_reply(&self) -> bool {
+        matches!(self, Fail::Reply(_) | Fail::WrongType | Fail::NoGroup(_))
     }
 
-    /// The same, for a command that has waited: it does not wait on.
+    /// Converts the failure so that it also ends a command that has waited.
     pub fn ends_wait(self) -> Self {
-        match self.is_told() {
+        match self.is_reply() {
             true => Fail::Final(self.message().into_owned().into()),
             false => self,
         }
     }
 
-    /// It waits for one of these keys, and is run again then. `class`: see [`Wait`].
+    /// Makes the command wait for one of these keys, and then run again. `class`: see [`Wait`].
     pub fn blocks(keys: Vec<&[u8]>, ms: u64, class: &str) -> Self {
         let keys = keys.into_iter().map(<[u8]>::to_vec).collect();
         let class = Some(class.as_bytes().to_vec());
         Fail::Blocks(Wait { keys, ms, instead: None, class, minds_changes: false })
     }
 
-    /// What the client is told.
+    /// The text of the error reply.
     pub fn message(&self) -> Cow<'_, str> {
         match self {
-            Fail::Told(text) | Fail::Final(text) => Cow::Borrowed(text),
+            Fail::Reply(text) | Fail::Final(text) => Cow::Borrowed(text),
             Fail::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
             Fail::NoGroup(what) => format!("NOGROUP {what}").into(),
             Fail::Store(Error::Poisoned(..)) => {
-                "MISCONF the log cannot be written: reads go on, and writes after a restart".into()
+                "MISCONF the log cannot be written: reads continue; restart the server to write again".into()
             }
             Fail::Store(error @ Error::NoSpace { .. }) => format!("OOM {error}").into(),
             Fail::Store(Error::Conflict { .. }) => {
-                "TRYAGAIN somebody else has written the same keys: run it again".into()
+                "TRYAGAIN another transaction has written the same keys: run the command again".into()
             }
             Fail::Store(error) => format!("ERR {error}").into(),
             Fail::Blocks(_) => "ERR this command cannot wait here".into(),
@@ -89,7 +89,7 @@ impl Fail {
 
 impl From<&'static str> for Fail {
     fn from(text: &'static str) -> Self {
-        Fail::Told(Cow::Borrowed(text))
+        Fail::Reply(Cow::Borrowed(text))
     }
 }
 
@@ -99,31 +99,31 @@ impl From<Error> for Fail {
     }
 }
 
-/// The words make no sense.
+/// The words of a request do not fit together.
 pub const SYNTAX: &str = "ERR syntax error";
-/// No number without a fraction, or a number that is too large.
+/// Not an integer, or too large.
 pub const NO_INTEGER: &str = "ERR value is not an integer or out of range";
-/// No number.
+/// Not a number.
 pub const NO_FLOAT: &str = "ERR value is not a valid float";
-/// There is no such key, and there must be.
+/// A required key does not exist.
 pub const NO_KEY: &str = "ERR no such key";
-/// The reply to a client that writes to a replica.
+/// Reply to a write on a replica.
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
-/// The reply to a client whose script was ended.
+/// Reply to a client whose script was ended.
 pub const ENDED_SCRIPT: &str =
     "ERR Script killed by user with SCRIPT KILL, or after 5 seconds: nothing of what it did stays";
-/// The reply to a client that was woken by another one.
+/// Reply to a waiting client that another client has unblocked.
 pub const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
-/// The reply to a client that waits while its server becomes a replica. Its connection ends, so that it looks
-/// for the primary.
+/// Reply to a client that waits while its server becomes a replica. Its connection is closed, so that it
+/// looks for the primary.
 pub const DEMOTED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
-/// The reply to a client whose command broke off.
+/// Reply to a client whose command panicked.
 pub const BROKEN: &str = "ERR internal error: the command was not done; please report it";
-/// The reply to a client that has waited for a lock.
-pub const LOCK_TIMEOUT: &str = "LOCKTIMEOUT a lock was not given back in time; those that were free are held";
+/// Reply to a client whose wait for a lock has timed out.
+pub const LOCK_TIMEOUT: &str = "LOCKTIMEOUT a lock was not released in time; locks that were free are held";
 
-/// The error of a reply that does not fit.
+/// Error for a reply that exceeds the maximum size.
 pub fn too_large(bytes_max: usize) -> Fail {
     Fail::text(format!("ERR the reply is larger than {}: ask for less at a time", shown(bytes_max)))
 }

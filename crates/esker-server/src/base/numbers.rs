@@ -1,11 +1,11 @@
-//! Numbers in arguments and values, as Redis reads them.
+//! Numbers in arguments and values, parsed like Redis does.
 
 mod floats;
 
 pub use self::floats::{parse_bound, parse_float, parse_weight};
 use crate::base::fail::{Done, NO_FLOAT, NO_INTEGER};
 
-/// A number as it is always written: no sign but a minus, no leading zeros, no spaces.
+/// Parses an integer in canonical form: no sign except a minus, no leading zeros, no spaces.
 pub fn parse_int(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text.split_first() {
         Some((b'-', digits)) => (true, digits),
@@ -33,27 +33,27 @@ impl FilterDigit for u64 {
     }
 }
 
-/// The same, of an argument.
+/// Parses an integer argument.
 ///
 /// # Errors
-/// It is no number.
+/// If it is not an integer.
 pub fn int(text: &[u8]) -> Done<i64> {
     parse_int(text).ok_or(NO_INTEGER.into())
 }
 
-/// The same, of an argument.
+/// Parses a floating-point argument.
 ///
 /// # Errors
-/// It is no number.
+/// If it is not a number.
 pub fn float(text: &[u8]) -> Done<f64> {
     parse_float(text).ok_or(NO_FLOAT.into())
 }
 
-/// Digits behind the point that sums keep.
+/// Number of digits after the point that sums keep.
 const FRACTION: usize = 17;
 
-/// The sum of two decimal numbers, exactly: 12.3 and -13.1 are -0.8. None if one is written with an exponent,
-/// or has too many digits.
+/// Adds two decimal numbers exactly: 12.3 and -13.1 are -0.8. Returns none if one has an exponent or too many
+/// digits.
 pub fn decimal_sum(a: &[u8], b: &[u8]) -> Option<String> {
     let sum = decimal(a)?.checked_add(decimal(b)?)?;
     let one = 10_u128.pow(FRACTION as u32);
@@ -63,7 +63,7 @@ pub fn decimal_sum(a: &[u8], b: &[u8]) -> Option<String> {
     Some(format!("{sign}{}", digits.trim_end_matches('0').trim_end_matches('.')))
 }
 
-/// A number in units of its last digit.
+/// Parses a decimal number in units of 10^-`FRACTION`.
 fn decimal(text: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(text).ok()?;
     let (is_negative, digits) = match text.strip_prefix('-') {
@@ -79,10 +79,10 @@ fn decimal(text: &[u8]) -> Option<i128> {
     Some(if is_negative { -units } else { units })
 }
 
-/// Seconds of an argument, as milliseconds.
+/// Parses an argument in seconds. Returns milliseconds.
 ///
 /// # Errors
-/// They are none.
+/// If it is not a valid time.
 pub fn timeout(text: &[u8]) -> Done<u64> {
     let is_hex = text.len() > 2
         && text[..2].eq_ignore_ascii_case(b"0x")
@@ -100,17 +100,17 @@ pub fn timeout(text: &[u8]) -> Done<u64> {
     Ok((seconds * 1000.0).ceil() as u64)
 }
 
-/// Milliseconds of an argument.
+/// Parses an argument in milliseconds.
 ///
 /// # Errors
-/// They are none.
+/// If it is not a valid time.
 pub fn timeout_ms(text: &[u8]) -> Done<u64> {
     let ms = parse_int(text).ok_or("ERR timeout is not an integer or out of range")?;
     Ok(u64::try_from(ms).map_err(|_| "ERR timeout is negative")?)
 }
 
-/// Places from start to stop, both included and both counted from the end if negative, of `len` places; none
-/// if there are none.
+/// Resolves an inclusive range of positions within `len`. Negative positions count from the end. Returns none
+/// if the range is empty.
 pub fn places(start: i64, stop: i64, len: u64) -> Option<(u64, u64)> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     let from_end = |n: i64| if n < 0 { (len + n).max(0) } else { n };
@@ -121,7 +121,7 @@ pub fn places(start: i64, stop: i64, len: u64) -> Option<(u64, u64)> {
     (start <= stop && len > 0).then_some((start as u64, stop as u64))
 }
 
-/// Writes a size in the largest unit of which it is a multiple.
+/// Formats a size in the largest unit that divides it.
 pub fn shown(bytes: usize) -> String {
     match bytes {
         _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),

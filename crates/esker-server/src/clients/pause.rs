@@ -1,10 +1,9 @@
-//! `CLIENT PAUSE`: connections wait before they run commands, so that somebody can move clients to another
-//! server.
+//! `CLIENT PAUSE`: holds commands back, so that an operator can move clients to another server.
 //!
-//! pause.1. A pause holds all commands, that which ends it among them, or those that may write. What runs
-//!     already goes on. Nothing that has expired is removed meanwhile: the history stands still.
-//! pause.2. Pauses do not shorten each other: the later end counts, and one that holds all goes before one
-//!     that holds writes.
+//! pause.1. A pause holds all commands, including `CLIENT UNPAUSE`, or only those that may write. Running
+//!     commands continue. No expired data is removed during a pause, so the database does not change.
+//! pause.2. Pauses never shorten each other. The later end counts, and a pause of all commands takes
+//!     precedence over a pause of writes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,26 +13,26 @@ use tokio::sync::Notify;
 use crate::command::flag;
 use crate::command::spec::Spec;
 
-/// What is held, and until when.
+/// A pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
     until_ms: u64,
     all: bool,
 }
 
-/// See the module's text.
+/// The state of `CLIENT PAUSE`.
 #[derive(Default)]
 pub struct Pause {
     held: Mutex<Option<Held>>,
-    /// Relaxed: a command that does not see the pause yet counts as begun before it.
+    /// Relaxed: a command that does not see the pause counts as begun before it.
     may_hold: AtomicBool,
     ended: Notify,
-    /// Relaxed: a figure.
+    /// Relaxed: only a statistic.
     waiting: AtomicUsize,
 }
 
 impl Pause {
-    /// Holds commands up to a moment, in milliseconds since 1970; `all`: those that write nothing, too.
+    /// Holds commands until a time in Unix milliseconds: all commands, or only writes.
     pub fn begin(&self, until_ms: u64, all: bool, now_ms: u64) {
         let mut held = self.held.lock();
         let old = held.filter(|held| held.until_ms > now_ms);
@@ -44,15 +43,14 @@ impl Pause {
         self.may_hold.store(true, Ordering::Relaxed);
     }
 
-    /// Holds nothing any more.
+    /// Ends all pauses.
     pub fn end(&self) {
         *self.held.lock() = None;
         self.may_hold.store(false, Ordering::Relaxed);
         self.ended.notify_waiters();
     }
 
-    /// Until when a command of a connection is held; none if it is not. `has_writes`: commands that it queued
-    /// may write.
+    /// Returns until when a command is held, if it is. `has_writes`: the transaction that it runs may write.
     #[inline]
     pub fn holds(&self, command: Option<&Spec>, has_writes: bool, now_ms: u64) -> Option<u64> {
         if !self.may_hold.load(Ordering::Relaxed) {
@@ -68,12 +66,12 @@ impl Pause {
         is_held.then_some(held.until_ms)
     }
 
-    /// Whether something is held.
+    /// Returns whether a pause is active.
     pub fn is_on(&self, now_ms: u64) -> bool {
         self.may_hold.load(Ordering::Relaxed) && self.held.lock().is_some_and(|held| held.until_ms > now_ms)
     }
 
-    /// Waits until then, or until pauses are ended.
+    /// Waits until this time, or until pauses are ended.
     pub async fn wait(&self, until_ms: u64, now_ms: u64) {
         let left = std::time::Duration::from_millis(until_ms.saturating_sub(now_ms));
         let ended = self.ended.notified();
@@ -85,13 +83,13 @@ impl Pause {
         }
     }
 
-    /// How many connections wait.
+    /// Number of connections that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 }
 
-/// A connection waits until this is dropped, however its waiting ends.
+/// Counts a waiting connection until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {

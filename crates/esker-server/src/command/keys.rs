@@ -1,35 +1,35 @@
-//! Where the keys are among the words of a request. `COMMAND GETKEYS`, users' rights and the commands agree
-//! by this.
+//! Finds the keys among the words of a request. `COMMAND GETKEYS`, users' rights and the commands all use
+//! this.
 
 use crate::base::numbers::parse_int;
 use crate::resp::Request;
 
-/// Where the keys are among the words of a command.
+/// Positions of the keys among the words of a command.
 #[derive(Clone, Copy)]
 pub enum Keys {
-    /// It has none.
+    /// No keys.
     None,
-    /// From the first to the last, in steps. A negative last counts from the end.
+    /// From the first to the last position, with a step. A negative last position counts from the end.
     At(i32, i32, i32),
-    /// Their number stands there, and they follow. There is one more before, unless this is 0.
+    /// A number of keys at the first position, followed by the keys. A single key is at the second, unless it
+    /// is 0.
     Numbered(usize, usize),
-    /// Behind the word `STREAMS`, the first half of what follows. Options stand before it, and their values
-    /// may be any words.
+    /// The first half of the words after `STREAMS`. Options precede it, with any words as values.
     Streams,
-    /// The first word, and the destination that an option names.
+    /// The first argument, and the destination that an option names.
     Stored(fn(&Request) -> Option<usize>),
 }
 
 /// No keys.
 pub const NO_KEYS: Keys = Keys::None;
-/// The first word.
+/// The first argument.
 pub const FIRST: Keys = Keys::At(1, 1, 1);
-/// The first two words.
+/// The first two arguments.
 pub const FIRST_TWO: Keys = Keys::At(1, 2, 1);
-/// All words.
+/// All arguments.
 pub const ALL: Keys = Keys::At(1, -1, 1);
 impl Keys {
-    /// The keys of a request.
+    /// Returns the keys of a request.
     pub fn of<'r>(&self, request: &'r Request) -> Vec<&'r [u8]> {
         match *self {
             Keys::None => Vec::new(),
@@ -55,7 +55,7 @@ impl Keys {
         }
     }
 
-    /// First, last and step, as `COMMAND INFO` has them.
+    /// First, last and step, as in `COMMAND INFO`.
     pub fn positions(&self) -> [i64; 3] {
         match *self {
             Keys::At(first, last, step) => [first.into(), last.into(), step.into()],
@@ -65,13 +65,13 @@ impl Keys {
         }
     }
 
-    /// Whether other words decide where they are.
+    /// Returns whether other words determine the positions.
     pub fn are_movable(&self) -> bool {
         matches!(self, Keys::Numbered(..) | Keys::Streams | Keys::Stored(_))
     }
 }
 
-/// Where the word `STREAMS` of `XREAD` or `XREADGROUP` stands. None if a word before it is no option.
+/// Position of the word `STREAMS` of `XREAD` or `XREADGROUP`. None if a word before it is not an option.
 pub fn streams_at(request: &Request) -> Option<usize> {
     let mut at = 1;
     while !request.is(at, "streams") {
@@ -85,22 +85,22 @@ pub fn streams_at(request: &Request) -> Option<usize> {
     Some(at)
 }
 
-/// Where `SORT` stores to.
+/// Position of the destination of `SORT`.
 pub fn sort_to(request: &Request) -> Option<usize> {
     last_option(request, 2, &["store"], &[("limit", 3), ("by", 2), ("get", 2)])
 }
 
-/// Where `GEORADIUS` stores to.
+/// Position of the destination of `GEORADIUS`.
 pub fn radius_to(request: &Request) -> Option<usize> {
     last_option(request, 6, &["store", "storedist"], &[("count", 2)])
 }
 
-/// Where `GEORADIUSBYMEMBER` stores to.
+/// Position of the destination of `GEORADIUSBYMEMBER`.
 pub fn radius_by_member_to(request: &Request) -> Option<usize> {
     last_option(request, 5, &["store", "storedist"], &[("count", 2)])
 }
 
-/// Where the value of the last of these options stands. `wide`: other options of several words.
+/// Position of the value of the last of these options. `wide`: other options with several words.
 fn last_option(request: &Request, first: usize, names: &[&str], wide: &[(&str, usize)]) -> Option<usize> {
     let (mut at, mut found) = (first, None);
     while at < request.len() {

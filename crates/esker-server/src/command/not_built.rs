@@ -1,6 +1,6 @@
-//! Commands of Redis that this server does not have. The error reply says what to use instead.
+//! Commands of Redis that this server does not have. The error reply suggests alternatives.
 
-/// The beginning of their names, and advice.
+/// Prefixes of their names, and advice.
 const NOT_BUILT: &[(&str, &str)] = &[
     ("asking", "there is no cluster mode"),
     ("bf.", "modules are not supported"),
@@ -21,7 +21,7 @@ const NOT_BUILT: &[(&str, &str)] = &[
     ("ts.", "modules are not supported"),
 ];
 
-/// Returns the error reply to such a command.
+/// Returns the error reply for such a command.
 pub fn why(name: &[u8]) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let (_, advice) = NOT_BUILT.iter().find(|(begin, _)| lower.starts_with(begin.as_bytes()))?;

@@ -1,45 +1,45 @@
-//! What a request touches that is none of its keys: other keys, and channels. Users' rights go by it.
+//! Keys and channels that a request uses but does not list as its keys. Users' rights need them.
 
 use super::uses::{READ, WRITE};
 use crate::resp::Request;
 
-/// Something that a request touches, beside its keys.
+/// Something that a request uses besides its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach<'r> {
-    /// Any keys, with these rights.
+    /// Any key, with these rights.
     AllKeys(u8),
     /// Changes of a key.
     Key(&'r [u8]),
-    /// Changes of all keys that begin so.
+    /// Changes of all keys with a prefix.
     KeysWith(&'r [u8]),
     /// A channel.
     Channel(&'r [u8]),
     /// All channels that match a pattern.
     Pattern(&'r [u8]),
-    /// All channels that begin so.
+    /// All channels with a prefix.
     ChannelsWith(&'r [u8]),
 }
 
-/// What a request touches.
+/// Function that returns what a request uses besides its keys.
 pub type Reaches = for<'r> fn(&'r Request) -> Vec<Reach<'r>>;
 
-/// Reads keys that it does not name.
+/// Reads keys that the request does not name.
 pub fn reads_all(_: &Request) -> Vec<Reach<'_>> {
     vec![Reach::AllKeys(READ)]
 }
 
-/// Reads and changes keys that it does not name.
+/// Reads and changes keys that the request does not name.
 pub fn changes_all(_: &Request) -> Vec<Reach<'_>> {
     vec![Reach::AllKeys(READ | WRITE)]
 }
 
-/// Changes a keyspace as a whole, unless it lists or chooses one.
+/// Changes a whole keyspace, unless the request lists or selects keyspaces.
 pub fn keyspace(request: &Request) -> Vec<Reach<'_>> {
     let changes = ["create", "drop", "operator", "rename"].into_iter().any(|word| request.is(1, word));
     if changes { changes_all(request) } else { Vec::new() }
 }
 
-/// Reads keys that patterns of a `SORT` lead to.
+/// Reads keys that the patterns of `SORT` refer to.
 pub fn sort_patterns(request: &Request) -> Vec<Reach<'_>> {
     let mut at = 2;
     while at < request.len() {
@@ -56,8 +56,8 @@ pub fn sort_patterns(request: &Request) -> Vec<Reach<'_>> {
     Vec::new()
 }
 
-/// Keys and prefixes whose changes are asked for. A word that is neither is refused when the command runs:
-/// until then it counts as a prefix, which needs more.
+/// Keys and prefixes whose changes are watched. The command rejects other words when it runs. Until then they
+/// count as prefixes, which need more rights.
 pub fn watched(request: &Request) -> Vec<Reach<'_>> {
     let pair = |at: usize| {
         let name = request.get(at + 1)?;
@@ -66,22 +66,22 @@ pub fn watched(request: &Request) -> Vec<Reach<'_>> {
     (1..request.len()).step_by(2).filter_map(pair).collect()
 }
 
-/// The first word is a channel.
+/// The first argument is a channel.
 pub fn channel(request: &Request) -> Vec<Reach<'_>> {
     request.get(1).into_iter().map(Reach::Channel).collect()
 }
 
-/// All words are channels.
+/// All arguments are channels.
 pub fn channels(request: &Request) -> Vec<Reach<'_>> {
     request.from(1).map(Reach::Channel).collect()
 }
 
-/// All words are patterns of channels.
+/// All arguments are patterns of channels.
 pub fn patterns(request: &Request) -> Vec<Reach<'_>> {
     request.from(1).map(Reach::Pattern).collect()
 }
 
-/// All words are beginnings of channels.
+/// All arguments are prefixes of channels.
 pub fn prefixes(request: &Request) -> Vec<Reach<'_>> {
     request.from(1).map(Reach::ChannelsWith).collect()
 }

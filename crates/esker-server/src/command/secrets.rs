@@ -1,10 +1,10 @@
-//! Where passwords stand in a request: the slow log and `MONITOR` do not show them.
+//! Finds the passwords in a request. The slow log and `MONITOR` do not show them.
 
 use crate::resp::Request;
 
-/// What stands for a password.
+/// Replacement for a password.
 pub const REDACTED: &[u8] = b"(redacted)";
-/// Options whose values are passwords, or names that go with them.
+/// Options whose values are passwords, or user names that belong to them.
 const SECRET_OPTIONS: [&str; 7] = [
     "masterauth",
     "masteruser",
@@ -15,17 +15,17 @@ const SECRET_OPTIONS: [&str; 7] = [
     "tls-key-file-pass",
 ];
 
-/// All words.
+/// All arguments.
 pub fn all(request: &Request) -> Vec<usize> {
     (1..request.len()).collect()
 }
 
-/// A name and a password behind the word `AUTH`.
+/// The name and the password after the word `AUTH`.
 pub fn behind_auth(request: &Request) -> Vec<usize> {
     (1..request.len()).find(|at| request.is(*at, "auth")).map_or(Vec::new(), |at| vec![at + 1, at + 2])
 }
 
-/// The words behind subcommands that have rules of users.
+/// The arguments of subcommands that take rules of users.
 pub fn users(request: &Request) -> Vec<usize> {
     match ["setuser", "getuser", "deluser"].iter().any(|sub| request.is(1, sub)) {
         true => (2..request.len()).collect(),
@@ -33,7 +33,7 @@ pub fn users(request: &Request) -> Vec<usize> {
     }
 }
 
-/// The values of secret options, behind the word `SET`.
+/// The values of secret options after the word `SET`.
 pub fn options(request: &Request) -> Vec<usize> {
     let is_secret = |at: &usize| SECRET_OPTIONS.iter().any(|name| request.is(*at, name));
     match request.is(1, "set") {
@@ -42,10 +42,10 @@ pub fn options(request: &Request) -> Vec<usize> {
     }
 }
 
-/// Who clients are that have not logged in.
+/// User of clients that give only a password.
 const DEFAULT: &[u8] = b"default";
 
-/// The user and the password of an `AUTH`.
+/// The user and the password of `AUTH`.
 pub fn auth(request: &Request) -> Option<(&[u8], &[u8])> {
     match request.len() {
         2 => Some((DEFAULT, &request[1])),
@@ -54,7 +54,7 @@ pub fn auth(request: &Request) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The user and the password of a `HELLO`.
+/// The user and the password of `HELLO`.
 pub fn hello(request: &Request) -> Option<(&[u8], &[u8])> {
     let mut at = 2;
     while request.is(at, "setname") {

@@ -1,4 +1,4 @@
-//! The specification of a command: everything except the work that it does.
+//! The specification of a command: everything except its implementation.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::reach::{self, Reach, Reaches};
 use super::uses::{KeyUse, Uses};
 use crate::resp::Request;
 
-/// What a command is about.
+/// The group of a command: its subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     Connection,
@@ -31,7 +31,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// The name that `COMMAND DOCS` has for it.
+    /// The name in `COMMAND DOCS`.
     pub fn name(self) -> &'static str {
         match self {
             Group::Connection => "connection",
@@ -54,7 +54,7 @@ impl Group {
         }
     }
 
-    /// The category that users' rights go by, if it is one.
+    /// The category of users' rights that equals the group, if there is one.
     fn category(self) -> Option<&'static str> {
         match self {
             Group::Generic => Some("keyspace"),
@@ -66,7 +66,7 @@ impl Group {
     }
 }
 
-/// The categories that users' rights go by.
+/// Categories of users' rights.
 pub const CATEGORIES: &[&str] = &[
     "keyspace",
     "read",
@@ -96,42 +96,43 @@ pub const CATEGORIES: &[&str] = &[
 /// What a command with [`flag::WAITS`] waits for.
 #[derive(Clone, Copy)]
 pub enum Awaits {
-    /// Replicas that have all commits, or have them on their disks. Where their number and the time stand.
+    /// Replicas that have all commits, or have them on disk. The fields say where their number and the time
+    /// are.
     Replicas { count_at: usize, ms_at: usize, is_durable: bool },
-    /// A commit that readers here see.
+    /// A commit that becomes visible to readers here.
     Position,
-    /// Commits behind a position.
+    /// Commits after a position.
     Feed,
 }
 
-/// The user and the password that a request gives.
+/// Function that returns the user and the password of a request.
 pub type Credentials = for<'r> fn(&'r Request) -> Option<(&'r [u8], &'r [u8])>;
 
-/// What there is to know of a command.
+/// The specification of a command.
 pub struct Spec {
-    /// Its name, in lower case.
+    /// Name in lower case.
     pub name: &'static str,
-    /// Number of words, the name included; negative: the least number, without the sign.
+    /// Number of words, including the name. Negative: the minimum number, negated.
     pub arity: i32,
-    /// What it may do: see [`flag`].
+    /// See [`flag`].
     pub flags: u32,
-    /// Where its keys are.
+    /// Positions of its keys.
     pub keys: Keys,
     /// How it uses them.
     pub uses: Uses,
-    /// What it touches beside them.
+    /// What it uses besides its keys.
     pub reaches: Option<Reaches>,
-    /// What it is about.
+    /// Its subject.
     pub group: Group,
-    /// The categories that it is in by what it is about; none: that of its group.
+    /// Categories by subject; none means the category of its group.
     pub categories: Option<&'static [&'static str]>,
-    /// The words behind its name, for people. Subcommands stand apart by ` | `: users' rights go by them.
+    /// The arguments, for people. ` | ` separates subcommands, which users' rights refer to.
     pub usage: &'static str,
     /// What it does, for people.
     pub summary: &'static str,
-    /// Subcommands whose flags are not those of the command.
+    /// Subcommands whose flags differ from those of the command.
     pub own_flags: &'static [(&'static [&'static str], u32)],
-    /// Where passwords stand among its words, and what it logs in with.
+    /// Positions of passwords among its words.
     pub secrets: Option<fn(&Request) -> Vec<usize>>,
     pub credentials: Option<Credentials>,
     /// What it waits for.
@@ -146,12 +147,12 @@ impl std::fmt::Debug for Spec {
     }
 }
 
-/// All of them, in the order of the table.
+/// All specifications, in the order of the table.
 pub type Specs = &'static [&'static Spec];
 
 impl Spec {
-    /// Uses of keys that nothing else is said of follow from the flags. So does what commands of ordered maps
-    /// and of rows touch, if they name no keys: a range.
+    /// By default, the flags determine how keys are used. Commands of ordered maps and of rows without keys
+    /// are taken to use a range of keys.
     pub const fn new(
         (name, arity, flags): (&'static str, i32, u32),
         keys: Keys,
@@ -182,72 +183,72 @@ impl Spec {
         }
     }
 
-    /// Whether it has one of these flags.
+    /// Returns whether the command has one of these flags.
     #[inline]
     pub fn is(&self, flags: u32) -> bool {
         self.flags & flags != 0
     }
 
-    /// Whether a request has as many words as this takes.
+    /// Returns whether a request has an acceptable number of words.
     pub fn fits(&self, request: &Request) -> bool {
         let len = request.len() as i32;
         if self.arity < 0 { len >= -self.arity } else { len == self.arity }
     }
 
-    /// Whether it works in the transaction that its connection holds.
+    /// Returns whether the command runs in the transaction that its connection holds.
     pub fn takes_part(&self) -> bool {
         self.group == Group::Rows || self.is(flag::TAKES_PART)
     }
 
-    /// Whether it runs once all before it is done: it works in a transaction that its connection holds, or
-    /// begins one.
+    /// Returns whether the command has to wait for all earlier requests of its connection: it uses a held
+    /// transaction, or begins one.
     pub fn is_alone(&self, has_transaction: bool) -> bool {
         let works_in_it = has_transaction && self.takes_part() && !self.is(flag::BLOCKING | flag::COMMITS);
         self.is(flag::BEGINS) || works_in_it
     }
 
-    /// Whether it begins or ends subscriptions.
+    /// Returns whether the command changes subscriptions.
     pub fn changes_subscriptions(&self) -> bool {
         self.group == Group::PubSub && self.is(flag::WHILE_SUBSCRIBED)
     }
 
-    /// Whether it runs other commands. Each of them is undone by itself if it fails.
+    /// Returns whether the command runs other commands. Each of them is undone separately if it fails.
     pub fn runs_others(&self) -> bool {
         self.group == Group::Scripting || self.is(flag::RUNS_QUEUE)
     }
 
-    /// Whether it by itself may change data, or publish something.
+    /// Returns whether the command itself may change data or publish messages.
     pub fn may_write(&self) -> bool {
         self.is(flag::WRITE | flag::PAUSED)
     }
 
-    /// The reply to too many words, or too few.
+    /// The error reply for a wrong number of words.
     pub fn wrong_arity(&self) -> String {
         format!("ERR wrong number of arguments for '{}' command", self.name)
     }
 
-    /// The keys of a request.
+    /// Returns the keys of a request.
     pub fn keys_of<'r>(&self, request: &'r Request) -> Vec<&'r [u8]> {
         self.keys.of(request)
     }
 
-    /// The keys of a request, and how it uses them.
+    /// Returns the keys of a request and how the command uses them.
     pub fn key_uses<'r>(&self, request: &'r Request) -> Vec<(&'r [u8], KeyUse)> {
         let keys = self.keys_of(request).into_iter().enumerate();
         keys.map(|(at, key)| (key, self.uses.of(request, at))).collect()
     }
 
-    /// What a request touches beside its keys.
+    /// Returns what a request uses besides its keys.
     pub fn reaches_of<'r>(&self, request: &'r Request) -> Vec<Reach<'r>> {
         self.reaches.map_or(Vec::new(), |reaches| reaches(request))
     }
 
-    /// The user and the password that a request gives, if it gives any.
+    /// Returns the user and the password of a request, if it has any.
     pub fn credentials_of<'r>(&self, request: &'r Request) -> Option<(&'r [u8], &'r [u8])> {
         self.credentials.and_then(|find| find(request))
     }
 
-    /// The words of a request, without passwords.
+    /// Returns the words of a request with passwords replaced.
     pub fn shown_words<'r>(&self, request: &'r Request) -> Vec<&'r [u8]> {
         let mut words: Vec<&[u8]> = request.from(0).collect();
         for at in self.secrets.map_or(Vec::new(), |find| find(request)) {
@@ -258,7 +259,7 @@ impl Spec {
         words
     }
 
-    /// The names of flags: its own, or those of a subcommand.
+    /// Returns the names of flags, which are those of the command or of a subcommand.
     pub fn flag_names(&self, flags: u32) -> Vec<&'static str> {
         let mut names: Vec<_> = flag::NAMES.iter().filter(|(bit, _)| flags & bit != 0).map(|n| n.1).collect();
         if self.is(flag::MOVABLE_KEYS) || self.keys.are_movable() {
@@ -267,7 +268,7 @@ impl Spec {
         names
     }
 
-    /// The categories that it is in with these flags: a subcommand may have others than the command.
+    /// Returns the categories of the command with these flags. A subcommand may have its own flags.
     pub fn categories_with(&self, flags: u32) -> Vec<String> {
         let of_flags = [
             (flag::WRITE, "write"),
@@ -281,7 +282,7 @@ impl Spec {
         let of_group = || self.group.category().into_iter().collect();
         let mut names: Vec<&str> = self.categories.map_or_else(of_group, <[&str]>::to_vec);
         for (bit, name) in of_flags {
-            // The commands of a script say what it reads and writes.
+            // The commands that a script runs are checked for reading and writing themselves.
             let is_script = self.group == Group::Scripting && bit & (flag::WRITE | flag::READ) != 0;
             if flags & bit != 0 && !is_script && !names.contains(&name) {
                 names.push(name);
@@ -292,7 +293,7 @@ impl Spec {
     }
 }
 
-/// docs/commands.md, which a test compares with this.
+/// Generates docs/commands.md. A test compares the file with this text.
 pub fn document(specs: Specs) -> String {
     let mut all = specs.to_vec();
     all.sort_by_key(|spec| (spec.group, spec.name));

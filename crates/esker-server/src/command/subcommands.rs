@@ -1,20 +1,21 @@
-//! Subcommands: a command's usage names them, and says how many words each takes.
+//! Subcommands, which are parsed from the usage of a command: their names and numbers of words.
 //!
 //! ```text
-//!   "get pattern ... | set name value ... | resetstat"   -->   get: 3 words or more; set: 4 or more; resetstat: 2
+//!   "get pattern ... | set name value ... | resetstat"
+//!     -->   get: 3 words or more; set: 4 or more; resetstat: 2
 //! ```
 
 use super::flag;
 use super::spec::Spec;
 use crate::resp::Request;
 
-/// The subcommand that all commands with subcommands have.
+/// The subcommand that every command with subcommands has.
 pub const HELP: &str = "help";
 
-/// What stands between the ways to say a command that has subcommands.
+/// Separator of the forms of a command with subcommands.
 const BAR: &str = " | ";
 
-/// Whether a usage has subcommands. The table knows before it is asked: each request asks.
+/// Returns whether a usage has subcommands. Computed once per command, because every request needs it.
 pub const fn are_in(usage: &str) -> bool {
     let (usage, bar) = (usage.as_bytes(), BAR.as_bytes());
     let mut at = 0;
@@ -27,7 +28,7 @@ pub const fn are_in(usage: &str) -> bool {
     false
 }
 
-/// How many words a way to say a command takes, with the command's name; negative: the least number.
+/// Number of words of a form, including the name of the command. Negative: the minimum number, negated.
 fn arity_of(way: &str) -> i32 {
     let (mut words, mut depth, mut is_open) = (1, 0, false);
     for word in way.split(' ') {
@@ -42,29 +43,29 @@ fn arity_of(way: &str) -> i32 {
 }
 
 impl Spec {
-    /// The ways to say it, if it has subcommands: each begins with one. Alternatives stand apart by ` | `.
+    /// The forms of the command, one per subcommand. Each starts with the name of its subcommand.
     fn ways(&self) -> impl Iterator<Item = &'static str> {
         let usage = self.usage.strip_prefix('[').map_or(self.usage, |inner| inner.trim_end_matches(']'));
         let ways = self.has_subcommands.then(|| usage.split(BAR).chain([HELP]));
         ways.into_iter().flatten()
     }
 
-    /// Its subcommands.
+    /// Names of the subcommands.
     pub fn subcommands(&self) -> impl Iterator<Item = &'static str> {
         self.ways().filter_map(|way| way.split(' ').next())
     }
 
-    /// The subcommand of a request, if there are any.
+    /// The subcommand of a request, if the command has subcommands.
     pub fn asked_subcommand(&self, request: &Request) -> Option<&'static str> {
         self.subcommands().find(|word| request.is(1, word))
     }
 
-    /// How many words a subcommand takes, as [`Spec::arity`].
+    /// Number of words of a subcommand, in the form of [`Spec::arity`].
     pub fn subcommand_arity(&self, sub: &str) -> i32 {
         self.ways().find(|way| way.split(' ').next() == Some(sub)).map_or(-2, arity_of)
     }
 
-    /// The subcommands whose flags are not those of the command, and their flags.
+    /// Subcommands whose flags differ from those of the command, with their flags.
     pub fn with_own_flags(&self) -> impl Iterator<Item = (&'static str, u32)> {
         self.own_flags.iter().flat_map(|(words, flags)| words.iter().map(|word| (*word, *flags)))
     }
@@ -74,7 +75,7 @@ impl Spec {
         self.with_own_flags().find(|(word, _)| *word == sub).map_or(self.flags, |(_, flags)| flags)
     }
 
-    /// The flags of what a request asks for.
+    /// The flags of the command or subcommand of a request.
     pub fn flags_of(&self, request: &Request) -> u32 {
         match self.own_flags {
             [] => self.flags,
@@ -82,7 +83,7 @@ impl Spec {
         }
     }
 
-    /// The name of what a request asks for, as users' rights know it: `config|get`.
+    /// The full name of the command of a request, as in users' rights: `config|get`.
     pub fn full_name(&self, request: &Request) -> String {
         match self.asked_subcommand(request) {
             Some(word) if !self.is(flag::ONE_RIGHT) => format!("{}|{word}", self.name),
@@ -90,12 +91,12 @@ impl Spec {
         }
     }
 
-    /// Whether a request asks which subcommands there are.
+    /// Returns whether a request asks for the list of subcommands.
     pub fn is_help(&self, request: &Request) -> bool {
         request.is(1, HELP) && self.asked_subcommand(request).is_some()
     }
 
-    /// Says which subcommands there are, a line for each.
+    /// The list of subcommands, one line each.
     pub fn help(&self) -> Vec<String> {
         let name = self.name.to_uppercase();
         let title = format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
@@ -103,7 +104,7 @@ impl Spec {
         [title].into_iter().chain(ways.map(str::to_owned)).collect()
     }
 
-    /// What is wrong with the second word of a request, or with the number of those behind it.
+    /// The error for an unknown subcommand or a wrong number of words, if there is one.
     pub fn wrong_subcommand(&self, request: &Request) -> Option<String> {
         let given = request.get(1)?;
         if !self.has_subcommands {

@@ -1,4 +1,4 @@
-//! How commands use their keys: users' rights and `COMMAND GETKEYSANDFLAGS` go by it.
+//! How commands use their keys. Users' rights and `COMMAND GETKEYSANDFLAGS` depend on it.
 
 use crate::resp::Request;
 
@@ -7,7 +7,7 @@ pub const READ: u8 = 1;
 /// The right to change a key.
 pub const WRITE: u8 = 2;
 
-/// What a command changes of a key.
+/// How a command changes a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Update,
@@ -18,42 +18,42 @@ enum Change {
 /// How a command uses a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyUse {
-    /// It shows what the key holds.
+    /// Whether it shows the data of the key.
     reads: bool,
     change: Option<Change>,
-    /// It replaces or removes the key, whatever it held.
+    /// Whether it replaces or removes the whole key.
     is_whole: bool,
 }
 
 impl KeyUse {
-    /// Shows no more than whether the key is there, how large it is, or whether something is in it.
+    /// Shows only whether the key exists, its size, or whether it contains an element.
     pub const LOOK: KeyUse = KeyUse { reads: false, change: None, is_whole: false };
-    /// Shows what the key holds.
+    /// Shows the data of the key.
     pub const SHOW: KeyUse = KeyUse { reads: true, ..KeyUse::LOOK };
     /// Changes a part of the key.
     pub const UPDATE: KeyUse = KeyUse { change: Some(Change::Update), ..KeyUse::LOOK };
-    /// Changes a part of the key, and shows what was in it.
+    /// Changes a part of the key, and shows the old data.
     pub const SHOW_UPDATE: KeyUse = KeyUse { reads: true, ..KeyUse::UPDATE };
-    /// Adds to the key, and changes nothing that is in it.
+    /// Adds to the key without changing its existing data.
     pub const INSERT: KeyUse = KeyUse { change: Some(Change::Insert), ..KeyUse::LOOK };
-    /// Removes something from the key.
+    /// Removes data from the key.
     pub const DELETE: KeyUse = KeyUse { change: Some(Change::Delete), ..KeyUse::LOOK };
-    /// Removes something from the key, and shows it.
+    /// Removes data from the key, and shows it.
     pub const TAKE: KeyUse = KeyUse { reads: true, ..KeyUse::DELETE };
     /// Replaces the key.
     pub const SET: KeyUse = KeyUse { is_whole: true, ..KeyUse::UPDATE };
-    /// Makes a key that is not there.
+    /// Creates a key that does not exist.
     pub const MAKE: KeyUse = KeyUse { is_whole: true, ..KeyUse::INSERT };
     /// Removes the key.
     pub const REMOVE: KeyUse = KeyUse { is_whole: true, ..KeyUse::DELETE };
 
-    /// The rights that it needs.
+    /// The required rights.
     pub fn rights(self) -> u8 {
         let right = |needs: bool, right: u8| if needs { right } else { 0 };
         right(self.reads, READ) | right(self.change.is_some(), WRITE)
     }
 
-    /// Its names in `COMMAND GETKEYSANDFLAGS`.
+    /// The names in `COMMAND GETKEYSANDFLAGS`.
     pub fn names(self) -> Vec<&'static str> {
         let form = match (self.change, self.is_whole) {
             (None, _) => "RO",
@@ -77,19 +77,19 @@ pub enum Uses {
     All(KeyUse),
     /// The first key, and the others.
     First(KeyUse, KeyUse),
-    /// All keys in a way that other words decide.
+    /// All keys in a way that depends on the request.
     Asked(fn(&Request) -> KeyUse),
 }
 
 impl Uses {
     /// Reads the first key, and stores to the second.
     pub const STORE_SECOND: Uses = Uses::First(KeyUse::SHOW, KeyUse::SET);
-    /// Stores to the first key what is made of the others.
+    /// Stores a combination of the other keys to the first.
     pub const STORE_FIRST: Uses = Uses::First(KeyUse::SET, KeyUse::SHOW);
-    /// Moves something from the first key to the second.
+    /// Moves data from the first key to the second.
     pub const MOVE: Uses = Uses::First(KeyUse::TAKE, KeyUse::INSERT);
 
-    /// How a request uses the key with this number among its keys.
+    /// How a request uses its key with this index.
     pub fn of(&self, request: &Request, at: usize) -> KeyUse {
         match self {
             Uses::All(each) => *each,
@@ -109,17 +109,17 @@ fn has_word(request: &Request, from: usize, words: &[&str]) -> bool {
     (from..request.len()).any(|at| words.iter().any(|word| request.is(at, word)))
 }
 
-/// `SET` shows the old value if asked to.
+/// `SET` shows the old value on request.
 pub fn of_set(request: &Request) -> KeyUse {
     if has_word(request, 3, &["get"]) { KeyUse::SHOW_UPDATE } else { KeyUse::SET }
 }
 
-/// `BITFIELD` changes nothing unless asked to.
+/// `BITFIELD` changes data only if it has a step that does.
 pub fn of_bitfield(request: &Request) -> KeyUse {
     if has_word(request, 2, &["set", "incrby"]) { KeyUse::SHOW_UPDATE } else { KeyUse::SHOW }
 }
 
-/// A lock keeps others from what it names. A shared one does not keep them from reading.
+/// A lock keeps other clients from using a key. A shared lock does not keep them from reading it.
 pub fn of_lock(request: &Request) -> KeyUse {
     if has_word(request, 2, &["shared"]) { KeyUse::SHOW } else { KeyUse::UPDATE }
 }

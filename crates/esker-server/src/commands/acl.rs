@@ -1,4 +1,4 @@
-//! `ACL`: users, and what they may do.
+//! `ACL`: users and their rights.
 
 use crate::acl::{DEFAULT, User, random};
 use crate::base::fail::{Done, Fail};
@@ -38,7 +38,7 @@ fn acl(cx: &mut Cx<'_>, request: &Request) -> Done {
         },
         (b"setuser", 3..) => {
             let name = std::str::from_utf8(&request[2]).map_err(|_| "ERR names of users are UTF-8")?;
-            // Passwords are hashed.
+            // Hashing passwords takes long.
             tokio::task::block_in_place(|| users.set(name, &request.tail(3))).map_err(Fail::text)?;
             cx.out.ok();
         }
@@ -115,7 +115,7 @@ fn deluser(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Ends the connections of a user that is gone; this one after its reply.
+/// Ends the connections of a removed user. The current connection ends after its reply.
 fn end_connections(cx: &mut Cx<'_>, name: &str) {
     for client in cx.server.clients.list() {
         if *client.user.lock() != name {

@@ -1,4 +1,4 @@
-//! `BITFIELD`: numbers of any width in a string.
+//! `BITFIELD`: integers of any width in a string.
 
 use super::strings::STRING_BYTES_MAX;
 use crate::base::fail::{Done, SYNTAX};
@@ -7,14 +7,14 @@ use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
 
-/// A number's width, and whether it may be negative.
+/// Width and signedness of an integer.
 #[derive(Clone, Copy)]
 struct Width {
     bits: u32,
     is_signed: bool,
 }
 
-/// What becomes of a number that is too large.
+/// How an overflow is handled.
 #[derive(Clone, Copy)]
 enum Overflow {
     Wrap,
@@ -40,7 +40,7 @@ fn width(word: &[u8]) -> Done<Width> {
     }
 }
 
-/// The first bit of a number: a place, or `#` and how many numbers stand before it.
+/// Parses the offset of an integer in bits: a bit number, or `#` and an index in units of the width.
 fn offset(word: &[u8], width: Width) -> Done<usize> {
     let (factor, digits) = match word.split_first() {
         Some((b'#', digits)) => (i64::from(width.bits), digits),
@@ -74,7 +74,7 @@ fn write(bytes: &mut [u8], at: usize, width: Width, n: i64) {
     }
 }
 
-/// A number that fits; none if it does not and that is an error.
+/// Applies the overflow mode. Returns none if the integer does not fit and the mode is to fail.
 fn fit(n: i128, width: Width, overflow: Overflow) -> Option<i64> {
     let (min, max) = match width.is_signed {
         true => (-(1i128 << (width.bits - 1)), (1i128 << (width.bits - 1)) - 1),
@@ -90,7 +90,7 @@ fn fit(n: i128, width: Width, overflow: Overflow) -> Option<i64> {
     }
 }
 
-/// A step, the number that it is about, and what happens if a result does not fit.
+/// A step, the width and offset of its integer, and its overflow mode.
 type Task = (Step, Width, usize, Overflow);
 
 fn tasks(request: &Request, only_reads: bool) -> Done<Vec<Task>> {
@@ -133,7 +133,7 @@ fn tasks(request: &Request, only_reads: bool) -> Done<Vec<Task>> {
 pub(super) fn bitfield(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
     let steps = tasks(request, only_reads)?;
     let (old, mut bytes) = cx.bytes(&request[1])?;
-    // The string becomes as long as all that is to be written asks for, also where numbers do not fit.
+    // The string grows to the end of the last integer to write, even if that integer does not fit.
     let writes = steps.iter().filter(|step| !matches!(step.0, Step::Get));
     let end = writes.map(|(_, width, place, _)| (place + width.bits as usize).div_ceil(8)).max().unwrap_or(0);
     let mut has_changed = end > bytes.len();
@@ -172,7 +172,7 @@ pub(super) fn bitfield(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> 
     Ok(())
 }
 
-/// What a number to set means: negative ones stand for large ones where there is no sign.
+/// The integer to set. For unsigned widths a negative argument stands for its two's complement.
 fn set_value(n: i64, width: Width) -> i128 {
     if width.is_signed { i128::from(n) } else { i128::from(n as u64) }
 }

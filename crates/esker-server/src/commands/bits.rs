@@ -1,4 +1,4 @@
-//! Strings as arrays of bits. Bit 0 is the highest of the first byte.
+//! Strings as arrays of bits. Bit 0 is the highest bit of the first byte.
 
 use super::strings::STRING_BYTES_MAX;
 use crate::base::fail::{Done, SYNTAX};
@@ -22,7 +22,7 @@ pub(super) const TABLE: &[Command] = &[
 ];
 
 impl Cx<'_> {
-    /// The bytes of a string, and its expiry.
+    /// Reads a string: its main record, if it exists, and its bytes.
     pub(super) fn bytes(&mut self, key: &[u8]) -> Done<(Option<Main>, Vec<u8>)> {
         let main = self.string(key)?;
         let bytes = main.as_ref().map_or(Vec::new(), |main| main.text().to_vec());
@@ -30,7 +30,7 @@ impl Cx<'_> {
     }
 }
 
-/// The number of a bit, in a string of the allowed size.
+/// Parses the number of a bit within the maximum size of a string.
 fn bit_offset(word: &[u8]) -> Done<usize> {
     let offset = int(word).ok().and_then(|n| usize::try_from(n).ok()).filter(|n| *n < STRING_BYTES_MAX * 8);
     offset.ok_or("ERR bit offset is not an integer or out of range".into())
@@ -76,7 +76,7 @@ fn setbit(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Bits from the first to behind the last, of words that count bytes or bits from either end; none if there are none.
+/// Parses a range of bytes or bits. Returns its first bit and the bit after its last, or none if it is empty.
 fn bit_range(request: &Request, at: usize, bytes: usize) -> Done<Option<(usize, usize)>> {
     let is_bits = match request.get(at + 2) {
         None => false,
@@ -122,7 +122,7 @@ fn bitcount(cx: &mut Cx<'_>, request: &Request) -> Done {
         None => 0,
         Some((from, to)) if from % 8 == 0 && to % 8 == 0 => count_ones(cx, &bytes[from / 8..to / 8])?,
         Some((from, to)) => {
-            // Bits of the first and the last byte, and whole bytes between them.
+            // Count single bits in the first and the last byte, and whole bytes in between.
             let (first, last) = (from.next_multiple_of(8).min(to), to / 8 * 8);
             let some = |bits: std::ops::Range<usize>| bits.filter(|at| bit(&bytes, *at)).count() as u64;
             match first < last {
@@ -155,7 +155,7 @@ fn bitpos(cx: &mut Cx<'_>, request: &Request) -> Done {
     let range = bit_range(request, 3, bytes.len())?;
     let has_end = request.len() > 4;
     let found = range.and_then(|(from, to)| {
-        // Whole bytes without the bit are passed over.
+        // Skip whole bytes without the bit.
         let other = if wanted { 0 } else { 0xFF };
         let mut at = from;
         while at < to {
@@ -169,7 +169,7 @@ fn bitpos(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
         None
     });
-    // Behind the string all bits are 0, unless an end was said.
+    // After the end of the string all bits count as 0, unless the request gives an end.
     let behind = range.filter(|_| !wanted && !has_end).map(|(_, to)| to as i64);
     cx.out.int(found.or(behind).unwrap_or(-1));
     Ok(())
@@ -183,10 +183,10 @@ enum Op {
     Not,
 }
 
-/// Bytes that are combined between two looks at the time of a script.
+/// Bytes that are combined between two checks of a script's time limit.
 const PIECE: usize = 1 << 18;
 
-/// Combines a string with another one, as if the shorter one had zeros behind it.
+/// Combines a string with another one. The shorter one is padded with zeros.
 fn combine(cx: &Cx<'_>, bytes: &mut Vec<u8>, other: &[u8], op: Op) -> Done {
     if bytes.len() < other.len() {
         bytes.resize(other.len(), 0);
@@ -219,7 +219,7 @@ fn bitop(cx: &mut Cx<'_>, request: &Request) -> Done {
             return Err(SYNTAX.into());
         }
     };
-    // One string beside the result is in memory at a time (command_memory.1).
+    // Only one input besides the result is in memory at a time (command_memory.1).
     let mut bytes = cx.bytes(&request[3])?.1;
     for key in request.from(4) {
         let other = cx.string(key)?;

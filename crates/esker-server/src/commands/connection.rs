@@ -1,4 +1,4 @@
-//! Commands about the connection: who it is, which database, which protocol.
+//! Commands about the connection: client, user, database and protocol.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -252,7 +252,7 @@ fn set_info(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// A type of clients. The connection to a primary is none of the clients, so `master` has none.
+/// Parses a type of clients. The connection to a primary is not a client, so `master` has no clients.
 fn kind_named(name: &str) -> Done<&'static str> {
     let kinds = [
         ("normal", "normal"),
@@ -346,7 +346,7 @@ fn kill(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Ends a connection; this one after its reply.
+/// Ends a connection. The current connection ends after its reply.
 fn end(cx: &mut Cx<'_>, client: &Arc<Client>) {
     if client.id == cx.session.client.id {
         cx.session.is_over = true;

@@ -1,7 +1,7 @@
-//! `DUMP` and `RESTORE`: a key as bytes, in a form of this server's own.
+//! `DUMP` and `RESTORE`: a key as bytes, in a format of this server.
 //!
 //! ```text
-//!   "ESK1", main record (length in 4 bytes before it), parts (sub-key, value, each behind its length), FNV-1a of all that (8)
+//!   "ESK1" | length (4) | main record | parts: length, sub-key, length, value | FNV-1a of all before (8)
 //! ```
 
 use crate::base::fail::{Done, SYNTAX};
@@ -24,7 +24,7 @@ pub(super) const TABLE: &[Command] = &[
 const MAGIC: &[u8; 4] = b"ESK1";
 const WRONG: &str = "ERR DUMP payload version or checksum are wrong";
 
-/// Bytes of the sum between two looks at the time.
+/// Bytes that are checksummed between two checks of a script's time limit.
 const SUM_PIECE: usize = 1 << 18;
 
 fn checksum(cx: &Cx<'_>, bytes: &[u8]) -> Done<u64> {
@@ -79,7 +79,7 @@ fn dump(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// The main record, and parts that are records of their own.
+/// The main record, and the parts that are separate records.
 type Dumped = (Main, Vec<(Vec<u8>, Vec<u8>)>);
 
 fn decode(bytes: &[u8]) -> Option<Dumped> {
@@ -91,13 +91,14 @@ fn decode(bytes: &[u8]) -> Option<Dumped> {
     while !rest.is_empty() {
         parts.push((take(&mut rest)?.to_vec(), take(&mut rest)?.to_vec()));
     }
-    // A payload with the right sum may come from anybody. The copy gets a version and an expiry of its own.
+    // Any client can forge a checksum. The copy gets its own version and expiry.
     (main.expires == 0 && main.raw() == main.with_expiry(0)).then_some(())?;
     check_copy(&main, &parts).ok()?;
     Some((main, parts))
 }
 
-/// Counts the parts before they are made: each takes more memory than it has bytes (command_memory.1).
+/// Accounts for the memory of the parts before they are built. Each takes more than its bytes
+/// (command_memory.1).
 fn gather_parts(cx: &Cx<'_>, bytes: &[u8]) -> Done {
     let mut rest = bytes.get(MAGIC.len()..).unwrap_or_default();
     while let Some(piece) = take(&mut rest) {

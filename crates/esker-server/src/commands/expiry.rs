@@ -1,4 +1,4 @@
-//! Commands about when keys expire.
+//! Commands about the expiry of keys.
 
 use crate::base::fail::{Done, Fail};
 use crate::base::numbers::int;
@@ -21,7 +21,7 @@ pub(super) const TABLE: &[Command] = &[
     command("ttl", 2, READ | FAST | ONE, FIRST, Generic, "key", "For how many more seconds a key is there.", |cx, r| left(cx, r, 1000, true)),
 ];
 
-/// A time of an argument, in milliseconds since 1970. Times before are possible, and long over.
+/// Converts a time argument to Unix milliseconds. The result may be negative, which is long past.
 pub(super) fn deadline(cx: &Cx<'_>, n: i64, unit: i64, is_relative: bool, name: &str) -> Done<i64> {
     let base = if is_relative { cx.now as i64 } else { 0 };
     let ms = n.checked_mul(unit).and_then(|ms| ms.checked_add(base));

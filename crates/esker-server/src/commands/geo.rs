@@ -1,4 +1,4 @@
-//! Places: members of sorted sets whose scores are cells of the map (`geo.rs`).
+//! Geographic positions: members of sorted sets whose scores encode a cell of the map (`geo.rs`).
 
 use std::ops::{Bound, ControlFlow};
 
@@ -29,7 +29,7 @@ pub(super) const TABLE: &[Command] = &[
     command("geosearchstore", -8, STORES, FIRST_TWO, Geo, "to key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [storedist]", "Stores what GEOSEARCH finds.", geosearchstore).uses(Uses::STORE_FIRST),
 ];
 
-/// Metres of a unit.
+/// Length of a unit in metres.
 fn unit(word: &[u8]) -> Done<f64> {
     match word.to_ascii_lowercase().as_slice() {
         b"m" => Ok(1.0),
@@ -133,9 +133,9 @@ fn geopos(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Which words a search has.
+/// The words that a variant of the search takes.
 struct Form {
-    /// Words before the first one of its own.
+    /// Position of its first own word.
     from: usize,
     has_member: bool,
     stores: bool,
@@ -146,12 +146,12 @@ impl Form {
     const BY_MEMBER: Form = Form { from: 5, has_member: true, stores: true };
 }
 
-/// What is searched for, and what the reply shows.
+/// What to search for, and what the reply contains.
 #[derive(Default)]
 struct Search {
     centre: Option<Place>,
     shape: Option<Shape>,
-    /// Metres of the unit.
+    /// Length of the unit in metres.
     unit: f64,
     order: Option<Order>,
     count: Option<usize>,
@@ -159,7 +159,7 @@ struct Search {
     with_place: bool,
     with_distance: bool,
     with_cell: bool,
-    /// Where to, and whether distances are stored.
+    /// Destination key, and whether to store distances.
     store: Option<(Vec<u8>, bool)>,
 }
 
@@ -170,7 +170,7 @@ struct Found {
 }
 
 impl Search {
-    /// A word that all searches have; whether it is one, and how many words it took.
+    /// Parses a word that all variants accept. Returns how many words it took, or none if it is not one.
     fn option(&mut self, request: &Request, at: usize) -> Done<Option<usize>> {
         match request[at].to_ascii_lowercase().as_slice() {
             b"asc" => self.order = Some(Order::Up),
@@ -227,7 +227,7 @@ impl Search {
             })?;
             failed.take().map_or(Ok(()), Err)?;
         }
-        // Those that are counted are the nearest, unless any will do.
+        // A count selects the nearest members, unless ANY is given.
         let order = self.order.or(self.count.filter(|_| !self.any).map(|_| Order::Up));
         match order {
             Some(Order::Up) => found.sort_by(|a, b| a.metres.total_cmp(&b.metres)),
@@ -271,10 +271,10 @@ impl Search {
 const NO_MEMBER: &str = "ERR could not decode requested zset member";
 const NO_RADIUS: &str = "ERR need numeric radius";
 
-/// `GEORADIUS` and its kin.
+/// Runs the variants of `GEORADIUS`.
 fn near(cx: &mut Cx<'_>, request: &Request, form: &Form) -> Done {
     let mut search = Search { unit: 1.0, shape: Some(Shape::Circle(0.0)), ..Search::default() };
-    // Redis does not look at the member and the circle where there is no set.
+    // Like Redis, do not validate the member and the circle if the set does not exist.
     let is_there = !form.has_member || SortedSet::open(cx, &request[1])?.is_some();
     if is_there {
         search.centre = Some(match form.has_member {
@@ -303,7 +303,7 @@ fn near(cx: &mut Cx<'_>, request: &Request, form: &Form) -> Done {
     search.run(cx, &request[1], "georadiusstore")
 }
 
-/// The words of `GEOSEARCH` from one on. A word may be repeated: the last one counts.
+/// Parses the words of `GEOSEARCH` from `first` on. The last occurrence of a word counts.
 fn words(cx: &mut Cx<'_>, request: &Request, key: &[u8], first: usize, stores: bool) -> Done<Search> {
     let set = SortedSet::open(cx, key)?;
     let mut search = Search::default();

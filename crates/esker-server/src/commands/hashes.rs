@@ -1,4 +1,4 @@
-//! Hashes: fields with values. A part of the collection is a field.
+//! Hashes: fields with values. Each field is a part of the collection.
 
 use std::ops::ControlFlow;
 
@@ -87,7 +87,7 @@ fn hmget(cx: &mut Cx<'_>, request: &Request) -> Done {
     })
 }
 
-/// Sets a field; whether it is new.
+/// Sets a field. Returns whether it is new.
 fn put(cx: &mut Cx<'_>, hash: &mut Collection, field: &[u8], value: &[u8]) -> Done<bool> {
     let is_new = hash.is_new() && hash.is_empty() || hash.get(cx, field)?.is_none();
     hash.put(cx, field, value)?;
@@ -238,10 +238,11 @@ fn hscan(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Parts of a collection, with their values.
+/// Sub-keys of a collection, with their values.
 pub(super) type Parts = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// One step of a walk over a collection whose parts are its elements: the last sub-key, if there are more, and those that are asked for.
+/// Runs one step of a walk over a collection whose parts are its elements. Returns the last sub-key, if there
+/// are more, and the requested parts.
 pub(super) fn walk_step(
     cx: &Cx<'_>,
     collection: Option<&Collection>,
@@ -267,25 +268,27 @@ pub(super) fn walk_step(
     Ok((last.filter(|_| seen > step.count), found))
 }
 
-/// What `HRANDFIELD`, `SRANDMEMBER` and `ZRANDMEMBER` are asked for: this many members, without or with repetition.
+/// Parses the count of `HRANDFIELD`, `SRANDMEMBER` or `ZRANDMEMBER`: the number of members, and whether a
+/// member may repeat.
 pub(super) fn random_count(request: &Request, at: usize, in_pairs: bool) -> Done<(usize, bool)> {
     let count = int(&request[at])?;
     if count == i64::MIN || in_pairs && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return Err("ERR value is out of range".into());
     }
-    // A text takes six bytes at least.
+    // A text takes at least six bytes of the reply.
     if count < 0 && count.unsigned_abs() > REPLY_BYTES_MAX as u64 / 6 {
         return Err(too_large(REPLY_BYTES_MAX));
     }
     Ok((count.unsigned_abs() as usize, count < 0))
 }
 
-/// How many places [`random_places`] chooses.
+/// Number of indexes that [`random_places`] returns.
 pub(super) fn random_len(len: usize, count: usize, repeats: bool) -> usize {
     if repeats && len > 0 { count } else { count.min(len) }
 }
 
-/// Chooses places of `len` by chance: `count` different ones in order, or any. Repeated ones are made one by one: a client may ask for any number.
+/// Chooses random indexes below `len`: `count` different ones in order, or ones that may repeat. Repeating
+/// ones are produced lazily, because a client may request any number.
 pub(super) fn random_places(len: usize, count: usize, repeats: bool) -> Box<dyn Iterator<Item = usize>> {
     if repeats && len > 0 {
         return Box::new((0..count).map(move |_| fastrand::usize(..len)));
@@ -296,7 +299,7 @@ pub(super) fn random_places(len: usize, count: usize, repeats: bool) -> Box<dyn 
 fn different_places(len: usize, count: usize) -> Vec<usize> {
     let count = count.min(len);
     let mut chosen = Vec::with_capacity(count);
-    // Each place is taken with the chance that is left for it (Knuth, algorithm S).
+    // Selection sampling (Knuth, algorithm S).
     for place in 0..len {
         if fastrand::usize(..len - place) < count - chosen.len() {
             chosen.push(place);

@@ -1,7 +1,9 @@
-//! HyperLogLogs: about how many different elements were added. Strings of 16,384 registers of 6 bits, as Redis has them in its dense form.
+//! HyperLogLogs: estimates of the number of distinct elements. Stored as strings of 16,384 registers of 6
+//! bits, in the dense format of Redis.
 //!
-//! Flajolet, Fusy, Gandouet, Meunier, "HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm" (2007); the estimator is that of
-//! Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017).
+//! Flajolet, Fusy, Gandouet, Meunier: "HyperLogLog: the analysis of a near-optimal cardinality estimation
+//! algorithm" (2007). The estimator is that of Ertl: "New cardinality estimation algorithms for HyperLogLog
+//! sketches" (2017).
 
 use crate::base::fail::Done;
 use crate::command::spec::Group::HyperLogLog;
@@ -20,13 +22,13 @@ pub(super) const TABLE: &[Command] = &[
 const REGISTERS: usize = 1 << 14;
 const HEAD: usize = 16;
 const BYTES: usize = HEAD + REGISTERS * 6 / 8;
-/// The bits of a hash that do not choose the register.
+/// Bits of a hash that do not select the register.
 const REST_BITS: u32 = 50;
 
 const NOT_VALID: &str = "WRONGTYPE Key is not a valid HyperLogLog string value.";
 const DAMAGED: &str = "INVALIDOBJ Corrupted HLL object detected";
 
-/// One, as its registers.
+/// Registers, one per byte.
 type Registers = Vec<u8>;
 
 fn decode(bytes: &[u8]) -> Done<Registers> {
@@ -48,7 +50,7 @@ fn decode(bytes: &[u8]) -> Done<Registers> {
     Ok(registers)
 }
 
-/// The form of Redis for few elements: runs of zeros and of small values. It is read, not written.
+/// Decodes the sparse format of Redis: runs of zeros and of small values. It is never written.
 fn decode_sparse(runs: &[u8]) -> Done<Registers> {
     let mut registers = Vec::with_capacity(REGISTERS);
     let mut at = 0;
@@ -77,7 +79,7 @@ fn decode_sparse(runs: &[u8]) -> Done<Registers> {
 fn encode(registers: &Registers) -> Vec<u8> {
     let mut bytes = vec![0; BYTES];
     bytes[..4].copy_from_slice(b"HYLL");
-    // The cached estimate is not valid.
+    // Mark the cached estimate as invalid.
     bytes[15] = 0x80;
     for (at, register) in registers.iter().enumerate() {
         let (byte, shift) = (HEAD + at * 6 / 8, at * 6 % 8);
@@ -89,7 +91,7 @@ fn encode(registers: &Registers) -> Vec<u8> {
     bytes
 }
 
-/// MurmurHash64A, by Austin Appleby, which is in the public domain.
+/// MurmurHash64A by Austin Appleby, which is in the public domain.
 fn hash(bytes: &[u8]) -> u64 {
     const M: u64 = 0xc6a4_a793_5bd1_e995;
     let mut h = 0xadc8_3b19 ^ (bytes.len() as u64).wrapping_mul(M);
@@ -234,7 +236,7 @@ mod tests {
 
     #[test]
     fn other_strings_are_none() {
-        assert!(matches!(decode(b"text"), Err(Fail::Told(text)) if text == NOT_VALID));
+        assert!(matches!(decode(b"text"), Err(Fail::Reply(text)) if text == NOT_VALID));
         let sparse = [&b"HYLL\x01"[..], &[0; 11], &[0x7F, 0xFF]].concat();
         assert_eq!(decode(&sparse).unwrap(), vec![0; REGISTERS]);
     }

@@ -1,4 +1,4 @@
-//! `INFO`: figures of the server, in sections.
+//! `INFO`: statistics of the server, in sections.
 
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::server::Server;
 
-/// Takes the name and the value of a figure.
+/// Receives the name and the value of a statistic.
 type Put<'p> = &'p mut dyn FnMut(&str, &dyn Display);
 
 /// A section: name, title, whether it is shown by default, and the function that writes it.

@@ -1,4 +1,4 @@
-//! What the server tells of itself: `COMMAND`, `INFO`, the slow log, memory.
+//! Introspection: `COMMAND`, `INFO`, the slow log, memory.
 
 use std::ops::ControlFlow;
 
@@ -76,7 +76,7 @@ fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// The command that `COMMAND GETKEYS` is asked about, and its request.
+/// Returns the command that `COMMAND GETKEYS` asks about, and its request.
 fn named_command(cx: &Cx<'_>, request: &Request) -> Done<(&'static Command, Request)> {
     let words = Request::of(request.from(2));
     let command = cx.server.commands.find(&words[0]).ok_or("ERR Invalid command specified")?;
@@ -89,7 +89,7 @@ fn get_keys(cx: &mut Cx<'_>, request: &Request) -> Done {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
     let keys = command.keys_of(&words);
-    // Scripts may have none.
+    // Scripts are valid without keys.
     if keys.is_empty() && !matches!(command.keys, Keys::Numbered(..)) {
         return Err("ERR The command has no key arguments".into());
     }
@@ -98,7 +98,7 @@ fn get_keys(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// What `FILTERBY` asks for.
+/// The argument of `FILTERBY`.
 enum Filter {
     Pattern(Vec<u8>),
     Category(String),
@@ -115,7 +115,7 @@ fn filter(request: &Request) -> Done<Filter> {
     }
 }
 
-/// The names of a command and its subcommands, those that a filter lets through.
+/// Returns the names of a command and its subcommands that match a filter.
 fn names_of(command: &'static Spec, filter: Option<&Filter>) -> Vec<String> {
     let subs =
         command.subcommands().map(|sub| (format!("{}|{sub}", command.name), command.subcommand_flags(sub)));
@@ -129,7 +129,7 @@ fn names_of(command: &'static Spec, filter: Option<&Filter>) -> Vec<String> {
     all.filter(|(name, flags)| is_wanted(name, *flags)).map(|(name, _)| name).collect()
 }
 
-/// The command of a name, and the subcommand if the name is that of one: `config|get`.
+/// Finds the command of a name, and its subcommand if the name has one: `config|get`.
 fn find(cx: &Cx<'_>, name: &[u8]) -> Option<(&'static Spec, Option<&'static str>)> {
     let lower = String::from_utf8_lossy(name).to_lowercase();
     match lower.split_once('|') {
@@ -147,7 +147,7 @@ fn put_all(cx: &mut Cx<'_>) {
     specs.iter().for_each(|spec| put_info(cx.out, spec));
 }
 
-/// A set of names.
+/// Writes a set of names.
 fn put_names<T: AsRef<str>>(out: &mut Out, names: &[T]) {
     out.set(names.len());
     names.iter().for_each(|name| out.simple(name.as_ref()));
@@ -171,7 +171,7 @@ fn put_subcommand_info(out: &mut Out, command: &'static Spec, sub: &str) {
     out.array(0);
 }
 
-/// All but the subcommands.
+/// Writes everything about a command except its subcommands.
 fn put_head(out: &mut Out, command: &Spec, name: &str, arity: i32, flags: u32) {
     out.array(10);
     out.bulk(name.as_bytes());
@@ -209,14 +209,14 @@ fn function(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Elements that `MEMORY USAGE` looks at if it is not told how many.
+/// Default number of elements that `MEMORY USAGE` samples.
 const SAMPLES: usize = 5;
-/// What the engine needs for a record beside its key and value, about.
+/// Approximate bytes that the engine needs for a record besides its key and value.
 const OVERHEAD: usize = 32;
-/// What the key of a part begins with.
+/// Length of the version that starts the key of a part.
 const VERSION_BYTES: usize = 8;
 
-/// Bytes of the parts of a collection that are records of their own: the average of some, for all.
+/// Estimates the bytes of the parts of a collection that are separate records, from the average of a sample.
 fn parts_bytes(cx: &Cx<'_>, key: &[u8], main: &Main, samples: usize) -> Done<usize> {
     let collection = Collection::of(key, main)?;
     let (mut seen, mut bytes) = (0, 0);

@@ -83,9 +83,9 @@ fn move_name(cx: &mut Cx<'_>, from: &[u8], main: &Main, to: &[u8]) -> Done {
     Ok(())
 }
 
-/// Writes a copy of a key to a database. What is there is replaced.
+/// Writes a copy of a key to a database, replacing an existing key.
 fn copy_to(cx: &mut Cx<'_>, key: &[u8], main: &Main, to: &[u8], number: usize) -> Done {
-    // A collection gets a version of its own, also a small one: it may grow.
+    // Every collection gets its own version, even a small one, because it may grow.
     let parts = match main.kind {
         Kind::String => None,
         _ => Some(Collection::of(key, main)?.parts(cx)?),
@@ -177,7 +177,7 @@ fn move_key(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Of fewer keys each has the same chance.
+/// Up to this number of keys, each is chosen with the same probability.
 const FAIR_MAX: u64 = 1000;
 
 fn randomkey(cx: &mut Cx<'_>, _: &Request) -> Done {
@@ -192,7 +192,8 @@ fn randomkey(cx: &mut Cx<'_>, _: &Request) -> Done {
     Ok(())
 }
 
-/// One of the keys, expired or not. Where there are many, one behind a place between the first and the last that is chosen by chance.
+/// Chooses a random key, expired or not. With many keys, it skips a few keys from a random point between the
+/// first and the last key.
 fn any_key(cx: &Cx<'_>) -> Done<Option<Vec<u8>>> {
     let (reads, space) = (cx.access.reads(), &cx.session.data.main);
     let take = |span: Span<'_>, order: Order, skip: u64| -> Done<Option<Vec<u8>>> {
@@ -230,7 +231,7 @@ fn any_key(cx: &Cx<'_>) -> Done<Option<Vec<u8>>> {
     }
 }
 
-/// The name that Redis has for how it would store this.
+/// The name of the encoding that Redis would use for this value.
 pub(super) fn encoding(cx: &Cx<'_>, key: &[u8], main: &Main) -> Done<&'static str> {
     if main.kind == Kind::String {
         let text = main.text();

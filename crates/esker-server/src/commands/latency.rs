@@ -1,4 +1,4 @@
-//! `LATENCY`: how long commands take, and what took long.
+//! `LATENCY`: how long commands take, and which took long.
 
 use crate::base::fail::Done;
 use crate::command::spec::Group::Server;
@@ -74,7 +74,7 @@ fn histogram(cx: &mut Cx<'_>, request: &Request) {
     }
 }
 
-/// What an operator may want to do.
+/// Advice for operators.
 fn doctor(cx: &Cx<'_>) -> String {
     let limit = cx.server.config.latency_ms();
     if limit == 0 {

@@ -6,10 +6,10 @@ use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::types::Main;
 
-/// The table of lengths has no more cells.
+/// Maximum number of cells in the table of lengths.
 const CELLS_MAX: usize = 64 << 20;
 
-/// A stretch that both have: first and last place in one, and in the other.
+/// A common range: first and last index in the first string, and in the second.
 type Match = (usize, usize, usize, usize);
 
 pub(super) fn lcs(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -70,8 +70,8 @@ pub(super) fn lcs(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Returns the longest common subsequence and its stretches, the last one first. Calls `step` with a number of cells before they
-/// are filled.
+/// Returns the longest common subsequence and its ranges, the last one first. Calls `step` with a number of
+/// cells before it fills them.
 fn compare(a: &[u8], b: &[u8], step: &mut dyn FnMut(usize) -> Done) -> Done<(Vec<u8>, Vec<Match>)> {
     let width = b.len() + 1;
     let mut lens = vec![0u32; (a.len() + 1) * width];

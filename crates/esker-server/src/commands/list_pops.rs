@@ -1,4 +1,4 @@
-//! Moves between lists, and pops that wait.
+//! Moves between lists, and pops that may wait.
 
 use super::lists::{pop_event, save_shorter, take};
 use super::sets::numbered_keys;
@@ -38,7 +38,7 @@ fn end(word: &[u8]) -> Done<End> {
 fn move_element(cx: &mut Cx<'_>, from: &[u8], to: &[u8], ends: [End; 2]) -> Done<Option<Value>> {
     let Some(mut source) = List::open(cx, from)? else { return Ok(None) };
     if from != to {
-        // Before anything is taken out.
+        // Check the type of the destination before an element is removed.
         List::open(cx, to).map_err(Fail::ends_wait)?;
     }
     let Some(element) = source.pop(cx, ends[0])? else { return Ok(None) };
@@ -109,7 +109,7 @@ fn wait_pop(cx: &mut Cx<'_>, request: &Request, end: End) -> Done {
     Err(Fail::blocks(keys, ms, "list"))
 }
 
-/// Takes elements out of the first list that has some, and replies; otherwise the keys.
+/// Removes elements from the first list that has any, and replies. Returns the keys if all lists are empty.
 fn pop_first<'r>(cx: &mut Cx<'_>, request: &'r Request, at: usize) -> Done<Option<Vec<&'r [u8]>>> {
     let (keys, next) = numbered_keys(request, at)?;
     let end = end(request.get(next).ok_or(SYNTAX)?)?;

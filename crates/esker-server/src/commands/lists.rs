@@ -1,4 +1,4 @@
-//! Lists. Moves and waiting pops are in list_pops.rs.
+//! Lists. Moves and waiting pops are in `list_pops.rs`.
 
 use std::ops::ControlFlow;
 
@@ -32,7 +32,7 @@ pub(super) const TABLE: &[Command] = &[
     command("rpushx", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements at the end of a list that is there.", |cx, r| push(cx, r, End::Right, true)).each(KeyUse::INSERT),
 ];
 
-/// Saves a list that elements were taken out of.
+/// Saves a list after elements were removed.
 pub(super) fn save_shorter(cx: &mut Cx<'_>, list: List, event: &str) -> Done {
     let (key, is_empty) = (list.key().to_vec(), list.is_empty());
     list.save(cx)?;
@@ -65,7 +65,7 @@ fn push(cx: &mut Cx<'_>, request: &Request, end: End, must_be_there: bool) -> Do
     Ok(())
 }
 
-/// Removes `count` elements at one end of a list, and returns them.
+/// Removes up to `count` elements at one end of a list, and returns them.
 pub(super) fn take(cx: &mut Cx<'_>, list: &mut List, end: End, count: usize) -> Done<Vec<Value>> {
     let mut taken = Vec::new();
     while taken.len() < count {
@@ -124,8 +124,8 @@ fn llen(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// An index that may count from the end; none if there is no such element.
-fn place(index: i64, len: u64) -> Option<u64> {
+/// Resolves an index, which counts from the end if negative. Returns none if it is outside of the list.
+fn position(index: i64, len: u64) -> Option<u64> {
     let index = if index < 0 { index.checked_add_unsigned(len)? } else { index };
     u64::try_from(index).ok().filter(|index| *index < len)
 }
@@ -133,8 +133,8 @@ fn place(index: i64, len: u64) -> Option<u64> {
 fn lindex(cx: &mut Cx<'_>, request: &Request) -> Done {
     let index = int(&request[2])?;
     let element = match List::open(cx, &request[1])? {
-        Some(list) => match place(index, list.len()) {
-            Some(place) => list.get(cx, place)?,
+        Some(list) => match position(index, list.len()) {
+            Some(at) => list.get(cx, at)?,
             None => None,
         },
         None => None,
@@ -145,8 +145,8 @@ fn lindex(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 fn lset(cx: &mut Cx<'_>, request: &Request) -> Done {
     let mut list = List::open(cx, &request[1])?.ok_or(NO_KEY)?;
-    let place = place(int(&request[2])?, list.len()).ok_or("ERR index out of range")?;
-    list.set(cx, place, &request[3])?;
+    let at = position(int(&request[2])?, list.len()).ok_or("ERR index out of range")?;
+    list.set(cx, at, &request[3])?;
     list.save(cx)?;
     cx.event(Event::List, "lset", &request[1]);
     cx.out.ok();
@@ -224,7 +224,7 @@ fn lrem(cx: &mut Cx<'_>, request: &Request) -> Done {
         left -= u64::from(is_meant);
         !is_meant
     };
-    // Each element is there twice.
+    // The elements are in memory twice: before and after the removal.
     old.iter().try_for_each(|element| cx.gather(element.len()))?;
     let new: Vec<Vec<u8>> = match count < 0 {
         false => old.iter().filter(&mut is_kept).cloned().collect(),
@@ -246,7 +246,7 @@ fn lrem(cx: &mut Cx<'_>, request: &Request) -> Done {
 fn lpos(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (mut rank, mut count, mut max) = (1, None, 0);
     if request.len().is_multiple_of(2) {
-        // Options come in pairs.
+        // An even number of words cannot be right, because options come in pairs.
         if request.len() > 3 {
             return Err(SYNTAX.into());
         }

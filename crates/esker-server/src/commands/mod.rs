@@ -1,4 +1,4 @@
-//! The commands: lines of tables, and the functions that do the work.
+//! The commands: tables of specifications, and the functions that implement them.
 
 mod acl;
 mod bit_fields;

@@ -1,4 +1,4 @@
-//! Channels: who is subscribed, and what is said.
+//! Channels: subscriptions and messages.
 
 use crate::base::fail::Done;
 use crate::clients::pubsub::{Hearing, Said};
@@ -42,7 +42,7 @@ fn tell(cx: &mut Cx<'_>, kind: Hearing, what: &str, name: Option<&[u8]>) {
 }
 
 fn subscribe(cx: &mut Cx<'_>, request: &Request, to: Hearing) -> Done {
-    // There is a reply for each word, and a transaction has one for each command.
+    // Each word has a reply of its own, but a transaction has only one for each command.
     if cx.session.turn.is_inside && !cx.out.is_resp3 && request.len() > 2 {
         return Err("ERR subscribe to one name in each command of a transaction".into());
     }

@@ -26,27 +26,28 @@ pub(super) const TABLE: &[Command] = &[
     command("role", 1, FAST | NO_SCRIPT | ADMIN, NO_KEYS, OfServer, "", "Whether this is a primary, and who follows; or whom it follows.", role),
     command("slaveof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one|host port [discard]", "As REPLICAOF.", replica_of),
     command("wait", 3, NO_SCRIPT | WAITS, NO_KEYS, OfServer, "replicas milliseconds", "Waits until this number of replicas have all that was written. Replies how many have it.", wait).in_categories(&["connection"]).awaits(Awaits::Replicas { count_at: 1, ms_at: 2, is_durable: false }),
-    command("waitaof", 4, FAST | NO_SCRIPT | WAITS, NO_KEYS, OfServer, "local replicas milliseconds", "Waits until all that was written is on the disk here, and at so many replicas.", waitaof).awaits(Awaits::Replicas { count_at: 2, ms_at: 3, is_durable: true }),
+    command("waitaof", 4, FAST | NO_SCRIPT | WAITS, NO_KEYS, OfServer, "local replicas milliseconds", "Waits until all that was written is on disk here and on this number of replicas.", waitaof).awaits(Awaits::Replicas { count_at: 2, ms_at: 3, is_durable: true }),
 ];
 
-/// What a command waits for.
+/// The condition that a command waits for.
 pub struct Awaited {
     what: What,
-    /// By which it is measured.
+    /// State at the beginning of the wait.
     pub from: Moment,
     ms: u64,
 }
 
 enum What {
-    /// So many replicas have it, or have it on their disks.
+    /// This number of replicas has all commits, or has them on disk.
     Replicas(usize, bool),
-    /// Readers here see it.
+    /// The commit is visible to readers here.
     Seen(Position),
-    /// There are commits that it asks for.
+    /// There are commits for this feed.
     Fed(FeedRequest),
 }
 
-/// What a request waits for, if it makes sense. Done before it runs, where it may wait.
+/// Returns what a request waits for if it is valid. Called before the request runs, where waiting is
+/// possible.
 pub fn awaited(server: &Server, session: &Session, request: &Request) -> Option<Awaited> {
     let number = |at: usize| request.get(at).and_then(parse_int).and_then(|n| u64::try_from(n).ok());
     let replication = &server.replication;
@@ -63,8 +64,8 @@ pub fn awaited(server: &Server, session: &Session, request: &Request) -> Option<
 }
 
 impl Awaited {
-    /// Waits until it is so, its time is over, or the server has become a replica. The commits, if it is for them
-    /// that it waits.
+    /// Waits until the condition holds, the time is over, or the server has become a replica. Returns the
+    /// commits if the request waits for a feed.
     pub async fn wait(self, server: &Arc<Server>) -> Option<Done<Batch>> {
         let replication = &server.replication;
         let is_demoted = || !self.from.was_replica && replication.is_replica();
@@ -78,7 +79,8 @@ impl Awaited {
             What::Seen(at) => replication.wait(self.ms, || replication.has(at) || is_demoted()).await,
             What::Replicas(wanted, is_durable) => {
                 if wanted > 0 && replication.replicas.count(self.from.seq, is_durable) < wanted {
-                    // Only what is durable is sent. If that fails nothing arrives, and the reply says so.
+                    // Only durable commits are sent. If the sync fails, no replica gets them, and the reply
+                    // shows it.
                     let _ = tokio::task::block_in_place(|| replication.sync());
                 }
                 replication
@@ -92,11 +94,11 @@ impl Awaited {
     }
 }
 
-/// An epoch and a number.
+/// Parses an epoch and the number of a commit.
 pub(super) fn position_of(request: &Request, at: usize) -> Done<Position> {
     let text = |at: usize| request.get(at).and_then(|word| std::str::from_utf8(word).ok());
-    let epoch = text(at).and_then(|word| word.parse().ok()).ok_or("ERR this is no epoch")?;
-    let seq = text(at + 1).and_then(|word| word.parse().ok()).ok_or("ERR this is no number of a commit")?;
+    let epoch = text(at).and_then(|word| word.parse().ok()).ok_or("ERR invalid epoch")?;
+    let seq = text(at + 1).and_then(|word| word.parse().ok()).ok_or("ERR invalid commit number")?;
     Ok(Position { epoch, seq })
 }
 
@@ -144,7 +146,7 @@ fn replicate(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// The name of a slot.
+/// Parses the name of a slot.
 pub(super) fn slot_name(request: &Request, at: usize) -> Done<String> {
     let name = request.get(at).and_then(|word| std::str::from_utf8(word).ok());
     let name = name.filter(|name| replication::is_slot_name(name));
@@ -185,13 +187,13 @@ fn replica_of(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Whether a source is this server, as far as its address says so by itself: names are not looked up here.
+/// Returns whether a source is this server, as far as its address shows it. Host names are not resolved.
 fn is_itself(server: &Server, source: &Source) -> bool {
     let ports = [&server.ports.plain, &server.ports.tls].map(|port| port.load(Ordering::Relaxed));
     if !ports.contains(&u64::from(source.port)) {
         return false;
     }
-    // Only an address of this machine can be bound.
+    // Binding succeeds only for addresses of this machine.
     source.host.eq_ignore_ascii_case("localhost")
         || source.host.parse::<IpAddr>().is_ok_and(|ip| UdpSocket::bind((ip, 0)).is_ok())
 }
@@ -227,7 +229,7 @@ fn role(cx: &mut Cx<'_>, _: &Request) -> Done {
     Ok(())
 }
 
-/// Ends a connection whose command has waited while the server became a replica.
+/// Ends a connection whose command was waiting when the server became a replica.
 pub(super) fn check_demoted(cx: &mut Cx<'_>) -> Done {
     let was_primary = cx.session.turn.awaited.is_some_and(|from| !from.was_replica);
     if was_primary && cx.server.replication.is_replica() {
@@ -245,7 +247,7 @@ fn check_primary(cx: &mut Cx<'_>, name: &str) -> Done {
     }
 }
 
-/// A number that is not negative.
+/// Checks that an argument is a non-negative integer.
 fn natural(word: &[u8], wrong: &'static str) -> Done {
     if int(word)? < 0 { Err(wrong.into()) } else { Ok(()) }
 }
@@ -275,7 +277,7 @@ fn waitaof(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// The section of `INFO`: names and values.
+/// Names and values of the section of `INFO`.
 pub(super) fn figures(server: &Server) -> Vec<(String, String)> {
     let replication = &server.replication;
     let at = replication.position();

@@ -1,4 +1,4 @@
-//! Walks over keys: `KEYS` and `SCAN`. What walks over fields and members share is here, too.
+//! Walks over keys: `KEYS` and `SCAN`, and the code that walks over fields and members share.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -21,9 +21,9 @@ pub(super) const TABLE: &[Command] = &[
 
 const UNKNOWN_CURSOR: &str = "ERR the cursor is not known: begin again with cursor 0";
 
-/// What a walk in steps is asked for.
+/// The arguments of one step of a walk.
 pub(super) struct Step {
-    /// Where it goes on.
+    /// Where the step continues.
     from: From,
     pub pattern: Option<Vec<u8>>,
     pub count: usize,
@@ -32,7 +32,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Of the words from the cursor on.
+    /// Parses the words from the cursor on.
     pub(super) fn parse(cx: &Cx<'_>, request: &Request, first: usize) -> Done<Self> {
         let cursor = std::str::from_utf8(&request[first]).ok().and_then(|text| text.parse().ok());
         let cursor: u64 = cursor.ok_or("ERR invalid cursor")?;
@@ -61,12 +61,12 @@ impl Step {
         Ok(step)
     }
 
-    /// Whether a key or member is asked for.
+    /// Returns whether a key or member matches the pattern.
     pub(super) fn wants(&self, name: &[u8]) -> bool {
         self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name))
     }
 
-    /// The keys that the walk has not come to.
+    /// The keys that the walk has not reached yet.
     pub(super) fn span(&self) -> Span<'_> {
         match &self.from {
             From::Start => Span::ALL,
@@ -75,7 +75,7 @@ impl Step {
     }
 }
 
-/// Begins the reply: the cursor of the next step.
+/// Begins the reply with the cursor of the next step.
 pub(super) fn put_cursor(cx: &mut Cx<'_>, step: &Step, last: Option<&[u8]>) {
     let number = last.map_or(0, |key| cx.server.databases.cursors.number(&step.from, key));
     cx.out.array(2);
@@ -118,7 +118,7 @@ fn keys(cx: &mut Cx<'_>, request: &Request) -> Done {
 }
 
 fn has_expired(raw: &[u8], now: u64) -> Done<bool> {
-    // Of a long string the head is enough.
+    // The head of a long string is enough.
     Ok(Main::decode(Value::copy_of(&raw[..raw.len().min(16)]))?.has_expired(now))
 }
 
@@ -157,7 +157,7 @@ fn scan(cx: &mut Cx<'_>, request: &Request) -> Done {
     if let Some(error) = wrong {
         return Err(error);
     }
-    // The one that broke off is the proof that there is more.
+    // Without a key beyond the count, the walk is complete.
     let last = last.filter(|_| seen > step.count);
     put_cursor(cx, &step, last.as_deref());
     cx.out.array(found.len());

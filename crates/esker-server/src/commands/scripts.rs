@@ -1,4 +1,4 @@
-//! Scripts: `EVAL` and its kin. They run in the sequencer, as one command, and may touch any key.
+//! `EVAL` and related commands. A script runs in the sequencer, as one command, and may use any key.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ pub(super) const TABLE: &[Command] = &[
     command("script", -2, NO_SCRIPT, NO_KEYS, Scripting, "load script | exists digest ... | flush [async|sync] | kill | debug yes|sync|no", "Scripts that are known.", script).own_flags(&[(&["kill"], NO_SCRIPT | WHILE_BUSY)]),
 ];
 
-/// Letters of a digest.
+/// Number of hexadecimal digits of a digest.
 const DIGEST_LEN: usize = 40;
 fn eval(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
     #[cfg(feature = "lua")]
@@ -35,14 +35,14 @@ fn eval(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
 fn evalsha(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
     let digest = String::from_utf8_lossy(&request[1]).to_lowercase();
     if digest.len() == DIGEST_LEN {
-        // The arguments are looked at before the script is.
+        // Errors in the arguments take precedence over an unknown script.
         key_count(request)?;
     }
     let source = cx.server.scripts.get(&digest).ok_or("NOSCRIPT No matching script. Please use EVAL.")?;
     run(cx, request, &digest, &source, only_reads)
 }
 
-/// How many of the arguments are keys.
+/// Parses the number of arguments that are keys.
 fn key_count(request: &Request) -> Done<usize> {
     let count = int(&request[2])?;
     let count = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;

@@ -1,4 +1,4 @@
-//! Commands for operators: options, databases as wholes, saving, stopping.
+//! Commands for operators: options, whole databases, saving, stopping.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use crate::store::Span;
 use crate::store::holdings::place::database_name;
 use crate::types::Database;
 
-/// The version of Redis whose commands these are like.
+/// The version of Redis that the commands follow.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 const WHOLE: u32 = WRITE | DANGEROUS;
@@ -38,7 +38,7 @@ pub(super) const TABLE: &[Command] = &[
     command("time", 1, FAST, NO_KEYS, Server, "", "The time: seconds and microseconds.", time),
 ];
 
-/// A parameter that is set, and its value.
+/// Parses a parameter and its new value.
 fn parameter(name: &[u8], value: &[u8]) -> Done<(String, String)> {
     let name = String::from_utf8_lossy(name).into_owned();
     match std::str::from_utf8(value) {
@@ -98,7 +98,7 @@ fn dbsize(cx: &mut Cx<'_>, _: &Request) -> Done {
     Ok(())
 }
 
-/// `ASYNC` or `SYNC`, which are the same here.
+/// Checks for `ASYNC` or `SYNC`, which make no difference here.
 fn check_flush(request: &Request) -> Done {
     match request.len() {
         1 => Ok(()),
@@ -112,7 +112,7 @@ fn clear(cx: &mut Cx<'_>, data: &Database) -> Done {
     for space in data.spaces() {
         transaction.remove_range(space, Span::ALL)?;
     }
-    // Keys that are watched and were there are missed by `EXEC`; the others have not changed.
+    // `EXEC` notices that watched keys are gone. Watched keys that did not exist have not changed.
     cx.effects.changes += 1;
     cx.replaced(data.number);
     cx.all_changed(database_name(data.number));
@@ -219,11 +219,11 @@ fn shutdown(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// What `DEBUG` does on purpose in Redis, and never here.
+/// Subcommands of `DEBUG` that do harm on purpose in Redis. They are refused here.
 const HARMFUL: &[&str] =
     &["assert", "crash-and-abort", "crash-and-recover", "oom", "panic", "restart", "segfault"];
 
-/// What `DEBUG` has in Redis for things that do not exist here: accepted, and without effect.
+/// Subcommands of `DEBUG` for internals of Redis that do not exist here. They are accepted and do nothing.
 const SWITCHES: &[&str] = &[
     "change-repl-id",
     "dict-resizing",

@@ -1,4 +1,4 @@
-//! Sets. A part of the collection is a member, without a value.
+//! Sets. Each member is a part of the collection, without a value.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -65,7 +65,7 @@ fn take(cx: &mut Cx<'_>, set: &mut Collection, member: &[u8]) -> Done<bool> {
     Ok(is_there)
 }
 
-/// Saves a set that members were taken out of.
+/// Saves a set after members were removed.
 fn save_smaller(cx: &mut Cx<'_>, set: Collection, event: &str) -> Done {
     let (key, is_empty) = (set.key().to_vec(), set.is_empty());
     set.save(cx)?;
@@ -162,10 +162,10 @@ fn smove(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Of larger sets those with a count are chosen without reading all members.
+/// From larger sets, random members are chosen without reading all members.
 const WHOLE_MAX: u64 = 1000;
 
-/// Some members by chance. Of a large set a stretch behind a place that is chosen by chance.
+/// Chooses random members. In a large set, it skips a few members from a random point for each.
 fn some(cx: &Cx<'_>, set: &Collection, count: usize, repeats: bool) -> Done<Vec<Vec<u8>>> {
     let len = set.len() as usize;
     if set.len() <= WHOLE_MAX || count > len / 4 {
@@ -210,7 +210,7 @@ fn some(cx: &Cx<'_>, set: &Collection, count: usize, repeats: bool) -> Done<Vec<
         if repeats || seen.insert(member.clone()) {
             chosen.push(member);
         } else {
-            // Chance alone might take long: the next ones that are not chosen yet.
+            // Random probes alone may take long: take the next member that is not chosen yet.
             set.range(cx, Span::from(&member), Order::Up, &mut |member, _| {
                 if seen.insert(member.to_vec()) {
                     chosen.push(member.to_vec());
@@ -261,7 +261,7 @@ fn srandmember(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (n, repeats) = count.unwrap_or((1, false));
     let set = open(cx, &request[1])?;
     if let Some(set) = set.as_ref().filter(|set| repeats && n as u64 > set.len() / 4) {
-        // It may ask for any number of them: they are made one by one.
+        // The request may ask for any number of members, so they are produced one by one.
         let members = set.subs(cx)?;
         cx.out.array(random_len(members.len(), n, repeats));
         for place in random_places(members.len(), n, repeats) {
@@ -296,7 +296,7 @@ fn sscan(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// How sets become one.
+/// How sets are combined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Combine {
     All,
@@ -315,7 +315,7 @@ fn combined(cx: &mut Cx<'_>, keys: &[&[u8]], how: Combine, limit: usize) -> Done
         }
         return Ok(all.into_iter().collect());
     }
-    // The types of all are looked at, also where the first is empty.
+    // All types are checked, even if the first set is empty.
     let mut sets = Vec::new();
     for key in keys {
         sets.push(open(cx, key)?);
@@ -392,7 +392,7 @@ fn combine_store(cx: &mut Cx<'_>, request: &Request, how: Combine) -> Done {
     Ok(())
 }
 
-/// The keys behind their number, and what follows.
+/// Parses a number of keys and the keys. Returns them and the position after them.
 pub(super) fn numbered_keys(request: &Request, at: usize) -> Done<(Vec<&[u8]>, usize)> {
     let count = int(&request[at]).map_err(|_| "ERR numkeys should be greater than 0")?;
     let count =
@@ -403,7 +403,7 @@ pub(super) fn numbered_keys(request: &Request, at: usize) -> Done<(Vec<&[u8]>, u
     Ok((request.from(at + 1).take(count).collect(), at + 1 + count))
 }
 
-/// The `LIMIT` of a command that counts, where it ends the request; without one, or with 0, all are counted.
+/// Parses a final `LIMIT` of a command that counts. Without one, or with 0, there is no limit.
 pub(super) fn limit_of_count(request: &Request, at: usize) -> Done<usize> {
     let limit = match request.len() - at {
         0 => 0,

@@ -1,4 +1,4 @@
-//! Slots of replicas: for whom the log is kept.
+//! Slots of replicas, for which the log is retained.
 
 use super::replication::slot_name;
 use crate::base::fail::{Done, Fail, SYNTAX};
@@ -36,17 +36,17 @@ fn slots(cx: &mut Cx<'_>, _: &Request) -> Done {
     Ok(())
 }
 
-/// A slot as operators see it.
+/// A slot in the form shown to operators.
 pub struct ShownSlot {
     /// Its name.
     pub name: String,
-    /// How many replicas have it now.
+    /// Number of connected replicas that use it.
     pub connections: usize,
-    /// The commit behind which all is kept for it.
+    /// The commit after which everything is retained.
     pub at: Position,
-    /// How many commits these are.
+    /// Number of retained commits.
     pub behind: u64,
-    /// How many bytes of the log.
+    /// Bytes of the retained log.
     pub bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! `SORT`: elements of a list, a set or a sorted set in an order that other keys may give.
+//! `SORT`: sorts the elements of a list, a set or a sorted set, possibly by the values of other keys.
 
 use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::base::numbers::{int, parse_weight};
@@ -58,7 +58,8 @@ fn options(request: &Request, only_reads: bool) -> Done<Options<'_>> {
     Ok(options)
 }
 
-/// What a pattern leads to: a string, or a field of a hash behind `->`; `#` is the element itself.
+/// Resolves a pattern: `#` is the element itself, `key->field` a field of a hash, and other patterns a
+/// string.
 fn look_up(cx: &mut Cx<'_>, pattern: &[u8], element: &[u8]) -> Done<Option<Vec<u8>>> {
     if pattern == b"#" {
         return Ok(Some(element.to_vec()));
@@ -91,7 +92,7 @@ fn elements(cx: &mut Cx<'_>, key: &[u8]) -> Done<Vec<Vec<u8>>> {
     }
 }
 
-/// What an element is placed by.
+/// The value by which an element is sorted.
 #[derive(PartialEq)]
 enum Weight {
     Number(f64),
@@ -111,7 +112,7 @@ impl Weight {
 fn sort(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
     let options = options(request, only_reads)?;
     let mut found = elements(cx, &request[1])?;
-    // A pattern that leads nowhere means: not at all.
+    // A `BY` pattern without `*` means that the elements are not sorted.
     let is_unsorted = options.by.is_some_and(|by| !by.contains(&b'*'));
     if is_unsorted && options.is_down {
         found.reverse();
@@ -155,7 +156,7 @@ fn sort(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
     }
 }
 
-/// What is shown of elements. `GET` may ask for the same large text any number of times.
+/// Returns what the reply shows of the elements. `GET` may fetch the same large text any number of times.
 fn shown(cx: &mut Cx<'_>, options: &Options<'_>, found: Vec<Vec<u8>>) -> Done<Vec<Option<Vec<u8>>>> {
     if options.gets.is_empty() {
         return Ok(found.into_iter().map(Some).collect());

@@ -1,4 +1,5 @@
-//! Sorted sets: members, scores, ranks. Ranges are in ranges.rs, what makes one of several in combine.rs, pops in pops.rs.
+//! Sorted sets: members, scores, ranks. See also `ranges.rs`, `combine.rs` (unions and the like) and
+//! `pops.rs`.
 
 mod combine;
 mod pops;
@@ -84,7 +85,7 @@ pub(super) fn zadd(cx: &mut Cx<'_>, request: &Request) -> Done {
     for (n, score) in scores.into_iter().enumerate() {
         let member = &request[at + 2 * n + 1];
         let old = set.score(cx, member)?;
-        last = place(cx, &mut set, &given, member, old, score)?;
+        last = set_score(cx, &mut set, &given, member, old, score)?;
         if let Some(new) = last {
             added += i64::from(old.is_none());
             changed += i64::from(old != Some(new));
@@ -104,8 +105,8 @@ pub(super) fn zadd(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Gives a member a score if the conditions allow it: which it has then.
-fn place(
+/// Sets the score of a member if the conditions allow it. Returns the new score, or none if they do not.
+fn set_score(
     cx: &mut Cx<'_>,
     set: &mut SortedSet,
     given: &Conditions,
@@ -140,7 +141,7 @@ fn zincrby(cx: &mut Cx<'_>, request: &Request) -> Done {
     let mut set = SortedSet::open_or_new(cx, &request[1])?;
     let old = set.score(cx, &request[3])?;
     let given = Conditions { adds: true, ..Conditions::default() };
-    let score = place(cx, &mut set, &given, &request[3], old, n)?.unwrap_or(n);
+    let score = set_score(cx, &mut set, &given, &request[3], old, n)?.unwrap_or(n);
     set.save(cx)?;
     cx.event(Event::SortedSet, "zincr", &request[1]);
     cx.filled(&request[1]);
@@ -200,7 +201,7 @@ fn zrem(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Saves a set that members were taken out of.
+/// Saves a set after members were removed.
 fn save_smaller(cx: &mut Cx<'_>, set: SortedSet, event: &str) -> Done {
     let (key, is_empty) = (set.key().to_vec(), set.is_empty());
     set.save(cx)?;
@@ -248,7 +249,7 @@ fn rank(cx: &mut Cx<'_>, request: &Request, order: Order) -> Done {
     Ok(())
 }
 
-/// Replies members, and their scores if they are asked for.
+/// Replies with members, and their scores on request.
 fn put_members(cx: &mut Cx<'_>, members: &[Scored], with_scores: bool) {
     begin_members(cx, members.len(), with_scores);
     members.iter().for_each(|member| put_member(cx, member, with_scores));

@@ -1,6 +1,7 @@
-//! Groups of readers of streams: each entry goes to one of them, and stays pending until that one acknowledges it.
+//! Consumer groups of streams. Each entry goes to one consumer and stays pending until that consumer
+//! acknowledges it.
 
-use super::stream_info::Place;
+use super::stream_info::AddedCount;
 use super::streams::{Reading, bound, count, id, put_entries, reading};
 use crate::base::fail::{Done, Fail, SYNTAX, Wait};
 use crate::base::numbers::{int, parse_int};
@@ -23,7 +24,7 @@ pub(super) const TABLE: &[Command] = &[
     command("xreadgroup", -7, WRITE | BLOCKING, Keys::Streams, Streams, "group name consumer [count n] [block ms] [noack] streams key ... id ...", "Entries that no other reader of the group gets, and waits for some.", xreadgroup).each(KeyUse::SHOW),
 ];
 
-/// An entry of a consumer's history: its fields, if it was not removed.
+/// An entry of a consumer's history. The fields are none if the entry was removed.
 type History = (StreamId, Option<Vec<Vec<u8>>>);
 
 fn no_group(key: &[u8], group: &[u8]) -> Fail {
@@ -31,7 +32,7 @@ fn no_group(key: &[u8], group: &[u8]) -> Fail {
     Fail::NoGroup(format!("No such key '{}' or consumer group '{}'", text(key), text(group)))
 }
 
-/// A stream and a group of it.
+/// Opens a stream and one of its groups.
 fn open(cx: &mut Cx<'_>, key: &[u8], name: &[u8]) -> Done<(Stream, Group)> {
     let stream = Stream::open(cx, key)?.ok_or_else(|| no_group(key, name))?;
     let group = stream.group(cx, name)?.ok_or_else(|| no_group(key, name))?;
@@ -86,7 +87,7 @@ fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
         b"create" | b"setid" => {
             let last = match &request[4] {
                 b"$" => stream.last_id(),
-                // As in Redis 7.0, which takes bounds here alone.
+                // Only SETID takes these bounds, like in Redis 7.0.
                 b"-" if &*sub == b"setid" => StreamId::default(),
                 b"+" if &*sub == b"setid" => StreamId::MAX,
                 word => id(word, 0)?,
@@ -124,12 +125,13 @@ fn xgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     if has_changed {
         cx.event(Event::Stream, &format!("xgroup-{}", String::from_utf8_lossy(&sub)), key);
     }
-    // Who waits for this group has to know that it is gone.
+    // Wake the clients that wait for this group: it may be gone.
     cx.filled(key);
     Ok(())
 }
 
-/// A consumer has asked for something: it is there, and was active if it got something.
+/// Records a request of a consumer. Creates the consumer if needed, and updates its active time if it got
+/// entries.
 fn note_consumer(
     cx: &mut Cx<'_>,
     stream: &mut Stream,
@@ -146,7 +148,7 @@ fn note_consumer(
     stream.put_consumer(cx, group, name, cx.now, active)
 }
 
-/// Why a reader of a group that has waited fails.
+/// The error for a waiting reader whose group is gone.
 fn why_unblocked(cx: &mut Cx<'_>, key: &[u8]) -> &'static str {
     match Stream::open(cx, key) {
         Ok(Some(_)) => "NOGROUP the consumer group this client was blocked on no longer exists",
@@ -165,7 +167,7 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     for (n, key) in keys.iter().copied().enumerate() {
         let word = &request[reading.first + reading.len + n];
         let (mut stream, group) = open(cx, key, reader.0).map_err(|fail| match fail {
-            fail if fail.is_told() && cx.session.turn.is_again => Fail::Final(why_unblocked(cx, key).into()),
+            fail if fail.is_reply() && cx.session.turn.is_again => Fail::Final(why_unblocked(cx, key).into()),
             Fail::NoGroup(what) => {
                 Fail::NoGroup(format!("{what} in XREADGROUP with GROUP option")).ends_wait()
             }
@@ -198,10 +200,10 @@ fn xreadgroup(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// A group and a consumer of it.
+/// Names of a group and of a consumer.
 type Reader<'r> = (&'r [u8], &'r [u8]);
 
-/// Gives a consumer new entries of a stream, from an id on. They are pending from then on.
+/// Delivers new entries to a consumer, starting at an id. They become pending.
 fn deliver(
     cx: &mut Cx<'_>,
     stream: &mut Stream,
@@ -213,9 +215,9 @@ fn deliver(
     let entries = stream.entries(cx, from, StreamId::MAX, Order::Up, reading.count)?;
     note_consumer(cx, stream, key, name, consumer, !entries.is_empty())?;
     if let Some((last, _)) = entries.last() {
-        let place = Place::of(cx, stream)?;
+        let added = AddedCount::of(cx, stream)?;
         let ids = entries.iter().map(|(id, _)| *id);
-        group.read = ids.fold(group.read, |read, id| place.read_after(read, id));
+        group.read = ids.fold(group.read, |read, id| added.read_after(read, id));
         group.last = *last;
         stream.put_group(cx, name, group)?;
     }
@@ -226,7 +228,7 @@ fn deliver(
     Ok(entries.into_iter().map(|(id, fields)| (id, Some(fields))).collect())
 }
 
-/// Gives a consumer its pending entries again, from an id on.
+/// Delivers pending entries to their consumer again, starting at an id.
 fn deliver_again(
     cx: &mut Cx<'_>,
     stream: &mut Stream,
@@ -308,7 +310,7 @@ fn xpending(cx: &mut Cx<'_>, request: &Request) -> Done {
     let found = match consumer {
         None => stream.pending_between(cx, name, (from, to, Order::Up), limit, is_idle)?,
         Some(consumer) => {
-            // All of a consumer are looked at only if the idle ones are asked for.
+            // With an idle time, all entries of the consumer have to be read.
             let most = if idle == 0 { limit } else { usize::MAX };
             let mut own = stream.pending_of(cx, (name, consumer), (from, to), most)?;
             own.retain(is_idle);
@@ -352,7 +354,7 @@ fn summary(cx: &mut Cx<'_>, stream: &Stream, name: &[u8]) -> Done {
     Ok(())
 }
 
-/// Replies entries that were taken over, or their ids alone.
+/// Replies with claimed entries, or only with their ids.
 fn put_claimed(cx: &mut Cx<'_>, claimed: &[Entry], only_ids: bool) {
     if !only_ids {
         return put_entries(cx, claimed);
@@ -425,7 +427,7 @@ fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// `XAUTOCLAIM` takes no larger number.
+/// Maximum count of `XAUTOCLAIM`.
 const COUNT_MAX: usize = usize::MAX >> 5;
 
 fn xautoclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -452,7 +454,7 @@ fn xautoclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (mut looked_at, most) = (0, limit * 10);
     let range = (from, StreamId::MAX, Order::Up);
     for pending in stream.pending_between(cx, name, range, most + 1, |_| true)? {
-        // What is gone counts, too: both are in the reply.
+        // Removed entries count as well, because the reply lists them.
         if claimed.len() + gone.len() == limit || looked_at == most {
             next = pending.id;
             break;

@@ -1,4 +1,4 @@
-//! `XINFO`: what there is to know of a stream, its groups and their consumers.
+//! `XINFO`: information about a stream, its groups and their consumers.
 
 use crate::base::fail::{Done, Fail, NO_KEY, SYNTAX};
 use crate::command::spec::Group::Stream as Streams;
@@ -40,7 +40,7 @@ fn put_int(cx: &mut Cx<'_>, title: &str, n: u64) {
 
 fn put_head(cx: &mut Cx<'_>, stream: &Stream) -> Done {
     put_int(cx, "length", stream.len());
-    // As many nodes as Redis would have with this option.
+    // Number of nodes that Redis would have with this option.
     let entries = cx.server.config.number("stream-node-max-entries").max(1) as u64;
     let keys = stream.len().div_ceil(entries);
     put_int(cx, "radix-tree-keys", keys);
@@ -79,24 +79,24 @@ fn short(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// What is known of the places of ids in a stream, of which entries were removed.
-pub(super) struct Place<'s> {
+/// Computes how many entries were added up to an id, as far as removed entries allow it.
+pub(super) struct AddedCount<'s> {
     stream: &'s Stream,
     first: Option<StreamId>,
 }
 
-impl<'s> Place<'s> {
+impl<'s> AddedCount<'s> {
     pub(super) fn of(cx: &Cx<'_>, stream: &'s Stream) -> Done<Self> {
-        Ok(Place { stream, first: stream.first_id(cx)? })
+        Ok(AddedCount { stream, first: stream.first_id(cx)? })
     }
 
-    /// Whether an entry from this id on may have been removed from among others.
+    /// Returns whether entries between remaining ones, from this id on, may have been removed.
     fn has_gaps_from(&self, id: StreamId) -> bool {
         let removed = self.stream.max_removed();
         removed != StreamId::default() && self.first.is_some_and(|first| removed >= id.max(first))
     }
 
-    /// How many entries there were up to this one, those that are gone included; none: it is not known.
+    /// Number of entries added up to this id, including removed ones. None if it is unknown.
     fn count_up_to(&self, id: StreamId) -> Option<u64> {
         let added = self.stream.added();
         match self.first {
@@ -110,12 +110,13 @@ impl<'s> Place<'s> {
         }
     }
 
-    /// How many entries a group has read once it has read this one.
+    /// Number of entries that a group has read, once it has read this one too.
     pub(super) fn read_after(&self, read: Option<u64>, id: StreamId) -> Option<u64> {
         read.filter(|_| !self.has_gaps_from(id)).map(|read| read + 1).or_else(|| self.count_up_to(id))
     }
 
-    /// How many entries a group has not read; none: it is not known. Negative if more were said to be read (`ENTRIESREAD`) than there were.
+    /// Number of entries that a group has not read. None if it is unknown. Negative if `ENTRIESREAD` was set
+    /// too high.
     fn lag(&self, group: &Group) -> Option<i64> {
         let read = match group.read {
             _ if self.stream.added() == 0 => return Some(0),
@@ -147,7 +148,7 @@ fn groups(cx: &mut Cx<'_>, request: &Request) -> Done {
         put_int(cx, "pending", group.pending);
         put_id(cx, "last-delivered-id", group.last);
         put_optional(cx, "entries-read", group.read.map(|read| read as i64));
-        let lag = Place::of(cx, &stream)?.lag(&group);
+        let lag = AddedCount::of(cx, &stream)?.lag(&group);
         put_optional(cx, "lag", lag);
     }
     Ok(())
@@ -199,7 +200,7 @@ fn full(cx: &mut Cx<'_>, request: &Request) -> Done {
         cx.out.bulk(&group_name);
         put_id(cx, "last-delivered-id", group.last);
         put_optional(cx, "entries-read", group.read.map(|read| read as i64));
-        let lag = Place::of(cx, &stream)?.lag(&group);
+        let lag = AddedCount::of(cx, &stream)?.lag(&group);
         put_optional(cx, "lag", lag);
         put_int(cx, "pel-count", group.pending);
         name(cx, "pending");

@@ -1,4 +1,4 @@
-//! Which entries streams lose: the words of `XTRIM`, which `XADD` has, too.
+//! Trimming of streams: the options of `XTRIM`, which `XADD` shares.
 
 use super::streams::id;
 use crate::base::fail::{Done, SYNTAX};
@@ -8,18 +8,18 @@ use crate::run::cx::Cx;
 use crate::store::Order;
 use crate::types::{Stream, StreamId};
 
-/// Entries that an approximate trim (`~`) removes at a time, and at most in one command.
+/// Number of entries that an approximate trim (`~`) removes as a unit, and the default maximum per command.
 const PIECE: usize = 100;
 const LIMIT: u64 = 100 * PIECE as u64;
 
-/// Which entries a stream keeps.
+/// Which entries to keep.
 #[derive(Clone, Copy)]
 enum Keep {
     Newest(u64),
     From(StreamId),
 }
 
-/// What is asked for.
+/// The options of a trim.
 #[derive(Default)]
 pub(super) struct Trim {
     keep: Option<Keep>,
@@ -28,7 +28,7 @@ pub(super) struct Trim {
 }
 
 impl Trim {
-    /// Reads a word and its value, if it is one of these; how many words it took.
+    /// Parses an option with its value. Returns the number of words, or none if it is another word.
     pub(super) fn option(&mut self, request: &Request, at: usize) -> Done<Option<usize>> {
         if at + 1 >= request.len() {
             return Ok(None);
@@ -60,7 +60,7 @@ impl Trim {
         Ok(Some(2 + usize::from(has_sign)))
     }
 
-    /// Whether the words go together.
+    /// Checks that the options fit together.
     pub(super) fn check(&self) -> Done {
         match (self.keep, self.limit) {
             (None, Some(1..)) => {
@@ -73,7 +73,7 @@ impl Trim {
         }
     }
 
-    /// The words of `XTRIM`, which must say what is kept.
+    /// Parses the options of `XTRIM`. One of them must say what to keep.
     pub(super) fn of(request: &Request, first: usize) -> Done<Self> {
         let (mut trim, mut at) = (Trim::default(), first);
         while at < request.len() {
@@ -86,7 +86,7 @@ impl Trim {
         Ok(trim)
     }
 
-    /// Removes the entries that are not kept: how many. Where a limit is given, about those.
+    /// Removes the entries that are not kept, and returns their number. An approximate trim may remove fewer.
     pub(super) fn run(&self, cx: &mut Cx<'_>, stream: &mut Stream) -> Done<u64> {
         let (to, count) = match self.keep {
             None => (None, 0),
@@ -99,7 +99,7 @@ impl Trim {
         if self.is_about {
             let limit = self.limit.map_or(LIMIT, |limit| if limit == 0 { u64::MAX } else { limit });
             let most = old.len().min(usize::try_from(limit).unwrap_or(usize::MAX));
-            // The last piece goes, too, if nothing of it is kept.
+            // The last unit may be incomplete if all entries are removed.
             if most < old.len() || (old.len() as u64) < stream.len() {
                 old.truncate(most / PIECE * PIECE);
             }
@@ -107,7 +107,7 @@ impl Trim {
         for (id, _) in &old {
             stream.remove(cx, *id)?;
         }
-        // Redis tells the largest removed id of XDEL alone.
+        // Like in Redis, only XDEL updates the largest removed id.
         Ok(old.len() as u64)
     }
 }

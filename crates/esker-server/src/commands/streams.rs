@@ -1,4 +1,4 @@
-//! Streams: adding, reading, trimming. Groups of readers are in stream_groups.rs.
+//! Streams: adding, reading, trimming. Consumer groups are in `stream_groups.rs`.
 
 use super::stream_trim::Trim;
 use crate::base::fail::{Done, Fail, SYNTAX, Wait};
@@ -26,7 +26,7 @@ pub(super) const TABLE: &[Command] = &[
 pub(super) const BAD_ID: &str = "ERR Invalid stream ID specified as stream command argument";
 const SMALL_ID: &str = "ERR The ID specified in XADD is equal or smaller than the target stream top item";
 
-/// An id of an argument.
+/// Parses an id. `seq` is the sequence number if the argument has none.
 pub(super) fn id(word: &[u8], seq: u64) -> Done<StreamId> {
     StreamId::parse(word, seq).ok_or(BAD_ID.into())
 }
@@ -93,7 +93,7 @@ fn xadd(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// The id that `XADD` is given.
+/// The id argument of `XADD`.
 #[derive(Clone, Copy)]
 enum Given {
     Now,
@@ -140,7 +140,7 @@ fn xdel(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// A bound of a range of ids, which is included.
+/// Parses a bound of a range of ids. Returns it as an inclusive bound.
 pub(super) fn bound(word: &[u8], is_lower: bool) -> Done<StreamId> {
     let seq = if is_lower { 0 } else { u64::MAX };
     match word.split_first() {
@@ -156,7 +156,7 @@ pub(super) fn bound(word: &[u8], is_lower: bool) -> Done<StreamId> {
     }
 }
 
-/// Replies entries.
+/// Replies with entries.
 pub(super) fn put_entries(cx: &mut Cx<'_>, entries: &[Entry]) {
     cx.out.array(entries.len());
     for (id, fields) in entries {
@@ -193,7 +193,7 @@ pub(super) struct Reading {
     pub count: usize,
     pub block: Option<u64>,
     pub no_ack: bool,
-    /// Where the keys begin, and how many there are.
+    /// Position of the first key, and number of keys.
     pub first: usize,
     pub len: usize,
 }
@@ -227,7 +227,7 @@ pub(super) fn reading(request: &Request, mut at: usize) -> Done<Reading> {
     Ok(Reading { count, block, no_ack, first: at + 1, len: words / 2 })
 }
 
-/// Replies what was read: pairs of keys and entries.
+/// Replies with pairs of keys and entries.
 pub(super) fn put_streams(cx: &mut Cx<'_>, found: &[(&[u8], Vec<Entry>)]) {
     cx.out.begin_lists(found.len());
     for (key, entries) in found {
@@ -253,7 +253,7 @@ fn xread(cx: &mut Cx<'_>, request: &Request) -> Done {
             }
             word => id(word, 0)?,
         };
-        // What is new once somebody has waited is new since now.
+        // A request that waits reads the entries added since now, so `$` is resolved here.
         words[at] = after.to_string().into_bytes();
         if let (Some(stream), Some(from)) = (stream, after.next()) {
             let entries = stream.entries(cx, from, StreamId::MAX, Order::Up, reading.count)?;
@@ -326,7 +326,7 @@ fn xsetid(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// A count of an argument that may be too large.
+/// Parses a count. A count that is too large is capped.
 pub(super) fn count(word: &[u8]) -> Done<usize> {
     let n = parse_count(word).ok_or(crate::base::fail::NO_INTEGER)?;
     Ok(usize::try_from(n).unwrap_or(usize::MAX))

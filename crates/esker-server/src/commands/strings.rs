@@ -40,12 +40,12 @@ pub(super) const TABLE: &[Command] = &[
     command("substr", 4, READ | ONE, FIRST, Strings, "key start end", "As GETRANGE.", getrange),
 ];
 
-/// Strings have no more bytes.
+/// Maximum length of a string.
 pub(super) const STRING_BYTES_MAX: usize = 512 << 20;
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 impl Cx<'_> {
-    /// The string of a key.
+    /// Reads the string of a key.
     pub(super) fn string(&mut self, key: &[u8]) -> Done<Option<Main>> {
         self.main_of(key, Kind::String)
     }
@@ -65,14 +65,14 @@ fn get(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// When a string is to expire.
+/// The expiry that a request gives to a string.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lifetime {
     Unsaid,
     Keep,
     Persist,
-    /// The word at this place says when.
-    Told {
+    /// A time, whose number is the word at `at`.
+    At {
         at: usize,
         unit: i64,
         is_relative: bool,
@@ -80,7 +80,7 @@ enum Lifetime {
 }
 
 impl Lifetime {
-    /// What a word about the time says, with its value behind it. The value is read later, once all words make sense.
+    /// Parses an option about the expiry. Its number is parsed later, once all words are valid.
     fn of(request: &Request, at: usize) -> Option<Self> {
         let (unit, is_relative) = match request[at].to_ascii_lowercase().as_slice() {
             b"ex" => (1000, true),
@@ -91,28 +91,28 @@ impl Lifetime {
             b"persist" => return Some(Lifetime::Persist),
             _ => return None,
         };
-        (at + 1 < request.len()).then_some(Lifetime::Told { at: at + 1, unit, is_relative })
+        (at + 1 < request.len()).then_some(Lifetime::At { at: at + 1, unit, is_relative })
     }
 
-    /// How many words say it.
+    /// Number of words of the option.
     fn words(self) -> usize {
-        if matches!(self, Lifetime::Told { .. }) { 2 } else { 1 }
+        if matches!(self, Lifetime::At { .. }) { 2 } else { 1 }
     }
 
-    /// Whether this may be said behind what was said before: the same again, or the first.
+    /// Returns whether this option may follow another one: it is the first, or repeats the same kind.
     fn may_follow(self, before: Lifetime) -> bool {
         match (before, self) {
             (
-                Lifetime::Told { unit: old, is_relative: was_relative, .. },
-                Lifetime::Told { unit, is_relative, .. },
+                Lifetime::At { unit: old, is_relative: was_relative, .. },
+                Lifetime::At { unit, is_relative, .. },
             ) => (old, was_relative) == (unit, is_relative),
             _ => before == Lifetime::Unsaid || before == self,
         }
     }
 
-    /// When it ends, in milliseconds since 1970; none: the command names no time.
+    /// The expiry in Unix milliseconds, or none if the request has no time.
     fn moment(self, cx: &Cx<'_>, request: &Request, name: &str) -> Done<Option<i64>> {
-        let Lifetime::Told { at, unit, is_relative } = self else { return Ok(None) };
+        let Lifetime::At { at, unit, is_relative } = self else { return Ok(None) };
         let n = int(&request[at])?;
         if n <= 0 {
             return Err(Fail::text(format!("ERR invalid expire time in '{name}' command")));
@@ -336,7 +336,7 @@ fn decrby(cx: &mut Cx<'_>, request: &Request) -> Done {
     add(cx, &request[1], n)
 }
 
-/// A number with a fraction as it is stored: without an exponent.
+/// Formats a floating-point number as it is stored: without an exponent.
 pub(super) fn plain_float(n: f64) -> String {
     let text = format!("{n}");
     if text == "-0" { "0".to_owned() } else { text }

@@ -1,4 +1,4 @@
-//! The table of commands: what drives dispatch, `COMMAND` and docs/commands.md.
+//! The table of commands, which drives dispatch, `COMMAND` and docs/commands.md.
 
 use std::sync::LazyLock;
 
@@ -61,17 +61,17 @@ pub fn commands() -> impl Iterator<Item = &'static Command> {
     TABLES.iter().copied().flatten()
 }
 
-/// All specifications, in the same order.
+/// The specifications of all commands, in the same order.
 pub fn specs() -> Specs {
     &SPECS
 }
 
-/// docs/commands.md, which a test compares with this.
+/// Generates docs/commands.md. A test compares the file with this text.
 pub fn commands_document() -> String {
     spec::document(specs())
 }
 
-/// The command of a request.
+/// Returns the command of a request.
 #[cfg(test)]
 pub fn command_of(request: &Request) -> &'static Command {
     commands().find(|command| request.is(0, command.name)).unwrap()
@@ -95,7 +95,7 @@ mod tests {
         let written = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
             written == made,
-            "write docs/commands.md anew: ESKER_WRITE_DOCS=1 cargo test -p esker-server the_document"
+            "regenerate docs/commands.md: ESKER_WRITE_DOCS=1 cargo test -p esker-server the_document"
         );
     }
 
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(find("get a"), "a");
         assert_eq!(find("del a b c"), "a b c");
         assert_eq!(find("ping"), "");
-        // The values of options are no keys, whatever they are called.
+        // Values of options are not keys, whatever their text is.
         assert_eq!(find("xreadgroup group streams c streams a >"), "a");
         assert_eq!(find("xreadgroup group g streams count 1 noack streams a b > >"), "a b");
         assert_eq!(find("xreadgroup group g c streams a b >"), "");

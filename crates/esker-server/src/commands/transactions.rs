@@ -1,6 +1,6 @@
 //! `MULTI`, `EXEC` and `WATCH`.
 //!
-//! The sequencer runs the commands of an `EXEC` one after the other, in one commit. What was watched is compared there.
+//! The sequencer runs the commands of an `EXEC` in order, in one commit. It compares the watched keys before.
 
 use std::sync::atomic::Ordering;
 
@@ -64,7 +64,7 @@ fn exec(cx: &mut Cx<'_>, _: &Request) -> Done {
         }
         is_dropped |= limits.is_over_hard(class, cx.out.bytes.len());
         if is_dropped {
-            // All of them run, but the client gets no reply: its connection ends.
+            // The remaining commands run as well, but the connection ends without a reply.
             cx.out.truncate(start);
             cx.session.is_over = true;
         }
@@ -73,7 +73,7 @@ fn exec(cx: &mut Cx<'_>, _: &Request) -> Done {
     Ok(())
 }
 
-/// Whether a watched key has changed, or has expired.
+/// Returns whether a watched key has changed or expired.
 fn has_changed(cx: &mut Cx<'_>) -> Done<bool> {
     let Some(watch) = cx.session.watch.take() else { return Ok(false) };
     let mut has_changed = watch.has_changed();

@@ -1,4 +1,4 @@
-//! `ES.VERIFY`: whether what is stored makes sense.
+//! `ES.VERIFY`: checks that the stored data is consistent.
 //!
 //! ```text
 //!   the engine's files    --> Store::check
@@ -8,7 +8,7 @@
 //!   other keyspaces       --> any bytes
 //! ```
 //!
-//! verify.1. What is not checked as a whole is named in the report.
+//! verify.1. The report names everything that was not fully checked.
 
 use std::ops::ControlFlow;
 
@@ -21,20 +21,20 @@ use crate::types::{self, Database};
 
 /// Maximum number of problems of a keyspace or database in a report.
 pub const PROBLEMS_MAX: usize = 1000;
-/// What a line of the report begins with that tells no problem (verify.1).
+/// Prefix of a line that reports something unchecked, not a problem (verify.1).
 pub const PASSED_OVER: &str = "passed over: ";
 
-/// What is wrong with an entry, if anything is.
+/// Returns what is wrong with an entry, if anything is.
 type Check = fn(&[u8], &[u8]) -> Option<&'static str>;
 
-/// What is wrong with all that a server stores, and what was passed over.
+/// Checks everything that a server stores. Returns the problems, and what was not checked.
 ///
 /// # Errors
-/// The store's.
+/// Those of the store.
 pub fn verify(server: &Server) -> Done<Vec<String>> {
     let store = &server.store;
     let mut report = store.check()?;
-    // Databases that were not used since the start are opened here, and none are made.
+    // Databases that were not used since the start are opened here. Missing ones are not created.
     for number in 0..server.databases_max() {
         let [main, ..] = Database::names(number);
         if store.find_space(&main)?.is_some() {
@@ -47,7 +47,7 @@ pub fn verify(server: &Server) -> Done<Vec<String>> {
         let Some(space) = store.find_space(&name)? else { continue };
         match entries(&*store.snapshot(), &space, check) {
             Ok(problems) => report.extend(problems),
-            // It was dropped meanwhile.
+            // The keyspace was dropped in the meantime.
             Err(_) if store.find_space(&name)?.is_none() => {}
             Err(error) => return Err(error.into()),
         }
@@ -55,7 +55,7 @@ pub fn verify(server: &Server) -> Done<Vec<String>> {
     Ok(report)
 }
 
-/// How entries of a keyspace are checked; none if any are right.
+/// Returns the check for the entries of a keyspace, or none if any entry is valid.
 fn check_of(name: &str) -> Option<Check> {
     match name {
         RECORDS => Some(replication::problem),

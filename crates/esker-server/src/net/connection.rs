@@ -1,15 +1,13 @@
-//! One connection: requests in, replies and messages out.
+//! Serves one connection: parses requests, runs them or hands them to the sequencer, and sends replies.
 //!
 //! ```text
-//!   socket --> Input --> requests --reads---> here, on this task
-//!                                 `-a write-> it, and all behind it, to the sequencer as one job
+//!   socket --> Input --> requests --read --> on this task
+//!                                 `-write--> with all requests after it, to the sequencer as one job
 //! ```
 //!
-//! connection.1. Replies come in the order of requests.
-//! connection.2. What a connection takes of memory is bounded: it reads no more before what it has read is
-//!     answered.
-//! connection.3. A connection that is killed ends, whatever it waits for: only a command that runs is waited
-//!     for.
+//! Replies are in the order of requests. The memory of a connection is bounded: it does not read on until the
+//! requests that it has read are answered. A killed connection ends even if it waits; only a running command
+//! completes first.
 
 mod send;
 mod waits;
@@ -39,24 +37,24 @@ use crate::run::registry::Command;
 use crate::run::server::Server;
 use crate::run::session::Session;
 
-/// Bytes are read in pieces of at least this size.
+/// Minimum buffer size for a read.
 const READ_BYTES: usize = 16 << 10;
-/// Replies of more bytes are sent before more requests are looked at.
+/// Replies beyond this size are sent before more requests are parsed.
 const OUT_BYTES_MAX: usize = 1 << 20;
-/// A job has no more commands, and of no more bytes.
+/// Maximum number of commands in a job, and of their bytes.
 const JOB_REQUESTS_MAX: usize = 1000;
 const JOB_BYTES_MAX: usize = 1 << 20;
-/// So much is read ahead while a job is done.
+/// Maximum bytes to read ahead while a job runs.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
-/// So many requests are kept to be used again.
+/// Maximum number of request buffers kept for reuse.
 const SPARE_MAX: usize = 64;
 
 /// Where a request runs.
-enum Place {
+enum Route {
     Here,
-    /// Here, once all before it is done.
+    /// Here, after all earlier requests are done.
     Alone,
-    /// Here, once others are so far.
+    /// Here, after other servers have caught up or a time has passed.
     Waits,
     Sequencer,
 }
@@ -67,14 +65,14 @@ struct Connection<S> {
     stream: S,
     input: Input,
     parser: Parser,
-    /// The request that comes.
+    /// The request that is being parsed.
     request: Request,
     spare: Vec<Request>,
-    /// Bytes have come while a job was done.
+    /// Whether bytes arrived while a job ran.
     has_more: bool,
-    /// How long the reply to the next wrong password waits.
+    /// Delay of the reply to the next wrong password.
     refused_delay: Duration,
-    /// The newest state, for reads here.
+    /// The newest state, for reads on this task.
     now: Access,
     effects: Effects,
 }
@@ -105,7 +103,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, clien
     leave(&server, &client);
 }
 
-/// Takes a client out of the table. A server that stops waits for the last one.
+/// Removes a client from the table. A stopping server waits until the table is empty.
 pub fn leave(server: &Server, client: &Client) {
     server.clients.remove(client);
     if server.is_stopping() {
@@ -114,12 +112,12 @@ pub fn leave(server: &Server, client: &Client) {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Gives the job back at its end, unless the sequencer has gone with it.
+    /// Serves requests. Returns the job at the end, unless it was lost with the sequencer.
     async fn run(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
         loop {
             job = self.answer(job).await?;
             if self.client.is_killed() && self.server.is_stopping() {
-                // What was done is answered.
+                // Send the replies of completed requests.
                 send_last(&mut self.stream, &job.out.bytes).await;
                 return Some(job);
             }
@@ -147,8 +145,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Whether the connection is to end because of the bytes that it holds of requests. If all connections
-    /// hold too much, those that hold most are ended.
+    /// Returns whether the connection must end because of the request bytes that it holds. If all connections
+    /// together hold too much, the largest ones are ended.
     fn holds_too_much(&self, bytes: usize) -> bool {
         let server = &self.server;
         let all = server.clients.hold(&self.client, bytes);
@@ -165,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.client.is_killed()
     }
 
-    /// Answers all requests that have come. Replies are in the job.
+    /// Runs all requests that have arrived. The replies are in the job.
     async fn answer(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
         let mut bytes = 0;
         self.client.active.store(clock::now_ms(), Ordering::Relaxed);
@@ -187,7 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             let command = self.server.commands.find(&self.request[0]);
             self.check_password(&mut job, command).await;
-            // What makes no sense is refused at once, unless all is held.
+            // A malformed request is refused immediately, unless a pause holds all commands.
             let held = command.filter(|command| command.fits(&self.request));
             if self
                 .server
@@ -202,20 +200,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     break;
                 }
             }
-            if !job.requests.is_empty() && matches!(place(command, &job.session), Place::Alone) {
+            if !job.requests.is_empty() && matches!(route(command, &job.session), Route::Alone) {
                 job = self.run_job(job).await?;
                 bytes = 0;
             }
             let is_here = job.requests.is_empty();
-            // While a script takes long all but what ends it is refused, and need not wait for it.
+            // While a script runs for long, most commands are refused. The refusal does not wait for the
+            // script.
             let is_busy = is_here && self.server.scripts.is_busy(self.server.config.busy_ms());
-            match if is_busy { Place::Here } else { place(command, &job.session) } {
-                Place::Waits => {
+            match if is_busy { Route::Here } else { route(command, &job.session) } {
+                Route::Waits => {
                     job = self.run_job(job).await?;
                     job = self.await_others(job, command).await?;
                     bytes = 0;
                 }
-                Place::Here | Place::Alone if is_here => job = self.run_here(job, command).await?,
+                Route::Here | Route::Alone if is_here => job = self.run_here(job, command).await?,
                 _ => {
                     bytes += self.request.bytes();
                     let next = self.spare.pop().unwrap_or_default();
@@ -236,7 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.run_job(job).await
     }
 
-    /// Runs the request that has come on this task, or by a reader if it may read the disk.
+    /// Runs the current request on this task, or on a reader thread if it may read from the disk.
     async fn run_here(&mut self, mut job: Box<Job>, command: Option<&'static Command>) -> Option<Box<Job>> {
         let server = &self.server;
         let flags = command.map_or(0, |command| command.flags);
@@ -268,11 +267,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(job)
     }
 
-    /// Has the sequencer run the requests of a job, if there are any.
+    /// Runs the requests of a job in the sequencer, if there are any.
     async fn run_job(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
         while !job.requests.is_empty() {
             job = self.run_part(job).await?;
-            // Many replies have come: they are sent before more requests are run.
+            // The replies are large: send them before more requests run.
             if !job.requests.is_empty() && (job.session.is_over || self.flush(&mut job).await.is_err()) {
                 job.session.is_over = true;
                 job.requests.clear();
@@ -281,12 +280,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(job)
     }
 
-    /// Has the sequencer run requests of a job: all, unless their replies are large.
+    /// Runs requests of a job in the sequencer: all of them, unless their replies are large.
     async fn run_part(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
         let cold = if self.server.is_in_memory() { Vec::new() } else { self.cold_keys(&job) };
         if !cold.is_empty() {
-            // Read ahead, so that the sequencer need not wait for the disk. A command that needs the key
-            // meets the error again.
+            // Read ahead, so that the sequencer does not wait for the disk. An error is ignored: a command
+            // that needs the key gets it again.
             let (store, space) = (self.server.store.clone(), job.session.data.main.clone());
             self.server
                 .databases
@@ -295,7 +294,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 .await?;
         }
         job.begin();
-        // Replies wait for no command that waits.
+        // A waiting command must not delay the replies before it.
         if !job.out.bytes.is_empty() && self.may_wait(&job) && self.flush(&mut job).await.is_err() {
             job.session.is_over = true;
             job.requests.clear();
@@ -320,13 +319,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(job)
     }
 
-    /// Whether one of the requests of a job may have to wait.
+    /// Returns whether a request of a job may have to wait.
     fn may_wait(&self, job: &Job) -> bool {
         let command = |request: &Request| self.server.commands.find(&request[0]);
         job.requests.iter().filter_map(command).any(|command| command.is(flag::BLOCKING))
     }
 
-    /// Keys that a job is about to write and memory does not know.
+    /// Returns the keys that a job will write and that are not in memory.
     fn cold_keys(&self, job: &Job) -> Vec<Vec<u8>> {
         let (store, space) = (&self.server.store, &job.session.data.main);
         let command = |request: &Request| self.server.commands.find(&request[0]);
@@ -342,14 +341,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.server.observed.stats.bytes_out.add(bytes.len() as u64);
             self.client.traffic.bytes_out.add(bytes.len() as u64);
             let sent = send(&self.server, &self.client, &mut self.stream, bytes).await;
-            // A part may have been sent.
+            // Some of the bytes may be sent already.
             bytes.clear();
             sent?;
             if bytes.capacity() > OUT_BYTES_MAX {
                 *bytes = Vec::new();
             }
         }
-        // What was sent to it by its own commands, too.
+        // This includes messages that its own commands have published.
         self.send_messages().await
     }
 
@@ -361,11 +360,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Waits for bytes, and sends messages meanwhile. An error if the connection is to end.
+    /// Waits for bytes, and sends messages in the meantime. Fails if the connection has to end.
     async fn receive(&mut self, may_be_idle: bool) -> io::Result<()> {
         let since = clock::moment();
         loop {
-            // A change of `timeout` wakes all connections.
+            // A change of the option `timeout` wakes all connections.
             let idle = if may_be_idle { 0 } else { self.server.config.idle_seconds() };
             let left = Duration::from_secs(idle).saturating_sub(since.elapsed());
             if self.client.is_killed() {
@@ -386,7 +385,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// Reads what has come, at least some.
+/// Reads at least one byte, unless the stream has ended.
 async fn read_some(
     stream: &mut (impl AsyncRead + Unpin),
     input: &mut Input,
@@ -401,24 +400,24 @@ async fn read_some(
 fn run(server: &Arc<Server>, job: &mut Job, request: &Request, access: &mut Access, effects: &mut Effects) {
     let Job { session, out, .. } = job;
     let mut cx = Cx { server, session, access, effects, out, now: clock::now_ms() };
-    // Whatever waits has written its reply.
+    // If the command fails, its error reply is written already.
     let _ = dispatch::run_caught(&mut cx, request);
 }
 
-/// Where a command of a connection runs.
-fn place(command: Option<&'static Command>, session: &Session) -> Place {
+/// Decides where a command of a connection runs.
+fn route(command: Option<&'static Command>, session: &Session) -> Route {
     match command {
         Some(command) if session.multi.is_some() && !command.is(flag::NO_MULTI) => {
-            if command.is(flag::ENDS_MULTI) { Place::Sequencer } else { Place::Here }
+            if command.is(flag::ENDS_MULTI) { Route::Sequencer } else { Route::Here }
         }
-        Some(command) if command.is_alone(session.own.transaction.is_some()) => Place::Alone,
-        Some(command) if command.is(flag::WAITS) && session.login.is_known => Place::Waits,
-        Some(command) if command.is(flag::WRITE | flag::SEQUENCED) => Place::Sequencer,
-        _ => Place::Here,
+        Some(command) if command.is_alone(session.own.transaction.is_some()) => Route::Alone,
+        Some(command) if command.is(flag::WAITS) && session.login.is_known => Route::Waits,
+        Some(command) if command.is(flag::WRITE | flag::SEQUENCED) => Route::Sequencer,
+        _ => Route::Here,
     }
 }
 
-/// Whether memory knows what a command reads that reads one key.
+/// Returns whether a command that reads only one key finds it in memory.
 fn is_cached(server: &Server, session: &Session, flags: u32, request: &Request) -> bool {
     let Some(key) = request.get(1) else { return true };
     flags & flag::ONE != 0 && matches!(server.store.get_if_cached(&session.data.main, key), Ok(Some(_)))

@@ -98,11 +98,11 @@ async fn serve(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
 /// State of parsing a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Parsed {
-    /// Method and path.
+    /// A complete request: method and path.
     Whole(String, String),
     /// The request is incomplete.
     Partial,
-    /// Not a request.
+    /// The bytes are not a request.
     Wrong,
 }
 

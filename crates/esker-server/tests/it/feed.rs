@@ -1,4 +1,4 @@
-//! `ES.FEED`: what commits have changed.
+//! `ES.FEED`: the changes of commits.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ fn start() -> TestServer {
     TestServer::start_with(db, Options::default())
 }
 
-/// Where the server is, as the words of `ES.FEED`.
+/// The current position of the server, as arguments of `ES.FEED`.
 fn position(wire: &mut Wire) -> String {
     let said = wire.say("ES.POSITION");
     said.trim_matches(['*', '[', ']']).replace([',', '"', ':'], "")
 }
 
-/// Where to go on, and the changes of each commit.
+/// Returns the position to continue from, and the changes of each commit.
 fn feed(wire: &mut Wire, request: &str) -> (String, Vec<String>) {
     let Reply::List(_, mut items) = wire.call(&request.split(' ').collect::<Vec<_>>()) else {
         panic!("{request}")
@@ -76,7 +76,7 @@ fn repl_changes_1_commits_come_in_order_and_each_once() {
         }
     }
     assert_eq!(paged, expected);
-    // In a database: strings have values.
+    // In a database, strings have values.
     wire.say("ES.KS USE");
     let at = position(&mut wire);
     wire.say("HSET h f v");
@@ -103,7 +103,7 @@ fn who_asks_to_wait_waits_for_what_concerns_it() {
     let reply = format!("{:?}", a.reply());
     assert!(reply.contains("*[\"set\", \"k\", \"1\"]"), "{reply}");
     assert_eq!(format!("{:?}", a.reply()), "+PONG");
-    // It can be woken, and killed.
+    // A waiting feed can be woken and killed.
     let id = a.say("CLIENT ID").replace(':', "");
     let at = position(&mut a);
     a.send_bytes(format!("ES.FEED {at} BLOCK 0\r\n").as_bytes());
@@ -123,7 +123,7 @@ fn a_position_that_is_not_kept_or_of_another_history_is_told() {
         (format!("ES.FEED 1-00000000000000aa {number}"), "-FORKED"),
         (format!("ES.FEED {at} BLOCK -1"), "-ERR BLOCK"),
         (format!("ES.FEED {at} COUNT 0"), "-ERR"),
-        ("ES.FEED x 1".to_owned(), "-ERR this is no epoch"),
+        ("ES.FEED x 1".to_owned(), "-ERR invalid epoch"),
     ] {
         let said = wire.say(&request);
         assert!(said.starts_with(reply), "{request}: {said}");
@@ -132,7 +132,7 @@ fn a_position_that_is_not_kept_or_of_another_history_is_told() {
     let mut wire = without.wire();
     let at = position(&mut wire);
     assert!(wire.say(&format!("ES.FEED {at}")).starts_with("-ERR"));
-    // What was kept goes where nothing is to be kept.
+    // Reopened without retention, the database drops the retained commits.
     let dir = tempfile::tempdir().unwrap();
     let open = |bytes| {
         let builder = Db::builder().feed_retention(bytes, Duration::from_secs(3600));

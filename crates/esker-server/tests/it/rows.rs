@@ -98,7 +98,7 @@ fn isolation_is_what_was_chosen() {
         say(&mut b, &[("OB.PUT t k c 1", "+OK"), ("OB.DEL t new", "+OK")]);
         begin(&mut a, how);
         say(&mut a, &[("OB.GET t k c", "*[\"1\"]"), ("OB.PUT t own c x", "+OK")]);
-        // held_transaction.1: no dirty read, and nobody waits for somebody who thinks.
+        // held_transaction.1: no dirty reads, and no client waits for an idle transaction.
         say(
             &mut b,
             &[
@@ -111,14 +111,14 @@ fn isolation_is_what_was_chosen() {
         say(&mut a, &[("OB.GET t k c", second), ("OB.GET t own c", "*[\"x\"]")]);
         let keys = a.say("OB.KEYS t");
         assert_eq!(keys.contains("new"), how == "RC", "a phantom is seen by {how}: {keys}");
-        // held_transaction.2: a repeatable one inside of the other.
+        // held_transaction.2: a repeatable-read transaction inside another one.
         begin(&mut a, "RR");
         say(&mut b, &[("OB.PUT t k c 3", "+OK")]);
         say(&mut a, &[("OB.GET t k c", second), ("OB.PUT t own d y", "+OK"), ("OB.ABORT", "+OK")]);
         say(&mut a, &[("OB.GET t own c d", "*[\"x\", null]"), ("OB.COMMIT", "+OK")]);
         say(&mut b, &[("OB.GET t own c d", "*[\"x\", null]"), ("OB.DEL t own", "+OK")]);
     }
-    // What was sent at once before it begins is seen by it.
+    // A transaction sees the writes that were sent before it in the same pipeline.
     for words in [
         &["OB.PUT", "t", "k", "c", "4"][..],
         &["OB.BEGIN", "RR"],
@@ -139,7 +139,7 @@ fn a_watch_prevents_lost_updates_write_skew_and_phantoms() {
     let dirty = "-DIRTY something that was watched has changed: nothing was committed; begin again";
     say(&mut b, &[("OB.PUT acct x n 1 m 1", "+OK"), ("OB.PUT acct y n 1", "+OK")]);
     let cases = [
-        // What is watched, what the other does, whether that is a change of it.
+        // The watch, the command of the other client, and whether it changes what is watched.
         ("KEYS 1 x", "OB.PUT acct x n 2", true),
         ("KEYS 1 x", "OB.DEL acct x", true),
         ("KEYS 2 x y", "OB.PUT acct z n 2", false),
@@ -163,23 +163,23 @@ fn a_watch_prevents_lost_updates_write_skew_and_phantoms() {
             say(&mut b, &[("OB.DEL acct yy", "+OK"), ("OB.DEL acct b", "+OK"), ("OB.DEL acct x q", "+OK")]);
         }
     }
-    // A repeatable one has read from the state before: what came between is a change, too.
+    // A repeatable-read transaction reads its snapshot, so a change since then counts as well.
     begin(&mut a, "RR");
     say(&mut b, &[("OB.PUT acct x n 9", "+OK")]);
     say(&mut a, &[("OB.WATCH acct KEYS 1 x", "+OK"), ("OB.PUT out k c 1", "+OK"), ("OB.COMMIT", dirty)]);
-    // held_transaction.3, write skew: each reads what the other writes.
+    // held_transaction.3, write skew: each transaction reads what the other writes.
     for (wire, watched) in [(&mut a, "x"), (&mut b, "y")] {
         begin(wire, "RC");
         say(wire, &[(&format!("OB.WATCH acct KEYS 1 {watched}"), "+OK")]);
     }
     say(&mut a, &[("OB.PUT acct y n 0", "+OK"), ("OB.COMMIT", "+OK")]);
     say(&mut b, &[("OB.PUT acct x n 0", "+OK"), ("OB.COMMIT", dirty)]);
-    // Programs that embed the engine write there, too.
+    // Programs that embed the engine may write to the keyspace, too.
     begin(&mut a, "RC");
     say(&mut a, &[("OB.WATCH acct KEYS 1 x", "+OK"), ("OB.PUT out k c 1", "+OK")]);
     server.db.open_keyspace("ob.default").unwrap().clear().unwrap();
     say(&mut a, &[("OB.COMMIT", dirty)]);
-    // Without a watch the last one wins, as in obigstore; one that only reads commits.
+    // Without a watch the last write wins, as in obigstore. A read-only transaction commits.
     begin(&mut a, "RR");
     say(&mut a, &[("OB.WATCH acct KEYS 1 x", "+OK"), ("OB.PUT acct w n 1", "+OK"), ("OB.ABORT", "+OK")]);
     begin(&mut a, "RC");
@@ -227,10 +227,10 @@ fn locks_are_waited_for_and_given_back() {
     assert!(a.say("OB.LOCK shared 0 x").starts_with("-ERR no transaction"));
     [&mut a, &mut b, &mut c].into_iter().for_each(|wire| begin(wire, "RC"));
     say(&mut a, &[("OB.LOCK exclusive 0 x y", "+OK"), ("OB.LOCK shared 0 x", "+OK")]);
-    let timeout = "-LOCKTIMEOUT a lock was not given back in time; those that were free are held";
+    let timeout = "-LOCKTIMEOUT a lock was not released in time; locks that were free are held";
     say(&mut b, &[("OB.LOCK exclusive 0.05 x", timeout)]);
     b.send(&["OB.LOCK", "shared", "0", "x"]);
-    // What stands behind is done with the lock, and sees what the other has committed.
+    // Requests after the lock run once it is acquired, and see the commits of its last holder.
     b.send(&["OB.GET", "t", "k", "c"]);
     waiters(1);
     let list = c.say("OB.TXLIST");
@@ -238,7 +238,7 @@ fn locks_are_waited_for_and_given_back() {
     assert!(list.contains("\"wants\", *[\"x\", \"shared\"]"), "{list}");
     say(&mut a, &[("OB.PUT t k c 1", "+OK"), ("OB.CHANGED", "*[\"t\"]"), ("OB.COMMIT", "+OK")]);
     assert_eq!((format!("{:?}", b.reply()), format!("{:?}", b.reply())), ("+OK".into(), "*[\"1\"]".into()));
-    // A connection that goes away while it waits is out of the queue; one that goes away gives back what it holds.
+    // A waiting connection that ends leaves the queue. A holder that ends releases its locks.
     say(&mut c, &[("OB.LOCK shared 0 x", "+OK"), ("OB.PUT t gone c 1", "+OK")]);
     begin(&mut a, "RC");
     say(&mut a, &[("OB.PUT t gone c 1", "+OK")]);
@@ -311,7 +311,7 @@ fn what_a_connection_holds_is_bounded() {
     begin(&mut a, "RR");
     say(&mut a, &[("OB.PUT t k c 1", "+OK"), ("OB.LOCK exclusive 0 x", "+OK")]);
     begin(&mut b, "RC");
-    // It waits until the other has been left alone for too long, and is not idle itself.
+    // The waiting client is not idle. It waits until the other one is idle for too long.
     say(&mut b, &[("OB.LOCK exclusive 0 x", "+OK"), ("OB.COMMIT", "+OK")]);
     for command in ["OB.GET t k c", "OB.PUT t k c 2", "OB.BEGIN", "OB.COMMIT"] {
         assert!(a.say(command).starts_with("-TXTIMEOUT"), "{command}");

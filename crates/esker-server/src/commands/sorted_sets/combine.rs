@@ -1,4 +1,4 @@
-//! One sorted set of several: unions, intersections, differences.
+//! Combines sorted sets: unions, intersections, differences.
 
 use std::collections::BTreeMap;
 
@@ -44,16 +44,16 @@ enum Aggregate {
 impl Aggregate {
     fn of(self, a: f64, b: f64) -> f64 {
         match self {
-            // Of inf and -inf.
+            // The sum of inf and -inf is 0.
             Aggregate::Sum => Some(a + b).filter(|sum| !sum.is_nan()).unwrap_or(0.0),
-            // The first one, where the other is no number.
+            // If one score is NaN, `min` and `max` return the other.
             Aggregate::Min => a.min(b),
             Aggregate::Max => a.max(b),
         }
     }
 }
 
-/// Members by score, then by member. And whether scores are asked for.
+/// Returns the combined members, sorted by score and then by member, and whether to reply with scores.
 fn combined(cx: &mut Cx<'_>, request: &Request, at: usize, how: How) -> Done<(Vec<Scored>, bool)> {
     let name = String::from_utf8_lossy(&request[0]).to_lowercase();
     let (keys, mut next) = input_keys(request, at, &name)?;
@@ -82,14 +82,15 @@ fn combined(cx: &mut Cx<'_>, request: &Request, at: usize, how: How) -> Done<(Ve
     let sets: Done<Vec<_>> = keys.iter().map(|key| SortedSet::all_of(cx, key)).collect();
     let mut sets: Vec<_> = sets?.into_iter().zip(weights).collect();
     if how != How::Without {
-        // As in Redis the smallest comes first: the order shows where scores are added that are infinite, or of different size.
+        // Smallest first, like Redis. The order affects sums of scores that are infinite or differ much in
+        // size.
         sets.sort_by_key(|(members, _)| members.len());
     }
     let mut all: BTreeMap<Vec<u8>, (f64, usize)> = BTreeMap::new();
     for (n, (members, weight)) in sets.into_iter().enumerate() {
         for (member, score) in members {
             let product = score * weight;
-            // Of inf times 0.
+            // The product of inf and 0 is 0.
             let score = if product.is_nan() { 0.0 } else { product };
             match how {
                 How::Without if n > 0 => {
@@ -107,7 +108,7 @@ fn combined(cx: &mut Cx<'_>, request: &Request, at: usize, how: How) -> Done<(Ve
             }
         }
         if how == How::Common {
-            // What this set does not have.
+            // Drop the members that this set does not have.
             all.retain(|_, (_, last)| *last == n);
         }
     }
@@ -132,7 +133,7 @@ fn keep(cx: &mut Cx<'_>, request: &Request, how: How) -> Done {
     store(cx, &request[1], &found, event)
 }
 
-/// The keys behind their number, and what follows.
+/// Parses a number of keys and the keys. Returns them and the position after them.
 fn input_keys<'r>(request: &'r Request, at: usize, name: &str) -> Done<(Vec<&'r [u8]>, usize)> {
     if int(&request[at])? < 1 {
         return Err(Fail::text(format!("ERR at least 1 input key is needed for '{name}' command")));

@@ -1,4 +1,4 @@
-//! Taking members out of sorted sets by score, and waiting for them.
+//! Removes members from sorted sets by score, and waits for members.
 
 use super::super::sets::numbered_keys;
 use super::save_smaller;
@@ -73,7 +73,7 @@ fn bzpop(cx: &mut Cx<'_>, request: &Request, order: Order) -> Done {
     Err(Fail::blocks(keys, ms, "zset"))
 }
 
-/// Takes members out of the first set that has some, and replies; otherwise the keys.
+/// Removes members from the first set that has any, and replies. Returns the keys if all sets are empty.
 fn pop_first<'r>(cx: &mut Cx<'_>, request: &'r Request, at: usize) -> Done<Option<Vec<&'r [u8]>>> {
     let (keys, next) = numbered_keys(request, at)?;
     let order = match request.get(next).map(<[u8]>::to_ascii_lowercase).as_deref() {

@@ -29,7 +29,7 @@ pub(in super::super) const TABLE: &[Command] = &[
     command("zrevrangebyscore", -4, READ, FIRST, Sorted, "key max min [withscores] [limit skip n]", "Members with scores in a range, largest first.", |cx, r| old(cx, r, By::Score, Order::Down)),
 ];
 
-/// By what members are chosen.
+/// How a range selects members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -37,7 +37,7 @@ enum By {
     Member,
 }
 
-/// A range that is asked for.
+/// A requested range.
 enum Wanted {
     Ranks(i64, i64),
     Span(ZSpan),
@@ -60,7 +60,7 @@ fn score_bound(word: &[u8]) -> Done<Bound<f64>> {
     Ok(if is_open { Bound::Excluded(score) } else { Bound::Included(score) })
 }
 
-/// A bound by member; none if nothing can lie in the range.
+/// Parses a bound by member. Returns none if the range must be empty.
 fn member_bound(word: &[u8], is_lower: bool) -> Done<Option<Bound<&[u8]>>> {
     match word.split_first() {
         Some((b'[', member)) => Ok(Some(Bound::Included(member))),
@@ -71,7 +71,7 @@ fn member_bound(word: &[u8], is_lower: bool) -> Done<Option<Bound<&[u8]>>> {
     }
 }
 
-/// The range between two words. Where the order is downwards the larger one comes first.
+/// Parses the range between two words. In descending order the upper bound comes first.
 fn wanted(by: By, first: &[u8], second: &[u8], order: Order) -> Done<Wanted> {
     if by == By::Rank {
         return Ok(Wanted::Ranks(int(first)?, int(second)?));
@@ -88,18 +88,18 @@ fn wanted(by: By, first: &[u8], second: &[u8], order: Order) -> Done<Wanted> {
 
 const NO_SCORES: &str = "ERR syntax error, WITHSCORES not supported in combination with BYLEX";
 
-/// What follows `LIMIT`.
+/// Parses the numbers after `LIMIT`.
 fn limit(request: &Request, at: usize) -> Done<(usize, usize)> {
     let (Some(skip), Some(count)) = (request.get(at + 1), request.get(at + 2)) else {
         return Err(SYNTAX.into());
     };
     let (skip, count) = (int(skip)?, int(count)?);
-    // Negative: nothing is passed over that is there, or all is taken.
+    // A negative offset returns nothing. A negative count returns all members.
     let count = if skip < 0 { 0 } else { usize::try_from(count).unwrap_or(usize::MAX) };
     Ok((usize::try_from(skip).unwrap_or(0), count))
 }
 
-/// The words of `ZRANGE` from the bounds on.
+/// Parses the words of `ZRANGE` from the bounds on.
 fn query(request: &Request, first: usize, may_have_scores: bool) -> Done<Query> {
     let (mut by, mut order, mut part, mut with_scores) = (By::Rank, Order::Up, None, false);
     let mut at = first + 2;
@@ -139,7 +139,7 @@ fn find(cx: &Cx<'_>, set: Option<&SortedSet>, query: &Query) -> Done<Vec<Scored>
             let count = (stop - start + 1) as usize;
             let behind = set.len() - 1 - stop;
             if behind < start {
-                // Nearer from the other end.
+                // The range is closer to the other end.
                 let other = if query.order == Order::Up { Order::Down } else { Order::Up };
                 let mut found = set.list(cx, &ZSpan::all(), other, behind as usize, count)?;
                 found.reverse();
@@ -158,7 +158,7 @@ fn zrange(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// The commands from before `ZRANGE` could do all.
+/// Runs the older commands that `ZRANGE` replaces.
 fn old(cx: &mut Cx<'_>, request: &Request, by: By, order: Order) -> Done {
     let (mut with_scores, mut part) = (false, (0, usize::MAX));
     let mut at = 4;
@@ -202,7 +202,6 @@ fn remove(cx: &mut Cx<'_>, request: &Request, by: By) -> Done {
     let found = find(cx, set.as_ref(), &query)?;
     if let Some(mut set) = set.filter(|_| !found.is_empty()) {
         for (member, score) in &found {
-            // By member the score is told, too.
             set.remove(cx, member, *score)?;
         }
         let event = match by {
@@ -216,7 +215,7 @@ fn remove(cx: &mut Cx<'_>, request: &Request, by: By) -> Done {
     Ok(())
 }
 
-/// Makes a key a sorted set of these members; if there are none, it is removed.
+/// Replaces a key by a sorted set of these members. Removes the key if there are none.
 pub(in super::super) fn store(cx: &mut Cx<'_>, to: &[u8], members: &[Scored], event: &str) -> Done {
     if let Some(old) = cx.main(to)? {
         cx.remove_key(to, &old)?;

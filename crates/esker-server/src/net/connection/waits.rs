@@ -1,5 +1,5 @@
-//! What a connection waits for beside requests: a password that is checked, a pause, other servers, its job.
-//! It reads ahead meanwhile.
+//! Waits of a connection other than for requests: for a password check, a pause, other servers or its job.
+//! The connection reads ahead in the meantime.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::run::dispatch;
 use crate::run::queue::{Job, Woken};
 use crate::run::registry::Command;
 
-/// How long the first reply to a wrong password waits; each further one waits twice as long, up to the
-/// second.
+/// Delay of the first reply to a wrong password, and the maximum delay. The delay doubles with each wrong
+/// password.
 pub(super) const REFUSED_DELAY: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Has the password that a request gives looked at. Wrong ones are answered ever later.
+    /// Checks the password of a request, if it has one. Each wrong one delays the reply longer.
     pub(super) async fn check_password(&mut self, job: &mut Job, command: Option<&'static Command>) {
         let given = command.and_then(|command| command.credentials_of(&self.request));
         let Some((user, password)) = given.map(|(user, word)| (user.to_vec(), word.to_vec())) else { return };
@@ -46,8 +46,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Reads ahead until something is done. Whether the client has gone meanwhile. `end` is told if it is to
-    /// be waited for no more.
+    /// Reads ahead until a future completes. Returns its output, and whether the client has disconnected.
+    /// Notifies `end` when the future should stop waiting.
     pub(super) async fn meanwhile<T>(&mut self, done: impl Future<Output = T>, end: &Notify) -> (T, bool) {
         tokio::pin!(done);
         let mut is_gone = false;
@@ -76,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Returns when no pause holds the command that has come (pause.1).
+    /// Waits until no pause holds the current command (pause.1).
     pub(super) async fn await_pause(
         &mut self,
         mut job: Box<Job>,
@@ -105,7 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(job)
     }
 
-    /// Runs a command that waits for other servers, once they are so far, or its time is over.
+    /// Runs a command that waits for other servers, after its condition holds or its time is over.
     pub(super) async fn await_others(
         &mut self,
         mut job: Box<Job>,
@@ -138,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(job)
     }
 
-    /// Somebody wants something of this connection while its job is done. Whether it is to wait no more.
+    /// Handles a wake-up while the job runs. Returns whether the job should stop waiting.
     async fn woken(&mut self) -> bool {
         let unblock = self.client.take_unblock();
         match unblock {
@@ -149,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         for bytes in [self.client.outbox.take_early(), self.client.outbox.take_messages()] {
             if !bytes.is_empty() {
                 self.client.traffic.bytes_out.add(bytes.len() as u64);
-                // A connection that is broken is killed by this.
+                // If this fails, it kills the connection.
                 let _ = send(&self.server, &self.client, &mut self.stream, &bytes).await;
             }
         }

@@ -88,7 +88,7 @@ fn slots(server: &Server, text: &mut Text) {
     let mut each = |name: &str, help: &str, figure: fn(&ShownSlot) -> u64| {
         text.head(name, "gauge", help);
         for slot in &slots {
-            // Names need no escapes.
+            // Slot names need no escaping.
             text.labelled(name, &format!("slot=\"{}\"", slot.name), figure(slot));
         }
     };
