@@ -1,4 +1,4 @@
-//! Blocked readers whose keys go away, and payloads of `DUMP`: replies are those of Redis.
+//! Blocked readers whose keys disappear, and payloads of `DUMP`. The replies equal those of Redis.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::differential::Redis;
 use crate::harness::TestServer;
 use crate::wire::{Reply, Wire};
 
-/// Ways to change a key that a reader waits for.
+/// Commands that change a key that a reader waits for.
 const CHANGES: &[&[&str]] = &[
     &["DEL k"],
     &["UNLINK k"],
@@ -36,7 +36,7 @@ const READERS: &[&str] = &[
     "BZMPOP 0.6 1 k MAX",
 ];
 
-/// The reply of a blocked reader, and the replies to changes that another client makes `pause` after the reader began to wait.
+/// Returns the reply of a blocked reader, and the replies to changes that another client makes after `pause`.
 fn hear(port: u16, reader: &str, changes: &[&str], pause: Duration) -> (String, Vec<String>) {
     let (mut blocked, mut wire) = (Wire::connect(port), Wire::connect(port));
     wire.say("FLUSHALL");
@@ -48,9 +48,9 @@ fn hear(port: u16, reader: &str, changes: &[&str], pause: Duration) -> (String, 
     let words: Vec<_> = reader.split(' ').collect();
     blocked.send(&words);
     std::thread::sleep(pause);
-    let told: Vec<_> = changes.iter().map(|change| wire.say(change)).collect();
+    let replies: Vec<_> = changes.iter().map(|change| wire.say(change)).collect();
     let heard = format!("{:?}", blocked.reply());
-    (heard, told)
+    (heard, replies)
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn blocked_readers_hear_what_redis_tells() {
     let ports = [server.port(), redis.port];
     let mut differences = Vec::new();
     for reader in READERS {
-        // Both servers at once: most of the time is waiting.
+        // Both servers run at once, because most of the time is waiting.
         let pause = Duration::from_millis(60);
         let hear_all =
             |port| CHANGES.iter().map(|changes| hear(port, reader, changes, pause)).collect::<Vec<_>>();
@@ -69,7 +69,7 @@ fn blocked_readers_hear_what_redis_tells() {
         });
         let pairs = CHANGES.iter().zip(ours.into_iter().zip(theirs));
         for (changes, _) in pairs.filter(|(_, (ours, theirs))| ours != theirs) {
-            // A busy machine may be late: once more with more time.
+            // A busy machine may be late: try again with more time.
             let patient = reader.replace("0.6", "4").replace("600", "4000");
             let [ours, theirs] = ports.map(|port| hear(port, &patient, changes, Duration::from_millis(1000)));
             if ours != theirs {
@@ -80,7 +80,7 @@ fn blocked_readers_hear_what_redis_tells() {
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
-/// All that a key holds.
+/// Reads everything that a key holds.
 fn read_all(wire: &mut Wire, key: &str) -> Vec<Reply> {
     let reads: &[&[&str]] = &[
         &["TYPE"],
@@ -104,7 +104,7 @@ fn read_all(wire: &mut Wire, key: &str) -> Vec<Reply> {
     replies
 }
 
-/// What a server says of a payload of its own, whole and damaged.
+/// Returns the replies of a server to its own payload, intact and damaged.
 fn restored(wire: &mut Wire, key: &str, damage: usize) -> Vec<Reply> {
     let payload = match wire.call(&["DUMP", key]) {
         Reply::Bulk(payload) => payload,

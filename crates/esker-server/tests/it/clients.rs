@@ -1,4 +1,4 @@
-//! What clients do, by the crate `redis` and by hand.
+//! Clients: the crate `redis`, and raw connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -132,7 +132,7 @@ fn a_group_goes_at_once_with_all_it_has() {
             wire.call(&["XREADGROUP", "GROUP", group, "reader", "STREAMS", stream, ">"]);
         }
         let all = format!("*[:{entries}, ");
-        // In one transaction, and again as a new one.
+        // Destroy and recreate the group in one transaction.
         for line in [
             "MULTI",
             "XGROUP DESTROY _ a",
@@ -181,8 +181,8 @@ fn a_new_key_is_told_of_once() {
         wire.say(command);
     }
     for key in ["a", "b", "c", "a"] {
-        let told = format!("*[\"pmessage\", \"*\", \"__keyevent@0__:new\", \"{key}\"]");
-        assert_eq!(format!("{:?}", hearer.reply()), told);
+        let event = format!("*[\"pmessage\", \"*\", \"__keyevent@0__:new\", \"{key}\"]");
+        assert_eq!(format!("{:?}", hearer.reply()), event);
     }
 }
 
@@ -226,7 +226,7 @@ fn subscribers_hear_what_is_published_after_its_commit() {
     assert_eq!(a.say("GET k"), "\"v\"");
     b.say("PUBLISH news again");
     assert_eq!(format!("{:?}", a.reply()), ">[\"message\", \"news\", \"again\"]");
-    // Channels of the shard are apart.
+    // Shard channels are separate from other channels.
     assert_eq!(a.say("SSUBSCRIBE news"), ">[\"ssubscribe\", \"news\", :1]");
     assert_eq!((b.say("SPUBLISH news s"), b.say("SPUBLISH other s")), (":1".into(), ":0".into()));
     assert_eq!(format!("{:?}", a.reply()), ">[\"smessage\", \"news\", \"s\"]");
@@ -355,7 +355,7 @@ fn subcommands_are_named_where_clients_look() {
     assert!(wire.say("CONFIG SET hz 5 hz 6").contains("duplicate parameter"));
     assert!(wire.say("CONFIG SET notify-keyspace-events KEA$e").starts_with("+OK"));
     assert_eq!(wire.say("CONFIG GET notify-keyspace-events"), "*[\"notify-keyspace-events\", \"AKE\"]");
-    // What tells of subscriptions is no reply that a client may have turned off.
+    // CLIENT REPLY OFF does not suppress confirmations of subscriptions.
     wire.send(&["CLIENT", "REPLY", "OFF"]);
     assert_eq!(wire.say("SUBSCRIBE news"), "*[\"subscribe\", \"news\", :1]");
 }
@@ -395,7 +395,7 @@ fn databases_are_exchanged_behind_other_writes_of_the_same_commit() {
         ("GET k", "+QUEUED"),
         ("EXEC", "*[+OK, \"0\"]"),
     ];
-    // All at once: they come in one job, and would be one commit.
+    // Sent together, the commands arrive in one job and would share one commit.
     let words = commands.map(|(command, _)| encode(&command.split(' ').collect::<Vec<_>>()));
     wire.send_bytes(&words.concat());
     for (command, expected) in commands {

@@ -11,7 +11,7 @@ use crate::wire::encode;
 
 const READERS: usize = 16;
 
-/// So many threads of this process have such a name.
+/// Number of threads of this process with this name.
 fn threads(name: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
@@ -22,7 +22,7 @@ fn threads(name: &str) -> usize {
 fn a_few_threads_wait_for_the_disk_however_many_clients_there_are() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::builder().memory(1 << 20).open(dir.path()).unwrap();
-    // What the server may keep in memory is nothing.
+    // The server may keep nothing in memory.
     let server = TestServer::start_on(Arc::new(LocalStore::new(db.clone(), 0)), db, Options::default());
     let mut clients: Vec<_> = (0..40).map(|_| server.wire()).collect();
     let value = "v".repeat(1000);

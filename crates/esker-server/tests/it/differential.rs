@@ -1,4 +1,4 @@
-//! The same random commands to this server and to Redis: the replies are equal.
+//! Sends the same random commands to this server and to Redis, and compares the replies.
 
 use std::process::{Child, Command, Stdio};
 
@@ -8,7 +8,7 @@ use crate::generator::{command, templates};
 use crate::harness::{TestServer, until};
 use crate::wire::{Reply, Wire};
 
-/// A Redis that ends when this is dropped.
+/// A Redis server that stops when this is dropped.
 pub struct Redis {
     process: Child,
     pub port: u16,
@@ -16,9 +16,10 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// None if there is no `redis-server` here.
+    /// Starts Redis. Returns none if `redis-server` is not installed.
     pub fn start() -> Option<Self> {
-        // Another process may take the port meanwhile; then Redis does not start, and the next one is tried.
+        // Another process may take the port in the meantime. Redis does not start then, and another port is
+        // tried.
         for _ in 0..5 {
             let port = std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
             let dir = tempfile::tempdir().ok()?;
@@ -49,7 +50,7 @@ impl Drop for Redis {
     }
 }
 
-/// A reply without what may differ: the order of members.
+/// Removes differences that are allowed, such as the order of members.
 fn plain(name: &str, reply: Reply) -> Reply {
     match reply {
         Reply::List(kind, mut items) => {
@@ -71,17 +72,18 @@ fn plain(name: &str, reply: Reply) -> Reply {
             }
             Reply::List(kind, items)
         }
-        // The two compilers word what is wrong differently.
+        // The two compilers describe errors differently.
         Reply::Error(text) if text.starts_with("ERR Error compiling script") => {
             Reply::Error("ERR Error compiling script".to_owned())
         }
-        // Time goes on between the two.
+        // Time passes between the two commands.
         Reply::Int(n) if name == "TTL" => Reply::Int(n.min(1)),
         other => other,
     }
 }
 
-/// Leaves out how many consumers a group has: one that asked for entries and got none counts here, as in Redis 7.2, and not in Redis 7.0.
+/// Removes the number of consumers of a group. Like Redis 7.2, but unlike 7.0, this server counts consumers
+/// that asked for entries and got none.
 fn forget_consumers(group: &mut Reply) {
     if let Reply::List(_, figures) = group
         && figures.get(2).is_some_and(|title| *title == Reply::Bulk(b"consumers".to_vec()))
@@ -91,7 +93,7 @@ fn forget_consumers(group: &mut Reply) {
     }
 }
 
-/// Of a reply in a transaction, whose command is not known here.
+/// Normalizes a reply in a transaction, whose command is unknown here.
 fn unordered(mut reply: Reply) -> Reply {
     forget_consumers(&mut reply);
     match reply {
@@ -104,7 +106,7 @@ fn unordered(mut reply: Reply) -> Reply {
     }
 }
 
-/// Runs the commands of a seed on both; the first that differs.
+/// Runs the commands of a seed on both servers. Returns the first difference.
 pub fn compare(
     ours: &mut Wire,
     theirs: &mut Wire,

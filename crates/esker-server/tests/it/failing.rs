@@ -1,4 +1,4 @@
-//! Commands that fail have changed nothing, and walks by cursors come to an end.
+//! A command that fails changes nothing, and walks with cursors end.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ fn commands_3_a_held_transaction_with_a_refused_write_cannot_commit() {
         assert!(wire.say(commit).starts_with("-EXECABORT"), "{wrong}");
         assert_eq!(wire.say("ES.GET first"), "null");
     }
-    // What undoes the failed write makes the rest good again.
+    // Undoing the failed write leaves the rest intact.
     for line in [
         "ES.BEGIN",
         "ES.SET a 1",
@@ -74,7 +74,7 @@ fn commands_3_a_held_transaction_with_a_refused_write_cannot_commit() {
         wire.say(line);
     }
     assert_eq!(wire.say("ES.COMMIT"), "+OK");
-    // A failed write inside stays with what is around it.
+    // A failed write in an inner transaction does not affect the outer one.
     for line in ["ES.BEGIN", "ES.SET a 2", "ES.BEGIN", "ES.SET b", "ES.COMMIT"] {
         wire.say(line);
     }
@@ -82,7 +82,7 @@ fn commands_3_a_held_transaction_with_a_refused_write_cannot_commit() {
     assert_eq!(wire.say("ES.GET a"), "\"1\"");
 }
 
-/// One step of a walk: the cursor and what was found.
+/// Runs one step of a walk. Returns the cursor and the elements.
 fn step(wire: &mut Wire, words: &[&str]) -> (String, Vec<Reply>) {
     let Reply::List(_, items) = wire.call(words) else { panic!("no walk") };
     let [Reply::Bulk(cursor), Reply::List(_, found)] = &items[..] else { panic!("{items:?}") };
@@ -144,7 +144,7 @@ fn cursors_2_a_walk_never_ends_early_without_a_word() {
     };
     let mut held = Vec::new();
     for walk in walks {
-        // Cursors that were never given out, and those that lie far behind in their walk.
+        // Cursors that were never issued, and cursors far behind the progress of their walk.
         for unknown in ["77", "9007199254740991", "18446744073709551615"] {
             assert_eq!(ask(&mut wire, walk, unknown), refused, "{walk:?} {unknown}");
         }
@@ -163,7 +163,7 @@ fn cursors_2_a_walk_never_ends_early_without_a_word() {
         }
         held.push(cursors.pop().unwrap());
     }
-    // An empty collection has cursors no more than another.
+    // An empty collection has no valid cursors either.
     assert_eq!(ask(&mut wire, &["HSCAN", "none"], "77"), refused);
     assert_eq!(ask(&mut wire, &["HSCAN", "none"], "0"), "*[\"0\", *[]]");
     let in_script = wire.call(&["EVAL", "return redis.call('scan', '77')", "0"]);
@@ -177,7 +177,7 @@ fn cursors_2_a_walk_never_ends_early_without_a_word() {
     }
 }
 
-/// The data layer checks that a command uses no key but those that are derived from its words (`Session::named`).
+/// The data layer checks that a command uses only keys derived from its words (`Session::named`).
 #[test]
 fn commands_use_no_keys_but_those_they_name() {
     let server = TestServer::start();
@@ -256,7 +256,7 @@ fn figures_of_groups_do_not_take_time_for_what_is_pending() {
         wire.say("XAUTOCLAIM s g c 0 9-1 COUNT 3 JUSTID")
             .starts_with("*[\"12-1\", *[\"9-1\", \"11-1\"], *[\"10-1\"]]")
     );
-    // How long they have been idle is another figure each time.
+    // Idle times vary, so they are not compared.
     for pending in [wire.say("XPENDING s g - + 2 c"), wire.say("XPENDING s g 9-1 11-1 2")] {
         assert!(pending.contains(r#"*["9-1", "c","#) && pending.contains(r#"*["11-1", "c","#), "{pending}");
     }

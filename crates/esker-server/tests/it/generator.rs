@@ -1,9 +1,14 @@
-//! Random commands for servers that have to agree.
+//! Random commands for servers whose replies are compared.
 
 use fastrand::Rng;
 
-/// Templates: `k` a key, `K` one of the same type for all, `ks` and the like one of that type mostly, `f` a field or member, `n` a small number, `i` an index, `v` a value, `s` a score, `b` a bound by
-/// score, `l` a bound by member, `o` a longitude, `a` a latitude, `r` a radius; `|` parts words to choose from; `f*` and the like stand for one to three.
+/// Templates of commands:
+///
+/// - `k` is a key, `K` a key of one type for the whole command, `ks` and the like usually a key of that type;
+/// - `f` is a field or member, `n` a small number, `i` an index, `v` a value, `s` a score;
+/// - `b` is a bound by score, `l` a bound by member;
+/// - `o` is a longitude, `a` a latitude, `r` a radius;
+/// - `|` separates alternatives, and `f*` and the like stand for one to three words.
 const TEMPLATES: &[&str] = &[
     // Strings.
     "SET ks v",
@@ -137,7 +142,7 @@ const TEMPLATES: &[&str] = &[
     "ZREVRANGEBYLEX lex l l",
     "ZLEXCOUNT lex l l",
     "ZREMRANGEBYLEX lex l l",
-    // Places.
+    // Geographic positions.
     "GEOADD geo o a f",
     "GEOADD geo NX|XX|CH o a f o a f",
     "GEOPOS geo f f",
@@ -216,7 +221,7 @@ const TEMPLATES: &[&str] = &[
     "EXEC",
     "EXEC",
     "DISCARD",
-    // What is wrong.
+    // Errors.
     "GET",
     "SET ks",
     "HSET kh f",
@@ -280,7 +285,7 @@ const TEMPLATES: &[&str] = &[
     "SUBSCRIBE",
 ];
 
-/// The same of scripts. They have no spaces.
+/// Templates of scripts, which contain no spaces.
 #[cfg(feature = "lua")]
 const SCRIPTS: &[&str] = &[
     "EVAL return{true,false,1.5,'x'} 0",
@@ -331,13 +336,13 @@ const SCRIPTS: &[&str] = &[];
 /// Types of keys.
 const KINDS: [char; 6] = ['s', 'h', 't', 'z', 'l', 'x'];
 
-/// The commands that a test is about.
+/// All templates.
 pub fn templates() -> Vec<&'static str> {
     [TEMPLATES, SCRIPTS].concat()
 }
 
 fn key(random: &mut Rng, kind: char) -> String {
-    // Now and then of another type.
+    // Sometimes use a key of another type.
     let kind = if random.u8(0..40) == 0 { KINDS[random.usize(0..KINDS.len())] } else { kind };
     format!("k{kind}{}", random.u8(0..3))
 }
@@ -389,7 +394,7 @@ fn word(random: &mut Rng, template: &str, same: char) -> Vec<String> {
     vec![one]
 }
 
-/// A command.
+/// Generates a command.
 pub fn command(random: &mut Rng, templates: &[&str]) -> Vec<String> {
     let template = templates[random.usize(0..templates.len())];
     let same = KINDS[random.usize(0..KINDS.len())];

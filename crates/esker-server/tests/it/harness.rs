@@ -1,4 +1,4 @@
-//! A server in this process, on a port of its own.
+//! A server in this process, on its own port.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,17 +19,17 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// With an empty database in memory.
+    /// Starts a server with an empty database in memory.
     pub fn start() -> Self {
         Self::start_with(Db::in_memory().unwrap(), Options::default())
     }
 
-    /// With this database.
+    /// Starts a server with this database.
     pub fn start_with(db: Db, options: Options) -> Self {
         Self::start_on(Arc::new(LocalStore::new(db.clone(), 1 << 30)), db, options)
     }
 
-    /// On a store that keeps its data in this database.
+    /// Starts a server with a store that keeps its data in this database.
     pub fn start_on(store: Arc<dyn Store>, db: Db, options: Options) -> Self {
         let options = Options { port: Some(0), ..options };
         let server = Server::new(store, options).unwrap();
@@ -53,18 +53,18 @@ impl TestServer {
         self.server.ports.plain.load(Ordering::Relaxed) as u16
     }
 
-    /// A connection to it.
+    /// Opens a raw connection.
     pub fn wire(&self) -> Wire {
         Wire::connect(self.port())
     }
 
-    /// Ends it. What keeps it from making all durable, if anything does.
+    /// Stops the server. Returns the error if it could not make everything durable.
     pub fn end(mut self) -> Option<esker::Error> {
         self.server.stop_now();
         self.thread.take()?.join().unwrap().err()
     }
 
-    /// A connection by the crate `redis`.
+    /// Opens a connection with the crate `redis`.
     pub fn redis(&self) -> redis::Connection {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}/", self.port())).unwrap();
         client.get_connection().unwrap()
@@ -85,7 +85,7 @@ impl Drop for TestServer {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub fn until(mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {

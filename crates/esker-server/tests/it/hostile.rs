@@ -1,4 +1,4 @@
-//! Bytes that no friendly client sends.
+//! Malformed and hostile bytes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -33,7 +33,7 @@ fn random_bytes_end_a_connection_at_worst() {
         stream.write_all(&bytes).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        // It answers and ends, whatever came.
+        // The server replies and closes the connection, whatever the bytes are.
         let mut replies = Vec::new();
         if let Err(error) = stream.read_to_end(&mut replies) {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{}", bytes.escape_ascii());
@@ -124,10 +124,10 @@ fn a_reply_that_is_too_large_is_an_error() {
     let server = TestServer::start();
     let mut wire = server.wire();
     wire.call(&[b"SET".as_slice(), b"k", &vec![b'x'; 100 << 20]]);
-    let told = "-ERR the reply is larger than 1 GiB: ask for less at a time";
-    assert_eq!(wire.say(&format!("MGET{}", " k".repeat(11))), told);
+    let error = "-ERR the reply is larger than 1 GiB: ask for less at a time";
+    assert_eq!(wire.say(&format!("MGET{}", " k".repeat(11))), error);
     wire.say(&format!("RPUSH l{}", " k".repeat(11)));
-    assert_eq!(wire.say("SORT l BY nosort GET *"), told);
+    assert_eq!(wire.say("SORT l BY nosort GET *"), error);
     assert_eq!(wire.say("STRLEN k"), format!(":{}", 100 << 20));
 }
 

@@ -1,4 +1,4 @@
-//! Scripts that mean harm: each is ended, and leaves nothing.
+//! Hostile scripts. Each of them is ended and leaves nothing behind.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ fn eval(wire: &mut Wire, script: &str, words: &[&str]) -> String {
     format!("{:?}", wire.call(&words))
 }
 
-/// Scripts that do not end by themselves, or not for minutes.
+/// Scripts that do not end by themselves, or only after minutes.
 const ENDLESS: &[&str] = &[
     "local f = coroutine.wrap(function() while true do pcall(function() while true do end end) end end)
      while true do pcall(f) end",
@@ -57,7 +57,7 @@ fn lua_2_every_script_can_be_killed() {
     for script in ENDLESS {
         wire.send(&["EVAL", script, "0"]);
         std::thread::sleep(Duration::from_millis(60));
-        // Some end by themselves, in an error. One that runs has to take the kill long before its time is over.
+        // Some end with an error by themselves. A running one must be killed long before its time limit.
         let start = Instant::now();
         loop {
             let said = other.say("SCRIPT KILL");
@@ -97,7 +97,7 @@ fn long_texts_of_errors_and_of_statuses_are_quick() {
         let range = least..=most;
         assert!(range.contains(&reply.len()), "{script}: {}", reply.len());
     }
-    // A script that catches its own error has all of it.
+    // A script that catches its own error gets the whole text.
     assert_eq!(eval(&mut wire, &format!("{long} local _, e = pcall(error, s) return #e"), &[]), ":50000000");
 }
 
@@ -168,7 +168,7 @@ fn lua_3_garbage_of_large_texts_takes_no_memory() {
             "local text, made = string.rep('x', 2e7) for i = 1, {times} do made = {make} end return 1"
         );
         let reply = eval(&mut wire, &script, &[]);
-        // A busy machine may end it after its time.
+        // A busy machine may run into the time limit.
         assert!(reply == ":1" || reply.contains("after 5 seconds"), "{make}: {reply}");
     }
 }
@@ -204,7 +204,7 @@ fn sources_are_bounded_for_the_compiler() {
         let script = format!("{before}{}{after}", part.repeat(count));
         let start = Instant::now();
         wire.call(&["SCRIPT", "LOAD", &script]);
-        // A second or two on an idle machine.
+        // On an idle machine, this takes a second or two.
         assert!(start.elapsed() < Duration::from_secs(15), "{part}: {:?}", start.elapsed());
     }
     assert!(eval(&mut wire, &" ".repeat(2 << 20), &[]).contains("at most"));
@@ -307,7 +307,7 @@ fn parts_1_a_script_that_is_ended_takes_nothing_from_others() {
         redis.call('PUBLISH', 'said', 'by the script') while true do end";
     let ended = "-ERR Script killed by user with SCRIPT KILL";
     for round in 0..3 {
-        // All three come together, and share a commit with what others write.
+        // All three arrive together, and share a commit with the writes of other clients.
         wire.send(&["INCR", "n"]);
         wire.send(&["EVAL", endless, "0"]);
         wire.send(&["INCR", "n"]);
@@ -320,7 +320,7 @@ fn parts_1_a_script_that_is_ended_takes_nothing_from_others() {
         assert_eq!(wire.say("MGET x other"), format!("*[null, \"{round}\"]"));
         assert_eq!(wire.say("LRANGE l 0 -1"), "*[\"a\"]");
     }
-    // With EXEC all of it is undone.
+    // With EXEC, everything is undone.
     for words in [&["MULTI"][..], &["SET", "before", "1"], &["EVAL", endless, "0"], &["SET", "behind", "1"]] {
         wire.send(words);
         wire.reply();

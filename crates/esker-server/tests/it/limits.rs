@@ -1,4 +1,4 @@
-//! Clients that do not read, send without end, or wait: they are bounded, and they can be ended.
+//! Clients that do not read, send endlessly, or wait: their resources are bounded, and they can be ended.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use crate::harness::{TestServer, until};
 use crate::node::Node;
 use crate::wire::{Reply, Wire, encode};
 
-/// A client that asks for more than any buffer of the system holds, and does not read.
+/// A client that requests more than the buffers of the system hold, and does not read.
 fn deaf(server: &TestServer) -> Wire {
     let mut wire = server.wire();
     wire.send_bytes(&encode(&["GET", "large"]).repeat(30));
@@ -39,7 +39,7 @@ fn connection_3_clients_that_do_not_read_can_be_killed() {
     assert_eq!(wire.say("CLIENT KILL TYPE normal"), ":6");
     until(|| server.server.clients.len() == 1);
     drop(deaf);
-    // A client that waits, with earlier replies that it does not read.
+    // A client that waits and does not read its earlier replies.
     let mut waiting = server.wire();
     waiting.send_bytes(&[encode(&["GET", "large"]).repeat(30), encode(&["BLPOP", "q", "0"])].concat());
     until(|| server.server.clients.len() == 2);
@@ -58,7 +58,7 @@ fn clients_that_do_not_read_are_ended_by_the_timeout() {
     let start = Instant::now();
     until(|| wire.say("PING") == "+PONG" && server.server.clients.len() == 2);
     assert!(start.elapsed() < Duration::from_secs(6));
-    // A subscriber has nothing to say, and stays.
+    // A subscriber sends nothing, and must not be ended for that.
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(server.wire().say("PUBLISH channel text"), ":1");
 }
@@ -88,11 +88,11 @@ fn outbox_1_clients_that_do_not_read_are_ended_by_the_output_limit() {
         server.server.clients.len() == 1
     });
     drop(deaf);
-    // The soft limit, while the client takes nothing.
+    // The soft limit, while the client reads nothing.
     set(&mut wire, "normal 0 1mb 1");
     let _slow = self::deaf(&server);
     until(|| server.server.clients.len() == 1);
-    // One reply over the hard limit; EXEC does its work all the same.
+    // A single reply beyond the hard limit. EXEC still runs its commands.
     set(&mut wire, "normal 1mb 0 0");
     let mut other = server.wire();
     for line in ["MULTI", "GET large", "SET done yes"] {
@@ -116,11 +116,11 @@ fn outbox_1_the_soft_limit_counts_messages_that_wait_and_those_on_their_way() {
     subscriber.say("SUBSCRIBE channel");
     let text = "v".repeat(500_000);
     for _ in 0..50 {
-        // One by one, so that what is on its way is below the limit.
+        // One at a time, so that the output in flight stays below the limit.
         wire.call(&["PUBLISH", "channel", &text]);
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Nothing more is said: the limit holds for what waits already.
+    // The lower limit applies to output that is already waiting, without another message.
     until(|| server.server.clients.len() == 1);
     drop(subscriber);
 }
@@ -135,7 +135,7 @@ fn a_timeout_that_is_set_holds_for_connections_that_are_idle_already() {
     idle.iter_mut().for_each(|other| assert_eq!(other.say("PING"), "+PONG"));
     assert_eq!(wire.say("CONFIG SET timeout 1"), "+OK");
     until(|| wire.say("PING") == "+PONG" && server.server.clients.len() == 2);
-    // One that is taken back holds no more.
+    // After the option is reset, idle connections stay open.
     let mut idle = server.wire();
     assert_eq!(idle.say("PING"), "+PONG");
     assert_eq!(wire.say("CONFIG SET timeout 0"), "+OK");
@@ -176,7 +176,7 @@ fn requests_of_all_connections_are_bounded_together() {
         client.say("MULTI");
         assert_eq!(format!("{:?}", client.call(&["SET", "small", "v"])), "+QUEUED");
     }
-    // Those that hold most are ended, and others are not.
+    // The connections that hold most are ended, and the others are not.
     for client in &mut clients[..10] {
         client.send(&["SET", "k", &value]);
         client.try_reply();
@@ -190,17 +190,17 @@ fn requests_of_all_connections_are_bounded_together() {
     }
     drop(clients);
     until(|| server.server.clients.is_empty());
-    // A request on its way counts, too.
+    // An incomplete request counts as well.
     let (mut endless, mut text) = (server.wire(), server.wire());
     endless.send_bytes(b"*2\r\n$4\r\nECHO\r\n$100000000\r\n");
     endless.send_bytes(&vec![b'x'; 3 << 20]);
     until(|| text.say("CLIENT LIST").contains(" qbuf=314"));
     drop(endless);
-    // What has run is held no more.
+    // Completed requests no longer count.
     for _ in 0..20 {
         assert_eq!(format!("{:?}", text.call(&["SET", "k", &value])), "+OK");
     }
-    // A transaction that was refused takes no memory.
+    // A refused transaction takes no memory.
     text.say("MULTI");
     text.say("NONE");
     for _ in 0..20 {
@@ -371,8 +371,8 @@ fn replicas_are_a_type_of_clients() {
 
 #[test]
 fn serve_1_a_stop_is_not_lost_at_any_moment() {
-    // `told`: the opening during which it is told; 0: before the first.
-    for told in 0..3 {
+    // Number of the `open` call that requests the stop; 0 requests it before the first.
+    for stop_at in 0..3 {
         let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let primary = Node::start(&a.path().join("a"));
         primary.say("SET k v");
@@ -380,13 +380,13 @@ fn serve_1_a_stop_is_not_lost_at_any_moment() {
         let replica_of = Some(crate::node::source(primary.port()));
         let options = Options { port: Some(0), dir: dir.clone(), replica_of, ..Options::default() };
         let stopper = Stopper::default();
-        if told == 0 {
+        if stop_at == 0 {
             stopper.stop();
         }
         let mut opened = 0;
         let open = || {
             opened += 1;
-            if opened == told {
+            if opened == stop_at {
                 stopper.stop();
             }
             Db::builder().memory(32 << 20).open(&dir)
@@ -396,6 +396,6 @@ fn serve_1_a_stop_is_not_lost_at_any_moment() {
         let serving = serve(open, 32 << 20, options, &stopper, |_: &Arc<_>, _| {});
         let ended = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), serving).await });
         ended.unwrap().unwrap();
-        assert_eq!(opened, told);
+        assert_eq!(opened, stop_at);
     }
 }

@@ -1,4 +1,4 @@
-//! The server as its clients see it.
+//! Tests of the server through its client interface.
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,

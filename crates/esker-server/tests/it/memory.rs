@@ -1,11 +1,11 @@
-//! Commands that would take much more memory than their requests: each fails while it does.
+//! Commands that would take much more memory than their requests. Each fails before it does.
 
 use std::sync::atomic::Ordering;
 
 use crate::harness::TestServer;
 use crate::wire::Wire;
 
-/// A server whose keys hold about 1.3 MB each: parts of 6,500 bytes.
+/// A server with keys of about 1.3 MB each, in parts of 6,500 bytes.
 fn with_collections() -> (TestServer, Wire) {
     let server = TestServer::start();
     let mut wire = server.wire();
@@ -30,7 +30,7 @@ fn with_collections() -> (TestServer, Wire) {
     (server, wire)
 }
 
-/// Commands whose replies have 1.3 MB or more.
+/// Commands with replies of at least 1.3 MB.
 const REPLIES: &[&str] = &[
     "GET b0",
     "MGET b0 b0 b0 b0",
@@ -79,7 +79,7 @@ const REPLIES: &[&str] = &[
     "ZMPOP 1 sorted MIN COUNT 1000",
 ];
 
-/// Commands that gather as much, and reply little.
+/// Commands that gather as much but have small replies.
 const GATHER: &[&str] = &[
     "SUNIONSTORE to set other",
     "SINTERSTORE to set set",
@@ -120,7 +120,7 @@ fn command_memory_1_replies_are_bounded_while_they_are_made() {
     let columns: Vec<String> = (0..200).map(|n| n.to_string()).collect();
     let words: Vec<&str> = ["OB.GET", "t", "row"].into_iter().chain(columns.iter().map(|c| &**c)).collect();
     assert_eq!(format!("{:?}", wire.call(&words)), TOO_LARGE);
-    // In a transaction all replies together.
+    // In a transaction, the limit applies to all replies together.
     for line in ["MULTI", "LRANGE list 0 120", "LRANGE list 0 120", "PING"] {
         wire.say(line);
     }
@@ -147,7 +147,7 @@ fn command_memory_1_what_commands_gather_is_bounded() {
         refused(&mut wire, line, TOO_MUCH);
     }
     assert_eq!(wire.say("EXISTS to"), ":0", "commands.2");
-    // Small parts take more memory than they have bytes, also in a dump.
+    // Small parts take more memory than their bytes, even in a dump.
     let many: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
     let words: Vec<&str> = ["SADD", "many"].into_iter().chain(many.iter().map(|n| &**n)).collect();
     wire.call(&words);
@@ -155,7 +155,7 @@ fn command_memory_1_what_commands_gather_is_bounded() {
     let crate::wire::Reply::Bulk(dump) = wire.call(&["DUMP", "many"]) else { panic!("no dump") };
     assert!(dump.len() < 300_000);
     assert_eq!(format!("{:?}", wire.call(&[b"RESTORE".as_slice(), b"to", b"0", &dump])), TOO_MUCH);
-    // Other commands go on.
+    // Other commands continue to work.
     assert_eq!(wire.say("HGET hash 1").len(), 6505);
 }
 
@@ -165,9 +165,9 @@ fn effects_2_what_scripts_and_transactions_tell_is_bounded() {
     let (mut wire, mut hearer) = (server.wire(), server.wire());
     server.server.commands.memory.effects.store(1 << 20, Ordering::Relaxed);
     hearer.say("SUBSCRIBE c");
-    let told = "-ERR the script or transaction would publish and tell more than 1 MiB: do it in parts";
+    let error = "-ERR the script or transaction would publish and tell more than 1 MiB: do it in parts";
     let text = "x".repeat(100_000);
-    // One message may have any size; without a hearer there is none.
+    // A single message may have any size. Without a subscriber there is no message.
     assert_eq!(wire.say(&format!("PUBLISH c {}", text.repeat(20))), ":1");
     assert_eq!(format!("{:?}", hearer.reply()).len(), 2_000_000 + 21);
     let ways = [("PUBLISH", "none"), ("ES.NOTIFY", "none"), ("OB.NOTIFY", "none"), ("PUBLISH", "c")];
@@ -184,11 +184,15 @@ fn effects_2_what_scripts_and_transactions_tell_is_bounded() {
             format!("{:?}", wire.call(&["EXEC"]))
         };
         let replies = many(&mut wire, command);
-        assert_eq!(replies.matches(told).count(), if channel == "c" { 20 } else { 0 }, "{command} {channel}");
+        assert_eq!(
+            replies.matches(error).count(),
+            if channel == "c" { 20 } else { 0 },
+            "{command} {channel}"
+        );
         assert!(replies.ends_with("+OK]"));
     }
     (0..10).for_each(|_| assert!(format!("{:?}", hearer.reply()).contains("xxx")));
-    // The next one begins at nothing, also in a pipeline.
+    // Each request starts with an empty budget, even in a pipeline.
     let script = "local s = string.rep('x', 1e5) local n = 0 for i = 1, 30 do
         if type(redis.pcall('PUBLISH', 'c', s)) == 'table' then n = n + 1 end end return n";
     if cfg!(feature = "lua") {
@@ -197,19 +201,19 @@ fn effects_2_what_scripts_and_transactions_tell_is_bounded() {
         assert_eq!(format!("{:?} {:?}", wire.reply(), wire.reply()), ":20 :20");
         (0..20).for_each(|_| assert!(format!("{:?}", hearer.reply()).contains("xxx")));
     }
-    // Topics with a listener, and events of keys.
+    // Topics with a listener, and keyspace events.
     let mut listener = server.wire();
     assert_eq!(listener.say("ES.LISTEN t"), "+OK");
     wire.say("MULTI");
     (0..30).for_each(|_| drop(wire.call(&["ES.NOTIFY", "t", &text])));
-    assert_eq!(format!("{:?}", wire.call(&["EXEC"])).matches(told).count(), 20);
+    assert_eq!(format!("{:?}", wire.call(&["EXEC"])).matches(error).count(), 20);
     (0..10).for_each(|_| assert!(format!("{:?}", listener.reply()).contains("xxx")));
     assert_eq!(wire.say("CONFIG SET notify-keyspace-events KEA"), "+OK");
     let keys: Vec<String> = (0..40).map(|n| format!("{n}{}", "k".repeat(20_000))).collect();
     wire.say("MULTI");
     keys.iter().for_each(|key| drop(wire.call(&["SET", key, "1"])));
     let replies = format!("{:?}", wire.call(&["EXEC"]));
-    let failed = replies.matches(told).count();
+    let failed = replies.matches(error).count();
     assert!((10..30).contains(&failed), "{failed}");
     assert_eq!(wire.say("DBSIZE"), format!(":{}", 1 + 40 - failed), "commands.2");
 }

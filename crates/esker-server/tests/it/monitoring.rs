@@ -1,4 +1,4 @@
-//! What operators see.
+//! Monitoring: what operators see.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Servers of this process that have directories of their own, and replicate.
+//! Replicating servers in this process, each with its own directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use parking_lot::Mutex;
 use crate::harness::until;
 use crate::wire::Wire;
 
-/// A server. It stops when this is dropped.
+/// A server that stops when this is dropped.
 pub struct Node {
     dir: PathBuf,
     options: Options,
     backlog: u64,
-    /// What is held for slots.
+    /// Maximum bytes retained for slots.
     slot_limit: u64,
     server: Arc<Mutex<Option<Arc<Server>>>>,
     thread: Option<JoinHandle<Result<(), Failed>>>,
 }
 
 impl Node {
-    /// In this directory, on any port.
+    /// Starts a server in this directory, on any port.
     pub fn start(dir: &Path) -> Self {
         Self::start_with(dir, Options::default(), 64 << 20)
     }
@@ -33,7 +33,7 @@ impl Node {
         Self::start_holding(dir, options, backlog, 0)
     }
 
-    /// With slots that hold so much.
+    /// Starts a server with limits on the backlog and on slots.
     pub fn start_holding(dir: &Path, options: Options, backlog: u64, slot_limit: u64) -> Self {
         let options = Options { port: Some(0), dir: dir.to_path_buf(), ..options };
         let server = Arc::default();
@@ -42,12 +42,12 @@ impl Node {
         node
     }
 
-    /// A replica of what listens on this port.
+    /// Starts a replica of the server on this port.
     pub fn replica_of(dir: &Path, port: u16) -> Self {
         Self::start_with(dir, Options { replica_of: Some(source(port)), ..Options::default() }, 64 << 20)
     }
 
-    /// Begins again, on the same port.
+    /// Restarts the server on the same port.
     pub fn restart(&mut self) {
         self.stop();
         let (server, dir, options) = (self.server.clone(), self.dir.clone(), self.options.clone());
@@ -70,7 +70,7 @@ impl Node {
             port != 0
         });
         self.options.port = Some(port as u16);
-        // What it became while it ran is kept in its database.
+        // The database keeps the role that it had when it stopped.
         self.options.replica_of = None;
     }
 
@@ -99,7 +99,7 @@ impl Node {
         server.ports.tls.load(std::sync::atomic::Ordering::Relaxed) as u16
     }
 
-    /// A connection; one that comes while a copy is put into place tries again.
+    /// Opens a connection. Tries again while a copy replaces the database.
     pub fn wire(&self) -> Wire {
         let mut found = None;
         until(|| {
@@ -111,7 +111,7 @@ impl Node {
         found.unwrap()
     }
 
-    /// The reply to one command on a connection of its own.
+    /// Returns the reply to one command on a new connection.
     pub fn say(&self, text: &str) -> String {
         let mut found = None;
         until(|| {
@@ -123,25 +123,25 @@ impl Node {
         format!("{:?}", found.unwrap())
     }
 
-    /// A figure of `INFO replication`.
+    /// Returns a value of `INFO replication`.
     pub fn info(&self, name: &str) -> String {
         let text = self.say("INFO replication");
         let at = text.find(&format!("\\r\\n{name}:")).map(|at| at + name.len() + 5);
         at.map_or(String::new(), |at| text[at..].split("\\r\\n").next().unwrap_or_default().to_owned())
     }
 
-    /// Its position: epoch and number.
+    /// The position of the server: epoch and number.
     pub fn position(&self) -> String {
         self.say("ES.POSITION")
     }
 
-    /// Its database, as a program has it that embeds the server.
+    /// The database, as a program that embeds the server gets it.
     pub fn db(&self) -> Db {
         let server = self.server.lock().clone().unwrap();
         server.store.local().unwrap().clone()
     }
 
-    /// All that is stored, but for what is its own.
+    /// Returns everything that is stored, except what differs between servers.
     pub fn contents(&self) -> Vec<(String, Vec<u8>, Vec<u8>)> {
         let db = self.db();
         let mut all = Vec::new();
@@ -150,7 +150,7 @@ impl Node {
             all.push((name.clone(), b"options".to_vec(), format!("{:?}", keyspace.options()).into_bytes()));
             for entry in keyspace.iter() {
                 let (key, value) = entry.unwrap();
-                // Its role and its position.
+                // Skip the role and the position.
                 if name != "es.repl" || key.first() == Some(&b'e') {
                     all.push((name.clone(), key.to_vec(), value.to_vec()));
                 }
@@ -175,7 +175,7 @@ pub fn source(port: u16) -> Source {
     Source { host: "127.0.0.1".to_owned(), port }
 }
 
-/// Waits until a replica is where its primary is, and compares all that they hold.
+/// Waits until a replica has caught up with its primary, and compares their contents.
 pub fn assert_same(primary: &Node, replica: &Node) {
     let (mut a, mut b) = Default::default();
     until(|| {

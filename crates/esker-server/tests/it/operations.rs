@@ -1,4 +1,4 @@
-//! The engine's own operations, by commands.
+//! Commands for operations of the engine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn several_copies_at_once_in_one_place_are_told_from_each_other() {
     let refused = wire.say("ES.CHECKPOINT backups");
     assert!(refused.starts_with("-ERR the backups have this name"), "{refused}");
     wire.say("ES.BACKUP");
-    // As another backup does.
+    // Hold the lock, like another backup.
     let _held = Env::real().fs.lock(&dir.path().join("backups/LOCK")).unwrap();
     for command in ["ES.BACKUP", "ES.BACKUP FEED"] {
         let refused = wire.say(command);

@@ -1,4 +1,4 @@
-//! Ordered commands: transactions that connections hold, locks, and what is told.
+//! Ordered commands: held transactions, locks and notifications.
 
 use crate::harness::{TestServer, until};
 use crate::wire::{Reply, Wire};
@@ -13,7 +13,7 @@ fn say(wire: &mut Wire, lines: &[(&str, &str)]) {
     }
 }
 
-/// Connections that work in a keyspace of plain keys.
+/// Opens connections that use a keyspace of plain keys.
 fn in_keyspace<const N: usize>(server: &TestServer) -> [Wire; N] {
     server.wire().say("ES.KS CREATE plain");
     std::array::from_fn(|_| {
@@ -47,7 +47,7 @@ fn a_transaction_lasts_over_requests_and_commits_as_a_whole() {
                 ("ES.PREV z", "*[\"b\", \"2\"]"),
             ],
         );
-        // held_transaction.1: nothing of it is seen, and nobody waits for it.
+        // held_transaction.1: its writes are invisible, and no other client waits for it.
         say(&mut b, &[("ES.RANGE '' ''", "*[\"a\", \"1\", \"c\", \"3\"]"), ("ES.SET other 1", "+OK")]);
         say(
             &mut a,
@@ -77,7 +77,8 @@ fn isolation_is_what_was_chosen() {
     let server = TestServer::start();
     let [mut a, mut b] = in_keyspace(&server);
     let conflict = "-CONFLICT others have changed what the transaction has read or written: ..";
-    // What the transaction does, what another one does, whether they are in conflict with `snapshot` and with `serializable`.
+    // The command of the transaction, that of another client, and whether they conflict with `snapshot` and
+    // with `serializable`.
     let cases = [
         ("ES.SET k 1", "ES.SET k 2", [true, true]),
         ("ES.DEL k", "ES.SET k 2", [true, true]),
@@ -107,11 +108,11 @@ fn isolation_is_what_was_chosen() {
             say(&mut a, &[("ES.ROLLBACK", "-ERR no transaction..")]);
         }
     }
-    // Reads are of the state at the beginning, and one that only reads commits.
+    // Reads see the state at the beginning, and a read-only transaction commits.
     say(&mut a, &[("ES.BEGIN", ":.."), ("ES.GET k", "\"0\"")]);
     say(&mut b, &[("ES.SET k 5", "+OK"), ("ES.SET l 5", "+OK")]);
     say(&mut a, &[("ES.GET k", "\"0\""), ("ES.GET l", "null"), ("ES.COMMIT", "+OK")]);
-    // held_transaction.3, write skew: each reads what the other writes.
+    // held_transaction.3, write skew: each transaction reads what the other writes.
     for (isolation, last) in [("SNAPSHOT", "+OK"), ("SERIALIZABLE", conflict)] {
         for (wire, key) in [(&mut a, "k"), (&mut b, "l")] {
             say(wire, &[(&format!("ES.BEGIN {isolation}"), ":.."), (&format!("ES.GET {key}"), "\"..")]);
@@ -209,7 +210,7 @@ fn databases_keep_their_types_and_expiry() {
         ],
     );
     std::thread::sleep(std::time::Duration::from_millis(500));
-    // It sees the state at its beginning, of which the key that has expired was a part.
+    // The transaction sees the state at its beginning, including the key that has expired since.
     say(&mut a, &[("ES.GET s", "\"1\""), ("ES.COMMIT", "-CONFLICT.."), ("GET s", "null")]);
     say(
         &mut a,
@@ -238,7 +239,7 @@ fn merges_in_a_transaction_are_seen_by_it() {
 fn what_a_transaction_cannot_do_is_told_at_once() {
     let server = TestServer::start();
     let [mut a, mut b] = in_keyspace(&server);
-    // Read committed: its commit compares nothing.
+    // Read committed: the commit checks no conflicts.
     say(&mut a, &[("OB.BEGIN", ":.."), ("MULTI", "+OK"), ("ES.SET k 1", "+QUEUED")]);
     assert!(a.say("EXEC").contains("MULTI and scripts cannot take part"));
     let long = "x".repeat(70_000);
@@ -252,7 +253,7 @@ fn what_a_transaction_cannot_do_is_told_at_once() {
         ],
     );
     say(&mut b, &[("ES.SAVEPOINT s", "-ERR no transaction.."), ("ES.KS DROP plain", "+OK")]);
-    // Others share the commit: it must not come out there.
+    // Other commands share the commit. They must not get the error.
     a.send_bytes(b"SET other 1\r\nES.COMMIT\r\n");
     assert_eq!(format!("{:?}", a.reply()), "+OK");
     assert!(matches!(a.reply(), Reply::Error(_)));
@@ -281,20 +282,20 @@ fn names_are_locked_with_and_without_a_transaction() {
     waiters(1);
     say(&mut a, &[("ES.UNLOCK x", ":1")]);
     assert_eq!(format!("{:?}", b.reply()), "+OK");
-    // A transaction's lock goes with it, and what the connection had before stays.
+    // Locks of a transaction end with it. Earlier locks of the connection stay.
     say(&mut b, &[("ES.BEGIN", ":.."), ("ES.LOCK z", "+OK"), ("ES.UNLOCK z", "-ERR the transaction..")]);
     c.send(&["ES.LOCK", "z"]);
     waiters(1);
     say(&mut b, &[("ES.ROLLBACK", "+OK")]);
     assert_eq!(format!("{:?}", c.reply()), "+OK");
     say(&mut a, &[("ES.LOCK x WAIT 0", "-LOCKTIMEOUT..")]);
-    // Locks of both families are in one table: a cycle over both is found.
+    // Both families share one table of locks, so a cycle over both is found.
     say(&mut c, &[("OB.BEGIN", ":.."), ("OB.LOCK exclusive 0 t", "+OK")]);
     b.send(&["ES.LOCK", "z"]);
     waiters(1);
     say(&mut c, &[("ES.LOCK x", "-DEADLOCK.."), ("OB.COMMIT", "-DEADLOCK.."), ("ES.UNLOCK z", ":1")]);
     assert_eq!(format!("{:?}", b.reply()), "+OK");
-    // A connection that ends gives all of its locks back.
+    // A connection that ends releases all of its locks.
     c.send(&["ES.LOCK", "x"]);
     waiters(1);
     drop(b);
@@ -334,25 +335,26 @@ fn topics_and_changes_are_told_with_the_commit() {
             ("ES.NOTIFY news ''", "+OK"),
         ],
     );
-    for told in [
+    for event in [
         "[\"pmessage\", \"user:\", \"user:7\", \"set\"]",
         "[\"pmessage\", \"user:\", \"user:\", \"delrange\"]",
         "[\"pmessage\", \"k\", \"k\", \"del\"]",
         "[\"message\", \"news\", \"\"]",
     ] {
-        assert_eq!(next(&mut a), format!(">{told}"));
+        assert_eq!(next(&mut a), format!(">{event}"));
     }
     say(&mut a, &[("ES.UNWATCH KEY k", "+OK"), ("ES.UNLISTEN", "+OK")]);
     say(&mut b, &[("ES.SET k 2", "+OK"), ("ES.NOTIFY jobs x", "+OK"), ("ES.SET user:8 1", "+OK")]);
     assert_eq!(next(&mut a), ">[\"pmessage\", \"user:\", \"user:8\", \"set\"]");
     say(&mut a, &[("ES.UNWATCH", "+OK"), ("ES.KS USE", "+OK"), ("ES.WATCH PREFIX h", "+OK")]);
-    // In a database all commands are told of, and what expires; in version 2 of the protocol one is subscribed.
+    // In a database, every command and expiry is reported. In protocol version 2, the client counts as
+    // subscribed.
     say(&mut b, &[("ES.KS USE", "+OK"), ("ES.WATCH KEY h", "+OK"), ("GET h", "-ERR Can't execute 'get'..")]);
     let mut c = server.wire();
     say(&mut c, &[("HSET h f v", ":1"), ("PEXPIRE h 5", ":1")]);
-    for told in ["set", "set", "del"] {
-        assert_eq!(next(&mut a), format!(">[\"pmessage\", \"h\", \"h\", \"{told}\"]"));
-        assert_eq!(next(&mut b), format!("*[\"pmessage\", \"h\", \"h\", \"{told}\"]"));
+    for event in ["set", "set", "del"] {
+        assert_eq!(next(&mut a), format!(">[\"pmessage\", \"h\", \"h\", \"{event}\"]"));
+        assert_eq!(next(&mut b), format!("*[\"pmessage\", \"h\", \"h\", \"{event}\"]"));
     }
     say(&mut c, &[("FLUSHDB", "+OK")]);
     assert_eq!(next(&mut a), ">[\"pmessage\", \"h\", \"\", \"all\"]");

@@ -1,4 +1,4 @@
-//! Parameters that are set while the server runs.
+//! Parameters that change while the server runs.
 
 use esker::Db;
 use esker_server::{Fsync, Options};
@@ -21,7 +21,7 @@ fn passwords_are_set_and_taken_away_at_run_time() {
     for password in ["2024", "s3cret", "yes", "word", "''"] {
         assert_eq!(wire.say(&format!("CONFIG SET masterauth {password}")), "+OK", "{password}");
     }
-    // A password that is no text would be changed on the way.
+    // A password that is not UTF-8 would be altered.
     let refused = wire.call(&[&b"CONFIG"[..], b"SET", b"requirepass", b"\xFF"]);
     assert!(format!("{refused:?}").starts_with("-ERR CONFIG SET failed"), "{refused:?}");
     assert_eq!(server.wire().say("AUTH 42"), "+OK");

@@ -1,4 +1,4 @@
-//! A link that is cut and slowed.
+//! A proxy that cuts and delays connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Listens on a port, and passes on what comes to another.
+/// Listens on a port and forwards connections to another one.
 pub struct Proxy {
     port: u16,
     shared: Arc<Shared>,
@@ -14,9 +14,9 @@ pub struct Proxy {
 
 #[derive(Default)]
 struct Shared {
-    /// A connection is cut after at most so many bytes from the server; 0: never.
+    /// Maximum bytes from the server before a connection is cut; 0 means no cut.
     cut_after: AtomicU64,
-    /// Milliseconds that each piece waits.
+    /// Delay of each piece in milliseconds.
     delay_ms: AtomicU64,
     is_over: AtomicBool,
     cuts: AtomicU64,
@@ -62,7 +62,7 @@ impl Proxy {
         self.port
     }
 
-    /// Cuts each new connection after at most so many bytes; 0: none.
+    /// Cuts each new connection after at most this number of bytes; 0 means never.
     pub fn cut_after(&self, bytes: u64) {
         self.shared.cut_after.store(bytes, Ordering::Relaxed);
     }
@@ -71,7 +71,7 @@ impl Proxy {
         self.shared.delay_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// How often it has cut.
+    /// Number of cuts.
     pub fn cuts(&self) -> u64 {
         self.shared.cuts.load(Ordering::Relaxed)
     }
@@ -84,7 +84,8 @@ impl Drop for Proxy {
     }
 }
 
-/// Passes bytes on until one side ends, or the watcher has seen enough. A cut may lie within a piece: the last one is halved.
+/// Forwards bytes until one side ends or `goes_on` returns false. Only half of the last piece is sent then,
+/// so that a cut may lie within a piece.
 fn pass(mut from: TcpStream, mut to: TcpStream, mut goes_on: impl FnMut(u64) -> bool) {
     let mut buffer = [0; 16 << 10];
     while let Ok(n) = from.read(&mut buffer) {

@@ -108,11 +108,11 @@ fn a_promoted_replica_goes_on_and_an_old_primary_that_forked_is_refused() {
     assert_eq!(replica.info("role"), "master");
     assert_eq!(replica.say("HSET hash other value"), ":1");
     assert_eq!(replica.say("LPUSH list x"), ":1");
-    // One that follows goes over to the new primary without a copy.
+    // Another replica follows the new primary without a copy.
     assert_eq!(third.say(&format!("REPLICAOF 127.0.0.1 {}", replica.port())), "+OK");
     assert_same(&replica, &third);
 
-    // The old primary comes back, not knowing of it, and takes a write: a fork.
+    // The old primary restarts, unaware of the change, and accepts a write: its history forks.
     old.restart();
     assert_eq!(old.say("SET only-here 1"), "+OK");
     assert_eq!(old.say(&format!("REPLICAOF 127.0.0.1 {}", replica.port())), "+OK");
@@ -157,7 +157,7 @@ fn replicas_of_replicas() {
         first.say(&format!("RPUSH list {n}"));
     }
     assert_same(&first, &third);
-    // Each comes back by itself, and the first one with a new epoch.
+    // Each server restarts alone, the first one with a new epoch.
     third.stop();
     first.say("RPUSH list more");
     assert_same(&first, &second);
@@ -180,7 +180,7 @@ fn who_was_away_for_longer_than_the_backlog_gets_a_copy_again() {
     let offset: u64 = replica.info("slave_repl_offset").parse().unwrap();
     replica.stop();
     let mut wire = primary.wire();
-    // Larger ones would lie beside the log.
+    // Larger values would not be stored in the log.
     let value = "v".repeat(3000);
     for n in 0..2500 {
         wire.say(&format!("SET key{n} {value}"));
@@ -194,10 +194,10 @@ fn who_was_away_for_longer_than_the_backlog_gets_a_copy_again() {
     until(|| primary.info("slave0").contains("behind=0"));
 }
 
-/// Commits a few MiB, in as many flushes.
+/// Commits a few MiB with several flushes.
 fn fill(primary: &Node) {
     let mut wire = primary.wire();
-    // Larger ones would lie beside the log.
+    // Larger values would not be stored in the log.
     let value = "v".repeat(3000);
     for n in 0..1200 {
         wire.say(&format!("SET key{n} {value}"));
@@ -227,13 +227,13 @@ fn a_slot_keeps_the_log_for_who_is_away_over_restarts_up_to_its_limit() {
     assert!(primary.say("ES.SLOT DROP b").contains("in use"));
     assert_eq!(figure(&primary, "name").as_deref(), Some("b"));
     let at = primary.info("master_repl_offset");
-    // A copy takes the place of the directory with all in it.
+    // A copy replaces the whole directory.
     let note = dir.path().join("b/note");
     std::fs::write(&note, "").unwrap();
     std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(primary.info("master_repl_offset"), at, "slots come to rest");
 
-    // Away, while more is committed than the backlog has, and the primary is restarted.
+    // The replica is offline while more than the backlog is committed and the primary restarts.
     replica.stop();
     until(|| figure(&primary, "connections").as_deref() == Some("0"));
     fill(&primary);
@@ -253,7 +253,7 @@ fn a_slot_keeps_the_log_for_who_is_away_over_restarts_up_to_its_limit() {
     primary.say("ES.COMPACT");
     until(|| primary.info("repl_backlog_first_byte_offset").parse::<u64>().unwrap() > first + 1000);
 
-    // Away for longer than the limit.
+    // The replica is offline until the limit is exceeded.
     replica.stop();
     for _ in 0..5 {
         fill(&primary);
@@ -283,7 +283,7 @@ fn keys_expire_by_the_primary_alone_and_are_read_as_absent_at_once() {
     until(|| primary.say("DBSIZE") == ":1");
     assert_same(&primary, &replica);
     assert_eq!(replica.say("DBSIZE"), ":1");
-    // Without its primary nothing of it goes.
+    // Without its primary, the replica removes no expired keys.
     primary.say("SET k v PX 100");
     assert_eq!(primary.say("WAIT 1 0"), ":1");
     drop(primary);
@@ -327,7 +327,7 @@ fn options_of_keyspaces_are_sent_whenever_they_are_set() {
         assert_eq!(wire.say(&format!("ES.MERGE k {part}")), "+OK");
     }
     assert_same(&primary, &third);
-    // By a program that embeds the primary, also while a replica is away.
+    // A program that embeds the primary writes, even while a replica is offline.
     replica.stop();
     let space = primary.db().keyspace("embedded").unwrap();
     space.set_default_ttl(Some(Duration::from_secs(86_400))).unwrap();
@@ -389,7 +389,7 @@ fn how_often_commits_are_synced_for_replicas_is_for_the_operator_to_say() {
         }
         syncs() - before
     };
-    // The engine syncs by itself about ten times a second.
+    // By default, the engine syncs about ten times a second.
     let seldom = write(600);
     assert_eq!(primary.say("CONFIG SET replica-sync-ms 2"), "+OK");
     let often = write(600);

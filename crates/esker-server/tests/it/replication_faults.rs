@@ -1,4 +1,4 @@
-//! Replication over links that break, and between servers that are killed.
+//! Replication over failing links, and between servers that are killed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn links_that_are_cut_and_slow_lose_nothing_and_repeat_nothing() {
         wire.say(&format!("SET before{n} {}", text(n)));
     }
     let proxy = Proxy::to(primary.port());
-    // Also while the copy is on its way: it is larger than what one connection passes.
+    // The link also fails during the copy, which is larger than one connection can carry.
     proxy.cut_after(8_000);
     let replica = Node::replica_of(&dir.path().join("b"), proxy.port());
     until(|| proxy.cuts() > 3);
@@ -55,7 +55,7 @@ fn links_that_are_cut_and_slow_lose_nothing_and_repeat_nothing() {
 
 const CHILD: &str = "ESKER_TEST_CHILD";
 
-/// What a child process runs. Of itself it tests nothing.
+/// Runs in child processes. It tests nothing by itself.
 #[test]
 fn child() {
     let Ok(words) = std::env::var(CHILD) else { return };
@@ -71,7 +71,7 @@ fn child() {
     runtime.block_on(serve(open, 32 << 20, options, &Stopper::default(), begin)).unwrap();
 }
 
-/// A server of a process of its own.
+/// A server in its own process.
 struct Process {
     dir: PathBuf,
     port: u16,
@@ -80,7 +80,7 @@ struct Process {
 
 impl Process {
     fn start(dir: &Path, replica_of: Option<u16>) -> Self {
-        // Nobody else takes a port that was free a moment ago, as a rule.
+        // Usually no other process takes a port that was free a moment ago.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut process = Process { dir: dir.to_path_buf(), port, process: None };
         process.begin(replica_of);
@@ -100,7 +100,7 @@ impl Process {
         until(|| self.wire().is_some());
     }
 
-    /// As by kill -9.
+    /// Kills the process, like kill -9.
     fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
@@ -120,7 +120,7 @@ impl Process {
     }
 }
 
-/// Sends what a killed server may not take.
+/// Writes to a server that may have been killed.
 trait Words {
     fn write_all_words(&self, words: &[&str]);
 }
@@ -128,7 +128,7 @@ trait Words {
 impl Words for std::net::TcpStream {
     fn write_all_words(&self, words: &[&str]) {
         use std::io::Write;
-        // Whoever waits for the reply notices.
+        // The reader of the reply notices an error.
         let _ = (&*self).write_all(&crate::wire::encode(words));
     }
 }
@@ -149,7 +149,7 @@ fn what_wait_1_has_acknowledged_is_on_the_replica_whoever_is_killed() {
     for round in 0..6 {
         let writes = rng.u64(20..120);
         let mut wire = primary.wire().unwrap();
-        // A replica that has just begun is waited for.
+        // Wait for a replica that has just started.
         let mut is_cut = false;
         std::thread::scope(|scope| {
             let (victim, wait) = if round % 2 == 0 { (&mut primary, 30) } else { (&mut replica, 60) };
@@ -163,7 +163,7 @@ fn what_wait_1_has_acknowledged_is_on_the_replica_whoever_is_killed() {
                 wire.stream.get_ref().write_all_words(&["SET", &key, &value]);
                 wire.stream.get_ref().write_all_words(&["WAIT", "1", "200"]);
                 let (Some(_), Some(got)) = (wire.try_reply(), wire.try_reply()) else {
-                    // It may be there, or not.
+                    // The write may have been stored or not.
                     acknowledged.remove(&key);
                     is_cut = true;
                     return;
@@ -179,7 +179,7 @@ fn what_wait_1_has_acknowledged_is_on_the_replica_whoever_is_killed() {
         if is_replica_gone {
             replica.begin(None);
         }
-        // What was acknowledged is there, also while the primary is not.
+        // Acknowledged writes are on the replica, even while the primary is down.
         for (key, value) in &acknowledged {
             let found = replica.ask(&["GET", key]).expect("the replica answers");
             assert_eq!(format!("{found:?}"), format!("{value:?}"), "round {round}: {key}");
@@ -200,7 +200,7 @@ fn what_wait_1_has_acknowledged_is_on_the_replica_whoever_is_killed() {
     assert_eq!(replica.ask(&["REPLICAOF", "NO", "ONE"]), Some(Reply::Simple("OK".to_owned())));
     assert_eq!(replica.ask(&["SET", "new", "1"]), Some(Reply::Simple("OK".to_owned())));
     primary.begin(Some(replica.port));
-    // It has begun an epoch of its own at none of its starts since: what it has is a part of the new history.
+    // The replica began no epoch of its own in any restart, so its data is a prefix of the new history.
     settle(&replica, &primary);
 }
 

@@ -1,4 +1,4 @@
-//! Payloads of `RESTORE` that are not what `DUMP` makes, and what `ES.VERIFY` says of what is stored.
+//! Payloads of `RESTORE` that `DUMP` never makes, and the reports of `ES.VERIFY`.
 
 use esker_server::Options;
 
@@ -19,7 +19,7 @@ fn dump(wire: &mut Wire, key: &str) -> Vec<u8> {
     }
 }
 
-/// Makes a key of each type, small and large. Their names.
+/// Creates a small and a large key of each type. Returns their names.
 fn make_all(wire: &mut Wire) -> Vec<&'static str> {
     for n in 0..60 {
         for size in ["small", "large"] {
@@ -48,7 +48,7 @@ fn make_all(wire: &mut Wire) -> Vec<&'static str> {
     ]
 }
 
-/// Commands that read and change all of a key, whatever it is.
+/// Commands that read and change all of a key, whatever its type.
 const USES: &[&str] = &[
     "TYPE k",
     "OBJECT ENCODING k",
@@ -197,25 +197,25 @@ fn what_does_not_fit_together_is_told() {
     let spaces = ["r0", "r0.s", "r0.t", "r0.g"].map(|name| db.keyspace(name).unwrap());
     let [main, sub, ttl, garbage] = &spaces;
     let first = |space: &esker::Keyspace| space.iter().next().unwrap().unwrap();
-    let mut told = |what: &str| {
+    let mut reports = |what: &str| {
         let reply = wire.say("ES.VERIFY");
         assert!(reply.contains(what), "{what}: {reply}");
     };
     let (entry, _) = first(ttl);
     ttl.remove(&entry).unwrap();
-    told("its expiry is not noted");
-    // It is not due: a sweep would remove it.
+    reports("its expiry is not noted");
+    // The expiry is far in the future, so that the sweeper does not remove it.
     ttl.put([&(1_u64 << 50).to_be_bytes()[..], b"none"].concat(), b"").unwrap();
-    told("an expiry is noted that the key does not have");
+    reports("an expiry is noted that the key does not have");
     let (part, _) = first(sub);
     garbage.put(&part[..8], b"").unwrap();
-    told("parts that a key has are noted as garbage");
+    reports("parts that a key has are noted as garbage");
     garbage.remove(&part[..8]).unwrap();
     sub.remove(&part).unwrap();
-    told("is not the number of");
+    reports("is not the number of");
     sub.put([&1_u64.to_be_bytes()[..], b"lost"].concat(), b"").unwrap();
-    told("parts that no key has");
+    reports("parts that no key has");
     main.put("bad", b"\x0F").unwrap();
-    told("its kind is unknown");
+    reports("its kind is unknown");
     main.remove("bad").unwrap();
 }

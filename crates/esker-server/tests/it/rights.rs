@@ -1,4 +1,4 @@
-//! Random rules for users: what they allow is the same here and in Redis.
+//! Random rules for users: they allow the same here and in Redis.
 
 use fastrand::Rng;
 
@@ -7,7 +7,7 @@ use crate::generator::{command, templates};
 use crate::harness::TestServer;
 use crate::wire::Wire;
 
-/// Commands beside those of the generator, with subcommands that have rights of their own.
+/// Commands that the generator does not have, with subcommands that have rights of their own.
 const OTHERS: &[&str] = &[
     "ACL WHOAMI|LIST|USERS|CAT|GENPASS|LOG|SAVE|LOAD|HELP",
     "ACL SETUSER|GETUSER|DELUSER x",

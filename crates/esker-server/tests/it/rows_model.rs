@@ -1,4 +1,4 @@
-//! Random `OB` commands, and a map that says what they reply: walk.1, slice.1, and transactions one in another.
+//! Random `OB` commands, compared with a model: walk.1, slice.1, and nested transactions.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::wire::{Reply, Wire};
 
 type Rows = BTreeMap<(String, String, String), String>;
 
-/// A part of a selection: what it holds, and the words for it.
+/// A part of a selection: which names it selects, and its words.
 struct Part {
     words: Vec<String>,
     holds: Box<dyn Fn(&str) -> bool>,
@@ -41,7 +41,7 @@ fn part(random: &mut Rng, [range, prefix, list]: [&str; 3]) -> Part {
     }
 }
 
-/// Up to two parts; none is all.
+/// Generates up to two parts. Without parts, everything is selected.
 fn selection(random: &mut Rng, names: [&str; 3]) -> Part {
     let parts: Vec<Part> = (0..random.u8(..3)).map(|_| part(random, names)).collect();
     Part {
@@ -61,7 +61,7 @@ fn list(items: Vec<Reply>) -> Reply {
     Reply::List('*', items)
 }
 
-/// What a slice replies; of keys alone if `max_columns` is none.
+/// The expected reply of a slice. Without `max_columns`, it has only keys.
 struct Slice {
     keys: Part,
     columns: Part,
@@ -69,7 +69,7 @@ struct Slice {
     is_down: bool,
     max_keys: usize,
     max_columns: Option<usize>,
-    /// A column that has to be there, and one that has to be at least this, or nothing.
+    /// A column that must exist, and its minimum value, if any.
     test: Option<(String, String)>,
 }
 
@@ -125,7 +125,7 @@ impl Slice {
         let mut shown = Vec::new();
         for (key, columns) in keys {
             let mut chosen: Vec<_> = columns.iter().filter(|column| (self.columns.holds)(column.0)).collect();
-            // slice.1: what would make the slice end is any row that has a column, fulfil it the condition or not.
+            // slice.1: rows with a column count towards the limit, even if they do not fulfil the condition.
             let is_row = self.max_columns.is_none() || !chosen.is_empty();
             if !is_row {
                 continue;
@@ -156,7 +156,7 @@ impl Slice {
     }
 }
 
-/// One random command: its words, what it makes of the rows, and its reply.
+/// Generates a command, applies it to the model, and returns its words and the expected reply.
 fn command(random: &mut Rng, rows: &mut Rows) -> (Vec<String>, Reply) {
     let (table, key) = (table(random), name(random));
     let ok = Reply::Simple("OK".to_owned());
@@ -231,7 +231,7 @@ fn random_commands_reply_what_a_map_says() {
     agree(&TestServer::start(), 12);
 }
 
-/// For a number of seeds, a server replies what the map says.
+/// Checks for a number of seeds that the server replies like the model.
 pub fn agree(server: &TestServer, seeds: u64) {
     for seed in 0..seeds {
         let mut random = Rng::with_seed(seed);
@@ -239,7 +239,7 @@ pub fn agree(server: &TestServer, seeds: u64) {
         for wire in [&mut wire, &mut other] {
             wire.say(&format!("OB.KS USE model{seed}"));
         }
-        // The state that others see, then those of the transactions, one in another.
+        // The committed state, followed by the states of nested transactions.
         let mut states = vec![Rows::new()];
         for _ in 0..400 {
             let depth = states.len();

@@ -84,7 +84,7 @@ fn errors_name_the_script_and_the_line() {
         let reply = eval(&mut wire, &script, &["0"]);
         assert_eq!(reply, format!("-{text} script: {digest}, on @user_script:2."));
     }
-    // What a script catches is text; a handler of its own gets a table.
+    // A script catches errors as text. Its own handler gets a table.
     let caught = "return {pcall(redis.call, 'none')}";
     assert_eq!(eval(&mut wire, caught, &["0"]), "*[null, \"ERR Unknown Redis command called from script\"]");
     let handled = "return select(2, xpcall(function() redis.call('none') end, function(e) return e.err end))";
@@ -132,7 +132,7 @@ fn scripts_are_known_by_their_digests_and_are_whole() {
     for command in ["'SET','a',1", "'PUBLISH','a',1", "'ES.NOTIFY','a',1", "'OB.NOTIFY','a'"] {
         assert!(wire.say(&format!("EVAL_RO redis.call({command}) 0")).contains("read-only scripts"));
     }
-    // A script leaves its connection in its database, and others see all of it or nothing.
+    // A script leaves its connection in the same database. Other clients see all of its writes or none.
     assert_eq!(
         eval(&mut wire, "redis.call('SELECT', 3) redis.call('SET', 'there', 1) return 1", &["0"]),
         ":1"
@@ -201,7 +201,7 @@ fn replicas_run_scripts_that_only_read() {
     }
     assert!(replica.say("EVAL return(redis.call('SET',KEYS[1],1)) 1 k").starts_with("-READONLY"));
     assert!(replica.say("EVAL return(redis.pcall('DEL',KEYS[1]).err) 1 k").contains("READONLY"));
-    // A key that the replica has to take for expired.
+    // The replica must treat the key as expired.
     primary.say("SET short v PX 40");
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(replica.say(&format!("EVAL {read} 1 short")), "null");
@@ -286,7 +286,7 @@ fn lua_1_scripts_do_not_change_what_others_find() {
         eval(&mut wire, "return {server.call('ECHO', 'x'), ('ab'):rep(2)}", &["0"]),
         "*[\"x\", \"abab\"]"
     );
-    // Large tables are packed, and tables without end are replied as far as they go.
+    // Large tables can be packed. Recursive tables are replied up to a maximum depth.
     let script = "local t = {} for n = 1, 20000 do t['k' .. n] = n end
         local offset, back = cmsgpack.unpack_one(cmsgpack.pack(t, 1)) return {back.k20000, offset > 0}";
     assert_eq!(eval(&mut wire, script, &["0"]), "*[:20000, :1]");

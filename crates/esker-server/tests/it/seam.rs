@@ -1,5 +1,5 @@
-//! The server on a store that is no database of this process: what is above the trait `Store` needs no files, no number of keys that is known without
-//! counting, and no removal of a range by one write.
+//! The server on a store that is not a database of this process. The code above the trait `Store` needs no
+//! files, no number of keys without counting, and no range removal in one write.
 
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
@@ -16,17 +16,17 @@ use crate::differential::compare;
 use crate::harness::TestServer;
 use crate::rows_model;
 
-/// A store elsewhere: walks come in small pieces, and it has nothing but what it must have.
+/// A minimal store: walks come in small pieces, and optional methods are missing.
 struct Elsewhere(LocalStore);
 
-/// So many entries come at a time.
+/// Number of entries per piece.
 const PIECE: usize = 3;
 
 fn not_here<T>() -> Result<T> {
     Err(Error::Invalid("another machine has the files".to_owned()))
 }
 
-/// Walks in pieces, each of which is asked for anew.
+/// Walks in pieces, with one request for each.
 fn walk(reads: &dyn Reads, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()> {
     let mut last: Option<Vec<u8>> = None;
     loop {

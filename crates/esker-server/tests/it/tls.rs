@@ -1,4 +1,4 @@
-//! Encrypted connections, with certificates made for the occasion.
+//! Encrypted connections, with certificates generated for the tests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ struct Files {
 }
 
 impl Files {
-    /// A root, a server's certificate and a client's by it, and one by nobody.
+    /// Generates a root, certificates of a server and a client that it signed, and an untrusted one.
     fn make() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = |name: &str| {
@@ -64,7 +64,7 @@ impl Files {
         TestServer::start_with(Db::in_memory().unwrap(), options)
     }
 
-    /// What a client gets that sends `PING`; with a certificate, if it has a name.
+    /// Returns the reply to a `PING`, with a client certificate if `name` is given.
     fn ping(&self, server: &TestServer, name: Option<&str>) -> std::io::Result<String> {
         let mut roots = RootCertStore::empty();
         let pem = |path: &Path| CertificateDer::from_pem_file(path).unwrap();
@@ -117,7 +117,7 @@ fn tls_1_silent_clients_and_plain_ones_hold_up_nobody() {
     let server = TestServer::start_with(Db::in_memory().unwrap(), options);
     let port = server.server.ports.tls.load(Ordering::Relaxed) as u16;
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
-    // More than there are places: each gives its place back.
+    // More than the maximum number of connections: each one releases its slot.
     for _ in 0..15 {
         let mut plain = TcpStream::connect(("127.0.0.1", port)).unwrap();
         plain.write_all(b"PING\r\n").unwrap();
@@ -139,7 +139,7 @@ fn listen_2_handshakes_count_as_clients() {
     until(|| server.server.observed.stats.refused.get() == 45);
     assert_eq!(server.server.clients.len(), 55);
     assert_eq!(format!("{:?}", server.wire().reply()), "-ERR max number of clients reached");
-    // Those beyond are closed, and have no descriptor.
+    // Connections beyond the maximum are closed and hold no descriptor.
     let mut closed = 0;
     for stream in &mut silent {
         stream.set_nonblocking(true).unwrap();
@@ -179,7 +179,7 @@ fn repl_stream_1_a_replica_speaks_to_the_primary_whose_certificate_it_knows() {
     primary.say(&format!("SET large {}", "x".repeat(3 << 20)));
     assert_eq!(primary.say("WAIT 1 0"), ":1");
     assert_same(&primary, &good);
-    // By others' roots, by another name, and without a certificate of its own.
+    // Refused: certificates of another root, of another name, and connections without a client certificate.
     for (name, host, ca, client, why) in [
         ("c", "localhost", "stranger.pem", Some("client"), "invalid peer certificate"),
         ("d", "127.0.0.1", "root.pem", Some("client"), "not valid for name"),

@@ -28,7 +28,7 @@ fn first_come_first_served() {
     other.say("LPUSH queue a");
     other.say("LPUSH queue b");
     other.say("EXEC");
-    // What a transaction does is seen as a whole.
+    // The writes of a transaction become visible together.
     assert_eq!(format!("{:?}", waiting[2].reply()), "*[\"queue\", \"b\"]");
     assert_eq!(other.say("LRANGE queue 0 -1"), "*[\"a\"]");
 }
@@ -63,7 +63,7 @@ fn what_waits_is_served_by_other_waits() {
     a.send(&["BLMOVE", "q", "r", "LEFT", "RIGHT", "0"]);
     until(|| waiters(&server) == 1);
     b.send(&["BLPOP", "r", "0"]);
-    // What stands behind a command that waits is done after it.
+    // A request after a waiting command runs after it.
     b.send(&["SET", "done", "1"]);
     until(|| waiters(&server) == 2);
     assert_eq!(c.say("GET done"), "null");
@@ -84,7 +84,7 @@ fn a_move_that_waited_is_told_that_its_target_is_no_list() {
     b.say("SET target text");
     a.send(&["BRPOPLPUSH", "source", "target", "0"]);
     until(|| waiters(&server) == 1);
-    // What it waits for is of another type: it goes on waiting.
+    // The key has another type: the command continues to wait.
     b.say("SET source text");
     b.say("DEL source");
     assert_eq!((b.say("RPUSH source x"), waiters(&server)), (":1".to_owned(), 0));
@@ -101,7 +101,7 @@ fn sequencer_4_replies_wait_for_no_command_that_waits() {
     let requests =
         [vec!["GET", "none"], vec!["LPUSH", "q", "1"], vec!["BLPOP", "q", "0"], vec!["ECHO", "end"]];
     wire.send_bytes(&requests.map(|words| encode(&words)).concat());
-    // The read, then the write that served somebody else.
+    // The reply of the read, then that of the write, which served another client.
     assert_eq!(format!("{:?} {:?}", wire.reply(), wire.reply()), "null :1");
     assert_eq!(format!("{:?}", first.reply()), "*[\"q\", \"1\"]");
     until(|| waiters(&server) == 1);
@@ -136,7 +136,7 @@ fn readers_of_a_group_are_told_when_it_is_gone() {
         gone.iter().for_each(|command| drop(other.say(command)));
         assert_eq!(format!("{:?}", one.reply()), error, "{gone:?}");
     }
-    // Two that wait for the same: one gets it, and they do not keep each other busy.
+    // Two clients wait for the same entry. One gets it, and they do not wake each other endlessly.
     other.say("DEL s");
     other.say("XGROUP CREATE s g $ MKSTREAM");
     wait(&mut one, 1);
@@ -145,7 +145,7 @@ fn readers_of_a_group_are_told_when_it_is_gone() {
     assert_eq!(format!("{:?}", one.reply()), "*[*[\"s\", *[*[\"1-1\", *[\"f\", \"v\"]]]]]");
     assert_eq!((other.say("PING"), waiters(&server)), ("+PONG".to_owned(), 1));
     assert!(other.say("INFO clients").contains("total_blocking_keys_on_nokey:1"));
-    // Entries that are gone count as those that are claimed do, and no count is too large to be refused.
+    // Removed entries count like claimed ones, and a count that is too large is refused.
     for command in ["DEL s", "XADD s 1-0 f v", "XADD s 2-0 f v", "XGROUP CREATE s g 0"] {
         other.say(command);
     }

@@ -1,4 +1,4 @@
-//! A client that shows replies as they are.
+//! A client that shows raw replies.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -55,7 +55,7 @@ impl Wire {
         self.send_bytes(&encode(words));
     }
 
-    /// Sends the words of a text, and shows the reply.
+    /// Sends the words of a text and returns the reply as text.
     pub fn say(&mut self, text: &str) -> String {
         let words: Vec<_> = text.split(' ').map(|word| if word == "''" { "" } else { word }).collect();
         self.send(&words);
@@ -71,7 +71,7 @@ impl Wire {
         self.try_reply().expect("a reply")
     }
 
-    /// None if the connection was ended.
+    /// Reads a reply. Returns none if the connection was closed.
     pub fn try_reply(&mut self) -> Option<Reply> {
         let mut line = Vec::new();
         match self.stream.read_until(b'\n', &mut line) {
@@ -109,7 +109,7 @@ impl Wire {
     }
 }
 
-/// A request as bytes.
+/// Encodes a request.
 pub fn encode<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {

@@ -1,4 +1,4 @@
-//! Requests with wrong words get the errors of Redis, before anything is queued or done.
+//! Requests with wrong words get the errors of Redis, before a command is queued or run.
 
 use crate::harness::TestServer;
 
@@ -18,7 +18,7 @@ fn subcommands_are_looked_at_before_they_are_queued() {
         assert_eq!(wire.say(wrong), reply);
         assert!(wire.say("EXEC").starts_with("-EXECABORT"), "{wrong}");
     }
-    // A subcommand that takes any number of words checks them itself.
+    // A subcommand with any number of words validates them itself.
     assert_eq!(wire.say("MEMORY USAGE k SAMPLES"), "-ERR syntax error");
     wire.say("MULTI");
     wire.say("SET k 1");
