@@ -237,7 +237,7 @@ Examples:
     Repair(Repair),
     /// Show the contents of a file of a database, or of all its files; exit code 1 if something is damaged
     #[command(after_help = "\
-Prints one line per piece: its offset, its kind and its fields. Keys are shown as stored, prefixed with
+Prints one line per piece: its offset, kind and fields. Keys are shown as stored, prefixed with
 the id of their keyspace.
 
 Examples:

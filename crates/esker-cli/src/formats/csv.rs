@@ -294,7 +294,7 @@ impl RowWriter for CsvWriter<'_> {
     }
 }
 
-/// Unwraps an I/O error, so that its kind and its file are preserved.
+/// Unwraps an I/O error, to preserve its kind and file.
 fn failure(error: csv::Error) -> Failure {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error.into(),

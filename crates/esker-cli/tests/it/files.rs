@@ -100,7 +100,7 @@ fn export_takes_ranges_and_leaves_no_halves() {
     assert!(esker.fails("export nowhere/x.tsv").contains("nowhere"));
 }
 
-/// Tests the destinations of an export that are not new files: each keeps its kind.
+/// Tests the destinations of an export that are not new files. A link, pipe or device stays what it is.
 #[cfg(unix)]
 mod targets {
     use std::fs;
