@@ -35,7 +35,7 @@ use super::scan::{self, Source, WHAT};
 /// let one = writer.append(b"one")?;
 /// writer.finish()?;
 ///
-/// SAFETY: only this program uses the directory, and it no longer writes the file.
+/// // SAFETY: only this program uses the directory, and it no longer writes the file.
 /// let reader = unsafe { MmapReader::open(&path)? };
 /// assert!(matches!(reader.read_at(one)?, Cow::Borrowed(b"one")));
 /// # Ok(())

@@ -164,7 +164,7 @@ fn recovery_6_a_segment_with_the_name_of_a_prepared_file_is_lost_and_a_prepared_
     env.fs.rename(&path(2), &file_name::prepared_path(Path::new(DIR), 2)).unwrap();
     let error = replayed_in(&env, 1, &std::sync::atomic::AtomicU64::new(2)).unwrap_err();
     assert!(matches!(&error, Error::Corrupt { path: p, .. } if *p == path(2)), "{error}");
-    assert!(error.to_string().contains("it was renamed"), "{error}");
+    assert!(error.to_string().contains("the segment was renamed"), "{error}");
     assert_eq!(names(&env), ["000001.wal", "000002.wal-next"], "nothing is changed");
     let (commits, losses) = salvaged(&env, extent);
     assert_eq!(commits, [1], "{losses:?}");
