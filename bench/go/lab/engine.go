@@ -30,10 +30,6 @@ const (
 	NoSync
 )
 
-func (d Durability) feature() Feature {
-	return map[Durability]Feature{Sync: SyncCommits, Async: AsyncCommits, NoSync: NoSyncCommits}[d]
-}
-
 // Feature is what some rows need and some engines lack.
 type Feature int
 
@@ -58,12 +54,12 @@ var FeatureNames = map[Feature]string{
 
 // OpenOptions is what a suite gives every engine alike.
 type OpenOptions struct {
-	CacheBytes       int64
-	WriteBufferBytes int64 // 0: the engine's own
-	ValueBytes       int   // size of the suite's largest values
-	Durability       Durability
-	ConcurrentWrites uint64 // transactions that are in flight at once; 0 is as 1: one after the other
-	AscendingKeys    bool   // new keys come in ascending order, each behind all that are there, or nearly so where several write at once
+	CacheBytes       int64      `json:"cache_bytes"`
+	WriteBufferBytes int64      `json:"write_buffer_bytes"` // 0: the engine's own
+	ValueBytes       int        `json:"value_bytes"`        // size of the suite's largest values
+	Durability       Durability `json:"durability"`
+	ConcurrentWrites uint64     `json:"concurrent_writes"` // transactions that are in flight at once; 0 is as 1: one after the other
+	AscendingKeys    bool       `json:"ascending_keys"`    // new keys come in ascending order, each behind all that are there, or nearly so where several write at once
 }
 
 // Option is one option of an adapter and why it is so.
@@ -145,20 +141,6 @@ func (e wrong) Error() string       { return "wrong answer: " + e.what }
 
 // ErrTooLarge is what Store.Write returns when a transaction has more in it than the engine takes.
 var ErrTooLarge = errors.New("a transaction so large is more than the engine takes")
-
-// Version of the module that an engine comes from, as go.mod pins it.
-func Version(engine Engine) string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, module := range info.Deps {
-		if module.Path == engine.Module() {
-			return module.Version[1:] + " (" + info.GoVersion + ")"
-		}
-	}
-	return "unknown"
-}
 
 // CloseDB closes the database of an engine and forgets it. What it had on the heap goes back to the system at once: it would take room from the
 // page cache where memory is limited, and stand in the peak of what is opened next.

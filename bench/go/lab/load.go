@@ -36,20 +36,15 @@ type pair struct {
 	value []byte
 }
 
-// source gives pairs: the key of number given, or whatever next says.
-type source struct {
+// pairSource gives pairs: the key of number given, or whatever next says.
+type pairSource struct {
 	next        func(given uint64) (key generate.ObigKey, isNew bool)
 	valueBytes  int
 	left, given uint64
 }
 
-func sequentialSource(valueBytes int, pairs uint64) *source {
-	next := func(given uint64) (generate.ObigKey, bool) { return generate.ObigSequential(given), true }
-	return &source{next: next, valueBytes: valueBytes, left: pairs}
-}
-
 // take gives the first of pairs new keys, and says how many; their values are fill's work.
-func (s *source) take(pairs []pair) int {
+func (s *pairSource) take(pairs []pair) int {
 	n := 0
 	for ; n < len(pairs) && s.left > 0; n++ {
 		key, isNew := s.next(s.given)
@@ -63,7 +58,7 @@ func (s *source) take(pairs []pair) int {
 }
 
 // fill makes the values of pairs that were taken; whoever draws keys beside it is not held up.
-func (s *source) fill(pairs []pair) {
+func (s *pairSource) fill(pairs []pair) {
 	for i := range pairs {
 		if pairs[i].value == nil {
 			pairs[i].value = make([]byte, s.valueBytes)
@@ -73,7 +68,7 @@ func (s *source) fill(pairs []pair) {
 }
 
 // drive writes what the source gives until it ends.
-func drive(store Store, source *source, load load, dir string) (loaded, error) {
+func drive(store Store, source *pairSource, load load, dir string) (loaded, error) {
 	var taking, tracking sync.Mutex
 	var done loaded
 	var failure error

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -16,22 +15,6 @@ func dieWithTheRunner() {
 		fmt.Fprintln(os.Stderr, "this process may outlive an interrupted run:", errno)
 	}
 }
-
-// nextData is the next stretch of a file that is no hole, from a place on; an empty one at its end.
-func nextData(file *os.File, at int64) (from, to int64, err error) {
-	const seekData, seekHole = 3, 4
-	from, err = file.Seek(at, seekData)
-	if errors.Is(err, syscall.ENXIO) {
-		return at, at, nil
-	}
-	if err == nil {
-		to, err = file.Seek(from, seekHole)
-	}
-	return from, to, err
-}
-
-// settleDisk hands all that the system has cached to its devices.
-func settleDisk() { syscall.Sync() }
 
 // sleep ends as late as the system wakes a thread, some 50 us, and sooner than it should at a signal, which the runtime sends to preempt.
 func sleep(wait time.Duration) {

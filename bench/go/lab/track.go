@@ -67,7 +67,7 @@ func (t *track) beganLate(by time.Duration) {
 
 func (t *track) elapsed() time.Duration { return time.Since(t.start) }
 
-// seriesQuantiles are told for each period, beside mean and maximum.
+// seriesQuantiles are given for each period, beside mean and maximum.
 var seriesQuantiles = []struct {
 	name string
 	at   float64

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -105,67 +104,6 @@ func TestT3FilesAreSeenWhileARowGoesOn(t *testing.T) {
 		}
 	}
 	t.Error(disk)
-}
-
-func TestUsageIsOfTheWorkAndItsDrain(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "file")
-	var held []byte
-	_, used, err := measure(dir, func() error {
-		held = make([]byte, 64<<20)
-		for i := range held {
-			held[i] = 1
-		}
-		file, err := os.Create(path)
-		if err != nil {
-			return err
-		}
-		_, err = file.Write(held[:8<<20])
-		return errors.Join(err, file.Sync(), file.Close())
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if used.RssFileBytes == 0 || used.PeakFileBytes < used.RssFileBytes {
-		t.Errorf("%+v", used)
-	}
-	if used.PeakAnonBytes < 64<<20 || used.CPUSeconds <= 0 || used.DiskAllocatedBytes < 8<<20 || used.PeakDiskBytes < 8<<20 {
-		t.Errorf("%+v", used)
-	}
-	if w, _ := deviceBytes(dir); w > 0 && used.DeviceWrittenBytes < 8<<20 {
-		t.Errorf("%+v", used)
-	}
-	held[0] = 2
-
-	// What a drain moves and computes is the row's before it.
-	r := &Recorder{dir: dir, pending: &record{}, idleWindow: 50 * time.Millisecond}
-	store := busyStore{path: path}
-	if err := r.drain(store); err != nil {
-		t.Fatal(err)
-	}
-	if r.pending.CPUSeconds < 0.02 || r.pending.Detail.DrainS == nil || r.pending.DiskBytes != 1<<20 {
-		t.Errorf("%+v", r.pending)
-	}
-}
-
-// busyStore computes and writes while it drains.
-type busyStore struct {
-	Store
-	path string
-}
-
-func (s busyStore) Drain(time.Time) error {
-	for start := cpuSeconds(); cpuSeconds()-start < 0.03; {
-	}
-	return os.WriteFile(s.path, make([]byte, 1<<20), 0o600)
-}
-
-func TestDeviceNumbersAreTakenApart(t *testing.T) {
-	for _, c := range []struct{ device, major, minor uint64 }{{0x801, 8, 1}, {0x10300, 259, 0}, {0x10300 | 0x10002c, 259, 300}, {1<<44 | 7, 1 << 12, 7}} {
-		if major, minor := deviceNumbers(c.device); major != c.major || minor != c.minor {
-			t.Error(c, major, minor)
-		}
-	}
 }
 
 func TestM4BetweenTwoWalksLiesTwentyTimesTheFirst(t *testing.T) {

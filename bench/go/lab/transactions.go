@@ -5,13 +5,10 @@ package lab
 //	TransactionEngine.OpenTransactions(dir, kind) --> Transactions --Transact(keys, work)--> Transaction   Get, Put
 //	                                                               '-Scan-----------------> the newest state, item by item
 //
-// TX1. Transact is one atomic transaction: it commits only if nobody has changed what it has read, since it read it.
+// TX1. Transact is one atomic transaction: it commits only if what it has read did not change since.
 // TX2. A try that ends in a conflict leaves nothing behind. The adapter tries again, and counts.
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // TransactionKind says how writers keep out of each other's way, by the names of the Rust side.
 type TransactionKind string
@@ -43,16 +40,4 @@ type Transactions interface {
 type Transaction interface {
 	Get(key []byte, visit func(value []byte)) (bool, error)
 	Put(key, value []byte) error
-}
-
-// nearest is the kind of an engine that stands for the one that is asked for; false where it has none.
-func (asked TransactionKind) nearest(kinds []TransactionKind) (TransactionKind, bool) {
-	order := map[TransactionKind][]TransactionKind{
-		Optimistic: {Optimistic, Locks, OneWriter}, Locks: {Locks, OneWriter, Optimistic}, OneWriter: {OneWriter, Locks, Optimistic},
-	}[asked]
-	found := slices.IndexFunc(order, func(kind TransactionKind) bool { return slices.Contains(kinds, kind) })
-	if found < 0 {
-		return "", false
-	}
-	return order[found], true
 }

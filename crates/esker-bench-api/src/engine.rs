@@ -5,13 +5,16 @@
 //!                             --reader()----> Reader   get, range, keys, len, at one snapshot
 //! ```
 //!
-//! bench_engine.1. `Store::write` is one atomic transaction (or says by its [`Isolation`] that it is not); when it returns in mode `Sync`, the data is on the device.
-//! bench_engine.2. A `Reader` is a snapshot: it sees each transaction whole or not at all, and none committed after it began.
-//! bench_engine.3. Values are handed to a visitor, so an engine that can lend its bytes copies nothing, and every engine pays
-//!     the same one virtual call.
-//! bench_engine.4. Going back to mode `Sync` makes durable what was written without: no engine carries that debt into a later row.
+//! bench_engine.1. `Store::write` is one atomic transaction (or says by its [`Isolation`] that it is not);
+//!     when it returns in mode `Sync`, the data is on the device.
+//! bench_engine.2. A `Reader` is a snapshot: it sees each transaction whole or not at all, and none committed
+//!     after it began.
+//! bench_engine.3. Values are handed to a visitor, so an engine that can lend its bytes copies nothing, and
+//!     every engine pays the same one virtual call.
+//! bench_engine.4. Going back to mode `Sync` makes durable what was written without: no engine carries that
+//!     debt into a later row.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -45,11 +48,12 @@ pub trait Engine: Sync {
         modes.iter().copied().find(|mode| self.cannot(mode.feature()).is_none())
     }
 
-    /// What its commits of [`Durability::Async`] have done when they return; `None` for an engine that has no such mode.
+    /// What its commits of [`Durability::Async`] have done when they return; `None` for an engine that has no
+    /// such mode.
     fn async_commits(&self) -> Option<AsyncCommits>;
 
-    /// Why some of its commits sync although none is asked for, where that is the engine's nature: what the lab counts is then
-    /// noted with this reason, and not taken for a mistake of the adapter.
+    /// Why some of its commits sync although none is asked for, where that is the engine's nature: what the
+    /// lab counts is then noted with this reason, and not taken for a mistake of the adapter.
     fn syncs_unasked(&self) -> Option<&'static str> {
         None
     }
@@ -64,18 +68,24 @@ pub trait Engine: Sync {
         false
     }
 
-    /// For an engine in another language: the program that runs its suites. It is started with the arguments of the lab's
-    /// own `child` command and prints the same [`Message`](crate::results::Message) lines; rows that it does not print get an error.
-    /// It may be built here. `None`: the lab's own child process calls [`Engine::open`].
-    fn program(&self) -> Result<Option<PathBuf>, Failure> {
-        Ok(None)
+    /// Builds what the engine needs beside the lab's own program, where it is written in another language.
+    /// That may take minutes.
+    fn prepare(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Starts what was built, so that the first opening need not. Called once, before an engine is used for a
+    /// suite.
+    fn start(&self) -> Result<(), Failure> {
+        Ok(())
     }
 
     /// Creates a database in the empty directory `dir`, or opens the one that is there.
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure>;
 
-    /// Creates a database with keyspaces 0 to `count` in the empty directory `dir`, or opens those of the database that is there.
-    /// `None`: the engine has one order, or its authors do not mean its keyspaces for thousands; the lab prefixes keys then, as its users do.
+    /// Creates a database with keyspaces 0 to `count` in the empty directory `dir`, or opens those of the
+    /// database that is there. `None`: the engine has one order, or its authors do not mean its keyspaces for
+    /// thousands; the lab prefixes keys then, as its users do.
     fn open_keyspaces(
         &self,
         _dir: &Path,
@@ -85,20 +95,21 @@ pub trait Engine: Sync {
         Ok(None)
     }
 
-    /// The program, ready to be started, that serves a database of this engine to clients of the Redis protocol until one of them sends `SHUTDOWN`; none:
-    /// there is no such program.
+    /// The program, ready to be started, that serves a database of this engine to clients of the Redis
+    /// protocol until one of them sends `SHUTDOWN`; none: there is no such program.
     fn serve(&self, _serving: Serving<'_>) -> Result<Option<Command>, Failure> {
         Ok(None)
     }
 
-    /// How its transactions that read what they write keep out of each other's way: each kind that it has, the one that its authors put first before the
-    /// others. None: its adapter has no such transactions.
+    /// How its transactions that read what they write keep out of each other's way: each kind that it has,
+    /// the one that its authors put first before the others. None: its adapter has no such transactions.
     fn transaction_kinds(&self) -> &'static [TransactionKind] {
         &[]
     }
 
-    /// Creates a database for transactions of one of these kinds in the empty directory `dir`, or opens the one that is there. As it stands here, it is
-    /// for engines with [`TransactionKind::OneWriter`] alone, whose [`Writer`] has [`Writer::get`].
+    /// Creates a database for transactions of one of these kinds in the empty directory `dir`, or opens the
+    /// one that is there. As it stands here, it is for engines with [`TransactionKind::OneWriter`] alone,
+    /// whose [`Writer`] has [`Writer::get`].
     fn open_transactions(
         &self,
         dir: &Path,
@@ -111,7 +122,8 @@ pub trait Engine: Sync {
         Err(Failure::Unsupported(format!("no transactions of the kind: {}", kind.name())))
     }
 
-    /// Creates a database whose entries may expire in the empty directory `dir`, or opens the one that is there.
+    /// Creates a database whose entries may expire in the empty directory `dir`, or opens the one that is
+    /// there.
     fn open_expiring(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Expiring>, Failure> {
         Err(Failure::Unsupported("its entries do not expire".to_owned()))
     }
@@ -124,22 +136,24 @@ pub struct OpenOptions {
     pub cache_bytes: u64,
     /// Size of the memtable or write buffer where the suite limits it; engines without one pass over it.
     pub write_buffer_bytes: Option<u64>,
-    /// Size of the suite's values, of the largest where they differ: some engines lay large values out apart, but have to be
-    /// told. 0 where the suite does not say.
+    /// Size of the suite's values, of the largest where they differ: some engines lay large values out apart,
+    /// but have to be told. 0 where the suite does not say.
     pub value_bytes: u64,
-    /// Size of the suite's longest key where it is longer than 32 bytes; an engine whose pages depend on it has to be told. 0 elsewhere. The suites in Go do
-    /// not pass it on: no engine there has such an option.
+    /// Size of the suite's longest key where it is longer than 32 bytes; an engine whose pages depend on it
+    /// has to be told. 0 elsewhere. The suites in Go do not pass it on: no engine there has such an option.
     pub key_bytes: u64,
-    /// Transactions that write at once: an engine that gathers them has to be told how many it may wait for. The suites in Go have
-    /// the same figure in `lab.OpenOptions`; nothing passes it to them.
+    /// Transactions that write at once: an engine that gathers them has to be told how many it may wait for.
+    /// The suites in Go have the same figure in `lab.OpenOptions`; nothing passes it to them.
     pub concurrent_writes: u64,
-    /// What the store is about to be used for: whether the suite reads and writes at random in more data than memory holds until it closes
-    /// it. An engine that maps its file may then be told to read nothing ahead. False for a store that is opened to be walked through, where
-    /// that costs most of the speed. The suites in Go do not pass it on: no engine there has such an option.
+    /// What the store is about to be used for: whether the suite reads and writes at random in more data than
+    /// memory holds until it closes it. An engine that maps its file may then be told to read nothing ahead.
+    /// False for a store that is opened to be walked through, where that costs most of the speed. The suites
+    /// in Go do not pass it on: no engine there has such an option.
     pub random_beyond_memory: bool,
-    /// What the store is about to be used for: whether new keys come in ascending order, each behind all that are there, or nearly so where
-    /// several write at once. An engine that splits its pages in the middle may then be told to leave the first of the two fuller. The suites in
-    /// Go have the same in `lab.OpenOptions`; nothing passes it to them. No engine in Rust has such an option.
+    /// What the store is about to be used for: whether new keys come in ascending order, each behind all that
+    /// are there, or nearly so where several write at once. An engine that splits its pages in the middle may
+    /// then be told to leave the first of the two fuller. The suites in Go have the same in
+    /// `lab.OpenOptions`; nothing passes it to them. No engine in Rust has such an option.
     pub ascending_keys: bool,
     /// Durability of the transactions that follow; [`Failure::Unsupported`] when the engine has no such mode.
     pub durability: Durability,
@@ -170,7 +184,8 @@ pub struct EngineOption {
     pub value: &'static str,
     /// Why.
     pub reason: &'static str,
-    /// Where the engine's authors advise it or do so themselves: a file, a page, a section. Empty for a default.
+    /// Where the engine's authors advise it or do so themselves: a file, a page, a section. Empty for a
+    /// default.
     pub pointer: &'static str,
 }
 
@@ -257,8 +272,9 @@ impl Isolation {
 pub enum Durability {
     /// On the device.
     Sync,
-    /// On its way: after a power cut the database is sound and lacks the newest commits only. Where the engine tells the two apart, the
-    /// commit has been handed to the operating system, so that it outlives the process.
+    /// On its way: after a power cut the database is sound and lacks the newest commits only. Where the
+    /// engine tells the two apart, the commit has been handed to the operating system, so that it outlives
+    /// the process.
     Async,
     /// Anywhere: the engine's fastest mode that still leaves a sound database after a crash of the process.
     NoSync,
@@ -284,8 +300,9 @@ pub trait Store: Send + Sync {
     /// [`Failure::Unsupported`] says that the engine has no such mode.
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure>;
 
-    /// Runs `work` in one transaction and commits it (bench_engine.1). An error from `work` rolls back, except where the engine has single operations
-    /// only ([`Isolation::Operation`]). Many threads may call it; on a conflict the adapter runs `work` again.
+    /// Runs `work` in one transaction and commits it (bench_engine.1). An error from `work` rolls back,
+    /// except where the engine has single operations only ([`Isolation::Operation`]). Many threads may call
+    /// it; on a conflict the adapter runs `work` again.
     fn write(&self, work: Work<'_>) -> Result<(), Failure>;
 
     /// Opens a snapshot (bench_engine.2).
@@ -304,15 +321,16 @@ pub trait Store: Send + Sync {
     /// The engine's own best compaction, run to its end.
     fn compact(&mut self) -> Result<(), Failure>;
 
-    /// Follows each `compact` before anything else, and is not timed: closes and opens the database where an engine removes only then the files
-    /// that it replaced, or was opened otherwise for the compaction. Where closing or opening does a part of the work it belongs to `compact`.
+    /// Follows each `compact` before anything else, and is not timed: closes and opens the database where an
+    /// engine removes only then the files that it replaced, or was opened otherwise for the compaction. Where
+    /// closing or opening does a part of the work it belongs to `compact`.
     fn reopen(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 
     /// Waits until the engine owes no more background work (flushes, merges) than it would leave when idle.
-    /// Engines that do everything within their calls have nothing to wait for. One that does not come to rest before `deadline` is left to
-    /// its work.
+    /// Engines that do everything within their calls have nothing to wait for. One that does not come to rest
+    /// before `deadline` is left to its work.
     fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
         Ok(())
     }
@@ -331,7 +349,8 @@ pub trait Writer {
     /// Removes `key`, which need not exist.
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure>;
 
-    /// Shows the value of `key`, as the transaction sees it, to `visit`; false when there is none. Suite `transactions` alone asks for it.
+    /// Shows the value of `key`, as the transaction sees it, to `visit`; false when there is none. Suite
+    /// `transactions` alone asks for it.
     fn get(&mut self, _key: &[u8], _visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
         Err(Failure::Unsupported("its adapter writes without reading".to_owned()))
     }

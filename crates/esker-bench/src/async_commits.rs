@@ -1,14 +1,16 @@
-//! Holds the adapters to what they say of their engines' async commits (AY1): kills a process that has just made some, and counts those that
-//! are there when the database is opened again.
+//! Holds the adapters to what they say of their engines' async commits (AY1): kills a process that has just
+//! made some, and counts those that are there when the database is opened again.
 //!
 //! ```text
 //! check --starts--> async-writer: commits of one item each, `ready` --SIGKILL
 //!       --starts--> async-survivors: opens, reads everything, prints how many are there
 //! ```
 //!
-//! bench_async_commits.1. What is there are the first commits, byte for byte: none is there without those before it.
-//! bench_async_commits.2. A commit that was handed to the operating system is there. Of those that stay in the process some are lost, at one kill of [`KILLS_MAX`]
-//!      at the latest: a thread may have written just before.
+//! bench_async_commits.1. What is there are the first commits, byte for byte: none is there without those
+//!     before it.
+//! bench_async_commits.2. A commit that was handed to the operating system is there. Of those that stay in
+//!     the process some are lost, at one kill of [`KILLS_MAX`] at the latest: a thread may have written just
+//!     before.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -18,7 +20,7 @@ use std::process::{Command, Stdio};
 use esker_bench_api::generate::items::Items;
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Reached};
 
-use crate::parent::die_with_the_runner;
+use crate::parent::{self, die_with_the_runner};
 
 const SEED: u64 = 29;
 const CACHE_BYTES: u64 = 64 << 20;
@@ -62,10 +64,8 @@ pub(crate) fn check(engine: &dyn Engine, dir: &Path) -> Result<Found, Failure> {
     let Some(said) = engine.async_commits() else {
         return Ok(Found::NoSuchMode(engine.cannot(Feature::AsyncCommits).unwrap_or_default()));
     };
-    let program = match engine.program()? {
-        Some(program) => program,
-        None => std::env::current_exe().map_err(Failure::engine)?,
-    };
+    engine.prepare()?;
+    let program = std::env::current_exe().map_err(Failure::engine)?;
     let mut there = Vec::new();
     while agrees(said.reached, &there).is_none() {
         there.push(survivors_of_a_kill(&program, engine.name(), dir)?);
@@ -74,7 +74,8 @@ pub(crate) fn check(engine: &dyn Engine, dir: &Path) -> Result<Found, Failure> {
     Ok(Found::Counted { said: said.reached, there, agrees })
 }
 
-/// Whether what was there behind each kill agrees with what is said; none as long as that is open (bench_async_commits.2).
+/// Whether what was there behind each kill agrees with what is said; none as long as that is open
+/// (bench_async_commits.2).
 fn agrees(said: Reached, there: &[u64]) -> Option<bool> {
     let is_lossy = there.iter().any(|count| *count < COMMITS);
     match said {
@@ -94,8 +95,10 @@ fn survivors_of_a_kill(program: &Path, engine: &str, dir: &Path) -> Result<u64, 
         .map_err(Failure::engine)?;
     let stdout = writer.stdout.take().ok_or_else(|| Failure::engine("a process without stdout"))?;
     let is_ready = BufReader::new(stdout).lines().map_while(Result::ok).any(|line| line == READY);
+    let helpers = parent::children(writer.id());
     writer.kill().map_err(Failure::engine)?;
     let status = writer.wait().map_err(Failure::engine)?;
+    parent::await_end(&helpers);
     if !is_ready {
         return Err(Failure::Engine(format!("the writing process of {engine} ended by itself ({status})")));
     }

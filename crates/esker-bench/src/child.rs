@@ -65,6 +65,7 @@ impl Job<'_> {
 pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure> {
     parent::die_with_the_runner();
     raise_open_files();
+    job.engine.start()?;
     let rows = job.rows();
     let mut recorder =
         Recorder::new(rows, job.blank(), dir, Box::new(std::io::stdout()), traced, job.scale.idle_window())
@@ -74,7 +75,8 @@ pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure
     recorder.finish()
 }
 
-/// Raises the limit of open files as far as this process may, as programs in Go do by themselves: some engines keep files open for each keyspace.
+/// Raises the limit of open files as far as this process may, as programs in Go do by themselves: some
+/// engines keep files open for each keyspace.
 #[cfg(target_os = "linux")]
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -3,13 +3,15 @@
 //!   Meter::measure(dir, work) -> (what work returned, its seconds, its Usage)
 //!
 //! bench_measure.1. Only `work` is timed: counters are read before the clock starts and after it has stopped.
-//! bench_measure.2. The peak of resident memory is that of this piece of work: the kernel's mark is reset before it, where it can be.
-//! bench_measure.3. Whoever looks at the files while work goes on spends little of its time with that, however many they are: between two walks lies 20 times
-//!     what the first took, and its figure stands for as long.
+//! bench_measure.2. The peak of resident memory is that of this piece of work: the kernel's mark is reset
+//!     before it, where it can be.
+//! bench_measure.3. Whoever looks at the files while work goes on spends little of its time with that,
+//!     however many they are: between two walks lies 20 times what the first took, and its figure stands for
+//!     as long.
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,9 +30,29 @@ const IDLE_SHARE: f64 = 0.03;
 /// How long to wait for an engine that never rests.
 const IDLE_WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// How long to wait for an engine to come to rest where a step may take `step` (bench_runner.5 of the runner): a quarter of it at most, since a load
-/// and the opening behind it have a wait each in one step, so that the wait
-/// is given up before the lab gives up the engine.
+/// The process that is measured; 0 is this one. It is set before anything is measured: `Relaxed`.
+static MEASURED: AtomicU32 = AtomicU32::new(0);
+
+/// Measures another process from now on: one in which an engine runs.
+pub(crate) fn measure_process(id: u32) {
+    MEASURED.store(id, Ordering::Relaxed);
+}
+
+/// A file of /proc of the process that is measured.
+fn proc_path(file: &str) -> String {
+    match MEASURED.load(Ordering::Relaxed) {
+        0 => format!("/proc/self/{file}"),
+        id => format!("/proc/{id}/{file}"),
+    }
+}
+
+fn proc_file(file: &str) -> String {
+    fs::read_to_string(proc_path(file)).unwrap_or_default()
+}
+
+/// How long to wait for an engine to come to rest where a step may take `step` (bench_runner.5 of the
+/// runner): a quarter of it at most, since a load and the opening behind it have a wait each in one step, so
+/// that the wait is given up before the lab gives up the engine.
 pub(crate) fn idle_wait_max(step: Option<Duration>) -> Duration {
     step.map_or(IDLE_WAIT_MAX, |step| IDLE_WAIT_MAX.min(step / 4))
 }
@@ -206,7 +228,8 @@ pub(crate) struct Waited {
     pub(crate) is_idle: bool,
 }
 
-/// Waits until this process has neither computed nor moved bytes for three windows, but no longer than `most`.
+/// Waits until this process has neither computed nor moved bytes for three windows, but no longer than
+/// `most`.
 pub(crate) fn wait_until_idle(window: Duration, most: Duration) -> Waited {
     let start = Instant::now();
     let mut busy_until = start;
@@ -226,7 +249,8 @@ pub(crate) fn wait_until_idle(window: Duration, most: Duration) -> Waited {
     Waited { busy_s: busy_until.duration_since(start).as_secs_f64(), is_idle: quiet == IDLE_WINDOWS }
 }
 
-/// What the device under `dir` has moved so far, from /sys: sectors of 512 bytes; zero where that cannot be known.
+/// What the device under `dir` has moved so far, from /sys: sectors of 512 bytes; zero where that cannot be
+/// known.
 #[cfg(target_os = "linux")]
 fn device_bytes(dir: &Path) -> Io {
     use std::os::unix::fs::MetadataExt as _;
@@ -242,15 +266,25 @@ fn device_bytes(_dir: &Path) -> Io {
     Io { read: 0, written: 0 }
 }
 
-/// Processor time of this process so far, all threads.
+/// Processor time of the process that is measured so far, all threads. That of another process is told in
+/// hundredths of a second.
 fn cpu_seconds() -> f64 {
+    if MEASURED.load(Ordering::Relaxed) != 0 {
+        let stat = proc_file("stat");
+        // After the name, which may have blanks: the state is the third field, and user and system time the
+        // 14th and 15th.
+        let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split_whitespace();
+        let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        return ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
+    }
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// bench_measure.2. Linux: 5 in clear_refs resets VmHWM and nothing else. Elsewhere the peak is that of the process.
+/// bench_measure.2. Linux: 5 in clear_refs resets VmHWM and nothing else. Elsewhere the peak is that of the
+///     process.
 fn reset_peak_rss() {
-    let _not_there_elsewhere = fs::write("/proc/self/clear_refs", "5");
+    let _not_there_elsewhere = fs::write(proc_path("clear_refs"), "5");
 }
 
 struct Io {
@@ -259,7 +293,7 @@ struct Io {
 }
 
 fn io_bytes() -> Io {
-    let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let text = proc_file("io");
     Io { read: field(&text, "read_bytes:"), written: field(&text, "write_bytes:") }
 }
 
@@ -270,7 +304,7 @@ struct Status {
 }
 
 fn status_bytes() -> Status {
-    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let text = proc_file("status");
     let bytes = |name| field(&text, name) * 1024;
     Status { peak: bytes("VmHWM:"), anon: bytes("RssAnon:"), file: bytes("RssFile:") }
 }
@@ -290,7 +324,8 @@ pub(crate) struct DiskBytes {
     pub(crate) allocated: u64,
 }
 
-/// Sizes all files under `dir`. A file that goes away meanwhile, as background work may have it, counts nothing.
+/// Sizes all files under `dir`. A file that goes away meanwhile, as background work may have it, counts
+/// nothing.
 pub(crate) fn disk_bytes(dir: &Path) -> DiskBytes {
     let mut sum = DiskBytes::default();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -375,7 +410,8 @@ mod tests {
             assert_eq!(measured.usage.disk_allocated_bytes, 0);
             measured.usage.peak_disk_bytes >= 8 << 20
         };
-        // On a busy machine the watch looks seldom, and a walk that is slow is followed by a long rest (bench_measure.3).
+        // On a busy machine the watch looks seldom, and a walk that is slow is followed by a long rest
+        // (bench_measure.3).
         assert!([4, 40, 400].into_iter().any(is_seen));
     }
 
@@ -404,7 +440,8 @@ mod tests {
             small.usage.peak_rss_bytes + (128 << 20) < big.usage.peak_rss_bytes
         };
         if cfg!(target_os = "linux") {
-            // Other tests of this process reset the mark, too, at times just before it is read. Were it never reset, it would never be so.
+            // Other tests of this process reset the mark, too, at times just before it is read. Were it never
+            // reset, it would never be so.
             assert!((0..100).any(|_| is_so()));
         }
     }

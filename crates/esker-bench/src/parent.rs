@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// In the environment of a child, and of what it starts: seconds that one step may take (bench_runner.5 of the runner).
+/// In the environment of a child, and of what it starts: seconds that one step may take (bench_runner.5 of
+/// the runner).
 pub(crate) const STEP_SECONDS: &str = "ESKER_BENCH_STEP_SECONDS";
 
 /// What [`STEP_SECONDS`] says; none where no runner has started this process.
@@ -21,3 +22,25 @@ pub(crate) fn die_with_the_runner() {
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn die_with_the_runner() {}
+
+/// The processes that a process has started: an engine in another language runs in one, and ends when its
+/// parent is killed.
+pub(crate) fn children(process: u32) -> Vec<u32> {
+    let listed = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    listed.unwrap_or_default().split_whitespace().filter_map(|id| id.parse().ok()).collect()
+}
+
+/// Waits until processes have ended, for ten seconds at most: what they had locked is free then.
+pub(crate) fn await_end(processes: &[u32]) {
+    let runs = |id: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // An ended process that nothing has waited for is a zombie.
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    };
+    for _ in 0..1000 {
+        if !processes.iter().any(runs) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -2,11 +2,12 @@
 //!
 //!   suite --row(name, work)--> Recorder --measure--> Record --Message line on stdout--> runner
 //!
-//! A row is told twice: as soon as it is measured, and again when the next begins, with what the wait for background work added and with
-//! the verdict of the untimed checks that follow it. A row whose check does not end in time keeps its value (bench_runner.5 of the runner).
+//! A row is told twice: as soon as it is measured, and again when the next begins, with what the wait for
+//! background work added and with the verdict of the untimed checks that follow it. A row whose check does
+//! not end in time keeps its value (bench_runner.5 of the runner).
 //!
-//! bench_recorder.1. What a check finds wrong may be the doing of any row that wrote since the last check that found all right: it voids them all. Those
-//!     that were told to their end are told again.
+//! bench_recorder.1. What a check finds wrong may be the doing of any row that wrote since the last check
+//!     that found all right: it voids them all. Those that were told to their end are told again.
 //!
 //! bench_recorder.2. Rows of a group are recorded in the order in which the suite lists them, each once.
 
@@ -18,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use esker_bench_api::Failure;
 use esker_bench_api::results::{Detail, Message, Record, Unit, Usage};
-use esker_bench_api::{Failure, Store};
 
 use crate::how_far::{self, HowFar, Out};
 use crate::machine;
@@ -28,7 +29,8 @@ use crate::row::Row;
 use crate::scale::Scale;
 use crate::syncs;
 
-/// What a row's work says about itself; what it leaves out, the recorder takes from its own clock and from the row.
+/// What a row's work says about itself; what it leaves out, the recorder takes from its own clock and from
+/// the row.
 #[derive(Default)]
 pub(crate) struct Outcome {
     /// The time that counts, when the work had to prepare something first (threads).
@@ -51,15 +53,6 @@ pub(crate) struct Outcome {
     pub(crate) rewrites: bool,
 }
 
-impl Outcome {
-    /// Says on how many items the row began: where rows before it were cut by time, a faster engine has more of them.
-    pub(crate) fn on(mut self, items: u64) -> Self {
-        let figures = &mut self.detail.get_or_insert_default().figures;
-        figures.insert("items when it began".to_owned(), items as f64);
-        self
-    }
-}
-
 /// See the module.
 pub(crate) struct Recorder {
     rows: std::vec::IntoIter<Row>,
@@ -67,7 +60,8 @@ pub(crate) struct Recorder {
     blank: Record,
     dir: PathBuf,
     pending: Option<Record>,
-    /// Rows that wrote and were told to their end, since the last check that found all right (bench_recorder.1).
+    /// Rows that wrote and were told to their end, since the last check that found all right
+    /// (bench_recorder.1).
     unchecked: Vec<Record>,
     /// Whether the row that is pending wrote.
     pending_wrote: bool,
@@ -109,7 +103,8 @@ impl Recorder {
         }
     }
 
-    /// A step of this run may take so long before the lab ends it: background work is waited for no longer than that leaves room for.
+    /// A step of this run may take so long before the lab ends it: background work is waited for no longer
+    /// than that leaves room for.
     pub(crate) fn within(mut self, step: Option<Duration>) -> Self {
         self.idle_wait_max = idle_wait_max(step);
         self
@@ -120,8 +115,8 @@ impl Recorder {
         &self.dir
     }
 
-    /// Measures `work` as the row `name`. A wrong answer or a missing feature becomes the row's error; only a failure
-    /// that ends the run is returned.
+    /// Measures `work` as the row `name`. A wrong answer or a missing feature becomes the row's error; only a
+    /// failure that ends the run is returned.
     pub(crate) fn row(
         &mut self,
         name: &str,
@@ -171,23 +166,20 @@ impl Recorder {
         }
     }
 
-    /// Measures the row that makes what all later rows of the group work on. If it fails in any way, they have nothing to
-    /// show: they are recorded as not run, and the result is false.
-    pub(crate) fn groundwork(
-        &mut self,
-        name: &str,
-        work: impl FnMut() -> Result<Outcome, Failure>,
-    ) -> Result<bool, Failure> {
-        self.row(name, work)?;
-        if self.pending.as_ref().is_some_and(|record| record.error.is_none()) {
-            return Ok(true);
-        }
+    /// Whether the last row, which makes what all later rows of the group work on, has a value. If it has
+    /// none, they have nothing to show: they are recorded as not run.
+    pub(crate) fn is_groundwork_there(&mut self) -> Result<bool, Failure> {
+        let name = match &self.pending {
+            Some(record) if record.error.is_none() => return Ok(true),
+            Some(record) => record.row.clone(),
+            None => String::new(),
+        };
         self.cannot_rest(&format!("not run: there is no data, since the row `{name}` failed"))?;
         Ok(false)
     }
 
-    /// Records what the files occupy on disk as the row `name`, with their lengths beside it: files may be sparse. `live_bytes` are those of the keys
-    /// and values that are there.
+    /// Records what the files occupy on disk as the row `name`, with their lengths beside it: files may be
+    /// sparse. `live_bytes` are those of the keys and values that are there.
     pub(crate) fn size_row(&mut self, name: &str, live_bytes: u64) -> Result<(), Failure> {
         let mut record = Record { live_bytes, ..self.begin(name)? };
         let disk = disk_bytes(&self.dir);
@@ -215,8 +207,8 @@ impl Recorder {
         HowFar::new(Rc::clone(&self.out), what, all)
     }
 
-    /// Runs a load that is no row. What it takes stands among the figures of the next row, with what the drain behind it takes: time, and
-    /// the bytes that the process wrote in both.
+    /// Runs a load that is no row. What it takes stands among the figures of the next row, with what the
+    /// drain behind it takes: time, and the bytes that the process wrote in both.
     pub(crate) fn load(
         &mut self,
         what: &'static str,
@@ -231,14 +223,11 @@ impl Recorder {
         Ok(())
     }
 
-    /// Waits until the engine owes no background work, and until what it wrote has left the page cache for the device; the time that it
-    /// takes stands beside the row before, and what it uses is added to that row's usage. Before the first row it is time and work of no row.
-    /// An engine that does not come to rest in time is left to its work, and the row says so; before the first row, the first.
-    pub(crate) fn drain(&mut self, store: &dyn Store) -> Result<(), Failure> {
-        self.drain_by(|deadline| store.drain(deadline))
-    }
-
-    /// The same for what is no store: `drain` is its own wait, until the deadline at most.
+    /// Waits until the engine owes no background work, and until what it wrote has left the page cache for
+    /// the device; the time that it takes stands beside the row before, and what it uses is added to that
+    /// row's usage. Before the first row it is time and work of no row. An engine that does not come to rest
+    /// in time is left to its work, and the row says so; before the first row, the first. `drain` is the
+    /// engine's own wait, until the deadline at most.
     pub(crate) fn drain_by(
         &mut self,
         drain: impl FnOnce(Instant) -> Result<(), Failure>,
@@ -281,12 +270,6 @@ impl Recorder {
         Ok(())
     }
 
-    /// Waits for the work that opening the database has begun: it is of no row.
-    pub(crate) fn settle(&mut self, store: &dyn Store) -> Result<(), Failure> {
-        self.flush()?;
-        self.drain(store)
-    }
-
     /// Counts to the row before what was used since `before`.
     fn add_drain(&mut self, seconds: f64, before: &Usages, peaks: Peaks) {
         if let Some(record) = &mut self.pending {
@@ -302,8 +285,9 @@ impl Recorder {
         }
     }
 
-    /// Runs an untimed check of all that has been written; a wrong answer, or an engine that cannot give one, fails the row before it, and all
-    /// rows that wrote since the last check that found all right (bench_recorder.1).
+    /// Runs an untimed check of all that has been written; a wrong answer, or an engine that cannot give one,
+    /// fails the row before it, and all rows that wrote since the last check that found all right
+    /// (bench_recorder.1).
     pub(crate) fn check<T>(&mut self, check: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
         let found = check();
         let unchecked = mem::take(&mut self.unchecked);
@@ -319,7 +303,8 @@ impl Recorder {
         self.judge(found)
     }
 
-    /// Runs an untimed check of what the row before it did; a wrong answer fails that row alone. What other rows wrote stays unchecked.
+    /// Runs an untimed check of what the row before it did; a wrong answer fails that row alone. What other
+    /// rows wrote stays unchecked.
     pub(crate) fn check_row<T>(&mut self, check: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
         self.judge(check())
     }
@@ -372,7 +357,8 @@ impl Recorder {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
+    /// Tells the last row to its end: what follows is of no row.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let Some(record) = self.pending.take() else { return Ok(()) };
         if mem::take(&mut self.pending_wrote) {
             self.unchecked.push(record.clone());

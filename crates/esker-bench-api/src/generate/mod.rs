@@ -1,22 +1,22 @@
-//! The bytes of every workload: the same for every engine, run, machine and language, computed from a seed and a number.
+//! The bytes of every workload: the same for every engine, run, machine and language, computed from a seed
+//! and a number.
 //!
 //! ```text
 //! word(seed, c) = mix64(seed + GOLDEN * (c + 1))        c-th output of splitmix64 started at seed
 //! fill(seed)    = word(seed, 0), word(seed, 1), ...     8 bytes each, little-endian, the last one cut
 //! ```
 //!
-//! Anything is had without what comes before it, so reads need no list of keys in memory and threads no shards.
+//! Anything is had without what comes before it, so reads need no list of keys in memory and threads no
+//! shards.
 //!
-//! bench_generate.1. The stream of a seed never changes: results of different days are compared, and programs in other languages follow
-//!     it. Golden tests pin every generator.
+//! bench_generate.1. The stream of a seed never changes: results of different days are compared, and programs
+//!     in other languages follow it. Golden tests pin every generator.
 
 pub mod accounts;
 pub mod badger;
 pub mod checksum;
 pub mod distribution;
 pub mod entries;
-#[cfg(test)]
-mod golden;
 pub mod int;
 pub mod items;
 pub mod keyspaces;
@@ -26,7 +26,8 @@ pub mod pool;
 pub mod rng;
 pub mod shapes;
 pub mod storage;
-pub mod streams;
+#[cfg(test)]
+mod tests;
 pub mod ycsb;
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -62,34 +63,10 @@ pub fn fill_from(seed: u64, first: u64, bytes: &mut [u8]) {
     }
 }
 
-/// Fills the first half of `bytes` with the stream of `seed` and repeats it in the second: LZ4, Snappy and zstd halve it.
+/// Fills the first half of `bytes` with the stream of `seed` and repeats it in the second: LZ4, Snappy and
+/// zstd halve it.
 pub fn fill_half_redundant(seed: u64, bytes: &mut [u8]) {
     let (first, second) = bytes.split_at_mut(bytes.len().div_ceil(2));
     fill(seed, first);
     second.copy_from_slice(&first[..second.len()]);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_word_of_seed_0_is_splitmix64s() {
-        assert_eq!(word(0, 0), 0xE220_A839_7B1D_CDAF);
-    }
-
-    #[test]
-    fn mixing_is_undone() {
-        for i in 0..1000 {
-            assert_eq!(unmix64(mix64(word(1, i))), word(1, i));
-        }
-    }
-
-    #[test]
-    fn half_of_a_redundant_value_repeats() {
-        let mut bytes = [0; 33];
-        fill_half_redundant(7, &mut bytes);
-        assert_eq!(bytes[..16], bytes[17..]);
-        assert_ne!(bytes[..8], bytes[8..16]);
-    }
 }

@@ -1,11 +1,14 @@
-//! The peers written in Go: one program under `bench/go` runs the suites for them and prints the same messages.
+//! The peers written in Go: one program under `bench/go` does the work of suites on them.
 //!
 //! ```text
 //! engines.json --name, isolation, what it cannot, options--> list, reports      (no Go needed)
-//! go build bench/go --> program() --runner starts it like any other engine--> results
+//! go build bench/go --> prepare() --> start() --> process.rs: Remote, Piped
 //! ```
 //!
-//! bench_go.1. Nothing is built before an engine in Go is asked to run; a missing Go fails its rows, with the reason.
+//! bench_go.1. Nothing is built before an engine in Go is asked to run; a missing Go fails its rows, with the
+//!     reason.
+
+mod process;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,8 +17,13 @@ use std::sync::OnceLock;
 
 use esker_bench_api::{
     AsyncCommits, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reached, Store,
+    TransactionKind,
 };
 use serde::Deserialize;
+
+use crate::suites::items::Source;
+use process::Piped;
+pub(crate) use process::Remote;
 
 /// Written by the Go program itself; its tests hold it against the adapters.
 const ENGINES: &str = include_str!("../../../../bench/go/engines.json");
@@ -39,7 +47,7 @@ struct Described {
     async_commits: Option<DescribedAsyncCommits>,
     cannot: BTreeMap<String, String>,
     options: Vec<DescribedOption>,
-    suites: Vec<String>,
+    transactions: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -64,7 +72,7 @@ struct Known {
     async_commits: Option<AsyncCommits>,
     cannot: BTreeMap<String, String>,
     options: Vec<EngineOption>,
-    suites: Vec<String>,
+    transactions: Vec<TransactionKind>,
 }
 
 fn all() -> &'static BTreeMap<String, Known> {
@@ -107,7 +115,7 @@ impl Known {
             async_commits,
             cannot: engine.cannot,
             options: options.collect(),
-            suites: engine.suites,
+            transactions: engine.transactions.iter().filter_map(|name| kind(name)).collect(),
         }
     }
 }
@@ -139,35 +147,42 @@ impl Engine for GoPeer {
         known(self.0).cannot.get(&format!("{feature:?}")).map(String::as_str)
     }
 
-    fn cannot_run(&self, suite: &str) -> Option<String> {
-        let suites = &known(self.0).suites;
-        let has = suites.iter().any(|known| known == suite);
-        (!has).then(|| format!("the peers in Go do the suites {} only", suites.join(", ")))
+    fn prepare(&self) -> Result<(), Failure> {
+        static BUILT: OnceLock<Result<PathBuf, Failure>> = OnceLock::new();
+        BUILT.get_or_init(build).clone().map(drop)
     }
 
-    fn program(&self) -> Result<Option<PathBuf>, Failure> {
-        static PROGRAM_BUILT: OnceLock<Result<PathBuf, Failure>> = OnceLock::new();
-        PROGRAM_BUILT.get_or_init(build).clone().map(Some)
+    fn start(&self) -> Result<(), Failure> {
+        process::start(&program_path()?)
     }
 
-    fn open(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-        Err(Failure::Unsupported(format!("{} is run by the program under bench/go", self.0)))
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &known(self.0).transactions
+    }
+
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        self.start()?;
+        Ok(Box::new(Piped::open(self.0, dir, options)?))
     }
 }
 
-/// Seconds that one call of a mix costs in the program in Go on an engine that does nothing; `kind` is one of `mixed::KINDS`.
-/// [`Failure::Unsupported`] where the program has not been built yet (bench_go.1).
-pub(crate) fn cost(kind: &str, ops: u64, dir: &Path) -> Result<f64, Failure> {
-    if !program_path()?.exists() {
+/// The kind of transactions of that name.
+fn kind(name: &str) -> Option<TransactionKind> {
+    let kinds = [TransactionKind::Optimistic, TransactionKind::Locks, TransactionKind::OneWriter];
+    kinds.into_iter().find(|kind| kind.name() == name)
+}
+
+/// What runs the work of a mix on an engine that does nothing. [`Failure::Unsupported`] where the program has
+/// not been built yet (bench_go.1).
+pub(crate) fn echo(source: Source, dir: &Path) -> Result<Remote, Failure> {
+    let program = program_path()?;
+    if !program.exists() {
         let why = "the program with the peers in Go is built when one of them first runs, and none has";
         return Err(Failure::Unsupported(why.to_owned()));
     }
-    let output = Command::new(build()?).args(["cost", kind, &ops.to_string()]).arg(dir).output();
-    let output = output.map_err(Failure::engine)?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.trim().parse().map_err(|_| {
-        Failure::Engine(format!("{PROGRAM} cost: {text}{}", String::from_utf8_lossy(&output.stderr)))
-    })
+    build()?;
+    process::start(&program)?;
+    Remote::new("echo", source, None, dir)
 }
 
 fn program_path() -> Result<PathBuf, Failure> {
@@ -213,7 +228,6 @@ mod tests {
         }
         assert!(GoPeer("bbolt").cannot(Feature::AsyncCommits).is_some());
         assert!(GoPeer("pebble").cannot(Feature::AsyncCommits).is_none());
-        assert!(GoPeer("pebble").cannot_run("redb").is_none());
-        assert!(GoPeer("pebble").cannot_run("limits").is_some());
+        assert_eq!(GoPeer("badger").transaction_kinds(), [TransactionKind::Optimistic]);
     }
 }

@@ -163,11 +163,12 @@ fn a_row_says_that_background_work_went_on() {
     // Three windows of rest do not fit.
     recorder.idle_wait_max = Duration::from_millis(60);
     let store = engines::find("redb").unwrap().open(dir.path(), &OpenOptions::with_cache(1 << 20)).unwrap();
-    recorder.drain(&*store).unwrap();
+    recorder.drain_by(|deadline| store.drain(deadline)).unwrap();
     recorder.row("load", || Ok(Outcome::default())).unwrap();
-    recorder.settle(&*store).unwrap();
+    recorder.flush().unwrap();
+    recorder.drain_by(|deadline| store.drain(deadline)).unwrap();
     recorder.row("reads", || Ok(Outcome { note: "warm".to_owned(), ..Outcome::default() })).unwrap();
-    recorder.drain(&*store).unwrap();
+    recorder.drain_by(|deadline| store.drain(deadline)).unwrap();
     recorder.finish().unwrap();
     let notes: Vec<_> = sent.records().into_iter().map(|record| record.note).collect();
     let note = "background work went on after 0.06 s";
@@ -198,7 +199,9 @@ fn what_a_load_takes_stands_with_the_first_row_behind_it() {
     drain(&mut recorder, 2 * wait).unwrap();
     // That of an opening is no part of the load.
     drain(&mut recorder, Duration::ZERO).unwrap();
-    recorder.row("reads", || Ok(Outcome::default().on(7))).unwrap();
+    let detail = Detail { figures: [("items when it began".to_owned(), 7.0)].into(), ..Detail::default() };
+    let outcome = || Outcome { detail: Some(Box::new(detail.clone())), ..Outcome::default() };
+    recorder.row("reads", || Ok(outcome())).unwrap();
     recorder.row("scans", || Ok(Outcome::default())).unwrap();
     recorder.finish().unwrap();
     assert_eq!(sent.progress(), ["7 of 7 items written"]);
@@ -238,7 +241,8 @@ fn without_groundwork_the_rest_of_the_group_is_not_run() {
         let out = Box::new(sent.clone());
         let mut recorder = Recorder::new(rows.clone(), blank, dir.path(), out, false, Duration::ZERO);
         let work = || if fails { Err(Failure::Wrong("bad".to_owned())) } else { Ok(Outcome::default()) };
-        if recorder.groundwork("load", work).unwrap() {
+        recorder.row("load", work).unwrap();
+        if recorder.is_groundwork_there().unwrap() {
             recorder.row("reads", || Ok(Outcome::default())).unwrap();
             recorder.row("scans", || Ok(Outcome::default())).unwrap();
         }

@@ -1,9 +1,12 @@
-//! What stands behind each row: latencies, bytes, memory, processor, syncs, notes, and the command that repeats it.
+//! What stands behind each row: latencies, bytes, memory, processor, syncs, notes, and the command that
+//! repeats it.
 //!
-//! bench_details.1. Write amplification is of what the device wrote, the wait for background work included. What Linux counts for the process counts a
-//!     page each time that it is made dirty: forty times as much where small commits append to one page.
-//! bench_details.2. Processor time of an operation is all that the process used in the row, over the operations of all its passes: the lab's own work and
-//!     the engine's in the background are in it, which clocks around calls do not see.
+//! bench_details.1. Write amplification is of what the device wrote, the wait for background work included.
+//!     What Linux counts for the process counts a page each time that it is made dirty: forty times as much
+//!     where small commits append to one page.
+//! bench_details.2. Processor time of an operation is all that the process used in the row, over the
+//!     operations of all its passes: the lab's own work and the engine's in the background are in it, which
+//!     clocks around calls do not see.
 //! bench_details.3. Each figure is the median of the runs that have it, by itself.
 
 use std::collections::BTreeSet;
@@ -12,10 +15,11 @@ use esker_bench_api::results::{Detail, Latency, Record, Unit, Usage};
 
 use crate::report::markup::{escape, push};
 use crate::report::runs::Runs;
-use crate::report::summary::{Cell, RowSummary, Summary, Value, operations};
+use crate::report::summary::{Cell, RowSummary, Summary, Value, is_lacking, operations};
 use crate::report::units::{bytes, count, figure, known_bytes, seconds};
 
-/// The command that repeats a suite as it was run: a row runs with the rows of its suite. Of calls that differ, the longest time limit.
+/// The command that repeats a suite as it was run: a row runs with the rows of its suite. Of calls that
+/// differ, the longest time limit.
 pub(super) fn command(summary: &Summary, runs: &Runs) -> String {
     let engines: Vec<&str> = summary.engines.iter().map(|(engine, _)| engine.as_str()).collect();
     let features = if engines.contains(&"rocksdb") { " --features rocksdb" } else { "" };
@@ -64,6 +68,9 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) {
 fn engine(out: &mut String, row: &RowSummary, cell: &Cell, name: &str) {
     let Cell::Value(value) = cell else {
         let Cell::Error(error) = cell else { return };
+        if is_lacking(error) {
+            return;
+        }
         push(
             out,
             format_args!("<tr><td>{}</td><td colspan=\"28\">{}</td></tr>", escape(name), escape(error)),
@@ -193,7 +200,8 @@ mod tests {
                 .for_each(|context| context.suites = vec!["redb".to_owned(), "limits".to_owned()]);
             Runs::new(contexts)
         };
-        // `cargo run` is not the lab's own `run`, an engine is no suite, and a suite behind a flag is none of its value.
+        // `cargo run` is not the lab's own `run`, an engine is no suite, and a suite behind a flag is none of
+        // its value.
         let runs = ran(&[
             "cargo run --release -p esker-bench -- run --resume ycsb --timeout 7000 --engine redb",
             "cargo run -p esker-bench -- run redb int --timeout 900 --dir /x",

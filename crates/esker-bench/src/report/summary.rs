@@ -1,11 +1,14 @@
 //! Sums up the records of one suite and scale: medians, spread, who is best, and by how much.
 //!
-//! bench_summary.1. A row with an error in any run has no median: an engine that fails once did not do the work.
-//! bench_summary.2. A ratio is how much worse Esker is than the best other engine: median over median of times and sizes, the other way round of
-//!     rates. Below 1 Esker is ahead, whatever the unit.
-//! bench_summary.3. A row is lost or won only by more than the spread of either side, and by more than half where a side has fewer than three runs.
-//! bench_summary.4. What stands beside the value of a cell comes from runs that have the value: a failed row has no figures and no curves. Numbers are medians over the
-//!     runs, each by itself; a curve is of one run.
+//! bench_summary.1. A row with an error in any run has no median: an engine that fails once did not do the
+//!     work.
+//! bench_summary.2. A ratio is how much worse Esker is than the best other engine: median over median of
+//!     times and sizes, the other way round of rates. Below 1 Esker is ahead, whatever the unit.
+//! bench_summary.3. A row is lost or won only by more than the spread of either side, and by more than half
+//!     where a side has fewer than three runs.
+//! bench_summary.4. What stands beside the value of a cell comes from runs that have the value: a failed row
+//!     has no figures and no curves. Numbers are medians over the runs, each by itself; a curve is of one
+//!     run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +20,19 @@ use esker_bench_api::results::{Better, Detail, Record, Unit};
 pub(crate) const HOME: &str = "esker";
 /// bench_summary.3: runs that show how far a value may be off.
 const RUNS_MIN: usize = 3;
-/// bench_summary.3: what fewer runs may be off by, as a part. Of the 192 rows and engines that were published with three runs (suites `redb` and `int`), the slowest run took up
-/// to 1.5 times as long as the fastest in 185, and up to 11 times in the others.
+/// bench_summary.3: what fewer runs may be off by, as a part. Of the 192 rows and engines that were published
+/// with three runs (suites `redb` and `int`), the slowest run took up to 1.5 times as long as the fastest in
+/// 185, and up to 11 times in the others.
 pub(crate) const FEW_RUNS_MARGIN: f64 = 0.5;
+
+/// How the error of a row begins that its engine cannot have. Reports leave it out: its cell is empty, and a
+/// row or an engine that has nothing else is not shown.
+const LACKING: &str = "not supported";
+
+/// Whether an error says that the engine cannot have the row.
+pub(crate) fn is_lacking(error: &str) -> bool {
+    error.starts_with(LACKING)
+}
 
 /// Asking an idle engine takes milliseconds, too.
 const DRAIN_TOLD_MIN_S: f64 = 0.02;
@@ -47,7 +60,8 @@ pub(crate) struct RowSummary {
     pub(crate) name: String,
     pub(crate) unit: Unit,
     pub(crate) better: Better,
-    /// Of one record, the last with a value: operations, commits and bytes handed over, which belong together.
+    /// Of one record, the last with a value: operations, commits and bytes handed over, which belong
+    /// together.
     pub(crate) ops: u64,
     pub(crate) commits: u64,
     pub(crate) user_written_bytes: u64,
@@ -134,7 +148,8 @@ impl Value {
     }
 }
 
-/// Operations behind what a run used: those of all passes, and of a value that stands for one of many, all that have a latency.
+/// Operations behind what a run used: those of all passes, and of a value that stands for one of many, all
+/// that have a latency.
 pub(crate) fn operations(record: &Record) -> u64 {
     let latencies = record.detail.iter().flat_map(|detail| detail.latency.values());
     let of_value = record.ops * record.passes.len().max(1) as u64;
@@ -163,12 +178,15 @@ pub(crate) struct Totals {
 }
 
 impl Summary {
-    /// Every failure once: what failed, and the rows that it cost.
+    /// Every failure once: what failed, and the rows that it cost. What an engine cannot have is no failure.
     pub(crate) fn failures(&self) -> Vec<(String, Vec<&str>)> {
         let mut failures: Vec<(String, Vec<&str>)> = Vec::new();
         for row in &self.rows {
             for (cell, (engine, _)) in row.cells.iter().zip(&self.engines) {
                 let Cell::Error(error) = cell else { continue };
+                if is_lacking(error) {
+                    continue;
+                }
                 let failure = format!("{engine}: {error}");
                 match failures.iter_mut().find(|(known, _)| *known == failure) {
                     Some((_, rows)) => rows.push(&row.name),
@@ -199,7 +217,7 @@ impl Summary {
             summary.apart = ours.collect();
             summary
         };
-        parts.iter().map(summary).collect()
+        parts.iter().map(summary).filter(|summary| !summary.rows.is_empty()).collect()
     }
 
     /// Whether the engine at this place was not measured in turn with the others of this row.
@@ -211,7 +229,8 @@ impl Summary {
     pub(crate) fn new(records: &[Record]) -> Self {
         let mut engines: Vec<(String, String)> = Vec::new();
         let mut row_names: Vec<&Record> = Vec::new();
-        for record in records {
+        let is_there = |record: &&Record| record.error.as_deref().is_none_or(|error| !is_lacking(error));
+        for record in records.iter().filter(is_there) {
             if !engines.iter().any(|(name, _)| *name == record.engine) {
                 engines.push((record.engine.clone(), record.version.clone()));
             }

@@ -8,7 +8,7 @@ use crate::published;
 use crate::report::async_commits::AsyncRows;
 use crate::report::details;
 use crate::report::runs::Runs;
-use crate::report::summary::{Cell, RowSummary, Summary, Verdict};
+use crate::report::summary::{Cell, RowSummary, Summary, Verdict, is_lacking};
 use crate::report::totals::TotalLines;
 use crate::report::turns;
 use crate::report::units::{seconds, show};
@@ -57,6 +57,7 @@ pub(crate) fn table(summary: &Summary, runs: &Runs, styled: bool) -> String {
 fn row(row: &RowSummary) -> Vec<Text> {
     let mut cells = vec![Text::plain(row.name.clone())];
     cells.extend(row.cells.iter().enumerate().map(|(i, cell)| match cell {
+        Cell::Error(error) if is_lacking(error) => Text::plain("-".to_owned()),
         Cell::Error(_) => Text { style: RED, ..Text::plain("no value".to_owned()) },
         Cell::Value(value) => {
             let text = format!("{} {:>6}", show(value.median, row.unit), value.spread_text());
@@ -77,7 +78,8 @@ fn row(row: &RowSummary) -> Vec<Text> {
     cells
 }
 
-/// What stands below the table: what the totals leave out, rows out of turn, failures, syncs, machine, versions, command.
+/// What stands below the table: what the totals leave out, rows out of turn, failures, syncs, machine,
+/// versions, command.
 fn notes(summary: &Summary, of_totals: &[String], runs: &Runs) -> String {
     let mut out = String::from("\n");
     let mut say = |line: String| out.push_str(&(line + "\n"));

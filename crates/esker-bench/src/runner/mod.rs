@@ -5,24 +5,31 @@
 //! run 1..N, each group: esker lmdb redb, lmdb redb esker -> Record lines
 //! ```
 //!
-//! To read the source: this file says what runs when; `process.rs` starts a child and follows what it tells; `records.rs` makes
-//! the rows of it; `trace.rs` counts the syncs; `scratch.rs` is where children work.
+//! To read the source: this file says what runs when; `process.rs` starts a child and follows what it tells;
+//! `records.rs` makes the rows of it; `trace.rs` counts the syncs; `scratch.rs` is where children work.
 //!
-//! bench_runner.1. Every engine and run gives a record for every row: what a child did not tell, because it crashed, failed, was
-//!     killed or ran out of time, is filled in with an error. So is what could not be started: no disk space, no control group.
-//! bench_runner.2. A row whose commits must sync and were seen not to sync has an error instead of a value. One that asks for no sync and was
-//!     seen to sync at most of its commits has a note, if these were enough to tell.
+//! bench_runner.1. Every engine and run gives a record for every row: what a child did not tell, because it
+//!     crashed, failed, was killed or ran out of time, is filled in with an error. So is what could not be
+//!     started: no disk space, no control group.
+//! bench_runner.2. A row whose commits must sync and were seen not to sync has an error instead of a value.
+//!     One that asks for no sync and was seen to sync at most of its commits has a note, if these were enough
+//!     to tell.
 //! bench_runner.3. The scratch directory is empty before each child and gone after the run.
-//! bench_runner.4. With `done`, what an earlier, interrupted run has finished is not run again, nor traced. A group is never finished whose turn was refused, for want of
-//!     disk space or of a control group: nothing of it ran. Of engines and runs that are to be retried none is finished in which time ended, a row was
+//! bench_runner.4. With `done`, what an earlier, interrupted run has finished is not run again, nor traced. A
+//!     group is never finished whose turn was refused, for want of disk space or of a control group: nothing
+//!     of it ran. Of engines and runs that are to be retried none is finished in which time ended, a row was
 //!     not run, or the disk was filled; of others it stays as it is.
-//! bench_runner.5. The time limit is that of one step: of what comes before the first row (a load), of each row, and of what follows it (its background work,
-//!     its check, the load of the next). A child is told of it, and no wait for background work takes more than a quarter of it. A row that was measured keeps its value when time ends in the step after it, with a note.
-//!     A step under the tracer, which does almost no work, has no more than scale `test` gives. A child that is done has a minute to end.
-//! bench_runner.6. From `stop_at` on no turn begins: what has begun goes on to its end, and what is left is reported and has no record.
-//! bench_runner.7. Of `parts`, if there are any, and of no other group something is run, each in the order that it has in the whole run.
-//! bench_runner.8. Engines take turns within each group of a run, and another of them is the first in each: by the numbers of run and group alone, so that a run that was
-//!     interrupted goes on in the same order.
+//! bench_runner.5. The time limit is that of one step: of what comes before the first row (a load), of each
+//!     row, and of what follows it (its background work, its check, the load of the next). A child is told of
+//!     it, and no wait for background work takes more than a quarter of it. A row that was measured keeps its
+//!     value when time ends in the step after it, with a note. A step under the tracer, which does almost no
+//!     work, has no more than scale `test` gives. A child that is done has a minute to end.
+//! bench_runner.6. From `stop_at` on no turn begins: what has begun goes on to its end, and what is left is
+//!     reported and has no record.
+//! bench_runner.7. Of `parts`, if there are any, and of no other group something is run, each in the order
+//!     that it has in the whole run.
+//! bench_runner.8. Engines take turns within each group of a run, and another of them is the first in each:
+//!     by the numbers of run and group alone, so that a run that was interrupted goes on in the same order.
 
 mod process;
 mod records;
@@ -41,6 +48,7 @@ use crate::child::Job;
 use crate::limit::Limit;
 use crate::machine;
 use crate::progress::Progress;
+use crate::report::summary::is_lacking;
 use crate::scale::Scale;
 use crate::suites::Suite;
 use esker_bench_api::results::Record;
@@ -149,7 +157,9 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
         for mut record in complete(&job, told) {
             hold_against_trace(&mut record, &job, syncs.get(engine.name()));
             keep(&record)?;
-            if let Some(error) = record.error.as_ref().filter(|error| !error.starts_with(NOT_RUN)) {
+            if let Some(error) =
+                record.error.as_ref().filter(|error| !error.starts_with(NOT_RUN) && !is_lacking(error))
+            {
                 progress.note(&format!("{}, {}: {error}", engine.name(), record.row), true);
             }
         }
@@ -169,13 +179,15 @@ const OUT_OF_TIME: &str = "out of time";
 const NO_DISK_SPACE: &str = "the disk has";
 const DISK_FILLED: &str = "filled the disk";
 const NOT_LIMITED: &str = "its memory could not be limited";
-/// Errors that do not say all of the engine: with more time, or on a machine with more room, there may be a value.
+/// Errors that do not say all of the engine: with more time, or on a machine with more room, there may be a
+/// value.
 const MAY_PASS: [&str; 3] = [OUT_OF_TIME, NOT_RUN, DISK_FILLED];
 /// Errors of a turn that was refused, which say nothing of the engine.
 const REFUSED: [&str; 2] = [NO_DISK_SPACE, NOT_LIMITED];
 
-/// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest (bench_runner.4). `retried` has the
-/// engines to run again, and the number of runs, from the first on, in which they are.
+/// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest
+/// (bench_runner.4). `retried` has the engines to run again, and the number of runs, from the first on, in
+/// which they are.
 pub(crate) fn take_done(
     suite: &dyn Suite,
     scale: Scale,
@@ -243,15 +255,13 @@ fn todo(plan: &Plan) -> Todo {
 
 type Programs = BTreeMap<&'static str, Result<PathBuf, String>>;
 
-/// The program that runs each engine, which is this one, unless the engine has its own; or why none does.
+/// This program, for each engine that can run; or why it cannot.
 fn programs(plan: &Plan) -> Programs {
     let engines = plan.engines.iter();
     let program = |engine: &&'static dyn Engine| {
         let reason = engine.cannot_run(plan.suite.name()).map(Failure::Unsupported);
-        let program = reason.map_or_else(|| engine.program(), Err).and_then(|program| match program {
-            Some(program) => Ok(program),
-            None => std::env::current_exe().map_err(Failure::engine),
-        });
+        let ready = reason.map_or_else(|| engine.prepare(), Err);
+        let program = ready.and_then(|()| std::env::current_exe().map_err(Failure::engine));
         (engine.name(), program.map_err(|failure| failure.to_string()))
     };
     engines.map(program).collect()

@@ -1,17 +1,21 @@
-//! An engine that does nothing: what a row of the lab costs without one. It stores no item, and answers a get with the item's first
-//! version from the generator; an item's value is so small here that making it takes a few nanoseconds.
+//! An engine that does nothing: what a row of the lab costs without one. It stores no item, and answers a get
+//! with the item's first version from the generator; an item's value is so small here that making it takes a
+//! few nanoseconds.
 
+use std::path::Path;
 use std::time::Duration;
 
-use esker_bench_api::engine::Work;
-use esker_bench_api::generate::distribution::Distribution;
+use esker_bench_api::engine;
+use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::generate::storage::StorageItems;
-use esker_bench_api::{Durability, Failure, Reader, Store, Writer};
+use esker_bench_api::{Durability, Failure, OpenOptions, Reader, Store, Writer};
 
+use crate::engines::go;
 use crate::recorder::Outcome;
-use crate::suites::budget::Budget;
-use crate::suites::mixed::{Mix, Mixed};
-use crate::suites::storage_bench::VersionedItems;
+use crate::suites::content::Content;
+use crate::suites::items::{Items, Kind, Source};
+use crate::suites::plan::{Budget, Draw, Mix, Work};
+use crate::suites::works::{Executor as _, mix};
 
 pub(super) const SEED: u64 = 37;
 const VALUE_BYTES: usize = 8;
@@ -19,21 +23,28 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// Items that reads are drawn from.
 const ITEMS: u64 = 1_000_000;
 
-/// What one call costs when the engine does nothing: the two looks at the clock, the virtual call, a value of 8 bytes. The value is
-/// seconds an operation; the rate of the whole loop, with drawing and verifying, stands beside it.
-pub(super) fn cost(dir: &std::path::Path, percent: [u32; 5], ops: u64) -> Result<Outcome, Failure> {
-    let items = VersionedItems { items: StorageItems::new(SEED, false), value_bytes: VALUE_BYTES };
-    let echo = Echo { items: items.items };
-    let mut mixed = Mixed::new(items, &echo, SEED);
-    mixed.adopt(ITEMS);
-    let mix = Mix { percent, scan_items: 0, scan_is_uniform: false };
-    let budget = Budget::of_ops(ops);
-    let outcome = mixed.run(mix, &Distribution::Uniform, budget, PERIOD, dir)?;
-    Ok(Outcome {
-        value: outcome.seconds.map(|busy| busy / ops as f64),
-        detail: outcome.detail,
-        ..Outcome::default()
-    })
+/// What one call costs when the engine does nothing: the two looks at the clock, the virtual call, a value of
+/// 8 bytes. The value is seconds an operation; the rate of the whole loop, with drawing and verifying, stands
+/// beside it.
+pub(super) fn cost(dir: &Path, percent: [u32; 5], ops: u64) -> Result<Outcome, Failure> {
+    let items = Items::new(Source::new(Kind::Storage, SEED, VALUE_BYTES));
+    let (mut content, mut rng) = (Content::loaded(ITEMS), Rng::new(SEED));
+    let echo = Echo { items: StorageItems::new(SEED, false) };
+    let spec = Mix::new(percent, Draw::Uniform, Budget::of_ops(ops), PERIOD);
+    let on = mix::On { items: &items, store: &echo, dir };
+    let done = mix::run(on, &mut content, &mut rng, &spec, &mut |_, _| Ok(()))?;
+    Ok(Outcome { value: Some(done.seconds / ops as f64), detail: done.detail, ..Outcome::default() })
+}
+
+/// The same in the program with the peers in Go.
+pub(super) fn cost_in_go(dir: &Path, percent: [u32; 5], ops: u64) -> Result<Outcome, Failure> {
+    let mut go = go::echo(Source::new(Kind::Storage, SEED, VALUE_BYTES), dir)?;
+    go.open(&OpenOptions::with_cache(0))?;
+    let put = Work::Put { count: ITEMS, size: ITEMS, below: 0, period: Duration::ZERO };
+    go.work(&put, &mut |_, _| Ok(()))?;
+    let mix = Mix::new(percent, Draw::Uniform, Budget::of_ops(ops), PERIOD);
+    let done = go.work(&Work::Mix(mix), &mut |_, _| Ok(()))?;
+    Ok(Outcome { value: Some(done.seconds / ops as f64), detail: done.detail, ..Outcome::default() })
 }
 
 struct Echo {
@@ -45,7 +56,7 @@ impl Store for Echo {
         Ok(())
     }
 
-    fn write(&self, work: Work<'_>) -> Result<(), Failure> {
+    fn write(&self, work: engine::Work<'_>) -> Result<(), Failure> {
         work(&mut Nowhere)
     }
 

@@ -1,5 +1,5 @@
-//! Suite `limits`: what the machine can do, without any engine, and what the lab itself costs. Other reports draw the machine's figures as
-//! lines.
+//! Suite `limits`: what the machine can do, without any engine, and what the lab itself costs. Other reports
+//! draw the machine's figures as lines.
 //!
 //! ```text
 //! device: fdatasync after an append, sequential and random blocks     memory: copying, one dependent miss     lab: an empty engine
@@ -17,7 +17,6 @@ use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::results::Unit;
 use esker_bench_api::{AsyncCommits, Engine, EngineOption, Failure, Isolation, Store};
 
-use crate::engines::go;
 use crate::machine;
 use crate::recorder::Outcome;
 use crate::row::Row;
@@ -43,13 +42,13 @@ const READ_ROWS: [(&str, bool); 2] =
 const RANDOM_ROWS: [(&str, u64); 2] =
     [("random 4 KiB reads, queue depth 1", 1), ("random 4 KiB reads, queue depth 32", QUEUE)];
 
-/// Rows of an empty engine, and their kinds of operations in per cent (`mixed::KINDS`).
+/// Rows of an empty engine, and their kinds of operations in per cent (`mix::KINDS`).
 const LAB_ROWS: [(&str, [u32; 5]); 2] =
     [("the lab's own read", [100, 0, 0, 0, 0]), ("the lab's own write", [0, 0, 0, 100, 0])];
 
-/// The same in the program with the peers in Go, and the kind of operation.
-const LAB_ROWS_IN_GO: [(&str, &str); 2] =
-    [("the lab's own read, in Go", "read"), ("the lab's own write, in Go", "insert")];
+/// The same in the program with the peers in Go.
+const LAB_ROWS_IN_GO: [(&str, [u32; 5]); 2] =
+    [("the lab's own read, in Go", [100, 0, 0, 0, 0]), ("the lab's own write, in Go", [0, 0, 0, 100, 0])];
 
 /// Of the order in which cache lines are visited.
 const CHASE_SEED: u64 = 17;
@@ -255,11 +254,8 @@ impl Suite for LimitsSuite {
         LAB_ROWS.into_iter().try_for_each(|(name, percent)| {
             recorder.row(name, || echo::cost(&dir, percent, sizes.lab_ops))
         })?;
-        LAB_ROWS_IN_GO.into_iter().try_for_each(|(name, kind)| {
-            recorder.row(name, || {
-                let value = Some(go::cost(kind, sizes.lab_ops, &dir)?);
-                Ok(Outcome { value, ..Outcome::default() })
-            })
+        LAB_ROWS_IN_GO.into_iter().try_for_each(|(name, percent)| {
+            recorder.row(name, || echo::cost_in_go(&dir, percent, sizes.lab_ops))
         })
     }
 }
@@ -305,7 +301,8 @@ fn syncs(dir: &Path, bytes: usize, count: u64, preallocated: bool) -> Result<Out
     let path = dir.join("synced");
     let file = open(&path, OpenOptions::new().write(true).create(true).truncate(true), false)?;
     if preallocated {
-        // Written and not only reserved: the first write of a reserved block changes metadata, which a sync then writes too.
+        // Written and not only reserved: the first write of a reserved block changes metadata, which a sync
+        // then writes too.
         let zeros = vec![0; BLOCK];
         let end = count * bytes as u64;
         for at in (0..end).step_by(BLOCK) {

@@ -1,34 +1,37 @@
 //! The suites: one file each, listed here.
 //!
-//! To add one, write `suites/NAME.rs` with a type that implements [`Suite`], and add it to [`SUITES`].
+//! To add one, write `suites/NAME.rs` with a [`Planned`], and add it to [`SUITES`]. `plan.rs` has what its
+//! groups are made of. A suite that no plan can say implements [`Suite`] itself.
 //!
-//! bench_suites.1. The rows of a group share one process, one directory and what the rows before them wrote; groups share nothing.
+//! bench_suites.1. The rows of a group share one process, one directory and what the rows before them wrote;
+//!     groups share nothing.
 
 mod badger;
-mod budget;
-mod calls;
 mod churn;
+mod content;
 mod echo;
 mod int;
+mod interpret;
+pub(crate) mod items;
 mod keyspaces;
 mod large;
 mod limits;
-mod mixed;
 mod obigstore;
-mod one_transaction;
 pub(crate) mod open;
 mod page_cache;
+pub(crate) mod plan;
 mod records;
 mod redb;
-#[cfg(test)]
-mod rehearse;
 mod server;
 mod shapes;
 mod sizes;
 mod storage_bench;
+#[cfg(test)]
+mod tests;
 mod time;
 mod transactions;
 mod verify;
+pub(crate) mod works;
 mod ycsb;
 
 use esker_bench_api::{Engine, Failure, Feature};
@@ -36,32 +39,34 @@ use esker_bench_api::{Engine, Failure, Feature};
 use crate::recorder::Recorder;
 use crate::row::Row;
 use crate::scale::Scale;
+use crate::suites::plan::Part;
 
 /// All suites.
 pub(crate) static SUITES: &[&dyn Suite] = &[
     &limits::LimitsSuite,
-    &redb::RedbSuite,
-    &int::IntSuite,
-    &large::LargeSuite,
-    &storage_bench::StorageBenchSuite,
-    &obigstore::ObigstoreSuite,
-    &records::RecordsSuite,
-    &ycsb::YcsbSuite,
-    &badger::BadgerSuite,
-    &sizes::SizesSuite,
-    &churn::ChurnSuite,
-    &keyspaces::KeyspacesSuite,
+    &redb::SUITE,
+    &int::SUITE,
+    &large::SUITE,
+    &storage_bench::SUITE,
+    &obigstore::SUITE,
+    &records::SUITE,
+    &ycsb::SUITE,
+    &badger::SUITE,
+    &sizes::SUITE,
+    &churn::SUITE,
+    &keyspaces::SUITE,
     &open::OpenSuite,
-    &transactions::TransactionsSuite,
-    &shapes::ShapesSuite,
-    &time::TimeSuite,
+    &transactions::SUITE,
+    &shapes::SUITE,
+    &time::SUITE,
     &server::ServerSuite,
 ];
 
 const PAGE_BYTES: u64 = 4 << 10;
 
-/// Whether the files of `items` items may be larger than `memory_bytes`. The pages of a tree are half to two thirds full after inserts at random; values of a page
-/// and more lie in whole pages of their own, and take no more than another one for what belongs to them.
+/// Whether the files of `items` items may be larger than `memory_bytes`. The pages of a tree are half to two
+/// thirds full after inserts at random; values of a page and more lie in whole pages of their own, and take
+/// no more than another one for what belongs to them.
 pub(crate) fn may_outgrow(items: u64, value_bytes: usize, memory_bytes: u64) -> bool {
     let value_bytes = value_bytes as u64;
     let most = if value_bytes < PAGE_BYTES {
@@ -83,17 +88,18 @@ pub(crate) trait Suite: Sync {
     /// The rows in the order in which they run.
     fn rows(&self, scale: Scale) -> Vec<Row>;
 
-    /// Where bytes, orders and draws come from: generators of `esker_bench_api::generate` with their seeds and parameters, so that somebody else can
-    /// make them again.
+    /// Where bytes, orders and draws come from: generators of `esker_bench_api::generate` with their seeds
+    /// and parameters, so that the work can be made again elsewhere.
     fn streams(&self) -> Vec<Stream>;
 
-    /// The most bytes that any engine's files take on the way in a group. As it stands here, it is for suites whose data is far smaller.
-    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
-        if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
+    /// The most bytes that any engine's files take on the way in a group.
+    fn disk_bytes_max(&self, scale: Scale, group: usize) -> u64 {
+        far_smaller(scale, group)
     }
 
-    /// The memory that an engine may use in all for a group, page cache of its files included; `None` for a group that needs whatever the
-    /// machine has. An engine that keeps to the suite's cache has as much again and more for all else.
+    /// The memory that an engine may use in all for a group, page cache of its files included; `None` for a
+    /// group that needs whatever the machine has. An engine that keeps to the suite's cache has as much again
+    /// and more for all else.
     fn memory_bytes_max(&self, group: usize) -> Option<u64>;
 
     /// For a suite that measures the machine and no engine: what stands in the engine's place.
@@ -101,18 +107,76 @@ pub(crate) trait Suite: Sync {
         None
     }
 
-    /// Fewest syncs for each commit of a row that must sync: 1, or less where commits of several threads share one.
+    /// Fewest syncs for each commit of a row that must sync: 1, or less where commits of several threads
+    /// share one.
     fn syncs_per_commit_min(&self, _group: usize) -> f64 {
         1.0
     }
 
-    /// Runs the rows of a group and tells the recorder of each, in the order of `rows`. [`Failure::Unsupported`]: the engine cannot run those that have
-    /// not begun.
+    /// Runs the rows of a group and tells the recorder of each, in the order of `rows`.
+    /// [`Failure::Unsupported`]: the engine cannot run those that have not begun.
     fn run(&self, turn: Turn<'_>) -> Result<(), Failure>;
 
     /// How many groups there are.
     fn groups(&self, scale: Scale) -> usize {
         self.rows(scale).iter().map(|row| row.group + 1).max().unwrap_or(0)
+    }
+}
+
+/// For suites whose data is far smaller.
+fn far_smaller(scale: Scale, _group: usize) -> u64 {
+    if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
+}
+
+/// A suite that is data, except for groups that need programs.
+pub(crate) struct Planned {
+    name: &'static str,
+    summary: &'static str,
+    memory_bytes_max: fn(usize) -> Option<u64>,
+    disk_bytes_max: fn(Scale, usize) -> u64,
+    syncs_per_commit_min: fn(usize) -> f64,
+    streams: fn() -> Vec<Stream>,
+    /// The groups at a scale.
+    parts: fn(Scale) -> Vec<Part>,
+}
+
+impl Suite for Planned {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    fn rows(&self, scale: Scale) -> Vec<Row> {
+        let parts = (self.parts)(scale).into_iter().enumerate();
+        let rows =
+            parts.flat_map(|(group, part)| part.rows().into_iter().map(move |row| Row { group, ..row }));
+        rows.collect()
+    }
+
+    fn streams(&self) -> Vec<Stream> {
+        (self.streams)()
+    }
+
+    fn disk_bytes_max(&self, scale: Scale, group: usize) -> u64 {
+        (self.disk_bytes_max)(scale, group)
+    }
+
+    fn memory_bytes_max(&self, group: usize) -> Option<u64> {
+        (self.memory_bytes_max)(group)
+    }
+
+    fn syncs_per_commit_min(&self, group: usize) -> f64 {
+        (self.syncs_per_commit_min)(group)
+    }
+
+    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
+        match (self.parts)(turn.scale).swap_remove(turn.group) {
+            Part::Steps(group) => interpret::run(&group, turn),
+            Part::Program(_, program) => program(turn),
+        }
     }
 }
 
@@ -159,40 +223,4 @@ impl Stream {
 /// The suite of that name.
 pub(crate) fn find(name: &str) -> Option<&'static dyn Suite> {
     SUITES.iter().copied().find(|suite| suite.name() == name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::suites::rehearse::Rehearsed;
-
-    #[test]
-    fn stores_are_told_of_ascending_keys_where_keys_ascend() {
-        let suites: [(&dyn Suite, &[usize]); 3] = [
-            (&storage_bench::StorageBenchSuite, &[1]),
-            (&obigstore::ObigstoreSuite, &[2, 3, 4, 6]),
-            (&churn::ChurnSuite, &[0]),
-        ];
-        for (suite, ascending) in suites {
-            for group in 0..suite.groups(Scale::Test) {
-                let engine = Rehearsed::default();
-                engine.run(suite, group);
-                let told = engine.opened_ascending.lock().unwrap().clone();
-                let expected = vec![ascending.contains(&group); told.len()];
-                assert!(!told.is_empty() && told == expected, "{}, group {group}: {told:?}", suite.name());
-            }
-        }
-    }
-
-    #[test]
-    fn every_suite_says_what_its_work_is_made_of() {
-        for suite in SUITES {
-            let streams = suite.streams();
-            assert!(streams.iter().any(|stream| stream.generator.contains("seed ")), "{}", suite.name());
-            for stream in &streams {
-                let is_known = stream.generator.contains("::") || stream.generator.contains("seed");
-                assert!(is_known && !stream.what.is_empty(), "{}: {stream:?}", suite.name());
-            }
-        }
-    }
 }

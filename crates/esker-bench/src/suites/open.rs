@@ -6,14 +6,18 @@
 //! another process: load, write more, wait to be killed -> settle the disk, read all files -> open, first get   row: open after kill
 //! ```
 //!
-//! bench_open.1. A clean close comes when the engine owes no background work: nothing of it is cut off, to be made good by the timed opening.
-//! bench_open.2. No opening competes with what the writer left in the page cache: it is on the device before. After a kill, too, since it is the
-//!      process that dies there and not the machine: what it wrote is in its files either way.
+//! bench_open.1. A clean close comes when the engine owes no background work: nothing of it is cut off, to be
+//!     made good by the timed opening.
+//! bench_open.2. No opening competes with what the writer left in the page cache: it is on the device before.
+//!     After a kill, too, since it is the process that dies there and not the machine: what it wrote is in
+//!     its files either way.
 //!
-//! After each row an untimed walk reads everything: what was closed or synced is there, byte for byte, and nothing that was not written.
+//! After each row an untimed walk reads everything: what was closed or synced is there, byte for byte, and
+//! nothing that was not written.
 //!
-//! The process that opens for the first row has never used the engine: nothing of its code or of the data is in the processor's caches. The
-//! files are in the page cache, as far as the memory of the suite has room; before the cold row nothing is.
+//! The process that opens for the first row has never used the engine: nothing of its code or of the data is
+//! in the processor's caches. The files are in the page cache, as far as the memory of the suite has room;
+//! before the cold row nothing is.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
@@ -27,12 +31,12 @@ use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
 
 use crate::machine;
 use crate::measure::{idle_wait_max, wait_until_idle};
-use crate::parent::{die_with_the_runner, step};
+use crate::parent::{self, die_with_the_runner, step};
 use crate::recorder::{Outcome, Recorder};
 use crate::row::Row;
 use crate::scale::Scale;
 use crate::suites::page_cache::NOT_COLD;
-use crate::suites::verify::expect;
+use crate::suites::works::expect;
 use crate::suites::{Stream, Suite, Turn};
 
 const SEED: u64 = 23;
@@ -42,7 +46,8 @@ const BATCH: u64 = 1000;
 const CLEAN: &str = "open clean";
 const CLEAN_COLD: &str = "open clean, cold";
 const KILLED: &str = "open after kill";
-/// What the other process says when it has written everything: and that it closed an engine which did not come to rest.
+/// What the other process says when it has written everything: and that it closed an engine which did not
+/// come to rest.
 const READY: &str = "ready";
 const READY_RESTLESS: &str = "ready, without rest";
 const RESTLESS_NOTE: &str = "background work went on when the writer closed";
@@ -144,7 +149,8 @@ fn run_on(
     })
 }
 
-/// A row: opens, gets and checks; then the store comes to rest and is closed. What `begins` says is the row's note, or why it has no value.
+/// A row: opens, gets and checks; then the store comes to rest and is closed. What `begins` says is the row's
+/// note, or why it has no value.
 fn open_row(
     recorder: &mut Recorder,
     row: &str,
@@ -163,7 +169,7 @@ fn open_row(
     })?;
     let Some(store) = opened else { return Ok(()) };
     // What opening has put off stands beside the row.
-    recorder.drain(&*store)?;
+    recorder.drain_by(|deadline| store.drain(deadline))?;
     recorder.check(|| check(&*store, count, written))
 }
 
@@ -269,7 +275,8 @@ fn open(engine: &dyn Engine, dir: &Path, count: u64) -> Result<(Outcome, Box<dyn
     Ok((Outcome { seconds: Some(seconds), ..Outcome::default() }, store))
 }
 
-/// Reads everything: the first `kept` items are all there, and nothing is that is not one of the first `written`, byte for byte.
+/// Reads everything: the first `kept` items are all there, and nothing is that is not one of the first
+/// `written`, byte for byte.
 fn check(store: &dyn Store, kept: u64, written: u64) -> Result<(), Failure> {
     let items = Items::new(SEED);
     let mut expected: Vec<([u8; KEY_BYTES], u64)> = (0..written).map(|i| (items.key(i), i)).collect();
@@ -311,10 +318,12 @@ fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Res
         READY_RESTLESS => Some(Left::Restless),
         _ => None,
     });
+    let helpers = parent::children(writer.id());
     if end == End::Kill {
         writer.kill().map_err(Failure::engine)?;
     }
     let status = writer.wait().map_err(Failure::engine)?;
+    parent::await_end(&helpers);
     match left {
         None => Err(Failure::Engine(format!("the writing process ended by itself ({status})"))),
         Some(_) if end == End::Close && !status.success() => {
@@ -324,7 +333,8 @@ fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Res
     }
 }
 
-/// The other process: loads `count` items; then rests and closes, or writes a tenth more without a sync and waits.
+/// The other process: loads `count` items; then rests and closes, or writes a tenth more without a sync and
+/// waits.
 pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<(), Failure> {
     die_with_the_runner();
     if end == End::Close {
@@ -364,7 +374,7 @@ fn load_and_close(
 mod tests {
     use super::*;
     use crate::gate;
-    use crate::suites::rehearse::Rehearsed;
+    use crate::suites::tests::Rehearsed;
 
     const COUNT: u64 = 50;
 
@@ -375,7 +385,8 @@ mod tests {
         let engine = Rehearsed::default();
         let start = Instant::now();
         let window = Duration::from_millis(20);
-        // Whether this process is idle, the other tests decide: it is not waited for long. Three windows of rest do not fit in the second time.
+        // Whether this process is idle, the other tests decide: it is not waited for long. Three windows of
+        // rest do not fit in the second time.
         load_and_close(&engine, dir.path(), COUNT, window, 50 * window).unwrap();
         assert!(start.elapsed() >= 3 * window);
         let left = load_and_close(&engine, dir.path(), COUNT, window, 2 * window).unwrap();

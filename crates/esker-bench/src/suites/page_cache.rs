@@ -5,8 +5,3 @@ pub(super) const NOT_COLD: &str =
     "the page cache could not be dropped (/proc/sys/vm/drop_caches takes a privilege)";
 /// The note of a row that could do without.
 pub(super) const NOT_EMPTY: &str = "began with whatever the page cache held: it could not be dropped";
-
-/// What a row says of the page cache that it begins with.
-pub(super) fn begins(is_cold: bool) -> &'static str {
-    if is_cold { "" } else { NOT_EMPTY }
-}

@@ -1,11 +1,12 @@
-//! Suite `records`: go-sstables' building blocks: record files, tables, memtable flushes, and single gets and puts.
+//! Suite `records`: go-sstables' building blocks: record files, tables, memtable flushes, and single gets and
+//! puts.
 //!
 //! ```text
 //! group 0: record write       groups 1, 2: table read, memtable flush      group 3..: get and put latency, every engine
 //! ```
 //!
-//! Record files and tables are parts of Esker that others offer under no common interface, so only Esker has those rows; the
-//! published figures of go-sstables stand beside them in `esker-bench seed-tables`.
+//! Record files and tables are parts of Esker that others offer under no common interface, so only Esker has
+//! those rows; the published figures of go-sstables stand beside them in `esker-bench seed-tables`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,18 +17,17 @@ use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::pool::Pool;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::results::Unit;
-use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
+use esker_bench_api::{Durability, Failure, Feature, OpenOptions};
 
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
-use crate::suites::budget::Budget;
-use crate::suites::mixed::{Mix, Mixed};
-use crate::suites::verify::{check_scan, expect};
-use crate::suites::{Stream, Suite, Turn};
-use esker_bench_api::generate::distribution::Distribution;
-use esker_bench_api::generate::ycsb::YcsbRecords;
+use crate::suites::items::{Kind, Source};
+use crate::suites::plan::{Budget, Draw, Group, Measure, Mix, Part, Step, Value, Work};
+use crate::suites::verify::check_scan;
+use crate::suites::works::expect;
+use crate::suites::{Planned, Stream, Turn};
 
 const SEED: u64 = 19;
 const HOME: &str = "esker";
@@ -45,11 +45,7 @@ const SYNC: &str = "plain + sync per record";
 const LATENCY_RECORDS: [u64; 4] = [100, 1_000, 10_000, 100_000];
 const CACHE_BYTES: u64 = 4 << 30;
 const PERIOD: Duration = Duration::from_millis(250);
-const TABLE_GROUP: usize = 1;
-const FLUSH_GROUP: usize = 2;
 const LATENCY_GROUP: usize = 3;
-
-pub(crate) struct RecordsSuite;
 
 struct Sizes {
     /// Bytes of records for each codec.
@@ -108,102 +104,76 @@ fn record_rows() -> impl Iterator<Item = (Option<Compression>, String, usize)> {
     })
 }
 
-impl Suite for RecordsSuite {
-    fn name(&self) -> &'static str {
-        "records"
-    }
-
-    fn summary(&self) -> &'static str {
-        "record files, tables, memtable flushes; get and put on small databases (go-sstables)"
-    }
-
-    /// A memtable of 2 GB is given the memory that it asks for.
-    fn memory_bytes_max(&self, group: usize) -> Option<u64> {
-        (group >= LATENCY_GROUP).then_some(2 * CACHE_BYTES)
-    }
-
-    fn streams(&self) -> Vec<Stream> {
+pub(crate) static SUITE: Planned = Planned {
+    name: "records",
+    summary: "record files, tables, memtable flushes; get and put on small databases (go-sstables)",
+    // A memtable of 2 GB is given the memory that it asks for.
+    memory_bytes_max: |group| (group >= LATENCY_GROUP).then_some(2 * CACHE_BYTES),
+    disk_bytes_max: |scale, _| {
+        4 * sizes(scale).table_bytes + if scale == Scale::Test { 1 << 30 } else { 8 << 30 }
+    },
+    syncs_per_commit_min: |_| 1.0,
+    streams: || {
         vec![
             Stream::new("records, values of tables and memtables", format!("pool::Pool, seed {SEED}")),
             Stream::new("keys of memtables", format!("rng::Rng, seed {SEED}")),
             Stream::new("records of get and put latency", format!("ycsb::YcsbRecords, seed {SEED}")),
             Stream::new("draws of them", format!("rng::Rng, seed {SEED}; uniform")),
         ]
-    }
+    },
+    parts,
+};
 
-    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
-        4 * sizes(scale).table_bytes + if scale == Scale::Test { 1 << 30 } else { 8 << 30 }
-    }
+fn parts(scale: Scale) -> Vec<Part> {
+    let sizes = sizes(scale);
+    let rate = |name: String, work: String| Row::rate(Unit::BytesPerSecond, name, work);
+    let records = record_rows().map(|(codec, name, bytes)| {
+        let count = record_count(&sizes, codec, bytes);
+        let commits = if codec.is_none() { Commits::Sync(count) } else { Commits::None };
+        let work = format!("{count} random records of {bytes} B, the last bytes written included");
+        Row { ops: count, commits, ..rate(name, work) }
+    });
+    let table = rate(
+        "table read".to_owned(),
+        format!("{} MB of 1 KB values, opening included, page cache dropped", sizes.table_bytes / 1_000_000),
+    );
+    let flushes = sizes.memtables_mib.iter().map(|mib| {
+        let work = "a memtable of 1 KB values, written into tables and synced";
+        rate(format!("memtable flush ({mib} MB)"), work.to_owned())
+    });
+    let mut parts = vec![
+        Part::Program(records.collect(), |turn| at_home(turn, record_files)),
+        Part::Program(vec![table], |turn| at_home(turn, table_read)),
+        Part::Program(flushes.collect(), |turn| at_home(turn, flush_all)),
+    ];
+    parts.extend(LATENCY_RECORDS.map(|shown| latencies(&sizes, shown)));
+    parts
+}
 
-    fn rows(&self, scale: Scale) -> Vec<Row> {
-        let sizes = sizes(scale);
-        let rate =
-            |name: String, work: String, group| Row { group, ..Row::rate(Unit::BytesPerSecond, name, work) };
-        let mut rows: Vec<Row> = record_rows()
-            .map(|(codec, name, bytes)| {
-                let count = record_count(&sizes, codec, bytes);
-                Row {
-                    ops: count,
-                    commits: if codec.is_none() { Commits::Sync(count) } else { Commits::None },
-                    ..rate(
-                        name,
-                        format!("{count} random records of {bytes} B, the last bytes written included"),
-                        0,
-                    )
-                }
-            })
-            .collect();
-        rows.push(rate(
-            "table read".to_owned(),
-            format!(
-                "{} MB of 1 KB values, opening included, page cache dropped",
-                sizes.table_bytes / 1_000_000
-            ),
-            TABLE_GROUP,
-        ));
-        for mib in sizes.memtables_mib {
-            rows.push(rate(
-                format!("memtable flush ({mib} MB)"),
-                "a memtable of 1 KB values, written into tables and synced".to_owned(),
-                FLUSH_GROUP,
-            ));
-        }
-        for (group, records) in (LATENCY_GROUP..).zip(LATENCY_RECORDS) {
-            let records = records.min(sizes.latency_records);
-            let shown = LATENCY_RECORDS[group - LATENCY_GROUP];
-            let (ops, seconds) = (sizes.latency.ops, sizes.latency.time.as_secs());
-            let work = |what| format!("one {what} on {records} records of 1 KB, of {ops} or of {seconds} s");
-            rows.push(Row { group, ..Row::time(format!("get latency ({shown} records)"), work("get")) });
-            rows.push(Row {
-                group,
-                commits: Commits::Async(0),
-                ..Row::time(format!("put latency ({shown} records)"), work("async overwrite"))
-            });
-        }
-        rows
+/// Runs the building blocks of Esker.
+fn at_home(
+    turn: Turn<'_>,
+    run: fn(&Path, &Pool, &Sizes, &mut Recorder) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if turn.engine.name() != HOME {
+        return Err(Failure::Unsupported(NOT_HOME.to_owned()));
     }
+    let dir = turn.recorder.dir().to_path_buf();
+    run(&dir, &Pool::new(SEED), &sizes(turn.scale), turn.recorder)
+}
 
-    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
-        let Turn { engine, scale, group, recorder } = turn;
-        if group >= LATENCY_GROUP {
-            return latencies(engine, &sizes(scale), group, recorder);
-        }
-        if engine.name() != HOME {
-            return Err(Failure::Unsupported(NOT_HOME.to_owned()));
-        }
-        let (sizes, pool, dir) = (sizes(scale), Pool::new(SEED), recorder.dir().to_path_buf());
-        match group {
-            TABLE_GROUP => table_read(&dir, &pool, sizes.table_bytes, recorder),
-            FLUSH_GROUP => sizes.memtables_mib.iter().try_for_each(|mib| flush(&dir, &pool, *mib, recorder)),
-            _ => record_rows().try_for_each(|(codec, name, bytes)| {
-                let count = record_count(&sizes, codec, bytes);
-                let path = dir.join("records");
-                recorder.row(&name, || write_records(&path, &pool, codec, bytes, count))?;
-                recorder.check(|| check_records(&path, &pool, bytes, count))?;
-                std::fs::remove_file(&path).map_err(Failure::engine)
-            }),
-        }
-    }
+fn record_files(dir: &Path, pool: &Pool, sizes: &Sizes, recorder: &mut Recorder) -> Result<(), Failure> {
+    let path = dir.join("records");
+    record_rows().try_for_each(|(codec, name, bytes)| {
+        let count = record_count(sizes, codec, bytes);
+        recorder.row(&name, || write_records(&path, pool, codec, bytes, count))?;
+        recorder.check(|| check_records(&path, pool, bytes, count))?;
+        std::fs::remove_file(&path).map_err(Failure::engine)
+    })
+}
+
+fn flush_all(dir: &Path, pool: &Pool, sizes: &Sizes, recorder: &mut Recorder) -> Result<(), Failure> {
+    sizes.memtables_mib.iter().try_for_each(|mib| flush(dir, pool, *mib, recorder))
 }
 
 fn write_records(
@@ -236,7 +206,7 @@ fn check_records(path: &Path, pool: &Pool, bytes: usize, count: u64) -> Result<(
         }
         i += 1;
     }
-    expect("records in the file", i, count).map(|_| ())
+    expect("records in the file", i, count)
 }
 
 fn table_key(i: u64) -> [u8; 8] {
@@ -245,8 +215,8 @@ fn table_key(i: u64) -> [u8; 8] {
 
 const VALUE_BYTES: usize = 1_000;
 
-fn table_read(dir: &Path, pool: &Pool, bytes: u64, recorder: &mut Recorder) -> Result<(), Failure> {
-    let (path, count) = (dir.join("table"), bytes / VALUE_BYTES as u64);
+fn table_read(dir: &Path, pool: &Pool, sizes: &Sizes, recorder: &mut Recorder) -> Result<(), Failure> {
+    let (path, count) = (dir.join("table"), sizes.table_bytes / VALUE_BYTES as u64);
     let mut writer = sstable::Writer::create(&path).map_err(Failure::engine)?;
     for i in 0..count {
         writer.put(&table_key(i), pool.value(i, VALUE_BYTES)).map_err(Failure::engine)?;
@@ -342,49 +312,38 @@ fn check_flushed(map: &esker::Keyspace, pool: &Pool, count: u64) -> Result<(), F
     })
 }
 
-/// The values are means of the latencies of single operations.
-fn latencies(
-    engine: &dyn Engine,
-    sizes: &Sizes,
-    group: usize,
-    recorder: &mut Recorder,
-) -> Result<(), Failure> {
-    let shown = LATENCY_RECORDS[group - LATENCY_GROUP];
-    let records = shown.min(sizes.latency_records);
-    let durability = Durability::Async;
-    let cannot_put = engine.cannot(durability.feature());
-    let modes = [durability, Durability::Sync, Durability::NoSync];
-    let first = engine.first_of(&modes).unwrap_or(durability);
-    let options = OpenOptions { durability: first, ..OpenOptions::with_cache(CACHE_BYTES) };
-    let dir = recorder.dir().to_path_buf();
-    let store = engine.open(&dir, &options)?;
-    let mut mixed = Mixed::new(YcsbRecords::new(SEED), &*store, SEED);
-    recorder.load("records", records, |how_far| mixed.load(records, 1000, how_far))?;
-    recorder.drain(mixed.store)?;
-    let mut row = |percent, name: String, kind: &str, recorder: &mut Recorder| {
-        let mix = Mix { percent, scan_items: 0, scan_is_uniform: false };
-        recorder.row(&name, || {
-            let outcome = mixed.run(mix, &Distribution::Uniform, sizes.latency, PERIOD, &dir)?;
-            let mean = outcome.detail.as_ref().and_then(|detail| Some(detail.latency.get(kind)?.mean));
-            Ok(Outcome { value: mean, ops: Some(1), ..outcome })
-        })
+/// Gets and puts on a small database: the values are means of the latencies of single operations.
+fn latencies(sizes: &Sizes, shown: u64) -> Part {
+    let (records, budget) = (shown.min(sizes.latency_records), sizes.latency);
+    let (ops, seconds) = (budget.ops, budget.time.as_secs());
+    let row = |kind: &str, what: &str| {
+        let work = format!("one {what} on {records} records of 1 KB, of {ops} or of {seconds} s");
+        Row::time(format!("{kind} latency ({shown} records)"), work)
     };
-    row([100, 0, 0, 0, 0], format!("get latency ({shown} records)"), "read", recorder)?;
-    let put = format!("put latency ({shown} records)");
-    match cannot_put {
-        Some(why) => recorder.cannot(&put, why),
-        None => {
-            row([0, 0, 100, 0, 0], put, "update", recorder)?;
-            recorder.drain(mixed.store)
-        }
-    }?;
-    recorder.check(|| mixed.full_check())
+    let mean = |row, percent, kind| {
+        let mix = Mix::new(percent, Draw::Uniform, budget, PERIOD);
+        Measure { value: Value::Mean(kind), ..Measure::new(row, Work::Mix(mix)) }
+    };
+    let put = Row { commits: Commits::Async(0), ..row("put", "async overwrite") };
+    let load = Work::Put { count: records, size: 1000, below: 0, period: Duration::ZERO };
+    let modes = &[Durability::Async, Durability::Sync, Durability::NoSync];
+    let steps = vec![
+        Step::Open(OpenOptions::with_cache(CACHE_BYTES), modes),
+        Step::Load("records", load),
+        Step::Drain,
+        Step::Row(mean(row("get", "get"), [100, 0, 0, 0, 0], "read")),
+        Step::Row(Measure { needs: Some(Feature::AsyncCommits), ..mean(put, [0, 0, 100, 0, 0], "update") }),
+        Step::Drain,
+        Step::Check,
+    ];
+    let source = Source::new(Kind::Ycsb, SEED, VALUE_BYTES);
+    Part::Steps(Group { needs: Vec::new(), source, transactions: None, steps })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suites::rehearse::Rehearsed;
+    use crate::suites::tests::Rehearsed;
 
     /// The value of item `i`, the middle byte of the item numbered `wrong` flipped.
     fn value(pool: &Pool, i: u64, wrong: Option<u64>) -> Vec<u8> {
@@ -433,7 +392,7 @@ mod tests {
     #[test]
     fn puts_are_drained_as_the_load_is() {
         let engine = Rehearsed::default();
-        let records = engine.run(&RecordsSuite, LATENCY_GROUP);
+        let records = engine.run(&SUITE, LATENCY_GROUP);
         assert!(records.iter().all(|record| record.error.is_none()), "{records:?}");
         assert_eq!((records.len(), *engine.drained.lock().unwrap()), (2, 2));
     }

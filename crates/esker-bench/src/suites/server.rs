@@ -5,9 +5,10 @@
 //!                             '------------ after the row: is there what must be there?
 //! ```
 //!
-//! bench_suites_server.1. The load is that of the program `redis-benchmark`, which neither side has written for this; it takes processor time of the
-//!     same machine, on both sides the same for each request.
-//! bench_suites_server.2. Rows that leave something countable are checked: increments that were answered are there, what was pushed comes out again.
+//! bench_suites_server.1. The load is that of the program `redis-benchmark`, which neither side has written
+//!     for this; it takes processor time of the same machine, on both sides the same for each request.
+//! bench_suites_server.2. Rows that leave something countable are checked: increments that were answered are
+//!     there, what was pushed comes out again.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -21,7 +22,7 @@ use esker_bench_api::{Failure, Serving, Syncing};
 use crate::recorder::Outcome;
 use crate::row::Row;
 use crate::scale::Scale;
-use crate::suites::verify::expect;
+use crate::suites::works::expect;
 use crate::suites::{Stream, Suite, Turn};
 
 const MEMORY_BYTES: u64 = 1 << 30;
@@ -229,7 +230,7 @@ impl Suite for ServerSuite {
                     let port = serving.port;
                     recorder.check(|| {
                         expect("increments", number(&ask(port, "GET counter")?)?, counted)?;
-                        expect("elements left of the list", number(&ask(port, "LLEN mylist")?)?, 0).map(drop)
+                        expect("elements left of the list", number(&ask(port, "LLEN mylist")?)?, 0)
                     })?;
                 }
                 _ => {}

@@ -3,18 +3,10 @@
 use esker_bench_api::generate::checksum::checksum;
 use esker_bench_api::{Failure, Reader};
 
-use crate::recorder::Outcome;
+use crate::suites::works::expect;
 
-/// An outcome with nothing of its own if both are equal.
-pub(crate) fn expect(what: &str, got: u64, expected: u64) -> Result<Outcome, Failure> {
-    if got == expected {
-        Ok(Outcome::default())
-    } else {
-        Err(Failure::Wrong(format!("{what}: {got}, not {expected}")))
-    }
-}
-
-/// Reads everything and compares every byte with what must be there: `count` items whose checksums sum up to `expected`.
+/// Reads everything and compares every byte with what must be there: `count` items whose checksums sum up to
+/// `expected`.
 pub(crate) fn full_scan(reader: &mut dyn Reader, count: u64, expected: u64) -> Result<(), Failure> {
     check_scan(count, expected, |visit| reader.range(&[], u64::MAX, visit))
 }

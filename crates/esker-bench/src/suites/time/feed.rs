@@ -6,7 +6,8 @@
 //!                          Feed from the first commit on;  the same commits from the log's files, with a checksum and not looked into
 //! ```
 //!
-//! bench_suites_time.3. A reader of the feed sees each commit once, in order, with the key and the value that were committed.
+//! bench_suites_time.3. A reader of the feed sees each commit once, in order, with the key and the value that
+//!     were committed.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +21,9 @@ use esker_bench_api::{Engine, Failure};
 
 use super::{CACHE_BYTES, FEED, ITEM_BYTES, NO_FEED, READ_FEED, READ_LOG, SEED};
 use crate::recorder::{Outcome, Recorder};
-use crate::suites::budget::Budget;
-use crate::suites::calls::Calls;
+use crate::suites::interpret::recorded;
+use crate::suites::plan::Budget;
+use crate::suites::works::Calls;
 
 const HOME: &str = "esker";
 const NOT_HOME: &str = "it has no change feed that survives the process";
@@ -129,7 +131,7 @@ fn write(db: &Db, entries: Entries, mut calls: Calls) -> Result<(Outcome, Seen),
         written.add(&key, &value);
     }
     let bytes = written.commits * ITEM_BYTES;
-    Ok((calls.finish(written.commits, bytes, bytes), written))
+    Ok((recorded(calls.finish(written.commits, bytes, bytes)), written))
 }
 
 /// The same, with a reader behind it.

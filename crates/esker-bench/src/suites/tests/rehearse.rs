@@ -1,0 +1,287 @@
+//! Runs a group of a suite at scale `test` within a test, on an engine that notes when it is opened and can
+//! lose what is put.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use esker_bench_api::engine::Work;
+use esker_bench_api::results::Record;
+use esker_bench_api::{
+    AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Feature, Isolation, OpenOptions,
+    Reader, Store, Transaction, TransactionKind, TransactionWork, Transactions, Writer,
+};
+
+use crate::engines;
+use crate::gate;
+use crate::recorder::Recorder;
+use crate::recorder::tests::Sent;
+use crate::report::summary::tests::record;
+use crate::scale::Scale;
+use crate::suites::{Suite, Turn};
+
+/// For each get, the row that was begun last, and the key.
+type Gets = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
+/// redb, which refuses to open what is open, and what a test asks for.
+#[derive(Default)]
+pub(in crate::suites) struct Rehearsed {
+    /// How many puts of the key that is put first are kept; later puts of it are lost. None: all are kept.
+    pub(in crate::suites) kept_puts: Option<u64>,
+    /// Entries do not expire when they should.
+    pub(in crate::suites) keeps_expired: bool,
+    /// It says that it has no async commits.
+    pub(in crate::suites) lacks_async: bool,
+    /// What opening takes beyond its own time.
+    pub(in crate::suites) opening: Duration,
+    pub(in crate::suites) sent: Sent,
+    pub(in crate::suites) victim: Arc<Mutex<Victim>>,
+    pub(in crate::suites) opened: Mutex<Vec<String>>,
+    /// How often its stores were waited for.
+    pub(in crate::suites) drained: Arc<Mutex<u32>>,
+    pub(in crate::suites) gets: Gets,
+    /// For each opening, whether it was for reads at random beyond memory.
+    pub(in crate::suites) opened_at_random: Mutex<Vec<bool>>,
+    /// For each opening, whether it was for keys in ascending order.
+    pub(in crate::suites) opened_ascending: Mutex<Vec<bool>>,
+}
+
+/// The key that is put first, and how often it has been put.
+#[derive(Default)]
+pub(in crate::suites) struct Victim {
+    key: Vec<u8>,
+    puts: u64,
+}
+
+impl Victim {
+    /// Whether a put of this key is kept.
+    fn keeps(&mut self, key: &[u8], kept_puts: Option<u64>) -> bool {
+        if self.puts == 0 {
+            self.key = key.to_vec();
+        }
+        if self.key != key {
+            return true;
+        }
+        self.puts += 1;
+        kept_puts.is_none_or(|kept| self.puts <= kept)
+    }
+}
+
+impl Rehearsed {
+    /// Runs a group of a suite and gives its records.
+    pub(in crate::suites) fn run(&self, suite: &dyn Suite, group: usize) -> Vec<Record> {
+        self.records(suite, group, |recorder| {
+            Turn { engine: self, scale: Scale::Test, group, recorder }.take(suite)
+        })
+    }
+
+    /// The error of each row of a group.
+    pub(in crate::suites) fn errors(&self, suite: &dyn Suite, group: usize) -> Vec<Option<String>> {
+        self.run(suite, group).into_iter().map(|record| record.error).collect()
+    }
+
+    /// The same as [`Rehearsed::run`] with `run` in place of the suite's own.
+    pub(in crate::suites) fn records(
+        &self,
+        suite: &dyn Suite,
+        group: usize,
+        run: impl FnOnce(&mut Recorder) -> Result<(), Failure>,
+    ) -> Vec<Record> {
+        let _open = gate::no_child_starts();
+        let dir = tempfile::tempdir().unwrap();
+        let rows = suite.rows(Scale::Test).into_iter().filter(|row| row.group == group).collect();
+        let blank = Record { value: None, error: None, ..record(self.name(), "", 1, None) };
+        let out = Box::new(self.sent.clone());
+        // As under a tracer: whether this process is idle, the other tests decide.
+        let mut recorder = Recorder::new(rows, blank, dir.path(), out, true, Duration::ZERO);
+        run(&mut recorder).unwrap();
+        recorder.finish().unwrap();
+        self.sent.records()
+    }
+
+    /// For each opening, the row that was begun last.
+    pub(in crate::suites) fn opened_in(&self) -> Vec<String> {
+        self.opened.lock().unwrap().clone()
+    }
+}
+
+impl Engine for Rehearsed {
+    fn name(&self) -> &'static str {
+        "rehearsed"
+    }
+
+    fn version(&self) -> String {
+        String::new()
+    }
+
+    fn options(&self) -> &'static [EngineOption] {
+        &[]
+    }
+
+    fn cannot(&self, feature: Feature) -> Option<&'static str> {
+        (self.lacks_async && feature == Feature::AsyncCommits).then_some("has no such mode")
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Serializable
+    }
+
+    fn async_commits(&self) -> Option<AsyncCommits> {
+        engines::find("redb").unwrap().async_commits()
+    }
+
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        self.opened.lock().unwrap().push(self.sent.begun().pop().unwrap_or_default());
+        self.opened_at_random.lock().unwrap().push(options.random_beyond_memory);
+        self.opened_ascending.lock().unwrap().push(options.ascending_keys);
+        thread::sleep(self.opening);
+        let inner = engines::find("redb").unwrap().open(dir, options)?;
+        Ok(Box::new(Losing {
+            inner,
+            kept_puts: self.kept_puts,
+            victim: Arc::clone(&self.victim),
+            drained: Arc::clone(&self.drained),
+            sent: self.sent.clone(),
+            gets: Arc::clone(&self.gets),
+        }))
+    }
+
+    fn transaction_kinds(&self) -> &'static [TransactionKind] {
+        &[TransactionKind::OneWriter]
+    }
+
+    fn open_transactions(
+        &self,
+        dir: &Path,
+        options: &OpenOptions,
+        kind: TransactionKind,
+    ) -> Result<Box<dyn Transactions>, Failure> {
+        let inner = engines::find("redb").unwrap().open_transactions(dir, options, kind)?;
+        Ok(Box::new(LosingTransactions {
+            inner,
+            kept_puts: self.kept_puts,
+            victim: Arc::clone(&self.victim),
+        }))
+    }
+
+    fn open_expiring(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Expiring>, Failure> {
+        Ok(Box::new(LosingExpiring {
+            inner: engines::find("esker").unwrap().open_expiring(dir, options)?,
+            keeps_expired: self.keeps_expired,
+            kept_puts: self.kept_puts,
+            victim: Arc::clone(&self.victim),
+        }))
+    }
+}
+
+/// Esker, since redb has no entries that expire.
+struct LosingExpiring {
+    inner: Box<dyn Expiring>,
+    keeps_expired: bool,
+    kept_puts: Option<u64>,
+    victim: Arc<Mutex<Victim>>,
+}
+
+impl Expiring for LosingExpiring {
+    fn put(&self, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Result<(), Failure> {
+        if !self.victim.lock().unwrap().keeps(key, self.kept_puts) {
+            return Ok(());
+        }
+        self.inner.put(key, value, ttl.filter(|_| !self.keeps_expired))
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.inner.get(key, visit)
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        self.inner.scan(visit)
+    }
+}
+
+struct LosingTransactions {
+    inner: Box<dyn Transactions>,
+    kept_puts: Option<u64>,
+    victim: Arc<Mutex<Victim>>,
+}
+
+impl Transactions for LosingTransactions {
+    fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+        self.inner.transact(keys, &mut |inner| work(&mut LosingTransaction { inner, store: self }))
+    }
+
+    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+        self.inner.scan(visit)
+    }
+}
+
+struct LosingTransaction<'a> {
+    inner: &'a mut dyn Transaction,
+    store: &'a LosingTransactions,
+}
+
+impl Transaction for LosingTransaction<'_> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        self.inner.get(key, visit)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        let is_kept = self.store.victim.lock().unwrap().keeps(key, self.store.kept_puts);
+        if is_kept { self.inner.put(key, value) } else { Ok(()) }
+    }
+}
+
+struct Losing {
+    inner: Box<dyn Store>,
+    kept_puts: Option<u64>,
+    victim: Arc<Mutex<Victim>>,
+    drained: Arc<Mutex<u32>>,
+    sent: Sent,
+    gets: Gets,
+}
+
+impl Store for Losing {
+    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+        self.inner.set_durability(durability)
+    }
+
+    fn write(&self, work: Work<'_>) -> Result<(), Failure> {
+        self.inner.write(&mut |inner| work(&mut LosingWriter { inner, store: self }))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+        self.inner.reader()
+    }
+
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+        let begun = self.sent.begun().pop().unwrap_or_default();
+        self.gets.lock().unwrap().push((begun, key.to_vec()));
+        self.inner.get(key, visit)
+    }
+
+    fn compact(&mut self) -> Result<(), Failure> {
+        self.inner.compact()
+    }
+
+    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+        *self.drained.lock().unwrap() += 1;
+        self.inner.drain(deadline)
+    }
+}
+
+struct LosingWriter<'a> {
+    inner: &'a mut dyn Writer,
+    store: &'a Losing,
+}
+
+impl Writer for LosingWriter<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        let is_kept = self.store.victim.lock().unwrap().keeps(key, self.store.kept_puts);
+        if is_kept { self.inner.put(key, value) } else { Ok(()) }
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.inner.remove(key)
+    }
+}
