@@ -65,23 +65,49 @@ pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) {
     out.push_str("</tbody></table></div>");
 }
 
+/// Returns the text, or a dash where there is none.
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+/// Returns the median over the runs whose details have the figure (bench_details.3).
+fn of_detail(value: &Value, pick: &dyn Fn(&Detail) -> Option<f64>) -> Option<f64> {
+    value.median_of(|record| record.detail.as_deref().and_then(pick))
+}
+
 fn engine(out: &mut String, row: &RowSummary, cell: &Cell, name: &str) {
-    let Cell::Value(value) = cell else {
-        let Cell::Error(error) = cell else { return };
-        if is_lacking(error) {
+    let value = match cell {
+        Cell::Value(value) => value,
+        Cell::Error(error) if !is_lacking(error) => {
+            let (name, error) = (escape(name), escape(error));
+            push(out, format_args!("<tr><td>{name}</td><td colspan=\"28\">{error}</td></tr>"));
             return;
         }
-        push(
-            out,
-            format_args!("<tr><td>{}</td><td colspan=\"28\">{}</td></tr>", escape(name), escape(error)),
-        );
-        return;
+        _ => return,
     };
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    // bench_details.3.
+    let head = head(row, value, name);
+    let note = format!("<td>{}</td>", escape(&notes(value).join("; ")));
+    let details = value.records.iter().filter_map(|record| record.detail.as_deref());
+    let kinds: BTreeSet<&String> = details.flat_map(|detail| detail.latency.keys()).collect();
+    if kinds.is_empty() {
+        push(out, format_args!("<tr>{head}{}{note}</tr>", "<td>-</td>".repeat(10)));
+    }
+    for (n, kind) in kinds.into_iter().enumerate() {
+        let latencies = latencies(value, kind);
+        if n == 0 {
+            push(out, format_args!("<tr>{head}{latencies}{note}</tr>"));
+        } else {
+            let head = format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(16));
+            push(out, format_args!("<tr>{head}{latencies}<td></td></tr>"));
+        }
+    }
+}
+
+/// Returns the cells of a row that do not depend on the kind of operation.
+fn head(row: &RowSummary, value: &Value, name: &str) -> String {
     let of_usage = |pick: fn(&Usage) -> u64| value.median_of(|record| Some(pick(&record.usage) as f64));
     let all_bytes = |pick| or_dash(of_usage(pick).map(bytes));
-    let told_bytes = |pick| or_dash(of_usage(pick).map(known_bytes));
+    let known = |pick| or_dash(of_usage(pick).map(known_bytes));
     let over = |figures: fn(&Record) -> (u64, u64)| {
         let ratio = value.median_of(|record| match figures(record) {
             (0, _) | (_, 0) => None,
@@ -89,67 +115,48 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, name: &str) {
         });
         or_dash(ratio.map(|ratio| format!("{ratio:.2}")))
     };
-    let of_detail = |pick: &dyn Fn(&Detail) -> Option<f64>| {
-        value.median_of(|record| record.detail.as_deref().and_then(pick))
-    };
-    let head = [
+    let stall = |detail: &Detail| Some(detail.longest_stall_s).filter(|stall| *stall > 0.0);
+    let cells = [
         escape(name),
         or_dash((row.unit == Unit::Seconds && row.ops > 1).then(|| seconds(value.median / row.ops as f64))),
-        told_bytes(|usage| usage.device_read_bytes),
-        told_bytes(|usage| usage.device_written_bytes),
+        known(|usage| usage.device_read_bytes),
+        known(|usage| usage.device_written_bytes),
         // bench_details.1
         over(|record| (record.usage.device_written_bytes, record.user_written_bytes)),
         all_bytes(|usage| usage.written_bytes),
         all_bytes(|usage| usage.read_bytes),
         all_bytes(|usage| usage.disk_allocated_bytes),
-        told_bytes(|usage| usage.peak_disk_bytes),
+        known(|usage| usage.peak_disk_bytes),
         over(|record| (record.usage.disk_allocated_bytes, record.live_bytes)),
         all_bytes(|usage| usage.peak_anon_bytes),
-        told_bytes(|usage| usage.peak_file_bytes),
+        known(|usage| usage.peak_file_bytes),
         all_bytes(|usage| usage.rss_file_bytes),
         or_dash(value.median_of(|record| Some(record.usage.cpu_s)).map(seconds)),
         // bench_details.2
         or_dash(value.median_of(cpu_of_one).map(seconds)),
         or_dash(value.syncs_text()),
-        or_dash(of_detail(&|detail| detail.drain_s).map(seconds)),
-        or_dash(of_detail(&|detail| Some(detail.longest_stall_s).filter(|stall| *stall > 0.0)).map(seconds)),
+        or_dash(of_detail(value, &|detail| detail.drain_s).map(seconds)),
+        or_dash(of_detail(value, &stall).map(seconds)),
     ];
-    let head: String = head.iter().map(|text| format!("<td>{text}</td>")).collect();
-    let note = format!("<td>{}</td>", escape(&notes(value).join("; ")));
-    let details = || value.records.iter().filter_map(|record| record.detail.as_deref());
-    let kinds: BTreeSet<&String> = details().flat_map(|detail| detail.latency.keys()).collect();
-    if kinds.is_empty() {
-        push(out, format_args!("<tr>{head}{}{note}</tr>", "<td>-</td>".repeat(10)));
-    }
-    for (n, kind) in kinds.into_iter().enumerate() {
-        let head = if n == 0 {
-            head.clone()
-        } else {
-            format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(16))
-        };
-        let note = if n == 0 { note.as_str() } else { "<td></td>" };
-        let of_kind = |pick: fn(&Latency) -> f64| of_detail(&|detail| detail.latency.get(kind).map(pick));
-        let figures: [fn(&Latency) -> f64; 8] = [
-            |latency| latency.mean,
-            |latency| latency.p50,
-            |latency| latency.p90,
-            |latency| latency.p95,
-            |latency| latency.p99,
-            |latency| latency.p999,
-            |latency| latency.p9999,
-            |latency| latency.max,
-        ];
-        let figures = figures.map(|figure| format!("<td>{}</td>", or_dash(of_kind(figure).map(seconds))));
-        push(
-            out,
-            format_args!(
-                "<tr>{head}<td>{}</td><td>{}</td>{}{note}</tr>",
-                escape(kind),
-                or_dash(of_kind(|latency| latency.count as f64).map(count)),
-                figures.concat()
-            ),
-        );
-    }
+    cells.iter().map(|text| format!("<td>{text}</td>")).collect()
+}
+
+/// Returns the cells of one kind of operation.
+fn latencies(value: &Value, kind: &str) -> String {
+    let of_kind = |pick: fn(&Latency) -> f64| of_detail(value, &|detail| detail.latency.get(kind).map(pick));
+    let figures: [fn(&Latency) -> f64; 8] = [
+        |latency| latency.mean,
+        |latency| latency.p50,
+        |latency| latency.p90,
+        |latency| latency.p95,
+        |latency| latency.p99,
+        |latency| latency.p999,
+        |latency| latency.p9999,
+        |latency| latency.max,
+    ];
+    let figures = figures.map(|figure| format!("<td>{}</td>", or_dash(of_kind(figure).map(seconds))));
+    let count = or_dash(of_kind(|latency| latency.count as f64).map(count));
+    format!("<td>{}</td><td>{count}</td>{}", escape(kind), figures.concat())
 }
 
 /// bench_details.2.

@@ -53,39 +53,8 @@ fn parts(scale: Scale) -> Vec<Part> {
     let (items, budget) = (keyspaces * in_each, Budget::of(scale, TEST_OPS));
     let seconds = budget.time.as_secs();
     let options = OpenOptions { value_bytes: VALUE_BYTES as u64, ..OpenOptions::with_cache(CACHE_BYTES) };
-    let rate = |name: &str, weight, work: String| Row { weight, ..Row::rate(Unit::OpsPerSecond, name, work) };
+    let [create, load_row, commits, reads, open, drop, size] = rows(keyspaces, items, seconds);
     let load = Work::LoadKeyspaces { count: items };
-    let create = Row {
-        commits: Commits::Sync(1),
-        weight: 1 + keyspaces / 100,
-        ..Row::time("create", format!("a database with {keyspaces} keyspaces and one item, synced"))
-    };
-    let load_row = Row {
-        ops: items,
-        commits: Commits::Async(0),
-        ..rate(
-            "load",
-            1 + items / 50_000,
-            format!("{items} items, each in a random keyspace, transactions of 1,000, async; items a second"),
-        )
-    };
-    let commits = Row {
-        commits: Commits::Async(0),
-        ..rate(
-            "random commits",
-            seconds,
-            format!("one overwrite in each of 5 random keyspaces a transaction, async; {seconds} s"),
-        )
-    };
-    let reads =
-        rate("random read", seconds, format!("gets of random items in random keyspaces; {seconds} s"));
-    let open = Row::time("open", format!("all of {keyspaces} keyspaces, closed before, and the first get"));
-    let drop = Row {
-        commits: Commits::Sync(1),
-        weight: 1 + items / 100_000,
-        ..Row::time("drop", format!("{} keyspaces with their items, synced; time of one", keyspaces / 2))
-    };
-    let size = Row::size("size", "bytes that the files occupy after it, closed and opened");
     let (no_sync, no_async) = (Some(Feature::SyncCommits), Some(Feature::AsyncCommits));
     let ground = |measure| Measure { is_groundwork: true, ..measure };
     let steps = vec![
@@ -122,4 +91,41 @@ fn parts(scale: Scale) -> Vec<Part> {
         transactions: None,
         steps,
     })]
+}
+
+/// The rows, in their order.
+fn rows(keyspaces: u64, items: u64, seconds: u64) -> [Row; 7] {
+    let rate = |name: &str, weight, work: String| Row { weight, ..Row::rate(Unit::OpsPerSecond, name, work) };
+    let create = Row {
+        commits: Commits::Sync(1),
+        weight: 1 + keyspaces / 100,
+        ..Row::time("create", format!("a database with {keyspaces} keyspaces and one item, synced"))
+    };
+    let load = Row {
+        ops: items,
+        commits: Commits::Async(0),
+        ..rate(
+            "load",
+            1 + items / 50_000,
+            format!("{items} items, each in a random keyspace, transactions of 1,000, async; items a second"),
+        )
+    };
+    let commits = Row {
+        commits: Commits::Async(0),
+        ..rate(
+            "random commits",
+            seconds,
+            format!("one overwrite in each of 5 random keyspaces a transaction, async; {seconds} s"),
+        )
+    };
+    let reads =
+        rate("random read", seconds, format!("gets of random items in random keyspaces; {seconds} s"));
+    let open = Row::time("open", format!("all of {keyspaces} keyspaces, closed before, and the first get"));
+    let drop = Row {
+        commits: Commits::Sync(1),
+        weight: 1 + items / 100_000,
+        ..Row::time("drop", format!("{} keyspaces with their items, synced; time of one", keyspaces / 2))
+    };
+    let size = Row::size("size", "bytes that the files occupy after it, closed and opened");
+    [create, load, commits, reads, open, drop, size]
 }

@@ -116,98 +116,73 @@ impl Counts {
     fn ends(&self) -> String {
         if self.weight() < 600 { format!(", or {} s", self.weight()) } else { String::new() }
     }
+
+    fn rate(&self, name: &str, commits: Commits, work: String) -> Row {
+        Row { commits, weight: self.weight(), ..Row::rate(Unit::OpsPerSecond, name, work) }
+    }
+
+    /// A row of an open loop, whose value is the 99th percentile.
+    fn p99(&self, name: &str, work: String, load: Work) -> Measure {
+        let work = format!("{work}, open loop{}; 99th percentile", self.ends());
+        let row = Row { commits: Commits::Async(0), weight: self.weight(), ..Row::time(name, work) };
+        Measure { value: Value::P99, ..Measure::new(row, load) }
+    }
+
+    fn large(&self) -> Measure {
+        let work = format!("{} values of 20 KB at 1,000 a second, async", self.large);
+        self.p99("large payload", work, self.drive(self.large, LARGE_REQUESTS, LARGE_RATE))
+    }
+
+    /// Random keys, then a burst and a limited rate on the same data.
+    fn uniform(&self) -> Vec<Measure> {
+        let (all, burst, limited) = (self.uniform, self.uniform / 10, self.uniform / 100);
+        let ends = self.ends();
+        let load = format!("{all} random keys; 64 requests of 20, async{ends}");
+        let load = self.rate("uniform random", Commits::Async(0), load);
+        let more = format!("{burst} more after all is drained{ends}");
+        let more = self.rate("uniform random, burst", Commits::Async(0), more);
+        vec![
+            Measure { is_groundwork: true, ..Measure::new(load, self.drive(all, HOTSPOT_REQUESTS, 0.0)) },
+            Measure::new(more, self.drive(burst, HOTSPOT_REQUESTS, 0.0)),
+            self.p99(
+                "uniform random, limited rate",
+                format!("{limited} more at 10,000 a second, 50 requests of 2"),
+                self.drive(limited, LIMITED_REQUESTS, LIMITED_RATE),
+            ),
+        ]
+    }
 }
 
 fn parts(scale: Scale) -> Vec<Part> {
     let c = Counts::of(scale);
-    let (ends, weight) = (c.ends(), c.weight());
-    let rate = |name: &str, commits, work: String| Row {
-        commits,
-        weight,
-        ..Row::rate(Unit::OpsPerSecond, name, work)
-    };
-    let p99 = |name: &str, work: String| Row { commits: Commits::Async(0), weight, ..Row::time(name, work) };
     let hotspot = |name: &str, commits, text: &str| {
+        let (count, ends) = (c.hotspot, c.ends());
         let work =
-            format!("{} writes at 2^13 hotspots, half overwrite; 64 requests of 20, {text}{ends}", c.hotspot);
-        vec![Measure::new(rate(name, commits, work), c.drive(c.hotspot, HOTSPOT_REQUESTS, 0.0))]
+            format!("{count} writes at 2^13 hotspots, half overwrite; 64 requests of 20, {text}{ends}");
+        vec![Measure::new(c.rate(name, commits, work), c.drive(c.hotspot, HOTSPOT_REQUESTS, 0.0))]
     };
     let sequential = |name: &str, commits, text: &str| {
-        let work = format!("{} sequential keys; 200 requests of 16, {text}{ends}", c.sequential);
-        vec![Measure::new(rate(name, commits, work), c.drive(c.sequential, SEQUENTIAL_REQUESTS, 0.0))]
+        let work = format!("{} sequential keys; 200 requests of 16, {text}{}", c.sequential, c.ends());
+        vec![Measure::new(c.rate(name, commits, work), c.drive(c.sequential, SEQUENTIAL_REQUESTS, 0.0))]
     };
     let (sync, not_synced) = (Commits::Sync(0), Commits::Async(0));
-    let large = Measure {
-        value: Value::P99,
-        ..Measure::new(
-            p99(
-                "large payload",
-                format!(
-                    "{} values of 20 KB at 1,000 a second, async, open loop{ends}; 99th percentile",
-                    c.large
-                ),
-            ),
-            c.drive(c.large, LARGE_REQUESTS, LARGE_RATE),
-        )
-    };
-    let uniform = vec![
-        Measure {
-            is_groundwork: true,
-            ..Measure::new(
-                rate(
-                    "uniform random",
-                    not_synced,
-                    format!("{} random keys; 64 requests of 20, async{ends}", c.uniform),
-                ),
-                c.drive(c.uniform, HOTSPOT_REQUESTS, 0.0),
-            )
-        },
-        Measure::new(
-            rate(
-                "uniform random, burst",
-                not_synced,
-                format!("{} more after all is drained{ends}", c.uniform / 10),
-            ),
-            c.drive(c.uniform / 10, HOTSPOT_REQUESTS, 0.0),
-        ),
-        Measure {
-            value: Value::P99,
-            ..Measure::new(
-                p99(
-                    "uniform random, limited rate",
-                    format!(
-                        "{} more at 10,000 a second, 50 requests of 2, open loop{ends}; 99th percentile",
-                        c.uniform / 100
-                    ),
-                ),
-                c.drive(c.uniform / 100, LIMITED_REQUESTS, LIMITED_RATE),
-            )
-        },
-    ];
-    vec![
-        writes(0, Kind::Hotspots, Durability::Sync, hotspot("hotspot writes (fsync'ed)", sync, "synced")),
-        writes(
-            1,
-            Kind::Hotspots,
-            Durability::Async,
-            hotspot("hotspot writes (no-fsync)", not_synced, "async"),
-        ),
-        writes(
-            2,
-            Kind::Sequential,
-            Durability::Sync,
-            sequential("sequential inserts (fsync'ed)", sync, "synced"),
-        ),
-        writes(
-            3,
+    let rows = [
+        (Kind::Hotspots, Durability::Sync, hotspot("hotspot writes (fsync'ed)", sync, "synced")),
+        (Kind::Hotspots, Durability::Async, hotspot("hotspot writes (no-fsync)", not_synced, "async")),
+        (Kind::Sequential, Durability::Sync, sequential("sequential inserts (fsync'ed)", sync, "synced")),
+        (
             Kind::Sequential,
             Durability::Async,
             sequential("sequential inserts (no-fsync)", not_synced, "async"),
         ),
-        writes(4, Kind::Sequential, Durability::Async, vec![large]),
-        writes(5, Kind::Random, Durability::Async, uniform),
-        reads(&c, scale),
-    ]
+        (Kind::Sequential, Durability::Async, vec![c.large()]),
+        (Kind::Random, Durability::Async, c.uniform()),
+    ];
+    let written = rows.into_iter().enumerate();
+    let mut parts: Vec<_> =
+        written.map(|(group, (kind, durability, rows))| writes(group, kind, durability, rows)).collect();
+    parts.push(reads(&c, scale));
+    parts
 }
 
 fn options(group: usize, value_bytes: usize, is_ascending: bool, durability: Durability) -> OpenOptions {

@@ -93,11 +93,14 @@ fn writes(name: &str, count: u64, size: u64, weight: u64, work: String) -> Measu
     Measure { needs: Some(Feature::SyncCommits), instead: Some(put.clone()), ..Measure::new(row, put) }
 }
 
+fn row(name: &str, ops: u64, weight: u64, work: String) -> Row {
+    Row { ops, weight, ..Row::time(name, work) }
+}
+
 fn parts(scale: Scale) -> Vec<Part> {
     let c = Counts::of(scale);
-    let (all, removals) = (c.items(), c.items() / 2);
+    let removals = c.items() / 2;
     let options = OpenOptions { value_bytes: VALUE_BYTES as u64, ..OpenOptions::with_cache(CACHE_BYTES) };
-    let row = |name: &str, ops, weight, work: String| Row { ops, weight, ..Row::time(name, work) };
     let nosync = {
         let work = format!("{} transactions of one item, no sync", c.nosync);
         let measure = writes("nosync writes", c.nosync, 1, 14, work);
@@ -118,46 +121,8 @@ fn parts(scale: Scale) -> Vec<Part> {
         Step::Row(nosync),
         Step::Drain,
         Step::SetDurability(Durability::Sync),
-        Step::Row(Measure::new(
-            row("len()", 1, 1, "exact number of items, first call".to_owned()),
-            Work::Len,
-        )),
-        Step::Row(Measure {
-            passes: PASSES,
-            ..Measure::new(
-                row(
-                    "random reads",
-                    c.reads,
-                    24,
-                    format!("{} gets of existing keys, {PASSES} passes, median", c.reads),
-                ),
-                Work::Gets { count: c.reads, threads: 1, keys_ahead: false },
-            )
-        }),
-        Step::Row(Measure {
-            passes: PASSES,
-            ..Measure::new(
-                row(
-                    "random range reads",
-                    c.scans,
-                    26,
-                    format!(
-                        "{} seeks to an existing key, then {SCAN_ITEMS} items, {PASSES} passes, median",
-                        c.scans
-                    ),
-                ),
-                Work::Ranges { count: c.scans, every: 1, limit: SCAN_ITEMS, keys_ahead: false },
-            )
-        }),
-        Step::Check,
-        // What the end of the last snapshot sets off in RocksDB is not the next row's work.
-        Step::Drain,
     ];
-    for threads in [4, 8, 16, 32] {
-        let work = format!("all {all} items divided over {threads} threads");
-        let row = row(&format!("random reads ({threads} threads)"), all, 8, work);
-        steps.push(Step::Row(Measure::new(row, Work::Gets { count: all, threads, keys_ahead: false })));
-    }
+    steps.extend(reads(c));
     let removal = row(
         "bulk removals",
         removals,
@@ -181,4 +146,37 @@ fn parts(scale: Scale) -> Vec<Part> {
     ]);
     let source = Source::new(Kind::Items, SEED, VALUE_BYTES);
     vec![Part::Steps(Group { needs: Vec::new(), source, transactions: None, steps })]
+}
+
+/// The rows that read, on one thread and on several.
+fn reads(c: Counts) -> Vec<Step> {
+    let len = row("len()", 1, 1, "exact number of items, first call".to_owned());
+    let gets = row(
+        "random reads",
+        c.reads,
+        24,
+        format!("{} gets of existing keys, {PASSES} passes, median", c.reads),
+    );
+    let ranges = row(
+        "random range reads",
+        c.scans,
+        26,
+        format!("{} seeks to an existing key, then {SCAN_ITEMS} items, {PASSES} passes, median", c.scans),
+    );
+    let twice = |row, work| Step::Row(Measure { passes: PASSES, ..Measure::new(row, work) });
+    let all = c.items();
+    let mut steps = vec![
+        Step::Row(Measure::new(len, Work::Len)),
+        twice(gets, Work::Gets { count: c.reads, threads: 1, keys_ahead: false }),
+        twice(ranges, Work::Ranges { count: c.scans, every: 1, limit: SCAN_ITEMS, keys_ahead: false }),
+        Step::Check,
+        // Work that RocksDB starts when the last snapshot ends does not belong to the next row.
+        Step::Drain,
+    ];
+    for threads in [4, 8, 16, 32] {
+        let work = format!("all {all} items divided over {threads} threads");
+        let row = row(&format!("random reads ({threads} threads)"), all, 8, work);
+        steps.push(Step::Row(Measure::new(row, Work::Gets { count: all, threads, keys_ahead: false })));
+    }
+    steps
 }

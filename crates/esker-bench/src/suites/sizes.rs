@@ -126,33 +126,46 @@ fn part(scale: Scale, size: &str, items: u64, random_beyond_memory: bool) -> Par
         seconds,
         format!("gets, after the updates, whose number differs, have been paid for; {begins}; {of_items}"),
     );
-    let steps = vec![
-        // The load is no row: an engine without async commits has the reads all the same.
-        Step::Open(OpenOptions { ascending_keys: true, ..at_random }, FAST),
-        Step::Load("items", Work::Put { count: items, size: LOAD_BATCH, below: 0, period: Duration::ZERO }),
-        Step::Drain,
-        Step::DropPageCache,
-        Step::Open(at_random, FAST),
-        Step::Settle,
-        Step::Row(reads(first)),
-        Step::Drain,
-        Step::Row(Measure {
-            needs: Some(Feature::AsyncCommits),
-            ..Measure::new(updates, mix([0, 0, 100, 0, 0]))
-        }),
-        Step::Drain,
-        Step::Open(to_walk, FAST),
-        Step::Check,
-        Step::DropPageCache,
-        Step::Open(at_random, FAST),
-        Step::Settle,
-        Step::Row(Measure { needs: Some(Feature::AsyncCommits), ..reads(last) }),
-        Step::Drain,
-    ];
+    let load = Work::Put { count: items, size: LOAD_BATCH, below: 0, period: Duration::ZERO };
+    let updates =
+        Measure { needs: Some(Feature::AsyncCommits), ..Measure::new(updates, mix([0, 0, 100, 0, 0])) };
+    let last = Measure { needs: Some(Feature::AsyncCommits), ..reads(last) };
+    let steps = steps(load, reads(first), updates, last, at_random, to_walk);
     Part::Steps(Group {
         needs: Vec::new(),
         source: Source::new(Kind::StorageInOrder, SEED, VALUE_BYTES),
         transactions: None,
         steps,
     })
+}
+
+/// The order of the steps. `to_walk` opens the database for the check, `at_random` for everything else.
+fn steps(
+    load: Work,
+    reads: Measure,
+    updates: Measure,
+    reads_after: Measure,
+    at_random: OpenOptions,
+    to_walk: OpenOptions,
+) -> Vec<Step> {
+    vec![
+        // The load is not a row: an engine without async commits still gets the reads.
+        Step::Open(OpenOptions { ascending_keys: true, ..at_random }, FAST),
+        Step::Load("items", load),
+        Step::Drain,
+        Step::DropPageCache,
+        Step::Open(at_random, FAST),
+        Step::Settle,
+        Step::Row(reads),
+        Step::Drain,
+        Step::Row(updates),
+        Step::Drain,
+        Step::Open(to_walk, FAST),
+        Step::Check,
+        Step::DropPageCache,
+        Step::Open(at_random, FAST),
+        Step::Settle,
+        Step::Row(reads_after),
+        Step::Drain,
+    ]
 }

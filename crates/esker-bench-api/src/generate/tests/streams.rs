@@ -1,6 +1,6 @@
-//! Checksums of every stream: what golden tests pin, and what a test holds against the generators in Go.
+//! Computes the checksum of every stream, over a thousand items of each generator with seed 3.
 //!
-//!   a thousand items of each generator, seed 3 --> name, sum
+//! The golden tests pin these checksums. The tests of the generators in Go pin the same ones.
 
 use crate::generate::accounts::{self, Account, Accounts, Transfers};
 use crate::generate::badger::BadgerItems;
@@ -14,12 +14,39 @@ use crate::generate::shapes::Shape;
 use crate::generate::storage::StorageItems;
 use crate::generate::ycsb;
 
-/// Adds up checksums so that their order counts.
-pub fn sum(pairs: impl Iterator<Item = u64>) -> u64 {
+/// Combines checksums; their order counts.
+fn sum(pairs: impl Iterator<Item = u64>) -> u64 {
     pairs.fold(0, |sum: u64, pair| sum.rotate_left(1) ^ pair)
 }
 
-/// The name and the checksum of each stream. Values of the obigstore streams have `pair_bytes` bytes.
+fn storage(sequential: bool) -> u64 {
+    let (items, mut value) = (StorageItems::new(3, sequential), [0; 512]);
+    sum((0..1000).map(|i| {
+        items.value(i, i % 3, &mut value);
+        checksum(&items.key(i), &value)
+    }))
+}
+
+fn keyspaces() -> u64 {
+    let (items, mut value) = (KeyspaceItems::new(3, 1000), [0; 128]);
+    sum((0..1000).map(|i| {
+        items.value(i, i % 3, &mut value);
+        checksum(&[&items.keyspace(i).to_be_bytes()[..], &items.key(i)].concat(), &value)
+    }))
+}
+
+/// A hundred items of each shape.
+fn shapes() -> u64 {
+    let mut key = Vec::new();
+    sum(Shape::ALL.into_iter().flat_map(|shape| (0..100).map(move |i| (shape, i))).map(|(shape, i)| {
+        let mut value = vec![0; shape.value_bytes()];
+        shape.key(3, i, &mut key);
+        shape.value(3, i, &mut value);
+        checksum(&key, &value)
+    }))
+}
+
+/// Returns the name and the checksum of each stream. Values of the obigstore streams have `pair_bytes` bytes.
 pub fn streams(pair_bytes: usize) -> Vec<(&'static str, u64)> {
     let ints = Ints::new(3);
     let badger = BadgerItems::new(3, 128);
@@ -27,20 +54,6 @@ pub fn streams(pair_bytes: usize) -> Vec<(&'static str, u64)> {
     let pool = Pool::new(3);
     let ycsb = ycsb::YcsbRecords::new(3);
     let mut hotspots = obigstore::Hotspots::new(3, 0.99, 4);
-    let storage = |sequential| {
-        let (items, mut value) = (StorageItems::new(3, sequential), [0; 512]);
-        sum((0..1000).map(|i| {
-            items.value(i, i % 3, &mut value);
-            checksum(&items.key(i), &value)
-        }))
-    };
-    let keyspaces = || {
-        let (items, mut value) = (KeyspaceItems::new(3, 1000), [0; 128]);
-        sum((0..1000).map(|i| {
-            items.value(i, i % 3, &mut value);
-            checksum(&[&items.keyspace(i).to_be_bytes()[..], &items.key(i)].concat(), &value)
-        }))
-    };
     let pair = |key: obigstore::Key| {
         let mut value = vec![0; pair_bytes];
         obigstore::value(&key, &mut value);
@@ -60,15 +73,6 @@ pub fn streams(pair_bytes: usize) -> Vec<(&'static str, u64)> {
     };
     let entries = Entries::new(3, 1000, 500);
     let entry_of = |i: u64| checksum(&entries.key(i), &entries.value(i)) ^ entries.expires_ms(i).unwrap_or(0);
-    let shapes = || {
-        let mut key = Vec::new();
-        sum(Shape::ALL.into_iter().flat_map(|shape| (0..100).map(move |i| (shape, i))).map(|(shape, i)| {
-            let mut value = vec![0; shape.value_bytes()];
-            shape.key(3, i, &mut key);
-            shape.value(3, i, &mut value);
-            checksum(&key, &value)
-        }))
-    };
     vec![
         ("entries", sum((0..1000).map(entry_of))),
         ("shapes", shapes()),

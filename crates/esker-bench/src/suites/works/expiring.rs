@@ -20,7 +20,7 @@ use esker_bench_api::generate::entries::Entries;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::{Expiring, Failure};
 
-use super::native::State;
+use super::state::State;
 use super::window::Calls;
 use super::{Done, Tell, expect};
 use crate::suites::plan::{Budget, Work};
@@ -32,18 +32,6 @@ const EARLY_MAX: Duration = Duration::from_secs(1);
 const TTL_MIN: Duration = Duration::from_secs(1);
 /// How far clocks may be apart.
 const CLOCKS_APART_MAX: Duration = Duration::from_millis(50);
-
-/// When entries expire.
-#[derive(Default)]
-pub(super) struct Moments {
-    /// The first put.
-    begin: Option<Instant>,
-    /// No entry that was put late expires after this.
-    last_due: Option<Instant>,
-    longest_put: Duration,
-    /// Milliseconds from the first put to the first expiry, and from there to the last.
-    hold_spread_ms: (u64, u64),
-}
 
 impl State {
     pub(super) fn on_expiring(

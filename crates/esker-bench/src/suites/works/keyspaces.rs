@@ -7,7 +7,7 @@ use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::keyspaces::KeyspaceItems;
 use esker_bench_api::{Failure, Keyspaces};
 
-use super::native::State;
+use super::state::State;
 use super::window::Calls;
 use super::{Done, expect, timed};
 use crate::suites::plan::{Budget, Work};

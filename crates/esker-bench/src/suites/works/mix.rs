@@ -15,7 +15,7 @@ use esker_bench_api::generate::distribution::{Distribution, Zipf};
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::{Failure, Store};
 
-use super::native::State;
+use super::state::State;
 use super::{Done, Tell, expect, of_calls};
 use crate::suites::content::Content;
 use crate::suites::items::Items;

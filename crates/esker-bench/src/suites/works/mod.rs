@@ -12,6 +12,7 @@ mod native;
 mod puts;
 pub(crate) mod reads;
 mod requests;
+mod state;
 mod transfers;
 mod window;
 

@@ -6,13 +6,12 @@ use std::time::Instant;
 
 use esker_bench_api::generate::checksum::checksum;
 use esker_bench_api::generate::obigstore::Hotspots;
-use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::{
     Durability, Engine, Expiring, Failure, Feature, Isolation, Keyspaces, OpenOptions, Reader, Store,
     TransactionKind, Transactions, keyspaces,
 };
 
-use super::expiring::Moments;
+use super::state::State;
 use super::{Checked, Done, Executor, Tell, expect};
 use crate::load::{KeySource, Load, drive};
 use crate::suites::content::Content;
@@ -34,31 +33,6 @@ pub(super) enum Opened {
     Expiring(Box<dyn Expiring>),
 }
 
-/// What a group has come to.
-pub(super) struct State {
-    pub(super) dir: PathBuf,
-    pub(super) items: Items,
-    pub(super) content: Content,
-    pub(super) rng: Rng,
-    /// Pairs that went to hotspots, some of them twice.
-    hotspot_pairs: u64,
-    /// Changes of all accounts.
-    pub(super) changes: u64,
-    /// Keyspaces that were dropped, from the first on.
-    pub(super) dropped: u32,
-    pub(super) moments: Moments,
-}
-
-impl State {
-    /// Bytes of all keys and values that are there.
-    pub(super) fn live_bytes(&self) -> u64 {
-        let Source { kind, number, .. } = self.items.source;
-        let large = if kind == Kind::Large { number } else { self.content.len() };
-        // Large values come first, then the small items of `items::Items`.
-        large * self.items.source.item_bytes() + (self.content.len() - large) * super::puts::SMALL_ITEM_BYTES
-    }
-}
-
 /// See the module.
 pub(crate) struct Native<'a> {
     engine: &'a dyn Engine,
@@ -76,17 +50,7 @@ impl<'a> Native<'a> {
         transactions: Option<TransactionKind>,
         dir: PathBuf,
     ) -> Self {
-        let state = State {
-            dir,
-            items: Items::new(source),
-            content: Content::default(),
-            rng: Rng::new(source.seed),
-            hotspot_pairs: 0,
-            changes: 0,
-            dropped: 0,
-            moments: Moments::default(),
-        };
-        Self { engine, transactions, within: None, opened: Opened::No, state }
+        Self { engine, transactions, within: None, opened: Opened::No, state: State::new(source, dir) }
     }
 
     fn opened_with(&self, options: &OpenOptions) -> Result<Opened, Failure> {

@@ -5,16 +5,14 @@
 
 use std::time::Instant;
 
-use esker_bench_api::generate::items::{KEY_BYTES, VALUE_BYTES};
 use esker_bench_api::generate::order::Order;
 use esker_bench_api::{Failure, Store};
 
-use super::native::State;
+use super::state::State;
 use super::{Done, Tell};
 use crate::suites::plan::Work;
 use crate::track::Track;
 
-pub(super) const SMALL_ITEM_BYTES: u64 = (KEY_BYTES + VALUE_BYTES) as u64;
 /// Items of a transaction where one cannot have all.
 const STEP: u64 = 1000;
 /// Sets the draws of suite `badger` apart.

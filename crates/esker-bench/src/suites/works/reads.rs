@@ -8,7 +8,7 @@ use esker_bench_api::generate::checksum::probe;
 use esker_bench_api::generate::order::Order;
 use esker_bench_api::{Failure, Reader, Store};
 
-use super::native::State;
+use super::state::State;
 use super::{Done, expect, timed};
 use crate::suites::items::Items;
 use crate::suites::plan::Work;

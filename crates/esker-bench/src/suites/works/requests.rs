@@ -22,7 +22,7 @@ use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::{Failure, Store};
 
-use super::native::State;
+use super::state::State;
 use super::{Done, expect, of_calls};
 use crate::suites::items::Items;
 use crate::suites::plan::Work;

@@ -22,7 +22,7 @@ use std::time::Instant;
 use esker_bench_api::generate::accounts::{Account, Accounts, BALANCE, Transfers, VALUE_BYTES};
 use esker_bench_api::{Failure, Transaction, Transactions};
 
-use super::native::State;
+use super::state::State;
 use super::{Done, Tell, expect};
 use crate::suites::plan::{Budget, Work};
 use crate::track::Track;

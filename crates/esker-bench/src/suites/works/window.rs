@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use esker_bench_api::generate::checksum::probe;
 use esker_bench_api::{Failure, Store};
 
-use super::native::State;
+use super::state::State;
 use super::{Done, expect, of_calls};
 use crate::suites::plan::Budget;
 use crate::track::Track;
