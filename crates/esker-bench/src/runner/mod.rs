@@ -5,31 +5,31 @@
 //! run 1..N, each group: esker lmdb redb, lmdb redb esker -> Record lines
 //! ```
 //!
-//! To read the source: this file says what runs when; `process.rs` starts a child and follows what it tells;
-//! `records.rs` makes the rows of it; `trace.rs` counts the syncs; `scratch.rs` is where children work.
+//! This file decides what runs when. `process.rs` starts a child and reads its messages, `records.rs` makes
+//! records of them, `trace.rs` counts the syncs, and `scratch.rs` is the directory in which children work.
 //!
-//! bench_runner.1. Every engine and run gives a record for every row: what a child did not tell, because it
-//!     crashed, failed, was killed or ran out of time, is filled in with an error. So is what could not be
-//!     started: no disk space, no control group.
-//! bench_runner.2. A row whose commits must sync and were seen not to sync has an error instead of a value.
-//!     One that asks for no sync and was seen to sync at most of its commits has a note, if these were enough
-//!     to tell.
-//! bench_runner.3. The scratch directory is empty before each child and gone after the run.
-//! bench_runner.4. With `done`, what an earlier, interrupted run has finished is not run again, nor traced. A
-//!     group is never finished whose turn was refused, for want of disk space or of a control group: nothing
-//!     of it ran. Of engines and runs that are to be retried none is finished in which time ended, a row was
-//!     not run, or the disk was filled; of others it stays as it is.
-//! bench_runner.5. The time limit is that of one step: of what comes before the first row (a load), of each
-//!     row, and of what follows it (its background work, its check, the load of the next). A child is told of
-//!     it, and no wait for background work takes more than a quarter of it. A row that was measured keeps its
-//!     value when time ends in the step after it, with a note. A step under the tracer, which does almost no
-//!     work, has no more than scale `test` gives. A child that is done has a minute to end.
-//! bench_runner.6. From `stop_at` on no turn begins: what has begun goes on to its end, and what is left is
-//!     reported and has no record.
-//! bench_runner.7. Of `parts`, if there are any, and of no other group something is run, each in the order
-//!     that it has in the whole run.
-//! bench_runner.8. Engines take turns within each group of a run, and another of them is the first in each:
-//!     by the numbers of run and group alone, so that a run that was interrupted goes on in the same order.
+//! bench_runner.1. Every engine and run gives a record for every row. A row that the child did not report,
+//!     because it crashed, failed, was killed or ran out of time, gets an error. So does a row that could not
+//!     be started, for lack of disk space or of a control group.
+//! bench_runner.2. A row whose commits must sync has an error instead of a value if the tracer saw too few
+//!     syncs. A row that asks for no sync gets a note if most of its commits synced and it has enough
+//!     commits.
+//! bench_runner.3. The scratch directory is empty before each child, and removed after the run.
+//! bench_runner.4. Groups in `done`, which an interrupted run has finished, are neither run nor traced again.
+//!     A group is not finished if its turn was refused, for lack of disk space or of a control group. For
+//!     engines and runs to be retried, it is not finished either if time ended, a row was not run, or the
+//!     disk was filled.
+//! bench_runner.5. The time limit applies to one step: the load before the first row, each row, and what
+//!     follows a row (background work, check, next load). The child receives the limit, and waits for
+//!     background work for at most a quarter of it. A measured row keeps its value, with a note, when time
+//!     ends in the step after it. A step under the tracer does almost no work, so its limit is at most that
+//!     of scale `test`. A child has a minute to exit.
+//! bench_runner.6. No turn begins after `stop_at`. A turn that has begun is finished. The remaining turns are
+//!     counted in a message and have no records.
+//! bench_runner.7. If `parts` is not empty, only its groups run, in the order of the whole run.
+//! bench_runner.8. Engines take turns within each group of a run, and a different engine is first in each.
+//!     The order depends only on the numbers of run and group, so an interrupted run continues in the same
+//!     order.
 
 mod process;
 mod records;
@@ -37,10 +37,11 @@ mod scratch;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use self::process::{Mode, Told, run_child};
+use self::process::{Mode, Reported, run_child};
 use self::records::{NOT_RUN, complete};
 use self::scratch::Scratch;
 use self::trace::{hold_against_trace, trace_syncs};
@@ -54,45 +55,47 @@ use crate::suites::Suite;
 use esker_bench_api::results::Record;
 use esker_bench_api::{Engine, Failure};
 
-/// What to run.
+/// Suites, engines and limits of a run.
 pub(crate) struct Plan {
     pub(crate) suite: &'static dyn Suite,
     pub(crate) engines: Vec<&'static dyn Engine>,
     pub(crate) scale: Scale,
     pub(crate) runs: u32,
-    /// Where databases are made.
+    /// Directory for the databases.
     pub(crate) dir: PathBuf,
-    /// How long one step of an engine may take (bench_runner.5).
+    /// Time limit of one step of an engine (bench_runner.5).
     pub(crate) timeout: Duration,
     pub(crate) commit: String,
-    /// bench_runner.4: engine, run, group.
+    /// Finished groups: engine, run, group (bench_runner.4).
     pub(crate) done: BTreeSet<(String, u32, usize)>,
     /// Whether syncs are counted first.
     pub(crate) trace: bool,
     /// Whether the device is trimmed before each turn.
     pub(crate) trim: bool,
-    /// bench_runner.6.
+    /// Time after which no turn begins (bench_runner.6).
     pub(crate) stop_at: Option<Instant>,
-    /// bench_runner.7: groups, from 0.
+    /// Groups to run, counted from 0; empty for all (bench_runner.7).
     pub(crate) parts: Vec<usize>,
 }
 
 impl Plan {
-    /// bench_runner.6.
+    /// Returns whether `stop_at` has passed (bench_runner.6).
     fn is_over(&self) -> bool {
         self.stop_at.is_some_and(|end| Instant::now() >= end)
     }
+
+    /// Returns the share of a group in the progress bar.
+    fn weight(&self, group: usize) -> u64 {
+        let rows = self.suite.rows(self.scale).into_iter();
+        rows.filter(|row| row.group == group).map(|row| row.weight).sum()
+    }
 }
 
-/// Runs the plan; `keep` is handed every record as soon as it is known.
+/// Runs the plan. `keep` receives each record as soon as it is known.
 pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failure>) -> Result<(), Failure> {
     let scratch = Scratch::new(&plan.dir)?;
     let todo = todo(plan);
-    let weight = |group| -> u64 {
-        let rows = plan.suite.rows(plan.scale).into_iter();
-        rows.filter(|row| row.group == group).map(|row| row.weight).sum()
-    };
-    let mut progress = Progress::new(todo.iter().map(|(_, group, _)| weight(*group)).sum());
+    let mut progress = Progress::new(todo.iter().map(|(_, group, _)| plan.weight(*group)).sum());
     let programs = programs(plan);
     let has_space = todo.iter().any(|(_, group, _)| no_disk_space(plan, *group).is_none());
     let syncs = if !has_space || plan.is_over() {
@@ -107,15 +110,8 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
             progress.note(&format!("suite {suite}: {left} of {turns} turns are left for --resume"), true);
             break;
         }
-        let memory_bytes_max = plan.suite.memory_bytes_max(group);
-        let limit = memory_bytes_max.map_or(Ok(None), Limit::new);
-        let memory_limit = match (&limit, memory_bytes_max) {
-            (Ok(Some(limit)), _) => limit.description.clone(),
-            (_, Some(_)) => {
-                "only the cache, by the engine's option: no control group can be made here".to_owned()
-            }
-            (_, None) => "only the cache, by the engine's option".to_owned(),
-        };
+        let limit = plan.suite.memory_bytes_max(group).map_or(Ok(None), Limit::new);
+        let memory_limit = described(plan, group, &limit);
         let job = Job {
             suite: plan.suite,
             engine,
@@ -126,68 +122,85 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
             memory_limit: &memory_limit,
         };
         let start = Instant::now();
-        scratch.clear()?;
-        if plan.scale != Scale::Test {
-            machine::settle_disk();
-        }
-        if plan.trim {
-            machine::trim(&plan.dir).map_err(|why| {
-                Failure::Engine(format!(
-                    "the device could not be trimmed: {why}; without --trim the run says that it was not"
-                ))
-            })?;
-        }
-        let limit = limit.map_err(|error| format!("{NOT_LIMITED}: {error}"));
-        let ready = match (&programs[engine.name()], limit, no_disk_space(plan, group)) {
-            (_, _, Some(why)) => Err(why),
-            (Err(why), _, _) => Err(why.clone()),
-            (_, Err(why), _) => Err(why),
-            (Ok(program), Ok(limit), None) => Ok((program, limit)),
-        };
-        let told = match ready {
-            Ok((program, limit)) => {
-                let mode = Mode { trace: None, limit: limit.as_ref(), memory_bytes_max, step: plan.timeout };
-                run_child(plan, &job, &scratch, program, mode, Some(&mut progress))?
-            }
-            Err(why) => {
-                progress.advance(weight(group));
-                Told { failure: Some(why), ..Told::default() }
-            }
-        };
-        for mut record in complete(&job, told) {
+        let reported = take_turn(plan, &job, &scratch, &programs[engine.name()], limit, &mut progress)?;
+        for mut record in complete(&job, reported) {
             hold_against_trace(&mut record, &job, syncs.get(engine.name()));
             keep(&record)?;
-            if let Some(error) =
-                record.error.as_ref().filter(|error| !error.starts_with(NOT_RUN) && !is_lacking(error))
-            {
+            let is_shown = |error: &&String| !error.starts_with(NOT_RUN) && !is_lacking(error);
+            if let Some(error) = record.error.as_ref().filter(is_shown) {
                 progress.note(&format!("{}, {}: {error}", engine.name(), record.row), true);
             }
         }
         let seconds = start.elapsed().as_secs_f64();
-        let part =
-            if plan.suite.groups(plan.scale) > 1 { format!(", part {}", group + 1) } else { String::new() };
-        progress
-            .note(&format!("run {run} of {}{part}: {} took {seconds:.1} s", plan.runs, engine.name()), false);
+        let has_parts = plan.suite.groups(plan.scale) > 1;
+        let part = if has_parts { format!(", part {}", group + 1) } else { String::new() };
+        let (runs, name) = (plan.runs, engine.name());
+        progress.note(&format!("run {run} of {runs}{part}: {name} took {seconds:.1} s"), false);
     }
     progress.finish();
     Ok(())
 }
 
-/// How the error of a row begins whose time ended.
+/// Describes how the memory of a turn is limited, for its records.
+fn described(plan: &Plan, group: usize, limit: &io::Result<Option<Limit>>) -> String {
+    match (limit, plan.suite.memory_bytes_max(group)) {
+        (Ok(Some(limit)), _) => limit.description.clone(),
+        (_, Some(_)) => {
+            "only the cache, by the engine's option: no control group can be made here".to_owned()
+        }
+        (_, None) => "only the cache, by the engine's option".to_owned(),
+    }
+}
+
+/// Runs one group of one engine in a child process, or reports why it cannot run.
+fn take_turn(
+    plan: &Plan,
+    job: &Job<'_>,
+    scratch: &Scratch,
+    program: &Result<PathBuf, String>,
+    limit: io::Result<Option<Limit>>,
+    progress: &mut Progress,
+) -> Result<Reported, Failure> {
+    scratch.clear()?;
+    if plan.scale != Scale::Test {
+        machine::settle_disk();
+    }
+    if plan.trim {
+        machine::trim(&plan.dir).map_err(|why| {
+            Failure::Engine(format!(
+                "the device could not be trimmed: {why}; without --trim the run says that it was not"
+            ))
+        })?;
+    }
+    let limit = limit.map_err(|error| format!("{NOT_LIMITED}: {error}"));
+    let (program, limit) = match (program, limit, no_disk_space(plan, job.group)) {
+        (Ok(program), Ok(limit), None) => (program, limit),
+        (_, _, Some(why)) | (_, Err(why), _) => return Ok(refused(plan, job, why, progress)),
+        (Err(why), _, _) => return Ok(refused(plan, job, why.clone(), progress)),
+    };
+    let memory_bytes_max = plan.suite.memory_bytes_max(job.group);
+    let mode = Mode { trace: None, limit: limit.as_ref(), memory_bytes_max, step: plan.timeout };
+    run_child(plan, job, scratch, program, mode, Some(progress))
+}
+
+fn refused(plan: &Plan, job: &Job<'_>, why: String, progress: &mut Progress) -> Reported {
+    progress.advance(plan.weight(job.group));
+    Reported { failure: Some(why), ..Reported::default() }
+}
+
+/// First words of the error of a row whose time ended.
 const OUT_OF_TIME: &str = "out of time";
-/// And of what the machine had no room for.
+/// First words of errors that are due to the machine.
 const NO_DISK_SPACE: &str = "the disk has";
 const DISK_FILLED: &str = "filled the disk";
 const NOT_LIMITED: &str = "its memory could not be limited";
-/// Errors that do not say all of the engine: with more time, or on a machine with more room, there may be a
-/// value.
+/// Errors that may not occur with more time or disk space.
 const MAY_PASS: [&str; 3] = [OUT_OF_TIME, NOT_RUN, DISK_FILLED];
-/// Errors of a turn that was refused, which say nothing of the engine.
+/// Errors of a turn that was refused. They are not the engine's.
 const REFUSED: [&str; 2] = [NO_DISK_SPACE, NOT_LIMITED];
 
-/// Takes from `records` what a run has finished of this suite: keeps its whole groups and forgets the rest
-/// (bench_runner.4). `retried` has the engines to run again, and the number of runs, from the first on, in
-/// which they are.
+/// Returns the finished groups of this suite, and removes the records of its other groups (bench_runner.4).
+/// `retried` has the engines to retry, and the number of runs, from the first on, to which this applies.
 pub(crate) fn take_done(
     suite: &dyn Suite,
     scale: Scale,
@@ -230,10 +243,10 @@ pub(crate) fn take_done(
     done
 }
 
-/// Run, group, engine.
+/// Turns: run, group, engine.
 type Todo = Vec<(u32, usize, &'static dyn Engine)>;
 
-/// Engines take turns within each group (bench_runner.8).
+/// Returns the turns in their order (bench_runner.8).
 fn todo(plan: &Plan) -> Todo {
     let mut todo = Vec::new();
     for run in 1..=plan.runs {
@@ -255,7 +268,7 @@ fn todo(plan: &Plan) -> Todo {
 
 type Programs = BTreeMap<&'static str, Result<PathBuf, String>>;
 
-/// This program, for each engine that can run; or why it cannot.
+/// Returns the path of this program for each engine that can run, or why the engine cannot.
 fn programs(plan: &Plan) -> Programs {
     let engines = plan.engines.iter();
     let program = |engine: &&'static dyn Engine| {
@@ -267,7 +280,7 @@ fn programs(plan: &Plan) -> Programs {
     engines.map(program).collect()
 }
 
-/// Why the disk is too small for this group now; `None` where it is not.
+/// Returns why the disk is too small for this group, or `None`.
 fn no_disk_space(plan: &Plan, group: usize) -> Option<String> {
     let needed = plan.suite.disk_bytes_max(plan.scale, group);
     let free = machine::disk_bytes_free(&plan.dir).filter(|free| *free < needed)?;

@@ -1,8 +1,9 @@
-//! One child: started, taken into its control group, followed to its end or to the end of its time.
+//! Starts one child process, puts it into its control group, and follows it until it ends or runs out of
+//! time.
 //!
 //! ```text
-//!   command --> child --stdout, a message a line--> listen --> Told
-//!                 `-- stderr, kept for the reason of a failure
+//!   command --> child --stdout, a message a line--> listen --> Reported
+//!                 `-- stderr, quoted where it fails
 //! ```
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,57 +27,59 @@ use crate::syncs;
 use esker_bench_api::Failure;
 use esker_bench_api::results::{Message, Record};
 
-/// How often the disk is looked at while an engine works.
+/// Interval between looks at the free disk space while an engine works.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
-/// What a suite's memory limit leaves to a collector of garbage, which has to be told: the rest is for the page cache, from which Badger and
-/// bbolt read their mapped files. More than half, since the caches of suite `badger` are half of its limit.
+/// Part of a suite's memory limit that Go's garbage collector may use (`GOMEMLIMIT`). The rest is for the
+/// page cache, from which Badger and bbolt read their mapped files. It is more than half, because the caches
+/// of suite `badger` are half of its limit.
 const COLLECTOR_SHARE: f64 = 5.0 / 8.0;
-/// What is left of the disk when an engine is stopped, or a quarter of what was free when it began.
+/// An engine is stopped when less than this is free on the disk, or less than a quarter of what was free when
+/// it began.
 const DISK_BYTES_KEPT: u64 = 2 << 30;
 const STDERR_BYTES_SHOWN: usize = 600;
-/// How long a child that is done may take to end, where a step may take as long: what its rows wrote is closed by then.
+/// Time that a child may take to exit after its last row, unless the time limit of a step is shorter.
 const END_MAX: Duration = Duration::from_secs(60);
-/// How often a child is looked at that is about to end.
+/// Interval between looks at a child that is about to exit.
 const END_LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How a child is run.
+/// Tracer and limits of a child.
 #[derive(Clone, Copy)]
 pub(super) struct Mode<'a> {
     pub(super) trace: Option<&'a Path>,
     pub(super) limit: Option<&'a Limit>,
     pub(super) memory_bytes_max: Option<u64>,
-    /// How long one step may take (bench_runner.5).
+    /// Time limit of one step (bench_runner.5).
     pub(super) step: Duration,
 }
 
 impl Mode<'_> {
-    /// How long the child may take to end when it is done: a tracer makes that long, too.
+    /// Returns the time that the child may take to exit. A tracer slows down the exit as well.
     fn end_max(&self) -> Duration {
         if self.trace.is_some() { self.step } else { self.step.min(END_MAX) }
     }
 }
 
-/// What one child told before it ended, and how it ended.
+/// Messages of one child, and how it ended.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Reported {
     pub(super) records: Vec<Record>,
-    /// The row that had begun and was not measured.
+    /// Row that had begun and was not measured.
     pub(super) open_row: Option<String>,
-    /// How far that row, or what came before it, has come.
-    pub(super) how_far: Option<String>,
-    /// The row that was measured and not checked yet.
+    /// Last progress message of that row, or of the load before it.
+    pub(super) last_progress: Option<String>,
+    /// Row that was measured and not checked yet.
     pub(super) unchecked: Option<Record>,
-    /// Why there is no more.
+    /// Reason why the child ended early.
     pub(super) failure: Option<String>,
-    /// Whether it was the lab that ended it, at the end of its time or of the disk.
+    /// Whether the lab stopped the child, because its time or the disk was used up.
     pub(super) was_stopped: bool,
 }
 
-impl Told {
-    /// Keeps a record, in the place of what was told of its row before; says whether the row is new.
+impl Reported {
+    /// Keeps a record and replaces an earlier one of the same row. Returns whether the row is new.
     fn take(&mut self, record: Record) -> bool {
-        if let Some(told) = self.records.iter_mut().find(|told| told.row == record.row) {
-            *told = record;
+        if let Some(known) = self.records.iter_mut().find(|known| known.row == record.row) {
+            *known = record;
             return false;
         }
         if self.open_row.as_ref() == Some(&record.row) {
@@ -85,6 +88,30 @@ impl Told {
         self.unchecked = self.unchecked.take().filter(|unchecked| unchecked.row != record.row);
         self.records.push(record);
         true
+    }
+
+    /// Takes in a message about a row. Returns the row that this completes, unless it was complete before.
+    fn receive(&mut self, message: Message) -> Option<String> {
+        match message {
+            Message::Begin(row) => self.open_row = Some(row),
+            Message::Progress(text) => self.last_progress = Some(text),
+            Message::Measured(record) => {
+                self.open_row = self.open_row.take().filter(|row| *row != record.row);
+                self.unchecked = Some(*record);
+            }
+            Message::Row(record) => {
+                let row = record.row.clone();
+                return self.take(*record).then_some(row);
+            }
+            Message::Done => {}
+        }
+        None
+    }
+
+    /// Notes why the lab stopped the child.
+    fn stop(&mut self, why: String) {
+        self.failure = Some(why);
+        self.was_stopped = true;
     }
 }
 
@@ -95,13 +122,13 @@ pub(super) fn run_child(
     program: &Path,
     mode: Mode<'_>,
     progress: Option<&mut Progress>,
-) -> Result<Told, Failure> {
+) -> Result<Reported, Failure> {
     let dir = scratch.path.join("db");
     fs::create_dir(&dir).map_err(Failure::engine)?;
     follow(command(job, program, &dir, mode), plan, job, scratch, mode, progress)
 }
 
-/// Starts the child and stays with it until it has ended.
+/// Starts the child and follows it until it has ended.
 fn follow(
     mut command: Command,
     plan: &Plan,
@@ -109,7 +136,7 @@ fn follow(
     scratch: &Scratch,
     mode: Mode<'_>,
     progress: Option<&mut Progress>,
-) -> Result<Told, Failure> {
+) -> Result<Reported, Failure> {
     let stderr_path = scratch.path.join("stderr");
     let stderr = File::create(&stderr_path).map_err(Failure::engine)?;
     if let Some(bytes) = mode.memory_bytes_max {
@@ -121,37 +148,37 @@ fn follow(
         .stderr(stderr)
         .spawn()
         .map_err(Failure::engine)?;
-    let mut told = match mode.limit.map_or(Ok(()), |limit| limit.take_in(child.id())) {
+    let mut reported = match mode.limit.map_or(Ok(()), |limit| limit.take_in(child.id())) {
         Ok(()) => listen(plan, job, &mut child, mode.step, progress)?,
         Err(error) => {
             let failure = Some(format!("{NOT_LIMITED}: {error}"));
-            Told { failure, was_stopped: true, ..Told::default() }
+            Reported { failure, was_stopped: true, ..Reported::default() }
         }
     };
-    if told.failure.is_some() {
-        // Already dead, or past its time: either way nothing it still does counts.
+    if reported.failure.is_some() {
+        // The child is dead or past its time. Nothing it still does counts.
         drop(child.kill());
     } else if !ends_within(&mut child, mode.end_max())? {
-        // What it told is whole: only its own end hangs.
+        // All messages have arrived. Only the exit hangs.
         drop(child.kill());
-        if let Some(last) = told.records.last_mut() {
+        if let Some(last) = reported.records.last_mut() {
             let seconds = mode.end_max().as_secs();
             add_note(last, &format!("behind it the process did not end within {seconds} s, and was killed"));
         }
     }
     let status = child.wait().map_err(Failure::engine)?;
-    if told.failure.is_some() && mode.limit.is_some_and(Limit::has_killed) {
-        told.failure = Some("out of memory: killed at the suite's limit".to_owned());
+    if reported.failure.is_some() && mode.limit.is_some_and(Limit::has_killed) {
+        reported.failure = Some("out of memory: killed at the suite's limit".to_owned());
     }
-    if let Some(failure) = &mut told.failure {
+    if let Some(failure) = &mut reported.failure {
         let stderr = fs::read(&stderr_path).unwrap_or_default();
         let tail = String::from_utf8_lossy(&stderr[stderr.len().saturating_sub(STDERR_BYTES_SHOWN)..]);
         *failure = format!("{failure} ({status}) {}", tail.trim().replace('\n', " | ")).trim().to_owned();
     }
-    Ok(told)
+    Ok(reported)
 }
 
-/// Whether the child ends in time.
+/// Waits for the child to exit, for at most `most`. Returns whether it did.
 fn ends_within(child: &mut Child, most: Duration) -> Result<bool, Failure> {
     let start = Instant::now();
     while child.try_wait().map_err(Failure::engine)?.is_none() {
@@ -178,14 +205,66 @@ fn command(job: &Job<'_>, program: &Path, dir: &Path, mode: Mode<'_>) -> Command
     command
 }
 
-/// Follows a child's messages to its end or to the end of its time.
+/// Follows a child's messages until it ends or runs out of time.
 fn listen(
     plan: &Plan,
     job: &Job<'_>,
     child: &mut Child,
     step: Duration,
     mut progress: Option<&mut Progress>,
-) -> Result<Told, Failure> {
+) -> Result<Reported, Failure> {
+    let messages = messages_of(child)?;
+    let weights: BTreeMap<_, _> = job.rows().into_iter().map(|row| (row.name, row.weight)).collect();
+    // bench_runner.5
+    let mut deadline = Instant::now() + step;
+    let mut reported = Reported::default();
+    let mut weight_left: u64 = weights.values().sum();
+    let mut looked = Instant::now();
+    let disk_bytes_kept = machine::disk_bytes_free(&plan.dir).unwrap_or(0).min(4 * DISK_BYTES_KEPT) / 4;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let message = messages.recv_timeout(left.min(WATCH_PERIOD));
+        // A load reports progress about as often, so the disk is looked at whatever arrives.
+        if looked.elapsed() >= WATCH_PERIOD {
+            looked = Instant::now();
+            if machine::disk_bytes_free(&plan.dir).is_some_and(|free| free < disk_bytes_kept) {
+                reported.stop(format!("{DISK_FILLED} and was stopped"));
+                break;
+            }
+        }
+        if message.as_ref().is_ok_and(|message| !matches!(message, Message::Progress(_))) {
+            reported.last_progress = None;
+            deadline = Instant::now() + step;
+        }
+        match message {
+            Ok(Message::Done) => break,
+            Ok(message) => {
+                if let (Message::Begin(row), Some(progress)) = (&message, &progress) {
+                    progress.now(&format!("run {} of {}, {}, {row}", job.run, plan.runs, job.engine.name()));
+                }
+                if let Some(row) = reported.receive(message) {
+                    let weight = weights.get(row.as_str()).copied().unwrap_or(0).min(weight_left);
+                    weight_left -= weight;
+                    progress.iter_mut().for_each(|progress| progress.advance(weight));
+                }
+            }
+            Err(RecvTimeoutError::Timeout) if left > WATCH_PERIOD => {}
+            Err(RecvTimeoutError::Timeout) => {
+                reported.stop(out_of_time(step, reported.last_progress.as_deref()));
+                break;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                reported.failure = Some("the process ended early".to_owned());
+                break;
+            }
+        }
+    }
+    progress.iter_mut().for_each(|progress| progress.advance(weight_left));
+    Ok(reported)
+}
+
+/// Starts a thread that reads the messages of a child.
+fn messages_of(child: &mut Child) -> Result<Receiver<Message>, Failure> {
     let stdout = child.stdout.take().ok_or_else(|| Failure::engine("a child without stdout"))?;
     let (sender, messages) = mpsc::channel();
     thread::spawn(move || {
@@ -195,74 +274,12 @@ fn listen(
             }
         }
     });
-    let weights: BTreeMap<_, _> = job.rows().into_iter().map(|row| (row.name, row.weight)).collect();
-    // bench_runner.5
-    let mut deadline = Instant::now() + step;
-    let mut told = Told::default();
-    let mut weight_left: u64 = weights.values().sum();
-    let mut looked = Instant::now();
-    let disk_bytes_kept = machine::disk_bytes_free(&plan.dir).unwrap_or(0).min(4 * DISK_BYTES_KEPT) / 4;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let message = messages.recv_timeout(left.min(WATCH_PERIOD));
-        // A load tells how far it is about as often: the disk is looked at whatever arrives.
-        if looked.elapsed() >= WATCH_PERIOD {
-            looked = Instant::now();
-            if machine::disk_bytes_free(&plan.dir).is_some_and(|free| free < disk_bytes_kept) {
-                told.failure = Some(format!("{DISK_FILLED} and was stopped"));
-                told.was_stopped = true;
-                break;
-            }
-        }
-        if message.as_ref().is_ok_and(|message| !matches!(message, Message::Progress(_))) {
-            told.how_far = None;
-            deadline = Instant::now() + step;
-        }
-        match message {
-            Ok(Message::Begin(row)) => {
-                if let Some(progress) = &progress {
-                    progress.now(&format!("run {} of {}, {}, {row}", job.run, plan.runs, job.engine.name()));
-                }
-                told.open_row = Some(row);
-            }
-            Ok(Message::Progress(text)) => told.how_far = Some(text),
-            Ok(Message::Measured(record)) => {
-                if told.open_row.as_deref() == Some(&record.row) {
-                    told.open_row = None;
-                }
-                told.unchecked = Some(*record);
-            }
-            Ok(Message::Row(record)) => {
-                let weight = weights.get(record.row.as_str()).copied().unwrap_or(0).min(weight_left);
-                if told.take(*record) {
-                    if let Some(progress) = &mut progress {
-                        progress.advance(weight);
-                    }
-                    weight_left -= weight;
-                }
-            }
-            Ok(Message::Done) => break,
-            Err(RecvTimeoutError::Timeout) if left > WATCH_PERIOD => {}
-            Err(RecvTimeoutError::Timeout) => {
-                told.failure = Some(out_of_time(step, told.how_far.as_deref()));
-                told.was_stopped = true;
-                break;
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                told.failure = Some("the process ended early".to_owned());
-                break;
-            }
-        }
-    }
-    if let Some(progress) = &mut progress {
-        progress.advance(weight_left);
-    }
-    Ok(told)
+    Ok(messages)
 }
 
-fn out_of_time(step: Duration, how_far: Option<&str>) -> String {
-    let how_far = how_far.map(|text| format!(", {text}")).unwrap_or_default();
-    format!("out of time after {} s{how_far}", step.as_secs())
+fn out_of_time(step: Duration, progress: Option<&str>) -> String {
+    let progress = progress.map(|text| format!(", {text}")).unwrap_or_default();
+    format!("out of time after {} s{progress}", step.as_secs())
 }
 
 #[cfg(test)]
@@ -278,18 +295,22 @@ mod tests {
     fn a_time_out_says_how_far_the_step_came() {
         let step = Duration::from_secs(150);
         assert_eq!(out_of_time(step, None), "out of time after 150 s");
-        let how_far = Some("3 of 7 items written");
-        assert_eq!(out_of_time(step, how_far), "out of time after 150 s, 3 of 7 items written");
+        let progress = Some("3 of 7 items written");
+        assert_eq!(out_of_time(step, progress), "out of time after 150 s, 3 of 7 items written");
     }
 
     #[test]
     fn the_last_word_on_a_row_counts() {
         let measured = record("redb", "scans", 1, Some(3.0));
-        let mut told = Told { unchecked: Some(measured), ..Told::default() };
-        let told_of = [("load", Some(1.0)), ("reads", Some(2.0)), ("load", None)];
-        assert_eq!(told_of.map(|(row, value)| told.take(record("redb", row, 1, value))), [true, true, false]);
-        assert!(told.unchecked.is_some(), "the row that is being checked is another");
-        let values: Vec<_> = told.records.iter().map(|record| (record.row.as_str(), record.value)).collect();
+        let mut reported = Reported { unchecked: Some(measured), ..Reported::default() };
+        let rows = [("load", Some(1.0)), ("reads", Some(2.0)), ("load", None)];
+        assert_eq!(
+            rows.map(|(row, value)| reported.take(record("redb", row, 1, value))),
+            [true, true, false]
+        );
+        assert!(reported.unchecked.is_some(), "the row that is being checked is another");
+        let values: Vec<_> =
+            reported.records.iter().map(|record| (record.row.as_str(), record.value)).collect();
         assert_eq!(values, [("load", None), ("reads", Some(2.0))]);
     }
 
@@ -309,9 +330,9 @@ mod tests {
         Mode { trace: None, limit: None, memory_bytes_max: None, step }
     }
 
-    /// What a child tells that runs this script.
+    /// Runs a script as the child and returns its messages.
     #[cfg(unix)]
-    fn told_by(script: &str, step: Duration) -> Told {
+    fn run_script(script: &str, step: Duration) -> Reported {
         let dir = tempfile::tempdir().unwrap();
         let (plan, scratch) = (plan(dir.path()), Scratch::new(dir.path()).unwrap());
         let mut command = Command::new("sh");
@@ -327,11 +348,15 @@ mod tests {
             Message::Row(Box::new(Record { value: Some(1.0), ..record("esker", "load", 1, Some(1.0)) }));
         let [row, done] = [row, Message::Done].map(|message| serde_json::to_string(&message).unwrap());
         let says = format!("echo '{row}'; echo '{done}'; ");
-        let told = told_by(&(says.clone() + "exec sleep 60"), Duration::from_secs(5));
-        assert!(told.failure.is_none() && told.records[0].value == Some(1.0));
-        assert!(told.records[0].note.contains("did not end within 5 s"), "{}", told.records[0].note);
-        let told = told_by(&(says + "exec sleep 0.1"), Duration::from_secs(120));
-        assert_eq!((told.records.len(), told.records[0].note.as_str()), (1, ""), "one that ends is let end");
+        let reported = run_script(&(says.clone() + "exec sleep 60"), Duration::from_secs(5));
+        assert!(reported.failure.is_none() && reported.records[0].value == Some(1.0));
+        assert!(reported.records[0].note.contains("did not end within 5 s"), "{}", reported.records[0].note);
+        let reported = run_script(&(says + "exec sleep 0.1"), Duration::from_secs(120));
+        assert_eq!(
+            (reported.records.len(), reported.records[0].note.as_str()),
+            (1, ""),
+            "a child that exits in time is not killed"
+        );
     }
 
     #[test]
@@ -343,9 +368,9 @@ mod tests {
     }
 
     #[test]
-    fn bench_runner_5_a_child_is_told_how_long_a_step_may_take() {
+    fn bench_runner_5_a_child_receives_the_time_limit_of_a_step() {
         let command = command(&job(), Path::new("lab"), Path::new("db"), mode(Duration::from_secs(150)));
-        let told = command.get_envs().find(|(name, _)| *name == parent::STEP_SECONDS).unwrap().1;
-        assert_eq!(told.unwrap(), "150");
+        let reported = command.get_envs().find(|(name, _)| *name == parent::STEP_SECONDS).unwrap().1;
+        assert_eq!(reported.unwrap(), "150");
     }
 }

@@ -1,22 +1,23 @@
-//! The rows of a suite, made of what a child told: each has a record (bench_runner.1).
+//! Makes a record for each row of a suite from what a child reported (bench_runner.1).
 
-use super::process::Told;
+use super::process::Reported;
 use crate::child::Job;
 use crate::recorder::add_note;
 use esker_bench_api::results::Record;
 
-/// How the error of a row begins that an earlier failure kept from running.
+/// First words of the error of a row that did not run because of an earlier failure.
 pub(super) const NOT_RUN: &str = "not run";
 
-/// bench_runner.1, bench_runner.5.
-pub(super) fn complete(job: &Job<'_>, told: Told) -> Vec<Record> {
-    let mut records = told.records;
-    let failure = told.failure.unwrap_or_else(|| "the process did not report this row".to_owned());
-    let (mut culprit, mut what) = (told.open_row, "failed");
-    if let Some(mut record) = told.unchecked {
+/// Returns a record for every row (bench_runner.1, bench_runner.5).
+pub(super) fn complete(job: &Job<'_>, reported: Reported) -> Vec<Record> {
+    let mut records = reported.records;
+    let failure = reported.failure.unwrap_or_else(|| "the process did not report this row".to_owned());
+    let (mut culprit, mut what) = (reported.open_row, "failed");
+    if let Some(mut record) = reported.unchecked {
         culprit = Some(record.row.clone());
-        // An engine that fails by itself while its row is checked has no value; one that was stopped was only slow.
-        if told.was_stopped {
+        // An engine that fails by itself while its row is checked has no value. If the lab stopped it, it was
+        // only slow.
+        if reported.was_stopped {
             what = "was measured, and what follows it did not end";
             add_note(
                 &mut record,
@@ -63,17 +64,17 @@ mod tests {
             commit: "",
             memory_limit: "",
         };
-        let told = |was_stopped| Told {
+        let reported = |was_stopped| Reported {
             unchecked: Some(Record { row: "load".to_owned(), value: Some(1.0), ..job.blank() }),
             failure: Some("out of time".to_owned()),
             was_stopped,
-            ..Told::default()
+            ..Reported::default()
         };
-        let slow = complete(&job, told(true));
+        let slow = complete(&job, reported(true));
         assert_eq!((slow[0].value, slow[0].error.as_ref()), (Some(1.0), None));
         assert!(slow[0].note.contains("out of time"), "{slow:?}");
         assert!(slow[1].error.as_ref().unwrap().starts_with(NOT_RUN), "{slow:?}");
-        let broken = complete(&job, told(false));
+        let broken = complete(&job, reported(false));
         assert_eq!((broken[0].value, broken[0].error.as_deref()), (None, Some("out of time")));
         assert_eq!(broken.len(), 2);
     }

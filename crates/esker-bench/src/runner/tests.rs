@@ -4,7 +4,8 @@ use super::*;
 use crate::row::Row;
 use crate::suites::{Stream, Turn};
 
-/// A suite of two rows, in a group that needs more disk than there is; the rest of its groups have no rows and need none.
+/// A suite of two rows, in a group that needs more disk than there is; the rest of its groups have no rows
+/// and need none.
 pub(super) struct Huge;
 
 impl Suite for Huge {

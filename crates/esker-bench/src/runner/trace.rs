@@ -1,7 +1,9 @@
-//! Syncs per commit: counted by a tracer at the smallest scale, and held against what a row asks for (bench_runner.2).
+//! Counts the syncs per commit with a tracer at the smallest scale, and compares them with what a row asks
+//! for (bench_runner.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use super::process::{Mode, run_child};
@@ -16,16 +18,17 @@ use crate::syncs;
 use esker_bench_api::Failure;
 use esker_bench_api::results::Record;
 
-/// Syncs per commit from which a row that asks for none has to explain itself: background syncs are far below.
+/// A row that asks for no sync gets a note from this number of syncs per commit on. Background syncs are far
+/// fewer.
 const UNASKED_SYNCS_MIN: f64 = 0.5;
-/// Fewer commits than these say nothing of unasked syncs: those of a first log file, or of a tree that is made, are a dozen.
+/// Rows with fewer commits get no such note: a first log file or a new tree alone takes a dozen syncs.
 const UNASKED_COMMITS_MIN: u64 = 50;
-/// What stands in the note of a row that syncs unasked when its adapter has no reason for it.
+/// Text of the note where the adapter gives no reason for the syncs.
 const UNEXPLAINED: &str = "its adapter knows no reason";
 
 pub(super) type TracedRows = BTreeMap<String, Traced>;
 
-/// What the tracer saw of a row.
+/// Syncs and commits that the tracer counted in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Traced {
     syncs: u64,
@@ -38,7 +41,8 @@ impl Traced {
     }
 }
 
-/// Runs every engine once under a tracer at the smallest scale, as far as it has groups to run (bench_runner.4) and time (bench_runner.6); no engine is listed where there is no tracer.
+/// Runs every engine once under a tracer at the smallest scale, as far as it has groups to run
+/// (bench_runner.4) and time (bench_runner.6). Returns an empty map where there is no tracer.
 pub(super) fn trace_syncs(
     plan: &Plan,
     todo: &Todo,
@@ -54,68 +58,67 @@ pub(super) fn trace_syncs(
         progress.note("strace is not installed: syncs per commit are not traced", true);
         return Ok(found);
     }
-    let scale = Scale::Test;
-    let step = traced_step(plan.timeout);
     for engine in &plan.engines {
-        let groups: BTreeSet<usize> = todo
-            .iter()
-            .filter(|(_, _, other)| other.name() == engine.name())
-            .map(|(_, group, _)| *group)
-            .collect();
-        if groups.is_empty() {
-            continue;
-        }
+        let turns = todo.iter().filter(|(_, _, other)| other.name() == engine.name());
+        let groups: BTreeSet<usize> = turns.map(|(_, group, _)| *group).collect();
+        let (false, Ok(program)) = (groups.is_empty(), &programs[engine.name()]) else { continue };
         progress.now(&format!("counting the syncs of {}", engine.name()));
         let mut rows = TracedRows::new();
         for group in groups {
-            let Ok(program) = &programs[engine.name()] else { continue };
             if plan.is_over() {
                 return Ok(found);
             }
-            scratch.clear()?;
-            let trace = scratch.path.join("trace");
             let job = Job {
                 suite: plan.suite,
                 engine: *engine,
-                scale,
+                scale: Scale::Test,
                 run: 0,
                 group,
                 commit: "",
                 memory_limit: "",
             };
-            if job.rows().iter().all(|row| row.commits == Commits::None) {
-                continue;
-            }
-            let told = run_child(
-                plan,
-                &job,
-                scratch,
-                program,
-                Mode { trace: Some(&trace), limit: None, memory_bytes_max: None, step },
-                None,
-            )?;
-            if let Some(failure) = told.failure.filter(|_| told.was_stopped) {
-                progress.note(&format!("not all syncs of {} were counted: {failure}", engine.name()), true);
-            }
-            let syncs = syncs::parse(&fs::read_to_string(&trace).unwrap_or_default());
-            for record in told.records.iter().filter(|record| record.commits > 0 && record.error.is_none()) {
-                if let Some(syncs) = syncs.get(&record.row) {
-                    let traced = Traced { syncs: *syncs, commits: record.commits };
-                    rows.insert(record.row.clone(), traced);
-                }
-            }
+            trace_group(plan, &job, program, scratch, progress, &mut rows)?;
         }
         found.insert(engine.name(), rows);
     }
     Ok(found)
 }
 
-/// How long a step may take under the tracer where one of the run may take `step` (bench_runner.5).
+/// Runs one group under the tracer, and adds its rows.
+fn trace_group(
+    plan: &Plan,
+    job: &Job<'_>,
+    program: &Path,
+    scratch: &Scratch,
+    progress: &Progress,
+    rows: &mut TracedRows,
+) -> Result<(), Failure> {
+    scratch.clear()?;
+    if job.rows().iter().all(|row| row.commits == Commits::None) {
+        return Ok(());
+    }
+    let trace = scratch.path.join("trace");
+    let step = traced_step(plan.timeout);
+    let mode = Mode { trace: Some(&trace), limit: None, memory_bytes_max: None, step };
+    let reported = run_child(plan, job, scratch, program, mode, None)?;
+    if let Some(failure) = reported.failure.filter(|_| reported.was_stopped) {
+        progress.note(&format!("not all syncs of {} were counted: {failure}", job.engine.name()), true);
+    }
+    let syncs = syncs::parse(&fs::read_to_string(&trace).unwrap_or_default());
+    for record in reported.records.iter().filter(|record| record.commits > 0 && record.error.is_none()) {
+        if let Some(syncs) = syncs.get(&record.row) {
+            rows.insert(record.row.clone(), Traced { syncs: *syncs, commits: record.commits });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the time limit of a step under the tracer, given that of the run (bench_runner.5).
 fn traced_step(step: Duration) -> Duration {
     step.min(Duration::from_secs(Scale::Test.seconds_max()))
 }
 
-/// The row of the traced scale that stands for this one: some names tell counts, which differ by scale.
+/// Returns the name of the same row at the traced scale. Some names contain counts, which differ by scale.
 fn traced_name(job: &Job<'_>, row: &Row) -> String {
     let names = |scale: Scale| {
         let rows = job.suite.rows(scale).into_iter().filter(|row| row.group == job.group);
@@ -125,7 +128,7 @@ fn traced_name(job: &Job<'_>, row: &Row) -> String {
     at.and_then(|at| names(Scale::Test).into_iter().nth(at)).unwrap_or_else(|| row.name.clone())
 }
 
-/// bench_runner.2.
+/// Adds the traced syncs to a record, and judges them (bench_runner.2).
 pub(super) fn hold_against_trace(record: &mut Record, job: &Job<'_>, traced: Option<&TracedRows>) {
     let Some(traced) = traced else { return };
     let Some(row) = job.rows().into_iter().find(|row| row.name == record.row) else { return };
@@ -157,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bench_runner_5_a_traced_step_has_the_time_of_the_scale_that_it_is_of() {
+    fn bench_runner_5_a_traced_step_has_the_time_of_its_own_scale() {
         let seconds = |scale: Scale| Duration::from_secs(scale.seconds_max());
         assert_eq!(traced_step(seconds(Scale::Seed)), seconds(Scale::Test));
         assert_eq!(traced_step(Duration::from_secs(7)), Duration::from_secs(7));
@@ -188,7 +191,7 @@ mod tests {
             noted.contains("1.00 syncs per commit") && noted.contains("100 commits traced"),
             "bench_runner.2: {noted}"
         );
-        // What a first log file takes.
+        // The syncs of a first log file.
         assert_eq!(note(18, 20), "", "bench_runner.2");
         assert_eq!(note(18, 100), "", "bench_runner.2");
     }
