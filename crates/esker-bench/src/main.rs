@@ -1,13 +1,13 @@
 //! The lab: measures Esker beside other embedded key-value engines.
 //!
 //! ```text
-//! cli -> runner --spawns--> child -> suites/NAME --drives--> engines/NAME   (esker_bench_api: the traits between them)
+//! cli -> runner --spawns--> child -> suites/NAME --drives--> engines/NAME   (traits: esker_bench_api)
 //!          |                  '-- recorder, measure: a row's time, memory, bytes
 //!          '-- results.jsonl -> report/: terminal table, report.html
 //! ```
 //!
-//! Read in this order: esker_bench_api::engine, suites/redb, engines/lmdb, recorder, measure, runner, report/summary. docs/benchmarking.md
-//! has the rules of fairness and says how to add an engine or a suite.
+//! Read in this order: esker_bench_api::engine, suites/redb, engines/lmdb, recorder, measure, runner,
+//! report/summary. docs/benchmarking.md has the rules of fairness and says how to add an engine or a suite.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -22,7 +22,6 @@ mod context;
 mod engines;
 #[cfg(test)]
 mod gate;
-mod how_far;
 mod limit;
 mod load;
 mod machine;
@@ -35,6 +34,7 @@ mod report;
 mod row;
 mod runner;
 mod scale;
+mod step_progress;
 mod suites;
 mod syncs;
 mod track;
@@ -219,59 +219,22 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
     if let Some(warning) = machine::judge_read_ahead(dir, arguments.scale, arguments.any_read_ahead)? {
         eprintln!("esker-bench: {warning}");
     }
-    let mut context = context(&chosen, dir, arguments.trim);
-    context.workloads = suites.iter().map(|suite| Workload::of(*suite, arguments.scale)).collect();
     let results = arguments.out.join("results.jsonl");
     let mut records = if arguments.resume { read_results(&results)? } else { Vec::new() };
-    if let Some(other) = records.iter().find(|record| record.commit != context.commit) {
-        let commit = &other.commit;
-        return Err(Failure::Engine(format!(
-            "the results to resume are of commit {commit}, this is {}",
-            context.commit
-        )));
-    }
-    if !records.is_empty()
-        && let Some(earlier) = read_context(&arguments.out.join("run.json"))?
-    {
-        context = earlier.resumed_by(context)?;
-    }
-    write(
-        &arguments.out,
-        "run.json",
-        &(serde_json::to_string_pretty(&context).map_err(Failure::engine)? + "\n"),
-    )?;
+    let mut context = context(&chosen, dir, arguments.trim);
+    context.workloads = suites.iter().map(|suite| Workload::of(*suite, arguments.scale)).collect();
+    context = resumed(context, &records, &arguments.out)?;
+    let text = serde_json::to_string_pretty(&context).map_err(Failure::engine)? + "\n";
+    write(&arguments.out, "run.json", &text)?;
     limit::remove_stale();
-    let mut kept = Vec::new();
-    let stop_at = arguments.stop_after.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
-    let plans: Vec<runner::Plan> = suites
-        .iter()
-        .map(|suite| {
-            let engines = suite.own_engine().map_or_else(|| chosen.clone(), |own| vec![own]);
-            let retried = (if arguments.retry_failed { &engines[..] } else { &[] }, arguments.runs);
-            let done = runner::take_done(*suite, arguments.scale, &mut records, retried);
-            runner::Plan {
-                suite: *suite,
-                engines,
-                scale: arguments.scale,
-                runs: arguments.runs,
-                dir: dir.clone(),
-                timeout: Duration::from_secs(arguments.timeout.unwrap_or(arguments.scale.seconds_max())),
-                commit: context.commit.clone(),
-                done,
-                trace: !arguments.no_trace,
-                trim: arguments.trim,
-                stop_at,
-                parts: parts.clone(),
-            }
-        })
-        .collect();
+    let plans = plans(arguments, &suites, &chosen, &parts, &context.commit, &mut records);
     if arguments.retry_failed && results.exists() {
-        // Should this be interrupted before it has run all of them again.
+        // Keeps the records that are run again, in case of an interruption.
         fs::copy(&results, results.with_extension("jsonl.before")).map_err(Failure::engine)?;
     }
-    // What is left of an earlier run is whole groups only.
+    // Only complete groups of the earlier run are left.
     let mut file = start_results(&results, &records)?;
-    kept.append(&mut records);
+    let mut kept = records;
     let mut keep = |record: &Record| {
         write_line(&mut file, record)?;
         kept.push(record.clone());
@@ -282,8 +245,51 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
     report(&arguments.out, &kept, &Runs::new(vec![context]))
 }
 
-/// Begins the file of results with `records` and leaves it open for more. What was there is replaced in one step: until then an
-/// interruption loses nothing of it.
+/// Returns the context of a run that continues the one in `out`, whose records are `records`.
+fn resumed(context: Context, records: &[Record], out: &Path) -> Result<Context, Failure> {
+    if let Some(other) = records.iter().find(|record| record.commit != context.commit) {
+        let (theirs, ours) = (&other.commit, &context.commit);
+        let text = format!("the results to resume are of commit {theirs}, this is {ours}");
+        return Err(Failure::Engine(text));
+    }
+    let earlier = if records.is_empty() { None } else { read_context(&out.join("run.json"))? };
+    earlier.map_or(Ok(context.clone()), |earlier| earlier.resumed_by(context))
+}
+
+/// Returns the plan of each suite. Removes the records of unfinished groups.
+fn plans(
+    arguments: &RunArguments,
+    suites: &[&'static dyn Suite],
+    chosen: &[&'static dyn Engine],
+    parts: &[usize],
+    commit: &str,
+    records: &mut Vec<Record>,
+) -> Vec<runner::Plan> {
+    let stop_at = arguments.stop_after.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
+    let plan = |suite: &&'static dyn Suite| {
+        let engines = suite.own_engine().map_or_else(|| chosen.to_vec(), |own| vec![own]);
+        let retried = (if arguments.retry_failed { &engines[..] } else { &[] }, arguments.runs);
+        let done = runner::take_done(*suite, arguments.scale, records, retried);
+        runner::Plan {
+            suite: *suite,
+            engines,
+            scale: arguments.scale,
+            runs: arguments.runs,
+            dir: arguments.dir.as_ref().unwrap_or(&arguments.out).clone(),
+            timeout: Duration::from_secs(arguments.timeout.unwrap_or(arguments.scale.seconds_max())),
+            commit: commit.to_owned(),
+            done,
+            trace: !arguments.no_trace,
+            trim: arguments.trim,
+            stop_at,
+            parts: parts.to_vec(),
+        }
+    };
+    suites.iter().map(plan).collect()
+}
+
+/// Begins the file of results with `records` and leaves it open for more. What was there is replaced in one
+/// step: until then an interruption loses nothing of it.
 fn start_results(path: &Path, records: &[Record]) -> Result<File, Failure> {
     let beside = path.with_extension("jsonl.new");
     let mut file = File::create(&beside).map_err(Failure::engine)?;
@@ -367,7 +373,8 @@ fn compare(before: &Path, after: &Path) -> Result<(), Failure> {
     show(&compare::table(&changes))
 }
 
-/// Records of a results file; none where there is no file. A last line without an end was cut by an interruption, and counts for nothing.
+/// Records of a results file; none where there is no file. A last line without an end was cut by an
+/// interruption, and counts for nothing.
 fn read_results(path: &Path) -> Result<Vec<Record>, Failure> {
     if !path.exists() {
         return Ok(Vec::new());

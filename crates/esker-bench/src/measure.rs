@@ -3,11 +3,10 @@
 //!   Meter::measure(dir, work) -> (what work returned, its seconds, its Usage)
 //!
 //! bench_measure.1. Only `work` is timed: counters are read before the clock starts and after it has stopped.
-//! bench_measure.2. The peak of resident memory is that of this piece of work: the kernel's mark is reset
-//!     before it, where it can be.
-//! bench_measure.3. Whoever looks at the files while work goes on spends little of its time with that,
-//!     however many they are: between two walks lies 20 times what the first took, and its figure stands for
-//!     as long.
+//! bench_measure.2. The peak of resident memory belongs to this piece of work. The kernel's mark is reset
+//!     before it, if the kernel allows that.
+//! bench_measure.3. Looking at the files during the work costs little of its time, however many there are.
+//!     After a walk there is a pause of 20 times its duration, in which its result stands.
 
 use std::fs;
 use std::path::Path;
@@ -20,25 +19,25 @@ use rustix::time::{ClockId, clock_gettime};
 use esker_bench_api::results::Usage;
 
 const WATCH_EVERY: Duration = Duration::from_millis(50);
-/// The files are looked at once in this many looks at the process.
+/// Number of looks at the process for each look at the files.
 const LOOKS_PER_WALK: u32 = 10;
-/// bench_measure.3.
+/// Pause after a walk, as a multiple of its duration (bench_measure.3).
 const REST_PER_WALK: u32 = 20;
 const IDLE_WINDOWS: u32 = 3;
-/// Part of a window that may be spent computing by a process at rest.
+/// Part of a window that an idle process may spend computing.
 const IDLE_SHARE: f64 = 0.03;
-/// How long to wait for an engine that never rests.
+/// Longest wait for an engine that never becomes idle.
 const IDLE_WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// The process that is measured; 0 is this one. It is set before anything is measured: `Relaxed`.
+/// Id of the measured process; 0 is this one. It is set before anything is measured, so `Relaxed` is enough.
 static MEASURED: AtomicU32 = AtomicU32::new(0);
 
-/// Measures another process from now on: one in which an engine runs.
+/// Measures another process from now on, in which an engine runs.
 pub(crate) fn measure_process(id: u32) {
     MEASURED.store(id, Ordering::Relaxed);
 }
 
-/// A file of /proc of the process that is measured.
+/// Returns the path of a file of /proc of the measured process.
 fn proc_path(file: &str) -> String {
     match MEASURED.load(Ordering::Relaxed) {
         0 => format!("/proc/self/{file}"),
@@ -50,21 +49,21 @@ fn proc_file(file: &str) -> String {
     fs::read_to_string(proc_path(file)).unwrap_or_default()
 }
 
-/// How long to wait for an engine to come to rest where a step may take `step` (bench_runner.5 of the
-/// runner): a quarter of it at most, since a load and the opening behind it have a wait each in one step, so
-/// that the wait is given up before the lab gives up the engine.
+/// Returns the longest wait for an idle engine, given the time limit of a step (bench_runner.5). It is at
+/// most a quarter of the limit: one step may contain two waits, after a load and after an opening. So the
+/// wait ends before the lab stops the engine.
 pub(crate) fn idle_wait_max(step: Option<Duration>) -> Duration {
     step.map_or(IDLE_WAIT_MAX, |step| IDLE_WAIT_MAX.min(step / 4))
 }
 
-/// Seconds of one piece of work, and what it used.
+/// Result of one piece of work, its seconds and its usage.
 pub(crate) struct Measured<T> {
     pub(crate) result: T,
     pub(crate) seconds: f64,
     pub(crate) usage: Usage,
 }
 
-/// Runs `work` and measures it; `dir` is the database whose files are sized afterwards.
+/// Runs `work` and measures it. `dir` is the database whose files are sized afterwards.
 pub(crate) fn measure<T>(dir: &Path, work: impl FnOnce() -> T) -> Measured<T> {
     reset_peak_rss();
     let before = Usages::now(dir);
@@ -91,7 +90,7 @@ pub(crate) fn measure<T>(dir: &Path, work: impl FnOnce() -> T) -> Measured<T> {
     Measured { result, seconds, usage }
 }
 
-/// What the process and the device of a database have used so far, of what adds up.
+/// Totals of the process and of the device of a database so far.
 pub(crate) struct Usages {
     cpu_s: f64,
     process: Io,
@@ -99,12 +98,12 @@ pub(crate) struct Usages {
 }
 
 impl Usages {
-    /// Looks now; `dir` is the database.
+    /// Reads the totals. `dir` is the database.
     pub(crate) fn now(dir: &Path) -> Self {
         Self { cpu_s: cpu_seconds(), process: io_bytes(), device: device_bytes(dir) }
     }
 
-    /// Adds to `usage` what was used since.
+    /// Adds the usage since then to `usage`.
     pub(crate) fn add_since(&self, dir: &Path, usage: &mut Usage) {
         let now = Self::now(dir);
         usage.cpu_s += now.cpu_s - self.cpu_s;
@@ -115,14 +114,14 @@ impl Usages {
     }
 }
 
-/// The most that was seen.
+/// Highest values seen during a piece of work.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Peaks {
     /// Resident anonymous memory.
     pub(crate) anon_bytes: u64,
     /// Resident file pages.
     pub(crate) file_bytes: u64,
-    /// What the files occupied.
+    /// Bytes that the files occupied.
     pub(crate) disk_bytes: u64,
 }
 
@@ -133,14 +132,14 @@ impl Peaks {
     }
 }
 
-/// Runs `work` and looks at the process, and at the files under `dir`, now and then meanwhile.
+/// Runs `work`, and looks at the process and at the files under `dir` at intervals meanwhile.
 pub(crate) fn watched<T>(dir: &Path, work: impl FnOnce() -> T) -> (T, Peaks) {
-    // A plain mark: `Relaxed` is enough, since joining the thread orders what it saw.
+    // `Relaxed` is enough, because joining the thread orders its results.
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let watcher = scope.spawn(|| watch(dir, &stop));
         let result = {
-            // Also where `work` panics: the scope waits for its threads.
+            // Stops the watcher even if `work` panics, because the scope waits for its threads.
             let _guard = Stop { mark: &stop, watcher: watcher.thread() };
             work()
         };
@@ -149,7 +148,7 @@ pub(crate) fn watched<T>(dir: &Path, work: impl FnOnce() -> T) -> (T, Peaks) {
     })
 }
 
-/// Stops the watcher when it goes.
+/// Stops the watcher when dropped.
 struct Stop<'a> {
     mark: &'a AtomicBool,
     watcher: &'a thread::Thread,
@@ -178,7 +177,7 @@ fn watch(dir: &Path, stop: &AtomicBool) -> Peaks {
     peaks
 }
 
-/// Walks through a directory whose engine is at work (bench_measure.3).
+/// Walks through the directory of a working engine (bench_measure.3).
 #[derive(Default)]
 pub(crate) struct Walks {
     allocated: u64,
@@ -186,7 +185,7 @@ pub(crate) struct Walks {
 }
 
 impl Walks {
-    /// What the files under `dir` occupy, as the last walk saw it.
+    /// Returns the bytes that the files under `dir` occupied at the last walk.
     fn allocated(&mut self, dir: &Path) -> u64 {
         self.walked(Instant::now, || disk_bytes(dir).allocated)
     }
@@ -210,7 +209,7 @@ pub(crate) struct Sample {
     pub(crate) written_bytes: u64,
 }
 
-/// Looks now; at the files as often as `walks` allows.
+/// Takes a sample. Looks at the files as often as `walks` allows.
 pub(crate) fn sample(dir: &Path, walks: &mut Walks) -> Sample {
     let status = status_bytes();
     Sample {
@@ -220,15 +219,15 @@ pub(crate) fn sample(dir: &Path, walks: &mut Walks) -> Sample {
     }
 }
 
-/// What a wait for background work has seen.
+/// Result of a wait for background work.
 pub(crate) struct Waited {
-    /// How long the process was busy.
+    /// Seconds until the process became idle.
     pub(crate) busy_s: f64,
-    /// Whether it came to rest.
+    /// Whether it became idle.
     pub(crate) is_idle: bool,
 }
 
-/// Waits until this process has neither computed nor moved bytes for three windows, but no longer than
+/// Waits until the measured process has neither computed nor moved bytes for three windows, for at most
 /// `most`.
 pub(crate) fn wait_until_idle(window: Duration, most: Duration) -> Waited {
     let start = Instant::now();
@@ -249,8 +248,8 @@ pub(crate) fn wait_until_idle(window: Duration, most: Duration) -> Waited {
     Waited { busy_s: busy_until.duration_since(start).as_secs_f64(), is_idle: quiet == IDLE_WINDOWS }
 }
 
-/// What the device under `dir` has moved so far, from /sys: sectors of 512 bytes; zero where that cannot be
-/// known.
+/// Returns the bytes that the device under `dir` has moved so far, from /sys, in sectors of 512 bytes.
+/// Returns zero if the device is unknown.
 #[cfg(target_os = "linux")]
 fn device_bytes(dir: &Path) -> Io {
     use std::os::unix::fs::MetadataExt as _;
@@ -266,13 +265,13 @@ fn device_bytes(_dir: &Path) -> Io {
     Io { read: 0, written: 0 }
 }
 
-/// Processor time of the process that is measured so far, all threads. That of another process is told in
-/// hundredths of a second.
+/// Returns the processor time of all threads of the measured process so far. For another process, Linux gives
+/// it in hundredths of a second.
 fn cpu_seconds() -> f64 {
     if MEASURED.load(Ordering::Relaxed) != 0 {
         let stat = proc_file("stat");
-        // After the name, which may have blanks: the state is the third field, and user and system time the
-        // 14th and 15th.
+        // The name may contain blanks. After it, the state is the third field, and user and system time are
+        // the 14th and 15th.
         let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split_whitespace();
         let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
         return ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
@@ -281,8 +280,8 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// bench_measure.2. Linux: 5 in clear_refs resets VmHWM and nothing else. Elsewhere the peak is that of the
-///     process.
+/// Resets the peak of resident memory (bench_measure.2). On Linux, 5 in clear_refs resets VmHWM and nothing
+/// else. Elsewhere the peak is that of the whole process.
 fn reset_peak_rss() {
     let _not_there_elsewhere = fs::write(proc_path("clear_refs"), "5");
 }
@@ -309,7 +308,7 @@ fn status_bytes() -> Status {
     Status { peak: bytes("VmHWM:"), anon: bytes("RssAnon:"), file: bytes("RssFile:") }
 }
 
-/// The number after `name` at the start of a line, or 0.
+/// Returns the number after `name` at the start of a line, or 0.
 fn field(text: &str, name: &str) -> u64 {
     let value = text.lines().find_map(|line| line.strip_prefix(name));
     value.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
@@ -320,12 +319,11 @@ fn field(text: &str, name: &str) -> u64 {
 pub(crate) struct DiskBytes {
     /// Sum of the lengths.
     pub(crate) lengths: u64,
-    /// What they occupy.
+    /// Bytes that they occupy.
     pub(crate) allocated: u64,
 }
 
-/// Sizes all files under `dir`. A file that goes away meanwhile, as background work may have it, counts
-/// nothing.
+/// Sizes all files under `dir`. A file that background work removes meanwhile counts nothing.
 pub(crate) fn disk_bytes(dir: &Path) -> DiskBytes {
     let mut sum = DiskBytes::default();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -363,7 +361,7 @@ mod tests {
         let measured = measure(dir.path(), || {
             let block = vec![1_u8; 32 << 20];
             fs::write(dir.path().join("inner/file"), &block[..1 << 20]).unwrap();
-            // It lives on until all is measured: other tests of this process reset the peak.
+            // Kept until everything is measured, because other tests of this process reset the peak.
             block
         });
         assert_eq!(measured.result.len(), 32 << 20);
@@ -398,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_on_disk_for_a_while_is_seen() {
+    fn a_temporary_file_shows_in_the_peak() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         let is_seen = |walks: u32| {
@@ -410,7 +408,7 @@ mod tests {
             assert_eq!(measured.usage.disk_allocated_bytes, 0);
             measured.usage.peak_disk_bytes >= 8 << 20
         };
-        // On a busy machine the watch looks seldom, and a walk that is slow is followed by a long rest
+        // On a busy machine the watcher looks seldom, and a slow walk is followed by a long pause
         // (bench_measure.3).
         assert!([4, 40, 400].into_iter().any(is_seen));
     }

@@ -1,14 +1,13 @@
-//! A suite's side of a row: measures the work, turns failures into rows, and tells the runner.
+//! Measures the work of rows, turns failures into rows, and sends the rows to the runner.
 //!
 //!   suite --row(name, work)--> Recorder --measure--> Record --Message line on stdout--> runner
 //!
-//! A row is told twice: as soon as it is measured, and again when the next begins, with what the wait for
-//! background work added and with the verdict of the untimed checks that follow it. A row whose check does
-//! not end in time keeps its value (bench_runner.5 of the runner).
+//! A row is sent twice: when it is measured, and when the next row begins. The second time it includes the
+//! wait for background work and the result of the untimed checks that follow it. A row whose check does not
+//! end in time keeps its value (bench_runner.5).
 //!
-//! bench_recorder.1. What a check finds wrong may be the doing of any row that wrote since the last check
-//!     that found all right: it voids them all. Those that were told to their end are told again.
-//!
+//! bench_recorder.1. Wrong data may come from any row that wrote since the last successful check. A failed
+//!     check therefore removes the values of all of them, and sends the finished ones again.
 //! bench_recorder.2. Rows of a group are recorded in the order in which the suite lists them, each once.
 
 use std::cell::RefCell;
@@ -22,24 +21,23 @@ use std::time::{Duration, Instant};
 use esker_bench_api::Failure;
 use esker_bench_api::results::{Detail, Message, Record, Unit, Usage};
 
-use crate::how_far::{self, HowFar, Out};
 use crate::machine;
 use crate::measure::{Peaks, Usages, disk_bytes, idle_wait_max, measure, wait_until_idle, watched};
 use crate::row::Row;
 use crate::scale::Scale;
+use crate::step_progress::{self, Out, StepProgress};
 use crate::syncs;
 
-/// What a row's work says about itself; what it leaves out, the recorder takes from its own clock and from
-/// the row.
+/// Result of a row's work. For missing fields, the recorder uses its own clock and the row.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// The time that counts, when the work had to prepare something first (threads).
+    /// Time that counts, if the work prepared something first (threads).
     pub(crate) seconds: Option<f64>,
-    /// The value itself, when it is neither the time nor a rate over it.
+    /// Value of the row, if it is neither the time nor a rate over it.
     pub(crate) value: Option<f64>,
-    /// Operations, when their number was not known before.
+    /// Number of operations, if the row does not state it.
     pub(crate) ops: Option<u64>,
-    /// Commits, when their number was not known before.
+    /// Number of commits, if the row does not state it.
     pub(crate) commits: Option<u64>,
     /// Bytes of keys and values written.
     pub(crate) user_written_bytes: u64,
@@ -47,28 +45,27 @@ pub(crate) struct Outcome {
     pub(crate) live_bytes: u64,
     /// Latencies and series.
     pub(crate) detail: Option<Box<Detail>>,
-    /// What a reader has to know.
+    /// Note for the reader of the row.
     pub(crate) note: String,
-    /// Whether it wrote the data anew without a commit, as a compaction does (bench_recorder.1).
+    /// Whether it rewrote data without a commit, as a compaction does (bench_recorder.1).
     pub(crate) rewrites: bool,
 }
 
-/// See the module.
+/// Recorder of one group.
 pub(crate) struct Recorder {
     rows: std::vec::IntoIter<Row>,
-    /// What all records of this run share.
+    /// Fields that all records of this run share.
     blank: Record,
     dir: PathBuf,
     pending: Option<Record>,
-    /// Rows that wrote and were told to their end, since the last check that found all right
-    /// (bench_recorder.1).
+    /// Finished rows that wrote since the last successful check (bench_recorder.1).
     unchecked: Vec<Record>,
-    /// Whether the row that is pending wrote.
+    /// Whether the pending row wrote.
     pending_wrote: bool,
-    /// What the next row has to say of what came before it.
+    /// Note and figures for the next row, from before it.
     note_for_next: String,
     figures_for_next: BTreeMap<String, f64>,
-    /// What had been used when a load that is no row began, until it is drained.
+    /// Totals at the start of a load that is not a row, until it is drained.
     load: Option<Usages>,
     out: Out,
     /// Whether this process runs under a tracer that looks for marks.
@@ -103,20 +100,19 @@ impl Recorder {
         }
     }
 
-    /// A step of this run may take so long before the lab ends it: background work is waited for no longer
-    /// than that leaves room for.
+    /// Limits the wait for background work, given the time limit of a step.
     pub(crate) fn within(mut self, step: Option<Duration>) -> Self {
         self.idle_wait_max = idle_wait_max(step);
         self
     }
 
-    /// The directory for the engine's files.
+    /// Returns the directory for the engine's files.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Measures `work` as the row `name`. A wrong answer or a missing feature becomes the row's error; only a
-    /// failure that ends the run is returned.
+    /// Measures `work` as the row `name`. A wrong answer or a missing feature becomes the row's error.
+    /// Returns only failures that end the run.
     pub(crate) fn row(
         &mut self,
         name: &str,
@@ -125,7 +121,7 @@ impl Recorder {
         self.row_of_passes(name, 1, &mut work)
     }
 
-    /// Measures `work` `passes` times; the row's value is the median of the passes.
+    /// Measures `work` `passes` times. The row's value is the median of the passes.
     pub(crate) fn row_of_passes(
         &mut self,
         name: &str,
@@ -166,8 +162,8 @@ impl Recorder {
         }
     }
 
-    /// Whether the last row, which makes what all later rows of the group work on, has a value. If it has
-    /// none, they have nothing to show: they are recorded as not run.
+    /// Returns whether the last row, on which all later rows of the group depend, has a value. If it has
+    /// none, they are recorded as not run.
     pub(crate) fn is_groundwork_there(&mut self) -> Result<bool, Failure> {
         let name = match &self.pending {
             Some(record) if record.error.is_none() => return Ok(true),
@@ -178,8 +174,8 @@ impl Recorder {
         Ok(false)
     }
 
-    /// Records what the files occupy on disk as the row `name`, with their lengths beside it: files may be
-    /// sparse. `live_bytes` are those of the keys and values that are there.
+    /// Records the bytes that the files occupy as the row `name`, and their lengths as a figure, because
+    /// files may be sparse. `live_bytes` is the size of the live keys and values.
     pub(crate) fn size_row(&mut self, name: &str, live_bytes: u64) -> Result<(), Failure> {
         let mut record = Record { live_bytes, ..self.begin(name)? };
         let disk = disk_bytes(&self.dir);
@@ -191,43 +187,42 @@ impl Recorder {
         self.measured(record)
     }
 
-    /// Gives the row `name` an error without trying, because the engine lacks what it needs.
+    /// Records the row `name` as an error, because the engine lacks what it needs.
     pub(crate) fn cannot(&mut self, name: &str, why: &str) -> Result<(), Failure> {
         self.row(name, || Err(Failure::Unsupported(why.to_owned())))
     }
 
-    /// Gives the rows that have not begun an error: what the engine lacks was seen before them.
+    /// Records all remaining rows as errors.
     pub(crate) fn cannot_rest(&mut self, why: &str) -> Result<(), Failure> {
         let rest: Vec<_> = self.rows.as_slice().iter().map(|row| row.name.clone()).collect();
         rest.iter().try_for_each(|row| self.cannot(row, why))
     }
 
-    /// Progress messages of a step that makes `all` of `what`.
-    pub(crate) fn how_far(&self, what: &'static str, all: u64) -> HowFar {
-        HowFar::new(Rc::clone(&self.out), what, all)
+    /// Returns the sender of progress messages of a step that writes `all` of `what`.
+    pub(crate) fn step_progress(&self, what: &'static str, all: u64) -> StepProgress {
+        StepProgress::new(Rc::clone(&self.out), what, all)
     }
 
-    /// Runs a load that is no row. What it takes stands among the figures of the next row, with what the
-    /// drain behind it takes: time, and the bytes that the process wrote in both.
+    /// Runs a load that is not a row. Its time, and the time and written bytes of the drain after it, are
+    /// figures of the next row.
     pub(crate) fn load(
         &mut self,
         what: &'static str,
         all: u64,
-        load: impl FnOnce(&mut HowFar) -> Result<(), Failure>,
+        load: impl FnOnce(&mut StepProgress) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let before = Usages::now(&self.dir);
         let start = Instant::now();
-        load(&mut self.how_far(what, all))?;
+        load(&mut self.step_progress(what, all))?;
         self.figures_for_next.insert("load s".to_owned(), start.elapsed().as_secs_f64());
         self.load = Some(before);
         Ok(())
     }
 
-    /// Waits until the engine owes no background work, and until what it wrote has left the page cache for
-    /// the device; the time that it takes stands beside the row before, and what it uses is added to that
-    /// row's usage. Before the first row it is time and work of no row. An engine that does not come to rest
-    /// in time is left to its work, and the row says so; before the first row, the first. `drain` is the
-    /// engine's own wait, until the deadline at most.
+    /// Waits until the engine has no background work, and until the page cache is written to the device. The
+    /// last row gets the time as a figure, and the usage is added to it. If the engine does not become idle
+    /// in time, the last row gets a note, or the first row if none was measured. `drain` is the engine's own
+    /// wait, until a deadline.
     pub(crate) fn drain_by(
         &mut self,
         drain: impl FnOnce(Instant) -> Result<(), Failure>,
@@ -235,7 +230,7 @@ impl Recorder {
         let start = Instant::now();
         let deadline = start + self.idle_wait_max;
         let before = Usages::now(&self.dir);
-        // A tracer keeps a process busy that would be idle without it.
+        // Under a tracer the process never looks idle.
         if self.traced {
             return drain(deadline);
         }
@@ -270,7 +265,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Counts to the row before what was used since `before`.
+    /// Adds the usage since `before` to the last row.
     fn add_drain(&mut self, seconds: f64, before: &Usages, peaks: Peaks) {
         if let Some(record) = &mut self.pending {
             record.detail.get_or_insert_default().drain_s = Some(seconds);
@@ -285,9 +280,8 @@ impl Recorder {
         }
     }
 
-    /// Runs an untimed check of all that has been written; a wrong answer, or an engine that cannot give one,
-    /// fails the row before it, and all rows that wrote since the last check that found all right
-    /// (bench_recorder.1).
+    /// Runs an untimed check of everything written. If it fails, the last row and all rows that wrote since
+    /// the last successful check fail (bench_recorder.1).
     pub(crate) fn check<T>(&mut self, check: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
         let found = check();
         let unchecked = mem::take(&mut self.unchecked);
@@ -303,8 +297,7 @@ impl Recorder {
         self.judge(found)
     }
 
-    /// Runs an untimed check of what the row before it did; a wrong answer fails that row alone. What other
-    /// rows wrote stays unchecked.
+    /// Runs an untimed check of the last row. A wrong answer fails that row only. Other rows stay unchecked.
     pub(crate) fn check_row<T>(&mut self, check: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
         self.judge(check())
     }
@@ -320,7 +313,7 @@ impl Recorder {
         }
     }
 
-    /// Tells the runner that all rows have been recorded.
+    /// Sends the last row, and reports that all rows have been recorded.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.flush()?;
         assert_eq!(self.rows.next().map(|row| row.name), None, "bench_recorder.2");
@@ -332,7 +325,7 @@ impl Recorder {
         let row = self.rows.next();
         let row = row
             .filter(|row| row.name == name)
-            .unwrap_or_else(|| panic!("bench_recorder.2: not the time for row {name}"));
+            .unwrap_or_else(|| panic!("bench_recorder.2: row {name} is out of order"));
         self.send(&Message::Begin(name.to_owned()))?;
         Ok(Record {
             row: row.name,
@@ -346,7 +339,7 @@ impl Recorder {
         })
     }
 
-    /// Tells of a row that is measured, and keeps it for its checks.
+    /// Sends a measured row, and keeps it for its checks.
     fn measured(&mut self, mut record: Record) -> Result<(), Failure> {
         let figures = mem::take(&mut self.figures_for_next);
         if !figures.is_empty() {
@@ -357,7 +350,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Tells the last row to its end: what follows is of no row.
+    /// Sends the finished last row. What follows belongs to no row.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let Some(record) = self.pending.take() else { return Ok(()) };
         if mem::take(&mut self.pending_wrote) {
@@ -367,7 +360,7 @@ impl Recorder {
     }
 
     fn send(&mut self, message: &Message) -> Result<(), Failure> {
-        how_far::send(&self.out, message)
+        step_progress::send(&self.out, message)
     }
 
     fn mark(&self, mark: &str, name: &str) {
@@ -377,7 +370,7 @@ impl Recorder {
     }
 }
 
-/// Moves what the work said into the record; returns the value of the pass.
+/// Moves the result of the work into the record, and returns the value of the pass.
 fn take_over(record: &mut Record, outcome: Outcome, measured_seconds: f64) -> f64 {
     let seconds = outcome.seconds.unwrap_or(measured_seconds);
     record.ops = outcome.ops.unwrap_or(record.ops);
@@ -385,7 +378,7 @@ fn take_over(record: &mut Record, outcome: Outcome, measured_seconds: f64) -> f6
     record.user_written_bytes += outcome.user_written_bytes;
     record.live_bytes = outcome.live_bytes;
     record.detail = outcome.detail;
-    // The passes of a row say the same.
+    // All passes of a row have the same note.
     if !record.note.contains(&outcome.note) {
         add_note(record, &outcome.note);
     }
@@ -397,13 +390,13 @@ fn take_over(record: &mut Record, outcome: Outcome, measured_seconds: f64) -> f6
     })
 }
 
-/// Takes a row's value: its data is wrong.
+/// Removes a row's value, because its data is wrong.
 fn void(record: &mut Record, wrong: &Failure) {
     record.value = None;
     record.error.get_or_insert_with(|| wrong.to_string());
 }
 
-/// Adds to what a reader of the row has to know.
+/// Adds a note for the reader of the row.
 pub(crate) fn add_note(record: &mut Record, note: &str) {
     if !record.note.is_empty() {
         record.note += "; ";
@@ -411,7 +404,7 @@ pub(crate) fn add_note(record: &mut Record, note: &str) {
     record.note += note;
 }
 
-/// Sums what adds up and keeps the highest or latest of the rest.
+/// Adds up counters, and keeps the highest or latest of the other fields.
 fn combine(a: Usage, b: Usage) -> Usage {
     Usage {
         peak_rss_bytes: a.peak_rss_bytes.max(b.peak_rss_bytes),
@@ -427,7 +420,7 @@ fn combine(a: Usage, b: Usage) -> Usage {
     }
 }
 
-/// The middle value; of an even number, the mean of the two in the middle.
+/// Returns the median: of an even number of values, the mean of the two in the middle.
 pub(crate) fn median(values: &[f64]) -> f64 {
     assert!(!values.is_empty(), "the median of nothing");
     let mut sorted = values.to_vec();

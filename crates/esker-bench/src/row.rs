@@ -1,23 +1,24 @@
-//! A row of a suite, before it is measured: what suites list, children record and the trace is held against.
+//! A row of a suite before it is measured. Suites list rows, children record them, and the tracer checks
+//! them.
 
 use esker_bench_api::results::{Better, Unit};
 
-/// One row.
+/// A row of a suite.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// Its name, as docs and results have it.
+    /// Name in docs and results.
     pub(crate) name: String,
-    /// The work, for `list`.
+    /// Description of the work, for `list`.
     pub(crate) work: String,
     pub(crate) unit: Unit,
     pub(crate) better: Better,
-    /// Operations that the value stands for; where the row runs for a time, it counts them itself.
+    /// Number of operations in the value. A row that runs for a time counts them itself.
     pub(crate) ops: u64,
-    /// Commits within the row, and whether each must sync: what the trace is held against.
+    /// Commits within the row, and whether each must sync.
     pub(crate) commits: Commits,
-    /// Its share of the running time, for the progress bar; any unit.
+    /// Share of the running time, for the progress bar, in any unit.
     pub(crate) weight: u64,
-    /// bench_suites.1 of `suites/mod.rs`.
+    /// Group of the row (bench_suites.1).
     pub(crate) group: usize,
 }
 
@@ -52,17 +53,17 @@ impl Row {
 pub(crate) enum Commits {
     /// The row does not write.
     None,
-    /// So many, each durable when it returns; 0 when the row counts them itself.
+    /// Number of commits that must be durable when they return; 0 if the row counts them itself.
     Sync(u64),
-    /// So many of [`Durability::Async`](esker_bench_api::Durability::Async), or of what an engine without it has instead; 0 when the row counts
-    /// them itself.
+    /// Number of commits of [`Durability::Async`](esker_bench_api::Durability::Async), or of what an engine
+    /// without it uses instead; 0 if the row counts them itself.
     Async(u64),
-    /// So many of [`Durability::NoSync`](esker_bench_api::Durability::NoSync).
+    /// Number of commits of [`Durability::NoSync`](esker_bench_api::Durability::NoSync).
     NoSync(u64),
 }
 
 impl Commits {
-    /// How many.
+    /// Returns their number.
     pub(crate) fn count(self) -> u64 {
         match self {
             Self::None => 0,

@@ -1,4 +1,4 @@
-//! What a recorder tells, held against what it was given; and what other tests need to look at that.
+//! Tests of the recorder, and helpers with which other tests read its messages.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::engines;
 use crate::report::summary::tests::record;
 
-/// What a recorder sends.
+/// Messages of a recorder.
 #[derive(Clone, Default)]
 pub(crate) struct Sent(Arc<Mutex<Vec<u8>>>);
 
@@ -23,26 +23,26 @@ impl Write for Sent {
 }
 
 impl Sent {
-    /// All rows that were told to their end, each as it was told last.
+    /// Returns all finished rows, each as it was sent last.
     pub(crate) fn records(&self) -> Vec<Record> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let mut records: Vec<Record> = Vec::new();
         for line in text.lines() {
             let Message::Row(record) = serde_json::from_str(line).unwrap() else { continue };
-            match records.iter_mut().find(|told| told.row == record.row) {
-                Some(told) => *told = *record,
+            match records.iter_mut().find(|known| known.row == record.row) {
+                Some(known) => *known = *record,
                 None => records.push(*record),
             }
         }
         records
     }
 
-    /// Row and error of each record.
+    /// Returns row and error of each record.
     fn rows(&self) -> Vec<(String, Option<String>)> {
         self.records().into_iter().map(|record| (record.row, record.error)).collect()
     }
 
-    /// The rows that were begun.
+    /// Returns the rows that began.
     pub(crate) fn begun(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let messages = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -53,7 +53,7 @@ impl Sent {
         messages.filter_map(begun).collect()
     }
 
-    /// What was said of how far a step had come.
+    /// Returns the progress messages.
     pub(crate) fn progress(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let messages = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -64,7 +64,7 @@ impl Sent {
         messages.filter_map(progress).collect()
     }
 
-    /// What each message is.
+    /// Returns the kind of each message.
     fn kinds(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         text.lines().map(|line| line.split('"').nth(1).unwrap().to_owned()).collect()
@@ -103,7 +103,7 @@ fn bench_recorder_1_a_failed_check_voids_what_was_written_since_the_last_one_tha
     recorder.check(|| Ok(())).unwrap();
     recorder.row("mix", || Ok(Outcome { commits: Some(7), ..Outcome::default() })).unwrap();
     recorder.row("reads", || Ok(Outcome::default())).unwrap();
-    // It says nothing of what the mix wrote.
+    // This does not check what the mix wrote.
     recorder.check_row(|| Ok(())).unwrap();
     recorder.row("update", wrote).unwrap();
     recorder.row("compact", || Ok(Outcome { rewrites: true, ..Outcome::default() })).unwrap();
@@ -140,7 +140,7 @@ fn what_the_drain_uses_is_the_rows() {
     recorder.row("load", || Ok(Outcome::default())).unwrap();
     let measured = recorder.pending.as_ref().unwrap().usage.cpu_s;
     let before = Usages::now(dir.path());
-    // A busy machine may give this loop little of its time.
+    // A busy machine may give this loop little time.
     let mut used = Usage::default();
     while used.cpu_s < 0.05 {
         used = Usage::default();
@@ -160,7 +160,7 @@ fn a_row_says_that_background_work_went_on() {
     let rows = ["load", "reads"].map(|name| Row::time(name.to_owned(), String::new())).to_vec();
     let (blank, out) = (record("e", "", 1, Some(0.0)), Box::new(sent.clone()));
     let mut recorder = Recorder::new(rows, blank, dir.path(), out, false, Duration::from_millis(40));
-    // Three windows of rest do not fit.
+    // Three idle windows do not fit.
     recorder.idle_wait_max = Duration::from_millis(60);
     let store = engines::find("redb").unwrap().open(dir.path(), &OpenOptions::with_cache(1 << 20)).unwrap();
     recorder.drain_by(|deadline| store.drain(deadline)).unwrap();
@@ -180,14 +180,14 @@ fn what_a_load_takes_stands_with_the_first_row_behind_it() {
     let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
     let rows = ["reads", "scans"].map(|name| Row::time(name.to_owned(), String::new())).to_vec();
     let (blank, out) = (record("e", "", 1, Some(0.0)), Box::new(sent.clone()));
-    // Whether this process is idle, the other tests decide: it is not waited for long.
+    // Other tests decide whether this process is idle, so the wait is short.
     let mut recorder = Recorder::new(rows, blank, dir.path(), out, false, Duration::from_millis(1))
         .within(Some(Duration::from_millis(100)));
     let wait = Duration::from_millis(20);
     recorder
-        .load("items", 7, |how_far| {
+        .load("items", 7, |step_progress| {
             std::thread::sleep(wait);
-            how_far.at(7, Instant::now())
+            step_progress.at(7, Instant::now())
         })
         .unwrap();
     let drain = |recorder: &mut Recorder, wait| {
@@ -197,7 +197,7 @@ fn what_a_load_takes_stands_with_the_first_row_behind_it() {
         })
     };
     drain(&mut recorder, 2 * wait).unwrap();
-    // That of an opening is no part of the load.
+    // The drain of an opening does not belong to the load.
     drain(&mut recorder, Duration::ZERO).unwrap();
     let detail = Detail { figures: [("items when it began".to_owned(), 7.0)].into(), ..Detail::default() };
     let outcome = || Outcome { detail: Some(Box::new(detail.clone())), ..Outcome::default() };

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Each part begins with a freshly opened store and an empty page cache: what an engine reads in one is not
-//! there for the next. Opening counts to the cold row: engines that read much when they open have read it
-//! then. A walk, the check's too, is never of a store that was opened for reads at random: that may have been
-//! told to read nothing ahead.
+//! there for the next. The time of opening counts in the cold row, because some engines read much
+//! when they open. Walks, including the check, never use a store that was opened for random reads, because
+//! its read-ahead may be off.
 //!
 //! Keys are drawn with replacement, so about 63 % of the key range exists; reads draw from the range, misses
 //! included. Where the page cache cannot be dropped (that takes a privilege), the cold row has no value, and
@@ -88,15 +88,15 @@ fn part(scale: Scale, group: usize) -> Part {
     let put = Work::Put { count: keys, size: batch, below: keys, period: POPULATE_PERIOD };
     let cold = row(
         "iterate keys only, cold",
-        format!("up to {iterated} keys from the start, page cache dropped; opened anew, which counts"),
+        format!("up to {iterated} keys from the start, page cache dropped; the opening counts"),
     );
     let random = row(
         "random read",
-        format!("{seconds} s of gets below the key range, misses included; page cache dropped, opened anew"),
+        format!("{seconds} s of gets below the key range, misses included; page cache dropped, opened again"),
     );
     let with_values = row(
         "iterate with values",
-        format!("up to {iterated} keys from the start; page cache dropped, opened anew"),
+        format!("up to {iterated} keys from the start; page cache dropped, opened again"),
     );
     let keys_only =
         row("iterate keys only", format!("up to {iterated} keys from the start, after the row before"));

@@ -2,9 +2,9 @@
 //! same.
 //!
 //! ```text
-//! queue        push at the tail, pop at the head: a scan from the start finds the head behind everything that was popped
-//! expiry       a transaction writes one item and removes the oldest; then one live item and one expired item are read
-//! long reader  all items are overwritten while one snapshot from before is held; the snapshot is read to its end afterwards
+//! queue        push at the tail, pop at the head: a scan from the start passes all popped items
+//! expiry       a transaction writes an item and removes the oldest; gets of a live and an expired item
+//! long reader  all items are overwritten while a snapshot from before is held; then it is read to its end
 //! ```
 //!
 //! One thread, 8-byte keys, 512-byte values that compress to a half; 512 MiB of cache and 4 GiB of memory in
@@ -154,7 +154,7 @@ fn long_reader(budget: Budget, items: u64, row: Row) -> Vec<Step> {
             Step::CheckSnapshot,
             Step::Size(size, None),
         ]),
-        Step::Untold(overwrites((items / LATER_PART).max(1))),
+        Step::Unmeasured(overwrites((items / LATER_PART).max(1))),
         Step::Drain,
         Step::Check,
     ]

@@ -106,10 +106,10 @@ impl Run<'_> {
                 executor.set_durability(*durability)
             }
             Step::SetDurability(_) => Ok(()),
-            Step::Load(what, work) => self.recorder.load(what, made(work), |how_far| {
-                executor.work(work, &mut |done, now| how_far.at(done, now)).map(drop)
+            Step::Load(what, work) => self.recorder.load(what, made(work), |step_progress| {
+                executor.work(work, &mut |done, now| step_progress.at(done, now)).map(drop)
             }),
-            Step::Untold(work) => executor.work(work, &mut |_, _| Ok(())).map(drop),
+            Step::Unmeasured(work) => executor.work(work, &mut |_, _| Ok(())).map(drop),
             Step::Row(measure) => self.row(measure, executor),
             Step::Size(row, needed) => match self.lacks(*needed) {
                 Some(why) => self.recorder.cannot(&row.name, why),
@@ -152,7 +152,7 @@ impl Run<'_> {
             }
             return executor.compact().map(drop);
         };
-        executor.come_to_rest()?;
+        executor.collect_garbage()?;
         self.recorder.row(row, || {
             let seconds = Some(executor.compact()?);
             Ok(Outcome { seconds, rewrites: true, ..Outcome::default() })
@@ -173,12 +173,13 @@ impl Run<'_> {
         let note = if *cache == PageCache::Noted && !self.is_cold { NOT_EMPTY } else { self.note };
         let expected = reads::expected(work, &self.items, executor.items());
         let warmed = warm_up.as_ref().map(|work| executor.work(work, &mut |_, _| Ok(())));
-        executor.come_to_rest()?;
-        let mut how_far = self.recorder.how_far(measure.progress, made(work));
+        executor.collect_garbage()?;
+        let mut step_progress = self.recorder.step_progress(measure.progress, made(work));
         self.recorder.row_of_passes(&row.name, measure.passes, || {
             let warm_up_reads = warmed.clone().transpose()?.map(|done| done.ops);
-            let mut tell = |done, now| if is_long(work) { how_far.at(done, now) } else { Ok(()) };
-            let done = executor.work(work, &mut tell)?;
+            let mut on_progress =
+                |done, now| if is_long(work) { step_progress.at(done, now) } else { Ok(()) };
+            let done = executor.work(work, &mut on_progress)?;
             if let Some(expected) = expected {
                 expect("sum of what was found", done.sum, expected)?;
             }

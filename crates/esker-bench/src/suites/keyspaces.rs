@@ -2,7 +2,8 @@
 //! its users.
 //!
 //! ```text
-//! create all -> load, at random -> commits over several -> reads -> close, open -> every byte checked -> remove half -> every byte checked -> size
+//! create all -> load, at random -> commits over several -> reads -> close, open -> check every byte
+//!            -> remove half -> check every byte -> size
 //! ```
 //!
 //! One thread, 8-byte keys, 128-byte values that compress to a half; 512 MiB of cache and 4 GiB of memory in

@@ -2,7 +2,9 @@
 //! draw the machine's figures as lines.
 //!
 //! ```text
-//! device: fdatasync after an append, sequential and random blocks     memory: copying, one dependent miss     lab: an empty engine
+//! device: fdatasync after an append, sequential and random blocks
+//! memory: copying, one dependent miss
+//! lab:    an empty engine
 //! ```
 
 use std::fs::{File, OpenOptions};

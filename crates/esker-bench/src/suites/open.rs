@@ -1,9 +1,11 @@
 //! Suite `open`: how long opening takes, after a clean close and after the process was killed while it wrote.
 //!
 //! ```text
-//! another process: load, rest, close                   -> read all files -> open, first get   row: open clean
-//!                                           rest, close -> drop the page cache -> open, first get   row: open clean, cold
-//! another process: load, write more, wait to be killed -> settle the disk, read all files -> open, first get   row: open after kill
+//! other process: load, rest, close  -> read all files -> open, first get         row: open clean
+//!                      rest, close  -> drop the page cache -> open, first get    row: open clean, cold
+//! other process: load, write more, wait to be killed
+//!                                   -> settle the disk, read all files
+//!                                   -> open, first get                           row: open after kill
 //! ```
 //!
 //! bench_open.1. A clean close comes when the engine owes no background work: nothing of it is cut off, to be

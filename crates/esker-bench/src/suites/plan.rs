@@ -70,7 +70,7 @@ pub(crate) enum Step {
     /// Work that is no row; what it takes stands beside the next one. The words say what it makes.
     Load(&'static str, Work),
     /// Work that no row reports.
-    Untold(Work),
+    Unmeasured(Work),
     Row(Measure),
     /// The bytes of the files.
     Size(Row, Option<Feature>),

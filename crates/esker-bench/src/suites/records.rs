@@ -2,7 +2,9 @@
 //! puts.
 //!
 //! ```text
-//! group 0: record write       groups 1, 2: table read, memtable flush      group 3..: get and put latency, every engine
+//! group 0      record write
+//! groups 1, 2  table read, memtable flush
+//! group 3..    get and put latency, every engine
 //! ```
 //!
 //! Record files and tables are parts of Esker that others offer under no common interface, so only Esker has

@@ -2,8 +2,9 @@
 //! and after a compaction.
 //!
 //! ```text
-//! a database for each shape: load, in a write buffer that holds all -> gets, ranges, a walk over all      "in memtable"
-//!                            -> compact, open anew                  -> gets, ranges, a walk over all      "in tables"  -> size
+//! a database for each shape:
+//!   load, in a write buffer that holds all -> gets, ranges, a walk over all      "in memtable"
+//!   compact, open again                    -> gets, ranges, a walk over all      "in tables"    -> size
 //! ```
 //!
 //! One thread; 4 GiB of cache, so all data is in memory. Every item is read once in a pass of gets, at

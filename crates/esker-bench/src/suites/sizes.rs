@@ -1,27 +1,24 @@
-//! Suite `sizes`: the same work on three sizes of data, held against the memory that there is: in the
-//! engine's cache, in memory, beyond memory. An engine that is first on one size of data need not be first on
-//! the next.
+//! Suite `sizes`: the same work on three sizes of data: in the engine's cache, in memory, beyond memory.
 //!
 //! ```text
 //! a database for each size: load, drain
-//!                           -> close, drop the page cache -> open -> warm up -> reads for a fixed time -> updates for a fixed time, drain
-//!                           -> close -> open, every byte checked
-//!                           -> close, drop the page cache -> open -> warm up -> reads for a fixed time
+//!   -> close, drop the page cache -> open -> warm up -> reads, then updates, for a fixed time each, drain
+//!   -> close -> open, every byte checked
+//!   -> close, drop the page cache -> open -> warm up -> reads for a fixed time
 //! ```
 //!
-//! Before both rows of reads the store is closed and opened on an empty page cache: neither finds what the load or
-//! the check, each in its engine's own way, left in memory. The check walks through a store that was opened
-//! for that: one for reads at random may have been told to read nothing ahead. Reads of other items at
-//! random, for a time that is the same for all engines, come before the timed ones and are no part of them:
-//! rows of data that memory holds are of data in memory, as far as an engine gets it there in that time. A
-//! wrong answer among them is the row's.
+//! Before both rows of reads the store is closed and opened with an empty page cache, so that neither finds
+//! what the load or the check left in memory. The check opens the store
+//! for a walk, because the read-ahead of a store for random reads may be off. Untimed random reads of other
+//! items come first, for the same time for all engines, to bring data that fits into memory there. A wrong
+//! answer among them fails the row.
 //!
-//! The first reads are of the same database for every engine; the last ones are of what the updates have
-//! left, and of those a faster engine makes more.
+//! The first reads are of the same database for every engine. The last ones are of the database after the
+//! updates, of which a faster engine makes more.
 //!
-//! One thread, 8-byte keys, 500-byte values that compress to a half; loaded in the order of the keys, since
-//! the load is no row and costs a tree beyond memory hours in any other; then all items are drawn alike. 128
-//! MiB of cache and 512 MiB of memory in all, page cache included.
+//! One thread, 8-byte keys, 500-byte values that compress to a half. The load is in the order of the keys: it
+//! is not a row, and in another order it would take a tree beyond memory hours. Items are drawn uniformly.
+//! 128 MiB of cache and 512 MiB of memory, page cache included.
 
 use std::time::Duration;
 
@@ -88,7 +85,7 @@ fn part(scale: Scale, size: &str, items: u64, random_beyond_memory: bool) -> Par
     let budget = Budget::of(scale, TEST_OPS);
     let (seconds, warm_s) = (budget.time.as_secs(), warm_up(budget).time.as_secs_f64());
     let begins =
-        format!("page cache dropped, opened anew, then {warm_s} s of other gets, the same for all, untimed");
+        format!("page cache dropped, opened again, then {warm_s} s of other gets, the same for all, untimed");
     let mib = (items * (8 + VALUE_BYTES as u64)) >> 20;
     let of_items = format!("{items} items ({mib} MiB), {seconds} s");
     let row = |work: &str, weight, text| Row {

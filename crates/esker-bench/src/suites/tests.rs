@@ -38,16 +38,16 @@ fn starts_with(error: Option<&String>, text: &str) -> bool {
 }
 
 #[test]
-fn stores_are_told_of_ascending_keys_where_keys_ascend() {
+fn stores_are_opened_for_ascending_keys_where_keys_ascend() {
     let suites: [(&Planned, &[usize]); 3] =
         [(&storage_bench::SUITE, &[1]), (&obigstore::SUITE, &[2, 3, 4, 6]), (&churn::SUITE, &[0])];
     for (suite, ascending) in suites {
         for group in 0..suite.groups(Scale::Test) {
             let engine = Rehearsed::default();
             engine.run(suite, group);
-            let told = engine.opened_ascending.lock().unwrap().clone();
-            let expected = vec![ascending.contains(&group); told.len()];
-            assert!(!told.is_empty() && told == expected, "{}, group {group}: {told:?}", suite.name());
+            let opened = engine.opened_ascending.lock().unwrap().clone();
+            let expected = vec![ascending.contains(&group); opened.len()];
+            assert!(!opened.is_empty() && opened == expected, "{}, group {group}: {opened:?}", suite.name());
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! expiry  puts, nine of ten with a time to live -> reads while they expire -> all have expired -> size
-//! feed    commits without a feed, commits with a reader behind -> reading the feed, reading the log's files  time/feed.rs
+//! feed    commits without a feed, commits with a reader behind -> reading the feed, reading the log's files
 //! ```
 //!
 //! Keys of 16 bytes, values of 100 of which half repeats; 512 MiB of cache and 4 GiB of memory in all; async
@@ -121,9 +121,9 @@ fn expiry(scale: Scale) -> Part {
         Step::Open(options, &[]),
         Step::Row(Measure { progress: "entries", ..Measure::new(puts, put) }),
         Step::Drain,
-        Step::Untold(Work::WaitExpiring { ms: reads_after * 1000, swept: false }),
+        Step::Unmeasured(Work::WaitExpiring { ms: reads_after * 1000, swept: false }),
         Step::Row(Measure::new(reads, Work::ReadExpiring { budget: budget(scale) })),
-        Step::Untold(swept),
+        Step::Unmeasured(swept),
         Step::Drain,
         Step::Check,
         Step::Open(options, &[]),

@@ -2,7 +2,8 @@
 //! and with a sync one.
 //!
 //! ```text
-//! async database: load -> mix -> read-only -> A -> B -> C -> F -> D -> E        sync database: the same, fewer records
+//! async database: load -> mix -> read-only -> A -> B -> C -> F -> D -> E
+//! sync database:  the same, fewer records
 //! ```
 //!
 //! At scale `seed` a mix takes its time, no less: what reads alone would be over in a fraction of a second by

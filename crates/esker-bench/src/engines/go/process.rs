@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use crate::measure;
 use crate::suites::items::{Kind, Source};
 use crate::suites::plan::Work;
-use crate::suites::works::{Checked, Done, Executor, Tell};
+use crate::suites::works::{Checked, Done, Executor, OnProgress};
 
 /// In the place of the length of a value: the key is removed.
 const NO_VALUE: u32 = u32::MAX;
@@ -98,7 +98,7 @@ fn process() -> Result<MutexGuard<'static, Process>, Failure> {
 }
 
 /// Asks for one call whose arguments are `asked`.
-pub(super) fn call(asked: Value, payload: &[u8], tell: Tell<'_>) -> Result<Answer, Failure> {
+pub(super) fn call(asked: Value, payload: &[u8], on_progress: OnProgress<'_>) -> Result<Answer, Failure> {
     let mut asked = asked;
     asked["bytes"] = payload.len().into();
     let mut process = process()?;
@@ -114,7 +114,7 @@ pub(super) fn call(asked: Value, payload: &[u8], tell: Tell<'_>) -> Result<Answe
         }
         let mut answer: Answer = serde_json::from_str(&line).map_err(Failure::engine)?;
         if let Some(done) = answer.progress {
-            tell(done, Instant::now())?;
+            on_progress(done, Instant::now())?;
             continue;
         }
         answer.payload = vec![0; answer.bytes];
@@ -166,8 +166,8 @@ impl Remote {
         Ok(Self { items: 0, live_bytes: 0 })
     }
 
-    fn call(&mut self, asked: Value, tell: Tell<'_>) -> Result<Answer, Failure> {
-        let answer = call(asked, &[], tell)?;
+    fn call(&mut self, asked: Value, on_progress: OnProgress<'_>) -> Result<Answer, Failure> {
+        let answer = call(asked, &[], on_progress)?;
         (self.items, self.live_bytes) = (answer.items, answer.live_bytes);
         Ok(answer)
     }
@@ -194,8 +194,8 @@ impl Executor for Remote {
         self.call_simply(json!({"call": "set_durability", "durability": number(durability)})).map(drop)
     }
 
-    fn work(&mut self, work: &Work, tell: Tell<'_>) -> Result<Done, Failure> {
-        self.call(json!({"call": "work", "work": work}), tell).map(|answer| answer.done)
+    fn work(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done, Failure> {
+        self.call(json!({"call": "work", "work": work}), on_progress).map(|answer| answer.done)
     }
 
     fn compact(&mut self) -> Result<f64, Failure> {
@@ -224,7 +224,7 @@ impl Executor for Remote {
         call_simply(json!({"call": "release", "reader": reader})).map(drop)
     }
 
-    fn come_to_rest(&mut self) -> Result<(), Failure> {
+    fn collect_garbage(&mut self) -> Result<(), Failure> {
         self.call_simply(json!({"call": "collect"})).map(drop)
     }
 }

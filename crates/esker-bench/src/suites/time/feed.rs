@@ -3,7 +3,8 @@
 //! ```text
 //! database without a feed  <-- commits
 //! database with a feed     <-- commits;  Feed --commit by commit--> a reader in another thread
-//!                          Feed from the first commit on;  the same commits from the log's files, with a checksum and not looked into
+//!                          Feed from the first commit on
+//!                          the same commits from the log's files, with a checksum and not decoded
 //! ```
 //!
 //! bench_suites_time.3. A reader of the feed sees each commit once, in order, with the key and the value that

@@ -22,7 +22,7 @@ use esker_bench_api::{Expiring, Failure};
 
 use super::state::State;
 use super::window::Calls;
-use super::{Done, Tell, expect};
+use super::{Done, OnProgress, expect};
 use crate::suites::plan::{Budget, Work};
 use crate::suites::verify::check_scan;
 
@@ -38,12 +38,12 @@ impl State {
         &mut self,
         store: &dyn Expiring,
         work: &Work,
-        tell: Tell<'_>,
+        on_progress: OnProgress<'_>,
     ) -> Result<Done, Failure> {
         match work {
             Work::PutExpiring { count, hold_ms, spread_ms } => {
                 self.moments.hold_spread_ms = (*hold_ms, *spread_ms);
-                self.put_expiring(store, *count, tell)
+                self.put_expiring(store, *count, on_progress)
             }
             Work::WaitExpiring { ms, swept } => {
                 let moment = self.moments.begin.map(|begin| begin + Duration::from_millis(*ms));
@@ -74,7 +74,12 @@ impl State {
         Entries::lasting(self.content.to) * self.items.source.item_bytes()
     }
 
-    fn put_expiring(&mut self, store: &dyn Expiring, count: u64, tell: Tell<'_>) -> Result<Done, Failure> {
+    fn put_expiring(
+        &mut self,
+        store: &dyn Expiring,
+        count: u64,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Done, Failure> {
         let mut calls = Calls::new(&["put"], Budget::of_ops(count), &self.dir)?;
         let (mut late, entries) = (0, self.entries());
         self.moments.begin = Some(Instant::now());
@@ -87,7 +92,7 @@ impl State {
             let to = Instant::now();
             self.moments.longest_put = self.moments.longest_put.max(to - from);
             self.moments.last_due = Some(to + TTL_MIN);
-            tell(i + 1, to)?;
+            on_progress(i + 1, to)?;
         }
         self.content.to = count;
         let bytes = self.live_bytes();

@@ -1,7 +1,7 @@
 //! A mix of operations on one thread, each drawn at random and each verified.
 //!
 //! ```text
-//! draw operation, draw item -> clock -> one call of the engine -> clock -> Track;  then the answer is held against the generator
+//! draw operation, draw item -> clock -> one call of the engine -> clock -> Track -> compare the answer
 //! ```
 //!
 //! bench_mixed.1. The rate of the row is operations over the time within calls (bench_works.1).
@@ -16,7 +16,7 @@ use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::{Failure, Store};
 
 use super::state::State;
-use super::{Done, Tell, expect, of_calls};
+use super::{Done, OnProgress, expect, of_calls};
 use crate::suites::content::Content;
 use crate::suites::items::Items;
 use crate::suites::plan::{Draw, Mix};
@@ -45,9 +45,14 @@ struct Mixer<'a> {
 }
 
 impl State {
-    pub(super) fn mix(&mut self, store: &dyn Store, mix: &Mix, tell: Tell<'_>) -> Result<Done, Failure> {
+    pub(super) fn mix(
+        &mut self,
+        store: &dyn Store,
+        mix: &Mix,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Done, Failure> {
         let on = On { items: &self.items, store, dir: &self.dir };
-        run(on, &mut self.content, &mut self.rng, mix, tell)
+        run(on, &mut self.content, &mut self.rng, mix, on_progress)
     }
 }
 
@@ -64,7 +69,7 @@ pub(crate) fn run(
     content: &mut Content,
     rng: &mut Rng,
     mix: &Mix,
-    tell: Tell<'_>,
+    on_progress: OnProgress<'_>,
 ) -> Result<Done, Failure> {
     let On { items, store, dir } = on;
     content.keep_versions();
@@ -93,7 +98,7 @@ pub(crate) fn run(
         return mixer.warm_up();
     }
     let track = Track::new(&KINDS, mix.period, dir)?;
-    let mut done = mixer.run(track, tell)?;
+    let mut done = mixer.run(track, on_progress)?;
     if mix.reads_seed.is_some() {
         let rate = mixer.hits as f64 / done.ops.max(1) as f64;
         done.figures.insert("hit rate".to_owned(), rate);
@@ -114,7 +119,7 @@ impl Mixer<'_> {
         Ok(Done { ops: reads, ..Done::default() })
     }
 
-    fn run(&mut self, mut track: Track, tell: Tell<'_>) -> Result<Done, Failure> {
+    fn run(&mut self, mut track: Track, on_progress: OnProgress<'_>) -> Result<Done, Failure> {
         let (mut commits, mut busy, budget) = (0, Duration::ZERO, self.mix.budget);
         let item_bytes = self.items.source.item_bytes();
         while track.ops() < budget.ops && track.elapsed() < budget.time {
@@ -129,7 +134,7 @@ impl Mixer<'_> {
             };
             busy += to - from;
             track.record(kind, from, to, 1);
-            tell(track.ops(), to)?;
+            on_progress(track.ops(), to)?;
         }
         let (ops, wall) = (track.ops(), track.elapsed());
         let done = of_calls(track.finish("closed"), ops, busy, wall);

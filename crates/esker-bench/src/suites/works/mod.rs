@@ -53,7 +53,7 @@ pub(crate) struct Done {
 }
 
 /// Receives the number of items that are done, and the time.
-pub(crate) type Tell<'a> = &'a mut dyn FnMut(u64, Instant) -> Result<(), Failure>;
+pub(crate) type OnProgress<'a> = &'a mut dyn FnMut(u64, Instant) -> Result<(), Failure>;
 
 /// What runs a group on an open database: `Checked` compares a held snapshot.
 pub(crate) type Checked<'a> = &'a mut dyn FnMut() -> Result<(), Failure>;
@@ -69,7 +69,7 @@ pub(crate) trait Executor {
 
     fn set_durability(&mut self, durability: esker_bench_api::Durability) -> Result<(), Failure>;
 
-    fn work(&mut self, work: &Work, tell: Tell<'_>) -> Result<Done, Failure>;
+    fn work(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done, Failure>;
 
     /// The engine's own compaction; returns its seconds.
     fn compact(&mut self) -> Result<f64, Failure>;
@@ -89,7 +89,7 @@ pub(crate) trait Executor {
     ) -> Result<(), Failure>;
 
     /// Lets a runtime with a garbage collector finish its work before a row.
-    fn come_to_rest(&mut self) -> Result<(), Failure> {
+    fn collect_garbage(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 }

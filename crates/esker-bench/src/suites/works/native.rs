@@ -12,7 +12,7 @@ use esker_bench_api::{
 };
 
 use super::state::State;
-use super::{Checked, Done, Executor, Tell, expect};
+use super::{Checked, Done, Executor, OnProgress, expect};
 use crate::load::{KeySource, Load, drive};
 use crate::suites::content::Content;
 use crate::suites::items::{Items, Kind, Source};
@@ -75,18 +75,18 @@ impl<'a> Native<'a> {
         self.engine.cannot(Feature::LargeTransactions).filter(|_| !is_operation)
     }
 
-    fn on_store(&mut self, work: &Work, tell: Tell<'_>) -> Result<Done, Failure> {
+    fn on_store(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done, Failure> {
         let too_large = self.cannot_be_large();
         let Opened::Store(store) = &self.opened else { return Err(Failure::engine("no store is open")) };
         let (store, state) = (&**store, &mut self.state);
         match work {
-            Work::Put { .. } => state.put(store, work, too_large, tell),
+            Work::Put { .. } => state.put(store, work, too_large, on_progress),
             Work::Remove => state.remove_half(store, too_large),
             Work::Len => state.len(store),
             Work::Gets { count, threads, keys_ahead } => state.gets(store, *count, *threads, *keys_ahead),
             Work::Ranges { .. } => state.ranges(store, work),
             Work::Scan { limit, keys_only } => state.scan(store, *limit, *keys_only),
-            Work::Mix(mix) => state.mix(store, mix, tell),
+            Work::Mix(mix) => state.mix(store, mix, on_progress),
             Work::Drive(drive) => state.drive(store, drive),
             Work::Requests { .. } => state.requests(store, work),
             Work::Queue { budget } => state.queue(store, *budget),
@@ -194,7 +194,7 @@ impl Executor for Native<'_> {
         }
     }
 
-    fn work(&mut self, work: &Work, tell: Tell<'_>) -> Result<Done, Failure> {
+    fn work(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done, Failure> {
         let start = Instant::now();
         let within = self.within.take();
         if let Some(options) = &within {
@@ -204,9 +204,9 @@ impl Executor for Native<'_> {
         let state = &mut self.state;
         let mut done = match &mut self.opened {
             Opened::Keyspaces(keyspaces) => state.on_keyspaces(&mut **keyspaces, work),
-            Opened::Transactions(transactions) => state.on_transactions(&**transactions, work, tell),
-            Opened::Expiring(expiring) => state.on_expiring(&**expiring, work, tell),
-            _ => self.on_store(work, tell),
+            Opened::Transactions(transactions) => state.on_transactions(&**transactions, work, on_progress),
+            Opened::Expiring(expiring) => state.on_expiring(&**expiring, work, on_progress),
+            _ => self.on_store(work, on_progress),
         }?;
         done.seconds += opening;
         if let (Opened::Transactions(_), Some(kind)) = (&self.opened, self.transactions) {

@@ -9,7 +9,7 @@ use esker_bench_api::generate::order::Order;
 use esker_bench_api::{Failure, Store};
 
 use super::state::State;
-use super::{Done, Tell};
+use super::{Done, OnProgress};
 use crate::suites::plan::Work;
 use crate::track::Track;
 
@@ -33,7 +33,7 @@ impl State {
         store: &dyn Store,
         work: &Work,
         too_large: Option<&str>,
-        tell: Tell<'_>,
+        on_progress: OnProgress<'_>,
     ) -> Result<Done, Failure> {
         let Work::Put { count, size, below, period } = *work else { unreachable!("dispatched by kind") };
         let ((size, why), items) = (split(size, too_large), &self.items);
@@ -65,7 +65,7 @@ impl State {
             }
             drawn.iter().for_each(|i| self.content.set(*i, true));
             put += next;
-            tell(put, to)?;
+            on_progress(put, to)?;
         }
         let seconds = start.elapsed().as_secs_f64();
         self.content.to = if below > 0 { below } else { first + count };

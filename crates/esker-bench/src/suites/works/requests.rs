@@ -1,8 +1,8 @@
 //! Ranges on one thread, requests of several look-ups on more.
 //!
 //! ```text
-//! each thread: draw a request -> clock -> call of the engine -> clock -> Track; its sum is folded into one number
-//! then:        draw the same requests again -> the sums that they must have -> the same number
+//! each thread: draw a request -> clock -> call of the engine -> clock -> Track; fold its sum into one number
+//! then:        draw the same requests again -> expected sums -> the same number
 //! ```
 //!
 //! bench_reads.1. No answer is verified while the clock of the row runs. Making the values that a range must

@@ -1,8 +1,8 @@
 //! Transfers between accounts, by many writers at once.
 //!
 //! ```text
-//! writer 1..N --draw 4 accounts--> Transactions::transact: read all, write all --commit, again after a conflict--> Track
-//!                                                                     all accounts --> the sum of the money, the number of changes
+//! writer 1..N --draw 4 accounts--> Transactions::transact: read all, write all, again after a conflict
+//!             --> Track; then all accounts --> the sum of the money, the number of changes
 //! ```
 //!
 //! bench_suites_transactions.1. The rate is commits over the time on the wall, from the moment at which the
@@ -23,7 +23,7 @@ use esker_bench_api::generate::accounts::{Account, Accounts, BALANCE, Transfers,
 use esker_bench_api::{Failure, Transaction, Transactions};
 
 use super::state::State;
-use super::{Done, Tell, expect};
+use super::{Done, OnProgress, expect};
 use crate::suites::plan::{Budget, Work};
 use crate::track::Track;
 
@@ -57,10 +57,10 @@ impl State {
         &mut self,
         store: &dyn Transactions,
         work: &Work,
-        tell: Tell<'_>,
+        on_progress: OnProgress<'_>,
     ) -> Result<Done, Failure> {
         match work {
-            Work::LoadAccounts { count } => self.load_accounts(store, *count, tell),
+            Work::LoadAccounts { count } => self.load_accounts(store, *count, on_progress),
             Work::Transfer { writers, below, budget } => self.transfer(store, *writers, *below, *budget),
             Work::Check => self.check_accounts(store),
             _ => return Err(Failure::Engine(format!("not the work of transactions: {work:?}"))),
@@ -75,7 +75,7 @@ impl State {
         &mut self,
         store: &dyn Transactions,
         count: u64,
-        tell: Tell<'_>,
+        on_progress: OnProgress<'_>,
     ) -> Result<Done, Failure> {
         let (accounts, mut value) = (self.accounts(), [0; VALUE_BYTES]);
         for first in (0..count).step_by(BATCH as usize) {
@@ -89,7 +89,7 @@ impl State {
                     transaction.put(key, &value)
                 })
             })?;
-            tell(end, Instant::now())?;
+            on_progress(end, Instant::now())?;
         }
         self.content.to = count;
         Ok(Done::default())
