@@ -1,4 +1,5 @@
-//! Hands the version of the `rocksdb` crate to the adapter, from the lock file of the workspace that builds it.
+//! Hands the version of the `rocksdb` crate to the adapter, from the lock file of the workspace that builds
+//! it.
 
 use std::path::Path;
 

@@ -1,26 +1,27 @@
-//! What the async commits of an engine have done when they return. No mode of one engine can be made that of another, so rows of async
-//! commits say which is which.
+//! Describes the async commits of an engine. The modes of engines differ, so rows of async commits name them.
 //!
-//! bench_api_async_commits.1. What is said to be [`Reached::System`] is there when the process is killed behind the commit; of what is said to be
-//!      [`Reached::Process`] some is not. `esker-bench async-commits` kills processes and holds the adapters to it.
+//! bench_api_async_commits.1. A commit of [`Reached::System`] survives when the process is killed after it.
+//!     Of commits of [`Reached::Process`], some do not. `esker-bench async-commits` kills processes to test
+//!     this.
 
-/// What an engine's commits of [`Durability::Async`](crate::Durability::Async) have done when they return, and what comes then by itself.
+/// State of a commit of [`Durability::Async`](crate::Durability::Async) when it returns, and what follows
+/// without further calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncCommits {
-    /// Where the commit is.
+    /// State when it returns.
     pub reached: Reached,
-    /// How it gets further without being asked to.
+    /// What follows without further calls.
     pub then: &'static str,
-    /// Where the engine's authors say so: a file, a page, a section.
+    /// Where the engine's authors describe it: a file, a page, a section.
     pub pointer: &'static str,
 }
 
-/// How far a commit has got.
+/// How far a commit has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reached {
-    /// In the memory of the process: lost if that is killed.
+    /// In the memory of the process: lost if the process is killed.
     Process,
-    /// Handed to the operating system, by a write or in a map of a file: lost with the machine's power only.
+    /// Handed to the operating system, by a write or in a mapped file: lost only in a power cut.
     System,
 }
 

@@ -127,8 +127,8 @@ fn check_threads(store: &dyn Store, item: Item<'_>) {
     store.write(&mut |writer| written.iter().try_for_each(|(key, _)| writer.remove(key))).unwrap();
 }
 
-/// Threads write the same two keys at once, each in its own order, as transactions that lock keys must not wait for ever for: both keys
-/// hold what one transaction wrote.
+/// Threads write the same two keys at once, each in its own order, as transactions that lock keys must not
+/// wait for ever for: both keys hold what one transaction wrote.
 fn check_contention(store: &dyn Store, is_atomic: bool) {
     const TRANSACTIONS: u32 = 50;
     let keys = [item(20_000, 0).0, item(20_001, 0).0];
@@ -160,7 +160,7 @@ fn check_contention(store: &dyn Store, is_atomic: bool) {
 }
 
 /// Runs the test on `engine` in the empty directory `dir`, with values of
-/// `value_bytes` bytes. With 0 they are short, and the engine is not told their size.
+/// `value_bytes` bytes. With 0 they are short, and the options do not give their size.
 ///
 /// # Panics
 /// When the adapter or its engine is wrong.

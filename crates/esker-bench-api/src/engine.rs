@@ -1,18 +1,18 @@
-//! What the lab asks of an engine: one trait to open it, three to use it.
+//! The interface between the lab and an engine: one trait to open it, three to use it.
 //!
 //! ```text
 //! Engine --open(dir)--> Store --write(txn)--> Writer   put, remove
 //!                             --reader()----> Reader   get, range, keys, len, at one snapshot
 //! ```
 //!
-//! bench_engine.1. `Store::write` is one atomic transaction (or says by its [`Isolation`] that it is not);
-//!     when it returns in mode `Sync`, the data is on the device.
-//! bench_engine.2. A `Reader` is a snapshot: it sees each transaction whole or not at all, and none committed
+//! bench_engine.1. `Store::write` is one atomic transaction, unless [`Isolation`] says otherwise. In mode
+//!     `Sync`, the data is on the device when it returns.
+//! bench_engine.2. A `Reader` is a snapshot. It sees each transaction as a unit, and none that committed
 //!     after it began.
-//! bench_engine.3. Values are handed to a visitor, so an engine that can lend its bytes copies nothing, and
-//!     every engine pays the same one virtual call.
-//! bench_engine.4. Going back to mode `Sync` makes durable what was written without: no engine carries that
-//!     debt into a later row.
+//! bench_engine.3. A visitor receives the values. An engine that can lend its bytes copies nothing, and every
+//!     engine pays the same virtual call.
+//! bench_engine.4. Setting the mode back to `Sync` makes all earlier commits durable, so that no row pays for
+//!     the syncs of an earlier one.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,7 +24,7 @@ use crate::keyspaces::Keyspaces;
 use crate::serving::Serving;
 use crate::transactions::{OneWriter, TransactionKind, Transactions};
 
-/// An engine, as the lab knows it before any database exists.
+/// An engine, which opens databases.
 pub trait Engine: Sync {
     /// Name on the command line and in results.
     fn name(&self) -> &'static str;
@@ -35,57 +35,55 @@ pub trait Engine: Sync {
     /// Every option that differs from the engine's defaults, or that readers ask about, with its reason.
     fn options(&self) -> &'static [EngineOption];
 
-    /// What its transactions guarantee: rows of different classes are not compared in silence.
+    /// Returns what its transactions guarantee. Reports show it beside the results.
     fn isolation(&self) -> Isolation;
 
-    /// Why the engine cannot do this, or `None` when it can. Rows that need the feature carry the reason.
+    /// Returns why the engine cannot do this, or `None` if it can. Rows that need the feature have the
+    /// reason.
     fn cannot(&self, _feature: Feature) -> Option<&'static str> {
         None
     }
 
-    /// The first of these modes that the engine has.
+    /// Returns the first of these modes that the engine has.
     fn first_of(&self, modes: &[Durability]) -> Option<Durability> {
         modes.iter().copied().find(|mode| self.cannot(mode.feature()).is_none())
     }
 
-    /// What its commits of [`Durability::Async`] have done when they return; `None` for an engine that has no
-    /// such mode.
+    /// Describes its commits of [`Durability::Async`]; `None` for an engine without that mode.
     fn async_commits(&self) -> Option<AsyncCommits>;
 
-    /// Why some of its commits sync although none is asked for, where that is the engine's nature: what the
-    /// lab counts is then noted with this reason, and not taken for a mistake of the adapter.
+    /// Returns why commits of the engine sync although the lab asks for none. The lab notes the syncs that it
+    /// counts with this reason.
     fn syncs_unasked(&self) -> Option<&'static str> {
         None
     }
 
-    /// Why the engine has no part in this suite at all, or `None` when it has.
+    /// Returns why the engine cannot run this suite at all, or `None` if it can.
     fn cannot_run(&self, _suite: &str) -> Option<String> {
         None
     }
 
-    /// Engines that test the lab itself are kept out of `list` and of the default run.
+    /// Returns whether `list` and the default run leave the engine out. Such engines test the lab itself.
     fn hidden(&self) -> bool {
         false
     }
 
-    /// Builds what the engine needs beside the lab's own program, where it is written in another language.
-    /// That may take minutes.
+    /// Builds the program of an engine in another language. That may take minutes.
     fn prepare(&self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Starts what was built, so that the first opening need not. Called once, before an engine is used for a
-    /// suite.
+    /// Starts the program of an engine in another language. Called once, before a suite runs.
     fn start(&self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Creates a database in the empty directory `dir`, or opens the one that is there.
+    /// Creates a database in `dir` if that is empty, otherwise opens the existing one.
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure>;
 
-    /// Creates a database with keyspaces 0 to `count` in the empty directory `dir`, or opens those of the
-    /// database that is there. `None`: the engine has one order, or its authors do not mean its keyspaces for
-    /// thousands; the lab prefixes keys then, as its users do.
+    /// Creates a database with keyspaces 0 to `count` in `dir` if that is empty, otherwise opens the existing
+    /// one. Returns `None` if the engine has one order, or if its keyspaces are not meant for thousands. The
+    /// lab then prefixes keys, as users of such engines do.
     fn open_keyspaces(
         &self,
         _dir: &Path,
@@ -95,21 +93,21 @@ pub trait Engine: Sync {
         Ok(None)
     }
 
-    /// The program, ready to be started, that serves a database of this engine to clients of the Redis
-    /// protocol until one of them sends `SHUTDOWN`; none: there is no such program.
+    /// Returns the command of a program that serves a database of this engine with the Redis protocol, until
+    /// a client sends `SHUTDOWN`. Returns `None` if there is no such program.
     fn serve(&self, _serving: Serving<'_>) -> Result<Option<Command>, Failure> {
         Ok(None)
     }
 
-    /// How its transactions that read what they write keep out of each other's way: each kind that it has,
-    /// the one that its authors put first before the others. None: its adapter has no such transactions.
+    /// Returns the kinds of its transactions that read what they write, the kind that its authors prefer
+    /// first. Empty if the adapter has no such transactions.
     fn transaction_kinds(&self) -> &'static [TransactionKind] {
         &[]
     }
 
-    /// Creates a database for transactions of one of these kinds in the empty directory `dir`, or opens the
-    /// one that is there. As it stands here, it is for engines with [`TransactionKind::OneWriter`] alone,
-    /// whose [`Writer`] has [`Writer::get`].
+    /// Creates a database for transactions of this kind in `dir` if that is empty, otherwise opens the
+    /// existing one. The default is for engines that have only [`TransactionKind::OneWriter`], and whose
+    /// [`Writer`] has [`Writer::get`].
     fn open_transactions(
         &self,
         dir: &Path,
@@ -122,45 +120,43 @@ pub trait Engine: Sync {
         Err(Failure::Unsupported(format!("no transactions of the kind: {}", kind.name())))
     }
 
-    /// Creates a database whose entries may expire in the empty directory `dir`, or opens the one that is
-    /// there.
+    /// Creates a database whose entries may expire in `dir` if that is empty, otherwise opens the existing
+    /// one.
     fn open_expiring(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Expiring>, Failure> {
         Err(Failure::Unsupported("its entries do not expire".to_owned()))
     }
 }
 
-/// What a suite gives every engine alike.
+/// Options of an opening, the same for all engines of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Size of the engine's own cache; for an engine with one budget for everything, that budget.
+    /// Size of the engine's cache, or of its one memory budget.
     pub cache_bytes: u64,
-    /// Size of the memtable or write buffer where the suite limits it; engines without one pass over it.
+    /// Size of the memtable or write buffer, if the suite limits it. Engines without one ignore it.
     pub write_buffer_bytes: Option<u64>,
-    /// Size of the suite's values, of the largest where they differ: some engines lay large values out apart,
-    /// but have to be told. 0 where the suite does not say.
+    /// Size of the suite's largest value, for engines that must be configured to store large values apart. 0
+    /// if unknown.
     pub value_bytes: u64,
-    /// Size of the suite's longest key where it is longer than 32 bytes; an engine whose pages depend on it
-    /// has to be told. 0 elsewhere. The suites in Go do not pass it on: no engine there has such an option.
+    /// Size of the suite's longest key if that is longer than 32 bytes, otherwise 0. For engines whose page
+    /// size depends on it. Engines in Go do not receive it, because none has such an option.
     pub key_bytes: u64,
-    /// Transactions that write at once: an engine that gathers them has to be told how many it may wait for.
-    /// The suites in Go have the same figure in `lab.OpenOptions`; nothing passes it to them.
+    /// Number of concurrent write transactions, for engines that gather several into one commit.
     pub concurrent_writes: u64,
-    /// What the store is about to be used for: whether the suite reads and writes at random in more data than
-    /// memory holds until it closes it. An engine that maps its file may then be told to read nothing ahead.
-    /// False for a store that is opened to be walked through, where that costs most of the speed. The suites
-    /// in Go do not pass it on: no engine there has such an option.
+    /// Whether the suite reads and writes at random, in more data than memory holds, until it closes the
+    /// store. The adapter of an engine that maps its file may then turn off read-ahead. It is false for a
+    /// store that is opened for a walk, which needs read-ahead. Engines in Go do not receive it, because none
+    /// has such an option.
     pub random_beyond_memory: bool,
-    /// What the store is about to be used for: whether new keys come in ascending order, each behind all that
-    /// are there, or nearly so where several write at once. An engine that splits its pages in the middle may
-    /// then be told to leave the first of the two fuller. The suites in Go have the same in
-    /// `lab.OpenOptions`; nothing passes it to them. No engine in Rust has such an option.
+    /// Whether new keys ascend, or nearly so with several writers. An engine may then split full pages
+    /// unevenly, so that the left page stays fuller. Only engines in Go have such an option.
     pub ascending_keys: bool,
-    /// Durability of the transactions that follow; [`Failure::Unsupported`] when the engine has no such mode.
+    /// Durability of the next transactions. The opening fails with [`Failure::Unsupported`] if the engine
+    /// lacks it.
     pub durability: Durability,
 }
 
 impl OpenOptions {
-    /// This much cache, everything else the engine's own, sync commits.
+    /// Options with this cache size, sync commits and the engine's defaults.
     pub fn with_cache(cache_bytes: u64) -> Self {
         Self {
             cache_bytes,
@@ -175,17 +171,16 @@ impl OpenOptions {
     }
 }
 
-/// One option of an adapter and why it is so.
+/// One option of an adapter, with its reason.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOption {
     /// The option as the engine calls it.
     pub option: &'static str,
-    /// What it is set to.
+    /// Its value.
     pub value: &'static str,
-    /// Why.
+    /// Reason for the value.
     pub reason: &'static str,
-    /// Where the engine's authors advise it or do so themselves: a file, a page, a section. Empty for a
-    /// default.
+    /// Where the engine's authors advise or use it: a file, a page, a section. Empty for a default.
     pub pointer: &'static str,
 }
 
@@ -197,7 +192,7 @@ macro_rules! engine_options {
     };
 }
 
-/// What some rows need and some engines lack.
+/// Something that some rows need and some engines lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Feature {
     /// [`Durability::Sync`].
@@ -206,7 +201,7 @@ pub enum Feature {
     AsyncCommits,
     /// [`Durability::NoSync`].
     NoSyncCommits,
-    /// A transaction of any size, as large as the disk allows.
+    /// Transactions of any size that the disk allows.
     LargeTransactions,
     /// Values of 2 MB.
     LargeValues,
@@ -217,7 +212,7 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// All of them.
+    /// All features.
     pub const ALL: [Self; 7] = [
         Self::SyncCommits,
         Self::AsyncCommits,
@@ -228,7 +223,7 @@ impl Feature {
         Self::Snapshots,
     ];
 
-    /// For lists.
+    /// Returns the name for lists.
     pub fn name(self) -> &'static str {
         match self {
             Self::SyncCommits => "sync commits",
@@ -245,18 +240,18 @@ impl Feature {
 /// What the transactions of an engine guarantee, as the adapter uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// Each write stands for itself: several are not atomic.
+    /// Each write is atomic by itself; several together are not.
     Operation,
-    /// A batch of writes is atomic; reads within a transaction and conflicts are not covered.
+    /// A batch of writes is atomic. There are no reads within a transaction, and no conflicts.
     Batch,
-    /// Reads are of one snapshot; conflicting writers are told or wait.
+    /// Reads see one snapshot. Conflicting writers fail or wait.
     Snapshot,
-    /// Transactions are as if run one after the other.
+    /// Transactions have the same effect as if they ran one after the other.
     Serializable,
 }
 
 impl Isolation {
-    /// For reports.
+    /// Returns the name for reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Operation => "single operations",
@@ -267,21 +262,21 @@ impl Isolation {
     }
 }
 
-/// How far a commit must have got before it returns.
+/// How far a commit has come when it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// On the device.
     Sync,
-    /// On its way: after a power cut the database is sound and lacks the newest commits only. Where the
-    /// engine tells the two apart, the commit has been handed to the operating system, so that it outlives
-    /// the process.
+    /// Written later. After a power cut the database is sound and lacks only the newest commits. If the
+    /// engine has a mode for it, the commit has reached the operating system, so that it outlives the
+    /// process.
     Async,
-    /// Anywhere: the engine's fastest mode that still leaves a sound database after a crash of the process.
+    /// The engine's fastest mode that leaves a sound database after a crash of the process.
     NoSync,
 }
 
 impl Durability {
-    /// The feature that a row of this durability needs.
+    /// Returns the feature that a row of this durability needs.
     pub fn feature(self) -> Feature {
         match self {
             Self::Sync => Feature::SyncCommits,
@@ -294,48 +289,47 @@ impl Durability {
 /// The work of one transaction.
 pub type Work<'a> = &'a mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>;
 
-/// An open database with one ordered map in it.
+/// An open database with one ordered map.
 pub trait Store: Send + Sync {
-    /// Chooses the durability of the transactions that follow.
-    /// [`Failure::Unsupported`] says that the engine has no such mode.
+    /// Sets the durability of the next transactions. Fails with [`Failure::Unsupported`] if the engine lacks
+    /// it.
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure>;
 
     /// Runs `work` in one transaction and commits it (bench_engine.1). An error from `work` rolls back,
-    /// except where the engine has single operations only ([`Isolation::Operation`]). Many threads may call
-    /// it; on a conflict the adapter runs `work` again.
+    /// except with [`Isolation::Operation`]. Many threads may call it. On a conflict the adapter runs `work`
+    /// again.
     fn write(&self, work: Work<'_>) -> Result<(), Failure>;
 
     /// Opens a snapshot (bench_engine.2).
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure>;
 
-    /// One read of the newest state, in the engine's cheapest way.
+    /// Reads the newest state once, in the engine's cheapest way.
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
         self.reader()?.get(key, visit)
     }
 
-    /// One range read of the newest state, in the engine's cheapest way.
+    /// Reads a range of the newest state once, in the engine's cheapest way.
     fn range(&self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
         self.reader()?.range(from, limit, visit)
     }
 
-    /// The engine's own best compaction, run to its end.
+    /// Runs the engine's most complete compaction.
     fn compact(&mut self) -> Result<(), Failure>;
 
-    /// Follows each `compact` before anything else, and is not timed: closes and opens the database where an
-    /// engine removes only then the files that it replaced, or was opened otherwise for the compaction. Where
-    /// closing or opening does a part of the work it belongs to `compact`.
+    /// Closes and opens the database after each `compact`, untimed. Some engines remove replaced files only
+    /// then, or were opened with other options for the compaction. If closing or opening does a part of the
+    /// compaction, `compact` does it instead.
     fn reopen(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Waits until the engine owes no more background work (flushes, merges) than it would leave when idle.
-    /// Engines that do everything within their calls have nothing to wait for. One that does not come to rest
-    /// before `deadline` is left to its work.
+    /// Waits until the engine has no more background work (flushes, compactions) than it leaves when idle, or
+    /// until `deadline`. Engines that do all work within their calls return at once.
     fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Syncs so far by the engine's own count, where it keeps one.
+    /// Returns the engine's own count of syncs, if it keeps one.
     fn sync_count(&self) -> Option<u64> {
         None
     }
@@ -343,26 +337,27 @@ pub trait Store: Send + Sync {
 
 /// The open transaction of a [`Store::write`].
 pub trait Writer {
-    /// Inserts or replaces.
+    /// Inserts or replaces an item.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure>;
 
     /// Removes `key`, which need not exist.
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure>;
 
-    /// Shows the value of `key`, as the transaction sees it, to `visit`; false when there is none. Suite
-    /// `transactions` alone asks for it.
+    /// Passes the value of `key`, as the transaction sees it, to `visit`. Returns false if there is none.
+    /// Only suite `transactions` uses it.
     fn get(&mut self, _key: &[u8], _visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
         Err(Failure::Unsupported("its adapter writes without reading".to_owned()))
     }
 }
 
 /// A snapshot.
-#[expect(clippy::len_without_is_empty, reason = "nobody asks whether an engine is empty")]
+#[expect(clippy::len_without_is_empty, reason = "the lab never asks whether an engine is empty")]
 pub trait Reader {
-    /// Shows the value of `key` to `visit`; false when there is none.
+    /// Passes the value of `key` to `visit`. Returns false if there is none.
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
 
-    /// Shows up to `limit` items from the first key >= `from`, in key order; returns how many there were.
+    /// Passes up to `limit` items from the first key >= `from` to `visit`, in key order. Returns their
+    /// number.
     fn range(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8]))
     -> Result<u64, Failure>;
 

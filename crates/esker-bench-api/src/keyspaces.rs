@@ -1,4 +1,4 @@
-//! Many keyspaces in one database: what suite `keyspaces` asks of an engine.
+//! Many keyspaces in one database: the interface for suite `keyspaces`.
 //!
 //! ```text
 //! Engine --open_keyspaces(dir, count)--> Keyspaces --write(txn)-------> KeyspaceWriter   put
@@ -7,11 +7,14 @@
 //! an engine with one order: Engine --open(dir)--> Store --Prefixed--> Keyspaces
 //! ```
 //!
-//! bench_api_keyspaces.1. `Keyspaces::write` is one atomic transaction over any of them (or says by its [`Isolation`](crate::Isolation) that it is not), with the
-//!      durability that the database was opened with; so is what [`Engine::open_keyspaces`] creates.
-//! bench_api_keyspaces.2. A keyspace is an order of its own: one key in two of them is two items, and a range ends with its keyspace.
-//! bench_api_keyspaces.3. What `remove_keyspaces` has removed shows nothing from then on, opened again or not. When it returns, that is on the device,
-//!      whatever the durability; an engine without sync commits does what it can.
+//! bench_api_keyspaces.1. `Keyspaces::write` is one atomic transaction over any keyspaces, unless
+//!     [`Isolation`](crate::Isolation) says otherwise, with the durability given at the opening. The same
+//!     holds for the keyspaces that [`Engine::open_keyspaces`] creates.
+//! bench_api_keyspaces.2. Keyspaces are separate orders. The same key in two of them is two items, and a
+//!     range ends with its keyspace.
+//! bench_api_keyspaces.3. A removed keyspace is empty, also after another opening. The removal is on the
+//!     device when `remove_keyspaces` returns, whatever the durability. An engine without sync commits does
+//!     its best.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,21 +22,23 @@ use std::time::Instant;
 
 use crate::engine::{Durability, Engine, Failure, OpenOptions, Store, Writer};
 
-/// Items that [`Prefixed`] removes in one transaction.
+/// Number of items that [`Prefixed`] removes in one transaction.
 const REMOVE_BATCH: u64 = 1000;
 
 /// The work of one transaction over keyspaces.
 pub type KeyspacesWork<'a> = &'a mut dyn FnMut(&mut dyn KeyspaceWriter) -> Result<(), Failure>;
 
-/// An open database with many ordered maps in it, by their numbers from 0.
+/// An open database with many ordered maps, numbered from 0.
 pub trait Keyspaces: Send + Sync {
-    /// Runs `work` in one transaction and commits it (bench_api_keyspaces.1). On a conflict the adapter runs `work` again.
+    /// Runs `work` in one transaction and commits it (bench_api_keyspaces.1). On a conflict the adapter runs
+    /// `work` again.
     fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure>;
 
-    /// Shows the newest value of `key` in one keyspace to `visit`; false when there is none.
+    /// Passes the newest value of `key` in one keyspace to `visit`. Returns false if there is none.
     fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
 
-    /// Shows up to `limit` items of one keyspace from the first key >= `from`, in key order; returns how many there were (bench_api_keyspaces.2).
+    /// Passes up to `limit` items of one keyspace from the first key >= `from` to `visit`, in key order.
+    /// Returns their number (bench_api_keyspaces.2).
     fn range(
         &self,
         keyspace: u32,
@@ -42,7 +47,7 @@ pub trait Keyspaces: Send + Sync {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure>;
 
-    /// Removes keyspaces that are there, with all that they hold (bench_api_keyspaces.3).
+    /// Removes existing keyspaces with all their items (bench_api_keyspaces.3).
     fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure>;
 
     /// As [`Store::drain`].
@@ -50,7 +55,7 @@ pub trait Keyspaces: Send + Sync {
         Ok(())
     }
 
-    /// Whether they are no keyspaces of the engine but prefixes of its keys.
+    /// Returns whether the keyspaces are prefixes of keys.
     fn are_prefixes(&self) -> bool {
         false
     }
@@ -58,11 +63,11 @@ pub trait Keyspaces: Send + Sync {
 
 /// The open transaction of a [`Keyspaces::write`].
 pub trait KeyspaceWriter {
-    /// Inserts or replaces in a keyspace that is there.
+    /// Inserts or replaces an item in an existing keyspace.
     fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure>;
 }
 
-/// The keyspaces of `engine`; where it has one order only, prefixes in it.
+/// Opens the keyspaces of `engine`. For an engine with one order, keys get prefixes.
 pub fn open(
     engine: &dyn Engine,
     dir: &Path,
@@ -78,54 +83,54 @@ pub fn open(
     }
 }
 
-/// The handles of an adapter's keyspaces, or their names, by number. One that is not there has none.
+/// Handles of an adapter's keyspaces, or their names, by number. A missing keyspace has no handle.
 #[derive(Debug)]
 pub struct Handles<T>(Vec<Option<T>>);
 
 impl<T> Handles<T> {
-    /// Asks for the handle of each of `count` keyspaces by its name.
+    /// Opens `count` keyspaces by their names.
     pub fn open<E>(count: u32, mut open: impl FnMut(&str) -> Result<Option<T>, E>) -> Result<Self, E> {
         (0..count).map(|number| open(&format!("keyspace-{number:05}"))).collect::<Result<_, E>>().map(Self)
     }
 
-    /// Whether none is there: then the database is new.
+    /// Returns whether no keyspace exists, so that the database is new.
     pub fn are_none(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// Those that are there.
+    /// Returns the existing handles.
     pub fn iter(&self) -> impl Iterator<Item = &T> + Clone {
         self.0.iter().flatten()
     }
 
-    /// That of one keyspace.
+    /// Returns the handle of a keyspace.
     pub fn get(&self, keyspace: u32) -> Option<&T> {
         self.0.get(keyspace as usize)?.as_ref()
     }
 
-    /// That of a keyspace that has to be there.
+    /// Returns the handle of a keyspace that must exist.
     pub fn of(&self, keyspace: u32) -> Result<&T, Failure> {
         self.get(keyspace).ok_or_else(|| Failure::Engine(format!("keyspace {keyspace} is not there")))
     }
 
-    /// Takes those of some keyspaces out, which are there no longer.
+    /// Removes and returns the handles of removed keyspaces.
     pub fn take(&mut self, keyspaces: Range<u32>) -> impl Iterator<Item = T> {
         keyspaces.filter_map(move |keyspace| self.0.get_mut(keyspace as usize)?.take())
     }
 
-    /// The same with other handles.
+    /// Converts the handles.
     pub fn map<U>(self, mut change: impl FnMut(T) -> U) -> Handles<U> {
         Handles(self.0.into_iter().map(|handle| handle.map(&mut change)).collect())
     }
 }
 
-/// Keyspaces in the one order of a store, as users of such engines make them: each key begins with the number of its keyspace, 4 bytes big-endian.
+/// Keyspaces in a store with one order: each key begins with the number of its keyspace, 4 bytes big-endian.
 struct Prefixed {
     store: Box<dyn Store>,
     durability: Durability,
 }
 
-/// Makes `full` the key in the store.
+/// Sets `full` to the key in the store.
 fn prefix(keyspace: u32, key: &[u8], full: &mut Vec<u8>) {
     full.clear();
     full.extend_from_slice(&keyspace.to_be_bytes());
@@ -139,7 +144,7 @@ fn prefixed(keyspace: u32, key: &[u8]) -> Vec<u8> {
 }
 
 impl Prefixed {
-    /// The first keys of the store from `from` on and before `end`, at most [`REMOVE_BATCH`] of them.
+    /// Returns up to [`REMOVE_BATCH`] keys of the store, from `from` on and before `end`.
     fn keys(&self, from: &[u8], end: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
         let (mut reader, mut keys) = (self.store.reader()?, Vec::new());
         reader.keys(from, REMOVE_BATCH, &mut |key| {
@@ -177,14 +182,14 @@ impl Keyspaces for Prefixed {
         Ok(seen)
     }
 
-    /// Item by item, and then a sync.
+    /// Removes the items one by one, and then syncs.
     fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
         let (mut from, end) = (prefixed(keyspaces.start, &[]), prefixed(keyspaces.end, &[]));
         loop {
             let keys = self.keys(&from, &end)?;
             let Some(last) = keys.last() else { break };
             self.store.write(&mut |writer| keys.iter().try_for_each(|key| writer.remove(key)))?;
-            // The next search need not pass what was removed before it.
+            // The next search begins behind the removed keys.
             from.clone_from(last);
             from.push(0);
         }

@@ -1,6 +1,6 @@
-//! What the lab (`esker-bench`) and the adapters of engines share. Adapters with heavy builds live in crates of their own
-//! and depend on this one alone; an engine in another language is a program that follows the same generators and prints
-//! the same results.
+//! What the lab (`esker-bench`) and the adapters of engines share. Adapters with heavy builds live in crates
+//! of their own and depend on this one alone; an engine in another language is a program that follows the
+//! same generators and prints the same results.
 //!
 //! ```text
 //! engine       Engine -> Store -> Writer, Reader     what an adapter implements

@@ -4,7 +4,8 @@
 //!
 //! A program that runs the suites of an engine in another language prints the same messages.
 //!
-//! bench_results.1. A row of the suite always gives a record: with a value, or with an `error` that says why there is none.
+//! bench_results.1. A row of the suite always gives a record: with a value, or with an `error` that says why
+//!     there is none.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,8 @@ pub struct Record {
     pub scale: String,
     /// Counts from 1.
     pub run: u32,
-    /// When the row began, in milliseconds since 1970, UTC; 0 in results that were made before this was noted.
+    /// When the row began, in milliseconds since 1970, UTC; 0 in results that were made before this was
+    /// noted.
     #[serde(default)]
     pub started_unix_ms: u64,
     /// What was measured, in `unit`; none when `error` says why.
@@ -69,7 +71,8 @@ pub struct Record {
     pub commit: String,
 }
 
-/// What a row used beside its time, the wait for background work after it included. Zero where the machine does not tell.
+/// What a row used beside its time, the wait for background work after it included. Zero where the machine
+/// does not tell.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Highest resident memory while the row ran, mapped files included.
@@ -77,7 +80,8 @@ pub struct Usage {
     /// Highest resident anonymous memory that was seen while the row ran, by sampling.
     #[serde(default)]
     pub peak_anon_bytes: u64,
-    /// Most resident file pages (memory maps) that were seen while the row ran, by sampling; 0 in results that were made before this was noted.
+    /// Most resident file pages (memory maps) that were seen while the row ran, by sampling; 0 in results
+    /// that were made before this was noted.
     #[serde(default)]
     pub peak_file_bytes: u64,
     /// Resident anonymous memory when the row ended.
@@ -95,10 +99,10 @@ pub struct Usage {
     pub written_bytes: u64,
     /// Bytes that the process fetched from the device.
     pub read_bytes: u64,
-    /// Bytes that the device of the database wrote meanwhile, whoever caused them.
+    /// Bytes that the device of the database wrote meanwhile, for any process.
     #[serde(default)]
     pub device_written_bytes: u64,
-    /// Bytes that the device of the database read meanwhile, whoever caused them.
+    /// Bytes that the device of the database read meanwhile, for any process.
     #[serde(default)]
     pub device_read_bytes: u64,
     /// Processor time of all threads.
@@ -108,8 +112,8 @@ pub struct Usage {
 /// Single operations of a row.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Detail {
-    /// `closed`: a thread starts an operation when its last one has ended. `open`: operations start when they are due, and
-    /// their latency counts from then, so that waiting behind a stall counts too.
+    /// `closed`: a thread starts an operation when its last one has ended. `open`: operations start when they
+    /// are due, and their latency counts from then, so that waiting behind a stall counts too.
     pub load: String,
     /// For each kind of operation (`read`, `insert`, ...), in seconds.
     pub latency: BTreeMap<String, Latency>,
@@ -177,19 +181,21 @@ pub enum Better {
     Higher,
 }
 
-/// What a child process tells its runner, one JSON object a line: `{"begin":"bulk load"}`, `{"measured":{...}}`, `{"row":{...}}`, `"done"`.
+/// A message of a child process to its runner, one JSON object per line: `{"begin":"bulk load"}`,
+/// `{"measured":{...}}`, `{"row":{...}}`, `"done"`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Message {
     /// The row named here begins.
     Begin(String),
-    /// How far what goes on has come, in words for the reason of a time-out. It gives no more time.
+    /// Progress of the current step, as text for the reason of a time-out. It does not extend the time.
     Progress(String),
-    /// A row was measured; its background work is waited for and its untimed check runs. A program may leave this out: then the row is lost
-    /// if those do not end.
+    /// A row was measured. The wait for its background work and its untimed check follow. Without this
+    /// message the row is lost if those do not end.
     Measured(Box<Record>),
-    /// A row ended, its check too. It may be told again, when a later check finds its data wrong: the last word counts.
+    /// A row and its check have ended. A later check that finds its data wrong sends the row again: the last
+    /// message counts.
     Row(Box<Record>),
-    /// Every row of the suite has been told.
+    /// All rows of the suite have been sent.
     Done,
 }

@@ -1,15 +1,15 @@
-//! Transactions that read what they write: what suite `transactions` asks of an engine.
+//! Transactions that read what they write: the interface for suite `transactions`.
 //!
 //! ```text
-//! Engine --open_transactions(dir, kind)--> Transactions --transact(keys, work)--> Transaction   get, put
-//!                                          |            `--scan-----------------> the newest state, item by item
-//!                                          `-- OneWriter: Store::write of an engine with one writer at a time
+//! Engine --open_transactions--> Transactions --transact(keys, work)--> Transaction   get, put
+//!                               |            `--scan-----------------> all items of the newest state
+//!                               `-- OneWriter: Store::write of an engine with one writer at a time
 //! ```
 //!
-//! bench_transactions.1. `transact` is one atomic transaction: it commits only if nobody has changed what it has read, since it read it. When it returns, the
-//!     commit is as durable as the database was opened for.
-//! bench_transactions.2. A try that ends in a conflict leaves nothing behind. The adapter tries again, in the way that the engine's authors advise, and
-//!     counts the conflicts.
+//! bench_transactions.1. `transact` is one atomic transaction. It commits only if what it has read has not
+//!     changed since. The commit has the durability given at the opening.
+//! bench_transactions.2. An attempt that ends in a conflict has no effect. The adapter tries again, in the
+//!     way that the engine's authors advise, and counts the conflicts.
 
 use std::time::Instant;
 
@@ -18,7 +18,8 @@ use crate::engine::{Engine, Failure, Store, Writer};
 /// How an engine keeps writers that run at the same time apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionKind {
-    /// All writers go on at once. A commit conflicts if what it has read was changed since; then it is tried again.
+    /// All writers go on at once. A commit conflicts if what it has read was changed since; then it is tried
+    /// again.
     Optimistic,
     /// Each writer locks the keys that it is about to change. If another holds a lock, it waits.
     Locks,
@@ -27,7 +28,7 @@ pub enum TransactionKind {
 }
 
 impl TransactionKind {
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Optimistic => "optimistic",
@@ -36,8 +37,8 @@ impl TransactionKind {
         }
     }
 
-    /// The kind of `kinds` that an engine uses when it is asked for this one: the same kind if it has it, otherwise the most similar one. None if
-    /// `kinds` is empty.
+    /// Returns the kind in `kinds` that stands in for this one: the same kind, or the most similar one.
+    /// Returns `None` if `kinds` is empty.
     pub fn nearest(self, kinds: &[Self]) -> Option<Self> {
         let order = match self {
             Self::Optimistic => [Self::Optimistic, Self::Locks, Self::OneWriter],
@@ -51,13 +52,14 @@ impl TransactionKind {
 /// The work of one transaction. It may run several times.
 pub type TransactionWork<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Result<(), Failure>;
 
-/// An open database with one ordered map in it, for transactions that read what they write.
+/// An open database with one ordered map, for transactions that read what they write.
 pub trait Transactions: Send + Sync {
-    /// Runs `work` in a transaction and commits it, again until it meets no conflict; returns how often it met one (bench_transactions.1,
-    /// bench_transactions.2). `keys` are those that it reads and writes, in key order: an engine that locks may lock them first.
+    /// Runs `work` in transactions until one commits, and returns the number of conflicts
+    /// (bench_transactions.1, bench_transactions.2). `keys` are the keys that `work` reads and writes, in
+    /// order. An engine that locks may lock them first.
     fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure>;
 
-    /// Shows all items of the newest state, in key order; returns how many there were.
+    /// Passes all items of the newest state to `visit`, in key order. Returns their number.
     fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure>;
 
     /// As [`Store::drain`].
@@ -68,14 +70,16 @@ pub trait Transactions: Send + Sync {
 
 /// The open transaction of a [`Transactions::transact`].
 pub trait Transaction {
-    /// Shows the value of a key, as the transaction sees it, to `visit`; false when there is none. The transaction will write the key.
+    /// Passes the value of a key, as the transaction sees it, to `visit`. Returns false if there is none. The
+    /// transaction will write the key.
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
 
-    /// Inserts or replaces.
+    /// Inserts or replaces an item.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure>;
 }
 
-/// Transactions of an engine whose [`Store::write`] is one already: it runs alone, on the newest state, and its [`Writer`] can read.
+/// Transactions of an engine whose [`Store::write`] runs alone, on the newest state, with a [`Writer`] that
+/// can read.
 pub struct OneWriter(pub Box<dyn Store>);
 
 impl Transactions for OneWriter {
@@ -92,7 +96,7 @@ impl Transactions for OneWriter {
     }
 }
 
-/// A transaction by means of the adapter's [`Writer`].
+/// A transaction that uses the adapter's [`Writer`].
 pub struct ByWriter<'a>(pub &'a mut dyn Writer);
 
 impl Transaction for ByWriter<'_> {
@@ -105,7 +109,7 @@ impl Transaction for ByWriter<'_> {
     }
 }
 
-/// Calls `once` until it says that it met no conflict; returns how many conflicts it met before.
+/// Calls `once` until it returns true for a commit. Returns the number of conflicts before.
 pub fn until_no_conflict(mut once: impl FnMut() -> Result<bool, Failure>) -> Result<u64, Failure> {
     let mut conflicts = 0;
     while !once()? {
@@ -114,7 +118,7 @@ pub fn until_no_conflict(mut once: impl FnMut() -> Result<bool, Failure>) -> Res
     Ok(conflicts)
 }
 
-/// Why an engine has no part in this, where its adapter has no transactions.
+/// Returns why an engine has no such transactions.
 pub fn none_of(engine: &dyn Engine) -> Failure {
     Failure::Unsupported(match engine.isolation() {
         crate::Isolation::Operation | crate::Isolation::Batch => {

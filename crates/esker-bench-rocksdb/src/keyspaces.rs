@@ -5,7 +5,8 @@
 //! remove -> DropColumnFamily of each, which syncs the manifest; the files go with its last handle
 //! ```
 //!
-//! bench_rocksdb_keyspaces.1. Memtables of all families together have a limit, which the block cache pays for: each family could fill one of its own otherwise.
+//! bench_rocksdb_keyspaces.1. Memtables of all families together have a limit, which the block cache pays
+//!     for: each family could fill one of its own otherwise.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

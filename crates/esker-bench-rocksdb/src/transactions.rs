@@ -1,8 +1,9 @@
 //! RocksDB's transactions that read what they write.
 //!
 //! ```text
-//! optimistic  OptimisticTransactionDB: the commit looks whether what was read has been written since, again at once after a conflict
-//! locks keys  TransactionDB: a read for update locks its key. If another transaction holds the lock it waits, for a second at most
+//! optimistic  OptimisticTransactionDB: the commit fails if a key that was read has been written since;
+//!             then the transaction runs again at once
+//! locks keys  TransactionDB: a read for update locks its key; it waits up to a second for another's lock
 //! ```
 
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The conformance test of transactions that read what they write: no update is lost, and a transaction that fails leaves nothing behind.
+//! The conformance test of transactions that read what they write: no update is lost, and a transaction that
+//! fails leaves nothing behind.
 //!
 //!   each kind: put, own writes, rollback, many threads on one counter and on few accounts, reopening
 #![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
@@ -99,7 +100,7 @@ fn check_kind(engine: &dyn Engine, kind: TransactionKind, dir: &Path) {
                 put(transaction, accounts, i, Account::NEW)
             })
         });
-        assert_eq!(conflicts.unwrap(), 0, "nobody to conflict with");
+        assert_eq!(conflicts.unwrap(), 0, "a single writer has no conflicts");
         let given_up = store.transact(&keys[..1], &mut |transaction| {
             put(transaction, accounts, 0, Account { balance: 1, changes: 1 })?;
             Err(Failure::Engine("stop".to_owned()))

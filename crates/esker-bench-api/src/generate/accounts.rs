@@ -1,14 +1,16 @@
-//! The accounts of suite `transactions`: 16-byte keys, and 100-byte values with a check word.
+//! The accounts of suite `transactions`: 16-byte keys, and 100-byte values with a check word. Numbers are
+//! little-endian.
 //!
 //! ```text
 //! key of account i    obigstore::random_key(seed, i)
-//! value               balance (i64) | changes (u64) | check (u64) | 76 bytes of fill(word(seed, i))      little-endian
+//! value               balance (i64) | changes (u64) | check (u64) | 76 bytes of fill(word(seed, i))
 //! check               mix64(mix64(balance ^ word(seed, i)) ^ changes)
 //! ```
 //!
-//! The check word covers the account's number, balance and changes, so a reader can tell a torn or misplaced value without knowing who wrote it.
-//! A transfer takes money from the first of its accounts, gives it to the others, and adds one to the changes of each. So the sum of all balances
-//! stays the same, and the sum of all changes is the number of transfers times the accounts of one.
+//! The check word covers the account's number, balance and changes, so a reader can tell a torn or misplaced
+//! value without knowing who wrote it. A transfer takes money from the first of its accounts, gives it to the
+//! others, and adds one to the changes of each. So the sum of all balances stays the same, and the sum of all
+//! changes is the number of transfers times the accounts of one.
 
 use super::obigstore::{Key, random_key};
 use super::rng::Rng;
@@ -51,7 +53,8 @@ impl Accounts {
         random_key(self.seed, i)
     }
 
-    /// The number of the account with this key. For a key that belongs to no account the number means nothing.
+    /// The number of the account with this key. For a key that belongs to no account the number means
+    /// nothing.
     pub fn number(self, key: &[u8]) -> u64 {
         let first = key.first_chunk::<8>().map(|word| u64::from_be_bytes(*word)).unwrap_or_default();
         unmix64(first).wrapping_sub(self.seed)
@@ -70,8 +73,8 @@ impl Accounts {
         bytes[16..HEAD_BYTES].copy_from_slice(&self.check(i, account).to_le_bytes());
     }
 
-    /// The content of account `i`, read from its value. None if the check word does not fit, the length is wrong, or the last four of the 76 fixed
-    /// bytes differ; the other fixed bytes are not compared.
+    /// The content of account `i`, read from its value. None if the check word does not fit, the length is
+    /// wrong, or the last four of the 76 fixed bytes differ; the other fixed bytes are not compared.
     pub fn read(self, i: u64, bytes: &[u8]) -> Option<Account> {
         let bytes: &[u8; VALUE_BYTES] = bytes.try_into().ok()?;
         let number = |at: usize| {
@@ -89,7 +92,8 @@ impl Accounts {
     }
 }
 
-/// The transfers of one writer. Each is several different accounts, in the order of their keys, and an amount.
+/// The transfers of one writer. Each is several different accounts, in the order of their keys, and an
+/// amount.
 #[derive(Clone, Debug)]
 pub struct Transfers {
     accounts: Accounts,
@@ -103,8 +107,8 @@ impl Transfers {
         Self { accounts, rng: Rng::new(word(accounts.seed, writer)), below }
     }
 
-    /// Fills `drawn` with the accounts of the next transfer, and returns the amount that each of them but the first gets, 1 to 10. `drawn` must be
-    /// shorter than the number of accounts.
+    /// Fills `drawn` with the accounts of the next transfer, and returns the amount that each of them but the
+    /// first gets, 1 to 10. `drawn` must be shorter than the number of accounts.
     pub fn draw(&mut self, drawn: &mut [u64]) -> i64 {
         for n in 0..drawn.len() {
             drawn[n] = loop {

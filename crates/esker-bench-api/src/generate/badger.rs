@@ -1,6 +1,7 @@
 //! The items of suite `badger`: keys `vsz=VVVVV-k=KKKKKKKKKK`, random values.
 //!
-//! The value of a key is the same whenever it is written, so a read of a key that was drawn twice can be verified.
+//! The value of a key is the same whenever it is written, so a read of a key that was drawn twice can be
+//! verified.
 
 use super::pool::Pool;
 use super::rng::Rng;

@@ -6,9 +6,10 @@ use super::GOLDEN;
 const SMALL_BYTES: usize = 1024;
 const CACHE_LINE_BYTES: usize = 64;
 
-/// A cheap checksum of a value as read: its first and last eight bytes and its length, and eight bytes of every 64 if it is longer than
-/// 1,024. Values are random, so a wrong value shows in it. Reading 16 bytes touches a small value, as the source's benchmark does, and costs
-/// every engine the same; of a large value, an engine that lends from its mapped file would otherwise read one page where others read all.
+/// A cheap checksum of a value as read: its first and last eight bytes and its length, and eight bytes of
+/// every 64 if it is longer than 1,024. Values are random, so a wrong value shows in it. Reading 16 bytes
+/// touches a small value, as the source's benchmark does, and costs every engine the same; of a large value,
+/// an engine that lends from its mapped file would otherwise read one page where others read all.
 pub fn probe(value: &[u8]) -> u64 {
     let ends = match (value.first_chunk::<8>(), value.last_chunk::<8>()) {
         (Some(first), Some(last)) => u64::from_le_bytes(*first)

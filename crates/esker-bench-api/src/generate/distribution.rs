@@ -1,12 +1,14 @@
 //! Which item an operation asks for: uniform, zipfian, latest, hotspot.
 //!
-//! Zipf by octaves: rank k has weight k^-s. Draw an octave j with weight 2^(j(1-s)), a rank k uniform in 2^j .. 2^(j+1), accept it with
-//! probability (2^j / k)^s if k <= n, else draw again. That is exact for every s, needs no sum over n, so `n` may grow
-//! between draws, and takes fewer than three rounds on average. For s = 1 there is no power to compute.
+//! Zipf by octaves: rank k has weight k^-s. Draw an octave j with weight 2^(j(1-s)), a rank k uniform in 2^j
+//! .. 2^(j+1), accept it with probability (2^j / k)^s if k <= n, else draw again. That is exact for every s,
+//! needs no sum over n, so `n` may grow between draws, and takes fewer than three rounds on average. For s =
+//! 1 there is no power to compute.
 //!
 //! bench_distribution.1. A draw is below `n`.
-//! bench_distribution.2. The favourites of a scattered draw stay, whatever is inserted meanwhile: ranks are scattered over a range that is fixed, of which the part
-//!     that does not exist yet is drawn again, as YCSB does. Scattered over an `n` that grows, each insert would choose new favourites.
+//! bench_distribution.2. The favourites of a scattered draw stay, whatever is inserted meanwhile: ranks are
+//!     scattered over a range that is fixed, of which the part that does not exist yet is drawn again, as
+//!     YCSB does. Scattered over an `n` that grows, each insert would choose new favourites.
 
 use super::mix64;
 use super::rng::Rng;

@@ -3,7 +3,8 @@
 //! ```text
 //! key of entry i     obigstore::random_key(seed, i)
 //! value              obigstore::value of the key
-//! moment of expiry   for i = 0, 10, 20, ... never; else hold + spread * word(seed, i) / 2^64, in ms from the first put
+//! time of expiry     never for i = 0, 10, 20, ...
+//!                    else hold + spread * word(seed, i) / 2^64, in ms after the first put
 //! ```
 
 use super::obigstore::{self, Key, random_key};
@@ -23,7 +24,8 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Entries that expire from `hold_ms` on, evenly over `spread_ms`: both are milliseconds, counted from the first put.
+    /// Entries that expire from `hold_ms` on, evenly over `spread_ms`: both are milliseconds, counted from
+    /// the first put.
     pub fn new(seed: u64, hold_ms: u64, spread_ms: u64) -> Self {
         Self { seed, hold_ms, spread_ms }
     }

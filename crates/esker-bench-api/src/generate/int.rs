@@ -1,4 +1,5 @@
-//! The items of suite `int`: u32 keys in random order, u64 values; both big-endian, so that bytes sort as numbers do.
+//! The items of suite `int`: u32 keys in random order, u64 values; both big-endian, so that bytes sort as
+//! numbers do.
 
 use super::word;
 

@@ -1,6 +1,10 @@
 //! The items of suite `redb`: 24-byte random keys, 150-byte random values.
 //!
-//!   item i, word w -> word(seed, 32 i + w); words 0..3 are the key (24 bytes), words 3..22 the value (150 bytes, the last word cut)
+//! ```text
+//! item i, word w -> word(seed, 32 i + w)
+//! key            -> words 0 to 2, 24 bytes
+//! value          -> words 3 to 21, 150 bytes: the last word is cut
+//! ```
 //!
 //! Making a pair takes about 20 ns, a key 3 ns, the same for all engines.
 

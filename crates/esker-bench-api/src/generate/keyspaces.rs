@@ -1,4 +1,5 @@
-//! The items of suite `keyspaces`: those of `storage-bench` with keys in random order, each in a keyspace that its number draws.
+//! The items of suite `keyspaces`: those of `storage-bench` with keys in random order, each in a keyspace
+//! that its number draws.
 //!
 //!   keyspace of item i   the high half of word(seed ^ DRAWS, i) * keyspaces, as `Rng::below` has it
 

@@ -1,11 +1,11 @@
 //! The pairs of suite `obigstore`: 16-byte keys, values whose second half repeats the first.
 //!
-//! The value of a key is the same whenever it is written (its seed is a checksum of the key), so any read can be verified
-//! without remembering what was written.
+//! The value of a key is the same whenever it is written (its seed is a checksum of the key), so any read can
+//! be verified without remembering what was written.
 //!
-//! Hotspots, as the source's `bm_makedata -hotspot P:N` has them: 2^N remembered keys. With probability P a write goes to a random
-//! hotspot, half of the time to the key after its last one, half of the time over a random key that it has. Otherwise the hotspot
-//! is given up for a new random key.
+//! Hotspots, as the source's `bm_makedata -hotspot P:N` has them: 2^N remembered keys. With probability P a
+//! write goes to a random hotspot, half of the time to the key after its last one, half of the time over a
+//! random key that it has. Otherwise the hotspot is given up for a new random key.
 
 use super::checksum::checksum;
 use super::rng::Rng;
@@ -51,7 +51,7 @@ impl Hotspots {
         Self { rng, stay, spots }
     }
 
-    /// The next key to write, and whether it is one that was never written.
+    /// Returns the next key to write, and whether it is new.
     pub fn next_key(&mut self) -> (Key, bool) {
         let spot = self.rng.below(self.spots.len() as u64) as usize;
         if self.rng.fraction() >= self.stay {

@@ -1,10 +1,10 @@
 //! An order in which to visit all items.
 //!
-//! bench_order.1. It visits each number below `n` once in `n` steps, and no two neighbours of the visit are neighbours in
-//!     insertion order: an engine that keeps items in arrival order gains nothing from it.
+//! bench_order.1. It visits each number below `n` once in `n` steps, and no two neighbours of the visit are
+//!     neighbours in insertion order: an engine that keeps items in arrival order gains nothing from it.
 
-/// A visiting order of the numbers below `n` (bench_order.1): `start, start + stride, ...` modulo `n`, with a stride near the golden
-/// section of `n` and prime to it.
+/// A visiting order of the numbers below `n` (bench_order.1): `start, start + stride, ...` modulo `n`, with a
+/// stride near the golden section of `n` and prime to it.
 #[derive(Clone, Debug)]
 pub struct Order {
     n: u64,

@@ -1,7 +1,10 @@
-//! Values that cost nothing to make: slices of one pool of random bytes. For suites whose values are large, where
-//! filling each would be a part of the time measured.
+//! Values that cost nothing to make: slices of one pool of random bytes. For suites whose values are large,
+//! where filling each would be a part of the time measured.
 //!
-//!   pool = fill(seed), 8 MiB; value i of n bytes = pool[at .. at + n], at = word(seed, POOL_WORDS + i) mod (8 MiB - n + 1)
+//! ```text
+//! pool                -> fill(seed), 8 MiB
+//! value i of n bytes  -> pool[at .. at + n], at = word(seed, POOL_WORDS + i) mod (8 MiB - n + 1)
+//! ```
 
 use super::{fill, word};
 

@@ -1,4 +1,5 @@
-//! The records of suite `ycsb`: key `user` and 20 digits, value 10 fields of 100 random bytes, one after the other.
+//! The records of suite `ycsb`: key `user` and 20 digits, value 10 fields of 100 random bytes, one after the
+//! other.
 //!
 //!   key i     "user" + mix64(seed + i) in decimal, 20 digits, zeros in front
 //!   value i, v   fill(word(word(seed, i), v)): v counts the updates of record i
