@@ -1,6 +1,7 @@
 //! The command line.
 //!
-//! bench_cli.1. What a run.json and the page tell of a command has no path in it, and is read again by the parser that read it first.
+//! bench_cli.1. What a run.json and the page tell of a command has no path in it, and is read again by the
+//!     parser that read it first.
 
 use std::any::TypeId;
 use std::path::PathBuf;
@@ -42,7 +43,8 @@ pub(crate) const FIRST_LOOK: [&str; 9] =
 /// Features that this program was built with, as `cargo run` takes them.
 const FEATURES: &str = if cfg!(feature = "rocksdb") { " --features rocksdb" } else { "" };
 
-/// Measures Esker beside other embedded key-value engines: same data, same durability, same memory, every read checked.
+/// Measures Esker beside other embedded key-value engines: same data, same durability, same memory, every
+/// read checked.
 #[derive(Parser)]
 #[command(name = "esker-bench", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
@@ -80,17 +82,19 @@ pub(crate) enum Command {
         /// Results after
         after: PathBuf,
     },
-    /// Write pairs into an engine or a server, as obigstore's bm_write does; without a mode it reads a stream of pairs from stdin
+    /// Write pairs into an engine or a server, as obigstore's bm_write does; without a mode it reads a stream
+    /// of pairs from stdin
     Load(LoadArguments),
-    /// Read rows of a server at random, as obigstore's bm_read does: look-ups, or ranges; each answer is verified
+    /// Read rows of a server at random, as obigstore's bm_read does: look-ups, or ranges; each answer is
+    /// verified
     Read(ReadArguments),
     /// Write a stream of pairs to stdout (lengths are u32, little-endian), as obigstore's bm_makedata does
     Makedata(MakedataArguments),
     /// Print the tables that the workloads' sources published, beside ours
     SeedTables(SeedTablesArguments),
-    /// Kill a process of each engine behind its async commits, and hold what is left against what the engine's adapter says
+    /// Kill a process of each engine after async commits, and compare what is left with what the adapter says
     AsyncCommits {
-        /// Engine to look at, repeatable; all of them when left out, but for those in Go
+        /// Engine to look at, repeatable; by default all except those in Go
         #[arg(long = "engine", value_name = "NAME")]
         engines: Vec<String>,
         /// Directory in which databases are made and removed
@@ -157,25 +161,30 @@ pub(crate) struct RunArguments {
     /// Go on with the run that was interrupted and left its results in --out
     #[arg(long)]
     pub(crate) resume: bool,
-    /// With --resume: run again what ended out of time, filled the disk, or was not run for what failed before it, of the engines that are asked for
+    /// With --resume: run again what ended out of time, filled the disk, or was not run for what failed
+    /// before it, of the engines that are asked for
     #[arg(long, requires = "resume")]
     pub(crate) retry_failed: bool,
     /// Do not count syncs under strace first; sync rows are then believed, and the report says so
     #[arg(long)]
     pub(crate) no_trace: bool,
-    /// Tell the device before each turn which blocks are free (`fstrim`, which takes a privilege), so that each engine finds it in one state
+    /// OnProgress the device before each turn which blocks are free (`fstrim`, which takes a privilege), so
+    /// that each engine finds it in one state
     #[arg(long)]
     pub(crate) trim: bool,
-    /// Begin at scale seed or full, too, where the device reads ahead more than the kernel's default of 128 KiB
+    /// Begin at scale seed or full, too, where the device reads ahead more than the kernel's default of 128
+    /// KiB
     #[arg(long)]
     pub(crate) any_read_ahead: bool,
-    /// Only this part of the suite, by its number from 1, repeatable: the parts of each are in docs/benchmarking.md, in their order
+    /// Only this part of the suite, by its number from 1, repeatable: the parts of each are in
+    /// docs/benchmarking.md, in their order
     #[arg(long = "part", value_name = "N", conflicts_with = "retry_failed")]
     pub(crate) parts: Vec<usize>,
     /// Begin no turn of an engine after this many minutes; --resume goes on with those that are left
     #[arg(long, value_name = "MINUTES")]
     pub(crate) stop_after: Option<u64>,
-    /// Longest time for one row, or for a load; past it the engine is stopped, and this row and its later ones fail [default: by scale]
+    /// Longest time for one row, or for a load; past it the engine is stopped, and this row and its later
+    /// ones fail [default: by scale]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<u64>,
 }
@@ -232,7 +241,8 @@ fn without_paths(arguments: &[String]) -> Vec<&str> {
     kept
 }
 
-/// The arguments of a call of `run`, from its command; none where this program cannot read them, as those of another version.
+/// The arguments of a call of `run`, from its command; none where this program cannot read them, as those of
+/// another version.
 pub(crate) fn run_arguments(command: &str) -> Option<RunArguments> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let program = words.iter().position(|word| word.ends_with("esker-bench"))?;
@@ -261,8 +271,8 @@ mod tests {
         let given = "run int redb --dir /mnt/a --trim --out=b --engine esker --timeout 7 --out c --resume";
         let given: Vec<String> = given.split(' ').map(str::to_owned).collect();
         let command = command_of(&given);
-        let told = command.split_once(" -- ").unwrap().1;
-        assert_eq!(told, "run int redb --trim --engine esker --timeout 7 --resume");
+        let command = command.split_once(" -- ").unwrap().1;
+        assert_eq!(command, "run int redb --trim --engine esker --timeout 7 --resume");
         let read = run_arguments(&command).unwrap();
         assert_eq!(
             (read.suites, read.engines),

@@ -5,7 +5,8 @@
 //!                           run.json of earlier calls --'  (--resume)
 //! ```
 //!
-//! bench_context.1. `--resume` adds its call to those that were there: options, dates and commands of all of them stay. It is refused on another machine.
+//! bench_context.1. `--resume` adds its call to those that were there: options, dates and commands of all of
+//!     them stay. It is refused on another machine.
 //! bench_context.2. A command has no path of the machine in it.
 
 use serde::{Deserialize, Serialize};
@@ -113,7 +114,7 @@ impl Context {
     /// What the earlier calls left, with `call`, which goes on with them (bench_context.1).
     pub(crate) fn resumed_by(mut self, call: Self) -> Result<Self, Failure> {
         if !self.machine.may_be(&call.machine) {
-            if self.machine.may_be_but_for_the_disk(&call.machine) {
+            if self.machine.may_be_with_another_disk(&call.machine) {
                 return Err(Failure::Engine(format!(
                     "the results to resume are of another disk or another setting of it ({}), this is {}; nothing else of the machine differs",
                     self.machine.disk, call.machine.disk
@@ -147,7 +148,8 @@ pub(crate) struct EngineContext {
     pub(crate) version: String,
     /// What its transactions guarantee.
     pub(crate) isolation: String,
-    /// What its async commits have done when they return; none in results that were made before this was noted.
+    /// What its async commits have done when they return; none in results that were made before this was
+    /// noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) async_commits: Option<AsyncContext>,
     /// Option, value, reason, pointer.
@@ -182,8 +184,8 @@ impl AsyncContext {
 }
 
 impl EngineContext {
-    /// Whether both are one engine with the same guarantees and the same values of its options, whatever the reasons that are given. What is not
-    /// noted of async commits does not differ.
+    /// Whether both are one engine with the same guarantees and the same values of its options, whatever the
+    /// reasons that are given. What is not noted of async commits does not differ.
     fn ran_like(&self, other: &Self) -> bool {
         let reached = |engine: &Self| engine.async_commits.as_ref().map(|said| said.reached.clone());
         let values = |engine: &Self| -> Vec<[String; 2]> {

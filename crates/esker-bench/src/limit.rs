@@ -1,41 +1,43 @@
-//! Limits the memory of a child process by a control group, where the machine allows it: page cache of its files included.
+//! Limits the memory of a child process, including the page cache of its files, with a control group.
 //!
 //! ```text
 //! cgroup v2   /sys/fs/cgroup/NAME/memory.max                          memory.events: oom_kill
 //! cgroup v1   /sys/fs/cgroup/memory/NAME/memory.limit_in_bytes        memory.oom_control: oom_kill
 //! ```
 //!
-//! bench_limit.1. The group is empty again and gone when the limit is dropped after the child's end. One that stays behind, since the kernel had not emptied
-//!     it yet, is in nobody's way: no two groups of a lab have the same name.
-//! bench_limit.2. On a machine without groups the lab runs without a limit and says so. Where making a group fails, it stops with an error.
-//! bench_limit.3. A group that is there already, of an earlier process with this one's number, is passed by. Those of labs that have ended go when a run begins.
-//! bench_limit.4. Where there is swap, it is no way around the limit.
+//! bench_limit.1. Dropping the limit after the child's end removes the group. If the kernel has not emptied
+//!     it yet, the group stays and does no harm: no two groups of a lab have the same name.
+//! bench_limit.2. On a machine without control groups the lab runs without a limit, and reports that. If
+//!     creating a group fails for another reason, the lab stops with an error.
+//! bench_limit.3. The name of an existing group, left by an earlier process with the same id, is skipped. A
+//!     run first removes the groups of labs that have ended.
+//! bench_limit.4. The limit includes swap.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where groups are: of v2, of v1.
+/// Directories of control groups: v2, v1.
 const ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"];
-/// How the name of a group begins, before the number of the process that made it and its own.
+/// First part of a group's name; the id of the lab's process and the group's number follow.
 const NAME: &str = "esker-bench-";
-/// Groups of earlier processes that are passed by before it counts as a failure.
-const PASSED_BY_MAX: u32 = 10_000;
+/// Number of existing groups that are skipped before creating one fails.
+const SKIPPED_MAX: u32 = 10_000;
 
 /// A control group for one child.
 pub(crate) struct Limit {
     dir: PathBuf,
-    /// The file that counts kills.
+    /// File that counts kills.
     events: &'static str,
-    /// For reports.
+    /// Description for reports.
     pub(crate) description: String,
 }
 
 impl Limit {
-    /// A group with this limit; `None` where the machine has no group that this process may make (bench_limit.2).
+    /// Creates a group with this limit. Returns `None` if this process cannot create groups (bench_limit.2).
     pub(crate) fn new(bytes: u64) -> std::io::Result<Option<Self>> {
-        /// Groups made so far; a plain count, so `Relaxed` is enough.
+        /// Number of groups created; a plain count, so `Relaxed` is enough.
         static MADE: AtomicU64 = AtomicU64::new(0);
         let v2 = (ROOTS[0], "memory.max", ("memory.swap.max", 0), "memory.events", "cgroup v2");
         // In v1 the second limit is that of memory and swap together.
@@ -53,10 +55,10 @@ impl Limit {
                 description: format!("{version}: {} MiB for the process and its page cache", bytes >> 20),
             };
             let path = limit.dir.join(file);
-            // A directory in a tree without the memory controller has no such file, and writing must not make one.
+            // Without the memory controller the file is missing, and writing must not create it.
             if path.exists() {
                 fs::write(path, bytes.to_string())?;
-                // bench_limit.4. A kernel that does not count swap has no such file.
+                // bench_limit.4. A kernel that does not count swap lacks the file.
                 let swap = limit.dir.join(swap);
                 if swap.exists() {
                     fs::write(swap, swap_bytes.to_string())?;
@@ -72,7 +74,7 @@ impl Limit {
         fs::write(self.dir.join("cgroup.procs"), process.to_string())
     }
 
-    /// Whether a process of the group was killed because of the limit.
+    /// Returns whether a process of the group was killed because of the limit.
     pub(crate) fn has_killed(&self) -> bool {
         let events = fs::read_to_string(self.dir.join(self.events)).unwrap_or_default();
         let kills = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
@@ -80,16 +82,14 @@ impl Limit {
     }
 }
 
-/// Makes the group of the next number that is free under `root` (bench_limit.3).
+/// Creates a group under `root`, with the next free number (bench_limit.3).
 fn make_group(root: &Path, made: &AtomicU64) -> std::io::Result<PathBuf> {
-    let mut passed_by = 0;
+    let mut skipped = 0;
     loop {
         let number = made.fetch_add(1, Ordering::Relaxed);
         let dir = root.join(format!("{NAME}{}-{number}", std::process::id()));
         match fs::create_dir(&dir) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && passed_by < PASSED_BY_MAX => {
-                passed_by += 1
-            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && skipped < SKIPPED_MAX => skipped += 1,
             made => return made.map(|()| dir),
         }
     }
@@ -108,20 +108,20 @@ fn remove_stale_of(root: &Path) {
             continue;
         };
         if !Path::new("/proc").join(process).exists() {
-            // One that is busy, or not this process's to remove, stays.
+            // Fails for a busy group and for a group of another user.
             drop(fs::remove_dir(entry.path()));
         }
     }
 }
 
-/// Whether this is how a machine says that it has no such groups, or none for this process (bench_limit.2).
+/// Returns whether this error means that the process cannot create groups (bench_limit.2).
 fn is_refusal(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 
 impl Drop for Limit {
     fn drop(&mut self) {
-        // bench_limit.1. A group that is still busy stays behind, empty and harmless.
+        // bench_limit.1. A group that is still busy stays.
         drop(fs::remove_dir(&self.dir));
     }
 }
@@ -142,18 +142,18 @@ mod tests {
 
     #[test]
     fn bench_limit_1_a_process_beyond_its_limit_is_killed_and_the_group_goes() {
-        // The kernel empties a group a little after its last process has ended, on a busy machine later: then it stays behind.
+        // The kernel empties a group some time after its last process has ended.
         let is_gone = |wait: Duration| {
             let Some(limit) = Limit::new(16 << 20).unwrap() else {
                 println!("no control group can be made here");
                 return true;
             };
             assert!(!limit.has_killed());
-            // It begins when it is told to, in its group. tail keeps what it will print: far more than the limit.
+            // It begins when it reads a line, in its group. tail keeps its output: far more than the limit.
             let hungry = "read go; head -c 300m /dev/zero | tail -c 200m > /dev/null";
             let mut child = started(Command::new("sh").args(["-c", hungry]).stdin(Stdio::piped()));
             limit.take_in(child.id()).unwrap();
-            // What it reads is the end of its input.
+            // It reads the end of its input.
             drop(child.stdin.take());
             child.wait().unwrap();
             assert!(limit.has_killed());
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_limit_3_a_group_that_is_there_is_passed_by() {
+    fn bench_limit_3_a_group_that_is_there_is_skipped() {
         let root = tempfile::tempdir().unwrap();
         let path = |number| root.path().join(format!("{NAME}{}-{number}", std::process::id()));
         [0, 1, 3].into_iter().for_each(|number| fs::create_dir(path(number)).unwrap());
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn bench_limit_3_groups_of_labs_that_have_ended_go() {
         let root = tempfile::tempdir().unwrap();
-        // No process has so large a number.
+        // No process has such a large id.
         let ended = format!("{NAME}{}-0", u32::MAX);
         let alive = format!("{NAME}{}-0", std::process::id());
         let others =
@@ -217,7 +217,7 @@ mod tests {
             println!("no control group can be made here");
             return;
         };
-        // A process that lives on keeps its group busy when the limit is dropped.
+        // A living process keeps its group busy when the limit is dropped.
         let mut child = started(Command::new("sleep").arg("60"));
         first.take_in(child.id()).unwrap();
         let dir = first.dir.clone();

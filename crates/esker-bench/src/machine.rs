@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::scale::Scale;
 
-/// Where Linux says how far a device reads ahead, in KiB.
+/// Setting of a device's read-ahead, in KiB.
 const READ_AHEAD: &str = "read_ahead_kb";
-/// Its default.
+/// Default of Linux.
 const READ_AHEAD_KIB: u64 = 128;
-/// A device that reads ahead more than this makes reads at random through a map another workload; of what is published none may read ahead more than
-/// the default.
+/// Highest read-ahead without a warning. More of it changes random reads through a map into another workload.
+/// Published results need the default.
 const READ_AHEAD_KIB_MAX: u64 = 512;
 
 /// The machine.
@@ -29,14 +29,13 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// File system and device of the database directory.
     pub(crate) disk: String,
-    /// Who chooses the clock's speed, and whether it may exceed the nominal one; empty in results that were made before this
-    /// was noted.
+    /// Frequency governor and turbo; empty in old results.
     #[serde(default)]
     pub(crate) clock: String,
 }
 
 impl Machine {
-    /// The machine as it is now; `dir` is where databases are made.
+    /// Describes this machine. `dir` is the directory for the databases.
     pub(crate) fn describe(dir: &Path) -> Self {
         let cpu =
             file_field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
@@ -53,7 +52,7 @@ impl Machine {
         }
     }
 
-    /// One line for the head of a table.
+    /// Returns one line for the head of a table.
     pub(crate) fn line(&self) -> String {
         let memory_gib = self.memory_bytes as f64 / f64::from(1 << 30);
         let machine = [&self.kernel, &self.disk, &self.clock].map(String::as_str);
@@ -61,16 +60,15 @@ impl Machine {
         format!("{} cores of {}, {memory_gib:.0} GiB, {}", self.cores, self.cpu, known.join(", "))
     }
 
-    /// Whether both descriptions may be of one machine: what one of them did not note makes no difference. Of two machines that are described alike
-    /// nothing tells.
+    /// Returns whether both descriptions may be of one machine. Fields that one of them lacks are ignored.
     pub(crate) fn may_be(&self, other: &Self) -> bool {
-        // The file system and the device come first, and how far it reads ahead was noted last.
+        // Older descriptions end before the read-ahead.
         let disks = self.disk.starts_with(&other.disk) || other.disk.starts_with(&self.disk);
-        disks && self.may_be_but_for_the_disk(other)
+        disks && self.may_be_with_another_disk(other)
     }
 
-    /// The same without a look at the disk and its settings.
-    pub(crate) fn may_be_but_for_the_disk(&self, other: &Self) -> bool {
+    /// Does the same without comparing the disks.
+    pub(crate) fn may_be_with_another_disk(&self, other: &Self) -> bool {
         let gib = |machine: &Self| machine.memory_bytes.saturating_add(1 << 29) >> 30;
         let clocks = [&self.clock, &other.clock];
         self.cpu == other.cpu
@@ -81,8 +79,8 @@ impl Machine {
     }
 }
 
-/// What to tell whoever runs the lab of the device below `dir` where it reads ahead too far: as an error where the run is of a scale whose figures
-/// are published, unless `any` read-ahead will do.
+/// Returns a warning if the device below `dir` reads ahead too far. At a scale whose results are published,
+/// that is an error, unless `any` is set.
 pub(crate) fn judge_read_ahead(dir: &Path, scale: Scale, any: bool) -> Result<Option<String>, Failure> {
     let queue = mount_of(dir).and_then(|(device, _)| Queue::of(&device));
     let Some(queue) = queue else { return Ok(None) };
@@ -90,7 +88,7 @@ pub(crate) fn judge_read_ahead(dir: &Path, scale: Scale, any: bool) -> Result<Op
     judge(&kib, &queue.device, scale, any)
 }
 
-/// The same of what a device called `name` says that it reads ahead.
+/// Does the same for a device called `name` with this read-ahead.
 fn judge(kib: &str, name: &str, scale: Scale, any: bool) -> Result<Option<String>, Failure> {
     let is_published = matches!(scale, Scale::Seed | Scale::Full);
     if !is_published || any {
@@ -113,14 +111,14 @@ fn warning_of(kib: &str, name: &str, most: u64) -> Option<String> {
     })
 }
 
-/// The settings of a block device, and the device's name: a partition has those of the whole.
+/// Name and settings of a block device. A partition has the settings of the whole device.
 struct Queue {
     device: String,
     dir: PathBuf,
 }
 
 impl Queue {
-    /// Of `device`, a path below /dev.
+    /// Finds the settings of `device`, a path below /dev.
     fn of(device: &str) -> Option<Self> {
         let name = device.rsplit('/').next()?;
         let whole = fs::canonicalize(format!("/sys/class/block/{name}")).ok()?;
@@ -133,7 +131,7 @@ impl Queue {
     }
 }
 
-/// Bytes that can still be written under `dir`, where the system tells.
+/// Returns the bytes that are free under `dir`, if known.
 #[cfg(unix)]
 pub(crate) fn disk_bytes_free(dir: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(dir).ok()?;
@@ -145,13 +143,13 @@ pub(crate) fn disk_bytes_free(_dir: &Path) -> Option<u64> {
     None
 }
 
-/// Writes what other programs left unwritten, so that the next engine does not wait for it.
+/// Syncs all file systems, so that the next engine does not wait for earlier writes.
 pub(crate) fn settle_disk() {
     #[cfg(unix)]
     rustix::fs::sync();
 }
 
-/// Tells the device which blocks of the file system that holds `dir` are free, or says why that cannot be done.
+/// Trims the file system that holds `dir`, or returns why that failed.
 pub(crate) fn trim(dir: &Path) -> Result<(), String> {
     let output = Command::new("fstrim").arg(dir).output().map_err(|error| format!("fstrim: {error}"))?;
     if output.status.success() {
@@ -161,7 +159,7 @@ pub(crate) fn trim(dir: &Path) -> Result<(), String> {
     }
 }
 
-/// Makes Linux forget what it has cached of files, so that the next reads come from the device; false where this process may not.
+/// Drops the page cache, so that the next reads come from the device. Returns false if this process may not.
 pub(crate) fn drop_page_cache() -> bool {
     settle_disk();
     fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
@@ -176,7 +174,7 @@ pub(crate) fn unix_milliseconds() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The commit this program's sources stand at, or `unknown` outside a clone.
+/// Returns the commit of this program's sources, or `unknown` outside a clone.
 pub(crate) fn commit() -> String {
     let git = |arguments: &[&str]| {
         let output =
@@ -198,7 +196,7 @@ fn file_field(path: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Frequency governor and turbo, as far as Linux tells.
+/// Returns frequency governor and turbo, as far as Linux knows them.
 fn clock() -> String {
     let cpu = |name: &str| read_line(&format!("/sys/devices/system/cpu/{name}"));
     let governor = cpu("cpu0/cpufreq/scaling_governor");
@@ -213,7 +211,7 @@ fn clock() -> String {
     }
 }
 
-/// File system, device, write cache and read-ahead of the mount that holds `dir`.
+/// Describes file system, device, write cache and read-ahead of the mount that holds `dir`.
 fn disk_of(dir: &Path) -> Option<String> {
     let (device, file_system) = mount_of(dir)?;
     let setting = |name| Queue::of(&device)?.setting(name);
@@ -224,7 +222,7 @@ fn disk_of(dir: &Path) -> Option<String> {
     Some(format!("{file_system} on {device}{cache}{ahead}"))
 }
 
-/// Device and file system of the mount that holds `dir`.
+/// Returns device and file system of the mount that holds `dir`.
 fn mount_of(dir: &Path) -> Option<(String, String)> {
     let dir = fs::canonicalize(dir).ok()?;
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
@@ -266,7 +264,7 @@ mod tests {
         let warning = judge("4096", "vda", Scale::Quick, false).unwrap().unwrap();
         let command = "echo 128 > /sys/block/vda/queue/read_ahead_kb (as root)";
         assert!(warning.starts_with("vda reads 4096 KiB ahead") && warning.ends_with(command), "{warning}");
-        // The description tells what the warning is held against.
+        // The description contains the setting that the warning is about.
         let dir = std::env::temp_dir();
         let described = Machine::describe(&dir).disk;
         let ahead = described.split("read-ahead ").nth(1).and_then(|ahead| ahead.strip_suffix(" KiB"));

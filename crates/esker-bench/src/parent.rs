@@ -11,7 +11,7 @@ pub(crate) fn step() -> Option<Duration> {
     std::env::var(STEP_SECONDS).ok()?.parse().ok().map(Duration::from_secs)
 }
 
-/// Ends this process with the one that started it: an interrupted lab leaves no engine running.
+/// Ends this process with its parent, so that an interrupted lab leaves no engine running.
 #[cfg(target_os = "linux")]
 pub(crate) fn die_with_the_runner() {
     use rustix::process::{Signal, set_parent_process_death_signal};
@@ -23,18 +23,18 @@ pub(crate) fn die_with_the_runner() {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn die_with_the_runner() {}
 
-/// The processes that a process has started: an engine in another language runs in one, and ends when its
-/// parent is killed.
+/// Returns the children of a process. An engine in another language runs in one, and ends when its parent is
+/// killed.
 pub(crate) fn children(process: u32) -> Vec<u32> {
     let listed = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
     listed.unwrap_or_default().split_whitespace().filter_map(|id| id.parse().ok()).collect()
 }
 
-/// Waits until processes have ended, for ten seconds at most: what they had locked is free then.
+/// Waits until processes have ended and released their locks, for ten seconds at most.
 pub(crate) fn await_end(processes: &[u32]) {
     let runs = |id: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        // An ended process that nothing has waited for is a zombie.
+        // A zombie has ended.
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
     };
     for _ in 0..1000 {

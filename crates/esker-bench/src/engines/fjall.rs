@@ -1,7 +1,9 @@
 //! fjall, set up as redb's benchmark sets it up, which its author reviewed.
 //!
-//!   Store::write -> one write transaction, commit with a persist mode (one write, one fdatasync of its
-//!   journal) Reader -> one snapshot; values are reference-counted slices of cached blocks
+//! ```text
+//! Store::write -> one write transaction, commit with a persist mode (one journal write, one fdatasync)
+//! Reader       -> one snapshot; values are reference-counted slices of cached blocks
+//! ```
 
 mod keyspaces;
 mod transactions;

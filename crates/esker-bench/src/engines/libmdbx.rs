@@ -1,16 +1,17 @@
 //! libmdbx through signet-libmdbx: LMDB's descendant, set up as LMDB is.
 //!
-//!   Store::write -> mdbx_txn_begin .. mdbx_put .. mdbx_txn_commit (data, then the meta page, then one
-//!   fdatasync or two) Reader -> one read-only transaction, which is kept, reset and renewed (parked); values
-//!   are lent from the map Store::get -> the same for one read
+//! ```text
+//! Store::write -> mdbx_txn_begin .. mdbx_put .. mdbx_txn_commit (data, meta page, one fdatasync or two)
+//! Reader       -> one read-only transaction, kept, reset and renewed (parked); values are lent from the map
+//! Store::get   -> the same for one read
+//! ```
 //!
-//! The binding is the one that needs no libclang to build, so libmdbx is the version that it bundles.
+//! This binding needs no libclang to build. libmdbx is the version that it bundles.
 //!
 //! bench_libmdbx.1. Readers and writers end before the environment is closed or replaced: `compact` and
 //!     `set_durability` take `&mut self`, readers borrow `&self`.
-//! bench_libmdbx.2. The environment is opened in the mode that its commits have, and anew for another: mdbx
-//!     chooses the handle for its meta page when it opens (O_DSYNC in the durable mode), and keeps it when
-//!     the mode's flag is changed later.
+//! bench_libmdbx.2. A change of the durability opens the environment again. mdbx chooses the handle for its
+//!     meta page when it opens (O_DSYNC in the durable mode), and keeps it when the flag changes later.
 #![expect(unsafe_code, reason = "the binding leaves compacting to mdbx's own function")]
 
 mod keyspaces;
@@ -60,7 +61,7 @@ impl Engine for Libmdbx {
             "MDBX_WRITEMAP", "off", "the default, as for LMDB; it also forgoes protection against stray writes", "mdbx.h, MDBX_WRITEMAP";
             "MDBX_LIFORECLAIM", "on", "reuses the pages that were freed last, so that few are written over and over: faster on disks with a write-back cache, by its authors' word", "mdbx.h, MDBX_LIFORECLAIM";
             "MDBX_NORDAHEAD", "on where a suite is about to read at random in more data than memory holds, off for its scans and else", "helps random reads when the database is larger than memory, and only then; off, mdbx itself decides whenever the file's size changes, by the memory that the machine has left, and knows no limit of a control group", "mdbx.h, MDBX_NORDAHEAD";
-            "MDBX_NOSTICKYTHREADS", "on", "the binding always sets it: a transaction is not tied to a thread, and beginning one that reads takes the lock of the reader table", "signet-libmdbx, src/flags.rs; mdbx.c, mvcc_bind_slot";
+            "MDBX_NOSTICKYTHREADS", "on", "the binding always sets it: a transaction is not tied to a thread, and beginning a read transaction takes the lock of the reader table", "signet-libmdbx, src/flags.rs; mdbx.c, mvcc_bind_slot";
             "transactions", "unsynchronised", "up to 3 times faster than the binding's thread-safe ones; one thread uses each here", "signet-libmdbx README, Differences from reth-libmdbx";
             "transactions that read", "kept: mdbx_txn_reset, mdbx_txn_renew; each with one cursor, mdbx_cursor_bind", "saves beginning one for each get, range or snapshot: its memory, and the lock of the reader table, for which all threads that read wait; and the memory of a cursor for each walk", "mdbx.h, mdbx_txn_reset and mdbx_cursor_renew";
             "key-only walks", "mdbx_cursor_get without a place for the value", "with one, which the binding always gives, mdbx looks into the first page of each value that lies outside its leaf; LMDB computes where it is", "libmdbx, mdbx.c, cursor_bring and node_read_bigdata";

@@ -1,7 +1,9 @@
 //! LMDB through heed, set up as redb's own benchmark sets it up.
 //!
-//!   Store::write -> mdb_txn_begin .. mdb_put .. mdb_txn_commit (fdatasync, then the meta page through an
-//!   O_DSYNC handle) Reader -> one MDB_RDONLY transaction; values are lent from the map
+//! ```text
+//! Store::write -> mdb_txn_begin .. mdb_put .. mdb_txn_commit (fdatasync, then the meta page with O_DSYNC)
+//! Reader       -> one MDB_RDONLY transaction; values are lent from the map
+//! ```
 //!
 //! bench_lmdb.1. Reader and writer transactions end before the environment is closed, replaced or has its
 //!     flags changed: `compact` and `set_durability` take `&mut self`, readers borrow `&self`.
@@ -46,7 +48,7 @@ impl Engine for Lmdb {
             "compression", "none", "LMDB has none", "its documentation names none";
             "map size", "64 GiB", "choose the map larger than the data will ever be; unused address space is free", "lmdb.h, mdb_env_set_mapsize";
             "MDB_MAXKEYSIZE", "0: as long as a page allows, 1,982 bytes", "suite `shapes` has keys of 1 KB; the default is 511 bytes", "mdb.c, MDB_MAXKEYSIZE; heed, feature longer-keys";
-            "cache", "the page cache", "LMDB has no cache of its own; on a machine with less free memory than the other engines' cache size this favours nobody", "lmdb.h, the introduction: no page caching layer of its own";
+            "cache", "the page cache", "LMDB has no cache of its own; on a machine with less free memory than the cache size of the others this favours no engine", "lmdb.h, the introduction: no page caching layer of its own";
             "MDB_WRITEMAP", "off", "LMDB's documentation warns that stray writes then corrupt the file", "redb's lmdb_benchmark leaves it off; lmdb.h, MDB_WRITEMAP";
             "MDB_NORDAHEAD", "on where a suite is about to read at random in more data than memory holds, off for its scans and else", "helps random reads when the database is larger than memory, and only then", "lmdb.h, MDB_NORDAHEAD";
             "async commits", "MDB_NOMETASYNC", "its one mode that keeps the database sound after a power cut, which may undo the last commit; the meta page is written and not synced, the data before it still is, once a commit", "lmdb.h, MDB_NOMETASYNC; mdb.c, mdb_env_write_meta";
@@ -105,8 +107,8 @@ fn open_env(dir: &Path, no_read_ahead: bool, named: u32) -> Result<Env, Failure>
     unsafe { options.flags(flags).open(dir) }.map_err(Failure::engine)
 }
 
-/// Sets the flags of a mode, and clears those of the others; nobody else may use the environment meanwhile
-/// (bench_lmdb.1).
+/// Sets the flags of a mode, and clears those of the others. No other thread may use the environment
+/// meanwhile (bench_lmdb.1).
 fn set_flags(env: &Env, durability: Durability) -> Result<(), Failure> {
     for (flag, mode) in [(EnvFlags::NO_META_SYNC, Durability::Async), (EnvFlags::NO_SYNC, Durability::NoSync)]
     {

@@ -1,7 +1,8 @@
 //! The engines under test: one file each, listed here.
 //!
-//! To add one, write `engines/NAME.rs` with a type that implements `esker_bench_api::Engine`, and add it to [`ENGINES`]. The tests below
-//! then run it through the same small correctness test as the rest. An engine with a heavy build has a crate of its own instead. docs/benchmarking.md has the rules.
+//! To add one, write `engines/NAME.rs` with a type that implements `esker_bench_api::Engine`, and add it to
+//! [`ENGINES`]. The tests below then run it through the same small correctness test as the rest. An engine
+//! with a heavy build has a crate of its own instead. docs/benchmarking.md has the rules.
 
 #[cfg(feature = "peers")]
 mod bf_tree;
@@ -124,7 +125,8 @@ mod tests {
         }
     }
 
-    /// Of rows with several engines too, which have one class each. An engine that the page does not have cannot differ from it.
+    /// Of rows with several engines too, which have one class each. An engine that the page does not have
+    /// cannot differ from it.
     #[test]
     fn the_page_on_peers_has_the_classes_that_the_adapters_state() {
         let mut compared = Vec::new();

@@ -84,8 +84,8 @@ impl Engine for Persy {
         }
     }
 
-    /// Read committed, where the last writer wins: what a transaction reads is of no one moment, and a
-    /// conflict is not told.
+    /// Read committed, where the last writer wins: the reads of a transaction are not of one time, and
+    /// conflicts are not reported.
     fn isolation(&self) -> Isolation {
         Isolation::Batch
     }

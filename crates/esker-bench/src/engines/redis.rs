@@ -23,7 +23,7 @@ impl Engine for Redis {
 
     fn options(&self) -> &'static [EngineOption] {
         engine_options! {
-            "appendonly", "yes, with appendfsync of the row", "without its log it loses what it was told", "redis.conf";
+            "appendonly", "yes, with appendfsync of the row", "without its log it loses all writes", "redis.conf";
             "save", "none", "dumps beside the log would only cost it time", "redis.conf";
         }
     }

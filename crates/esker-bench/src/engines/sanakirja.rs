@@ -1,7 +1,9 @@
 //! sanakirja, as redb's benchmark used it while it had it.
 //!
-//!   Store::write -> mut_txn_begin, one B tree of byte slices, commit (msync of the pages, then of the root
-//!   page) Reader -> txn_begin; keys and values are lent from the map
+//! ```text
+//! Store::write -> mut_txn_begin, one B tree of byte slices, commit (msync of the pages, then of the root)
+//! Reader       -> txn_begin; keys and values are lent from the map
+//! ```
 //!
 //! bench_sanakirja.1. A tree of sanakirja holds pairs, and a key may have many. A map keeps one: `put`
 //!     deletes the key first.

@@ -1,9 +1,11 @@
 //! sled, set up as redb's benchmark sets it up, except that a write is an atomic batch there and here.
 //!
-//!   Store::write -> insert or remove of one item, Batch and apply_batch of several; in mode Sync then flush
-//!   and an fdatasync of its log, or a syncfs (bench_sled.2) Reader -> the tree itself: sled has no snapshots
-//!   Keyspaces -> trees: a write is a transaction over those that it needs, the one way to write to several
-//!   at once
+//! ```text
+//! Store::write -> insert or remove of one item, Batch and apply_batch of several; in mode Sync then flush
+//!                 and an fdatasync of its log, or a syncfs (bench_sled.2)
+//! Reader       -> the tree itself: sled has no snapshots
+//! Keyspaces    -> trees: a write is a transaction over those that it needs
+//! ```
 //!
 //! bench_sled.1. A transaction of one operation is as atomic alone as in a batch, and spares the two synced
 //!     rolls of the log that a batch takes.

@@ -1,13 +1,16 @@
 //! SurrealKV, set up as its authors' benchmark (crud-bench) sets it up. Exception: the files of its log are
 //! made beforehand.
 //!
-//!   Store::write -> one transaction that only writes, Transaction::commit on a tokio runtime (one append and
-//!   one fdatasync of its log) Reader -> one read-only transaction; a get copies the value, a walk lends it
+//! ```text
+//! Store::write -> one write-only transaction, Transaction::commit on a tokio runtime (one append and one
+//!                 fdatasync of its log)
+//! Reader       -> one read-only transaction; a get copies the value, a walk lends it
+//! ```
 //!
 //! bench_surrealkv.1. Reads run on the thread that asks. Commits, flushes and compactions are tasks of the
 //!     store's own runtime, and each keeps a thread of it busy: there is one for each of them.
-//! bench_surrealkv.2. The tree is closed before its runtime ends: dropping a tree closes it in a task that
-//!     nobody waits for.
+//! bench_surrealkv.2. The tree is closed before its runtime ends. Dropping a tree closes it in a task,
+//!     without waiting for it.
 
 mod transactions;
 
@@ -138,7 +141,7 @@ impl SurrealStore {
         let mut tables = Vec::new();
         for entry in fs::read_dir(&self.tables).map_err(Failure::engine)? {
             let entry = entry.map_err(Failure::engine)?;
-            // One that has gone meanwhile is another state than one that is there.
+            // A file that was removed meanwhile counts as empty.
             tables.push((entry.path(), entry.metadata().map_or(0, |metadata| metadata.len())));
         }
         tables.sort();

@@ -1,4 +1,5 @@
-//! `esker-bench load` and `esker-bench makedata`: obigstore's `bm_write` and `bm_makedata`, on an engine in this process or on a server.
+//! `esker-bench load` and `esker-bench makedata`: obigstore's `bm_write` and `bm_makedata`, on an engine in
+//! this process or on a server.
 //!
 //!   makedata --stream of pairs--> load --> engine or server --> a line of figures for each period
 
@@ -56,7 +57,8 @@ pub(super) struct Pace {
     /// Requests in flight; with --server each has a connection
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub(super) concurrency: u64,
-    /// Pairs a second: an open loop, whose latencies count from when a request was due [default: a closed loop]
+    /// Pairs a second: an open loop, whose latencies count from when a request was due [default: a closed
+    /// loop]
     #[arg(long, value_parser = rate)]
     rate: Option<f64>,
     /// Stop after this time, in seconds, also if there are keys left
@@ -106,7 +108,7 @@ struct Keys {
     /// N random keys below M; all different when M is left out
     #[arg(long, value_name = "N[:M]", value_parser = count_and_range, group = "mode")]
     rand: Option<(u64, Option<u64>)>,
-    /// N random keys, each with probability P one that was written before
+    /// N random keys, each with probability P an earlier one
     #[arg(long, value_name = "N:P", value_parser = count_and_probability, group = "mode")]
     rand_update: Option<(u64, f64)>,
     /// Bytes in a value; half of them repeat the other half

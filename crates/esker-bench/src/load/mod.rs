@@ -1,15 +1,16 @@
-//! Load: keys from a source, written or read by many threads, in requests of several pairs.
+//! Drives a store or a server with requests of several pairs on many threads.
 //!
 //! ```text
-//! Source (one, behind a lock) --keys of a request--> thread 1..C, which makes the values --Request--> engine or server
-//!                                              `--latency--> Track (one, behind a lock)
+//! Source (behind a lock) --keys of a request--> thread 1..C, makes the values --Request--> engine or server
+//!                                               `--latency--> Track (behind a lock)
 //! ```
 //!
-//! bench_load.1. Closed loop: a thread takes its next request when its last one has ended; latency counts from the call.
-//! bench_load.2. Open loop (a rate is given): request n is due at start + n / rate, a free thread takes it, and its latency counts from
-//!      when it was due, so that waiting behind a stall counts.
-//! bench_load.3. A thread that is free before its request is due sleeps in the system, which is some 50 us late (the timer slack of a thread of
-//!      Linux). That is in the latencies, so it is also reported by itself (bench_track.4 of `track.rs`).
+//! bench_load.1. Closed loop: a thread takes its next request when its last one has ended. Latency counts
+//!     from the call.
+//! bench_load.2. Open loop, if a rate is given: request n is due at start + n / rate, and a free thread takes
+//!     it. Latency counts from the time when the request was due, so that waiting behind a stall counts.
+//! bench_load.3. A thread that is free before its request is due sleeps. Linux wakes it some 50 us late
+//!     (timer slack). The latencies contain this delay, so it is also reported by itself (bench_track.4).
 
 pub(crate) mod command;
 mod lines;
@@ -29,28 +30,28 @@ use esker_bench_api::{Failure, Store};
 
 use crate::track::{Series, Track};
 
-/// How to load.
+/// Parameters of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Requests in flight.
     pub(crate) concurrency: u64,
     /// Pairs in a request.
     pub(crate) multi: u64,
-    /// Pairs a second; none is a closed loop.
+    /// Pairs per second; `None` is a closed loop.
     pub(crate) rate: Option<f64>,
-    /// The load ends after so long, if its source has not ended before.
+    /// The load ends after this time, unless its source ends before.
     pub(crate) time: Duration,
     pub(crate) period: Duration,
 }
 
-/// What came of it.
+/// Result of a load.
 pub(crate) struct Loaded {
     pub(crate) pairs: u64,
     pub(crate) bytes: u64,
     pub(crate) commits: u64,
     pub(crate) seconds: f64,
     pub(crate) detail: Box<Detail>,
-    /// How far the last request ended behind the time at which it was due; zero in a closed loop.
+    /// Time from when the last request was due to its end; zero in a closed loop.
     pub(crate) backlog: Duration,
 }
 
@@ -59,10 +60,10 @@ struct Shared<'a> {
     requests: u64,
 }
 
-/// A request of these pairs: says when it was answered.
+/// Makes a request of these pairs, and returns when it was answered.
 pub(crate) type Request<'a> = &'a (dyn Fn(&[Pair]) -> Result<Instant, Failure> + Sync);
 
-/// Writes what the source gives until it ends.
+/// Writes the pairs of the source until it ends.
 pub(crate) fn drive(
     store: &dyn Store,
     source: &mut Source,
@@ -72,13 +73,37 @@ pub(crate) fn drive(
     drive_watched("write", &|pairs| write(store, pairs), source, load, dir, &mut |_| {})
 }
 
-/// One transaction.
+/// Writes the pairs in one transaction.
 fn write(store: &dyn Store, pairs: &[Pair]) -> Result<Instant, Failure> {
     store.write(&mut |writer| pairs.iter().try_for_each(|pair| writer.put(&pair.key, &pair.value)))?;
     Ok(Instant::now())
 }
 
-/// Makes requests of what the source gives until it ends, and shows `watch` the series whenever a period has ended. `kind` names them there.
+/// State that the threads of a load share.
+struct Recorded<'a> {
+    track: Track,
+    backlog: Duration,
+    watch: &'a mut (dyn FnMut(&Series) + Send),
+}
+
+impl Recorded<'_> {
+    /// Records a request of `pairs` pairs. Calls `watch` if a period ended with it.
+    fn add(&mut self, due: Instant, end: Instant, lateness: Option<Duration>, pairs: u64) {
+        let periods = |track: &Track| track.series().get("ops/s").map_or(0, Vec::len);
+        let before = periods(&self.track);
+        if let Some(lateness) = lateness {
+            self.track.began_late(lateness);
+        }
+        self.track.record(0, due, end, pairs);
+        if periods(&self.track) > before {
+            (self.watch)(self.track.series());
+        }
+        self.backlog = end.saturating_duration_since(due);
+    }
+}
+
+/// Makes requests from the pairs of the source until it ends. Calls `watch` with the series when a period has
+/// ended; `kind` is the name of the requests in them.
 pub(crate) fn drive_watched(
     kind: &'static str,
     request: Request<'_>,
@@ -87,11 +112,12 @@ pub(crate) fn drive_watched(
     dir: &Path,
     watch: &mut (dyn FnMut(&Series) + Send),
 ) -> Result<Loaded, Failure> {
-    let track = Mutex::new((Track::new(&[kind], load.period, dir)?, Duration::ZERO, watch));
+    let track = Track::new(&[kind], load.period, dir)?;
+    let recorded = Mutex::new(Recorded { track, backlog: Duration::ZERO, watch });
     let values = source.values();
     let shared = Mutex::new(Shared { source, requests: 0 });
     let start = Instant::now();
-    // Pairs and their bytes.
+    // Returns the number of pairs and of their bytes.
     let worker = || -> Result<(u64, u64), Failure> {
         let mut all_pairs = vec![Pair::default(); load.multi as usize];
         let (mut written, mut bytes) = (0, 0);
@@ -119,41 +145,36 @@ pub(crate) fn drive_watched(
             let end = request(pairs)?;
             written += pairs.len() as u64;
             bytes += pairs.iter().map(Pair::bytes).sum::<u64>();
-            let (track, backlog, watch) = &mut *track.lock().unwrap_or_else(PoisonError::into_inner);
-            let periods = |track: &Track| track.series().get("ops/s").map_or(0, Vec::len);
-            let before = periods(track);
-            if let Some(lateness) = lateness {
-                track.began_late(lateness);
-            }
-            track.record(0, due, end, pairs.len() as u64);
-            if periods(track) > before {
-                watch(track.series());
-            }
-            *backlog = if load.rate.is_some() { end.saturating_duration_since(due) } else { Duration::ZERO };
+            let mut recorded = recorded.lock().unwrap_or_else(PoisonError::into_inner);
+            recorded.add(due, end, lateness, pairs.len() as u64);
         }
     };
-    let worker = &worker;
-    let written = thread::scope(|scope| {
-        let workers: Vec<_> = (0..load.concurrency).map(|_| scope.spawn(worker)).collect();
+    let (pairs, bytes) = on_threads(load.concurrency, &worker)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let Recorded { track, backlog, .. } = recorded.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let commits = shared.into_inner().unwrap_or_else(PoisonError::into_inner).requests;
+    let is_open = load.rate.is_some();
+    let detail = track.finish(if is_open { "open" } else { "closed" });
+    let backlog = if is_open { backlog } else { Duration::ZERO };
+    Ok(Loaded { pairs, bytes, commits, seconds, detail, backlog })
+}
+
+/// Runs `worker` on this number of threads, and adds up what it returns.
+fn on_threads(
+    threads: u64,
+    worker: &(dyn Fn() -> Result<(u64, u64), Failure> + Sync),
+) -> Result<(u64, u64), Failure> {
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
         workers.into_iter().try_fold((0, 0), |(pairs, bytes), worker| {
             let of_one = worker.join().map_err(|_| Failure::engine("a writer thread panicked"))??;
             Ok::<_, Failure>((pairs + of_one.0, bytes + of_one.1))
         })
-    })?;
-    let seconds = start.elapsed().as_secs_f64();
-    let (track, backlog, _) = track.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Loaded {
-        pairs: written.0,
-        bytes: written.1,
-        commits: shared.requests,
-        seconds,
-        detail: track.finish(if load.rate.is_some() { "open" } else { "closed" }),
-        backlog,
     })
 }
 
-/// Sleeps until then, and says how late it ended (bench_load.3). `None`: that time had gone by before, which is the engine's lateness.
+/// Sleeps until `due`, and returns how late the sleep ended (bench_load.3). Returns `None` if the time had
+/// passed already: the engine caused that delay.
 fn wait_until(due: Instant) -> Option<Duration> {
     let left = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
     thread::sleep(left);
@@ -165,10 +186,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bench_load_3_a_wait_ends_no_sooner_than_its_time_and_what_has_gone_by_is_not_waited_for() {
+    fn bench_load_3_a_wait_ends_no_sooner_than_its_time_and_not_after_it_has_passed() {
         for _ in 0..20 {
             let due = Instant::now() + Duration::from_micros(300);
-            // A thread that is held up for so long before it looks has nothing to wait for.
+            // A thread that is delayed by that much has nothing to wait for.
             let lateness = wait_until(due);
             let now = Instant::now();
             assert!(now >= due && lateness.is_none_or(|lateness| lateness <= now - due));

@@ -1,11 +1,15 @@
-//! Where the pairs of a load come from: the generators of obigstore's `bm_makedata` and `bm_write`, or a stream.
+//! Where the pairs of a load come from: the generators of obigstore's `bm_makedata` and `bm_write`, or a
+//! stream.
 //!
-//! A stream is pairs one after the other: length of the key, key, length of the value, value; lengths are u32, little-endian.
+//! A stream is pairs one after the other: length of the key, key, length of the value, value; lengths are
+//! u32, little-endian.
 //!
-//! What threads draw from one source under a lock are keys alone. Values are made by each thread for itself, in the memory of its pairs before
-//! them: the bench is to measure engines, not how long threads wait for their data.
+//! What threads draw from one source under a lock are keys alone. Values are made by each thread for itself,
+//! in the memory of its pairs before them: the bench is to measure engines, not how long threads wait for
+//! their data.
 //!
-//! bench_source.1. A length above a limit, or a stream that ends within a pair, is an error and allocates nothing for it.
+//! bench_source.1. A length above a limit, or a stream that ends within a pair, is an error and allocates
+//!     nothing for it.
 
 use std::io::{BufRead, Write};
 
@@ -70,7 +74,7 @@ pub(crate) enum KeySource {
     RandomBelow(u64, Rng),
     /// Random among the first keys of `Random`, up to this number of them.
     RandomOf(u64, Rng),
-    /// Random; with this probability one that was there before.
+    /// Random; with this probability an earlier key.
     RandomUpdate(f64, Rng),
     /// See [`Hotspots`].
     Hotspots(Hotspots),
@@ -99,8 +103,8 @@ impl Source {
         self.given
     }
 
-    /// Gives the first of `pairs` new keys, all of them if the source has as many left, and says how many. Their values are for
-    /// [`values`](Self::values) to make.
+    /// Gives the first of `pairs` new keys, all of them if the source has as many left, and says how many.
+    /// Their values are for [`values`](Self::values) to make.
     pub(crate) fn take(&mut self, pairs: &mut [Pair]) -> Result<usize, Failure> {
         let mut taken = 0;
         for pair in pairs {

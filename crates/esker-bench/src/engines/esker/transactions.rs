@@ -1,8 +1,8 @@
 //! Esker's transactions that read what they write.
 //!
 //! ```text
-//! optimistic  Db::transact_with: serializable, again after a conflict, with the exclusive turn at last
-//! locks keys  Transaction::lock of all keys, in their order, before the first is read: then nobody is in the way
+//! optimistic  Db::transact_with: serializable, again after a conflict, in the end with the exclusive turn
+//! locks keys  Transaction::lock of all keys, in their order, before the first read
 //! ```
 
 use esker::{Db, Durability, Error, Keyspace, LockMode, Transaction};

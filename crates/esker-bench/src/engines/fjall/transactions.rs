@@ -1,4 +1,5 @@
-//! fjall's optimistic transactions that read what they write: OptimisticTxDatabase, serializable, again at once after a conflict.
+//! fjall's optimistic transactions that read what they write: OptimisticTxDatabase, serializable, again at
+//! once after a conflict.
 
 use std::path::Path;
 use std::time::Instant;

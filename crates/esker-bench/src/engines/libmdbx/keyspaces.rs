@@ -76,7 +76,8 @@ impl Keyspaces for LibmdbxKeyspaces {
         self.parked.clear();
         let txn = self.env.begin_rw_unsync().map_err(Failure::engine)?;
         for map in self.maps.take(keyspaces) {
-            // SAFETY: the one copy of the handle that there is, without a cursor, and no other transaction runs (L1).
+            // SAFETY: the one copy of the handle that there is, without a cursor, and no other transaction
+            // runs (L1).
             unsafe { txn.drop_db(map) }.map_err(Failure::engine)?;
         }
         txn.commit().map_err(Failure::engine)?;

@@ -1,15 +1,18 @@
-//! Read transactions of libmdbx that are kept. Beginning one anew allocates it and takes the lock of the reader table, which with
-//! MDBX_NOSTICKYTHREADS all threads wait for; `mdbx_txn_reset` and `mdbx_txn_renew` save both. The binding does not have them.
+//! A pool of read transactions of libmdbx. Beginning a transaction allocates it and takes the lock of the
+//! reader table, for which all threads wait with MDBX_NOSTICKYTHREADS. `mdbx_txn_reset` and `mdbx_txn_renew`,
+//! which the binding lacks, avoid both.
 //!
-//!   lend -> renew a parked transaction, or begin one -> get, range, keys, len at its snapshot, values are lent -> reset -> park
+//! ```text
+//! lend -> renew a parked transaction, or begin one -> get, range, keys, len at its snapshot -> reset -> park
+//! ```
 //!
-//! bench_parked.1. A parked transaction is reset: it has no snapshot, and keeps no page from being used again.
-//! bench_parked.2. A transaction is either parked or lent, so one thread uses it; the binding opens environments with MDBX_NOSTICKYTHREADS, which lets
-//!     the next be another.
-//! bench_parked.3. All transactions are aborted before the environment closes: what is lent borrows the pool, and the pool drops the others before its
-//!     handle of the environment.
-//! bench_parked.4. A transaction keeps the cursor of its first walk, bound anew for each, which saves allocating one: it is closed before the transaction
-//!     is aborted.
+//! bench_parked.1. A parked transaction is reset: it has no snapshot and does not delay the reuse of pages.
+//! bench_parked.2. A transaction is either parked or lent, so one thread at a time uses it. The binding opens
+//!     environments with MDBX_NOSTICKYTHREADS, so that another thread may use it next.
+//! bench_parked.3. All transactions are aborted before the environment closes. A lent transaction borrows the
+//!     pool, and the pool drops the parked ones before its handle of the environment.
+//! bench_parked.4. A transaction keeps the cursor of its first walk and binds it again for each walk, which
+//!     avoids an allocation. The cursor is closed before the transaction is aborted.
 #![expect(unsafe_code, reason = "resetting, renewing and walks over keys alone are mdbx's own functions")]
 
 use std::ffi::c_void;
@@ -41,7 +44,7 @@ impl Parked {
         Self { txns: Mutex::default(), env }
     }
 
-    /// Aborts all that are parked: before a map goes that they may know.
+    /// Aborts all parked transactions, before a map that they may know is removed.
     pub(super) fn clear(&self) {
         self.txns().clear();
     }
@@ -57,12 +60,12 @@ impl Parked {
     }
 
     fn txns(&self) -> MutexGuard<'_, Vec<Txn>> {
-        // Nothing panics while it is locked.
+        // No code panics while it holds the lock.
         self.txns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A transaction that is parked again when this is dropped.
+/// A lent transaction, parked again when dropped.
 pub(super) struct Lent<'pool> {
     txn: ManuallyDrop<Txn>,
     pool: &'pool Parked,
@@ -84,9 +87,9 @@ impl DerefMut for Lent<'_> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        // SAFETY: it is taken here alone, and nothing uses it after.
+        // SAFETY: it is taken only here, and not used afterwards.
         let txn = unsafe { ManuallyDrop::take(&mut self.txn) };
-        // One that cannot be reset has been aborted: what it read is none the worse for that.
+        // A transaction that cannot be reset has been aborted. That does not affect what it has read.
         if let Ok(txn) = txn.reset() {
             self.pool.txns().push(txn);
         }
@@ -96,18 +99,18 @@ impl Drop for Lent<'_> {
 /// A read transaction, aborted when it is dropped.
 pub(super) struct Txn {
     txn: NonNull<MDBX_txn>,
-    /// bench_parked.4.
+    /// Cursor of its walks (bench_parked.4).
     cursor: Option<NonNull<MDBX_cursor>>,
 }
 
-// SAFETY: bench_parked.2, and its cursor goes with it (bench_parked.4).
+// SAFETY: bench_parked.2, and its cursor moves with it (bench_parked.4).
 unsafe impl Send for Txn {}
 
 impl Txn {
     fn begin(env: &Environment) -> Result<Self, Failure> {
         let mut txn = ptr::null_mut();
         let code = env.with_raw_env_ptr(|env| {
-            // SAFETY: the environment is open, and stays so for as long as the transaction lives (bench_parked.3).
+            // SAFETY: the environment is open for as long as the transaction lives (bench_parked.3).
             unsafe { mdbx_txn_begin_ex(env, ptr::null_mut(), MDBX_TXN_RDONLY, &raw mut txn, ptr::null_mut()) }
         });
         checked(code)?;
@@ -116,18 +119,20 @@ impl Txn {
     }
 
     fn renewed(self) -> Result<Self, Failure> {
-        // SAFETY: a read transaction that is reset (bench_parked.1), used by this thread alone (bench_parked.2), of an open environment (bench_parked.3).
+        // SAFETY: the read transaction is reset (bench_parked.1), only this thread uses it (bench_parked.2),
+        // and its environment is open (bench_parked.3).
         checked(unsafe { mdbx_txn_renew(self.txn.as_ptr()) })?;
         Ok(self)
     }
 
     fn reset(self) -> Result<Self, Failure> {
-        // SAFETY: a read transaction that runs, used by this thread alone (bench_parked.2), of an open environment (bench_parked.3).
+        // SAFETY: the read transaction runs, only this thread uses it (bench_parked.2), and its environment
+        // is open (bench_parked.3).
         checked(unsafe { mdbx_txn_reset(self.txn.as_ptr()) })?;
         Ok(self)
     }
 
-    /// Shows the value of `key` in `map` to `visit`; false when there is none.
+    /// Passes the value of `key` in `map` to `visit`. Returns false if there is none.
     pub(super) fn get(
         &self,
         map: MDBX_dbi,
@@ -135,18 +140,18 @@ impl Txn {
         visit: &mut dyn FnMut(&[u8]),
     ) -> Result<bool, Failure> {
         let (key, mut value) = (place_of(key), place_of(&[]));
-        // SAFETY: the transaction runs, `key` is only read, and `value` is there to be written.
+        // SAFETY: the transaction runs, `key` is only read, and `value` may be written.
         let code = unsafe { mdbx_get(self.txn.as_ptr(), map, &raw const key, &raw mut value) };
         if code == MDBX_NOTFOUND {
             return Ok(false);
         }
         checked(code)?;
-        // SAFETY: mdbx found the value there in its map, which nobody writes to before the transaction ends.
+        // SAFETY: mdbx found the value there in its map, which is not written to before the transaction ends.
         visit(unsafe { bytes_at(&value) });
         Ok(true)
     }
 
-    /// Shows up to `limit` items of `map` from the first key >= `from`; returns how many there were.
+    /// Passes up to `limit` items of `map` from the first key >= `from` to `visit`. Returns their number.
     pub(super) fn range(
         &mut self,
         map: MDBX_dbi,
@@ -157,7 +162,7 @@ impl Txn {
         self.walk::<true>(map, from, limit, visit)
     }
 
-    /// The same for keys alone: mdbx leaves values alone where it is given no place for them.
+    /// Does the same with keys only. mdbx does not read values if it gets no pointer for them.
     pub(super) fn keys(
         &mut self,
         map: MDBX_dbi,
@@ -180,15 +185,16 @@ impl Txn {
         let (mut step, mut seen) = (MDBX_SET_RANGE, 0);
         while seen < limit {
             let value_place = if VALUES { &raw mut value } else { ptr::null_mut() };
-            // SAFETY: the cursor and its transaction are open, and this thread's alone (bench_parked.2, bench_parked.4); `key` is only read for the first step, and
-            // then replaced, as `value` is for each where mdbx is told its place.
+            // SAFETY: the cursor and its transaction are open, and only this thread uses them
+            // (bench_parked.2, bench_parked.4). mdbx reads `key` in the first step and replaces it in the
+            // others. It replaces `value` in each step if it gets a pointer to it.
             let code = unsafe { mdbx_cursor_get(cursor, &raw mut key, value_place, step) };
             if code == MDBX_NOTFOUND {
                 break;
             }
             checked(code)?;
-            // SAFETY: mdbx put both there: bytes of its map, which nobody writes to before the transaction ends. A value that it was not
-            // asked for is empty.
+            // SAFETY: mdbx set both to bytes of its map, which is not written to before the transaction ends.
+            // Without a pointer to it, `value` is empty.
             let (shown_key, shown_value) = unsafe { (bytes_at(&key), bytes_at(&value)) };
             visit(shown_key, shown_value);
             seen += 1;
@@ -197,7 +203,7 @@ impl Txn {
         Ok(seen)
     }
 
-    /// The number of items of `map`.
+    /// Returns the number of items of `map`.
     pub(super) fn len(&self, map: MDBX_dbi) -> Result<u64, Failure> {
         let mut stat = MaybeUninit::<MDBX_stat>::uninit();
         let (place, bytes) = (stat.as_mut_ptr(), size_of::<MDBX_stat>());
@@ -207,15 +213,15 @@ impl Txn {
         Ok(unsafe { stat.assume_init() }.ms_entries)
     }
 
-    /// The transaction's cursor, bound to `map` (bench_parked.4).
+    /// Returns the transaction's cursor, bound to `map` (bench_parked.4).
     fn cursor_in(&mut self, map: MDBX_dbi) -> Result<NonNull<MDBX_cursor>, Failure> {
         if let Some(cursor) = self.cursor {
-            // SAFETY: the transaction runs, and the cursor, which is its own, is open.
+            // SAFETY: the transaction runs, and its own cursor is open.
             checked(unsafe { mdbx_cursor_bind(self.txn.as_ptr(), cursor.as_ptr(), map) })?;
             return Ok(cursor);
         }
         let mut cursor = ptr::null_mut();
-        // SAFETY: the transaction runs, and `cursor` is there to be written.
+        // SAFETY: the transaction runs, and `cursor` may be written.
         checked(unsafe { mdbx_cursor_open(self.txn.as_ptr(), map, &raw mut cursor) })?;
         let cursor = NonNull::new(cursor).ok_or_else(|| Failure::engine("a cursor that is not there"))?;
         self.cursor = Some(cursor);
@@ -226,24 +232,24 @@ impl Txn {
 impl Drop for Txn {
     fn drop(&mut self) {
         if let Some(cursor) = self.cursor {
-            // SAFETY: the cursor is open until here, and its transaction's handle is valid, running or reset (bench_parked.4).
+            // SAFETY: the cursor is open until here. Its transaction is running or reset (bench_parked.4).
             unsafe { mdbx_cursor_close(cursor.as_ptr()) };
         }
-        // SAFETY: the handle is valid until it is aborted, which happens here alone, and its environment is open (bench_parked.3). The
-        // code that is returned says nothing of use: the handle is gone.
+        // SAFETY: the handle is valid until it is aborted, which happens only here, and its environment is
+        // open (bench_parked.3). The handle is freed whatever the returned code.
         let _ = unsafe { mdbx_txn_abort(self.txn.as_ptr()) };
     }
 }
 
-/// Where bytes are that mdbx reads; none, where it is to say.
+/// Returns the pointer and length of bytes that mdbx reads.
 fn place_of(bytes: &[u8]) -> MDBX_val {
     MDBX_val { iov_base: bytes.as_ptr().cast::<c_void>().cast_mut(), iov_len: bytes.len() }
 }
 
-/// The bytes of a place.
+/// Returns the bytes at a pointer and length.
 ///
 /// # Safety
-/// Unless its length is 0, its address points to that many bytes, and nobody writes to them for `'bytes`.
+/// Unless its length is 0, its address points to that many bytes, which are not written to for `'bytes`.
 unsafe fn bytes_at<'bytes>(place: &MDBX_val) -> &'bytes [u8] {
     if place.iov_len == 0 {
         return &[];
