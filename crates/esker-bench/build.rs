@@ -1,4 +1,5 @@
-//! Hands the versions of the lab's dependencies, as Cargo.lock pins them, to the adapters: `env!("VERSION_REDB")`.
+//! Hands the versions of the lab's dependencies, as Cargo.lock pins them, to the adapters:
+//! `env!("VERSION_REDB")`.
 
 use std::path::Path;
 

@@ -105,8 +105,8 @@ fn survivors_of_a_kill(program: &Path, engine: &str, dir: &Path) -> Result<u64, 
     let mut reader = Command::new(program);
     reader.args(["async-survivors", engine, &COMMITS.to_string()]).arg(&database.0);
     let output = reader.output().map_err(Failure::engine)?;
-    let told = String::from_utf8_lossy(&output.stdout).trim().parse();
-    told.map_err(|_| {
+    let reported = String::from_utf8_lossy(&output.stdout).trim().parse();
+    reported.map_err(|_| {
         let stderr = String::from_utf8_lossy(&output.stderr);
         Failure::Engine(format!("{engine}, opened after a kill: {} ({})", stderr.trim(), output.status))
     })

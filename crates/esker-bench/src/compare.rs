@@ -1,14 +1,18 @@
-//! `esker-bench compare A.jsonl B.jsonl`: what changed between two runs of the same rows, and whether it is more than noise.
+//! `esker-bench compare A.jsonl B.jsonl`: what changed between two runs of the same rows, and whether it is
+//! more than noise.
 //!
 //! ```text
-//! pairs (a_i, b_i) of the same run -> ratios b_i / a_i -> their geometric mean, and a sign-flip test of its logarithm
+//! pairs (a_i, b_i) of a run -> ratios b_i / a_i -> geometric mean, sign-flip test of its logarithm
 //! ```
 //!
-//! bench_compare.1. Runs are paired by number. The two sides should take turns on one machine: then what disturbs both cancels out in
-//!      the ratio. Records tell when they began, so that a table of sides that did not take turns says so. The test flips the signs of the logarithms in all ways (or 20,000 random ones) and asks how many give a mean as
-//!      far from zero: no assumption about the noise but that it is alike on both sides. With fewer than 6 pairs the
-//!      smallest possible p is above 0.05 x 2/3, so the table says "too few".
-//! bench_compare.2. Each row is tested by itself, so of many that did not change some seem to: the table says how many to expect.
+//! bench_compare.1. Runs are paired by number. The two sides should take turns on one machine: then what
+//!     disturbs both cancels out in the ratio. Records tell when they began, so that a table of sides that
+//!     did not take turns says so. The test flips the signs of the logarithms in all ways (or 20,000 random
+//!     ones) and asks how many give a mean as far from zero: no assumption about the noise but that it is
+//!     alike on both sides. With fewer than 6 pairs the smallest possible p is above 0.05 x 2/3, so the table
+//!     says "too few".
+//! bench_compare.2. Each row is tested by itself, so of many that did not change some seem to: the table says
+//!     how many to expect.
 
 use std::collections::BTreeMap;
 
@@ -192,8 +196,8 @@ mod tests {
             };
             rows.into_iter().flat_map(runs).collect::<Vec<_>>()
         };
-        let told = table(&changes(&all(1.0), &all(0.8)));
-        assert!(told.contains("3 of 3 rows differ at p <= 0.05; 0.15 would by chance"), "{told}");
+        let text = table(&changes(&all(1.0), &all(0.8)));
+        assert!(text.contains("3 of 3 rows differ at p <= 0.05; 0.15 would by chance"), "{text}");
         let one = runs(&[1.0, 1.2, 0.9, 1.1, 1.3, 1.0]);
         assert!(!table(&changes(&one, &one)).contains("by chance"));
     }

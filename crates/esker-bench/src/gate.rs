@@ -1,7 +1,7 @@
 //! Tests of one process that start children, beside tests that open a database again that was open before.
 //!
-//! A child that is being started holds, until it runs its program, copies of all files that are open here, and with them the locks of
-//! databases, also after they are closed here.
+//! A child that is being started holds, until it runs its program, copies of all files that are open here,
+//! and with them the locks of databases, also after they are closed here.
 //!
 //! bench_gate.1. No child is started while such a database is open.
 

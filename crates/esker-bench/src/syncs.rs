@@ -4,9 +4,10 @@
 //! strace -f child --mark calls--> trace --parse--> row -> syncs
 //! ```
 //!
-//! The child marks the beginning and end of each row by opening a path that does not exist, which the trace shows in its
-//! place. A sync is a call of fsync, fdatasync, msync(MS_SYNC), sync or syncfs, or a write through a handle that was opened with O_SYNC
-//! or O_DSYNC (LMDB's meta pages) or with RWF_SYNC or RWF_DSYNC. sync_file_range is none: it writes neither a file's length nor the disk's cache.
+//! The child marks the beginning and end of each row by opening a path that does not exist, which the trace
+//! shows in its place. A sync is a call of fsync, fdatasync, msync(MS_SYNC), sync or syncfs, or a write
+//! through a handle that was opened with O_SYNC or O_DSYNC (LMDB's meta pages) or with RWF_SYNC or RWF_DSYNC.
+//! sync_file_range is none: it writes neither a file's length nor the disk's cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -20,7 +21,8 @@ pub(crate) const BEGIN: &str = "begin";
 pub(crate) const END: &str = "end";
 
 const MARK_ROOT: &str = "/esker-bench-mark/";
-/// Ends the tracer, and so what it traces, when the lab is interrupted. Used where it is there (Linux's util-linux).
+/// Ends the tracer, and so what it traces, when the lab is interrupted. Used where it is there (Linux's
+/// util-linux).
 const WITH_THE_LAB: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
 const TRACER: &str = "strace";
 const CALLS: &str = "trace=fsync,fdatasync,msync,sync,syncfs,?open,openat,close,\

@@ -6,10 +6,13 @@
 //! Sampler, a thread of its own: memory and files at the end of each period ------^
 //! ```
 //!
-//! bench_track.1. An operation belongs to the period in which it ended; a period without operations is a zero, not a gap.
+//! bench_track.1. An operation belongs to the period in which it ended; a period without operations is a
+//!     zero, not a gap.
 //! bench_track.2. Percentiles come from HDR histograms with three digits, never from means of percentiles.
-//! bench_track.3. Looking at memory and walking the database's directory happens on the sampler's thread, never between two operations.
-//! bench_track.4. How late operations began that had been waited for is the machine's and the lab's: a figure of its own, beside latencies that contain it.
+//! bench_track.3. Looking at memory and walking the database's directory happens on the sampler's thread,
+//!     never between two operations.
+//! bench_track.4. How late operations began that had been waited for is the machine's and the lab's: a figure
+//!     of its own, beside latencies that contain it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -79,7 +82,8 @@ impl Track {
         })
     }
 
-    /// An operation that was due or begun at `from` has ended at `to`; it counts as `ops` of them for the rate.
+    /// An operation that was due or begun at `from` has ended at `to`; it counts as `ops` of them for the
+    /// rate.
     pub(crate) fn record(&mut self, kind: usize, from: Instant, to: Instant, ops: u64) {
         while to >= self.period_ends {
             self.end_period();
@@ -198,7 +202,8 @@ impl Sampler {
         Self { start, before, stop, thread }
     }
 
-    /// The series, one figure for each of `periods`: where the sampler has fewer, the last stands for the rest.
+    /// The series, one figure for each of `periods`: where the sampler has fewer, the last stands for the
+    /// rest.
     fn finish(self, periods: usize) -> BTreeMap<String, Vec<f64>> {
         // A thread that is gone already needs no stop.
         self.stop.send(()).unwrap_or_default();

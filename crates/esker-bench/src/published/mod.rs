@@ -1,13 +1,13 @@
 //! The figures that the sources of the workloads published, and how they stand beside ours.
 //!
 //! ```text
-//! figures.tsv --Figure--> seed_tables: source, machine, then per row:   published  redb 3.57 s  lmdb 1.51 s ...
-//! results.jsonl --median--------------------------------------------->  here       esker 1.32 s  lmdb 1.67 s ...
+//! figures.tsv --Figure--> seed_tables: source, machine, then per row:   published  redb 3.57 s  lmdb 1.51 s
+//! results.jsonl --median--------------------------------------------->  here       esker 1.32 s  lmdb 1.67 s
 //!             '--elsewhere: lines below a suite's table, for engines that no package registry has
 //! ```
 //!
-//! bench_published.1. A figure stands as it was published; nothing is scaled to our machine or our counts. Where the counts differ, the time of
-//!     one operation stands beside each.
+//! bench_published.1. A figure stands as it was published; nothing is scaled to our machine or our counts.
+//!     Where the counts differ, the time of one operation stands beside each.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,6 +1,8 @@
-//! What the async commits of a suite's engines have done when they return: rows of such commits are not of equal durability, and say so.
+//! Describes the async commits of a suite's engines, because rows of such commits are not of equal
+//! durability.
 //!
-//! bench_report_async_commits.1. It describes the engines as they ran in this suite, from its own run.json; where that is of before this was noted, that is told instead.
+//! bench_report_async_commits.1. The description is that of the engines as they ran in this suite, from its
+//!     own run.json. For an old run.json without it, the page states that.
 
 use clap::ValueEnum as _;
 

@@ -13,7 +13,8 @@ const LINE: f64 = 20.0;
 /// So that a bar is seen however much longer another one is.
 const BAR_MIN: f64 = 0.5;
 
-/// Draws it, with the machine's limit as a line where there is one; `classes` has the engines' places by class.
+/// Draws it, with the machine's limit as a line where there is one; `classes` has the engines' places by
+/// class.
 pub(super) fn draw(
     out: &mut String,
     row: &RowSummary,

@@ -1,4 +1,5 @@
-//! Engines by what their transactions guarantee: a chart shows each class under its name, so that none is held against another in silence.
+//! Engines by what their transactions guarantee: a chart shows each class under its name, so that none is
+//! held against another in silence.
 
 use crate::context::EngineContext;
 use crate::report::runs::Runs;
@@ -9,8 +10,8 @@ use esker_bench_api::Isolation;
 const ORDER: [Isolation; 4] =
     [Isolation::Serializable, Isolation::Snapshot, Isolation::Batch, Isolation::Operation];
 
-/// The classes of a suite's engines, each with the places of its engines, in the suite's order. One class without a name where nothing is
-/// known.
+/// The classes of a suite's engines, each with the places of its engines, in the suite's order. One class
+/// without a name where nothing is known.
 pub(super) fn classes(summary: &Summary, runs: &Runs) -> Vec<(&'static str, Vec<usize>)> {
     let engines: Vec<&str> = summary.engines.iter().map(|(engine, _)| engine.as_str()).collect();
     of_engines(&engines, &[summary.suite.as_str()], runs)

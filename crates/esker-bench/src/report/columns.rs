@@ -5,8 +5,8 @@
 //! narrow screen   row | Esker | the best of the others, with its name | ratio
 //! ```
 //!
-//! bench_columns.1. Both are one table. A cell says by its class what it is: `key`, `home`, `best` (of the others), `n` for narrow screens
-//!     alone; the style sheet hides the rest where there is no room.
+//! bench_columns.1. Both are one table. A cell says by its class what it is: `key`, `home`, `best` (of the
+//!     others), `n` for narrow screens alone; the style sheet hides the rest where there is no room.
 //! bench_columns.2. A page is narrow where its engines would not fit, so the more engines it has, the sooner.
 
 use crate::report::markup::{escape, push};

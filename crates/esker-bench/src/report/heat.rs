@@ -1,8 +1,11 @@
-//! The heat map: every row of every suite, one cell per engine, coloured by how far it is from the row's best.
+//! The heat map: every row of every suite, one cell per engine, coloured by how far it is from the row's
+//! best.
 //!
-//! bench_heat.1. The rows that Esker loses come first, the worst of them on top, and above those the ones where others have a value and it
-//!     has none; then the rows whose difference is too small to tell, then those that it wins. A row without Esker comes last.
-//! bench_heat.2. Columns stand as in every table of the page. Under its name an engine has the class of what its transactions guarantee.
+//! bench_heat.1. The rows that Esker loses come first, the worst of them on top, and above those the ones
+//!     where others have a value and it has none; then the rows whose difference is too small to tell, then
+//!     those that it wins. A row without Esker comes last.
+//! bench_heat.2. Columns stand as in every table of the page. Under its name an engine has the class of what
+//!     its transactions guarantee.
 
 use crate::report::classes;
 use crate::report::columns;
@@ -87,8 +90,8 @@ pub(super) fn compared(summaries: &[Summary]) -> Vec<(&Summary, &RowSummary)> {
     rows.filter(|(summary, row)| compares(summary, row)).collect()
 }
 
-/// Whether several engines have a value, or others have one and Esker has none. Rows of one engine (the machine, building blocks) compare
-/// nothing, whatever reasons the others give.
+/// Whether several engines have a value, or others have one and Esker has none. Rows of one engine (the
+/// machine, building blocks) compare nothing, whatever reasons the others give.
 fn compares(summary: &Summary, row: &RowSummary) -> bool {
     let values = row.cells.iter().filter(|cell| cell.value().is_some()).count();
     values > 1 || loss(summary, row).is_infinite()
@@ -110,11 +113,11 @@ pub(super) fn loss(summary: &Summary, row: &RowSummary) -> f64 {
 /// What the short names of classes stand for.
 fn legend(classes: &[(&str, Vec<usize>)]) -> String {
     let known = classes.iter().filter(|(name, _)| !name.is_empty());
-    let told: Vec<String> = known.map(|(name, _)| format!("{}: {name}", classes::short(name))).collect();
-    if told.is_empty() {
+    let named: Vec<String> = known.map(|(name, _)| format!("{}: {name}", classes::short(name))).collect();
+    if named.is_empty() {
         return String::new();
     }
-    format!(" Under its name an engine has what its transactions guarantee ({}).", told.join(", "))
+    format!(" Under its name an engine has what its transactions guarantee ({}).", named.join(", "))
 }
 
 fn cell(out: &mut String, summary: &Summary, row: &RowSummary, at: usize) {

@@ -1,15 +1,17 @@
-//! The report to open: one page with nothing outside it, for light and dark screens, wide and narrow.
+//! Draws the HTML report: one page that loads nothing, for light and dark, wide and narrow screens.
 //!
 //! ```text
-//! Summaries + Runs -> where Esker stands -> heat map of all rows -> for each suite: table, and for each row: work, bars, lines over time, figures
+//! Summaries + Runs -> where Esker stands -> heat map of all rows
+//!                  -> for each suite: table, and for each row: work, bars, lines over time, figures
 //!                  -> machines, runs, commands, options
 //! ```
 //!
-//! bench_html.1. Each chart says how many bars or lines it has; a script of the page counts what the browser really made of it and
-//!      writes `data-charts` and `data-broken` to the root element, where a test, or anybody, can read them. What has no extent or lies
-//!      outside its chart does not count. Charts of rows that are shut are looked at, too.
-//! bench_html.2. Links lead to places of the page alone.
-//! bench_html.3. The page never scrolls sideways. Its tables show every engine at 1,300 pixels, and Esker and the best other engine at 420.
+//! bench_html.1. Each chart states its number of bars or lines. A script in the page counts what the browser
+//!     drew, and writes `data-charts` and `data-broken` to the root element for tests. Shapes without extent
+//!     or outside their chart do not count. Charts in closed rows are counted as well.
+//! bench_html.2. All links lead to places in the page.
+//! bench_html.3. The page never scrolls sideways. Its tables show every engine at 1,300 pixels, and Esker and
+//!     the best other engine at 420.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +48,7 @@ figure{margin:0;min-width:0}svg{width:100%;height:auto}svg text{fill:var(--ink);
 a{color:inherit}.row{border-bottom:1px solid var(--line)}.row>summary{padding:.3rem 0}.row>div{margin:.5rem 0 1rem}
 h1{font-size:1.6rem;margin:.5rem 0}h3{margin:.5rem 0 0;font-size:1rem}code{overflow-wrap:anywhere}summary{cursor:pointer}details{margin:.2rem 0}#notice{color:var(--bad)}";
 
-/// bench_html.1.
+/// Script that counts the charts (bench_html.1).
 const CHECK: &str = "<p id=\"notice\"></p><script>
 (function(){var charts=0,broken=[];
 function shows(e,frame){var b=e.getBBox();if(![b.x,b.y,b.width,b.height].every(isFinite))return false;
@@ -96,25 +98,25 @@ pub(crate) fn page(summaries: &[Summary], runs: &Runs) -> String {
     out
 }
 
-/// The work of each row, as its suite lists it.
+/// Returns the work of each row, as its suite lists it.
 fn work(summary: &Summary) -> BTreeMap<String, String> {
     let known = suites::find(&summary.suite).zip(Scale::from_str(&summary.scale, false).ok());
     let rows = known.map(|(suite, scale)| suite.rows(scale)).unwrap_or_default();
     rows.into_iter().map(|row| (row.name, row.work)).collect()
 }
 
-/// Each machine, with its suites where there are several.
+/// Lists the machines, with their suites if there are several.
 fn machines(runs: &Runs) -> String {
     let machines = runs.machines();
     let several = machines.len() > 1;
-    let told = machines.into_iter().map(|(machine, suites)| {
+    let lines = machines.into_iter().map(|(machine, suites)| {
         let of = if several { format!("{}: ", suites.join(", ")) } else { String::new() };
         format!("<p>{}{}</p>", escape(&of), escape(&machine))
     });
-    told.collect()
+    lines.collect()
 }
 
-/// How many runs there are of each suite, and whether its engines took turns.
+/// States the number of runs of each suite, and whether its engines took turns.
 fn how_often(summaries: &[Summary]) -> String {
     let runs: Vec<String> =
         summaries.iter().map(|summary| format!("{} {}", summary.suite, summary.runs)).collect();
@@ -127,7 +129,7 @@ fn how_often(summaries: &[Summary]) -> String {
         out += " Engines took turns.";
     }
     if !apart.is_empty() {
-        out += &format!(" Engines took turns but for those marked *: {}.", apart.join("; "));
+        out += &format!(" Engines took turns, except those marked *: {}.", apart.join("; "));
     }
     if !unknown.is_empty() {
         out += &format!(" Whether they took turns is not known of {}.", unknown.join(", "));
@@ -221,7 +223,7 @@ fn failures(out: &mut String, summary: &Summary) {
     }
 }
 
-/// Machines, runs, how to read what stands behind a row, commands, and the options of each engine.
+/// Draws the end of the page: machines, runs, how to read a row, commands, and the options of each engine.
 fn setting(out: &mut String, summaries: &[Summary], limits: &Limits, runs: &Runs) {
     push(
         out,
@@ -250,61 +252,46 @@ fn setting(out: &mut String, summaries: &[Summary], limits: &Limits, runs: &Runs
     out.push_str("<h3>Commands</h3>");
     for context in runs.all() {
         for call in context.calls() {
-            push(
-                out,
-                format_args!(
-                    "<p>{}, commit {}<br><code>{}</code></p>",
-                    date(call.started_unix_s),
-                    escape(&context.commit),
-                    escape(&call.command)
-                ),
-            );
+            let (date, commit) = (date(call.started_unix_s), escape(&context.commit));
+            let command = escape(&call.command);
+            push(out, format_args!("<p>{date}, commit {commit}<br><code>{command}</code></p>"));
         }
     }
     let engines = runs.engines();
-    for engine in &engines {
-        push(
-            out,
-            format_args!(
-                "<h3>{} {}</h3><p class=\"soft\">{}{}</p><ul>",
-                escape(&engine.name),
-                escape(&engine.version),
-                escape(&engine.isolation),
-                escape(&of_suites(engine, &engines))
-            ),
-        );
-        let in_brackets = |pointer: &str| match pointer {
-            "" => String::new(),
-            pointer => format!(" [{}]", escape(pointer)),
-        };
-        if let Some(said) = &engine.async_commits {
-            push(
-                out,
-                format_args!(
-                    "<li>an async commit is, when it returns: {} <span class=\"soft\">- {}{}</span></li>",
-                    escape(&said.reached),
-                    escape(&said.then),
-                    in_brackets(&said.pointer)
-                ),
-            );
-        }
-        for [option, value, reason, pointer] in &engine.options {
-            let pointer = in_brackets(pointer);
-            push(
-                out,
-                format_args!(
-                    "<li>{}: {} <span class=\"soft\">- {}{pointer}</span></li>",
-                    escape(option),
-                    escape(value),
-                    escape(reason)
-                ),
-            );
-        }
-        out.push_str("</ul>");
-    }
+    engines.iter().for_each(|engine| options(out, engine, &engines));
 }
 
-/// Which suites ran with these options, where an engine has several sets of them.
+/// Lists the options of an engine.
+fn options(out: &mut String, engine: &EngineContext, engines: &[EngineContext]) {
+    push(
+        out,
+        format_args!(
+            "<h3>{} {}</h3><p class=\"soft\">{}{}</p><ul>",
+            escape(&engine.name),
+            escape(&engine.version),
+            escape(&engine.isolation),
+            escape(&of_suites(engine, engines))
+        ),
+    );
+    let in_brackets = |pointer: &str| match pointer {
+        "" => String::new(),
+        pointer => format!(" [{}]", escape(pointer)),
+    };
+    let mut item = |option: &str, value: &str, reason: &str, pointer: &str| {
+        let (option, value, reason) = (escape(option), escape(value), escape(reason));
+        let pointer = in_brackets(pointer);
+        push(out, format_args!("<li>{option}: {value} <span class=\"soft\">- {reason}{pointer}</span></li>"));
+    };
+    if let Some(said) = &engine.async_commits {
+        item("an async commit is, when it returns", &said.reached, &said.then, &said.pointer);
+    }
+    for [option, value, reason, pointer] in &engine.options {
+        item(option, value, reason, pointer);
+    }
+    out.push_str("</ul>");
+}
+
+/// Names the suites that ran with these options, if an engine has several sets of them.
 fn of_suites(engine: &EngineContext, engines: &[EngineContext]) -> String {
     let sets = engines.iter().filter(|other| other.name == engine.name).count();
     match engine.suites.join(", ") {

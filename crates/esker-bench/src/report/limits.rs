@@ -1,17 +1,22 @@
-//! What the machine does without an engine, as lines in the charts of other suites: taken from the suite `limits` of the same report.
+//! What the machine does without an engine, as lines in the charts of other suites: taken from the suite
+//! `limits` of the same report.
 //!
 //! ```text
-//! commits that each sync     commits x one fdatasync (200 B or 4 KiB, preallocated), and the bytes themselves where they do not compress,
-//!                            by the faster of both sequential writes
-//! records that each sync     the faster of both sequential writes   records that do not    memcpy
+//! commits that each sync     commits x one fdatasync (200 B or 4 KiB, preallocated); where the bytes do not
+//!                            compress, also the bytes by the faster of both sequential writes
+//! records that each sync     the faster of both sequential writes
+//! records that do not        memcpy
 //! read from an empty cache   a table, values in their order: the faster of both sequential reads
-//! reads by n threads         reads x one dependent cache miss / as many threads as there are cores, where keys are drawn evenly
+//! reads by n threads         reads x one dependent cache miss / number of cores, for keys drawn evenly
 //! ```
 //!
-//! bench_limits.1. A limit is drawn only where the row does that work at least: rows whose commits share syncs have none, nor have compressed bytes.
+//! bench_limits.1. A limit is drawn only where the row does that work at least: rows whose commits share
+//!     syncs have none, nor have compressed bytes.
 //! bench_limits.2. All counts of a limit are of one record.
-//! bench_limits.3. It is a median (of syncs) or a mean of a process of its own at another time, and drawn under that name: a row may lie a little beyond it.
-//! bench_limits.4. It is drawn for suites of the same machine alone, as far as descriptions tell machines apart.
+//! bench_limits.3. It is a median (of syncs) or a mean of a process of its own at another time, and drawn
+//!     under that name: a row may lie a little beyond it.
+//! bench_limits.4. It is drawn for suites of the same machine alone, as far as descriptions tell machines
+//!     apart.
 
 use std::collections::BTreeMap;
 
@@ -138,7 +143,7 @@ pub(super) fn without(suite: &str) -> &'static str {
             "No line: requests share syncs, half of each value compresses, and reads go over working sets that a cache may hold"
         }
         "ycsb" => {
-            "No line where commits do not sync, but for even reads: what is written need not be on the device yet, zipfian reads may find their records in \
+            "No line where commits do not sync, except for even reads: what is written need not be on the device yet, zipfian reads may find their records in \
              the processor's cache, and 1.2 GB fit the memory, so random reads of the device bound nothing"
         }
         "badger" => {

@@ -1,8 +1,11 @@
 //! Line charts: what a row did over time, a chart for each class of engines.
 //!
-//! bench_lines.1. Each chart carries the number of its lines; the page's own check and the tests hold the drawing against it.
-//! bench_lines.2. The charts of one figure of a row have the same axes, so that classes can be compared all the same.
-//! bench_lines.3. A curve is of one run of a cell that has a value; where there are several runs it says which one.
+//! bench_lines.1. Each chart carries the number of its lines; the page's own check and the tests hold the
+//!     drawing against it.
+//! bench_lines.2. The charts of one figure of a row have the same axes, so that classes can be compared all
+//!     the same.
+//! bench_lines.3. A curve is of one run of a cell that has a value; where there are several runs it says
+//!     which one.
 
 use crate::report::markup::{escape, push};
 use crate::report::plot::{self, Curve};
@@ -12,7 +15,8 @@ use crate::report::summary::{RowSummary, Summary, Value};
 /// The suite whose source shows mean and every percentile over time.
 const ALL_PERCENTILES: &str = "obigstore";
 
-/// Draws throughput, the latencies of each kind of operation, memory, and bytes on disk and written, as far as the row has them.
+/// Draws throughput, the latencies of each kind of operation, memory, and bytes on disk and written, as far
+/// as the row has them.
 pub(super) fn draw(
     out: &mut String,
     row: &RowSummary,

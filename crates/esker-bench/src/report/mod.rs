@@ -3,7 +3,7 @@
 //! ```text
 //! Records -> Summary (medians, spread, best, ratios) -> terminal   a table per suite
 //!                                                    -> picture    one suite as an SVG, for a page of text
-//!                                                    -> html       heat, bars, lines, details: one page that loads nothing
+//!                                                    -> html       heat, bars, lines, details, in one page
 //! run.json -> Runs (which suite ran where, when, how) ---^
 //! ```
 

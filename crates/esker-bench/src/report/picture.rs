@@ -1,12 +1,14 @@
 //! One suite as one picture for a page of text: Esker beside the best other engine, a bar a row.
 //!
 //! ```text
-//! Summary -> row:  name | bar, whose length is Esker's share of the best peer's figure | the two figures -> SVG with its own style sheet
+//! Summary -> row:  name | bar as long as Esker's share of the best peer | the two figures -> SVG
 //! ```
 //!
-//! PI1. A bar ends left of the line where Esker is ahead and right of it where Esker is behind, whichever way the row's unit counts.
-//! PI2. A bar too long for the picture is broken, and its share stands beside it like that of any other.
-//! PI3. The picture brings its own background, so that it is readable on any page, light or dark.
+//! PI1. A bar ends left of the line if Esker is ahead, and right of it if Esker is behind, for every unit.
+//!
+//! PI2. A bar too long for the picture is cut off, with its share beside it.
+//!
+//! PI3. The picture has its own background, so that it is readable on light and dark pages.
 
 use crate::report::markup::{escape, push};
 use crate::report::summary::{HOME, RowSummary, Summary};

@@ -1,14 +1,16 @@
-//! One line chart as SVG: axes, a grid, and a path for each line. plotters draws it with a pen of ours, so that the page's style
-//! sheet gives everything its looks, in the light and in the dark.
+//! One line chart as SVG: axes, a grid, and a path for each line. plotters draws it with a pen of ours, so
+//! that the page's style sheet gives everything its looks, in the light and in the dark.
 //!
 //! ```text
-//! points in seconds and values -> plotters: places in a frame of 660 by 360 -> the pen: those that cannot be seen apart merged
-//!                                                                             -> path d="M110 320l9-3 ..."
+//! points in seconds and values -> plotters: places in a frame of 660 by 360
+//!                              -> the pen: points that look the same are merged -> path d="M110 320l9-3 ..."
 //! ```
 //!
-//! bench_plot.1. A frame is drawn half as wide on a phone as it is in its own units: letters are of 11 pixels there, and a unit is half a pixel.
+//! bench_plot.1. A frame is drawn half as wide on a phone as it is in its own units: letters are of 11 pixels
+//!     there, and a unit is half a pixel.
 //! bench_plot.2. A point is left out only if the line without it passes within half a unit of it.
-//! bench_plot.3. Of an element plotters tells its pen the colour alone: that of a line says which of the lines it is, any other is the grid's.
+//! bench_plot.3. Of an element plotters tells its pen the colour alone: that of a line says which of the
+//!     lines it is, any other is the grid's.
 //! bench_plot.4. A chart that plotters refuses to draw says so, and the page's check finds its lines missing.
 
 use std::convert::Infallible;
@@ -204,7 +206,8 @@ fn plain(text: String) -> String {
     if number == "0" || unit.is_empty() { number.to_owned() } else { format!("{number} {unit}") }
 }
 
-/// bench_plot.2: of places that go from left to right, those that make the line (Ramer, Douglas and Peucker, with the distance upwards).
+/// bench_plot.2: of places that go from left to right, those that make the line (Ramer, Douglas and Peucker,
+/// with the distance upwards).
 fn seen(places: &[BackendCoord]) -> Vec<BackendCoord> {
     let Some(((first, last), between)) =
         places.split_first().and_then(|(first, rest)| Some(((first, rest.last()?), &rest[..rest.len() - 1])))
@@ -303,21 +306,21 @@ mod tests {
 
     #[test]
     fn axes_have_round_figures() {
-        let told = |top, name: &str| -> Vec<String> {
+        let labels = |top, name: &str| -> Vec<String> {
             let mut out = String::new();
             let curve = Curve { class: "k".to_owned(), points: &[(0.0, 0.0), (10.0, top)] };
             draw(&mut out, "", name, &[curve], (10.0, top));
             let labels = out.split("<text class=\"y\"").skip(1);
             labels.filter_map(|text| text.split(['>', '<']).nth(1).map(str::to_owned)).collect()
         };
-        assert_eq!(told(20_000.0, "ops/s"), ["0", "5000", "10 k", "15 k", "20 k"]);
-        assert_eq!(told(4.0e-3, "read p99 s"), ["0", "1 ms", "2 ms", "3 ms", "4 ms"]);
+        assert_eq!(labels(20_000.0, "ops/s"), ["0", "5000", "10 k", "15 k", "20 k"]);
+        assert_eq!(labels(4.0e-3, "read p99 s"), ["0", "1 ms", "2 ms", "3 ms", "4 ms"]);
         assert_eq!(
-            told(900.0 * 1024.0 * 1024.0, "memory bytes"),
+            labels(900.0 * 1024.0 * 1024.0, "memory bytes"),
             ["0", "200 MiB", "400 MiB", "600 MiB", "800 MiB"]
         );
-        assert_eq!(told(18.0 * 1024.0 * 1024.0 * 1024.0, "disk bytes"), ["0", "5 GiB", "10 GiB", "15 GiB"]);
-        assert_eq!(told(1.1 * 1024.0 * 1024.0 * 1024.0, "disk bytes"), ["0", "0.5 GiB", "1 GiB"]);
-        assert_eq!(told(8.0 * 1024.0 * 1024.0, "memory bytes"), ["0", "2 MiB", "4 MiB", "6 MiB", "8 MiB"]);
+        assert_eq!(labels(18.0 * 1024.0 * 1024.0 * 1024.0, "disk bytes"), ["0", "5 GiB", "10 GiB", "15 GiB"]);
+        assert_eq!(labels(1.1 * 1024.0 * 1024.0 * 1024.0, "disk bytes"), ["0", "0.5 GiB", "1 GiB"]);
+        assert_eq!(labels(8.0 * 1024.0 * 1024.0, "memory bytes"), ["0", "2 MiB", "4 MiB", "6 MiB", "8 MiB"]);
     }
 }

@@ -1,11 +1,13 @@
 //! The runs behind a page: which suite was run where, when, of which commit, and how.
 //!
 //! ```text
-//! run.json of each file of results -> Runs --of a suite--> the lines under its heading, its limits, the command that repeats it
+//! run.json of each file of results -> Runs --of a suite--> lines under its heading, limits, command
 //! ```
 //!
-//! bench_runs.1. The text of a suite describes its own runs: nothing of another suite's machine, commit or date.
-//! bench_runs.2. Runs of one suite that are of several machines say so, and nothing that was measured on one of them is a limit of the other.
+//! bench_runs.1. The text of a suite describes its own runs: nothing of another suite's machine, commit or
+//!     date.
+//! bench_runs.2. Runs of one suite that are of several machines say so, and nothing that was measured on one
+//!     of them is a limit of the other.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +100,8 @@ impl Runs {
         lines
     }
 
-    /// What has to be known of a suite's runs: machine, kernel, disk, commit, dates, runs, time limit and how memory was limited (bench_runs.1).
+    /// What has to be known of a suite's runs: machine, kernel, disk, commit, dates, runs, time limit and how
+    /// memory was limited (bench_runs.1).
     pub(super) fn lines(&self, summary: &Summary) -> Vec<String> {
         let mut lines = Vec::new();
         for context in self.of(&summary.suite) {
@@ -155,11 +158,11 @@ fn memory(summary: &Summary) -> Option<String> {
     } else {
         ""
     };
-    let told: Vec<String> = match ways.len() {
+    let limits: Vec<String> = match ways.len() {
         1 => ways.into_keys().map(str::to_owned).collect(),
         _ => ways.into_iter().map(|(way, rows)| format!("{way} ({})", rows.join("; "))).collect(),
     };
-    (!told.is_empty()).then(|| format!("Memory is limited by {}.{mixed}", told.join("; by ")))
+    (!limits.is_empty()).then(|| format!("Memory is limited by {}.{mixed}", limits.join("; by ")))
 }
 
 #[cfg(test)]

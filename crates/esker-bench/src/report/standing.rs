@@ -1,11 +1,12 @@
 //! Where Esker stands, before any table: a picture with a bar for each suite, and three sentences.
 //!
 //! ```text
-//! rows that hold engines against each other -> led | close | behind -> a bar of three parts for each suite, and one for all
+//! rows that compare engines -> led | close | behind -> a bar of three parts for each suite, and one for all
 //! ```
 //!
-//! bench_standing.1. Each of these rows counts once: it is led (a ratio of at most 1), close (of at most [`CLOSE`]) or behind, as is one in which
-//!     others have a value and Esker has none. Rows without Esker do not count.
+//! bench_standing.1. Each of these rows counts once: it is led (a ratio of at most 1), close (of at most
+//!     [`CLOSE`]) or behind, as is one in which others have a value and Esker has none. Rows without Esker do
+//!     not count.
 //! bench_standing.2. The figure says how many parts it has, for the page's own check (bench_html.1).
 
 use crate::report::heat;

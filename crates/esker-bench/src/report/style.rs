@@ -1,6 +1,7 @@
 //! How the line of an engine looks in every chart: a colour and a dash.
 //!
-//! bench_style.1. An engine has the same look in all charts of a page, and no two of a page share one, up to [`LOOKS`].
+//! bench_style.1. An engine has the same look in all charts of a page, and no two of a page share one, up to
+//!     [`LOOKS`].
 
 use crate::report::markup::push;
 use crate::report::summary::{HOME, Summary};

@@ -77,14 +77,14 @@ pub(crate) struct RowSummary {
     pub(crate) runs: usize,
 }
 
-/// How Esker stands against the best other engine in a row (bench_summary.3).
+/// Comparison of Esker with the best other engine in a row (bench_summary.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     Lost,
-    /// The difference is too small to be told from chance.
+    /// The difference may be chance.
     Neither,
     Won,
-    /// Esker, or every other engine, is not there.
+    /// Esker, or every other engine, has no value.
     Unknown,
 }
 

@@ -1,6 +1,7 @@
 //! The table of a suite: a line for each row, a column for each engine, then Esker's ratio; the totals last.
 //!
-//! bench_table.1. A cell has the median, the spread, and after a + how long work of the row went on behind it. What else is known of it stands behind the row.
+//! bench_table.1. A cell has the median, the spread, and after a + how long work of the row went on behind
+//!     it. What else is known of it stands behind the row.
 
 use crate::report::columns;
 use crate::report::markup::{escape, push};

@@ -203,12 +203,12 @@ mod tests {
     fn rows_of_async_commits_say_what_is_known_of_them() {
         let of =
             |suite: &str, row: &str| Record { suite: suite.to_owned(), ..record("esker", row, 1, Some(1.0)) };
-        let told = |records: &[Record]| {
+        let shows = |records: &[Record]| {
             table(&Summary::new(records), &runs(), false)
                 .contains("\nRows of async commits (load (async)) are")
         };
-        assert!(told(&[of("ycsb", "load (async)"), of("ycsb", "load (sync)")]));
-        assert!(!told(&[of("redb", "nosync writes")]));
+        assert!(shows(&[of("ycsb", "load (async)"), of("ycsb", "load (sync)")]));
+        assert!(!shows(&[of("redb", "nosync writes")]));
     }
 
     #[test]

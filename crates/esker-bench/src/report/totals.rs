@@ -1,10 +1,11 @@
 //! What each engine used over all rows of a suite: the last lines of its table.
 //!
 //! bench_totals.1. An engine that lacks a row that another has did less: it has no totals.
-//! bench_totals.2. Sums (processor, bytes written) stand only where the engines that have totals did equally many operations in each row: where rows
-//!     end by time, a faster engine does more in them. Peaks are no sums, and stand all the same.
-//! bench_totals.3. Memory that ranks is anonymous memory. Mapped file pages stand beside it: they are page cache, which engines that read their files use
-//!     too, and which does not count to their processes.
+//! bench_totals.2. Sums (processor, bytes written) stand only where the engines that have totals did equally
+//!     many operations in each row: where rows end by time, a faster engine does more in them. Peaks are no
+//!     sums, and stand all the same.
+//! bench_totals.3. Memory that ranks is anonymous memory. Mapped file pages stand beside it: they are page
+//!     cache, which engines that read their files use too, and which does not count to their processes.
 
 use crate::report::summary::{Summary, Totals, operations};
 use crate::report::units::{bytes, known_bytes, seconds};

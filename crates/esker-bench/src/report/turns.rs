@@ -1,11 +1,12 @@
 //! Whether the engines of a row took turns, as their records tell it.
 //!
 //! ```text
-//! started_unix_ms:  esker lmdb redb | another group, run or suite | lmdb      the last one was measured apart
+//! started_unix_ms:  esker lmdb redb | another group, run or suite | lmdb      the last one ran apart
 //! ```
 //!
-//! bench_turns.1. What all engines do of one group in one run stands together in time. Where something else of the report began in between, the
-//!      largest part counts as taken in turn, and the rest as measured apart. A pause alone is not seen.
+//! bench_turns.1. What all engines do of one group in one run stands together in time. Where something else
+//!     of the report began in between, the largest part counts as taken in turn, and the rest as measured
+//!     apart. A pause alone is not seen.
 
 use std::collections::BTreeMap;
 
@@ -102,9 +103,9 @@ mod tests {
         assert!(apart(&records).is_empty(), "{:?}", apart(&records));
         records.push(begun("open", "lmdb", "open clean", 45));
         records.push(begun("open", "lmdb", "open after kill", 60));
-        let told: Vec<_> =
+        let found: Vec<_> =
             apart(&records).into_iter().map(|record| (record.engine.as_str(), record.row.as_str())).collect();
-        assert_eq!(told, [("lmdb", "open clean"), ("lmdb", "open after kill")]);
+        assert_eq!(found, [("lmdb", "open clean"), ("lmdb", "open after kill")]);
         let summaries = Summary::all(&records);
         let (open, int) = (&summaries[0], &summaries[1]);
         let marked = |row: usize| (0..3).filter(|at| open.is_apart(&open.rows[row], *at)).collect::<Vec<_>>();

@@ -64,7 +64,8 @@ pub(crate) fn count(value: f64) -> String {
 
 /// The day of a time in seconds since 1970, UTC, as 2026-11-22.
 pub(crate) fn date(unix_s: u64) -> String {
-    // Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days: years begin in March, eras have 400 of them.
+    // Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days: years begin in March,
+    // eras have 400 of them.
     let days = unix_s / 86_400 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

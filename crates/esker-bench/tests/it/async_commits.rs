@@ -1,4 +1,5 @@
-//! Every engine of the default build is held to what its adapter says of its async commits, by kills; adapters that say what is not so are found out.
+//! Every engine of the default build is held to what its adapter says of its async commits, by kills;
+//! adapters that say what is not so are found out.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "helpers of a test")]
 
@@ -31,8 +32,8 @@ fn ay1_what_adapters_say_of_async_commits_is_so() {
     for (engine, lacks) in listed::engines() {
         let is_lacking = lacks.contains("async commits");
         let expected = if is_lacking { "no such mode: " } else { "there after a kill, as its adapter says" };
-        let told = text.lines().find(|line| line.starts_with(&format!("{engine}: ")));
-        assert!(told.is_some_and(|told| told.contains(expected)), "{engine}: {text}");
+        let line = text.lines().find(|line| line.starts_with(&format!("{engine}: ")));
+        assert!(line.is_some_and(|line| line.contains(expected)), "{engine}: {text}");
     }
 }
 

@@ -26,7 +26,8 @@ const ROWS: [&str; 15] = [
     "size after bench",
 ];
 const ENGINES: [&str; 3] = ["esker", "lmdb", "redb"];
-/// Seconds that a step may take where one has no end: each of the others ends within, on a busy machine and a slow disk, too.
+/// Seconds that a step may take where one has no end: each of the others ends within, on a busy machine and a
+/// slow disk, too.
 const TIMEOUT: &str = "10";
 const OURS: [&str; 6] = ["--engine", "esker", "--engine", "lmdb", "--engine", "redb"];
 
@@ -192,12 +193,12 @@ fn bench_runner_6_a_sitting_that_is_over_leaves_its_turns_to_the_next() {
         assert!(output.status.success(), "{output:?}");
         (records(out.path()).len(), String::from_utf8(output.stderr).unwrap())
     };
-    let (there, told) = call(&["--stop-after", "0"]);
+    let (there, printed) = call(&["--stop-after", "0"]);
     assert_eq!(there, 0);
-    assert!(told.contains("suite int: 2 of 2 turns are left for --resume"), "{told}");
-    let (there, told) = call(&["--resume", "--stop-after", "60"]);
+    assert!(printed.contains("suite int: 2 of 2 turns are left for --resume"), "{printed}");
+    let (there, printed) = call(&["--resume", "--stop-after", "60"]);
     assert_eq!(there, 2);
-    assert!(!told.contains("are left"), "{told}");
+    assert!(!printed.contains("are left"), "{printed}");
 }
 
 #[test]
@@ -243,9 +244,12 @@ fn a_resumed_run_keeps_what_its_calls_were_and_retries_what_ran_out_of_time() {
     let engines = run["engines"].as_array().unwrap().iter().map(|engine| engine["name"].as_str().unwrap());
     assert_eq!(engines.collect::<Vec<_>>(), ["canary-hang", "redb", "lmdb"]);
     let command = |call: &Value| call["command"].as_str().unwrap().split_once(" -- ").unwrap().1.to_owned();
-    let told = arguments.join(" ");
-    assert_eq!(command(&run), format!("{told} --engine canary-hang --engine redb"));
-    assert_eq!(command(&run["resumed"][0]), format!("{told} --resume --engine canary-hang --engine lmdb"));
+    let arguments = arguments.join(" ");
+    assert_eq!(command(&run), format!("{arguments} --engine canary-hang --engine redb"));
+    assert_eq!(
+        command(&run["resumed"][0]),
+        format!("{arguments} --resume --engine canary-hang --engine lmdb")
+    );
     assert!(run["resumed"][1]["started_unix_s"].as_u64() >= run["started_unix_s"].as_u64());
     for name in ["run.json", "results.jsonl", "report.html"] {
         let text = std::fs::read_to_string(out.path().join(name)).unwrap();
@@ -253,7 +257,8 @@ fn a_resumed_run_keeps_what_its_calls_were_and_retries_what_ran_out_of_time() {
     }
 }
 
-/// A program `strace` that stands before that of the machine: it notes the engine and the group that it is to trace, and traces nothing.
+/// A program `strace` that stands before that of the machine: it notes the engine and the group that it is to
+/// trace, and traces nothing.
 #[cfg(unix)]
 #[test]
 fn bench_runner_4_a_resumed_run_traces_only_what_it_runs() {
@@ -361,7 +366,8 @@ fn a_reader_who_has_gone_is_no_failure() {
     assert!(out_of_report.join("report.html").exists(), "the page is made all the same");
 }
 
-/// Writes a script that stands before a program of the machine for those who are given [`path_with`] its directory.
+/// Writes a script that stands before a program of the machine for those who are given [`path_with`] its
+/// directory.
 #[cfg(unix)]
 fn stand_in(programs: &Path, name: &str, script: &str) {
     use std::os::unix::fs::PermissionsExt as _;
@@ -375,7 +381,8 @@ fn path_with(programs: &Path) -> String {
     format!("{}:{}", programs.display(), std::env::var("PATH").unwrap())
 }
 
-/// A program `fstrim` that stands before that of the machine: it notes what it is given, and fails if told to.
+/// A program `fstrim` that stands before that of the machine: it notes what it is given, and fails if asked
+/// to.
 #[cfg(unix)]
 fn run_with_fstrim(script: &str, out: &Path) -> Output {
     let programs = out.join("programs");

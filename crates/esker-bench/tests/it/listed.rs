@@ -1,4 +1,5 @@
-//! The engines of the build and what they lack, as `esker-bench list` tells them, so that a new engine is no line in a test.
+//! The engines of the build and what they lack, as `esker-bench list` tells them, so that a new engine is no
+//! line in a test.
 
 #![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -7,7 +8,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The engines that run when none is named, each with the features that it lacks. Those in Go are not among them: they have to be built first.
+/// The engines that run when none is named, each with the features that it lacks. Those in Go are not among
+/// them: they have to be built first.
 pub(crate) fn engines() -> BTreeMap<String, BTreeSet<String>> {
     let list = Command::new(env!("CARGO_BIN_EXE_esker-bench")).arg("list").output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();

@@ -1,4 +1,5 @@
-//! The lab's program from the outside, with its peers. The tests of Go's side of the lab need no peer and pass where there is no Go.
+//! The lab's program from the outside, with its peers. The tests of Go's side of the lab need no peer and
+//! pass where there is no Go.
 
 mod async_commits;
 mod end_to_end;

@@ -1,5 +1,6 @@
-//! Every peer of the default build, through the real binary at the smallest scale: each row has a value, or says by its
-//! adapter's own words why it has none. Where the machine can trace, sync rows sync, and what syncs without being asked to has a reason.
+//! Every peer of the default build, through the real binary at the smallest scale: each row has a value, or
+//! says by its adapter's own words why it has none. Where the machine can trace, sync rows sync, and what
+//! syncs without being asked to has a reason.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -91,9 +91,9 @@ fn async_rows_say_what_their_commits_have_done() {
     let mut of_ycsb = context("esker-bench run ycsb", vec![said("esker"), said("redb")]);
     of_ycsb.suites = vec!["ycsb".to_owned()];
     let page = page(&Summary::all(&records), &Runs::new(vec![of_ycsb]));
-    let told = "An async commit is, when it returns, in the process alone: redb";
-    assert_eq!(page.matches(&format!("{told} (synced with every 1,000th commit")).count(), 1, "{page}");
-    assert_eq!(page.matches(&format!("<p class=\"soft\">{told}; handed to")).count(), 1, "at its row");
+    let text = "An async commit is, when it returns, in the process alone: redb";
+    assert_eq!(page.matches(&format!("{text} (synced with every 1,000th commit")).count(), 1, "{page}");
+    assert_eq!(page.matches(&format!("<p class=\"soft\">{text}; handed to")).count(), 1, "at its row");
     assert_eq!(
         page.matches("<li>an async commit is, when it returns: handed to").count(),
         1,
@@ -136,8 +136,8 @@ fn the_page_says_what_suites_and_rows_do() {
         rows.filter(|row| row.name == name).map(|row| escape(&row.work)).next().unwrap()
     };
     for name in ["bulk load", "batch writes", "len()"] {
-        let told = format!("<b>{name}</b> <span class=\"soft\">{}</span>", work(name));
-        assert_eq!(page.matches(&told).count(), 1, "{told}");
+        let text = format!("<b>{name}</b> <span class=\"soft\">{}</span>", work(name));
+        assert_eq!(page.matches(&text).count(), 1, "{text}");
     }
     assert!(!work("len()").is_empty() && page.contains("<b>H rand</b> <span class=\"soft\"></span>"));
     assert_eq!(page.matches("<details class=\"row\"").count(), 4);
@@ -182,7 +182,7 @@ fn a_page_has_every_row_and_shows_failures() {
     assert!(page.contains("<b>500 ms</b>") && page.contains("50.0 ms/op"));
     assert!(page.contains("it broke &lt;here&gt;") && !page.contains("<here>"));
     assert!(page.contains("2 lost, 1 won, 1 too close to call"), "a row without a value is lost too");
-    assert!(page.contains("Runs: redb 1. "), "how many runs there were is told");
+    assert!(page.contains("Runs: redb 1. "), "the number of runs is shown");
     let end = page.split("<h2 id=\"options\">").nth(1).unwrap();
     assert!(end.contains("not known of redb") && !end.contains("took turns."), "no record has its time");
     assert!(page.contains("no totals of esker: they lack rows that others have"));
@@ -203,7 +203,8 @@ fn has_width(rect: &&str) -> bool {
     width.is_some_and(|width: f64| width > 0.0)
 }
 
-/// Charts that lack a part of their data, found without a browser: figures whose marks do not match what is in them.
+/// Charts that lack a part of their data, found without a browser: figures whose marks do not match what is
+/// in them.
 fn broken(page: &str) -> Vec<String> {
     let figures = page.split("<figure").skip(1).map(|rest| rest.split("</figure>").next().unwrap_or(rest));
     figures
@@ -342,7 +343,8 @@ fn whole_page() -> String {
     page(&Summary::all(&records), &runs(all_engines()))
 }
 
-/// The width of the window and the faults of the layout there, found by a script of this test. It expects this number of cells in each line of a table.
+/// The width of the window and the faults of the layout there, found by a script of this test. It expects
+/// this number of cells in each line of a table.
 fn layout(browser: &Path, page: &str, width: u32, cells: usize) -> String {
     const SCRIPT: &str = "<script>(function(){var root=document.documentElement,wrong=[],right=root.clientWidth;
 var head=document.querySelector('.heat th.home').getBoundingClientRect();
@@ -360,8 +362,8 @@ parent.document.documentElement.dataset.layout=innerWidth+': '+wrong.slice(0,3).
         "<!doctype html><iframe width={width} height=1000 style=\"border:0\" srcdoc=\"{framed}\"></iframe>"
     );
     let dom = opened(browser, &frame);
-    let told = dom.split("data-layout=\"").nth(1).and_then(|rest| rest.split('"').next());
-    told.unwrap_or("no answer").to_owned()
+    let text = dom.split("data-layout=\"").nth(1).and_then(|rest| rest.split('"').next());
+    text.unwrap_or("no answer").to_owned()
 }
 
 #[test]
