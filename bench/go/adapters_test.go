@@ -1,6 +1,6 @@
 package main
 
-// The small correctness test that every adapter passes, as conformance.rs in crates/esker-bench-api has it.
+// The correctness test that every adapter passes: conformance.rs of crates/esker-bench-api in Go.
 
 import (
 	"bytes"
@@ -62,7 +62,7 @@ func (f *fixture) walk(reader lab.Reader, from string, limit uint64) []item {
 	})
 	f.must(err)
 	if seen != uint64(len(items)) {
-		f.Fatalf("%d items shown, %d told", len(items), seen)
+		f.Fatalf("%d items shown, %d returned", len(items), seen)
 	}
 	return items
 }
@@ -307,7 +307,7 @@ func adapterIsCorrect(t *testing.T, engine lab.Engine, valueBytes int) {
 	f.must(f.store.Close())
 }
 
-// TestKeyspaces: what is written to one keyspace shows in that one alone, and goes with it.
+// TestKeyspaces: a write to one keyspace shows in that one only, and ends with it.
 func TestKeyspaces(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine.Name(), func(t *testing.T) { keyspacesAreCorrect(t, engine) })
@@ -441,6 +441,6 @@ func TestEnginesJSONIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(text, describe()) {
-		t.Error("engines.json is old: write it anew with `go run . engines > engines.json`")
+		t.Error("engines.json is old: write it again with `go run . engines > engines.json`")
 	}
 }

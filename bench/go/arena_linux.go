@@ -2,8 +2,8 @@
 
 package main
 
-// The C library allocates from one arena, not from one for each few threads, which glibc does and hardly gives back. It is told before
-// the first thread has taken one: before Go begins.
+// The C library allocates from one arena. With one for every few threads, glibc hardly returns memory.
+// mallopt must be called before the first thread takes an arena, which is before Go starts.
 
 // extern int mallopt(int, int) __attribute__((weak));
 //

@@ -33,21 +33,21 @@ func (badgerEngine) AsyncCommits() *lab.AsyncMode {
 
 func (badgerEngine) Options() []lab.Option {
 	return []lab.Option{
-		lab.Set("DefaultOptions", "as they are, but for what follows", "\"recommended options for good performance\"", "options.go, DefaultOptions"),
+		lab.Set("DefaultOptions", "unchanged, except for the options below", "\"recommended options for good performance\"", "options.go, DefaultOptions"),
 		lab.Set("GOMAXPROCS", "128", "\"we highly recommend setting a high number\": threads that wait for the device let others go on; its own tool sets as many", "docs/troubleshooting.md; badger/main.go"),
 		lab.Set("Compression", "Snappy, the default", "the default", "options.go, DefaultOptions"),
 		lab.Set("BlockCacheSize", "the suite's cache", "its cache of blocks", "docs of WithBlockCacheSize"),
 		lab.Set("IndexCacheSize", "0, the default", "all indexes stay in memory", "docs of WithIndexCacheSize"),
 		lab.Set("MemTableSize", "64 MiB or the suite's write buffer", "the default, or the suite's limit", "docs of WithMemTableSize"),
 		lab.Set("ValueThreshold", "1 KiB", "the value log is its answer to large values; its own write benchmark has this threshold, the default is 1 MiB", "badger/cmd/write_bench.go, flag value-th; docs of WithValueThreshold"),
-		lab.Set("DetectConflicts", "off where one thread writes", "its own write benchmark has it off; one writer has nobody to conflict with", "badger/cmd/write_bench.go, flag conflicts; docs of WithDetectConflicts"),
+		lab.Set("DetectConflicts", "off where one thread writes", "its own write benchmark has it off; a single writer has no conflicts", "badger/cmd/write_bench.go, flag conflicts; docs of WithDetectConflicts"),
 		lab.Set("WriteBatch", "not used", "a commit of the suite is a transaction that ends before the next one begins; WriteBatch, advised for bulk loads, commits in the background, when it likes", "docs/troubleshooting.md; docs of DB.NewWriteBatch"),
 		lab.Set("sync commits, many writers", "WithSyncWrites(true)", "an msync of its log with each commit", "docs of WithSyncWrites"),
 		lab.Set("sync commits, one writer", "WithSyncWrites(false), and DB.Sync after each commit", "the same two msyncs; the database need not be closed, which empties its cache, to go on without syncs", "docs of DB.Sync"),
 		lab.Set("async and nosync commits", "WithSyncWrites(false)", "the default: survives the process, and a power cut loses the newest commits", "docs of WithSyncWrites"),
 		lab.Set("key-only walks", "PrefetchValues false", "leaves values unread", "docs of IteratorOptions; quickstart, Key-only iteration"),
 		lab.Set("range reads of values in tables", "PrefetchValues false", "values below ValueThreshold lie beside their keys: to fetch them ahead is a goroutine for nothing", "docs of IteratorOptions.PrefetchValues and WithValueThreshold"),
-		lab.Set("range reads of values in the log", "PrefetchSize: what the row reads, at most 100", "fetching ahead beyond the range would be work that nobody asked for", "docs of IteratorOptions.PrefetchSize"),
+		lab.Set("range reads of values in the log", "PrefetchSize: what the row reads, at most 100", "fetching ahead beyond the range would be wasted work", "docs of IteratorOptions.PrefetchSize"),
 		lab.Set("compaction", "close, open, close with CompactL0OnClose, open, Flatten, then RunValueLogGC(0.5) until nothing is rewritten", "its full compaction, all of it timed; nothing but closing brings what is in memory into tables, and Flatten may leave tables that are all in level 0 to its workers, who begin up to a second later", "docs of DB.Flatten, DB.RunValueLogGC and WithCompactL0OnClose"),
 		lab.Set("transactions that read what they write", "DB.NewTransaction, tried again at once after ErrConflict", "its one kind", "docs of DB.NewTransaction and ErrConflict"),
 		lab.Set("entries that expire", "Entry.WithTTL, in whole seconds, rounded down", "its own; merges drop what has expired", "docs of Entry.WithTTL; docs/quickstart.md, Setting Time To Live"),
@@ -80,7 +80,8 @@ func (e badgerEngine) OpenTransactions(dir string, options lab.OpenOptions, _ la
 	return badgerTransactions{store.(*badgerStore)}, nil
 }
 
-// badgerTransactions are serializable: what a transaction has read is compared with what was committed since. A conflict is tried again at once.
+// badgerTransactions are serializable: the engine compares the keys that a transaction has read with the
+// commits since. A conflict is tried again at once.
 type badgerTransactions struct{ *badgerStore }
 
 func (s badgerTransactions) Transact(_ [][]byte, work func(lab.Transaction) error) (conflicts uint64, err error) {
@@ -116,7 +117,7 @@ func (e badgerEngine) OpenExpiring(dir string, options lab.OpenOptions) (lab.Exp
 	return badgerTransactions{store.(*badgerStore)}, nil
 }
 
-// PutFor is one transaction. Badger counts whole seconds, and cuts what is left of one.
+// PutFor is one transaction. Badger counts whole seconds, rounded down.
 func (s badgerTransactions) PutFor(key, value []byte, ttl time.Duration) error {
 	return s.Write(func(w lab.Writer) error {
 		if ttl == 0 {
@@ -237,8 +238,8 @@ func (s *badgerStore) Compact() error {
 // Reopen has nothing to do: closing and opening are a part of its compaction.
 func (s *badgerStore) Reopen() error { return nil }
 
-// Drain waits until no level asks for a merge: three looks in a row, since its workers start within moments. Flushes it does not tell of: the
-// lab sees them as work of the process.
+// Drain waits until no level asks for a compaction: three looks in a row, because its workers start within
+// moments. Badger does not report flushes. The lab sees them as work of the process.
 func (s *badgerStore) Drain(deadline time.Time) error {
 	for quiet := 0; quiet < 3 && time.Now().Before(deadline); {
 		quiet++

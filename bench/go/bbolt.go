@@ -22,15 +22,15 @@ import (
 
 type bboltEngine struct{}
 
-// bboltBucket is where the map is.
+// bboltBucket is the bucket of the map.
 var bboltBucket = []byte("map")
 
 const (
 	bboltFile         = "data.bbolt"
 	bboltMapBytes     = 64 << 30
 	bboltCompactBytes = 64 << 10 // of one transaction of a compaction: the default of its command
-	// How full a split leaves a page where keys ascend: as etcd has it. bbolt.Compact leaves no room, since no key comes between those that it
-	// writes; of several writers here one may be late.
+	// How full a split leaves a page where keys ascend, as etcd sets it. bbolt.Compact leaves no space, because
+	// no key comes between those that it writes. Here one of several writers may be late.
 	bboltAscendingFill = 0.9
 )
 
@@ -256,7 +256,7 @@ func (e bboltEngine) OpenTransactions(dir string, options lab.OpenOptions, _ lab
 	return bboltTransactions{store.(*bboltStore)}, nil
 }
 
-// bboltTransactions take turns: as in Write, several that wait may share one transaction of bbolt.
+// bboltTransactions take turns. As in Write, several waiting ones may share one transaction of bbolt.
 type bboltTransactions struct{ *bboltStore }
 
 func (s bboltTransactions) Transact(_ [][]byte, work func(lab.Transaction) error) (uint64, error) {
@@ -313,7 +313,7 @@ func (k *bboltKeyspaces) Write(work func(lab.KeyspaceWriter) error) error {
 	return k.store.db.Update(func(tx *bolt.Tx) error { return work(bboltKeyspaceWriter{tx}) })
 }
 
-// read runs what reads on the bucket of a keyspace, if that is there.
+// read runs a read on the bucket of a keyspace, if the bucket exists.
 func (k *bboltKeyspaces) read(keyspace uint32, read func(*bboltReader) error) error {
 	return k.store.db.View(func(tx *bolt.Tx) error {
 		bucket := tx.Bucket(bboltKeyspace(keyspace))

@@ -1,6 +1,7 @@
 package main
 
-// What an adapter does beside the interface: no sync of its own when a database is opened, and compactions that find what is in memory.
+// Adapters beside the interface: an opening makes no sync of its own, and a compaction includes what is in
+// memory.
 
 import (
 	"math"
@@ -49,8 +50,8 @@ func TestBboltOpensWithoutAWriteAndWaitsForNoMoreWritersThanThereAre(t *testing.
 
 func TestBboltFillsItsPagesWhereKeysAscend(t *testing.T) {
 	const batches, batch = 20, 500
-	for _, isTold := range []bool{true, false} {
-		store, err := bboltEngine{}.Open(t.TempDir(), lab.OpenOptions{Durability: lab.NoSync, AscendingKeys: isTold})
+	for _, isAscending := range []bool{true, false} {
+		store, err := bboltEngine{}.Open(t.TempDir(), lab.OpenOptions{Durability: lab.NoSync, AscendingKeys: isAscending})
 		f := &fixture{T: t, store: store}
 		f.must(err)
 		for first := range batches {
@@ -62,8 +63,8 @@ func TestBboltFillsItsPagesWhereKeysAscend(t *testing.T) {
 		}
 		f.must(store.(*bboltStore).db.View(func(tx *bolt.Tx) error {
 			stats := tx.Bucket(bboltBucket).Stats()
-			if used := float64(stats.LeafInuse) / float64(stats.LeafAlloc); (used > 0.8) != isTold {
-				t.Errorf("told %t: %.2f of the leaves are in use", isTold, used)
+			if used := float64(stats.LeafInuse) / float64(stats.LeafAlloc); (used > 0.8) != isAscending {
+				t.Errorf("ascending %t: %.2f of the leaves are in use", isAscending, used)
 			}
 			return nil
 		}))

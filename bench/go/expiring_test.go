@@ -1,6 +1,7 @@
 package main
 
-// Adapters with entries that expire: they are found while they live and not afterwards, also by a database that is opened again.
+// Adapters with entries that expire: they are found while they live and never afterwards, also after an
+// opening.
 
 import (
 	"testing"

@@ -2,7 +2,7 @@ package main
 
 // goleveldb: LevelDB in Go.
 //
-//	Store.Write -> one batch (one write of the journal, one fsync); beyond the write buffer a transaction of its own
+//	Store.Write -> one batch (one journal write, one fsync); beyond the write buffer a transaction
 //	Reader      -> one snapshot; values are copied for Get and lent by iterators
 
 import (
@@ -44,7 +44,7 @@ func (goleveldbEngine) Options() []lab.Option {
 		lab.Set("OpenFilesCacheCapacity", "16384", "its tables are of 2 MiB: the default of 500 would open and close files all the time, and 4,096 are too few for 10 GB; Go lets a process open as many as its hard limit allows", "opt/options.go, OpenFilesCacheCapacity and DefaultCompactionTableSize; go-ethereum, ethdb/leveldb, gives what the system allows; Go, os/rlimit.go"),
 		lab.Set("Compression", "Snappy, its default", "the default", "docs of opt.Options"),
 		lab.Set("DisableSeeksCompaction", "true", "reads do not start merges: its main user sets it so", "go-ethereum, ethdb/leveldb, configureOptions; docs of opt.Options"),
-		lab.Set("batches", "MakeBatchWithConfig with no GrowLimit, used again", "one that is filled with a million items doubles, and is not copied every 3,000; small ones cost no allocation", "docs of BatchConfig; putRec in db_write.go takes its batch from a pool"),
+		lab.Set("batches", "MakeBatchWithConfig with no GrowLimit, used again", "a batch of a million items doubles instead of being copied every 3,000 items; small batches cost no allocation", "docs of BatchConfig; putRec in db_write.go takes its batch from a pool"),
 		lab.Set("async and nosync commits", "WriteOptions{Sync: false}, its default", "in the operating system when it returns", "docs of opt.WriteOptions"),
 		lab.Set("compaction", "CompactRange over everything; then close and open, not timed", "its full compaction; replaced tables are removed minutes later, or by opening", "docs of DB.CompactRange; session_util.go, maxCachedTime"),
 		lab.Set("keyspaces", "prefixes of keys: 4 bytes in front of each", "a database of LevelDB has one order", "docs of leveldb.DB"),
@@ -87,13 +87,14 @@ func (s *goleveldbStore) SetDurability(durability lab.Durability) error {
 	if wasSync || !s.commit.Sync {
 		return nil
 	}
-	// S4: a synced write carries those before it in the journal. It removes a key that no suite has.
+	// S4: a synced write makes the earlier ones in the journal durable. This one removes a key that no suite
+	// has.
 	batch := new(leveldb.Batch)
 	batch.Delete(nil)
 	return s.db.Write(batch, &s.commit)
 }
 
-// goleveldbBatches are used again, but for large ones.
+// goleveldbBatches are reused, except large ones.
 var goleveldbBatches = sync.Pool{New: func() any {
 	return leveldb.MakeBatchWithConfig(&leveldb.BatchConfig{GrowLimit: math.MaxInt})
 }}
@@ -131,7 +132,7 @@ func (s *goleveldbStore) Compact() error {
 	return s.db.CompactRange(util.Range{})
 }
 
-// Reopen has replaced tables removed: goleveldb does so minutes later, or when it opens.
+// Reopen removes replaced tables. goleveldb itself removes them minutes later, or when it opens.
 func (s *goleveldbStore) Reopen() error {
 	if err := s.Close(); err != nil {
 		return err
@@ -139,7 +140,8 @@ func (s *goleveldbStore) Reopen() error {
 	return s.open()
 }
 
-// Drain waits until the engine's count of merges stands still for half a second; it tells no more than that.
+// Drain waits until the engine's count of compactions stands still for half a second. The engine reports no
+// more.
 func (s *goleveldbStore) Drain(deadline time.Time) error {
 	var before leveldb.DBStats
 	for quiet := 0; quiet < 10 && time.Now().Before(deadline); quiet++ {

@@ -1,6 +1,7 @@
-// The lab's engines that are written in Go: one program that does the work of suites on them, as esker-bench asks for it through a pipe.
+// The lab's engines that are written in Go: one program that does the work of suites on them, as esker-bench
+// asks for it through a pipe.
 //
-//	esker-bench --calls--> lab/serve.go -> lab/work.go ... --drives--> badger.go, pebble.go, bbolt.go, goleveldb.go
+//	esker-bench --calls--> lab/serve.go -> lab/work.go --drives--> badger, pebble, bbolt, goleveldb
 //	            <-answers--'
 //
 // lab/engine.go has the interfaces, generate/ the bytes, lab/track.go the latencies.
@@ -38,7 +39,7 @@ func run(args []string) error {
 	return fmt.Errorf("%s", usage)
 }
 
-// describe gives what engines.json holds, for esker-bench to show without building this program.
+// describe returns the content of engines.json, which esker-bench shows without building this program.
 func describe() []byte {
 	type described struct {
 		Name         string                `json:"name"`

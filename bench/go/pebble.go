@@ -71,7 +71,7 @@ func takePebbleBallast() {
 
 func (pebbleEngine) Open(dir string, options lab.OpenOptions) (lab.Store, error) {
 	if !builtWithCgo() {
-		return nil, errors.New("built without cgo, Pebble's cache is on Go's heap: install a C compiler, or set CGO_ENABLED=1, and build the program anew")
+		return nil, errors.New("built without cgo, Pebble's cache is on Go's heap: install a C compiler, or set CGO_ENABLED=1, and build the program again")
 	}
 	takePebbleBallast()
 	store := &pebbleStore{dir: dir, options: options, commit: commitOptions(options.Durability)}
@@ -206,7 +206,7 @@ func (s *pebbleStore) Compact() error {
 	return s.db.Compact(context.Background(), nil, last, true)
 }
 
-// Reopen has WAL files removed, of 64 MiB each, that Pebble keeps to write over while it is open.
+// Reopen removes WAL files, of 64 MiB each, that Pebble keeps for reuse while it is open.
 func (s *pebbleStore) Reopen() error {
 	if err := s.Close(); err != nil {
 		return err
@@ -214,8 +214,8 @@ func (s *pebbleStore) Reopen() error {
 	return s.open()
 }
 
-// Drain waits until nothing is compacted or flushed and no debt is left, or nothing has begun for half a second: some debt is too small for
-// Pebble to act on.
+// Drain waits until nothing is compacted or flushed and no compaction is pending, or until nothing has begun
+// for half a second: Pebble ignores pending compactions that are too small.
 func (s *pebbleStore) Drain(deadline time.Time) error {
 	const step, still = 10 * time.Millisecond, 500 * time.Millisecond
 	for idle := time.Duration(0); idle < still && time.Now().Before(deadline); idle += step {

@@ -1,6 +1,7 @@
 package main
 
-// Adapters with transactions that read what they write: no update is lost, and nothing of a transaction that was given up is there.
+// Adapters with transactions that read what they write: no update is lost, and an abandoned one has no
+// effect.
 
 import (
 	"errors"

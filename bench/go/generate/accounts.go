@@ -23,10 +23,10 @@ type Account struct {
 	Changes uint64
 }
 
-// Key is that of account i.
+// Key returns the key of account i.
 func (a Accounts) Key(i uint64) ObigKey { return ObigRandom(a.Seed, i) }
 
-// Number is that of the account with this key. For a key that belongs to no account it means nothing.
+// Number returns the number of the account with this key. The key must belong to an account.
 func (a Accounts) Number(key []byte) uint64 {
 	if len(key) < 8 {
 		return 0
@@ -48,7 +48,7 @@ func (a Accounts) Change(i uint64, account Account, value *[AccountValueBytes]by
 	return value[:]
 }
 
-// Read gives the content of account i, read from its value; false if the value is torn or another account's.
+// Read returns the content of account i from its value, or false if the value is torn or of another account.
 func (a Accounts) Read(i uint64, value []byte) (Account, bool) {
 	if len(value) != AccountValueBytes {
 		return Account{}, false
@@ -65,7 +65,8 @@ func (a Accounts) check(i uint64, account Account) uint64 {
 	return Mix64(Mix64(uint64(account.Balance)^Word(a.Seed, i)) ^ account.Changes)
 }
 
-// Transfers are those of one writer. Each is several different accounts, in the order of their keys, and an amount.
+// Transfers draws the transfers of one writer: several different accounts in the order of their keys, and an
+// amount.
 type Transfers struct {
 	accounts Accounts
 	rng      *Rng
@@ -76,7 +77,8 @@ func NewTransfers(accounts Accounts, writer, below uint64) *Transfers {
 	return &Transfers{accounts, NewRng(Word(accounts.Seed, writer)), below}
 }
 
-// Draw fills drawn with the accounts of the next transfer, and returns the amount that each of them but the first gets.
+// Draw fills drawn with the accounts of the next transfer. It returns the amount that each but the first
+// receives.
 func (t *Transfers) Draw(drawn []uint64) int64 {
 	for n := range drawn {
 		drawn[n] = t.rng.Below(t.below)

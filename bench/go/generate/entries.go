@@ -9,7 +9,8 @@ const (
 	EntriesPerLasting = 10 // one in this many never expires
 )
 
-// Entries are those of a seed. They expire from HoldMs on, evenly over SpreadMs: milliseconds, counted from the first put.
+// Entries are the entries of a seed. They expire from HoldMs on, evenly over SpreadMs: milliseconds after the
+// first put.
 type Entries struct{ Seed, HoldMs, SpreadMs uint64 }
 
 // Key is that of entry i.

@@ -6,7 +6,7 @@ package generate
 //	Word(seed, c) = mix64(seed + golden * (c + 1))
 //	fill(seed)    = Word(seed, 0), Word(seed, 1), ...   8 bytes each, little-endian, the last one cut
 //
-// G1. generate_test.go pins every stream by the figures that pin the Rust generators; a test of esker-bench compares both directly.
+// G1. generate_test.go pins every stream by the figures that also pin the Rust generators.
 
 import (
 	"bytes"
@@ -129,7 +129,8 @@ type Distribution func(r *Rng, n uint64) uint64
 // Uniform draws each number alike.
 func Uniform(r *Rng, n uint64) uint64 { return r.Below(n) }
 
-// Zipfian draws few numbers most of the time, scattered over all; of numbersMax and D2 distribution.rs tells.
+// Zipfian draws few numbers most of the time, scattered over all of them. distribution.rs describes
+// numbersMax and D2.
 func (z *Zipf) Zipfian(numbersMax uint64) Distribution {
 	return func(r *Rng, n uint64) uint64 {
 		for {
@@ -236,7 +237,7 @@ func (p *Pool) Value(i uint64, size int) []byte {
 	return p.bytes[at : at+uint64(size)]
 }
 
-// BadgerItems are those of suite badger: keys vsz=VVVVV-k=KKKKKKKKKK, values of one size from a pool.
+// BadgerItems are the items of suite badger: keys vsz=VVVVV-k=KKKKKKKKKK, values of one size from a pool.
 type BadgerItems struct {
 	seed       uint64
 	valueBytes int
@@ -260,7 +261,8 @@ func (b *BadgerItems) Key(k uint64, key *[BadgerKeyBytes]byte) []byte {
 
 func (b *BadgerItems) Value(k uint64) []byte { return b.pool.Value(k, b.valueBytes) }
 
-// YcsbRecords are those of suite ycsb: key "user" and 20 digits, 1000 random bytes; a version counts the updates.
+// YcsbRecords are the items of suite ycsb: key "user" and 20 digits, 1000 random bytes; a version counts the
+// updates.
 type YcsbRecords struct{ Seed uint64 }
 
 const (
@@ -286,7 +288,8 @@ func (y YcsbRecords) Item(key []byte) (uint64, bool) {
 	return Unmix64(number) - y.Seed, found && err == nil
 }
 
-// StorageItems are those of suite storage-bench: 8-byte keys, values that compress to a half; a version counts the overwrites.
+// StorageItems are the items of suite storage-bench: 8-byte keys, values that compress to a half; a version
+// counts the overwrites.
 type StorageItems struct {
 	Seed       uint64
 	Sequential bool
@@ -319,7 +322,8 @@ func (s StorageItems) Item(key []byte) (uint64, bool) {
 	return Unmix64(number) - s.Seed, true
 }
 
-// KeyspaceItems are those of suite keyspaces: StorageItems with keys in random order, each in a keyspace that its number draws.
+// KeyspaceItems are the items of suite keyspaces: StorageItems with keys in random order. The number of an
+// item determines its keyspace.
 type KeyspaceItems struct {
 	StorageItems
 	Keyspaces uint32
@@ -404,8 +408,8 @@ const (
 	cacheLineBytes = 64
 )
 
-// Probe is a cheap checksum of a value as read: its first and last eight bytes and its length, and eight bytes of every 64 of a value
-// longer than 1,024.
+// Probe is a cheap checksum of a value: its length, its first and last eight bytes, and eight of every 64
+// bytes of a value longer than 1,024.
 func Probe(value []byte) uint64 {
 	if len(value) >= 8 {
 		first := binary.LittleEndian.Uint64(value)

@@ -1,6 +1,6 @@
 package generate
 
-// Checksums of every stream: generate_test.go pins them, and a test of esker-bench compares them with those of the Rust side.
+// Checksums of every stream. generate_test.go pins them; the Rust generators have the same.
 
 import (
 	"encoding/binary"

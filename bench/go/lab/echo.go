@@ -1,6 +1,7 @@
 package lab
 
-// An engine that does nothing: what a row of the lab costs without one. crates/esker-bench/src/suites/echo.rs in Go.
+// An engine that does nothing, to measure the lab's own cost of a row: crates/esker-bench/src/suites/echo.rs
+// in Go.
 
 import (
 	"time"

@@ -1,15 +1,15 @@
-// Package lab runs suites on engines and reports rows, without any engine in it.
+// Package lab does the work of suites on engines. It contains no engine.
 package lab
 
-// What the suites ask of an engine: the Go side of crates/esker-bench-api/src/engine.rs, with the same invariants.
+// The interfaces of an engine: the Go side of crates/esker-bench-api/src/engine.rs, with the same invariants.
 //
 //	Engine.Open(dir) --> Store --Write(txn)--> Writer   Put, Remove
 //	                           --Reader()----> Reader   Get, Range, Keys, Len, at one snapshot
 //
-// S1. Store.Write is one atomic transaction; when it returns in mode Sync, the data is on the device.
+// S1. Store.Write is one atomic transaction. In mode Sync, its data is on the device when it returns.
 // S2. A Reader is a snapshot.
-// S3. Values are handed to a visitor, who must not keep them.
-// S4. Going back to mode Sync makes durable what was written without.
+// S3. A visitor receives values and must not keep them.
+// S4. Setting the mode back to Sync makes all earlier commits durable.
 
 import (
 	"errors"
@@ -18,19 +18,19 @@ import (
 	"time"
 )
 
-// Durability says how far a commit must have got before it returns.
+// Durability says how far a commit has come when it returns.
 type Durability int
 
 const (
-	// Sync: on the device.
+	// Sync: it is on the device.
 	Sync Durability = iota
-	// Async: on its way; a power cut loses the newest commits and breaks nothing.
+	// Async: it will be written. A power cut loses the newest commits and corrupts nothing.
 	Async
-	// NoSync: anywhere; the fastest mode that leaves a sound database after a crash of the process.
+	// NoSync: the fastest mode that leaves a sound database after a crash of the process.
 	NoSync
 )
 
-// Feature is what some rows need and some engines lack.
+// Feature is something that some rows need and some engines lack.
 type Feature int
 
 const (
@@ -42,7 +42,7 @@ const (
 	Compaction
 )
 
-// FeatureNames are those of the Rust side.
+// FeatureNames are the names on the Rust side.
 var FeatureNames = map[Feature]string{
 	SyncCommits:       "SyncCommits",
 	AsyncCommits:      "AsyncCommits",
@@ -52,17 +52,17 @@ var FeatureNames = map[Feature]string{
 	Compaction:        "Compaction",
 }
 
-// OpenOptions is what a suite gives every engine alike.
+// OpenOptions are the same for all engines of a suite.
 type OpenOptions struct {
 	CacheBytes       int64      `json:"cache_bytes"`
-	WriteBufferBytes int64      `json:"write_buffer_bytes"` // 0: the engine's own
+	WriteBufferBytes int64      `json:"write_buffer_bytes"` // 0: the engine's default
 	ValueBytes       int        `json:"value_bytes"`        // size of the suite's largest values
 	Durability       Durability `json:"durability"`
-	ConcurrentWrites uint64     `json:"concurrent_writes"` // transactions that are in flight at once; 0 is as 1: one after the other
-	AscendingKeys    bool       `json:"ascending_keys"`    // new keys come in ascending order, each behind all that are there, or nearly so where several write at once
+	ConcurrentWrites uint64     `json:"concurrent_writes"` // transactions in flight; 0 is the same as 1
+	AscendingKeys    bool       `json:"ascending_keys"`    // new keys ascend, or nearly so with several writers
 }
 
-// Option is one option of an adapter and why it is so.
+// Option is one option of an adapter, with its reason.
 type Option struct {
 	Option  string `json:"option"`
 	Value   string `json:"value"`
@@ -70,25 +70,26 @@ type Option struct {
 	Pointer string `json:"pointer"`
 }
 
-// Set makes an option: what it is set to, why, and where its authors say so.
+// Set makes an option: its value, the reason, and where the engine's authors advise it.
 func Set(option, value, reason, pointer string) Option {
 	return Option{option, value, reason, pointer}
 }
 
-// AsyncMode is what async commits have done when they return, and what comes then by itself: see async_commits.rs in crates/esker-bench-api.
+// AsyncMode describes async commits: what has happened when one returns, and what follows without further
+// calls. See async_commits.rs in crates/esker-bench-api.
 type AsyncMode struct {
 	Reached string `json:"reached"` // InProcess or InSystem
 	Then    string `json:"then"`
 	Pointer string `json:"pointer"`
 }
 
-// The names of the Rust side.
+// Names on the Rust side.
 const (
 	InProcess = "in the process alone"
 	InSystem  = "handed to the operating system"
 )
 
-// Engine is an engine before any database exists.
+// Engine opens databases.
 type Engine interface {
 	Name() string
 	Module() string
@@ -96,7 +97,7 @@ type Engine interface {
 	// AsyncCommits is nil for an engine that has no such mode.
 	AsyncCommits() *AsyncMode
 	Options() []Option
-	// Cannot gives the reason why a feature is missing, or "".
+	// Cannot returns why a feature is missing, or "".
 	Cannot(Feature) string
 	Open(dir string, options OpenOptions) (Store, error)
 }
@@ -106,13 +107,13 @@ type Store interface {
 	SetDurability(Durability) error
 	Write(work func(Writer) error) error
 	Reader() (Reader, error)
-	// Get and Range read the newest state once, in the engine's cheapest way.
+	// Get and Range read the newest state, in the engine's cheapest way.
 	Get(key []byte, visit func(value []byte)) (bool, error)
 	Range(from []byte, limit uint64, visit func(key, value []byte)) (uint64, error)
 	Compact() error
-	// Reopen follows each Compact before anything else, and is not timed: see Store::reopen in engine.rs.
+	// Reopen follows each Compact and is not timed: see Store::reopen in engine.rs.
 	Reopen() error
-	// Drain waits for background work. What does not come to rest before the deadline is left to its work.
+	// Drain waits for background work, until the deadline at most.
 	Drain(deadline time.Time) error
 	Close() error
 }
@@ -132,18 +133,19 @@ type Reader interface {
 	Close() error
 }
 
-// Unsupported and wrong fail a row alone; any other error ends the run of the engine.
+// Unsupported and wrong fail one row. Any other error ends the run of the engine.
 type Unsupported struct{ Why string }
 type wrong struct{ what string }
 
 func (e Unsupported) Error() string { return "not supported: " + e.Why }
 func (e wrong) Error() string       { return "wrong answer: " + e.what }
 
-// ErrTooLarge is what Store.Write returns when a transaction has more in it than the engine takes.
+// ErrTooLarge is returned by Store.Write for a transaction that is too large for the engine.
 var ErrTooLarge = errors.New("a transaction so large is more than the engine takes")
 
-// CloseDB closes the database of an engine and forgets it. What it had on the heap goes back to the system at once: it would take room from the
-// page cache where memory is limited, and stand in the peak of what is opened next.
+// CloseDB closes the database of an engine, and returns its heap to the system at once. Otherwise that memory
+// would be missing for the page cache where memory is limited, and would count in the peak of the next
+// database.
 func CloseDB[DB io.Closer](db *DB) error {
 	err := (*db).Close()
 	var none DB

@@ -4,7 +4,7 @@ package lab
 //
 //	ExpiringEngine.OpenExpiring(dir) --> Expiring   Put with a time to live, Get, Scan
 //
-// EX1. Reads find an entry until a second before its time to live is over, and not from its end on.
+// EX1. Reads find an entry until a second before its time to live ends, and never after it has ended.
 
 import "time"
 

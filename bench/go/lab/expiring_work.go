@@ -1,6 +1,6 @@
 package lab
 
-// Work on entries that expire: crates/esker-bench/src/suites/works/expiring.rs in Go, with the same invariants.
+// Work on entries that expire: crates/esker-bench/src/suites/works/expiring.rs in Go.
 
 import (
 	"cmp"
@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	expiringEarlyMax    = time.Second // what the engine may be early by: it may count whole seconds
-	expiringTTLMin      = time.Second // of an entry that is put too late
+	expiringEarlyMax    = time.Second // an engine may count whole seconds
+	expiringTTLMin      = time.Second // for an entry that is put too late
 	expiringClocksApart = 50 * time.Millisecond
 	expiringSweptAfter  = 2 * time.Second // engines look for expired entries about once a second
 )
 
-// moments say when entries expire.
+// moments are the times at which entries expire.
 type moments struct {
 	entries    generate.Entries
 	begin      time.Time // the first put
@@ -25,11 +25,11 @@ type moments struct {
 	longestPut time.Duration
 }
 
-func (x *executor) onExpiring(w work, tell tell) (done, error) {
+func (x *executor) onExpiring(w work, report progress) (done, error) {
 	switch w.Do {
 	case "put_expiring":
 		x.moments.entries = generate.Entries{Seed: x.items.Seed, HoldMs: w.HoldMs, SpreadMs: w.SpreadMs}
-		return x.putExpiring(w.Count, tell)
+		return x.putExpiring(w.Count, report)
 	case "wait_expiring":
 		time.Sleep(time.Until(x.moments.begin.Add(time.Duration(w.Ms) * time.Millisecond)))
 		if w.Swept {
@@ -48,13 +48,13 @@ func (x *executor) lastingBytes() uint64 {
 	return generate.LastingEntries(x.content.to) * x.items.itemBytes()
 }
 
-// due says when entry i expires; false if it never does.
+// due returns when entry i expires, or false if it never does.
 func (m *moments) due(i uint64) (time.Time, bool) {
 	ms, expires := m.entries.ExpiresMs(i)
 	return m.begin.Add(time.Duration(ms) * time.Millisecond), expires
 }
 
-func (x *executor) putExpiring(count uint64, tell tell) (done, error) {
+func (x *executor) putExpiring(count uint64, report progress) (done, error) {
 	calls, m := newCalls([]string{"put"}, budget{1<<63 - 1, count}, x.dir), &x.moments
 	defer calls.track.abandon()
 	m.begin = time.Now()
@@ -75,7 +75,7 @@ func (x *executor) putExpiring(count uint64, tell tell) (done, error) {
 		}
 		to := time.Now()
 		m.longestPut, m.lastDue = max(m.longestPut, to.Sub(from)), to.Add(expiringTTLMin)
-		tell(i + 1)
+		report(i + 1)
 	}
 	x.content.to = count
 	bytes := count * x.items.itemBytes()
@@ -84,7 +84,7 @@ func (x *executor) putExpiring(count uint64, tell tell) (done, error) {
 	return out, nil
 }
 
-// judge fails if a read between these moments must not have had this answer.
+// judge fails if a read between these times must not have found this.
 func (m *moments) judge(i uint64, from, to time.Time, found bool) error {
 	due, expires := m.due(i)
 	if !found && (!expires || to.Add(expiringEarlyMax+expiringClocksApart).Before(due)) {
@@ -130,7 +130,7 @@ func (x *executor) readExpiring(budget budget) (done, error) {
 	return out, nil
 }
 
-// check: the entries that do not expire are there, whole, and no others.
+// checkExpiring fails unless the entries that never expire are there, unchanged, and no others.
 func (x *executor) checkExpiring() error {
 	m, count := &x.moments, x.content.to
 	expected := uint64(0)

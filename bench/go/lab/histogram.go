@@ -1,7 +1,7 @@
 package lab
 
-// Histograms of latencies: nanoseconds in buckets as wide as 1/1024 of what is in them, in an array, so that to count one is a few
-// instructions however many there are.
+// Histograms of latencies in nanoseconds. A bucket is as wide as 1/1024 of its values. The buckets are an
+// array, so that counting a value takes a few instructions.
 //
 //	0, 1, ... 2047 | 2048-2049, ... 4094-4095 | 4096-4099, ... | up to an hour, and all that is longer
 
@@ -25,7 +25,7 @@ func bucketOf(value uint64) int {
 	return shift<<histogramBits + int(value>>shift)
 }
 
-// bucketEnd is the highest value of a bucket.
+// bucketEnd returns the highest value of a bucket.
 func bucketEnd(bucket int) uint64 {
 	shift := max(bucket>>histogramBits-1, 0)
 	return uint64(bucket-shift<<histogramBits+1)<<shift - 1
@@ -45,10 +45,10 @@ func (h *histogram) record(value uint64) {
 	h.max = max(h.max, value)
 }
 
-// mean in seconds; 0 of nothing.
+// mean returns the mean in seconds; 0 if the histogram is empty.
 func (h *histogram) mean() float64 { return h.sum / float64(max(h.count, 1)) * 1e-9 }
 
-// at gives the values at rising quantiles, in seconds; zeros of nothing.
+// at returns the values at rising quantiles, in seconds; zeros if the histogram is empty.
 func (h *histogram) at(quantiles ...float64) []float64 {
 	values := make([]float64, len(quantiles))
 	seen, next := uint64(0), 0

@@ -1,15 +1,15 @@
 package lab
 
-// The items of every suite behind one interface: crates/esker-bench/src/suites/items.rs in Go.
+// The items of every suite behind one type: crates/esker-bench/src/suites/items.rs in Go.
 
 import "esker.invalid/bench/generate"
 
-// source is a generator with its parameters, as a plan has it.
+// source is a generator with its parameters, as in a plan.
 type source struct {
 	Kind       string `json:"kind"`
 	Seed       uint64 `json:"seed"`
 	ValueBytes int    `json:"value_bytes"`
-	Number     uint64 `json:"number"` // what it counts depends on the kind
+	Number     uint64 `json:"number"` // its meaning depends on the kind
 }
 
 func (s source) keyBytes() int {
@@ -32,7 +32,7 @@ func (s source) keyBytes() int {
 
 func (s source) itemBytes() uint64 { return uint64(s.keyBytes() + s.ValueBytes) }
 
-// items are those of a source.
+// items generates the items of a source.
 type items struct {
 	source
 	badger *generate.BadgerItems
@@ -54,7 +54,7 @@ func (s *items) storage() generate.StorageItems {
 	return generate.StorageItems{Seed: s.Seed, Sequential: s.Kind == "storage_in_order"}
 }
 
-// obig is the key of an item whose keys are those of suite obigstore.
+// obig returns the key of item i of suite obigstore.
 func (s *items) obig(i uint64) generate.ObigKey {
 	if s.Kind == "sequential" {
 		return generate.ObigSequential(i)
@@ -62,7 +62,7 @@ func (s *items) obig(i uint64) generate.ObigKey {
 	return generate.ObigRandom(s.Seed, i)
 }
 
-// key makes the key of item i in buffer, which is of no use afterwards.
+// key makes the key of item i, and may use buffer for it.
 func (s *items) key(i uint64, buffer []byte) []byte {
 	if s.Kind == "shape" {
 		return generate.Shapes[s.Number].Key(s.Seed, i, buffer[:0])
@@ -90,7 +90,7 @@ func (s *items) key(i uint64, buffer []byte) []byte {
 	return buffer
 }
 
-// value makes a version of the value of item i in buffer, or lends it from a pool.
+// value makes a version of the value of item i in buffer, or returns a slice of a pool.
 func (s *items) value(i, version uint64, buffer *[]byte) []byte {
 	switch {
 	case s.badger != nil:
@@ -119,7 +119,7 @@ func (s *items) value(i, version uint64, buffer *[]byte) []byte {
 	return generate.ObigValue(&key, value)
 }
 
-// item is the number of the item with this key, of items that a scan may show.
+// item returns the number of the item with this key, for items that a scan may show.
 func (s *items) item(key []byte) (uint64, bool) {
 	if s.Kind == "ycsb" {
 		return generate.YcsbRecords{Seed: s.Seed}.Item(key)
@@ -127,11 +127,11 @@ func (s *items) item(key []byte) (uint64, bool) {
 	return s.storage().Item(key)
 }
 
-// content says which items a database must hold: those from one number up to another, less some that are gone.
+// content is the set of items that a database must hold: a range of numbers without those that were removed.
 type content struct {
 	from, to uint64
-	versions []uint32 // the newest of each item; those beyond the end have version 0
-	bits     []uint64 // one for each item that is there; none where all are
+	versions []uint32 // the newest version of each item; 0 beyond the end
+	bits     []uint64 // one bit per item, set if it is live; nil if all are
 }
 
 func (c *content) has(i uint64) bool {
@@ -162,7 +162,7 @@ func (c *content) keepVersions() {
 	c.versions = append(c.versions, make([]uint32, c.to-uint64(len(c.versions)))...)
 }
 
-// each visits the first limit items that are there, in the order of their numbers, and says how many there were.
+// each visits the first limit live items in the order of their numbers, and returns how many there were.
 func (c *content) each(limit uint64, visit func(i uint64)) (count uint64) {
 	for i := c.from; i < c.to && count < limit; i++ {
 		if c.has(i) {
@@ -180,7 +180,7 @@ func (c *content) len() uint64 {
 	return c.each(^uint64(0), func(uint64) {})
 }
 
-// sum adds up what ofItem makes of the first limit items.
+// sum adds up ofItem over the first limit items.
 func (c *content) sum(s *items, limit uint64, ofItem func(key, value []byte) uint64) (sum uint64) {
 	var key, value []byte
 	c.each(limit, func(i uint64) {

@@ -1,13 +1,16 @@
 package lab
 
-// Many keyspaces in one database: the Go side of crates/esker-bench-api/src/keyspaces.rs, with the same invariants.
+// Many keyspaces in one database: the Go side of crates/esker-bench-api/src/keyspaces.rs, with the same
+// invariants.
 //
 //	KeyspaceEngine.OpenKeyspaces(dir, count) --> Keyspaces --Write(txn)--> KeyspaceWriter   Put
 //	an engine with one order: Engine.Open(dir) --> Store --prefixed--> Keyspaces
 //
-// KS1. Keyspaces.Write is one atomic transaction over any of them, with the durability that the database was opened with.
-// KS2. A keyspace is an order of its own: one key in two of them is two items, and a range ends with its keyspace.
-// KS3. What RemoveKeyspaces has removed shows nothing from then on; when it returns, that is on the device, whatever the durability.
+// KS1. Keyspaces.Write is one atomic transaction over any of them, with the durability given at the opening.
+// KS2. Keyspaces are separate orders. The same key in two of them is two items, and a range ends with its
+//      keyspace.
+// KS3. A removed keyspace is empty. The removal is on the device when RemoveKeyspaces returns, whatever the
+//      durability.
 
 import (
 	"bytes"
@@ -16,22 +19,22 @@ import (
 	"time"
 )
 
-// keyspacesRemoveBatch are the items that prefixed removes in one transaction.
+// keyspacesRemoveBatch is the number of items that prefixed removes in one transaction.
 const keyspacesRemoveBatch = 1000
 
 // KeyspaceEngine is an engine with keyspaces of its own.
 type KeyspaceEngine interface {
-	// OpenKeyspaces creates a database with count of them, or opens those of the database that is there.
+	// OpenKeyspaces creates a database with count keyspaces, or opens the existing one.
 	OpenKeyspaces(dir string, options OpenOptions, count uint32) (Keyspaces, error)
 }
 
-// Keyspaces is an open database with many ordered maps in it, by their numbers from 0.
+// Keyspaces is an open database with many ordered maps, numbered from 0.
 type Keyspaces interface {
 	Write(work func(KeyspaceWriter) error) error
 	// Get and Range read the newest state of one keyspace.
 	Get(keyspace uint32, key []byte, visit func(value []byte)) (bool, error)
 	Range(keyspace uint32, from []byte, limit uint64, visit func(key, value []byte)) (uint64, error)
-	// RemoveKeyspaces removes those from one number up to another, with all that they hold.
+	// RemoveKeyspaces removes a range of keyspaces with all their items.
 	RemoveKeyspaces(from, to uint32) error
 	Drain(deadline time.Time) error // as Store.Drain
 	Close() error
@@ -42,7 +45,7 @@ type KeyspaceWriter interface {
 	Put(keyspace uint32, key, value []byte) error
 }
 
-// OpenKeyspaces opens those of an engine; where it has one order only, prefixes in it.
+// OpenKeyspaces opens the keyspaces of an engine. For an engine with one order, keys get prefixes.
 func OpenKeyspaces(engine Engine, dir string, options OpenOptions, count uint32) (Keyspaces, error) {
 	if native, isNative := engine.(KeyspaceEngine); isNative {
 		return native.OpenKeyspaces(dir, options, count)
@@ -54,7 +57,8 @@ func OpenKeyspaces(engine Engine, dir string, options OpenOptions, count uint32)
 	return &prefixed{store, options.Durability}, nil
 }
 
-// prefixed has keyspaces in the one order of a store: each key begins with the number of its keyspace, 4 bytes big-endian.
+// prefixed keeps keyspaces in a store with one order: each key begins with the number of its keyspace, 4
+// bytes big-endian.
 type prefixed struct {
 	store      Store
 	durability Durability
@@ -83,7 +87,7 @@ func (p *prefixed) Range(keyspace uint32, from []byte, limit uint64, visit func(
 	return seen, err
 }
 
-// keys are the first keys from one key on and before another, at most keyspacesRemoveBatch of them.
+// keys returns up to keyspacesRemoveBatch keys, from one key on and before another.
 func (p *prefixed) keys(from, end []byte) (keys [][]byte, err error) {
 	err = withReader(p.store, func(reader Reader) error {
 		_, err := reader.Keys(from, keyspacesRemoveBatch, func(key []byte) {
@@ -96,7 +100,7 @@ func (p *prefixed) keys(from, end []byte) (keys [][]byte, err error) {
 	return keys, err
 }
 
-// RemoveKeyspaces removes item by item, and then syncs.
+// RemoveKeyspaces removes the items one by one, and then syncs.
 func (p *prefixed) RemoveKeyspaces(from, to uint32) error {
 	next, end := appendPrefixed(nil, from, nil), appendPrefixed(nil, to, nil)
 	for {
@@ -118,7 +122,7 @@ func (p *prefixed) RemoveKeyspaces(from, to uint32) error {
 		if err != nil {
 			return err
 		}
-		// The next search need not pass what was removed before it.
+		// The next search begins behind the removed keys.
 		next = append(keys[len(keys)-1], 0)
 	}
 	if p.durability == Sync {

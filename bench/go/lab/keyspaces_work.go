@@ -17,7 +17,7 @@ const (
 	prefixesNote      = "keyspaces are prefixes of 4 bytes in one order"
 )
 
-// keyspaceItem is an item as it is written.
+// keyspaceItem is an item to write.
 type keyspaceItem struct {
 	keyspace   uint32
 	key, value []byte
@@ -67,7 +67,7 @@ func (x *executor) onKeyspaces(w work) (end done, err error) {
 	return end, err
 }
 
-// timed gives the seconds of work that has no clock of its own.
+// timed returns the seconds of work that has no clock of its own.
 func timed(work func() error) (float64, error) {
 	start := time.Now()
 	err := work()
@@ -101,7 +101,7 @@ func (x *executor) loadKeyspaces(count uint64) (done, error) {
 	return calls.finish((count+keyspacesBatch-1)/keyspacesBatch, x.liveBytes(), x.liveBytes()), nil
 }
 
-// drawKeyspaces gives items in as many keyspaces.
+// drawKeyspaces draws items, each in a different keyspace.
 func (x *executor) drawKeyspaces() []uint64 {
 	var drawn []uint64
 	for len(drawn) < keyspacesInCommit {
@@ -149,7 +149,7 @@ func (x *executor) readKeyspaces(budget budget) (done, error) {
 	return calls.finish(0, 0, x.liveBytes()), nil
 }
 
-// dropKeyspaces removes the first half of them.
+// dropKeyspaces removes the first half of the keyspaces.
 func (x *executor) dropKeyspaces() (end done, err error) {
 	dropped := uint32(x.items.Number / 2)
 	end.Seconds, err = timed(func() error { return x.keyspaces.RemoveKeyspaces(0, dropped) })
@@ -162,7 +162,7 @@ func (x *executor) dropKeyspaces() (end done, err error) {
 	return end, err
 }
 
-// checkKeyspaces compares every byte of each keyspace with what must be there.
+// checkKeyspaces compares every byte of each keyspace with the expected content.
 func (x *executor) checkKeyspaces() error {
 	type held struct{ items, sum uint64 }
 	expected := make([]held, x.items.Number)

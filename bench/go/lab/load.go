@@ -1,14 +1,18 @@
 package lab
 
-// Load: keys from a source, written by many at once, in requests of several pairs: crates/esker-bench/src/load in Go.
+// Writes keys from a source on many goroutines, in requests of several pairs: crates/esker-bench/src/load in
+// Go.
 //
-// LO1. Closed loop: a writer takes its next request when its last one has ended; latency counts from the call.
-// LO2. Open loop (a rate is given): request n is due at start + n / rate, whoever is free takes it, and its latency counts from
-//      when it was due, so that waiting behind a stall counts.
-// LO3. Whoever is free before its request is due sleeps in the system, as a thread of the Rust side does: a timer of Go's runtime that is
-//      due within 1 ms is up to 1 ms late where nothing else is to do (netpoll_epoll.go). How late the sleep ended is told (T4 of track.go).
-// LO4. One sleeps at a time, the others queue for their requests: each that sleeps in the system holds one of the runtime's processors until
-//      the runtime takes that away, so that many would keep them from the engine.
+// LO1. Closed loop: a writer takes its next request when its last one has ended. Latency counts from the
+//      call.
+// LO2. Open loop, if a rate is given: request n is due at start + n / rate, and a free writer takes it.
+//      Latency counts from when the request was due, so that waiting behind a stall counts.
+// LO3. A writer that is free before its request is due sleeps in the system, like a thread of the Rust side.
+//      A timer of Go's runtime that is due within 1 ms may be 1 ms late when the process is otherwise idle
+//      (netpoll_epoll.go). The delay of the sleep is recorded (T4 of track.go).
+// LO4. One writer sleeps at a time, and the others queue for their requests. A writer that sleeps in the
+//      system holds one of the runtime's processors until the runtime takes it away. Many sleepers would keep
+//      the processors from the engine.
 
 import (
 	"sync"
@@ -19,8 +23,8 @@ import (
 
 type load struct {
 	concurrency, multi uint64
-	rate               float64       // pairs a second; 0 is a closed loop
-	time               time.Duration // the load ends after so long, if its source has not ended before
+	rate               float64       // pairs per second; 0 is a closed loop
+	time               time.Duration // the load ends after this time, unless its source ends before
 	period             time.Duration
 }
 
@@ -28,7 +32,7 @@ type loaded struct {
 	pairs, bytes, commits uint64
 	seconds               float64
 	detail                *detail
-	backlog               time.Duration // how far the last request ended behind the time at which it was due
+	backlog               time.Duration // time from when the last request was due to its end
 }
 
 type pair struct {
@@ -36,14 +40,14 @@ type pair struct {
 	value []byte
 }
 
-// pairSource gives pairs: the key of number given, or whatever next says.
+// pairSource gives pairs. The function next returns the key with a number.
 type pairSource struct {
 	next        func(given uint64) (key generate.ObigKey, isNew bool)
 	valueBytes  int
 	left, given uint64
 }
 
-// take gives the first of pairs new keys, and says how many; their values are fill's work.
+// take puts new keys into the first elements of pairs and returns their number. The values are made by fill.
 func (s *pairSource) take(pairs []pair) int {
 	n := 0
 	for ; n < len(pairs) && s.left > 0; n++ {
@@ -57,7 +61,7 @@ func (s *pairSource) take(pairs []pair) int {
 	return n
 }
 
-// fill makes the values of pairs that were taken; whoever draws keys beside it is not held up.
+// fill makes the values of pairs. It needs no lock, so that other writers can draw keys meanwhile.
 func (s *pairSource) fill(pairs []pair) {
 	for i := range pairs {
 		if pairs[i].value == nil {
@@ -67,17 +71,18 @@ func (s *pairSource) fill(pairs []pair) {
 	}
 }
 
-// drive writes what the source gives until it ends.
+// drive writes the pairs of the source until it ends.
 func drive(store Store, source *pairSource, load load, dir string) (loaded, error) {
 	var taking, tracking sync.Mutex
 	var done loaded
 	var failure error
-	// LO4. No Mutex: one that somebody has waited for longer than 1 ms gives the processor away when it is unlocked, and here a request is due.
+	// LO4. This is no Mutex: unlocking a Mutex that has been waited for longer than 1 ms hands over the
+	// processor, while a request is due.
 	turn := make(chan struct{}, 1)
 	track := newTrack([]string{"write"}, load.period, dir)
 	defer track.abandon()
 	start := time.Now()
-	// take gives a request of n pairs and its number; of none when the load has ended.
+	// take gets the keys of a request and its number; no keys when the load has ended.
 	take := func(pairs []pair) (n int, number uint64) {
 		taking.Lock()
 		defer taking.Unlock()
@@ -92,7 +97,8 @@ func drive(store Store, source *pairSource, load load, dir string) (loaded, erro
 		}
 		return n, number
 	}
-	// next gives a request when it is due, from when its latency counts, and how late that is where it was waited for.
+	// next returns the pairs of a request when it is due, the time from which its latency counts, and the delay
+	// of the sleep before it.
 	next := func(pairs []pair) (n int, due time.Time, late time.Duration) {
 		if load.rate == 0 {
 			n, _ = take(pairs)
@@ -157,7 +163,8 @@ func drive(store Store, source *pairSource, load load, dir string) (loaded, erro
 	return done, failure
 }
 
-// waitUntil sleeps until then, and says how late that ended; 0 where the time had gone by before, which is the engine's lateness (LO3).
+// waitUntil sleeps until due, and returns how late the sleep ended. It returns 0 if the time had passed
+// already: the engine caused that delay (LO3).
 func waitUntil(due time.Time) time.Duration {
 	left := time.Until(due)
 	if left <= 0 {

@@ -1,9 +1,9 @@
 package lab
 
-// What the curves of a row show of the process and its files.
+// Memory and files of the process, for the curves of a row.
 //
-// M1. Looking at the files costs little of the time of the work, however many they are: between two walks lies 20 times what the first took, and
-//     its figure stands for as long.
+// M1. Looking at the files costs little of the time of the work, however many there are. After a walk there
+//     is a pause of 20 times its duration, in which its result stands.
 
 import (
 	"io/fs"

@@ -1,8 +1,9 @@
 package lab
 
-// A mix of operations on one thread, each drawn at random and each verified: crates/esker-bench/src/suites/works/mix.rs in Go.
+// A mix of operations on one thread: crates/esker-bench/src/suites/works/mix.rs in Go. Each operation is
+// drawn at random and verified.
 //
-// MX1. The newest version of every item is remembered, so that an old answer is as wrong as none.
+// MX1. The newest version of every item is remembered, so that an old value counts as wrong.
 
 import (
 	"cmp"
@@ -12,7 +13,7 @@ import (
 	"esker.invalid/bench/generate"
 )
 
-// Kinds of operations, as they stand in results, and their indexes.
+// Kinds of operations: their names in results, and their indexes.
 var mixedKinds = []string{"read", "scan", "update", "insert", "read-modify-write"}
 
 const (
@@ -23,7 +24,7 @@ const (
 	kindReadModifyWrite
 )
 
-// mixed is a mix that runs.
+// mixed is a running mix.
 type mixed struct {
 	*executor
 	work
@@ -39,7 +40,7 @@ type scannedItem struct {
 	probe uint64
 }
 
-func (x *executor) mix(w work, tell tell) (end done, err error) {
+func (x *executor) mix(w work, report progress) (end done, err error) {
 	x.content.keepVersions()
 	began := x.content.to
 	m := &mixed{executor: x, work: w, rng: x.rng, ask: generate.Uniform}
@@ -49,7 +50,7 @@ func (x *executor) mix(w work, tell tell) (end done, err error) {
 	switch {
 	case w.Draw.Latest > 0:
 		m.ask = generate.NewZipf(w.Draw.Latest).Latest
-	case w.Draw.Zipfian > 0 && w.Percent[kindInsert] > 0: // scattered over what will be inserted, too
+	case w.Draw.Zipfian > 0 && w.Percent[kindInsert] > 0: // scattered over future inserts as well
 		m.ask = generate.NewZipf(w.Draw.Zipfian).Zipfian(began + began/4)
 	case w.Draw.Zipfian > 0:
 		m.ask = generate.NewZipf(w.Draw.Zipfian).Zipfian(began)
@@ -57,7 +58,7 @@ func (x *executor) mix(w work, tell tell) (end done, err error) {
 	if w.IsWarmUp {
 		return m.warmUp()
 	}
-	if end, err = m.run(tell); err != nil {
+	if end, err = m.run(report); err != nil {
 		return end, err
 	}
 	if w.ReadsSeed != nil {
@@ -67,7 +68,7 @@ func (x *executor) mix(w work, tell tell) (end done, err error) {
 	return end, nil
 }
 
-// warmUp reads without a track.
+// warmUp reads without recording.
 func (m *mixed) warmUp() (end done, err error) {
 	for start := time.Now(); end.Ops < m.Budget.Ops && time.Since(start) < m.Budget.Time; end.Ops++ {
 		if _, _, err = m.read(); err != nil {
@@ -77,7 +78,7 @@ func (m *mixed) warmUp() (end done, err error) {
 	return end, nil
 }
 
-func (m *mixed) run(tell tell) (done, error) {
+func (m *mixed) run(report progress) (done, error) {
 	track := newTrack(mixedKinds, m.Period, m.dir)
 	defer track.abandon()
 	commits, busy := uint64(0), time.Duration(0)
@@ -99,7 +100,7 @@ func (m *mixed) run(tell tell) (done, error) {
 		}
 		busy += to.Sub(from)
 		track.record(kind, from, to, 1)
-		tell(track.ops)
+		report(track.ops)
 	}
 	end := ofCalls(track, busy)
 	end.Commits, end.WrittenBytes = commits, commits*m.items.itemBytes()

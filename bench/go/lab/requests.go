@@ -2,9 +2,10 @@ package lab
 
 // Requests of many threads at once: writes of pairs, ranges and look-ups.
 //
-// OR1. No answer is verified while the clock of the row runs: each thread folds the sums of its answers into one number, and the same requests
-//      are drawn again afterwards, for the sums that they must have.
-// OR2. The value of the ranges is keys over the time within calls; that of the look-ups is over the time on the wall.
+// OR1. No answer is verified while the clock of the row runs. Each thread folds the sums of its answers into
+//      one number. Afterwards the same requests are drawn again, to compute the number that it must be.
+// OR2. The value of ranges is keys over the time within calls. The value of look-ups is keys over wall clock
+//      time.
 
 import (
 	"cmp"
@@ -22,7 +23,7 @@ import (
 const (
 	hotspotsLog2 = 13
 	hotspotsStay = 0.99999
-	backlogMax   = time.Second // what an open loop may lag behind at its end before it counts as overloaded
+	backlogMax   = time.Second // an open loop that ends later than this is overloaded
 )
 
 // drive writes requests of pairs.
@@ -58,7 +59,7 @@ func (x *executor) drive(w work) (end done, err error) {
 	return end, nil
 }
 
-// hotspots draws them again: how many keys were new, and the sum of the checksums.
+// hotspots draws the hotspots again, and returns the number of new keys and the sum of the checksums.
 func (x *executor) hotspots() (count, sum uint64) {
 	hotspots, value := generate.NewHotspots(x.items.Seed, hotspotsStay, hotspotsLog2), make([]byte, x.items.ValueBytes)
 	for range x.hotspotPairs {
@@ -70,13 +71,13 @@ func (x *executor) hotspots() (count, sum uint64) {
 	return count, sum
 }
 
-// answer is what a request was answered, and when.
+// answer is when a request was made and answered, and the sum of what it found.
 type answer struct {
 	from, to time.Time
 	sum      uint64
 }
 
-// answers are what a thread was answered by all its requests, and the time within them.
+// answers sums up all requests of a thread, and the time within them.
 type answers struct {
 	requests, sum uint64
 	busy          time.Duration
@@ -88,7 +89,8 @@ func (a *answers) add(busy time.Duration, sum uint64) {
 	a.busy += busy
 }
 
-// folded makes one number of all answers to a thread, in their order; not by adding, in which wrong answers that are all wrong by the same may cancel.
+// folded combines all answers to a thread, in their order. Adding them up would hide wrong answers that
+// cancel.
 func folded(sum, answer uint64) uint64 {
 	var both [16]byte
 	binary.LittleEndian.PutUint64(both[:8], sum)
@@ -96,12 +98,13 @@ func folded(sum, answer uint64) uint64 {
 	return generate.Checksum(both[:8], both[8:])
 }
 
-// addPair makes one number of all pairs of a range, in their order.
+// addPair combines all pairs of a range, in their order.
 func addPair(sum uint64, key, value []byte) uint64 {
 	return (bits.RotateLeft64(sum, 1) + generate.Probe(key)) ^ generate.Probe(value)
 }
 
-// requests runs ranges on one thread, or requests of look-ups on several, for the row's time; each counts as its number of keys.
+// requests runs ranges on one thread, or requests of look-ups on several, for the row's time. A request
+// counts as its number of keys.
 func (x *executor) requests(w work) (end done, err error) {
 	ask, expected := x.lookUps, x.lookUpsExpected
 	if w.Threads == 1 {
@@ -164,7 +167,7 @@ func (x *executor) oneRange(w work, rng *generate.Rng) (answer, error) {
 	return answer{from, to, sum}, cmp.Or(err, expect("keys in a range", seen, min(w.Keys, w.Set)))
 }
 
-// lookUps is one request: one snapshot, several look-ups.
+// lookUps makes one request: several look-ups in one snapshot.
 func (x *executor) lookUps(w work, rng *generate.Rng) (answer, error) {
 	keys, sum := make([]generate.ObigKey, w.Keys), uint64(0)
 	for n := range keys {
@@ -203,7 +206,7 @@ func (x *executor) lookUpsExpected(w work, rng *generate.Rng) (sum uint64) {
 	return sum
 }
 
-// firstOfRange draws where a range begins.
+// firstOfRange draws the first item of a range.
 func firstOfRange(w work, rng *generate.Rng) uint64 {
 	return rng.Below(max(w.Set-min(w.Set, w.Keys), 1))
 }

@@ -1,8 +1,8 @@
 package lab
 
-// The form of a row's details: what crates/esker-bench-api/src/results.rs describes.
+// The form of a row's details, as crates/esker-bench-api/src/results.rs describes it.
 
-// detail of a row that looks at single operations.
+// detail describes a row that times single operations.
 type detail struct {
 	Load         string               `json:"load"`
 	Latency      map[string]latency   `json:"latency"`

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// dieWithTheRunner leaves no engine running when the lab is interrupted.
+// dieWithTheRunner ends this process with the lab, so that an interrupted lab leaves no engine running.
 func dieWithTheRunner() {
 	const setParentDeathSignal = 1 // PR_SET_PDEATHSIG
 	_, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setParentDeathSignal, uintptr(syscall.SIGKILL), 0)
@@ -16,8 +16,9 @@ func dieWithTheRunner() {
 	}
 }
 
-// sleep ends as late as the system wakes a thread, some 50 us, and sooner than it should at a signal, which the runtime sends to preempt.
+// sleep ends when the system wakes the thread, some 50 us late. It may end early at a signal, which the
+// runtime sends to preempt.
 func sleep(wait time.Duration) {
 	left := syscall.NsecToTimespec(int64(wait))
-	_ = syscall.Nanosleep(&left, nil) // whoever waits looks at the clock
+	_ = syscall.Nanosleep(&left, nil) // the caller looks at the clock
 }

@@ -1,14 +1,16 @@
 package lab
 
-// Serves the lab: it reads calls from its input and answers each on its output, one JSON object a line.
+// Serves the lab: reads calls from its input and answers each on its output, one JSON object per line.
 //
 //	{"call":"open","options":{...}}          -> {"done":{}}
 //	{"call":"work","work":{"do":"mix",...}}  -> {"progress":1000} ... {"done":{"seconds":0.5,...},"items":1000}
 //	{"call":"get","reader":1,"bytes":24} key -> {"done":{},"found":true,"bytes":150} value
 //
-// crates/esker-bench/src/engines/go/process.rs is the other side. What goes through the pipe is never timed by
-// the lab, except where an engine is opened.
-// Keys and values follow their line: pairs are two lengths (u32, little-endian), key and value; a length of noValue stands for a removal.
+// The other side is crates/esker-bench/src/engines/go/process.rs. Keys and values follow their line. Pairs
+// are two lengths (u32, little-endian), the key and the value. The length noValue stands for a removal.
+//
+// SV1. A call of work runs a whole loop of operations here, between looks at this process's clock. The time
+//      that the pipe takes is in no result, except in the openings of suite open.
 
 import (
 	"bufio"
@@ -24,11 +26,11 @@ import (
 )
 
 const (
-	tellEvery = time.Second
-	noValue   = ^uint32(0)
+	progressEvery = time.Second
+	noValue       = ^uint32(0)
 )
 
-// request is one call; which fields it has depends on the call.
+// request is a call. Its fields depend on the call.
 type request struct {
 	Call         string          `json:"call"`
 	Engine       string          `json:"engine"`
@@ -41,7 +43,7 @@ type request struct {
 	Work         work            `json:"work"`
 	Reader       int             `json:"reader"` // 0: the newest state
 	Limit        uint64          `json:"limit"`
-	Bytes        int             `json:"bytes"` // that follow
+	Bytes        int             `json:"bytes"` // that follow the line
 }
 
 // reply is the answer to a call.
@@ -59,23 +61,23 @@ type reply struct {
 
 // failure is the answer to a call that failed.
 type failure struct {
-	Kind string `json:"kind"` // as esker_bench_api::Failure has them
+	Kind string `json:"kind"` // a variant of esker_bench_api::Failure
 	Text string `json:"text"`
 }
 
-// executor is what has come of the calls.
+// executor is the state that the calls have led to.
 type executor struct {
 	engines      []Engine
 	engine       Engine
 	dir          string
 	kind         TransactionKind
-	within       *OpenOptions // of an opening that is a part of the next work
+	within       *OpenOptions // options to open with in the next work, within its time
 	store        Store
 	keyspaces    Keyspaces
 	transactions Transactions
 	expiring     Expiring
 	readers      map[int]Reader
-	reader       int // the last number of one
+	reader       int // the number of the last reader
 
 	items        *items
 	content      content
@@ -85,7 +87,7 @@ type executor struct {
 	moments      moments
 }
 
-// Serve answers calls until there are no more.
+// Serve answers calls until its input ends.
 func Serve(engines []Engine, in io.Reader, out io.Writer) error {
 	dieWithTheRunner()
 	x := &executor{engines: engines}
@@ -113,13 +115,13 @@ func Serve(engines []Engine, in io.Reader, out io.Writer) error {
 			return err
 		}
 		reported := time.Now()
-		tell := func(done uint64) {
-			if now := time.Now(); now.Sub(reported) >= tellEvery {
+		report := func(done uint64) {
+			if now := time.Now(); now.Sub(reported) >= progressEvery {
 				reported = now
-				_ = write(map[string]uint64{"progress": done}, nil) // a lab that is gone reads no answer either
+				_ = write(map[string]uint64{"progress": done}, nil) // if the lab has gone, the answer fails as well
 			}
 		}
-		answer, err := x.call(asked, payload, tell)
+		answer, err := x.call(asked, payload, report)
 		if err != nil {
 			err = write(map[string]failure{"failure": failureOf(err)}, nil)
 		} else {
@@ -147,7 +149,7 @@ func failureOf(err error) failure {
 	return failure{"engine", err.Error()}
 }
 
-// bytesThere are those of the keys and values that are there.
+// bytesThere returns the bytes of the live keys and values.
 func (x *executor) bytesThere() uint64 {
 	switch {
 	case x.items == nil:
@@ -158,7 +160,7 @@ func (x *executor) bytesThere() uint64 {
 	return x.liveBytes()
 }
 
-func (x *executor) call(asked request, payload []byte, tell tell) (answer reply, err error) {
+func (x *executor) call(asked request, payload []byte, report progress) (answer reply, err error) {
 	switch asked.Call {
 	case "start":
 		return answer, x.start(asked)
@@ -174,14 +176,14 @@ func (x *executor) call(asked request, payload []byte, tell tell) (answer reply,
 			err = x.store.SetDurability(asked.Durability)
 		}
 	case "work":
-		answer.Done, err = x.work(asked.Work, tell)
+		answer.Done, err = x.work(asked.Work, report)
 	case "compact":
 		answer.Seconds, err = timed(x.store.Compact)
 		err = errors.Join(err, x.store.Reopen())
 	case "drain":
 		err = x.drain(time.Now().Add(asked.Deadline))
 	case "collect":
-		runtime.GC() // the collector ends its work on what came before the row before the row begins
+		runtime.GC() // garbage of earlier rows is collected before the row begins
 	case "check_held":
 		loaded := content{to: x.content.to}
 		err = fullScan(x.readers[asked.Reader], loaded.to, loaded.sum(x.items, ^uint64(0), generate.Checksum))
@@ -191,7 +193,7 @@ func (x *executor) call(asked request, payload []byte, tell tell) (answer reply,
 	return answer, err
 }
 
-// start forgets what came before, and takes an engine, a directory and items.
+// start discards the state of earlier calls, and takes an engine, a directory and items.
 func (x *executor) start(asked request) error {
 	engines := x.engines
 	*x = executor{
@@ -258,7 +260,7 @@ func (x *executor) drain(deadline time.Time) error {
 	return nil
 }
 
-func (x *executor) work(w work, tell tell) (end done, err error) {
+func (x *executor) work(w work, report progress) (end done, err error) {
 	opening := 0.0
 	if within := x.within; within != nil {
 		x.within = nil
@@ -270,12 +272,12 @@ func (x *executor) work(w work, tell tell) (end done, err error) {
 	case x.keyspaces != nil:
 		end, err = x.onKeyspaces(w)
 	case x.transactions != nil:
-		end, err = x.onTransactions(w, tell)
+		end, err = x.onTransactions(w, report)
 		end.Note = string(x.kind)
 	case x.expiring != nil:
-		end, err = x.onExpiring(w, tell)
+		end, err = x.onExpiring(w, report)
 	case x.store != nil:
-		end, err = x.onStore(w, tell)
+		end, err = x.onStore(w, report)
 	default:
 		err = errors.New("nothing is open")
 	}
@@ -283,7 +285,7 @@ func (x *executor) work(w work, tell tell) (end done, err error) {
 	return end, err
 }
 
-// onePair answers calls of programs that write and read by themselves.
+// onePair answers the calls of suites that write and read single pairs.
 func (x *executor) onePair(asked request, payload []byte) (answer reply, err error) {
 	show := func(key, value []byte) {
 		answer.payload = binary.LittleEndian.AppendUint32(answer.payload, uint32(len(key)))

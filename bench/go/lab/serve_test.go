@@ -1,6 +1,6 @@
 package lab
 
-// A group's calls on an engine in memory: what is lost is found.
+// Runs the calls of a group on an engine in memory that can lose puts.
 
 import (
 	"bytes"

@@ -1,11 +1,14 @@
 package lab
 
-// Latencies of single operations and how a row goes over time: crates/esker-bench/src/track.rs in Go.
+// Latencies of single operations, and their course over a row: crates/esker-bench/src/track.rs in Go.
 //
-// T1. An operation belongs to the period in which it ended; a period without operations is a zero, not a gap.
-// T2. Percentiles come from histograms with buckets of a thousandth of their value, never from means of percentiles.
+// T1. An operation belongs to the period in which it ended. A period without operations has a zero, not a
+//     gap.
+// T2. Percentiles come from histograms whose buckets are a thousandth of their values wide, never from means
+//     of percentiles.
 // T3. The process and its files are looked at beside the operations, never between two of them.
-// T4. How late operations began that had been waited for is the machine's and the lab's: a figure of its own, beside latencies that contain it.
+// T4. The delay of operations that a writer waited for is due to the machine and the lab. It is a figure of
+//     its own, and the latencies contain it.
 
 import (
 	"sync"
@@ -23,7 +26,7 @@ type track struct {
 	start, ends  time.Time
 	lastEnd      time.Time
 	longestStall time.Duration
-	lateness     *histogram // T4; nil where nothing was waited for
+	lateness     *histogram // T4; nil if no writer waited
 	ops          uint64
 	periodOps    uint64
 	series       map[string][]float64
@@ -41,7 +44,8 @@ func newTrack(kinds []string, period time.Duration, dir string) *track {
 	return t
 }
 
-// record says that an operation due or begun at from has ended at to; it counts as ops of them for the rate.
+// record adds an operation that was due or began at from and ended at to. For the rate it counts as ops
+// operations.
 func (t *track) record(kind int, from, to time.Time, ops uint64) {
 	for !to.Before(t.ends) {
 		t.endPeriod()
@@ -57,7 +61,7 @@ func (t *track) record(kind int, from, to time.Time, ops uint64) {
 	t.periodOps += ops
 }
 
-// beganLate says that an operation that was waited for began so long after it was due (T4).
+// beganLate records how late an operation began that a writer waited for (T4).
 func (t *track) beganLate(by time.Duration) {
 	if t.lateness == nil {
 		t.lateness = newHistogram()
@@ -67,7 +71,7 @@ func (t *track) beganLate(by time.Duration) {
 
 func (t *track) elapsed() time.Duration { return time.Since(t.start) }
 
-// seriesQuantiles are given for each period, beside mean and maximum.
+// seriesQuantiles are recorded for each period, beside mean and maximum.
 var seriesQuantiles = []struct {
 	name string
 	at   float64
@@ -89,13 +93,13 @@ func (t *track) endPeriod() {
 	t.ends = t.ends.Add(t.period)
 }
 
-// abandon ends what runs beside a track that is not finished; after finish it does nothing.
+// abandon stops the watch of an unfinished track. After finish it does nothing.
 func (t *track) abandon() { t.watch.end() }
 
-// finish sums up; the load is "open" or "closed".
+// finish sums up the row. load is "open" or "closed".
 func (t *track) finish(load string) *detail {
 	if len(t.series) == 0 && t.ops > 0 {
-		t.period = max(t.elapsed(), 1) // shorter than a period: one figure over what there was
+		t.period = max(t.elapsed(), 1) // shorter than a period: one figure for all
 		t.endPeriod()
 	}
 	for _, s := range t.watch.samples(len(t.series["ops/s"])) {
@@ -120,7 +124,7 @@ func (t *track) finish(load string) *detail {
 	return d
 }
 
-// sample is a look at the process and its files; written counts from the beginning of the row.
+// sample is a look at the process and its files; written counts from the start of the row.
 type sample struct{ memory, disk, written uint64 }
 
 // watch takes a sample at the end of each period (T3).
@@ -155,7 +159,7 @@ func (w *watch) run() {
 			return
 		case <-timer.C:
 		}
-		// A look that takes longer than a period stands for the periods that it missed.
+		// A look that takes longer than a period also stands for the periods that it missed.
 		for now := w.look(); !w.next().After(time.Now()); {
 			w.taken = append(w.taken, now)
 		}
@@ -173,7 +177,7 @@ func (w *watch) end() {
 	<-w.ended
 }
 
-// samples ends the watch; it gives as many as there were periods.
+// samples ends the watch and returns one sample for each period.
 func (w *watch) samples(periods int) []sample {
 	w.end()
 	if len(w.taken) < periods {

@@ -1,16 +1,16 @@
 package lab
 
-// Transactions that read what they write: the Go side of crates/esker-bench-api/src/transactions.rs, with the same invariants.
+// Transactions that read what they write: the Go side of crates/esker-bench-api/src/transactions.rs.
 //
-//	TransactionEngine.OpenTransactions(dir, kind) --> Transactions --Transact(keys, work)--> Transaction   Get, Put
-//	                                                               '-Scan-----------------> the newest state, item by item
+//	TransactionEngine.OpenTransactions --> Transactions --Transact(keys, work)--> Transaction   Get, Put
+//	                                                    '-Scan-----------------> all items
 //
-// TX1. Transact is one atomic transaction: it commits only if what it has read did not change since.
-// TX2. A try that ends in a conflict leaves nothing behind. The adapter tries again, and counts.
+// TX1. Transact is one atomic transaction. It commits only if what it has read has not changed since.
+// TX2. An attempt that ends in a conflict has no effect. The adapter tries again, and counts the conflicts.
 
 import "time"
 
-// TransactionKind says how writers keep out of each other's way, by the names of the Rust side.
+// TransactionKind says how concurrent writers are kept apart, with the names of the Rust side.
 type TransactionKind string
 
 const (
@@ -25,10 +25,10 @@ type TransactionEngine interface {
 	OpenTransactions(dir string, options OpenOptions, kind TransactionKind) (Transactions, error)
 }
 
-// Transactions is an open database with one ordered map in it.
+// Transactions is an open database with one ordered map.
 type Transactions interface {
-	// Transact runs work in a transaction, again until it meets no conflict, and returns how often it met one. keys are those that it
-	// reads and writes, in key order.
+	// Transact runs work in transactions until one commits, and returns the number of conflicts. keys are the
+	// keys that work reads and writes, in order.
 	Transact(keys [][]byte, work func(Transaction) error) (conflicts uint64, err error)
 	// Scan shows all items of the newest state, in key order.
 	Scan(visit func(key, value []byte)) (uint64, error)

@@ -1,6 +1,6 @@
 package lab
 
-// Transfers between accounts, by many writers at once: crates/esker-bench/src/suites/works/transfers.rs in Go, with the same invariants.
+// Transfers between accounts by many writers at once: crates/esker-bench/src/suites/works/transfers.rs in Go.
 
 import (
 	"bytes"
@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	transferKeys  = 4 // accounts that a transfer changes
+	transferKeys  = 4 // accounts of a transfer
 	accountsBatch = 1000
 )
 
-func (x *executor) onTransactions(w work, tell tell) (done, error) {
+func (x *executor) onTransactions(w work, report progress) (done, error) {
 	switch w.Do {
 	case "load_accounts":
-		return done{}, x.loadAccounts(w.Count, tell)
+		return done{}, x.loadAccounts(w.Count, report)
 	case "transfer":
 		return x.transfers(w)
 	case "check":
@@ -33,7 +33,7 @@ func (x *executor) onTransactions(w work, tell tell) (done, error) {
 
 func (x *executor) accounts() generate.Accounts { return generate.Accounts{Seed: x.items.Seed} }
 
-func (x *executor) loadAccounts(count uint64, tell tell) error {
+func (x *executor) loadAccounts(count uint64, report progress) error {
 	accounts := x.accounts()
 	for first := uint64(0); first < count; first += accountsBatch {
 		end := min(first+accountsBatch, count)
@@ -56,13 +56,13 @@ func (x *executor) loadAccounts(count uint64, tell tell) error {
 		if err != nil {
 			return err
 		}
-		tell(end)
+		report(end)
 	}
 	x.content.to = count
 	return nil
 }
 
-// transfersDone is what one writer did in a row.
+// transfersDone is the work of one writer in a row.
 type transfersDone struct {
 	commits, conflicts, conflictsMost uint64
 	err                               error
@@ -103,7 +103,7 @@ func (x *executor) transfers(w work) (end done, err error) {
 	return end, nil
 }
 
-// transfersFigures are the figures of a row: conflicts and fairness (TS3).
+// transfersFigures returns the figures of a row: conflicts and fairness (TS3).
 func transfersFigures(done []transfersDone) map[string]float64 {
 	sum, conflicts, conflictsMost, least, most := uint64(0), uint64(0), uint64(0), uint64(math.MaxUint64), uint64(0)
 	for _, d := range done {
@@ -116,7 +116,7 @@ func transfersFigures(done []transfersDone) map[string]float64 {
 	}
 }
 
-// checkAccounts: no part of a transaction and no whole one is missing or there twice.
+// checkAccounts fails if a transaction, or a part of one, is missing or there twice.
 func (x *executor) checkAccounts() error {
 	accounts, count := x.accounts(), x.content.to
 	balances, changes, torn := int64(0), uint64(0), uint64(0)
@@ -144,7 +144,7 @@ func (x *executor) checkAccounts() error {
 	return expect("changes of all accounts", changes, x.changes)
 }
 
-// transferring is what the writers of a row share.
+// transferring is the state that the writers of a row share.
 type transferring struct {
 	store    Transactions
 	accounts generate.Accounts
@@ -192,8 +192,8 @@ func (w *transferring) write(writer uint64) (done transfersDone) {
 	return done
 }
 
-// transfer is one transaction: it takes money from the first of the accounts drawn and gives amount to each of the others. It returns the number
-// of its conflicts.
+// transfer makes one transaction: it takes money from the first account drawn and gives amount to each of the
+// others. It returns the number of conflicts.
 func transfer(store Transactions, accounts generate.Accounts, drawn [transferKeys]uint64, amount int64) (uint64, error) {
 	var names [transferKeys]generate.ObigKey
 	keys := make([][]byte, transferKeys)

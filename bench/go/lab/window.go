@@ -1,6 +1,6 @@
 package lab
 
-// A window of live items that moves: crates/esker-bench/src/suites/works/window.rs in Go.
+// A moving window of live items: crates/esker-bench/src/suites/works/window.rs in Go.
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ func (x *executor) probe(i uint64, buffer *[]byte) uint64 {
 	return generate.Probe(x.items.value(i, 0, buffer))
 }
 
-// moved is the end of a window whose steps each pushed and removed one item.
+// moved ends a window in which each step added and removed one item.
 func (x *executor) moved(calls *calls, from, commitsPerStep uint64) done {
 	steps := x.content.from - from
 	return calls.finish(commitsPerStep*steps, steps*(x.items.itemBytes()+uint64(x.items.keyBytes())), x.liveBytes())

@@ -1,10 +1,11 @@
 package lab
 
-// The work of rows, as the lab in Rust writes it: crates/esker-bench/src/suites/plan.rs says what each kind does;
-// works/ beside it does the same in Rust.
+// Does the work of rows. crates/esker-bench/src/suites/plan.rs says what each kind of work does; works/
+// beside it does the same in Rust.
 //
-// W1. Only calls of the engine are between two looks at the clock; drawing, making values and verifying are not.
-//     Where a loop is timed as a whole, the answers are summed up and compared afterwards, here or by the lab.
+// W1. Only calls of the engine are between two looks at the clock. Drawing, making values and verifying are
+//     not. Where a loop is timed as a whole, its answers are summed up, and compared after the clock has
+//     stopped.
 
 import (
 	"cmp"
@@ -19,29 +20,29 @@ import (
 	"esker.invalid/bench/generate"
 )
 
-// budget says when work ends: when either is reached.
+// budget ends work when either limit is reached.
 type budget struct {
 	Time time.Duration `json:"ns"`
 	Ops  uint64        `json:"ops"`
 }
 
-// period is the time over which a point of the row's curves is a mean.
+// period returns the length of a period of the row's curves.
 func (b budget) period() time.Duration {
 	return min(max(b.Time/60, 100*time.Millisecond), 5*time.Second)
 }
 
-// draw says how a mix draws items: uniform, or with the exponent of one of the others.
+// draw is how a mix draws items: uniform, or with the exponent of one of the two distributions.
 type draw struct{ Zipfian, Latest float64 }
 
 func (d *draw) UnmarshalJSON(text []byte) error {
-	if text[0] == '"' { // the name of the uniform one
+	if text[0] == '"' { // "uniform"
 		return nil
 	}
 	type exponents draw
 	return json.Unmarshal(text, (*exponents)(d))
 }
 
-// work has the fields of all kinds.
+// work has the fields of all kinds of work.
 type work struct {
 	Do            string        `json:"do"`
 	Count         uint64        `json:"count"`
@@ -73,22 +74,23 @@ type work struct {
 	Swept         bool          `json:"swept"`
 }
 
-// done is what work says about itself.
+// done is the result of work.
 type done struct {
 	Seconds      float64            `json:"seconds"`
-	Ops          uint64             `json:"ops"` // 0 where their number was known before
+	Ops          uint64             `json:"ops"` // 0 if the plan has their number
 	Commits      uint64             `json:"commits"`
 	WrittenBytes uint64             `json:"written_bytes"`
 	LiveBytes    uint64             `json:"live_bytes"`
-	Sum          uint64             `json:"sum"`      // of what gets or ranges found
-	BeganOn      *uint64            `json:"began_on"` // items that were there
+	Sum          uint64             `json:"sum"`      // of the values that gets or ranges found
+	BeganOn      *uint64            `json:"began_on"` // number of items at the start
 	Figures      map[string]float64 `json:"figures,omitempty"`
 	Detail       *detail            `json:"detail"`
 	Note         string             `json:"note"`
-	Void         string             `json:"void,omitempty"` // why it does not count, although it was done
+	Void         string             `json:"void,omitempty"` // why the row has no value, although the work was done
 }
 
-// ofCalls is the end of a loop of calls: its rate is that of the calls; what the clock on the wall says stands beside it.
+// ofCalls ends a loop of calls. Its rate is over the time within the calls. The rate over the wall clock is a
+// figure beside it.
 func ofCalls(t *track, busy time.Duration) done {
 	wall := t.elapsed().Seconds()
 	detail := t.finish("closed")
@@ -96,7 +98,7 @@ func ofCalls(t *track, busy time.Duration) done {
 	return done{Seconds: busy.Seconds(), Ops: t.ops, Detail: detail}
 }
 
-// calls of the engine, each between two looks at the clock (W1).
+// calls times calls of the engine, each between two looks at the clock (W1).
 type calls struct {
 	track  *track
 	busy   time.Duration
@@ -113,7 +115,7 @@ func (c *calls) areLeft() bool {
 
 func (c *calls) call(kind int, call func() error) error { return c.callFor(kind, 1, call) }
 
-// callFor is one call that does ops operations.
+// callFor makes one call that does ops operations.
 func (c *calls) callFor(kind int, ops uint64, call func() error) error {
 	from := time.Now()
 	err := call()
@@ -132,14 +134,14 @@ func (c *calls) finish(commits, writtenBytes, liveBytes uint64) done {
 	return end
 }
 
-// tell receives the number of items that are done.
-type tell func(done uint64)
+// progress receives the number of items done so far.
+type progress func(done uint64)
 
 // onStore does work on a store.
-func (x *executor) onStore(w work, tell tell) (done, error) {
+func (x *executor) onStore(w work, report progress) (done, error) {
 	switch w.Do {
 	case "put":
-		return x.put(w, tell)
+		return x.put(w, report)
 	case "remove":
 		return x.removeHalf()
 	case "len":
@@ -151,7 +153,7 @@ func (x *executor) onStore(w work, tell tell) (done, error) {
 	case "scan":
 		return x.scan(w)
 	case "mix":
-		return x.mix(w, tell)
+		return x.mix(w, report)
 	case "drive":
 		return x.drive(w)
 	case "requests":
@@ -166,19 +168,19 @@ func (x *executor) onStore(w work, tell tell) (done, error) {
 	return done{}, fmt.Errorf("not the work of a store: %s", w.Do)
 }
 
-// liveBytes are those of all keys and values that are there.
+// liveBytes returns the bytes of all live keys and values.
 func (x *executor) liveBytes() uint64 {
 	large := x.content.len()
-	if x.items.Kind == "large" { // the small items behind them are those of suite redb
+	if x.items.Kind == "large" { // followed by the small items of suite redb
 		large = x.items.Number
 	}
 	return large*x.items.itemBytes() + (x.content.len()-large)*(generate.ItemKeyBytes+generate.ItemValueBytes)
 }
 
-// transactionStep are the items of a transaction where one cannot have all.
+// transactionStep is the number of items in a transaction where the engine cannot take all of them.
 const transactionStep = 1000
 
-// split gives the size of transactions, and why it differs from the size that the plan asks for.
+// split returns the size of transactions, and why it differs from the size in the plan.
 func (x *executor) split(size uint64) (uint64, string) {
 	if why := x.engine.Cannot(LargeTransactions); why != "" && size > transactionStep {
 		return transactionStep, why
@@ -193,7 +195,7 @@ func void(why string, seconds float64) string {
 	return fmt.Sprintf("%s; the same items in transactions of %d took %.3f s", why, transactionStep, seconds)
 }
 
-func (x *executor) put(w work, tell tell) (end done, err error) {
+func (x *executor) put(w work, report progress) (end done, err error) {
 	size, why := x.split(w.Size)
 	draws, drawn := generate.NewRng(x.items.Seed^0xBAD6E400), []uint64{}
 	if w.Below > 0 {
@@ -246,7 +248,7 @@ func (x *executor) put(w work, tell tell) (end done, err error) {
 			x.content.set(i, true)
 		}
 		put += next
-		tell(put)
+		report(put)
 	}
 	end.Seconds = time.Since(start).Seconds()
 	end.WrittenBytes = w.Count * x.items.itemBytes()
@@ -263,7 +265,8 @@ func (x *executor) put(w work, tell tell) (end done, err error) {
 	return end, nil
 }
 
-// writeAll writes items of these numbers in one transaction, or, if it may, in halves where the engine finds that too large.
+// writeAll writes the items with these numbers in one transaction. If the engine finds that too large and
+// inHalves allows it, the items are written in halves.
 func (x *executor) writeAll(from, to uint64, inHalves bool, write func(w Writer, from, to uint64) error) error {
 	err := x.store.Write(func(w Writer) error { return write(w, from, to) })
 	if middle := (from + to) / 2; inHalves && middle > from && errors.Is(err, ErrTooLarge) {
@@ -319,7 +322,8 @@ func (x *executor) length() (end done, err error) {
 	return end, err
 }
 
-// keys gives those of numbers in their order, each made when it is asked for, or all before: making a URL takes longer than finding it.
+// keys returns a function that gives the key of a number. With ahead, the keys of the next numbers are made
+// in advance, because making a URL takes longer than finding it.
 func (x *executor) keys(ahead bool, numbers func() uint64, count uint64) func(i uint64) []byte {
 	var buffer []byte
 	if !ahead {
@@ -342,7 +346,7 @@ func (x *executor) keys(ahead bool, numbers func() uint64, count uint64) func(i 
 	}
 }
 
-// sumOfGets sums the values of count items in order; a key that is not found shows as a wrong sum.
+// sumOfGets sums the values of count items in order. A missing key shows as a wrong sum.
 func sumOfGets(reader Reader, key func(i uint64) []byte, order generate.Order, count uint64) (sum uint64, err error) {
 	visit := func(value []byte) { sum += generate.Probe(value) }
 	for range count {
@@ -450,7 +454,7 @@ func (x *executor) scan(w work) (end done, err error) {
 	return end, cmp.Or(err, expect(what, sum, x.content.sum(x.items, w.Limit, of)))
 }
 
-// check compares every byte with what must be there.
+// check compares every byte with the expected content.
 func (x *executor) check(reader Reader) error {
 	count, expected := x.content.len(), uint64(0)
 	if x.items.Kind == "hotspots" {
@@ -459,7 +463,7 @@ func (x *executor) check(reader Reader) error {
 		expected = x.content.sum(x.items, ^uint64(0), generate.Checksum)
 	}
 	switch x.items.Kind {
-	case "items", "ints", "sequential", "random", "hotspots": // elsewhere a count takes as long as the scan
+	case "items", "ints", "sequential", "random", "hotspots": // for other kinds a count may take as long as the scan
 		length, err := reader.Len()
 		if err := cmp.Or(err, expect("number of items by len()", length, count)); err != nil {
 			return err
@@ -468,7 +472,7 @@ func (x *executor) check(reader Reader) error {
 	return fullScan(reader, count, expected)
 }
 
-// expect compares what an engine gave with what the generator says.
+// expect compares an answer of the engine with the generator's.
 func expect(what string, got, expected uint64) error {
 	if got != expected {
 		return wrong{fmt.Sprintf("%s: %d, not %d", what, got, expected)}
@@ -476,14 +480,15 @@ func expect(what string, got, expected uint64) error {
 	return nil
 }
 
-// fullScan reads everything and compares every byte with what must be there: count items whose checksums sum up to expected.
+// fullScan reads everything and compares every byte with the expected content: count items, with this sum of
+// their checksums.
 func fullScan(reader Reader, count, expected uint64) error {
 	return checkScan(count, expected, func(visit func(key, value []byte)) (uint64, error) {
 		return reader.Range(nil, ^uint64(0), visit)
 	})
 }
 
-// checkScan does the same for what scan shows.
+// checkScan does the same for the items that scan shows.
 func checkScan(count, expected uint64, scan func(visit func(key, value []byte)) (uint64, error)) error {
 	sum, sorted := uint64(0), true
 	var previous []byte
