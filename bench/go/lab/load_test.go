@@ -25,7 +25,7 @@ func (s *clockedStore) Write(work func(Writer) error) error {
 }
 
 // How soon the system wakes a thread is no test's to judge.
-func TestLO2NothingBeginsBeforeItIsDueAndHowLateItBeginsIsTold(t *testing.T) {
+func TestLO2NothingBeginsBeforeItIsDueAndLatenessIsRecorded(t *testing.T) {
 	const rate, multi, requests = 5_000, 2, 50
 	paced := load{concurrency: 4, multi: multi, rate: rate, time: time.Hour, period: time.Second}
 	// A machine that stands still for as long as a load takes leaves nothing to wait for, but not each time.

@@ -40,7 +40,7 @@ func TestT1AStallShowsAsEmptyPeriodsAndAsLatency(t *testing.T) {
 	}
 }
 
-func TestT4LatenessIsToldApartFromLatency(t *testing.T) {
+func TestT4LatenessIsSeparateFromLatency(t *testing.T) {
 	track := newTrack([]string{"write"}, time.Second, t.TempDir())
 	for _, us := range []time.Duration{100, 300, 200} {
 		track.beganLate(us * time.Microsecond)

@@ -322,39 +322,57 @@ func (x *executor) length() (end done, err error) {
 	return end, err
 }
 
-// keys returns a function that gives the key of a number. With ahead, the keys of the next numbers are made
-// in advance, because making a URL takes longer than finding it.
-func (x *executor) keys(ahead bool, numbers func() uint64, count uint64) func(i uint64) []byte {
-	var buffer []byte
-	if !ahead {
-		return func(i uint64) []byte {
-			buffer = x.items.key(i, buffer)
-			return buffer
+// cacheLine is the size of a line of the processor's cache. What a thread writes for each operation has a
+// line of its own, so that threads do not slow each other down.
+const cacheLine = 64
+
+// keys makes the keys of numbers: each when it is needed, or all in advance. Making a URL takes longer than
+// finding it.
+type keys struct {
+	items  *items
+	buffer []byte
+	ahead  []byte
+	ends   []int // in ahead; nil if keys are made when they are needed
+	next   int
+}
+
+// newKeys makes count keys of numbers in advance if ahead is set.
+func newKeys(items *items, ahead bool, numbers func() uint64, count uint64) keys {
+	made := keys{items: items, buffer: make([]byte, 0, cacheLine)}
+	if ahead {
+		made.ends = make([]int, 1, count+1)
+		for range count {
+			made.buffer = items.key(numbers(), made.buffer)
+			made.ahead = append(made.ahead, made.buffer...)
+			made.ends = append(made.ends, len(made.ahead))
 		}
 	}
-	var all []byte
-	ends := make([]int, 1, count+1)
-	for range count {
-		buffer = x.items.key(numbers(), buffer)
-		all = append(all, buffer...)
-		ends = append(ends, len(all))
+	return made
+}
+
+// take returns the key of number i, which is the next number.
+func (k *keys) take(i uint64) []byte {
+	if k.ends == nil {
+		k.buffer = k.items.key(i, k.buffer)
+		return k.buffer
 	}
-	next := 0
-	return func(uint64) []byte {
-		next++
-		return all[ends[next-1]:ends[next]]
-	}
+	k.next++
+	return k.ahead[k.ends[k.next-1]:k.ends[k.next]]
 }
 
 // sumOfGets sums the values of count items in order. A missing key shows as a wrong sum.
-func sumOfGets(reader Reader, key func(i uint64) []byte, order generate.Order, count uint64) (sum uint64, err error) {
-	visit := func(value []byte) { sum += generate.Probe(value) }
+func sumOfGets(reader Reader, keys keys, order generate.Order, count uint64) (uint64, error) {
+	var total struct {
+		sum uint64
+		_   [cacheLine - 8]byte
+	}
+	visit := func(value []byte) { total.sum += generate.Probe(value) }
 	for range count {
-		if _, err := reader.Get(key(order.Take()), visit); err != nil {
+		if _, err := reader.Get(keys.take(order.Take()), visit); err != nil {
 			return 0, err
 		}
 	}
-	return sum, nil
+	return total.sum, nil
 }
 
 func (x *executor) gets(w work) (end done, err error) {
@@ -363,11 +381,11 @@ func (x *executor) gets(w work) (end done, err error) {
 		return x.getsOnThreads(order, w.Threads)
 	}
 	ahead := order
-	key := x.keys(w.KeysAhead, ahead.Take, w.Count)
+	keys := newKeys(x.items, w.KeysAhead, ahead.Take, w.Count)
 	end.LiveBytes = x.liveBytes()
 	err = withReader(x.store, func(reader Reader) (err error) {
 		start := time.Now()
-		end.Sum, err = sumOfGets(reader, key, order, w.Count)
+		end.Sum, err = sumOfGets(reader, keys, order, w.Count)
 		end.Seconds = time.Since(start).Seconds()
 		return err
 	})
@@ -382,11 +400,11 @@ func (x *executor) getsOnThreads(order generate.Order, threads uint64) (end done
 	var readers sync.WaitGroup
 	for thread := range threads {
 		from, to := all*thread/threads, all*(thread+1)/threads
-		key := x.keys(false, nil, 0)
 		readers.Go(func() {
 			<-begin
 			errs[thread] = withReader(x.store, func(reader Reader) (err error) {
-				sums[thread], err = sumOfGets(reader, key, order.SkipTo(from), to-from)
+				keys := newKeys(x.items, false, nil, 0)
+				sums[thread], err = sumOfGets(reader, keys, order.SkipTo(from), to-from)
 				return err
 			})
 		})
@@ -411,7 +429,7 @@ func (x *executor) ranges(w work) (end done, err error) {
 		}
 	}
 	ahead := order
-	key, number := x.keys(w.KeysAhead, every(&ahead), w.Count), every(&order)
+	keys, number := newKeys(x.items, w.KeysAhead, every(&ahead), w.Count), every(&order)
 	if w.Every == 1 {
 		number = order.Take
 	}
@@ -424,7 +442,7 @@ func (x *executor) ranges(w work) (end done, err error) {
 		start := time.Now()
 		for range w.Count {
 			acc = 0
-			if _, err := reader.Range(key(number()), w.Limit, visit); err != nil {
+			if _, err := reader.Range(keys.take(number()), w.Limit, visit); err != nil {
 				return err
 			}
 			end.Sum += acc

@@ -271,8 +271,8 @@ mod tests {
         let given = "run int redb --dir /mnt/a --trim --out=b --engine esker --timeout 7 --out c --resume";
         let given: Vec<String> = given.split(' ').map(str::to_owned).collect();
         let command = command_of(&given);
-        let command = command.split_once(" -- ").unwrap().1;
-        assert_eq!(command, "run int redb --trim --engine esker --timeout 7 --resume");
+        let own = command.split_once(" -- ").unwrap().1;
+        assert_eq!(own, "run int redb --trim --engine esker --timeout 7 --resume");
         let read = run_arguments(&command).unwrap();
         assert_eq!(
             (read.suites, read.engines),

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_compare_1_sides_that_did_not_take_turns_are_told() {
+    fn bench_compare_1_sides_that_did_not_take_turns_are_reported() {
         let at = |times: &[u64]| {
             let mut records = runs(&[1.0, 1.1, 1.2]);
             records.iter_mut().zip(times).for_each(|(record, time)| record.started_unix_ms = *time);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_compare_2_what_chance_alone_would_show_is_told() {
+    fn bench_compare_2_what_chance_alone_would_show_is_stated() {
         let all = |factor: f64| {
             let rows = ["bulk load", "random reads", "len()"];
             let runs = |row: &'static str| {

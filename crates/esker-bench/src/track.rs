@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_track_4_lateness_is_told_apart_from_latency() {
+    fn bench_track_4_lateness_is_separate_from_latency() {
         let dir = tempfile::tempdir().unwrap();
         let mut track = Track::new(&["write"], Duration::from_secs(1), dir.path()).unwrap();
         [100, 300, 200].into_iter().for_each(|us| track.began_late(Duration::from_micros(us)));

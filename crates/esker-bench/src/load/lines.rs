@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_period_is_told_once_with_all_its_percentiles() {
+    fn each_period_is_printed_once_with_all_its_percentiles() {
         let mut series: Series =
             LATENCIES.iter().map(|(_, name)| (format!("write {name} s"), vec![2e-3])).collect();
         series.insert("ops/s".to_owned(), vec![1000.0]);

@@ -78,7 +78,7 @@ fn recorder(dir: &Path, sent: &Sent) -> Recorder {
 }
 
 #[test]
-fn a_row_is_told_before_its_check_and_again_after_it() {
+fn a_row_is_sent_before_its_check_and_again_after_it() {
     let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
     let mut recorder = recorder(dir.path(), &sent);
     recorder.row("load", || Ok(Outcome::default())).unwrap();

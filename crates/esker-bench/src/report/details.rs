@@ -306,17 +306,17 @@ mod tests {
     }
 
     #[test]
-    fn syncs_that_were_not_counted_are_not_told_as_none() {
+    fn syncs_that_were_not_counted_are_not_shown_as_none() {
         let untraced = |commits| Record {
             commits,
             syncs_per_commit: None,
             ..record("esker", "individual writes", 1, Some(1.0))
         };
-        for (commits, is_told) in [(10, true), (0, false)] {
+        for (commits, is_shown) in [(10, true), (0, false)] {
             let summary = Summary::new(&[untraced(commits)]);
             let mut page = String::new();
             draw(&mut page, &summary.rows[0], &summary);
-            assert_eq!(page.contains("<td>not traced</td>"), is_told);
+            assert_eq!(page.contains("<td>not traced</td>"), is_shown);
         }
     }
 }

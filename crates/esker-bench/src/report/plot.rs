@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_told_from_the_place_before() {
+    fn steps_are_relative_to_the_place_before() {
         assert_eq!(path(&[(112, 300), (120, 290), (121, 290)]), "M112 300l8-10 1 0");
     }
 

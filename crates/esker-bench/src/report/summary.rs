@@ -25,17 +25,17 @@ const RUNS_MIN: usize = 3;
 /// 185, and up to 11 times in the others.
 pub(crate) const FEW_RUNS_MARGIN: f64 = 0.5;
 
-/// How the error of a row begins that its engine cannot have. Reports leave it out: its cell is empty, and a
-/// row or an engine that has nothing else is not shown.
+/// First words of the error of a row that the engine lacks a feature for. Reports show an empty cell, and
+/// leave out a row or an engine with nothing else.
 const LACKING: &str = "not supported";
 
-/// Whether an error says that the engine cannot have the row.
+/// Returns whether the error means that the engine lacks a feature for the row.
 pub(crate) fn is_lacking(error: &str) -> bool {
     error.starts_with(LACKING)
 }
 
-/// Asking an idle engine takes milliseconds, too.
-const DRAIN_TOLD_MIN_S: f64 = 0.02;
+/// Shorter drains are not shown: asking an idle engine takes milliseconds.
+const DRAIN_SHOWN_MIN_S: f64 = 0.02;
 
 /// One suite at one scale.
 pub(crate) struct Summary {
@@ -136,7 +136,7 @@ impl Value {
     /// How long the work went on that the row left to the background, where that is worth telling.
     pub(crate) fn drain(&self) -> Option<f64> {
         self.median_of(|record| record.detail.as_ref()?.drain_s)
-            .filter(|seconds| *seconds >= DRAIN_TOLD_MIN_S)
+            .filter(|seconds| *seconds >= DRAIN_SHOWN_MIN_S)
     }
 
     /// Syncs per commit, or that they were not counted; none where the row does not commit.

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_a_row_left_is_told() {
+    fn work_that_a_row_left_is_shown() {
         let of = |row: &str, drain_s| {
             let detail = Some(Box::new(Detail { drain_s, ..Detail::default() }));
             Record { detail, ..record("esker", row, 1, Some(1.0)) }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn syncs_of_every_row_that_commits_are_told() {
+    fn syncs_of_every_row_that_commits_are_shown() {
         let of = |row: &str, commits, syncs_per_commit| Record {
             commits,
             syncs_per_commit,

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_turns_1_what_began_behind_another_group_or_suite_is_told() {
+    fn bench_turns_1_what_began_behind_another_group_or_suite_is_marked() {
         let mut records = vec![
             begun("open", "esker", "open clean", 10),
             begun("open", "redb", "open clean", 20),

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_told_by_their_names() {
+    fn figures_are_formatted_by_their_names() {
         for (name, value, text) in [
             ("hit rate", 0.634, "0.634"),
             ("file length bytes", 3e6, "2.86 MiB"),

@@ -102,17 +102,17 @@ fn part(scale: Scale, group: usize) -> Part {
         row("iterate keys only", format!("up to {iterated} keys from the start, after the row before"));
     let steps = vec![
         Step::Open(at_random, &[Durability::Sync]),
-        Step::Row(Measure { is_groundwork: true, progress: "keys", ..Measure::new(populate, put) }),
+        Step::row(Measure { is_groundwork: true, progress: "keys", ..Measure::new(populate, put) }),
         Step::Drain,
         Step::Open(to_walk, &[Durability::Sync]),
         Step::Check,
         Step::DropPageCache,
         Step::OpenWithin(to_walk, &[Durability::Sync]),
-        Step::Row(Measure { cache: PageCache::Cold, ..Measure::new(cold, scan(true)) }),
+        Step::row(Measure { cache: PageCache::Cold, ..Measure::new(cold, scan(true)) }),
         Step::DropPageCache,
         Step::Open(at_random, &[Durability::Sync]),
         Step::Settle,
-        Step::Row(Measure {
+        Step::row(Measure {
             value: Value::PerOperation,
             ..noted(
                 Row { weight: 1 + seconds.min(200), ..random },
@@ -122,8 +122,8 @@ fn part(scale: Scale, group: usize) -> Part {
         Step::DropPageCache,
         Step::Open(to_walk, &[Durability::Sync]),
         Step::Settle,
-        Step::Row(noted(with_values, scan(false))),
-        Step::Row(noted(keys_only, scan(true))),
+        Step::row(noted(with_values, scan(false))),
+        Step::row(noted(keys_only, scan(true))),
     ];
     Part::Steps(Group {
         needs: vec![Feature::SyncCommits],

@@ -83,7 +83,7 @@ fn parts(scale: Scale) -> Vec<Part> {
             "one transaction writes an item and removes the oldest, then a live and an expired one are read; {items} alive; {seconds} s"
         ),
     );
-    let window = |row, work| vec![Step::Row(Measure::new(row, work)), Step::Drain, Step::Check];
+    let window = |row, work| vec![Step::row(Measure::new(row, work)), Step::Drain, Step::Check];
     vec![
         part(
             items,
@@ -149,7 +149,7 @@ fn long_reader(budget: Budget, items: u64, row: Row) -> Vec<Step> {
     );
     vec![
         Step::UnderSnapshot(vec![
-            Step::Row(Measure::new(row, overwrites(items))),
+            Step::row(Measure::new(row, overwrites(items))),
             Step::Drain,
             Step::CheckSnapshot,
             Step::Size(size, None),

@@ -43,7 +43,7 @@ fn parts(scale: Scale) -> Vec<Part> {
         transactions: None,
         steps: vec![
             Step::Open(OpenOptions::with_cache(CACHE_BYTES), &[Durability::Sync]),
-            Step::Row(Measure::new(row, put)),
+            Step::row(Measure::new(row, put)),
             Step::Drain,
             Step::Check,
         ],

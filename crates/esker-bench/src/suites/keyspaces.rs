@@ -60,22 +60,22 @@ fn parts(scale: Scale) -> Vec<Part> {
     let ground = |measure| Measure { is_groundwork: true, ..measure };
     let steps = vec![
         Step::OpenWithin(options, &[Durability::Sync]),
-        Step::Row(Measure { needs: no_sync, ..Measure::new(create, Work::CreateKeyspaces) }),
+        Step::row(Measure { needs: no_sync, ..Measure::new(create, Work::CreateKeyspaces) }),
         Step::Drain,
         Step::Open(options, FAST),
-        Step::Row(ground(Measure {
+        Step::row(ground(Measure {
             needs: no_async,
             instead: Some(load.clone()),
             ..Measure::new(load_row, load)
         })),
         Step::Drain,
-        Step::Row(Measure { needs: no_async, ..Measure::new(commits, Work::CommitToKeyspaces { budget }) }),
+        Step::row(Measure { needs: no_async, ..Measure::new(commits, Work::CommitToKeyspaces { budget }) }),
         Step::Drain,
-        Step::Row(Measure::new(reads, Work::ReadKeyspaces { budget })),
+        Step::row(Measure::new(reads, Work::ReadKeyspaces { budget })),
         Step::OpenWithin(options, FAST),
-        Step::Row(ground(Measure::new(open, Work::OpenKeyspaces))),
+        Step::row(ground(Measure::new(open, Work::OpenKeyspaces))),
         Step::Check,
-        Step::Row(Measure {
+        Step::row(Measure {
             needs: no_sync,
             value: Value::PerOperation,
             ..Measure::new(drop, Work::DropKeyspaces)

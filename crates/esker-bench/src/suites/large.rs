@@ -62,7 +62,7 @@ fn parts(scale: Scale) -> Vec<Part> {
         transactions: None,
         steps: vec![
             Step::Open(options, &[Durability::Sync]),
-            Step::Row(Measure::new(row, put)),
+            Step::row(Measure::new(row, put)),
             Step::Drain,
             Step::Check,
         ],

@@ -200,7 +200,7 @@ fn writes(group: usize, kind: Kind, durability: Durability, rows: Vec<Measure>) 
     let value_bytes = if rows[0].row.name == "large payload" { LARGE_BYTES } else { VALUE_BYTES };
     let options = options(group, value_bytes, kind == Kind::Sequential, durability);
     let mut steps = vec![Step::Open(options, &[])];
-    steps.extend(rows.into_iter().flat_map(|row| [Step::Row(row), Step::Drain]));
+    steps.extend(rows.into_iter().flat_map(|row| [Step::row(row), Step::Drain]));
     steps.push(Step::Check);
     let source = Source::new(kind, SEED, value_bytes);
     Part::Steps(Group { needs: vec![durability.feature()], source, transactions: None, steps })
@@ -215,7 +215,7 @@ fn reads(c: &Counts, scale: Scale) -> Part {
     let row = |name: String, work: String, threads, keys, set| {
         let row = Row { weight: seconds, ..Row::rate(Unit::OpsPerSecond, name, work) };
         let requests = Work::Requests { threads, keys, set, budget, period: c.period };
-        Step::Row(Measure::new(row, requests))
+        Step::row(Measure::new(row, requests))
     };
     let load = Drive {
         pairs: keys,

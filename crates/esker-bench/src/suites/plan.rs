@@ -28,9 +28,8 @@ impl Part {
         fn add(steps: &[Step], rows: &mut Vec<Row>) {
             for step in steps {
                 match step {
-                    Step::Row(Measure { row, .. }) | Step::Size(row, _) | Step::Compact(Some(row)) => {
-                        rows.push(row.clone());
-                    }
+                    Step::Row(measure) => rows.push(measure.row.clone()),
+                    Step::Size(row, _) | Step::Compact(Some(row)) => rows.push(row.clone()),
                     Step::UnderSnapshot(steps) => add(steps, rows),
                     _ => {}
                 }
@@ -71,7 +70,7 @@ pub(crate) enum Step {
     Load(&'static str, Work),
     /// Work that no row reports.
     Unmeasured(Work),
-    Row(Measure),
+    Row(Box<Measure>),
     /// The bytes of the files.
     Size(Row, Option<Feature>),
     /// The engine's compaction: a row, or untimed. An engine without one has notes on the rows that follow.
@@ -85,6 +84,12 @@ pub(crate) enum Step {
     UnderSnapshot(Vec<Step>),
     /// Compares every byte of the held snapshot with the items as they were loaded.
     CheckSnapshot,
+}
+
+impl Step {
+    pub(crate) fn row(measure: Measure) -> Self {
+        Self::Row(Box::new(measure))
+    }
 }
 
 /// A row that does work.

@@ -333,8 +333,8 @@ fn latencies(sizes: &Sizes, shown: u64) -> Part {
         Step::Open(OpenOptions::with_cache(CACHE_BYTES), modes),
         Step::Load("records", load),
         Step::Drain,
-        Step::Row(mean(row("get", "get"), [100, 0, 0, 0, 0], "read")),
-        Step::Row(Measure { needs: Some(Feature::AsyncCommits), ..mean(put, [0, 0, 100, 0, 0], "update") }),
+        Step::row(mean(row("get", "get"), [100, 0, 0, 0, 0], "read")),
+        Step::row(Measure { needs: Some(Feature::AsyncCommits), ..mean(put, [0, 0, 100, 0, 0], "update") }),
         Step::Drain,
         Step::Check,
     ];

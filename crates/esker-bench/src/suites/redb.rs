@@ -113,12 +113,12 @@ fn parts(scale: Scale) -> Vec<Part> {
     let batches = format!("{} transactions of {} items, sync", c.batches, c.batch);
     let mut steps = vec![
         Step::Open(options, &[Durability::Sync, Durability::NoSync]),
-        Step::Row(writes("bulk load", c.bulk, c.bulk, 26, bulk)),
+        Step::row(writes("bulk load", c.bulk, c.bulk, 26, bulk)),
         Step::Drain,
-        Step::Row(writes("individual writes", c.individual, 1, 4, individual)),
-        Step::Row(writes("batch writes", c.batches * c.batch, c.batch, 26, batches)),
+        Step::row(writes("individual writes", c.individual, 1, 4, individual)),
+        Step::row(writes("batch writes", c.batches * c.batch, c.batch, 26, batches)),
         Step::SetDurability(Durability::NoSync),
-        Step::Row(nosync),
+        Step::row(nosync),
         Step::Drain,
         Step::SetDurability(Durability::Sync),
     ];
@@ -131,7 +131,7 @@ fn parts(scale: Scale) -> Vec<Part> {
     );
     let size = |name, work: &str| Step::Size(Row { weight: 0, ..Row::size(name, work) }, None);
     steps.extend([
-        Step::Row(Measure {
+        Step::row(Measure {
             needs: Some(Feature::SyncCommits),
             instead: Some(Work::Remove),
             ..Measure::new(Row { commits: Commits::Sync(1), ..removal }, Work::Remove)
@@ -163,10 +163,10 @@ fn reads(c: Counts) -> Vec<Step> {
         26,
         format!("{} seeks to an existing key, then {SCAN_ITEMS} items, {PASSES} passes, median", c.scans),
     );
-    let twice = |row, work| Step::Row(Measure { passes: PASSES, ..Measure::new(row, work) });
+    let twice = |row, work| Step::row(Measure { passes: PASSES, ..Measure::new(row, work) });
     let all = c.items();
     let mut steps = vec![
-        Step::Row(Measure::new(len, Work::Len)),
+        Step::row(Measure::new(len, Work::Len)),
         twice(gets, Work::Gets { count: c.reads, threads: 1, keys_ahead: false }),
         twice(ranges, Work::Ranges { count: c.scans, every: 1, limit: SCAN_ITEMS, keys_ahead: false }),
         Step::Check,
@@ -176,7 +176,7 @@ fn reads(c: Counts) -> Vec<Step> {
     for threads in [4, 8, 16, 32] {
         let work = format!("all {all} items divided over {threads} threads");
         let row = row(&format!("random reads ({threads} threads)"), all, 8, work);
-        steps.push(Step::Row(Measure::new(row, Work::Gets { count: all, threads, keys_ahead: false })));
+        steps.push(Step::row(Measure::new(row, Work::Gets { count: all, threads, keys_ahead: false })));
     }
     steps
 }

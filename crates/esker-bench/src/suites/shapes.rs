@@ -96,7 +96,7 @@ fn part(scale: Scale, number: usize) -> Part {
         let row = |read: &str, ops, work: String, reads| {
             let name = format!("{}, {read}, {place}", name(shape));
             let row = Row { ops, weight: 1 + items / 500_000, ..Row::time(name, work) };
-            Step::Row(Measure { passes: PASSES, ..Measure::new(row, reads) })
+            Step::row(Measure { passes: PASSES, ..Measure::new(row, reads) })
         };
         let gets = Work::Gets { count: items, threads: 1, keys_ahead: true };
         let of_ten =

@@ -109,7 +109,7 @@ fn part(
             ),
             Step::Drain,
             Step::SetDurability(durability),
-            Step::Row(Measure::new(row, Work::Mix(mix))),
+            Step::row(Measure::new(row, Work::Mix(mix))),
             Step::Drain,
             Step::Check,
         ],

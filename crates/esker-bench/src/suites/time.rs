@@ -119,10 +119,10 @@ fn expiry(scale: Scale) -> Part {
     let swept = Work::WaitExpiring { ms: (hold + spread + 2) * 1000, swept: true };
     let steps = vec![
         Step::Open(options, &[]),
-        Step::Row(Measure { progress: "entries", ..Measure::new(puts, put) }),
+        Step::row(Measure { progress: "entries", ..Measure::new(puts, put) }),
         Step::Drain,
         Step::Unmeasured(Work::WaitExpiring { ms: reads_after * 1000, swept: false }),
-        Step::Row(Measure::new(reads, Work::ReadExpiring { budget: budget(scale) })),
+        Step::row(Measure::new(reads, Work::ReadExpiring { budget: budget(scale) })),
         Step::Unmeasured(swept),
         Step::Drain,
         Step::Check,

@@ -66,7 +66,7 @@ fn part(scale: Scale, family: &str, kind: TransactionKind, durability: Durabilit
         );
         let weight = seconds + accounts / 500_000;
         let row = Row { weight, commits, ..Row::rate(Unit::OpsPerSecond, name, work) };
-        [Step::Row(Measure::new(row, Work::Transfer { writers, below, budget })), Step::Drain, Step::Check]
+        [Step::row(Measure::new(row, Work::Transfer { writers, below, budget })), Step::Drain, Step::Check]
     };
     let mut steps = Vec::new();
     for writers in WRITERS {

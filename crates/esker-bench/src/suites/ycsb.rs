@@ -108,7 +108,7 @@ fn part(scale: Scale, durability: Durability, name: &str) -> Part {
     let load_row = row("load", format!("{records} records, one transaction each"));
     let mut steps = vec![
         Step::Open(options, &[]),
-        Step::Row(Measure {
+        Step::row(Measure {
             is_groundwork: true,
             progress: "records",
             ..Measure::new(Row { commits, weight, ..load_row }, Work::Mix(load))
@@ -127,7 +127,7 @@ fn part(scale: Scale, durability: Durability, name: &str) -> Part {
             scan_is_uniform: true,
             ..Mix::new(percent, draw, budget, PERIOD)
         };
-        steps.extend([Step::Row(Measure::new(row, Work::Mix(mix))), Step::Drain]);
+        steps.extend([Step::row(Measure::new(row, Work::Mix(mix))), Step::Drain]);
     }
     steps.push(Step::Check);
     let source = Source::new(Kind::Ycsb, SEED, VALUE_BYTES);

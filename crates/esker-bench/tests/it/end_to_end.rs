@@ -563,7 +563,7 @@ fn canary_background_work_without_end_costs_the_rows_after_it_and_not_the_measur
 }
 
 #[test]
-fn wrong_names_are_told_apart_from_wrong_use() {
+fn wrong_names_differ_from_wrong_use() {
     let out = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
         (&["run", "redis"][..], "no suite redis; there are: limits, redb"),

@@ -3,7 +3,7 @@
 //! is compared. The generators of both are pinned by the same figures (`generate/tests.rs`,
 //! `generate_test.go`).
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "helpers of a test")]
+#![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
 use std::collections::BTreeMap;
 use std::process::Command;

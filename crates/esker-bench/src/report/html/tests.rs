@@ -102,7 +102,7 @@ fn async_rows_say_what_their_commits_have_done() {
 }
 
 #[test]
-fn syncs_that_were_not_counted_are_told_at_their_row() {
+fn syncs_that_were_not_counted_are_shown_at_their_row() {
     let page_of = |syncs_per_commit, commits| {
         let of_row = record("esker", "individual writes", 1, Some(1.0));
         let records = [Record { syncs_per_commit, commits, ..of_row }];

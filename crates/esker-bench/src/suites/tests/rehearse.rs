@@ -1,5 +1,5 @@
-//! Runs a group of a suite at scale `test` within a test, on an engine that notes when it is opened and can
-//! lose what is put.
+//! Runs a group of a suite at scale `test` within a test, on an engine that records its openings and can lose
+//! puts.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -21,43 +21,54 @@ use crate::report::summary::tests::record;
 use crate::scale::Scale;
 use crate::suites::{Suite, Turn};
 
-/// For each get, the row that was begun last, and the key.
+/// For each get, the row that began last, and the key.
 type Gets = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// redb, which refuses to open what is open, and what a test asks for.
+/// redb, which refuses to open a database twice, with changes for a test.
 #[derive(Default)]
 pub(in crate::suites) struct Rehearsed {
-    /// How many puts of the key that is put first are kept; later puts of it are lost. None: all are kept.
+    /// Number of puts of the victim that are kept; later ones are lost. `None` keeps all.
     pub(in crate::suites) kept_puts: Option<u64>,
-    /// Entries do not expire when they should.
+    /// Whether entries do not expire.
     pub(in crate::suites) keeps_expired: bool,
-    /// It says that it has no async commits.
+    /// Whether it lacks async commits.
     pub(in crate::suites) lacks_async: bool,
-    /// What opening takes beyond its own time.
+    /// Additional time of an opening.
     pub(in crate::suites) opening: Duration,
     pub(in crate::suites) sent: Sent,
     pub(in crate::suites) victim: Arc<Mutex<Victim>>,
     pub(in crate::suites) opened: Mutex<Vec<String>>,
-    /// How often its stores were waited for.
+    /// Number of drains.
     pub(in crate::suites) drained: Arc<Mutex<u32>>,
     pub(in crate::suites) gets: Gets,
-    /// For each opening, whether it was for reads at random beyond memory.
+    /// For each opening, whether it was for random reads beyond memory.
     pub(in crate::suites) opened_at_random: Mutex<Vec<bool>>,
     /// For each opening, whether it was for keys in ascending order.
     pub(in crate::suites) opened_ascending: Mutex<Vec<bool>>,
 }
 
-/// The key that is put first, and how often it has been put.
+/// A key of which puts may be lost, and the number of its puts.
 #[derive(Default)]
 pub(in crate::suites) struct Victim {
+    /// Number of puts before its first one.
+    earlier_puts: u64,
     key: Vec<u8>,
     puts: u64,
 }
 
 impl Victim {
-    /// Whether a put of this key is kept.
+    /// Chooses the key of the put after this number of puts.
+    pub(in crate::suites) fn after(earlier_puts: u64) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { earlier_puts, ..Self::default() }))
+    }
+
+    /// Returns whether a put of this key is kept.
     fn keeps(&mut self, key: &[u8], kept_puts: Option<u64>) -> bool {
         if self.puts == 0 {
+            if self.earlier_puts > 0 {
+                self.earlier_puts -= 1;
+                return true;
+            }
             self.key = key.to_vec();
         }
         if self.key != key {

@@ -63,7 +63,7 @@ impl State {
             Work::LoadAccounts { count } => self.load_accounts(store, *count, on_progress),
             Work::Transfer { writers, below, budget } => self.transfer(store, *writers, *below, *budget),
             Work::Check => self.check_accounts(store),
-            _ => return Err(Failure::Engine(format!("not the work of transactions: {work:?}"))),
+            _ => Err(Failure::Engine(format!("not the work of transactions: {work:?}"))),
         }
     }
 
