@@ -168,8 +168,8 @@ pub(crate) struct RunArguments {
     /// Do not count syncs under strace first; sync rows are then believed, and the report says so
     #[arg(long)]
     pub(crate) no_trace: bool,
-    /// OnProgress the device before each turn which blocks are free (`fstrim`, which takes a privilege), so
-    /// that each engine finds it in one state
+    /// Tell the device before each turn which blocks are free (`fstrim`, which takes a privilege), so that
+    /// each engine finds it in one state
     #[arg(long)]
     pub(crate) trim: bool,
     /// Begin at scale seed or full, too, where the device reads ahead more than the kernel's default of 128

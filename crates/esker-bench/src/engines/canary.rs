@@ -20,11 +20,12 @@ use std::time::{Duration, Instant};
 use super::lmdb::Lmdb;
 use super::redb::Redb;
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reached, Reader, Store,
-    Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reached,
+    Reader, Store, Writer,
 };
 
 const REOPENING: Duration = Duration::from_millis(500);
+const ONE_MODE: &str = "the canary has one mode";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Canary {
@@ -62,6 +63,17 @@ impl Engine for Canary {
 
     fn isolation(&self) -> Isolation {
         Isolation::Snapshot
+    }
+
+    fn cannot(&self, feature: Feature) -> Option<&'static str> {
+        match self {
+            Self::Drop | Self::Boast => Redb.cannot(feature),
+            #[cfg(feature = "peers")]
+            Self::Modest => Lmdb.cannot(feature),
+            Self::Wrong | Self::Crash | Self::Hang | Self::Debt => {
+                (feature == Feature::NoSyncCommits).then_some(ONE_MODE)
+            }
+        }
     }
 
     fn async_commits(&self) -> Option<AsyncCommits> {
@@ -124,9 +136,7 @@ impl Store for CanaryStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         match durability {
             Durability::Sync => Ok(()),
-            Durability::Async | Durability::NoSync => {
-                Err(Failure::Unsupported("the canary has one mode".to_owned()))
-            }
+            Durability::Async | Durability::NoSync => Err(Failure::Unsupported(ONE_MODE.to_owned())),
         }
     }
 

@@ -467,7 +467,7 @@ fn canary_a_wrong_value_fails_its_row() {
     let records = records(out.path());
     let record = find(&records, "canary-wrong", "random reads", 1);
     assert!(record["value"].is_null());
-    assert!(record["error"].as_str().unwrap().starts_with("wrong answer: sum of the values"), "{record}");
+    assert!(record["error"].as_str().unwrap().starts_with("wrong answer: sum of what was found"), "{record}");
     assert!(find(&records, "canary-wrong", "random range reads", 1)["error"].is_null(), "the run went on");
     // Its reopening behind a compaction takes 500 ms, and is not timed.
     let (compaction, size) = ("compaction", "size after bench");
