@@ -86,7 +86,7 @@ fn doctor(cx: &Cx<'_>) -> String {
         let average = all.iter().copied().sum::<u64>() as f64 / all.len().max(1) as f64;
         let advice = match name {
             "commit" => {
-                "The disk is slow to sync, or busy: see engine_compaction_debt_bytes in INFO, and --fsync."
+                "The disk is slow to sync, or busy: see engine_pending_compaction_bytes in INFO, and --fsync."
             }
             "command" => "SLOWLOG GET has the commands.",
             _ => {

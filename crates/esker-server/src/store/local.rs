@@ -142,7 +142,7 @@ impl Store for LocalStore {
             ("engine_log_bytes", stats.log_bytes),
             ("engine_commits", stats.commits),
             ("engine_stalls", stats.stalls),
-            ("engine_compaction_debt_bytes", stats.compaction_debt_bytes),
+            ("engine_pending_compaction_bytes", stats.pending_compaction_bytes),
         ];
         figures.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect()
     }

@@ -25,9 +25,9 @@ use super::output::{Output, OutputContext, Shape, Written};
 use super::plan::{OutputRun, Plan, PlanKind, settled};
 use super::rules::Rules;
 use crate::blob::BlobSet;
-use crate::manifest::debts::Debts;
 use crate::manifest::edit::AddedTable;
 use crate::manifest::history::Floors;
+use crate::manifest::overcounts::Overcounts;
 use crate::manifest::version::{Level, LiveTable, RunId, Version};
 use crate::memtable::Memtable;
 use crate::read::fold::FoldContext;
@@ -127,7 +127,7 @@ pub(crate) struct Built {
     /// The new tables, opened.
     pub opened: HashMap<FileId, Arc<Table>>,
     /// The unresolved counts found.
-    pub debts: Debts,
+    pub overcounts: Overcounts,
     /// Numbers from which on histories are complete, for keyspaces that lost versions.
     pub floors: Floors,
     /// Counts of the work.
@@ -329,8 +329,8 @@ fn write_to(
     stats.bytes_written = added.iter().map(|t| t.meta.file_bytes).sum();
     stats.entries_out = added.iter().map(|t| t.meta.counts.entries).sum();
     assert_eq!(stats.entries_in, stats.entries_out + stats.garbage + stats.spent, "every version has a fate");
-    let (debts, floors) = (judge.debts().clone(), judge.floors().clone());
-    Ok(Some(Built { added, removed: Vec::new(), opened, debts, floors, stats }))
+    let (overcounts, floors) = (judge.overcounts().clone(), judge.floors().clone());
+    Ok(Some(Built { added, removed: Vec::new(), opened, overcounts, floors, stats }))
 }
 
 #[cfg(test)]

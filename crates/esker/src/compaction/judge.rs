@@ -23,7 +23,7 @@
 //! compaction_judge.6. An unresolved version is dropped only after it is resolved: by the next older version
 //!     of its key, by a range tombstone over that, or by the bottom. Until then a version that would be
 //!     dropped becomes an unresolved tombstone without a value. If the older version was live, the unresolved
-//!     count increases by one (manifest/debts.rs).
+//!     count increases by one (manifest/overcounts.rs).
 //! compaction_judge.7. In a keyspace with a history rule (rules.rs) no version loses its number. Under
 //!     `From(n)` readers may stand at any number from `n` on. Under `Versions(n)` the newest `n` versions are
 //!     kept, range tombstones included.
@@ -36,8 +36,8 @@
 
 pub use super::horizons::Horizons;
 use super::rules::{Rule, Rules};
-use crate::manifest::debts::Debts;
 use crate::manifest::history::Floors;
+use crate::manifest::overcounts::Overcounts;
 use crate::read::resolve::{Answer, Resolver};
 use crate::types::SeqNo;
 use crate::types::canary::{self, Canary};
@@ -120,7 +120,7 @@ pub struct Judge {
     /// Whether the resolver has its answer.
     is_answered: bool,
     /// The unresolved counts found.
-    debts: Debts,
+    overcounts: Overcounts,
 }
 
 impl Judge {
@@ -141,7 +141,7 @@ impl Judge {
             stripe_end: None,
             resolver: Resolver::default(),
             is_answered: false,
-            debts: Debts::default(),
+            overcounts: Overcounts::default(),
         }
     }
 
@@ -184,8 +184,8 @@ impl Judge {
     }
 
     /// Returns the unresolved counts found (compaction_judge.6).
-    pub fn debts(&self) -> &Debts {
-        &self.debts
+    pub fn overcounts(&self) -> &Overcounts {
+        &self.overcounts
     }
 
     /// Decides about a version for which `judge` returned `Wait`; `next` is the version after it, if there is
@@ -229,7 +229,7 @@ impl Judge {
         if was_live && let Some((keyspace, _)) = decode_key(entry.key) {
             let is_old = entry.seq <= self.all.oldest();
             let from = if is_old { SeqNo::ZERO } else { self.all.stripe_end(entry.seq) };
-            self.debts.add(keyspace, from, 1);
+            self.overcounts.add(keyspace, from, 1);
         }
         match fate {
             Ok(seq) => Verdict::Replace(EntryRef { seq, kind, ..entry }),

@@ -6,10 +6,10 @@
 //! edit.2. For an adopted commit (engine/writes/adoption.rs) the log holds only its number and count changes,
 //!     and perhaps not durably. The manifest repeats these as long as its own counts are older.
 
-use super::debts::Debts;
 use super::feed::FeedEdit;
 use super::field::{Field, Item, Rows};
 use super::history::{Floors, Marks};
+use super::overcounts::Overcounts;
 use crate::blob::BlobReferences;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::manifest::version::{Level, RunId};
@@ -69,8 +69,8 @@ pub struct VersionEdit {
     pub adopted: Vec<Adopted>,
     /// Blob files added and removed.
     pub blobs: BlobEdit,
-    /// Keys counted twice, to be subtracted from the counts (debts.rs).
-    pub debts: Debts,
+    /// Keys counted twice, to be subtracted from the counts (overcounts.rs).
+    pub overcounts: Overcounts,
     /// What the change feed keeps (feed.rs).
     pub feed: FeedEdit,
     /// Marks and floors of older versions (history.rs).
@@ -127,7 +127,7 @@ macro_rules! fields {
             adopted [12] "adopted" ["seq", "keys_added"],
             blobs.added [20] "blob_file" ["named", "file"],
             blobs.removed [21] "blob_file_removed" ["named"],
-            debts [24] "debt" ["keyspace", "from", "keys"],
+            overcounts [24] "overcount" ["keyspace", "from", "keys"],
             feed.from [30] "feed_from" ["segment", "oldest"],
             feed.limits [33] "feed_limits" ["bytes", "age"],
             feed.released [31] "released" ["below", "at", "beside"],
@@ -229,8 +229,8 @@ impl VersionEdit {
 
     /// Subtracts the overcounts from the counts, before any reader exists. Fails if a keyspace has more
     /// overcounts than keys. Overcounts of keyspaces without a count are dropped.
-    pub(crate) fn settle_debts(&mut self) -> Result<(), String> {
-        for (keyspace, _, keys) in std::mem::take(&mut self.debts).iter() {
+    pub(crate) fn settle_overcounts(&mut self) -> Result<(), String> {
+        for (keyspace, _, keys) in std::mem::take(&mut self.overcounts).iter() {
             let counted = self.counts.all.iter_mut().flatten().find(|counted| counted.0 == keyspace);
             let Some((_, count)) = counted else { continue };
             let left = count.checked_sub(keys);

@@ -5,7 +5,6 @@
 //!                      `--apply--> Version (immutable) ---> read views
 //! ```
 
-pub(crate) mod debts;
 pub(crate) mod edit;
 pub(crate) mod feed;
 mod field;
@@ -14,5 +13,6 @@ pub(crate) mod file_name;
 pub mod fuzzing;
 pub(crate) mod history;
 pub(crate) mod log;
+pub(crate) mod overcounts;
 pub(crate) mod salvage;
 pub(crate) mod version;

@@ -22,8 +22,8 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::debts::Debts;
 use super::edit::{AddedTable, VersionEdit};
+use super::overcounts::Overcounts;
 use crate::blob::BlobSet;
 use crate::sstable::{Counts, Table, TableMeta};
 use crate::types::bounds::BoundKey;
@@ -297,7 +297,7 @@ impl<T> Run<T> {
 pub struct Version<T = Arc<Table>> {
     runs: Vec<Arc<Run<T>>>,
     blobs: BlobSet,
-    debts: Debts,
+    overcounts: Overcounts,
     entries: u64,
     unresolved: u64,
     expiring: u64,
@@ -309,7 +309,7 @@ impl<T> Version<T> {
         Version {
             runs: Vec::new(),
             blobs: BlobSet::default(),
-            debts: Debts::default(),
+            overcounts: Overcounts::default(),
             entries: 0,
             unresolved: 0,
             expiring: 0,
@@ -318,8 +318,8 @@ impl<T> Version<T> {
 
     /// What has to be subtracted from the counts of commits.
     #[inline]
-    pub(crate) fn debts(&self) -> &Debts {
-        &self.debts
+    pub(crate) fn overcounts(&self) -> &Overcounts {
+        &self.overcounts
     }
 
     /// Number of versions in tables.
@@ -361,7 +361,7 @@ impl<T> Version<T> {
 
     /// The same tables with these blob files.
     pub(crate) fn with_blobs(&self, blobs: BlobSet) -> Self {
-        Version { runs: self.runs.clone(), blobs, debts: self.debts.clone(), ..*self }
+        Version { runs: self.runs.clone(), blobs, overcounts: self.overcounts.clone(), ..*self }
     }
 
     /// All tables with their runs.
@@ -410,14 +410,14 @@ impl<T> Version<T> {
         runs.sort_by(|a, b| a.level.cmp(&b.level).then(b.id.cmp(&a.id)));
         let bases = runs.iter().filter(|r| r.level == Level::BASE).count();
         assert!(bases <= 1, "version.3: one base run");
-        let mut debts = self.debts.clone();
-        debts.extend(&edit.debts);
+        let mut overcounts = self.overcounts.clone();
+        overcounts.extend(&edit.overcounts);
         let counts = runs.iter().flat_map(|run| &run.tables).map(|table| &table.meta.counts);
         let sum = |(entries, unresolved, expiring), counts: &Counts| {
             (entries + counts.entries, unresolved + counts.unresolved, expiring + counts.expiring)
         };
         let (entries, unresolved, expiring) = counts.fold((0, 0, 0), sum);
-        Version { runs, blobs: self.blobs.clone(), debts, entries, unresolved, expiring }
+        Version { runs, blobs: self.blobs.clone(), overcounts, entries, unresolved, expiring }
     }
 }
 

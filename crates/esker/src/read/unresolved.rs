@@ -56,13 +56,13 @@ impl ReadView {
     /// Returns whether the counts of commits equal the numbers of live keys.
     #[inline]
     pub fn is_resolved(&self) -> bool {
-        self.version.debts().is_empty() && self.unresolved() == 0
+        self.version.overcounts().is_empty() && self.unresolved() == 0
     }
 
     /// Returns the number to subtract from the count of a keyspace at `at`. The view must contain all commits
     /// up to `at`.
     pub fn overcount(&self, keyspace: KeyspaceId, at: SeqNo) -> Result<u64> {
-        let mut overcounts = self.version.debts().at(keyspace, at);
+        let mut overcounts = self.version.overcounts().at(keyspace, at);
         for memtable in self.memtables().filter(|memtable| memtable.unresolved() > 0) {
             overcounts += self.overcount_of_memtable(memtable, keyspace, at)?;
         }

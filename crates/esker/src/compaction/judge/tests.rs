@@ -11,7 +11,7 @@ use crate::types::range_tombstone::RangeTombstone;
 struct Set {
     versions: Vec<(Vec<u8>, SeqNo, Kind, u64)>,
     tombstones: Vec<RangeTombstone>,
-    debts: Debts,
+    overcounts: Overcounts,
 }
 
 impl Dropped for Vec<(Vec<u8>, Why)> {
@@ -45,14 +45,14 @@ impl Set {
             let mark = if kind.is_unresolved() { "?" } else { "" };
             format!("{}{seq}{dash}{mark}", key.escape_ascii())
         };
-        let debt = |(keyspace, from, keys): (KeyspaceId, SeqNo, u64)| {
+        let overcount = |(keyspace, from, keys): (KeyspaceId, SeqNo, u64)| {
             let from = if from == SeqNo::ZERO { String::new() } else { format!("@{from}") };
             format!("{}!{keys}{from}", (keyspace.get() as u8).escape_ascii())
         };
         let tombstone =
             |t: &RangeTombstone| format!("{}..{}@{}", t.start.escape_ascii(), t.end.escape_ascii(), t.seq);
         let words = self.versions.iter().map(version).chain(self.tombstones.iter().map(tombstone));
-        words.chain(self.debts.iter().map(debt)).collect::<Vec<_>>().join(" ")
+        words.chain(self.overcounts.iter().map(overcount)).collect::<Vec<_>>().join(" ")
     }
 
     fn merge(self, horizons: &[u64], bottommost: bool) -> Self {
@@ -87,8 +87,8 @@ impl Set {
                 Verdict::Wait => panic!("compaction_judge.6: it has waited"),
             }
         }
-        out.debts = self.debts;
-        out.debts.extend(judge.debts());
+        out.overcounts = self.overcounts;
+        out.overcounts.extend(judge.overcounts());
         out.tombstones = judge.surviving_tombstones().iter().collect();
         assert_eq!(out.versions.len() + dropped.len(), came, "the listener hears of each version that goes");
         (out, judge.floors().clone())
@@ -121,7 +121,7 @@ impl Set {
         let versions = parts.iter().flat_map(|s| &s.versions).filter(|v| v.0 == key && v.1 <= at);
         let unresolved = versions.filter(|v| v.2.is_unresolved());
         let above_live = unresolved.filter(|v| Set::read(parts, key, v.1.before().unwrap()).is_some());
-        let settled: u64 = parts.iter().map(|s| s.debts.at(KeyspaceId::new(key[0].into()), at)).sum();
+        let settled: u64 = parts.iter().map(|s| s.overcounts.at(KeyspaceId::new(key[0].into()), at)).sum();
         settled + above_live.count() as u64
     }
 }
@@ -239,7 +239,7 @@ fn random_layers(rng: &mut fastrand::Rng) -> (bool, [Set; 3]) {
     let older = if bottommost { 0 } else { rng.u64(0..8) };
     let newer = rng.u64(older..=20);
     let part = |from: u64, to: u64| Set {
-        debts: Debts::default(),
+        overcounts: Overcounts::default(),
         versions: all.versions.iter().filter(|v| (from..to).contains(&v.1.get())).cloned().collect(),
         tombstones: all.tombstones.iter().filter(|t| (from..to).contains(&t.seq.get())).cloned().collect(),
     };

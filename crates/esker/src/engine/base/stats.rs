@@ -39,7 +39,7 @@ pub struct Stats {
     /// cache.
     pub tier_runs: u64,
     /// Pending compaction bytes: what has to be compacted until writers are no longer throttled.
-    pub compaction_debt_bytes: u64,
+    pub pending_compaction_bytes: u64,
     /// Bytes of blocks in the cache.
     pub cache_bytes: u64,
     /// Blocks found in the cache by reads, and by commits that checked for keys. Compactions do not count.

@@ -255,7 +255,9 @@ impl Upkeep {
             let free = if is_lack { self.free_bytes() } else { None };
             self.backoff.lock().note_space(&plan.files(), free, self.env.clock.monotonic());
         }
-        let Some(Built { added, removed, opened, debts, floors, stats }) = built? else { return Ok(false) };
+        let Some(Built { added, removed, opened, overcounts, floors, stats }) = built? else {
+            return Ok(false);
+        };
         self.pace.compactions.note(stats.bytes_written, self.env.clock.monotonic().saturating_sub(begun));
         if canary::is_set(Canary::TableRemovedEarly) {
             for file in removed.iter().filter(|file| added.iter().all(|a| a.file != **file)) {
@@ -264,7 +266,11 @@ impl Upkeep {
         }
         self.histories.raise(&floors);
         let history = HistoryEdit { floors, ..HistoryEdit::default() };
-        self.install(VersionEdit { added, removed, debts, history, ..VersionEdit::default() }, opened, &[])?;
+        self.install(
+            VersionEdit { added, removed, overcounts, history, ..VersionEdit::default() },
+            opened,
+            &[],
+        )?;
         add(&self.counters.compactions, 1);
         add(&self.counters.moves, u64::from(plan.kind == PlanKind::TrivialMove));
         add(&self.counters.compaction_bytes_read, stats.bytes_read);

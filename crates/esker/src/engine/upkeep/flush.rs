@@ -86,7 +86,7 @@ impl Upkeep {
             flushed_seq: Some(newest.last_seq),
             counts: LiveCounts { changed: Some(changed).filter(|changed| !changed.is_empty()), all: None },
             added: built.added,
-            debts: built.debts,
+            overcounts: built.overcounts,
             history: HistoryEdit { marks: self.history_mark(), floors: built.floors },
             ..VersionEdit::default()
         };

@@ -23,9 +23,9 @@ impl Upkeep {
         let (activity, log) = (self.cache.activity().sums(), self.wal_pool.meter());
         let age = |since| self.env.clock.monotonic().saturating_sub(since);
         let oldest = |(seq, since): (SeqNo, _)| OldestSnapshot { seqno: seq.get(), age: age(since) };
-        let debts = view.version.debts();
+        let overcounts = view.version.overcounts();
         let counted =
-            |state: &KeyspaceState| state.counter.now().saturating_sub(debts.at(state.id, SeqNo::MAX));
+            |state: &KeyspaceState| state.counter.now().saturating_sub(overcounts.at(state.id, SeqNo::MAX));
         Stats {
             items: keyspaces.iter().map(|(_, state)| counted(state)).sum(),
             unresolved: view.unresolved(),
@@ -37,7 +37,7 @@ impl Upkeep {
             table_bytes: space.tables,
             runs: view.version.runs().len() as u64,
             tier_runs: view.version.runs().iter().filter(|run| run.level.is_tier()).count() as u64,
-            compaction_debt_bytes: self.throttle.backlog().pending_bytes,
+            pending_compaction_bytes: self.throttle.backlog().pending_bytes,
             cache_bytes: self.cache.used_bytes(),
             cache_hits: activity.hits,
             cache_misses: activity.misses,

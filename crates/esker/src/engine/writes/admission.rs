@@ -79,7 +79,7 @@ impl Writes {
         let begun = self.begin_commit(request.durability);
         let _passage = if request.may_pass { None } else { Some(self.wait_for_exclusive()?) };
         let memtables = self.make_room(request.layers.is_empty() && request.set.removes_only())?;
-        self.pay_debt(bytes, memtables);
+        self.slow_down(bytes, memtables);
         let request = self.divert(request)?;
         let done = match request.layers.is_empty() {
             true => self.pipeline.commit(request),
@@ -105,7 +105,7 @@ impl Writes {
             passage.as_ref().map_err(Error::duplicate)?;
             self.signal.check_alive()?;
             let memtables = self.make_room(requests.iter().all(|request| request.set.removes_only()))?;
-            self.pay_debt(bytes, memtables);
+            self.slow_down(bytes, memtables);
             requests.into_iter().map(|request| self.divert(request)).collect()
         };
         let outcomes = match admit() {
@@ -175,7 +175,7 @@ impl Writes {
     }
 
     /// Delays writers gradually while compaction or flushing is behind (admission.3).
-    fn pay_debt(&self, bytes: u64, memtables: Memtables) {
+    fn slow_down(&self, bytes: u64, memtables: Memtables) {
         self.keep_write_rate(bytes);
         let is_last = memtables == Memtables::Last;
         if !(self.throttle.is_on() || is_last) || self.options.background() != Background::Threads {
@@ -184,12 +184,12 @@ impl Writes {
         let written = self.counters.compaction_bytes_written.load(Ordering::Relaxed) as f64;
         let flushed = self.counters.flush_bytes_written.load(Ordering::Relaxed).max(1) as f64;
         let amplification = (written / flushed).clamp(1.0, 10.0);
-        let mut owed =
+        let mut delay =
             pacing::write_delay(&self.throttle.backlog(), bytes, self.pace.compactions.now(), amplification);
         if is_last {
-            owed = owed.max(time_of(bytes, self.pace.flushes.now()));
+            delay = delay.max(time_of(bytes, self.pace.flushes.now()));
         }
-        if let Some(delay) = self.throttle.take(owed) {
+        if let Some(delay) = self.throttle.take(delay) {
             add(&self.counters.stalls, 1);
             let start = self.env.clock.monotonic();
             self.env.clock.sleep(delay);

@@ -240,9 +240,9 @@ pub(crate) fn first_number(dir: &Path, names: &[String], state: &VersionEdit) ->
 
 /// Subtracts the unresolved counts of the manifest, before the first read. Returns whether there were any.
 pub(in crate::engine) fn settle_counts(state: &mut VersionEdit, dir: &Path) -> Result<bool> {
-    let is_owing = !state.debts.is_empty();
-    state.settle_debts().map_err(|detail| Error::corrupt("manifest", dir.join(CURRENT), 0, detail))?;
-    Ok(is_owing)
+    let has_overcounts = !state.overcounts.is_empty();
+    state.settle_overcounts().map_err(|detail| Error::corrupt("manifest", dir.join(CURRENT), 0, detail))?;
+    Ok(has_overcounts)
 }
 
 fn load_catalog(view: &ReadView, published: &Arc<Published>, dir: &Path) -> Result<Catalog> {

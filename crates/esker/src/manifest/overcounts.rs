@@ -18,9 +18,9 @@ use crate::types::{KeyspaceId, SeqNo};
 
 /// Number of overcounted keys, by keyspace and by the first sequence number to which they apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Debts(BTreeMap<(KeyspaceId, SeqNo), u64>);
+pub struct Overcounts(BTreeMap<(KeyspaceId, SeqNo), u64>);
 
-impl Debts {
+impl Overcounts {
     /// Returns whether there are no overcounts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -34,7 +34,7 @@ impl Debts {
     }
 
     /// Adds other overcounts.
-    pub fn extend(&mut self, others: &Debts) {
+    pub fn extend(&mut self, others: &Overcounts) {
         others.iter().for_each(|(keyspace, from, keys)| self.add(keyspace, from, keys));
     }
 
@@ -49,7 +49,11 @@ impl Debts {
     }
 }
 
-list!(Debts, |debts| debts.iter(), |debt: (KeyspaceId, SeqNo, u64)| debts.add(debt.0, debt.1, debt.2));
+list!(Overcounts, |overcounts| overcounts.iter(), |overcount: (KeyspaceId, SeqNo, u64)| overcounts.add(
+    overcount.0,
+    overcount.1,
+    overcount.2
+));
 
 #[cfg(test)]
 mod tests {
@@ -58,18 +62,18 @@ mod tests {
     #[test]
     fn overcounts_1_apply_to_readers_from_their_number_on() {
         let (a, b, seq) = (KeyspaceId::new(1), KeyspaceId::new(2), SeqNo::new);
-        let mut debts = Debts::default();
+        let mut overcounts = Overcounts::default();
         for (keyspace, from, keys) in [(a, 0, 5), (a, 7, 1), (a, 7, 2), (b, 3, 9), (b, 3, 0)] {
-            debts.add(keyspace, seq(from), keys);
+            overcounts.add(keyspace, seq(from), keys);
         }
-        assert_eq!([6, 7, 8].map(|at| debts.at(a, seq(at))), [5, 8, 8]);
-        assert_eq!((debts.at(b, seq(2)), debts.at(b, SeqNo::MAX)), (0, 9));
+        assert_eq!([6, 7, 8].map(|at| overcounts.at(a, seq(at))), [5, 8, 8]);
+        assert_eq!((overcounts.at(b, seq(2)), overcounts.at(b, SeqNo::MAX)), (0, 9));
         let mut bytes = Vec::new();
-        Field::encode(&debts, 24, &mut bytes);
-        let mut again = Debts::default();
+        Field::encode(&overcounts, 24, &mut bytes);
+        let mut again = Overcounts::default();
         Field::decode(&mut again, 24, &mut ByteReader::new(&bytes[1..])).unwrap();
-        assert_eq!(again, debts);
-        again.extend(&debts);
+        assert_eq!(again, overcounts);
+        again.extend(&overcounts);
         assert_eq!(again.at(a, seq(7)), 16);
     }
 }
