@@ -8,7 +8,8 @@
 
 use super::partition::{Partition, free_bytes, partitions, stuck};
 use super::plan::{IDLE_DISCOUNT, PickInput, Plan, groups, held_back, moves, plan_into_base};
-use crate::manifest::version::{Level, Version};
+use crate::manifest::level::Level;
+use crate::manifest::version::Version;
 
 /// Percentage of the base's bytes that tables above it may have.
 const UPPER_PERCENT_MAX: u64 = 30;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::partition::{Member, Partition, partitions};
 use super::plan::{Limits, Plan, PlanKind, holds_tombstones, plan, plan_into_base};
 use super::tiers;
-use crate::manifest::version::{Level, Run, RunId, Version};
+use crate::manifest::level::{Level, RunId};
+use crate::manifest::version::{Run, Version};
 use crate::types::SeqNo;
 use crate::types::key_range::{End, KeyRange};
 

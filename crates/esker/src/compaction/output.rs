@@ -27,7 +27,7 @@ use esker_env::Env;
 
 use crate::manifest::edit::AddedTable;
 use crate::manifest::file_name::table_path;
-use crate::manifest::version::{Level, RunId};
+use crate::manifest::level::{Level, RunId};
 use crate::sstable::{BlockCache, IndexLimits, Table, TableOptions, TableWriter};
 use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;

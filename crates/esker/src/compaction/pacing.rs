@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use super::partition::{free_bytes, stuck};
 use super::plan::Limits;
-use crate::manifest::version::{Level, Version};
+use crate::manifest::level::Level;
+use crate::manifest::version::Version;
 use crate::types::FileId;
 
 /// L0 runs at the hard limit, as a multiple of the soft limit.

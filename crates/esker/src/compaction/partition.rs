@@ -17,7 +17,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::encoding::hash::key_hash;
-use crate::manifest::version::{Level, LiveTable, Run, Version};
+use crate::manifest::level::Level;
+use crate::manifest::version::{LiveTable, Run, Version};
 use crate::types::FileId;
 use crate::types::key_range::KeyRange;
 

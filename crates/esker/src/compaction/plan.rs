@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use super::partition::{Member, Partition};
 use super::rules::Rules;
-use crate::manifest::version::{Level, Run, RunId, Version};
+use crate::manifest::level::{Level, RunId};
+use crate::manifest::version::{Run, Version};
 use crate::sstable::TableMeta;
 use crate::types::key_range::KeyRange;
 use crate::types::{FileId, SeqNo};

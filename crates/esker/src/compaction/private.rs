@@ -15,7 +15,7 @@ use super::judge::{Horizons, Judge, Verdict};
 use super::merge::{MergeScan, Source};
 use super::operands::Gather;
 use super::output::{Output, OutputContext, Shape, Written};
-use crate::manifest::version::{Level, RunId};
+use crate::manifest::level::{Level, RunId};
 use crate::types::entry::EntryRef;
 use crate::types::key::decode_key;
 use crate::types::range_tombstone::{Fragment, RangeTombstones, Seqs};

@@ -23,7 +23,8 @@ use std::sync::Arc;
 
 use super::partition::{fences, fences_for, partitions};
 use super::plan::Limits;
-use crate::manifest::version::{Level, LiveTable, Run, Version};
+use crate::manifest::level::Level;
+use crate::manifest::version::{LiveTable, Run, Version};
 use crate::types::FileId;
 use crate::types::key_range::KeyRange;
 

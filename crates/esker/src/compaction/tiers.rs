@@ -24,7 +24,8 @@ use super::plan::{
     holds_tombstones, moves, plan,
 };
 use super::shape::{Shape, cuts};
-use crate::manifest::version::{Level, Run, Version};
+use crate::manifest::level::Level;
+use crate::manifest::version::{Run, Version};
 use crate::types::FileId;
 use crate::types::key_range::KeyRange;
 

@@ -21,7 +21,7 @@ use super::Hold;
 use crate::compaction::merge::Source;
 use crate::manifest::feed::{FeedLimits, KeptCommit};
 use crate::manifest::file_name::table_path;
-use crate::manifest::version::RunId;
+use crate::manifest::level::RunId;
 use crate::sstable::{BlockCache, Remover, Table};
 use crate::types::{FileId, Result, SeqNo};
 use crate::wal::Shelf;

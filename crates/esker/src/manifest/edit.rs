@@ -12,7 +12,7 @@ use super::history::{Floors, Marks};
 use super::overcounts::Overcounts;
 use crate::blob::BlobReferences;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
-use crate::manifest::version::{Level, RunId};
+use crate::manifest::level::{Level, RunId};
 use crate::sstable::{Counts, Fingerprint, TableMeta};
 use crate::types::dump_value::{DumpValue, Fields};
 use crate::types::key_range::{End, KeyRange};

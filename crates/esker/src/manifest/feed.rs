@@ -13,7 +13,7 @@
 //! Bytes: docs/formats/manifest.md
 
 use super::field::{Item, Rows, parts};
-use super::version::RunId;
+use super::level::RunId;
 use crate::encoding::bytes::{ByteReader, Decoded};
 use crate::types::dump_value::DumpValue;
 use crate::types::{FileId, SeqNo};

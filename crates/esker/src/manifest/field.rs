@@ -4,7 +4,7 @@
 //! Bytes: docs/formats/manifest.md
 
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint, unzigzag, zigzag};
-use crate::manifest::version::RunId;
+use crate::manifest::level::RunId;
 use crate::types::dump_value::DumpValue;
 use crate::types::{FileId, KeyspaceId, SeqNo};
 

@@ -12,6 +12,7 @@ pub(crate) mod file_name;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub(crate) mod history;
+pub(crate) mod level;
 pub(crate) mod log;
 pub(crate) mod overcounts;
 pub(crate) mod salvage;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   use crate::a::{b, C}    super::d::f()    child::g()
-//!        `--modules, re-exports--> file --> graph --strongly connected components--> largest of each crate
+//!        `--modules, re-exports--> file --> graph --> strongly connected components
 //! ```
 //!
 //! Not counted: imports of tests, and a module's use of its own children, which it dispatches to or
@@ -15,17 +15,19 @@ use crate::checks::limit::{Limit, Measured};
 use crate::repo::Repo;
 use crate::source::{Source, is_name};
 
-/// The limit holds for the largest circle of each crate.
+/// The limit holds for each circle.
 pub(super) const CIRCLES: Limit = Limit { kind: "circle", max: 3, unit: "files", measure: circles };
 
 fn circles(repo: &Repo) -> Vec<Measured> {
     let mut found = Vec::new();
     for root in crate_roots(repo) {
-        let Some(largest) = Graph::of(repo, &root).largest_circle() else { continue };
-        let names: Vec<&str> =
-            largest.iter().map(|name| if name.is_empty() { "lib" } else { name.as_str() }).collect();
-        let detail = format!(": {}", names.join(" "));
-        found.push(Measured { path: root, line: 1, item: names[0].to_owned(), value: names.len(), detail });
+        for circle in Graph::of(repo, &root).circles() {
+            let names: Vec<&str> =
+                circle.iter().map(|name| if name.is_empty() { "lib" } else { name.as_str() }).collect();
+            let (path, item) = (root.clone(), names[0].to_owned());
+            let detail = format!(": {}", names.join(" "));
+            found.push(Measured { path, line: 1, item, value: names.len(), detail });
+        }
     }
     found
 }
@@ -66,7 +68,8 @@ impl<'a> Graph<'a> {
         Graph { modules, reexports }
     }
 
-    fn largest_circle(&self) -> Option<BTreeSet<String>> {
+    /// The circles, each once.
+    fn circles(&self) -> BTreeSet<BTreeSet<String>> {
         let edges: BTreeMap<&str, BTreeSet<String>> = self
             .modules
             .iter()
@@ -78,7 +81,7 @@ impl<'a> Graph<'a> {
             let others = reached[module].iter().filter(|other| reached[*other].contains(module));
             others.map(|other| (*other).to_owned()).collect()
         };
-        edges.keys().map(|module| circle(module)).filter(|c| c.len() > 1).max_by_key(BTreeSet::len)
+        edges.keys().map(|module| circle(module)).filter(|c| c.len() > 1).collect()
     }
 
     /// The modules that `module` imports from.
@@ -242,10 +245,11 @@ mod tests {
             ("crates/x/src/b.rs", "fn f() {\n    super::a::C::new()\n}\n"),
             ("crates/x/src/c.rs", "use crate::a::A;\n#[cfg(test)]\nuse crate::c::d;\n"),
             ("crates/x/src/d.rs", "#[cfg(test)]\nmod tests {\n    use crate::e;\n}\n"),
-            ("crates/x/src/e.rs", "use crate::d::X;\n"),
+            ("crates/x/src/e.rs", "use crate::d::X;\nuse crate::f::X;\n"),
+            ("crates/x/src/f.rs", "use crate::e::X;\n"),
         ];
         let found = circles(&Repo::of(&files));
         let found: Vec<_> = found.iter().map(|m| (m.path.as_str(), m.item.as_str(), m.value)).collect();
-        assert_eq!(found, [("crates/x/src", "a::inner", 2)]);
+        assert_eq!(found, [("crates/x/src", "a::inner", 2), ("crates/x/src", "e", 2)]);
     }
 }

@@ -8,7 +8,7 @@ use crate::compaction::partition::partitions;
 use crate::compaction::plan::{Limits, OutputRun, PlanKind, plan_into_base, settled};
 use crate::compaction::rules::Rules;
 use crate::manifest::edit::{AddedTable, VersionEdit};
-use crate::manifest::version::{Level, RunId};
+use crate::manifest::level::{Level, RunId};
 use crate::sstable::{Counts, Fingerprint, TableMeta};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::{FileId, SeqNo};

@@ -9,8 +9,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
+use crate::manifest::level::RunId;
 use crate::manifest::log::ManifestLog;
-use crate::manifest::version::RunId;
 use crate::types::{FileId, Result};
 use crate::wal::Register;
 

@@ -19,7 +19,7 @@ use crate::compaction::shape::flush_cuts;
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
 use crate::manifest::edit::{HistoryEdit, LiveCounts, VersionEdit};
-use crate::manifest::version::Level;
+use crate::manifest::level::Level;
 use crate::txn::flush_reason::{MemtableFacts, Moment, flush_reason};
 use crate::txn::memtables::Sealed;
 use crate::types::canary::{self, Canary};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::CheckReport;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::file_name::table_path;
-use crate::manifest::version::{Level, RunId};
+use crate::manifest::level::{Level, RunId};
 use crate::sstable::{Table, TableMeta};
 use crate::types::key::decode_key;
 use crate::types::{FileId, SeqNo};

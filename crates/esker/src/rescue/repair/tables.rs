@@ -34,7 +34,7 @@ use super::report::{LostKeys, RepairReport};
 use super::sources::{Sources, TableSource};
 use super::target::Target;
 use crate::manifest::edit::AddedTable;
-use crate::manifest::version::{Level, RunId};
+use crate::manifest::level::{Level, RunId};
 use crate::sstable::{LostContent, SalvageScan, SalvageTable, TableDamage, TableMeta};
 use crate::types::entry::EntryRef;
 use crate::types::expiry::{Expiry, value_of};

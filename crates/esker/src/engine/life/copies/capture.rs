@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
     use crate::manifest::edit::{AddedTable, Adopted, LiveCounts};
-    use crate::manifest::version::{Level, RunId};
+    use crate::manifest::level::{Level, RunId};
     use crate::sstable::{Counts, Fingerprint, TableMeta};
     use crate::types::key_range::{End, KeyRange};
     use crate::{BackgroundStep, Db};

@@ -9,8 +9,8 @@ use crate::engine::state::catalog::Catalog;
 use crate::engine::state::history;
 use crate::manifest::edit::{HistoryEdit, VersionEdit};
 use crate::manifest::history::Floors;
+use crate::manifest::level::RunId;
 use crate::manifest::log::{FoundManifest, ManifestLog};
-use crate::manifest::version::RunId;
 use crate::types::{FileId, Result, SeqNo};
 use crate::wal::Recovered;
 
