@@ -1,6 +1,5 @@
 //! Locks on keys and names, taken by transactions and guards.
 
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use super::Db;
@@ -48,27 +47,6 @@ impl Db {
         let mut owner = Owner::new(self.handle.clone());
         owner.acquire(LockName::Name(name.to_owned()), mode, patience)?;
         Ok(NamedLock { _owner: owner })
-    }
-}
-
-/// Whether the last operation of a transaction failed with a conflict or deadlock. Relaxed: it orders no
-/// other memory.
-#[derive(Debug, Default)]
-pub(super) struct Restart(AtomicU8);
-
-impl Restart {
-    const NONE: u8 = 0;
-    const CONFLICT: u8 = 1;
-    const DEADLOCK: u8 = 2;
-
-    /// Returns whether the transaction has to run again.
-    pub(super) fn is_due(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != Self::NONE
-    }
-
-    /// Returns whether the reason is a deadlock.
-    pub(super) fn is_after_deadlock(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::DEADLOCK
     }
 }
 
@@ -175,7 +153,7 @@ impl Transaction {
 
     /// Begins an operation. Fails if the transaction is exclusive and did not get the exclusive turn.
     pub(super) fn begin_operation(&self) -> Result<()> {
-        self.restart.0.store(Restart::NONE, Ordering::Relaxed);
+        self.restart.forget();
         match &self.turn {
             None => Ok(()),
             Some(Ok(turn)) => {
@@ -188,12 +166,7 @@ impl Transaction {
 
     /// Records whether an operation has failed such that the transaction has to run again.
     fn note_failure<T>(&self, done: Result<T>) -> Result<T> {
-        let restart = match done {
-            Err(Error::Conflict { .. }) => Restart::CONFLICT,
-            Err(Error::Deadlock(_)) => Restart::DEADLOCK,
-            _ => Restart::NONE,
-        };
-        self.restart.0.store(restart, Ordering::Relaxed);
+        self.restart.note(&done);
         done
     }
 

@@ -149,6 +149,20 @@ pub struct View<'a, S> {
     pub(super) keyspace: &'a Keyspace,
 }
 
+impl Snapshot {
+    /// Returns a view of one keyspace.
+    pub fn keyspace<'a>(&'a self, keyspace: &'a Keyspace) -> View<'a, Snapshot> {
+        View { state: self, keyspace }
+    }
+}
+
+impl Transaction {
+    /// A view of one keyspace for reading.
+    pub fn keyspace<'a>(&'a self, keyspace: &'a Keyspace) -> View<'a, Transaction> {
+        View { state: self, keyspace }
+    }
+}
+
 /// Implements [`Reads`] for a view. `$state`: the [`ReadState`] that it reads, and the keyspace.
 macro_rules! reads_by {
     ($type:ty, |$view:ident| ($state:expr, $keyspace:expr)) => {

@@ -8,7 +8,6 @@ use super::handles::{ReadState, read_methods};
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
 use super::range::{Keys, Range};
-use super::reads::View;
 use super::ttl::Ttl;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::KeyspaceState;
@@ -50,11 +49,6 @@ impl Snapshot {
     /// The number of the newest visible commit.
     pub fn seqno(&self) -> SeqNo {
         self.pin.seq()
-    }
-
-    /// Returns a view of one keyspace.
-    pub fn keyspace<'a>(&'a self, keyspace: &'a Keyspace) -> View<'a, Snapshot> {
-        View { state: self, keyspace }
     }
 
     /// Looks up a key below a transaction's operands. The keyspace exists.

@@ -11,12 +11,10 @@ use super::cursor::Cursor;
 use super::handles::{Gather, ReadState, catalog_methods, read_methods, write_methods};
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
-use super::locks::Restart;
 use super::range::{Keys, Range};
-use super::reads::View;
+use super::restart::Restart;
 use super::snapshot::Snapshot;
 use super::ttl::Ttl;
-use super::updates::ViewMut;
 use super::writes::{CommitConditions, Writes};
 use crate::engine::life::exclusive::Turn;
 use crate::engine::life::handle::Handle;
@@ -121,16 +119,6 @@ impl Transaction {
     /// conflict.
     pub fn attempt(&self) -> u32 {
         self.attempt
-    }
-
-    /// A view of one keyspace for reading.
-    pub fn keyspace<'a>(&'a self, keyspace: &'a Keyspace) -> View<'a, Transaction> {
-        View { state: self, keyspace }
-    }
-
-    /// A view of one keyspace for reading and writing.
-    pub fn keyspace_mut<'a>(&'a mut self, keyspace: &'a Keyspace) -> ViewMut<'a> {
-        ViewMut { transaction: self, keyspace }
     }
 
     /// Sets a key to a value with this lifetime.

@@ -1,13 +1,9 @@
-//! Remaining lifetimes of entries: `ttl`, `expire` and `persist`.
+//! The remaining lifetime of an entry.
 
 use std::time::Duration;
 
-use super::keyspace::Keyspace;
-use super::reads::Reads;
-use super::updates::ViewMut;
 use crate::read::time::Time;
-use crate::types::Result;
-use crate::types::expiry::{Expiry, Lifetime};
+use crate::types::expiry::Expiry;
 
 /// The remaining lifetime of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,66 +21,5 @@ impl Ttl {
             None => Ttl::Unlimited,
             Some(expiry) => Ttl::Left(Duration::from_millis(expiry.ms().saturating_sub(time.now_ms()))),
         }
-    }
-}
-
-impl ViewMut<'_> {
-    /// Returns the remaining lifetime of a key. `None`: the key is absent.
-    ///
-    /// # Errors
-    /// Those of [`Reads::get`].
-    pub fn ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
-        self.transaction.ttl(self.keyspace, key)
-    }
-
-    /// Lets a key expire after this time. Returns whether the key exists.
-    ///
-    /// # Errors
-    /// Those of [`Reads::get`] and [`put`](Self::put).
-    pub fn expire(&mut self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<bool> {
-        self.last_for(key.as_ref(), Lifetime::For(ttl))
-    }
-
-    /// Removes the expiry of a key. Returns whether the key exists.
-    ///
-    /// # Errors
-    /// Those of [`Reads::get`] and [`put`](Self::put).
-    pub fn persist(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let key = key.as_ref();
-        match self.ttl(key)? {
-            None => Ok(false),
-            Some(Ttl::Unlimited) => Ok(true),
-            Some(Ttl::Left(_)) => self.last_for(key, Lifetime::Unlimited),
-        }
-    }
-
-    /// Puts the value of a key again, with this lifetime.
-    fn last_for(&mut self, key: &[u8], lifetime: Lifetime) -> Result<bool> {
-        let Some(value) = self.get(key)? else { return Ok(false) };
-        self.transaction.put_for(self.keyspace, key, &value, lifetime)?;
-        Ok(true)
-    }
-}
-
-/// Each call is a transaction of its own that is repeated until it meets no conflict; see
-/// [`Db::transact`](crate::Db::transact). It writes the value again.
-impl Keyspace {
-    /// Lets a key expire after this time: see [`put_with_ttl`](Self::put_with_ttl). Returns whether the key
-    /// exists.
-    ///
-    /// # Errors
-    /// Those of [`get`](Self::get) and [`put`](Self::put).
-    pub fn expire(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<bool> {
-        let key = key.as_ref();
-        self.alone(|view| view.expire(key, ttl))
-    }
-
-    /// Removes the expiry of a key. Returns whether the key exists.
-    ///
-    /// # Errors
-    /// Those of [`get`](Self::get) and [`put`](Self::put).
-    pub fn persist(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let key = key.as_ref();
-        self.alone(|view| view.persist(key))
     }
 }

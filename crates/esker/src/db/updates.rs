@@ -39,6 +39,13 @@ pub struct ViewMut<'a> {
     pub(super) keyspace: &'a Keyspace,
 }
 
+impl Transaction {
+    /// A view of one keyspace for reading and writing.
+    pub fn keyspace_mut<'a>(&'a mut self, keyspace: &'a Keyspace) -> ViewMut<'a> {
+        ViewMut { transaction: self, keyspace }
+    }
+}
+
 write_methods!(ViewMut<'_>, |self| (self.transaction, self.keyspace));
 
 impl ViewMut<'_> {

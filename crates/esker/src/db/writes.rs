@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::bounds::removal;
-use super::savepoint::Point;
+use super::points::Point;
 use crate::blob::{BlobPointer, BlobWriter};
 use crate::encoding::operand::{LIST_BYTES_MAX, Operand};
 use crate::engine::core::Core;
