@@ -159,22 +159,22 @@ impl Waiting {
     }
 }
 
-/// Writes memtables, newest first, as one run. `snapshots` contains every registered snapshot and the visible
-/// sequence number. `bottommost` states that there are no tables at all. Returns `None` if it was cancelled.
+/// Writes memtables, newest first, as one run of L0. `snapshots` contains every registered snapshot and the
+/// visible sequence number. `bottommost` states that there are no tables at all. Returns `None` if it was
+/// cancelled.
 pub(crate) fn flush(
     context: &Context<'_>,
     memtables: &[Arc<Memtable>],
     snapshots: Vec<SeqNo>,
     fences: &[Vec<u8>],
     bottommost: bool,
-    level: Level,
     run: RunId,
 ) -> Result<Option<Built>> {
     let tombstones: Vec<_> = memtables.iter().map(|m| m.range_tombstones()).collect();
     let tombstones = RangeTombstones::union(tombstones.iter().map(|set| &**set));
     let bytes = memtables.iter().map(|m| m.bytes_used() as u64).sum();
     let shape = Shape {
-        level,
+        level: Level::L0,
         run,
         table_bytes: even_share(bytes, context.table_bytes),
         fences: fences.to_vec(),

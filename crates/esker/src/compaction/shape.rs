@@ -85,73 +85,73 @@ impl Shape {
         let slots = self.slots_of_l0 * (self.slots_of_last / self.slots_of_l0).powf(depth.min(1.0));
         (self.base_bytes as f64 / slots) as u64
     }
-}
 
-/// Returns the keys at which to cut the output of a compaction that replaces `inputs` (shape.3).
-pub(crate) fn cuts<T>(
-    version: &Version<T>,
-    limits: &Limits,
-    shape: &Shape,
-    level: Level,
-    range: &KeyRange,
-    bytes: u64,
-    inputs: &BTreeSet<FileId>,
-) -> Vec<Vec<u8>> {
-    let Some(base) = version.base().filter(|_| level != Level::BASE) else { return Vec::new() };
-    let tables = base.overlapping(range);
-    let mut total = 0;
-    let mut of_base: Vec<(u64, &[u8])> = Vec::new();
-    for table in tables {
-        of_base.push((total, &table.meta.range.start));
-        total += table.meta.file_bytes;
-    }
-    let deeper = || version.runs().iter().filter(|run| run.level >= level && run.level < Level::BASE);
-    let place = |key: &[u8]| {
-        let at = of_base.partition_point(|(_, start)| *start < key);
-        of_base.get(at).map_or(total, |(place, _)| *place)
-    };
-    let stays = |table: &&Arc<LiveTable<T>>| !inputs.contains(&table.file);
-    // Between two existing slots of this level; at the start of a table of the base, if one lies there.
-    let of_level: Vec<_> = deeper().filter(|run| run.level == level).cloned().collect();
-    let slots = partitions(&of_level, 0);
-    let slots: Vec<_> = slots.iter().map(|slot| &slot.range).filter(|r| r.overlaps(range)).collect();
-    let slot_bytes = shape.slot_bytes(level).max(1);
-    let mut cuts: Vec<(u64, &[u8])> = Vec::new();
-    for pair in slots.windows(2) {
-        let start = pair[1].start.as_slice();
-        let at = of_base.partition_point(|(_, key)| *key <= start);
-        let of_base = at.checked_sub(1).map(|at| of_base[at]).filter(|(_, key)| !pair[0].end.admits(key));
-        let (at, key) = of_base.unwrap_or_else(|| (place(start), start));
-        // Joins slots that have become narrow.
-        if at - cuts.last().map_or(0, |cut| cut.0) >= slot_bytes / 4 {
-            cuts.push((at, key));
+    /// Returns the keys at which to cut the output of a compaction that replaces `inputs` (shape.3).
+    pub(crate) fn cuts<T>(
+        &self,
+        version: &Version<T>,
+        limits: &Limits,
+        level: Level,
+        range: &KeyRange,
+        bytes: u64,
+        inputs: &BTreeSet<FileId>,
+    ) -> Vec<Vec<u8>> {
+        let Some(base) = version.base().filter(|_| level != Level::BASE) else { return Vec::new() };
+        let tables = base.overlapping(range);
+        let mut total = 0;
+        let mut of_base: Vec<(u64, &[u8])> = Vec::new();
+        for table in tables {
+            of_base.push((total, &table.meta.range.start));
+            total += table.meta.file_bytes;
         }
-    }
-    let edges: Vec<u64> = [0].into_iter().chain(cuts.iter().map(|cut| cut.0)).chain([total]).collect();
-    // Evenly inside ranges that are wider than a slot.
-    let lies_across = |run: &Run<T>, key: &[u8]| {
-        let table = run.find(key).map(|at| &run.tables()[at]);
-        table.filter(stays).is_some_and(|t| t.meta.range.start != key)
-    };
-    let is_free = |key: &[u8]| range.start.as_slice() < key && deeper().all(|run| !lies_across(run, key));
-    let tables_of_tiers = deeper().flat_map(|run| run.overlapping(range)).filter(stays);
-    let starts = tables_of_tiers.map(|t| t.meta.range.start.as_slice());
-    let mut of_tiers: Vec<(u64, &[u8])> = starts.map(|start| (place(start), start)).collect();
-    of_tiers.sort_unstable();
-    let pieces_max = bytes.saturating_mul(PIECE_PART) / limits.table_bytes.max(1);
-    for edge in edges.windows(2) {
-        let width = edge[1] - edge[0];
-        let pieces = ((width + slot_bytes / 2) / slot_bytes).min(pieces_max);
-        for n in 1..pieces {
-            let ideal = edge[0] + width * n / pieces;
-            let near = |places| nearest(places, ideal, width / pieces / 2, is_free);
-            cuts.extend(near(&of_base).or_else(|| near(&of_tiers)));
+        let deeper = || version.runs().iter().filter(|run| run.level >= level && run.level < Level::BASE);
+        let place = |key: &[u8]| {
+            let at = of_base.partition_point(|(_, start)| *start < key);
+            of_base.get(at).map_or(total, |(place, _)| *place)
+        };
+        let stays = |table: &&Arc<LiveTable<T>>| !inputs.contains(&table.file);
+        // Between two existing slots of this level; at the start of a table of the base, if one lies there.
+        let of_level: Vec<_> = deeper().filter(|run| run.level == level).cloned().collect();
+        let slots = partitions(&of_level, 0);
+        let slots: Vec<_> = slots.iter().map(|slot| &slot.range).filter(|r| r.overlaps(range)).collect();
+        let slot_bytes = self.slot_bytes(level).max(1);
+        let mut cuts: Vec<(u64, &[u8])> = Vec::new();
+        for pair in slots.windows(2) {
+            let start = pair[1].start.as_slice();
+            let at = of_base.partition_point(|(_, key)| *key <= start);
+            let of_base = at.checked_sub(1).map(|at| of_base[at]).filter(|(_, key)| !pair[0].end.admits(key));
+            let (at, key) = of_base.unwrap_or_else(|| (place(start), start));
+            // Joins slots that have become narrow.
+            if at - cuts.last().map_or(0, |cut| cut.0) >= slot_bytes / 4 {
+                cuts.push((at, key));
+            }
         }
+        let edges: Vec<u64> = [0].into_iter().chain(cuts.iter().map(|cut| cut.0)).chain([total]).collect();
+        // Evenly inside ranges that are wider than a slot.
+        let lies_across = |run: &Run<T>, key: &[u8]| {
+            let table = run.find(key).map(|at| &run.tables()[at]);
+            table.filter(stays).is_some_and(|t| t.meta.range.start != key)
+        };
+        let is_free = |key: &[u8]| range.start.as_slice() < key && deeper().all(|run| !lies_across(run, key));
+        let tables_of_tiers = deeper().flat_map(|run| run.overlapping(range)).filter(stays);
+        let starts = tables_of_tiers.map(|t| t.meta.range.start.as_slice());
+        let mut of_tiers: Vec<(u64, &[u8])> = starts.map(|start| (place(start), start)).collect();
+        of_tiers.sort_unstable();
+        let pieces_max = bytes.saturating_mul(PIECE_PART) / limits.table_bytes.max(1);
+        for edge in edges.windows(2) {
+            let width = edge[1] - edge[0];
+            let pieces = ((width + slot_bytes / 2) / slot_bytes).min(pieces_max);
+            for n in 1..pieces {
+                let ideal = edge[0] + width * n / pieces;
+                let near = |places| nearest(places, ideal, width / pieces / 2, is_free);
+                cuts.extend(near(&of_base).or_else(|| near(&of_tiers)));
+            }
+        }
+        let mut cuts: Vec<_> = cuts.into_iter().map(|(_, key)| key.to_vec()).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts
     }
-    let mut cuts: Vec<_> = cuts.into_iter().map(|(_, key)| key.to_vec()).collect();
-    cuts.sort_unstable();
-    cuts.dedup();
-    cuts
 }
 
 /// Returns the acceptable key nearest to `ideal`, at most `far` away.
@@ -178,7 +178,7 @@ pub(crate) fn flush_cuts<T>(version: &Version<T>, limits: &Limits, bytes: u64, f
             let mut range = tables[0].meta.range.clone();
             range.extend(&tables[tables.len() - 1].meta.range);
             let shape = Shape::of(version, limits);
-            cuts(version, limits, &shape, Level::L0, &range, bytes, &BTreeSet::new())
+            shape.cuts(version, limits, Level::L0, &range, bytes, &BTreeSet::new())
         }
         _ if finely => all,
         _ => fences_for(all, bytes, limits.table_bytes),

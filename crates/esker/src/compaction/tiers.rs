@@ -23,7 +23,7 @@ use super::plan::{
     IDLE_DISCOUNT, Limits, OutputRun, PickInput, Plan, PlanInput, PlanKind, groups, held_back,
     holds_tombstones, moves, plan,
 };
-use super::shape::{Shape, cuts};
+use super::shape::Shape;
 use crate::manifest::level::Level;
 use crate::manifest::version::{Run, Version};
 use crate::types::FileId;
@@ -477,7 +477,7 @@ impl<'v, T> Picker<'v, T> {
         let range = hull(&members);
         let inputs: BTreeSet<FileId> = members.iter().map(|m| m.table.file).collect();
         let bytes = bytes(&members);
-        let fences = cuts(self.version, self.limits, &self.shape, level, &range, bytes, &inputs);
+        let fences = self.shape.cuts(self.version, self.limits, level, &range, bytes, &inputs);
         let is_cut = |m: &Member<'_, T>| {
             let range = &m.table.meta.range;
             fences.iter().any(|fence| range.start < *fence && range.end.admits(fence))

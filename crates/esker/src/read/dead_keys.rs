@@ -19,9 +19,11 @@ const LOOK_EVERY: u64 = 16;
 const FIRST_LOOK: u64 = 8;
 
 /// The consecutive dead keys that an iterator has stepped over.
+#[derive(Default)]
 pub(super) struct DeadKeys {
-    /// Weak, because the iterator holds the view; a second reference would count as another reader.
-    view: Weak<ReadView>,
+    /// Weak, because the iterator holds the view; a second reference would count as another reader. `None`
+    /// disables skip ranges.
+    view: Option<Weak<ReadView>>,
     at: SeqNo,
     is_pinned: bool,
     dead: u64,
@@ -32,23 +34,20 @@ pub(super) struct DeadKeys {
 impl DeadKeys {
     /// Creates a tracker for an iterator at `at` over a view.
     pub(super) fn new(view: &Arc<ReadView>, at: SeqNo, is_pinned: bool) -> Self {
-        DeadKeys { view: Arc::downgrade(view), at, is_pinned, dead: 0, from: Vec::new() }
+        DeadKeys { view: Some(Arc::downgrade(view)), at, is_pinned, ..DeadKeys::default() }
     }
 
     /// Creates a tracker for another iterator over the same view.
     pub(super) fn again(&self) -> Self {
-        DeadKeys {
-            view: self.view.clone(),
-            at: self.at,
-            is_pinned: self.is_pinned,
-            dead: 0,
-            from: Vec::new(),
-        }
+        DeadKeys { view: self.view.clone(), dead: 0, from: Vec::new(), ..*self }
     }
 
     /// Counts a dead key. Returns whether to look for a skip range around it.
     #[inline]
     pub(super) fn step<'k>(&mut self, key: impl FnOnce() -> std::borrow::Cow<'k, [u8]>) -> bool {
+        if self.view.is_none() {
+            return false;
+        }
         if self.dead == 0 {
             self.from.clear();
             self.from.extend_from_slice(&key());
@@ -57,23 +56,27 @@ impl DeadKeys {
         self.dead % LOOK_EVERY == FIRST_LOOK
     }
 
+    fn view(&self) -> Option<Arc<ReadView>> {
+        self.view.as_ref()?.upgrade()
+    }
+
     /// Returns the key at which a forward iterator continues, if a skip range contains `key`.
     pub(super) fn end_after(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.view.upgrade()?.skip_ranges.end_after(key, self.at)
+        self.view()?.skip_ranges.end_after(key, self.at)
     }
 
     /// Returns the key before which a backward iterator continues.
     pub(super) fn start_before(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.view.upgrade()?.skip_ranges.start_before(key, self.at)
+        self.view()?.skip_ranges.start_before(key, self.at)
     }
 
     /// Ends the dead keys at a live key found by a forward iterator, or at the end of its bounds if `None`.
     #[inline]
-    pub(super) fn end(&mut self, live: Option<&[u8]>, bounds: &Bounds) {
+    pub(super) fn end(&mut self, live: Option<impl FnOnce() -> Vec<u8>>, bounds: &Bounds) {
         let dead = std::mem::take(&mut self.dead);
         if dead >= DEAD_MIN {
             let end = match (live, &bounds.upper) {
-                (Some(live), _) => live.to_vec(),
+                (Some(live), _) => live(),
                 (None, Bound::Excluded(key)) => key.to_vec(),
                 (None, Bound::Included(key)) => behind(key),
                 (None, Bound::Unbounded) => return,
@@ -85,35 +88,17 @@ impl DeadKeys {
     /// Ends the dead keys at a live key found by a backward iterator, or at the start of its bounds if
     /// `None`.
     #[inline]
-    pub(super) fn end_backward(&mut self, live: Option<&[u8]>, bounds: &Bounds) {
+    pub(super) fn end_backward(&mut self, live: Option<impl FnOnce() -> Vec<u8>>, bounds: &Bounds) {
         let dead = std::mem::take(&mut self.dead);
         if dead >= DEAD_MIN {
             let start = match (live, &bounds.lower) {
-                (Some(key), _) => behind(key),
+                (Some(live), _) => behind(&live()),
                 (None, Bound::Excluded(key)) => behind(key),
                 (None, Bound::Included(key)) => key.to_vec(),
                 (None, Bound::Unbounded) => return,
             };
             self.note(&start, &behind(&self.from), dead);
         }
-    }
-
-    /// Like `end`, with a live key that is costly to construct.
-    #[inline]
-    pub(super) fn end_at(&mut self, live: impl FnOnce() -> Vec<u8>, bounds: &Bounds) {
-        if self.dead >= DEAD_MIN {
-            return self.end(Some(&live()), bounds);
-        }
-        self.dead = 0;
-    }
-
-    /// Like `end_backward`, with a live key that is costly to construct.
-    #[inline]
-    pub(super) fn end_backward_at(&mut self, live: impl FnOnce() -> Vec<u8>, bounds: &Bounds) {
-        if self.dead >= DEAD_MIN {
-            return self.end_backward(Some(&live()), bounds);
-        }
-        self.dead = 0;
     }
 
     /// Forgets the dead keys: they are dead only at the current time.
@@ -124,7 +109,7 @@ impl DeadKeys {
 
     #[cold]
     fn note(&self, start: &[u8], end: &[u8], dead: u64) {
-        if let Some(view) = self.view.upgrade() {
+        if let Some(view) = self.view() {
             view.skip_ranges.note(view.seen(self.at, self.is_pinned), start, end, dead);
         }
     }

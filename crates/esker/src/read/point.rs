@@ -58,22 +58,35 @@ pub trait PointQuery {
     fn of_folded(folded: &Folded, key: &[u8], fold_context: FoldContext<'_>) -> Result<Self::Out>;
 }
 
-/// The value.
-pub struct ValueOf;
-/// Whether the key is present.
-pub struct Presence;
-/// Whether the key is counted: it is present, or has expired without having been swept.
-pub struct CountedPresence;
+/// The value; with `AS_MADE`, even if it has expired.
+pub struct ValueQuery<const AS_MADE: bool>;
+/// Whether the key is present; with `COUNTED`, whether it is counted: it is present, or has expired without
+/// having been swept.
+pub struct PresenceQuery<const COUNTED: bool>;
+/// The expiry, if the key expires; with `COUNTED`, including expired keys.
+pub struct ExpiryQuery<const COUNTED: bool>;
 /// The value and its expiry, if it expires.
 pub struct EntryOf;
-/// The expiry, if the key expires.
-pub struct ExpiryOf;
-/// Like `ExpiryOf`, including expired keys.
-pub struct ExpiryOfCounted;
+/// The value, if it is stored inline.
+pub struct InlineOf;
 
-impl PointQuery for ValueOf {
+/// The value.
+pub type ValueOf = ValueQuery<false>;
+/// The value of a version, even if it has expired.
+pub type ValueAsMade = ValueQuery<true>;
+/// Whether the key is present.
+pub type Presence = PresenceQuery<false>;
+/// Whether the key is counted.
+pub type CountedPresence = PresenceQuery<true>;
+/// The expiry, if the key expires.
+pub type ExpiryOf = ExpiryQuery<false>;
+/// Like `ExpiryOf`, including expired keys.
+pub type ExpiryOfCounted = ExpiryQuery<true>;
+
+impl<const AS_MADE: bool> PointQuery for ValueQuery<AS_MADE> {
     type Out = Value;
     const EXPECTS_NONE: bool = false;
+    const SEES_EXPIRED: bool = AS_MADE;
     #[inline]
     fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Value> {
         fetch::copy(stored, blobs)
@@ -84,24 +97,6 @@ impl PointQuery for ValueOf {
     }
     fn of_folded(folded: &Folded, key: &[u8], fold_context: FoldContext<'_>) -> Result<Value> {
         folded.value(key, fold_context)
-    }
-}
-
-/// The value of a version, even if it has expired.
-pub struct ValueAsMade;
-
-impl PointQuery for ValueAsMade {
-    type Out = Value;
-    const EXPECTS_NONE: bool = false;
-    const SEES_EXPIRED: bool = true;
-    fn of_memtable(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Value> {
-        ValueOf::of_memtable(stored, blobs)
-    }
-    fn of_table(found: Found<'_>, blobs: &BlobSet) -> Result<Value> {
-        ValueOf::of_table(found, blobs)
-    }
-    fn of_folded(folded: &Folded, key: &[u8], fold_context: FoldContext<'_>) -> Result<Value> {
-        ValueOf::of_folded(folded, key, fold_context)
     }
 }
 
@@ -124,9 +119,6 @@ impl PointQuery for EntryOf {
     }
 }
 
-/// The value, if it is stored inline.
-pub struct InlineOf;
-
 impl PointQuery for InlineOf {
     type Out = Option<Value>;
     const EXPECTS_NONE: bool = false;
@@ -147,9 +139,11 @@ impl PointQuery for InlineOf {
     }
 }
 
-impl PointQuery for Presence {
+impl<const COUNTED: bool> PointQuery for PresenceQuery<COUNTED> {
     type Out = ();
     const EXPECTS_NONE: bool = true;
+    const SEES_EXPIRED: bool = COUNTED;
+    const OPERAND_SUFFICES: bool = COUNTED;
     #[inline]
     fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<()> {
         Ok(())
@@ -163,47 +157,23 @@ impl PointQuery for Presence {
     }
 }
 
-impl PointQuery for CountedPresence {
-    type Out = ();
-    const EXPECTS_NONE: bool = true;
-    const SEES_EXPIRED: bool = true;
-    const OPERAND_SUFFICES: bool = true;
-    #[inline]
-    fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<()> {
-        Ok(())
+impl<const COUNTED: bool> PointQuery for ExpiryQuery<COUNTED> {
+    type Out = Option<Expiry>;
+    const EXPECTS_NONE: bool = false;
+    const SEES_EXPIRED: bool = COUNTED;
+    fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<Option<Expiry>> {
+        Ok(None)
     }
-    #[inline]
-    fn of_table(_: Found<'_>, _: &BlobSet) -> Result<()> {
-        Ok(())
+    fn of_entry(entry: &EntryRef<'_>, _: &BlobSet) -> Result<Option<Expiry>> {
+        Ok(Expiry::of_version(entry.kind, entry.value))
     }
-    fn of_folded(_: &Folded, _: &[u8], _: FoldContext<'_>) -> Result<()> {
-        Ok(())
+    fn of_table(found: Found<'_>, _: &BlobSet) -> Result<Option<Expiry>> {
+        Ok(found.expiry())
+    }
+    fn of_folded(folded: &Folded, _: &[u8], _: FoldContext<'_>) -> Result<Option<Expiry>> {
+        Ok(folded.expiry())
     }
 }
-
-macro_rules! expiry_query {
-    ($query:ty, $sees_expired:literal) => {
-        impl PointQuery for $query {
-            type Out = Option<Expiry>;
-            const EXPECTS_NONE: bool = false;
-            const SEES_EXPIRED: bool = $sees_expired;
-            fn of_memtable(_: Stored<&[u8]>, _: &BlobSet) -> Result<Option<Expiry>> {
-                Ok(None)
-            }
-            fn of_entry(entry: &EntryRef<'_>, _: &BlobSet) -> Result<Option<Expiry>> {
-                Ok(Expiry::of_version(entry.kind, entry.value))
-            }
-            fn of_table(found: Found<'_>, _: &BlobSet) -> Result<Option<Expiry>> {
-                Ok(found.expiry())
-            }
-            fn of_folded(folded: &Folded, _: &[u8], _: FoldContext<'_>) -> Result<Option<Expiry>> {
-                Ok(folded.expiry())
-            }
-        }
-    };
-}
-expiry_query!(ExpiryOf, false);
-expiry_query!(ExpiryOfCounted, true);
 
 impl ReadView {
     /// Returns whether a version with this expiry has expired, as far as the query cares.
@@ -309,70 +279,66 @@ impl ReadView {
         guard: &Guard,
     ) -> Result<Option<W::Out>, M::Error> {
         let mut resolver = Resolver::default();
-        for memtable in self.memtables() {
-            if memtable.has_range_tombstones() {
-                resolver.cover(memtable.range_tombstones().cover(key, at));
-            }
-            if (W::EXPECTS_NONE || !self.is_memtable_alone()) && !memtable.may_contain(hash) {
-                continue;
-            }
-            for entry in memtable.versions(key, at) {
-                // The base of operands counts even if it has expired (fold.3).
-                let expired = || operands.is_empty() && self.has_expired::<W>(Some(Expiry::of(entry.value)));
-                match resolver.feed_reader(entry.seq, entry.kind, expired) {
-                    Answer::Live if operands.is_empty() => {
-                        return Ok(Some(W::of_entry(&entry, self.version.blobs())?));
-                    }
-                    Answer::Live => {
-                        return Ok(self.folded::<W>(
-                            key,
-                            operands,
-                            Some(Base::of(entry.kind, entry.value)),
-                        )?);
-                    }
-                    Answer::Gone => return Ok(self.folded::<W>(key, operands, None)?),
-                    Answer::Operand => operands.push(Value::copy_of(entry.value)),
-                    Answer::Older => {}
+        // The value below the operands, at the end of the search.
+        let base = 'search: {
+            for memtable in self.memtables() {
+                if memtable.has_range_tombstones() {
+                    resolver.cover(memtable.range_tombstones().cover(key, at));
                 }
-                if W::OPERAND_SUFFICES && !operands.is_empty() {
-                    return Ok(self.folded::<W>(key, operands, None)?);
+                if (W::EXPECTS_NONE || !self.is_memtable_alone()) && !memtable.may_contain(hash) {
+                    continue;
+                }
+                for entry in memtable.versions(key, at) {
+                    // The base of operands counts even if it has expired (fold.3).
+                    let expired =
+                        || operands.is_empty() && self.has_expired::<W>(Some(Expiry::of(entry.value)));
+                    match resolver.feed_reader(entry.seq, entry.kind, expired) {
+                        Answer::Live if operands.is_empty() => {
+                            return Ok(Some(W::of_entry(&entry, self.version.blobs())?));
+                        }
+                        Answer::Live => break 'search Some(Base::of(entry.kind, entry.value)),
+                        Answer::Gone => break 'search None,
+                        Answer::Operand => operands.push(Value::copy_of(entry.value)),
+                        Answer::Older => {}
+                    }
+                    if W::OPERAND_SUFFICES && !operands.is_empty() {
+                        break 'search None;
+                    }
                 }
             }
-        }
-        for run in self.version.runs() {
-            let Some(index) = run.find(key) else { continue };
-            let table = &run.tables()[index].table;
-            if run.has_range_tombstones() {
-                resolver.cover(table.range_tombstones().cover(key, at));
-            }
-            let mut below = at;
-            loop {
-                let filter_first = W::EXPECTS_NONE || run.probes.filter_pays();
-                let found = table.get_by::<M>(key, hash, below, filter_first, guard)?;
-                run.probes.note(hash, found.is_some());
-                let Some(found) = found else { break };
-                let seq = found.seq();
-                let expired = || operands.is_empty() && self.has_expired::<W>(found.expiry());
-                match resolver.feed_reader(seq, found.kind(), expired) {
-                    Answer::Live if operands.is_empty() => {
-                        return Ok(Some(W::of_table(found, self.version.blobs())?));
-                    }
-                    Answer::Live => {
-                        let base = Base { expiry: found.expiry(), stored: found.share() };
-                        return Ok(self.folded::<W>(key, operands, Some(base))?);
-                    }
-                    Answer::Gone => return Ok(self.folded::<W>(key, operands, None)?),
-                    Answer::Operand => operands.push(found.share().beside()),
-                    Answer::Older => {}
+            for run in self.version.runs() {
+                let Some(index) = run.find(key) else { continue };
+                let table = &run.tables()[index].table;
+                if run.has_range_tombstones() {
+                    resolver.cover(table.range_tombstones().cover(key, at));
                 }
-                if W::OPERAND_SUFFICES && !operands.is_empty() {
-                    return Ok(self.folded::<W>(key, operands, None)?);
+                let mut below = Some(at);
+                while let Some(upto) = below {
+                    let filter_first = W::EXPECTS_NONE || run.probes.filter_pays();
+                    let found = table.get_by::<M>(key, hash, upto, filter_first, guard)?;
+                    run.probes.note(hash, found.is_some());
+                    let Some(found) = found else { break };
+                    below = found.seq().before();
+                    let expired = || operands.is_empty() && self.has_expired::<W>(found.expiry());
+                    match resolver.feed_reader(found.seq(), found.kind(), expired) {
+                        Answer::Live if operands.is_empty() => {
+                            return Ok(Some(W::of_table(found, self.version.blobs())?));
+                        }
+                        Answer::Live => {
+                            break 'search Some(Base { expiry: found.expiry(), stored: found.share() });
+                        }
+                        Answer::Gone => break 'search None,
+                        Answer::Operand => operands.push(found.share().beside()),
+                        Answer::Older => {}
+                    }
+                    if W::OPERAND_SUFFICES && !operands.is_empty() {
+                        break 'search None;
+                    }
                 }
-                let Some(before) = seq.before() else { break };
-                below = before;
             }
-        }
-        Ok(self.folded::<W>(key, operands, None)?)
+            None
+        };
+        Ok(self.folded::<W>(key, operands, base)?)
     }
 
     /// Returns the newest commit after `since` in which a user wrote or removed an encoded key, for conflict

@@ -7,64 +7,39 @@
 //! ```
 //!
 //! An iterator returns exactly the same entries as a `VisibleCursor` over the run. It holds at most one
-//! block. A move that finds nothing, or fails, leaves it without a position until a seek succeeds. When
-//! values in blob files are read in sequence, it prefetches as many of the next ones as were read, up to
-//! [`AHEAD_MAX`].
+//! block. A move that finds nothing, or fails, leaves it without a position until a seek succeeds.
 
-use std::ops::{Bound, ControlFlow, Range};
+mod read_ahead;
+mod slice;
+
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use self::read_ahead::ReadAhead;
+use self::slice::RunSlice;
 use super::dead_keys::DeadKeys;
 use super::fetch;
-use super::fold::{Base, FoldContext, Folded, Operands};
-use super::operators::Operators;
-use super::resolve::{Answer, Resolver};
-use super::time::Time;
+use super::fold::Folded;
 use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::manifest::version::Run;
-use crate::sstable::{BlockPosition, Table};
+use crate::sstable::BlockPosition;
 use crate::types::bounds::Bounds;
 use crate::types::key_room::KeyRoom;
 use crate::types::stored::Stored;
-use crate::types::{Result, SeqNo, Value, key};
-
-/// Maximum number of blob values that are prefetched.
-const AHEAD_MAX: usize = 32;
+use crate::types::{Result, SeqNo, Value};
 
 /// An iterator over a run.
 pub struct RunWalk {
-    run: Arc<Run>,
-    /// Tables that may hold keys inside the bounds.
-    tables: Range<usize>,
-    at: SeqNo,
-    bounds: Bounds,
-    /// Length of the prefix of the keyspace.
-    prefix_len: usize,
-    time: Arc<Time>,
-    /// `None` if the run has no values in blob files.
-    blobs: Option<BlobSet>,
-    operators: Arc<Operators>,
+    slice: RunSlice,
     ahead: Mutex<ReadAhead>,
     here: Option<CurrentEntry>,
-    /// `None` disables skip ranges.
+    dead_keys: DeadKeys,
     /// The current user key, once it was requested, and the table and block whose prefix starts it.
-    dead_keys: Option<DeadKeys>,
     key: KeyRoom,
     key_of: (usize, usize),
-}
-
-/// How far values in blob files have been prefetched.
-#[derive(Default)]
-struct ReadAhead {
-    /// The value read last: table, block, entry.
-    last: (usize, usize, usize),
-    /// Number of values read in sequence.
-    streak: usize,
-    /// All entries of the block before this one have been prefetched.
-    asked: usize,
 }
 
 /// The current entry.
@@ -79,25 +54,15 @@ struct CurrentEntry {
 impl RunWalk {
     /// Creates an iterator at `at` within bounds, which must be in one keyspace. It has no position yet.
     pub fn new(run: &Arc<Run>, at: SeqNo, bounds: Bounds, view: &ReadView) -> Self {
-        let tables = run.within(&bounds.lower, &bounds.upper);
-        let prefix_len = match &bounds.lower {
-            Bound::Included(key) | Bound::Excluded(key) => key::prefix_len(key),
-            Bound::Unbounded => 0,
-        };
-        let ahead = Mutex::default();
-        let (blobs, operators) = (view.version.blobs(), view.operators.clone());
+        Self::over(RunSlice::new(run, at, bounds, view), DeadKeys::default())
+    }
+
+    fn over(slice: RunSlice, dead_keys: DeadKeys) -> Self {
         RunWalk {
-            run: run.clone(),
-            tables,
-            at,
-            bounds,
-            prefix_len,
-            time: view.time.clone(),
-            blobs: (!blobs.is_empty()).then(|| blobs.clone()),
-            operators,
-            ahead,
+            slice,
+            ahead: Mutex::default(),
             here: None,
-            dead_keys: None,
+            dead_keys,
             key: KeyRoom::default(),
             key_of: (usize::MAX, 0),
         }
@@ -105,26 +70,12 @@ impl RunWalk {
 
     /// Enables skip ranges, for an iterator over this view.
     pub fn with_skip_ranges(self, view: &Arc<ReadView>, is_pinned: bool) -> Self {
-        RunWalk { dead_keys: Some(DeadKeys::new(view, self.at, is_pinned)), ..self }
+        RunWalk { dead_keys: DeadKeys::new(view, self.slice.at, is_pinned), ..self }
     }
 
     /// Creates another iterator over the same range, without a position.
     pub fn again(&self) -> Self {
-        RunWalk {
-            run: self.run.clone(),
-            tables: self.tables.clone(),
-            at: self.at,
-            bounds: self.bounds.clone(),
-            prefix_len: self.prefix_len,
-            time: self.time.clone(),
-            blobs: self.blobs.clone(),
-            operators: self.operators.clone(),
-            ahead: Mutex::default(),
-            here: None,
-            dead_keys: self.dead_keys.as_ref().map(DeadKeys::again),
-            key: KeyRoom::default(),
-            key_of: (usize::MAX, 0),
-        }
+        Self::over(self.slice.clone(), self.dead_keys.again())
     }
 
     /// Returns whether the iterator is on a key.
@@ -148,7 +99,7 @@ impl RunWalk {
     pub fn user_key_parts<'a>(&'a self, head: &'a mut [u8; 4]) -> [&'a [u8]; 3] {
         let here = self.here();
         let mut parts = here.position.key_parts(here.entry, head);
-        let mut skip = self.prefix_len;
+        let mut skip = self.slice.prefix_len;
         for part in &mut parts {
             let of_part = skip.min(part.len());
             *part = &part[of_part..];
@@ -163,9 +114,9 @@ impl RunWalk {
         let here = self.here.as_ref().expect("a walk that stands on a key");
         let mut head = [0; 4];
         let [prefix, head, rest] = here.position.key_parts(here.entry, &mut head);
-        let Some(own) = prefix.get(self.prefix_len..) else {
+        let Some(own) = prefix.get(self.slice.prefix_len..) else {
             // The block has keys of several keyspaces.
-            let user_key = &[prefix, head, rest].concat()[self.prefix_len..];
+            let user_key = &[prefix, head, rest].concat()[self.slice.prefix_len..];
             self.key.set_prefix(user_key);
             self.key_of = (usize::MAX, 0);
             return;
@@ -202,7 +153,7 @@ impl RunWalk {
         for entry in first..end {
             let mut head = [0; 4];
             let [prefix, head, rest] = here.position.key_parts(entry, &mut head);
-            self.key.set_suffix(prefix.len() - self.prefix_len, head, rest);
+            self.key.set_suffix(prefix.len() - self.slice.prefix_len, head, rest);
             here.position.prefetch_behind(entry);
             here.entry = entry;
             visit(&self.key, here.position.value(entry))?;
@@ -214,7 +165,7 @@ impl RunWalk {
     /// too.
     #[inline]
     pub fn shows_bytes(&self) -> bool {
-        self.blobs.is_none() && self.here().folded.is_none()
+        self.slice.blobs.is_none() && self.here().folded.is_none()
     }
 
     /// Returns the value.
@@ -222,9 +173,9 @@ impl RunWalk {
     pub fn value(&self) -> Result<Value> {
         let here = self.here();
         if let Some(folded) = &here.folded {
-            return self.fold(here, folded);
+            return self.slice.fold(here, folded);
         }
-        match (here.position.share(here.entry), &self.blobs) {
+        match (here.position.share(here.entry), &self.slice.blobs) {
             (stored, Some(blobs)) => {
                 if matches!(stored, Stored::Blob(_)) {
                     self.read_ahead(here, blobs);
@@ -235,36 +186,15 @@ impl RunWalk {
         }
     }
 
-    /// Computes the value from operands.
-    #[cold]
-    fn fold(&self, here: &CurrentEntry, folded: &Folded) -> Result<Value> {
-        let key = here.position.key_parts(here.entry, &mut [0; 4]).concat();
-        let none = BlobSet::default();
-        let blobs = self.blobs.as_ref().unwrap_or(&none);
-        folded.value(&key, FoldContext { blobs, operators: &self.operators })
-    }
-
     /// Prefetches the next values of the block if the preceding ones were read in sequence.
     #[cold]
     fn read_ahead(&self, here: &CurrentEntry, blobs: &BlobSet) {
-        let (table, block, entry) = (here.table, here.position.number(), here.entry);
-        let mut ahead = self.ahead.lock();
-        let is_next = match ahead.last {
-            (t, b, e) if (t, b) == (table, block) => entry == e + 1,
-            (t, b, _) => (t, b + 1) == (table, block) || t + 1 == table,
-        };
-        ahead.streak = if is_next { ahead.streak + 1 } else { 0 };
-        if (ahead.last.0, ahead.last.1) != (table, block) || !is_next {
-            ahead.asked = entry + 1;
-        }
-        ahead.last = (table, block, entry);
-        let end = (entry + 1 + ahead.streak.min(AHEAD_MAX)).min(here.position.inside().end);
-        for next in ahead.asked.max(entry + 1)..end {
+        let read = (here.table, here.position.number(), here.entry);
+        for next in self.ahead.lock().after(read, here.position.inside().end) {
             if let Stored::Blob(pointer) = here.position.stored(next) {
                 blobs.will_need(pointer);
             }
         }
-        ahead.asked = ahead.asked.max(end);
     }
 
     /// Returns the bytes of the value. `None` if they are in a blob file or must be computed from operands.
@@ -279,37 +209,31 @@ impl RunWalk {
 
     /// Clears the position and the count of dead keys.
     fn leave(&mut self) -> Option<CurrentEntry> {
-        if let Some(dead_keys) = &mut self.dead_keys {
-            dead_keys.forget();
-        }
+        self.dead_keys.forget();
         self.here.take()
-    }
-
-    fn table(&self, index: usize) -> Option<&Arc<Table>> {
-        self.tables.contains(&index).then(|| &self.run.tables()[index].table)
     }
 
     /// Moves to the first live key inside the bounds.
     pub fn seek_first(&mut self) -> Result<()> {
         self.leave();
-        self.begin_at(self.tables.start)
+        self.begin_at(self.slice.tables.start)
     }
 
     /// Moves to the last live key inside the bounds.
     pub fn seek_last(&mut self) -> Result<()> {
         self.leave();
-        self.tables.end.checked_sub(1).map_or(Ok(()), |last| self.end_at(last))
+        self.slice.tables.end.checked_sub(1).map_or(Ok(()), |last| self.end_at(last))
     }
 
     /// Moves to the first live key inside the bounds that is `>= key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        if !self.bounds.above_lower(key) {
+        if !self.slice.bounds.above_lower(key) {
             return self.seek_first();
         }
         self.leave();
-        let table = self.run.first_from(key).max(self.tables.start);
-        let Some(open) = self.table(table) else { return Ok(()) };
-        match BlockPosition::of_key(open, key, &self.bounds, self.at)? {
+        let table = self.slice.run.first_from(key).max(self.slice.tables.start);
+        let Some(open) = self.slice.table(table) else { return Ok(()) };
+        match BlockPosition::of_key(open, key, &self.slice.bounds, self.slice.at)? {
             Some(position) => {
                 let entry = position.rank(key).max(position.inside().start);
                 position.prefetch(entry);
@@ -321,15 +245,15 @@ impl RunWalk {
 
     /// Moves to the last live key inside the bounds that is `< key`.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        if !self.bounds.below_upper(key) {
+        if !self.slice.bounds.below_upper(key) {
             return self.seek_last();
         }
         self.leave();
-        let Some(table) = self.run.count_before(key).min(self.tables.end).checked_sub(1) else {
+        let Some(table) = self.slice.run.count_before(key).min(self.slice.tables.end).checked_sub(1) else {
             return Ok(());
         };
-        let Some(open) = self.table(table) else { return Ok(()) };
-        match BlockPosition::of_key(open, key, &self.bounds, self.at)? {
+        let Some(open) = self.slice.table(table) else { return Ok(()) };
+        match BlockPosition::of_key(open, key, &self.slice.bounds, self.slice.at)? {
             Some(position) => {
                 let end = position.rank(key).min(position.inside().end);
                 self.settle_backward(table, position, end)
@@ -340,33 +264,45 @@ impl RunWalk {
 
     /// Moves to the first live key inside the bounds in this table or a later one.
     fn begin_at(&mut self, mut table: usize) -> Result<()> {
-        while let Some(open) = self.table(table) {
-            if let Some(position) = BlockPosition::first(open, &self.bounds, self.at)? {
+        while let Some(open) = self.slice.table(table) {
+            if let Some(position) = BlockPosition::first(open, &self.slice.bounds, self.slice.at)? {
                 let first = position.inside().start;
                 position.prefetch(first);
                 return self.settle_forward(table, position, first);
             }
             table += 1;
         }
-        if let Some(dead_keys) = &mut self.dead_keys {
-            dead_keys.end(None, &self.bounds);
-        }
-        Ok(())
+        self.end_forward(None)
     }
 
     /// Moves to the last live key inside the bounds in this table or an earlier one.
     fn end_at(&mut self, mut table: usize) -> Result<()> {
-        while let Some(open) = self.table(table) {
-            if let Some(position) = BlockPosition::last(open, &self.bounds, self.at)? {
+        while let Some(open) = self.slice.table(table) {
+            if let Some(position) = BlockPosition::last(open, &self.slice.bounds, self.slice.at)? {
                 let end = position.inside().end;
                 return self.settle_backward(table, position, end);
             }
             let Some(previous) = table.checked_sub(1) else { break };
             table = previous;
         }
-        if let Some(dead_keys) = &mut self.dead_keys {
-            dead_keys.end_backward(None, &self.bounds);
-        }
+        self.end_backward(None)
+    }
+
+    /// Ends a forward move: on a live key, or without a position at the end of the bounds.
+    #[inline]
+    fn end_forward(&mut self, here: Option<CurrentEntry>) -> Result<()> {
+        let live = here.as_ref().map(|here| || here.position.key(here.entry));
+        self.dead_keys.end(live, &self.slice.bounds);
+        self.here = here;
+        Ok(())
+    }
+
+    /// Ends a backward move: on a live key, or without a position at the start of the bounds.
+    #[inline]
+    fn end_backward(&mut self, here: Option<CurrentEntry>) -> Result<()> {
+        let live = here.as_ref().map(|here| || here.position.key(here.entry));
+        self.dead_keys.end_backward(live, &self.slice.bounds);
+        self.here = here;
         Ok(())
     }
 
@@ -405,7 +341,7 @@ impl RunWalk {
     fn next_slowly(&mut self) -> Result<()> {
         let CurrentEntry { table, position, entry, .. } =
             self.leave().expect("next of a walk that stands on a key");
-        match self.next_key(position, entry)? {
+        match self.slice.next_key(position, entry)? {
             Some((position, entry)) => self.settle_forward(table, position, entry),
             None => self.begin_at(table + 1),
         }
@@ -414,7 +350,7 @@ impl RunWalk {
     #[cold]
     fn prev_slowly(&mut self) -> Result<()> {
         let CurrentEntry { table, position, entry, .. } = self.leave().expect("the caller has looked");
-        let (position, first) = self.key_start(position, entry)?;
+        let (position, first) = self.slice.key_start(position, entry)?;
         self.settle_backward(table, position, first)
     }
 
@@ -424,37 +360,25 @@ impl RunWalk {
         loop {
             if entry >= position.inside().end {
                 if position.meets_upper() {
-                    if let Some(dead_keys) = &mut self.dead_keys {
-                        dead_keys.end(None, &self.bounds);
-                    }
-                    return Ok(());
+                    return self.end_forward(None);
                 }
-                let Some(next) = position.next(&self.bounds)? else { return self.begin_at(table + 1) };
+                let Some(next) = position.next(&self.slice.bounds)? else { return self.begin_at(table + 1) };
                 entry = next.inside().start;
                 position = next;
                 continue;
             }
             if position.is_settled() {
-                if let Some(dead_keys) = &mut self.dead_keys {
-                    dead_keys.end_at(|| position.key(entry), &self.bounds);
-                }
-                self.here = Some(CurrentEntry { table, position, entry, folded: None });
-                return Ok(());
+                return self.end_forward(Some(CurrentEntry { table, position, entry, folded: None }));
             }
-            if let Some(here) = self.resolve(table, position.clone(), entry)? {
-                if let Some(dead_keys) = &mut self.dead_keys {
-                    dead_keys.end_at(|| here.position.key(here.entry), &self.bounds);
-                }
-                self.here = Some(here);
-                return Ok(());
+            if let Some(here) = self.slice.resolve(table, position.clone(), entry)? {
+                return self.end_forward(Some(here));
             }
-            if let Some(dead_keys) = &mut self.dead_keys
-                && dead_keys.step(|| position.key(entry).into())
-                && let Some(end) = dead_keys.end_after(&position.key(entry))
+            if self.dead_keys.step(|| position.key(entry).into())
+                && let Some(end) = self.dead_keys.end_after(&position.key(entry))
             {
                 return self.seek(&end);
             }
-            match self.next_key(position, entry)? {
+            match self.slice.next_key(position, entry)? {
                 Some(next) => (position, entry) = next,
                 None => return self.begin_at(table + 1),
             }
@@ -466,12 +390,9 @@ impl RunWalk {
         loop {
             if end <= position.inside().start {
                 if position.meets_lower() {
-                    if let Some(dead_keys) = &mut self.dead_keys {
-                        dead_keys.end_backward(None, &self.bounds);
-                    }
-                    return Ok(());
+                    return self.end_backward(None);
                 }
-                let previous = position.prev(&self.bounds)?;
+                let previous = position.prev(&self.slice.bounds)?;
                 let Some(previous) = previous else {
                     // At the first table this ends the iteration.
                     return self.end_at(table.wrapping_sub(1));
@@ -481,121 +402,25 @@ impl RunWalk {
                 continue;
             }
             if position.is_settled() {
-                if let Some(dead_keys) = &mut self.dead_keys {
-                    dead_keys.end_backward_at(|| position.key(end - 1), &self.bounds);
-                }
-                self.here = Some(CurrentEntry { table, position, entry: end - 1, folded: None });
-                return Ok(());
+                let entry = end - 1;
+                return self.end_backward(Some(CurrentEntry { table, position, entry, folded: None }));
             }
-            (position, end) = self.key_start(position, end - 1)?;
-            if let Some(here) = self.resolve(table, position.clone(), end)? {
-                if let Some(dead_keys) = &mut self.dead_keys {
-                    dead_keys.end_backward_at(|| here.position.key(here.entry), &self.bounds);
-                }
-                self.here = Some(here);
-                return Ok(());
+            (position, end) = self.slice.key_start(position, end - 1)?;
+            if let Some(here) = self.slice.resolve(table, position.clone(), end)? {
+                return self.end_backward(Some(here));
             }
-            if let Some(dead_keys) = &mut self.dead_keys
-                && dead_keys.step(|| position.key(end).into())
-                && let Some(start) = dead_keys.start_before(&position.key(end))
+            if self.dead_keys.step(|| position.key(end).into())
+                && let Some(start) = self.dead_keys.start_before(&position.key(end))
             {
                 return self.seek_before(&start);
             }
-        }
-    }
-
-    /// Starts at the newest version of a key and returns the version that makes the key live, if any. With
-    /// operands, returns the version at which they end.
-    fn resolve(
-        &self,
-        table: usize,
-        mut position: BlockPosition,
-        mut entry: usize,
-    ) -> Result<Option<CurrentEntry>> {
-        let (resolver, mut operands) = (Resolver::default(), Operands::default());
-        let base = loop {
-            if position.seq(entry) <= self.at {
-                let expiry = || position.expiry(entry);
-                let expired =
-                    || operands.is_empty() && expiry().is_some_and(|expiry| self.time.has_come(expiry));
-                match resolver.feed_reader(position.seq(entry), position.kind(entry), expired) {
-                    Answer::Live if operands.is_empty() => {
-                        return Ok(Some(CurrentEntry { table, position, entry, folded: None }));
-                    }
-                    Answer::Live => break Some(Base { stored: position.share(entry), expiry: expiry() }),
-                    Answer::Gone => break None,
-                    Answer::Operand => operands.push(position.share(entry).beside()),
-                    Answer::Older => {}
-                }
-            }
-            let last = (!operands.is_empty()).then(|| (position.clone(), entry));
-            match self.older(position, entry)? {
-                (next, entry_of_next, true) => (position, entry) = (next, entry_of_next),
-                _ => {
-                    let Some(last) = last else { return Ok(None) };
-                    (position, entry) = last;
-                    break None;
-                }
-            }
-        };
-        // The expiry of the resulting value decides (fold.3).
-        let folded = Folded::new(operands, base);
-        let folded = folded.filter(|folded| folded.expiry().is_none_or(|expiry| !self.time.has_come(expiry)));
-        Ok(folded.map(|folded| CurrentEntry { table, position, entry, folded: Some(folded) }))
-    }
-
-    /// Returns the next entry, and whether it is an older version of the same key. Stays at the last entry of
-    /// the table.
-    fn older(&self, position: BlockPosition, entry: usize) -> Result<(BlockPosition, usize, bool)> {
-        if entry + 1 < position.count() {
-            let is_same = position.same_key_as_next(entry);
-            return Ok((position, entry + 1, is_same));
-        }
-        Ok(match position.next(&self.bounds)? {
-            Some(next) => {
-                let is_same = next.continues_key();
-                (next, 0, is_same)
-            }
-            None => (position, entry, false),
-        })
-    }
-
-    /// Returns the newest version of the next key in the table.
-    fn next_key(
-        &self,
-        mut position: BlockPosition,
-        mut entry: usize,
-    ) -> Result<Option<(BlockPosition, usize)>> {
-        loop {
-            let before = (position.number(), entry);
-            let is_same;
-            (position, entry, is_same) = self.older(position, entry)?;
-            if !is_same {
-                return Ok(((position.number(), entry) != before).then_some((position, entry)));
-            }
-        }
-    }
-
-    /// Returns the newest version of the key of an entry.
-    fn key_start(&self, mut position: BlockPosition, mut entry: usize) -> Result<(BlockPosition, usize)> {
-        loop {
-            if entry > 0 {
-                if !position.same_key_as_next(entry - 1) {
-                    return Ok((position, entry));
-                }
-                entry -= 1;
-                continue;
-            }
-            let previous = if position.continues_key() { position.prev(&self.bounds)? } else { None };
-            let Some(previous) = previous else { return Ok((position, entry)) };
-            entry = previous.count() - 1;
-            position = previous;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Bound;
     use std::path::Path;
 
     use esker_env::{Env, MemFs};

@@ -44,7 +44,7 @@ pub struct VisibleCursor<C> {
     lower_head: u64,
     blobs: BlobSet,
     /// `None` disables skip ranges.
-    dead_keys: Option<DeadKeys>,
+    dead_keys: DeadKeys,
     /// If set, expired keys are hidden (resolve.3).
     time: Option<Arc<Time>>,
     operators: Arc<Operators>,
@@ -85,7 +85,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
             cover,
             bounds,
             blobs: BlobSet::default(),
-            dead_keys: None,
+            dead_keys: DeadKeys::default(),
             time: None,
             operators: Arc::default(),
             folded: None,
@@ -101,7 +101,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     /// Enables skip ranges, for a cursor over this view alone.
     pub fn with_skip_ranges(self, view: &Arc<ReadView>, at: SeqNo, is_pinned: bool) -> Self {
-        VisibleCursor { dead_keys: Some(DeadKeys::new(view, at, is_pinned)), ..self }
+        VisibleCursor { dead_keys: DeadKeys::new(view, at, is_pinned), ..self }
     }
 
     #[inline]
@@ -124,9 +124,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     #[inline]
     fn settle_forward(&mut self) -> Result<()> {
         assert!(!self.valid);
-        if let Some(dead_keys) = &mut self.dead_keys {
-            dead_keys.forget();
-        }
+        self.dead_keys.forget();
         while self.merged.valid() && self.below_upper() {
             let cover = self.cover_here();
             let is_covered = cover > self.merged.seq();
@@ -137,22 +135,19 @@ impl<C: SourceCursor> VisibleCursor<C> {
             }
             self.pass_forward(cover, is_covered)?;
         }
-        if let Some(dead_keys) = &mut self.dead_keys {
-            dead_keys.end(self.valid.then(|| self.merged.key()), &self.bounds);
-        }
+        let live = self.valid.then_some(|| self.merged.key().to_vec());
+        self.dead_keys.end(live, &self.bounds);
         Ok(())
     }
 
     /// Moves past a dead key, or past the skip range that contains it.
     fn pass_forward(&mut self, cover: SeqNo, is_covered: bool) -> Result<()> {
-        if let Some(dead_keys) = &mut self.dead_keys {
-            if self.has_folded_expired || cover <= self.merged.seq() && self.merged.kind().is_live() {
-                dead_keys.forget();
-            } else if dead_keys.step(|| self.merged.key().into())
-                && let Some(end) = dead_keys.end_after(self.merged.key())
-            {
-                return self.merged.seek(&end);
-            }
+        if self.has_folded_expired || cover <= self.merged.seq() && self.merged.kind().is_live() {
+            self.dead_keys.forget();
+        } else if self.dead_keys.step(|| self.merged.key().into())
+            && let Some(end) = self.dead_keys.end_after(self.merged.key())
+        {
+            return self.merged.seek(&end);
         }
         if is_covered { self.skip_covered(cover) } else { self.merged.next() }
     }
@@ -230,9 +225,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     fn settle_backward(&mut self) -> Result<()> {
         assert!(!self.valid);
-        if let Some(dead_keys) = &mut self.dead_keys {
-            dead_keys.forget();
-        }
+        self.dead_keys.forget();
         while self.merged.valid() && self.above_lower() {
             let cover = self.cover_here();
             if self.is_live(cover)? {
@@ -241,21 +234,18 @@ impl<C: SourceCursor> VisibleCursor<C> {
             }
             self.pass_backward(cover)?;
         }
-        if let Some(dead_keys) = &mut self.dead_keys {
-            dead_keys.end_backward(self.valid.then(|| self.merged.key()), &self.bounds);
-        }
+        let live = self.valid.then_some(|| self.merged.key().to_vec());
+        self.dead_keys.end_backward(live, &self.bounds);
         Ok(())
     }
 
     fn pass_backward(&mut self, cover: SeqNo) -> Result<()> {
-        if let Some(dead_keys) = &mut self.dead_keys {
-            if self.has_folded_expired || cover <= self.merged.seq() && self.merged.kind().is_live() {
-                dead_keys.forget();
-            } else if dead_keys.step(|| self.merged.key().into())
-                && let Some(start) = dead_keys.start_before(self.merged.key())
-            {
-                return self.merged.seek_before(&start);
-            }
+        if self.has_folded_expired || cover <= self.merged.seq() && self.merged.kind().is_live() {
+            self.dead_keys.forget();
+        } else if self.dead_keys.step(|| self.merged.key().into())
+            && let Some(start) = self.dead_keys.start_before(self.merged.key())
+        {
+            return self.merged.seek_before(&start);
         }
         self.merged.prev()
     }

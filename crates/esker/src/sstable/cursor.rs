@@ -77,6 +77,14 @@ impl TableCursor {
         self.current.as_ref().expect("a valid cursor has a block").number
     }
 
+    /// Begins a seek. Returns false if the table has no blocks.
+    #[inline(always)]
+    fn begin(&mut self) -> Result<bool> {
+        self.valid = false;
+        self.table.ready()?;
+        Ok(self.blocks() > 0)
+    }
+
     /// Makes block `number` the current block.
     #[inline]
     fn enter(&mut self, number: usize) -> Result<()> {
@@ -176,9 +184,7 @@ impl TableCursor {
 
 impl SourceCursor for TableCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.valid = false;
-        self.table.ready()?;
-        if self.blocks() == 0 {
+        if !self.begin()? {
             return Ok(());
         }
         let entry = self.search(key)?;
@@ -187,9 +193,7 @@ impl SourceCursor for TableCursor {
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.valid = false;
-        self.table.ready()?;
-        if self.blocks() == 0 {
+        if !self.begin()? {
             return Ok(());
         }
         let entry = self.search(key)?;
@@ -197,9 +201,7 @@ impl SourceCursor for TableCursor {
     }
 
     fn seek_first(&mut self) -> Result<()> {
-        self.valid = false;
-        self.table.ready()?;
-        if self.blocks() == 0 {
+        if !self.begin()? {
             return Ok(());
         }
         self.enter(0)?;
@@ -207,9 +209,7 @@ impl SourceCursor for TableCursor {
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        self.valid = false;
-        self.table.ready()?;
-        if self.blocks() == 0 {
+        if !self.begin()? {
             return Ok(());
         }
         self.enter(self.blocks() - 1)?;

@@ -30,11 +30,6 @@ use super::block_search::{NODE, Simd};
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::types::key::{common_prefix_len, head8};
 
-/// Returns the shortest key that is larger than `low` and not larger than `high`. Requires `low < high`.
-pub(super) fn shortest_separator<'a>(low: &[u8], high: &'a [u8]) -> &'a [u8] {
-    &high[..(common_prefix_len(low, high) + 1).min(high.len())]
-}
-
 /// Maximum size of an index (index.5).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexLimits {
@@ -344,16 +339,6 @@ mod tests {
         let mut bytes = Vec::new();
         encode(prefix, &entries, &mut bytes);
         Index::decode(&bytes).unwrap()
-    }
-
-    #[test]
-    fn separators_are_short() {
-        let sep =
-            |a: &str, b: &'static str| std::str::from_utf8(shortest_separator(a.as_bytes(), b.as_bytes()));
-        assert_eq!(sep("abc", "abd"), Ok("abd"));
-        assert_eq!(sep("abc", "xyz"), Ok("x"));
-        assert_eq!(sep("a", "a\0b"), Ok("a\0"));
-        assert_eq!(sep("", "b"), Ok("b"));
     }
 
     #[test]

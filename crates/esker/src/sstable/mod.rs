@@ -26,9 +26,9 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 //!
-//! To read the source, follow a write (`writer.rs`, `block_builder.rs`, `stored.rs`), then a read
-//! (`table.rs`, `index.rs`, `block.rs`, `block_search.rs`), then iteration (`block_position.rs`, `cursor.rs`,
-//! `scan.rs`).
+//! To read the source, follow a write (`writer.rs`, `block_builder.rs`, `part_writer.rs`), then a read
+//! (`table/lookup.rs`, `index.rs`, `block.rs`, `block_search.rs`), then iteration (`block_position.rs`,
+//! `cursor.rs`, `scan.rs`).
 //! Bytes: docs/formats/sstable.md
 
 mod block;
@@ -42,8 +42,10 @@ mod footer;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod index;
+mod index_builder;
 mod meta;
 mod options;
+mod part_writer;
 mod parts;
 mod properties;
 mod salvage;
@@ -62,6 +64,7 @@ pub(crate) use cursor::TableCursor;
 pub(crate) use index::IndexLimits;
 pub(crate) use meta::TableMeta;
 pub(crate) use parts::stated_newest_commit;
+pub(crate) use properties::Properties;
 pub(crate) use salvage::{LostContent, SalvageScan, SalvageTable, TableDamage};
 pub(crate) use scan::TableScan;
 pub(crate) use stored::Fingerprint;

@@ -1,8 +1,8 @@
-//! An open table: finds blocks, caches them, and answers point reads.
+//! An open table.
 //!
 //! ```text
-//!   get: key, hash --filter--> index --block number--> slot --in memory--> lower_bound --> Found
-//!                                                       `--empty--> read, verify, insert
+//!   Table --loading.rs--> properties, index, range tombstones, filter
+//!     `--lookup.rs--> index --block number--> blocks.rs: cached block, or read from the file
 //! ```
 //!
 //! table.1. Everything read from the file is verified: checksum, structure and position. (See stored.1. The
@@ -14,59 +14,35 @@
 //!     the properties of the file are compared with the manifest. Before that, the table uses no memory and
 //!     no file descriptor. Exception: a table with range tombstones is loaded immediately.
 //!
-//! The versions of a key may continue in the next block (`Index::continues`). A cached lookup has two cache
-//! misses: the heads of the block, and the entry. A filter is loaded only when it was needed [`FILTER_ASKS`]
-//! times: it is larger than the index, and a single lookup is faster without it. An unloaded filter admits
-//! every key. While the cache has free space, a miss reads 128 KiB around the block, which takes little
-//! longer than 8 KiB. The file of a table marked obsolete is removed when the last reference is dropped.
+//! The file of a table marked obsolete is removed when the last reference is dropped.
 //!
 //! Bytes: docs/formats/sstable.md
 
-use std::ops::Range;
+mod blocks;
+mod loading;
+mod lookup;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use esker_env::{Env, FsRef, OpenOptions, PageBuf};
+use esker_env::Env;
 use parking_lot::Mutex;
 
+use self::loading::{Loaded, Source};
+pub(crate) use self::lookup::{Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss};
 use super::block::Block;
 use super::counts::Counts;
 use super::cursor::TableCursor;
-use super::footer::Footer;
 use super::index::Index;
-use super::parts::{Parts, has_end, parse_block, read_footer, read_stored};
-use super::properties::{Properties, decode_tombstones};
+use super::properties::Properties;
 use super::scan::TableScan;
-use super::stored::{self, Salt};
 use super::{BlockCache, TableMeta};
-use crate::cache::{self, BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation};
 use crate::encoding::bloom::BlockedBloom;
-use crate::types::descriptors::{Descriptors, ReadFile};
 use crate::types::due::Due;
-use crate::types::expiry::{Expiry, value_start};
-use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
-use crate::types::stored::Stored;
-use crate::types::{Error, Result, SeqNo, Value};
-
-/// Bytes read around a block that is not cached.
-const AROUND_BYTES: u64 = 128 << 10;
-/// With less free cache space, a block is read alone.
-const ROOM_TO_READ_AROUND: u64 = 1 << 20;
-/// Number of times a filter is needed before it is loaded.
-const FILTER_ASKS: u32 = 8;
-
-impl CacheItem for Block {
-    fn size_bytes(&self) -> usize {
-        self.memory_bytes()
-    }
-
-    fn first_bytes(&self) -> *const u8 {
-        self.bytes().as_ptr()
-    }
-}
+use crate::types::{Result, SeqNo};
 
 /// An open table.
 pub(crate) struct Table {
@@ -87,39 +63,6 @@ pub(crate) struct Table {
     obsolete: Mutex<Option<Remover>>,
 }
 
-/// Where a table is loaded from.
-struct Source {
-    fs: FsRef,
-    cache: Arc<BlockCache>,
-    /// The description in the manifest, if there is one.
-    stated: Option<TableMeta>,
-}
-
-/// What a table keeps in memory besides its blocks.
-struct Loaded {
-    file: Arc<ReadFile>,
-    index: Index,
-    /// Set once the filter is loaded.
-    filter: OnceLock<Filter>,
-    /// Position of the filter in the file; empty if there is none.
-    filter_extent: Range<u64>,
-    /// Number of times the filter was needed before it was loaded. Relaxed: it orders nothing.
-    filter_asks: AtomicU32,
-    blocks: CachedBlocks<Block>,
-    tombstones: RangeTombstones,
-    properties: Properties,
-    newest_commit: SeqNo,
-    salt: Salt,
-    file_bytes: u64,
-    _memory: Reservation,
-}
-
-/// A filter in memory.
-struct Filter {
-    bloom: BlockedBloom,
-    _memory: Reservation,
-}
-
 /// Removes the file of a table, if removal is still allowed.
 pub(crate) type Remover = Arc<dyn Fn(&Path) + Send + Sync>;
 
@@ -128,143 +71,6 @@ pub(crate) type Remover = Arc<dyn Fn(&Path) + Send + Sync>;
 pub(crate) fn plain_remover(env: &Env) -> Remover {
     let fs = env.fs.clone();
     Arc::new(move |path| fs.remove_file(path).unwrap())
-}
-
-/// A block used by a read: protected by the caller's pin if it was cached, otherwise owned.
-pub(super) enum BlockUse<'g> {
-    Pinned(Pinned<'g, Block>),
-    Loaded(Arc<Block>),
-}
-
-impl std::ops::Deref for BlockUse<'_> {
-    type Target = Block;
-    #[inline(always)]
-    fn deref(&self) -> &Block {
-        match self {
-            BlockUse::Pinned(block) => block,
-            BlockUse::Loaded(block) => block,
-        }
-    }
-}
-
-impl BlockUse<'_> {
-    #[inline(always)]
-    pub(super) fn into_arc(self) -> Arc<Block> {
-        match self {
-            BlockUse::Pinned(block) => block.to_arc(),
-            BlockUse::Loaded(block) => block,
-        }
-    }
-}
-
-/// What a lookup does if a block is not in memory.
-pub(crate) trait OnMiss {
-    /// Why there is no answer.
-    type Error: From<Error>;
-    /// Returns the block.
-    fn load(table: &Table, number: usize, pin: &Guard) -> Result<Arc<Block>, Self::Error>;
-    /// Loads the parts of a table that is not loaded yet.
-    #[expect(private_interfaces, reason = "only tables call it")]
-    fn load_parts(table: &Table) -> Result<&Loaded, Self::Error>;
-    /// Returns whether the table may hold the key with this hash.
-    #[expect(private_interfaces, reason = "only tables call it")]
-    fn may_contain(table: &Table, loaded: &Loaded, hash: u64) -> Result<bool, Self::Error>;
-}
-
-/// Reads the block from the file.
-pub(crate) struct ReadOnMiss;
-/// Fails without reading the file.
-pub(crate) struct MemoryOnly;
-
-/// Why a lookup in memory has no answer.
-#[derive(Debug)]
-pub(crate) enum NoAnswer {
-    /// The file would have to be read.
-    NotInMemory,
-    /// The lookup failed.
-    Failed(Error),
-}
-
-impl From<Error> for NoAnswer {
-    fn from(error: Error) -> Self {
-        NoAnswer::Failed(error)
-    }
-}
-
-impl OnMiss for ReadOnMiss {
-    type Error = Error;
-    #[inline]
-    fn load(table: &Table, number: usize, pin: &Guard) -> Result<Arc<Block>> {
-        table.load(number, true, pin)
-    }
-    #[expect(private_interfaces, reason = "only tables call it")]
-    fn load_parts(table: &Table) -> Result<&Loaded> {
-        table.load_parts()
-    }
-    #[expect(private_interfaces, reason = "only tables call it")]
-    #[inline(always)]
-    fn may_contain(table: &Table, loaded: &Loaded, hash: u64) -> Result<bool> {
-        match loaded.filter.get() {
-            Some(filter) => Ok(filter.bloom.may_contain(hash)),
-            None => table.ask_filter(loaded, hash),
-        }
-    }
-}
-
-impl OnMiss for MemoryOnly {
-    type Error = NoAnswer;
-    fn load(_: &Table, _: usize, _: &Guard) -> Result<Arc<Block>, NoAnswer> {
-        Err(NoAnswer::NotInMemory)
-    }
-    #[expect(private_interfaces, reason = "only tables call it")]
-    fn load_parts(_: &Table) -> Result<&Loaded, NoAnswer> {
-        Err(NoAnswer::NotInMemory)
-    }
-    #[expect(private_interfaces, reason = "only tables call it")]
-    #[inline(always)]
-    fn may_contain(_: &Table, loaded: &Loaded, hash: u64) -> Result<bool, NoAnswer> {
-        Ok(loaded.may_contain(hash))
-    }
-}
-
-/// A version found in a table, in place.
-pub(crate) struct Found<'g> {
-    block: BlockUse<'g>,
-    entry: usize,
-    seq: SeqNo,
-}
-
-impl Found<'_> {
-    /// Sequence number of the version.
-    #[inline(always)]
-    pub(crate) fn seq(&self) -> SeqNo {
-        self.seq
-    }
-
-    /// Kind of the version.
-    #[inline(always)]
-    pub(crate) fn kind(&self) -> Kind {
-        self.block.kind(self.entry)
-    }
-
-    /// Returns when the version expires, if its kind can.
-    #[inline]
-    pub(crate) fn expiry(&self) -> Option<Expiry> {
-        Expiry::of_version(self.kind(), &self.block.bytes()[self.block.value_range(self.entry)])
-    }
-
-    /// Returns the stored value. A small value is copied; a larger one keeps its block alive.
-    #[inline(always)]
-    pub(crate) fn share(self) -> Stored<Value> {
-        let (kind, mut range) = (self.kind(), self.block.value_range(self.entry));
-        range.start += value_start(kind, range.len());
-        let value = if Value::is_small(range.len()) {
-            Value::copy_of(&self.block.bytes()[range])
-        } else {
-            Value::slice_of(self.block.into_arc(), range)
-        };
-        Stored::new(kind, value)
-    }
 }
 
 impl Table {
@@ -343,52 +149,6 @@ impl Table {
     /// Loads everything except the blocks.
     pub(crate) fn load_all(&self) -> Result<()> {
         self.load_filter(self.try_loaded()?)
-    }
-
-    fn load_filter(&self, loaded: &Loaded) -> Result<()> {
-        let source = self.source.lock();
-        if loaded.filter.get().is_some() || loaded.filter_extent.is_empty() {
-            return Ok(());
-        }
-        let part = Parts { file: &*loaded.file.get()?, path: &self.path, salt: loaded.salt };
-        let bloom = part.read("filter", &loaded.filter_extent, BlockedBloom::decode)?;
-        let memory = source.cache.budget().reserve(BudgetKind::Table, bloom.size_bytes() as u64);
-        let is_first = loaded.filter.set(Filter { bloom, _memory: memory }).is_ok();
-        assert!(is_first, "one thread loads the filter");
-        Ok(())
-    }
-
-    /// Checks a filter that is not loaded, loading it if it is needed often enough.
-    #[cold]
-    fn ask_filter(&self, loaded: &Loaded, hash: u64) -> Result<bool> {
-        if loaded.filter_extent.is_empty() || loaded.filter_asks.fetch_add(1, Ordering::Relaxed) < FILTER_ASKS
-        {
-            return Ok(true);
-        }
-        self.load_filter(loaded)?;
-        Ok(loaded.may_contain(hash))
-    }
-
-    #[cold]
-    fn load_parts(&self) -> Result<&Loaded> {
-        let source = self.source.lock();
-        if self.loaded.get().is_none() {
-            let loaded = Loaded::of_file(&source, &self.path, self.base_seq());
-            let in_database = source.stated.is_some();
-            let loaded = loaded.map_err(|error| if in_database { error.with_remedy() } else { error })?;
-            let described = source.stated.as_ref().is_none_or(|stated| *stated == self.meta_of(&loaded));
-            // Sequence numbers are never reused, so the manifest identifies the right one of two tables with
-            // the same keys.
-            if !described {
-                let detail = "the file is not the table described by the manifest, perhaps a copy of another one: restore a \
-                              backup or run `esker repair`";
-                return Err(Error::corrupt("table", &self.path, 0, detail));
-            }
-            let is_first = self.loaded.set(loaded).is_ok();
-            assert!(is_first, "table.6: one thread loads");
-        }
-        drop(source);
-        Ok(self.loaded())
     }
 
     /// Path of the file.
@@ -526,201 +286,6 @@ impl Table {
         self.loaded.get().is_none_or(|loaded| loaded.may_contain(hash))
     }
 
-    /// Returns the newest version of `key` visible at `at`, including tombstones. The caller must check range
-    /// tombstones. `hash` is the hash of the key.
-    ///
-    /// Probing the filter costs a cache miss, about as much as searching a cached block. With `filter_first`
-    /// the filter is probed first, which pays if the key is likely absent. Otherwise it is probed only before
-    /// a block is read from the file.
-    #[inline]
-    pub(crate) fn get<'g>(
-        &'g self,
-        key: &[u8],
-        hash: u64,
-        at: SeqNo,
-        filter_first: bool,
-        pin: &'g Guard,
-    ) -> Result<Option<Found<'g>>> {
-        self.get_by::<ReadOnMiss>(key, hash, at, filter_first, pin)
-    }
-
-    /// Like `get`, with a policy for blocks that are not in memory.
-    #[inline]
-    pub(crate) fn get_by<'g, M: OnMiss>(
-        &'g self,
-        key: &[u8],
-        hash: u64,
-        at: SeqNo,
-        filter_first: bool,
-        pin: &'g Guard,
-    ) -> Result<Option<Found<'g>>, M::Error> {
-        let loaded = match self.loaded.get() {
-            Some(loaded) => loaded,
-            None => M::load_parts(self)?,
-        };
-        if filter_first && !M::may_contain(self, loaded, hash)? {
-            return Ok(None);
-        }
-        self.find::<M>(loaded, key, hash, at, pin)
-    }
-
-    /// Returns the sequence number of the newest version of `key`, of any kind.
-    pub(crate) fn newest_seq(&self, key: &[u8], hash: u64, pin: &Guard) -> Result<Option<SeqNo>> {
-        Ok(self.get(key, hash, SeqNo::MAX, true, pin)?.map(|found| found.seq()))
-    }
-
-    /// Returns the newest version of a key after `since`, ignoring sweeps (conflict.3).
-    pub(crate) fn newest_written(
-        &self,
-        key: &[u8],
-        hash: u64,
-        since: SeqNo,
-        pin: &Guard,
-    ) -> Result<Option<SeqNo>> {
-        let mut below = SeqNo::MAX;
-        while let Some(found) = self.get(key, hash, below, true, pin)?
-            && found.seq() > since
-        {
-            if !found.kind().is_sweep() {
-                return Ok(Some(found.seq()));
-            }
-            let Some(before) = found.seq().before() else { break };
-            below = before;
-        }
-        Ok(None)
-    }
-
-    /// Returns the newest version of `key` up to `at`.
-    #[inline]
-    fn find<'g, M: OnMiss>(
-        &'g self,
-        loaded: &'g Loaded,
-        key: &[u8],
-        hash: u64,
-        at: SeqNo,
-        pin: &'g Guard,
-    ) -> Result<Option<Found<'g>>, M::Error> {
-        let mut number = loaded.index.find(key);
-        if number >= loaded.index.len() {
-            return Ok(None);
-        }
-        let mut block = match loaded.blocks.load(number, pin) {
-            Some(block) => BlockUse::Pinned(block),
-            None if !M::may_contain(self, loaded, hash)? => return Ok(None),
-            None => BlockUse::Loaded(M::load(self, number, pin)?),
-        };
-        let (mut i, found) = block.lower_bound(key, loaded.index.simd());
-        if !found {
-            return Ok(None);
-        }
-        loop {
-            let seq = self.seq_of(&block, i);
-            if seq <= at {
-                return Ok(Some(Found { block, entry: i, seq }));
-            }
-            if i + 1 < block.count() {
-                if !block.same_key_as_next(i) {
-                    return Ok(None);
-                }
-                i += 1;
-            } else {
-                number += 1;
-                if number == loaded.index.len() || !loaded.index.continues(number) {
-                    return Ok(None);
-                }
-                block = match loaded.blocks.load(number, pin) {
-                    Some(block) => BlockUse::Pinned(block),
-                    None => BlockUse::Loaded(M::load(self, number, pin)?),
-                };
-                i = 0;
-            }
-        }
-    }
-
-    /// Returns a data block, from memory or from the file.
-    #[inline(always)]
-    pub(super) fn block<'g>(&'g self, number: usize, fill: bool, pin: &'g Guard) -> Result<BlockUse<'g>> {
-        match self.loaded().blocks.load(number, pin) {
-            Some(block) => Ok(BlockUse::Pinned(block)),
-            None => Ok(BlockUse::Loaded(self.load(number, fill, pin)?)),
-        }
-    }
-
-    /// Returns a data block if it is in memory, without counting a use.
-    pub(super) fn resident(&self, number: usize) -> Option<Arc<Block>> {
-        let pin = cache::pin();
-        self.loaded().blocks.peek(number, &pin).map(Pinned::to_arc)
-    }
-
-    #[cold]
-    fn load(&self, number: usize, fill: bool, pin: &Guard) -> Result<Arc<Block>> {
-        let Loaded { file, index, blocks, salt, .. } = self.loaded();
-        blocks.note_miss();
-        if fill && blocks.room_bytes() >= ROOM_TO_READ_AROUND {
-            self.load_around(number, pin);
-            if let Some(block) = blocks.peek(number, pin) {
-                return Ok(block.to_arc());
-            }
-        }
-        let extent = index.extent(number);
-        let stored = read_stored(&*file.get()?, &self.path, extent.clone())?;
-        let packed = stored::is_packed(&stored);
-        let block = parse_block(stored::open_owned(stored, *salt, extent.start), packed);
-        let block = Arc::new(block.map_err(|e| e.in_file("block", &self.path, extent.start))?);
-        // A block of another position would give wrong answers, or keep an iterator in place forever.
-        self.check_place(number, &block, None)?;
-        if fill {
-            blocks.insert(number, &block, true, pin);
-        }
-        Ok(block)
-    }
-
-    /// Caches a block and the blocks around it while the cache has free space, so that a database that fits
-    /// is soon cached completely. Errors are ignored here; a reader of the block gets them.
-    fn load_around(&self, number: usize, pin: &Guard) {
-        let Loaded { file, index, blocks, .. } = self.loaded();
-        let window = |number: usize| index.extent(number).start / AROUND_BYTES;
-        let is_near = |other: &usize| window(*other) == window(number);
-        let first = (0..number).rev().take_while(is_near).last().unwrap_or(number);
-        let last = (number..index.len()).take_while(is_near).last().unwrap_or(number);
-        let start = index.extent(first).start;
-        let Ok(file) = file.get() else { return };
-        let Ok(bytes) = read_stored(&*file, &self.path, start..index.extent(last).end) else { return };
-        for near in (first..=last).filter(|near| blocks.peek(*near, pin).is_none()) {
-            let extent = index.extent(near);
-            let stored = &bytes[(extent.start - start) as usize..(extent.end - start) as usize];
-            if let Ok(block) = self.decode_block(stored, extent.start)
-                && self.check_place(near, &block, None).is_ok()
-            {
-                blocks.insert(near, &Arc::new(block), near == number, pin);
-            }
-        }
-    }
-
-    /// Reads the footer again.
-    pub(super) fn read_footer(&self) -> Result<Footer> {
-        read_footer(&*self.loaded().file.get()?, &self.path, self.file_bytes())
-    }
-
-    /// Verifies and decodes the stored form of the block at `offset`.
-    pub(super) fn decode_block(&self, stored: &[u8], offset: u64) -> Result<Block> {
-        let block = parse_block(stored::open(stored, self.loaded().salt, offset), stored::is_packed(stored));
-        block.map_err(|e| e.in_file("block", &self.path, offset))
-    }
-
-    /// Reads a range of the file. `extent` comes from the verified index, so it lies inside the file.
-    pub(super) fn read_extent(&self, extent: Range<u64>) -> Result<PageBuf> {
-        read_stored(&*self.loaded().file.get()?, &self.path, extent)
-    }
-
-    /// Caches blocks that the writer kept, starting with the first.
-    pub(super) fn warm(&self, blocks: Vec<Arc<Block>>) {
-        let pin = cache::pin();
-        for (number, block) in blocks.iter().enumerate().take(self.index().len()) {
-            self.loaded().blocks.insert(number, block, false, &pin);
-        }
-    }
-
     /// Returns a cursor for a reader at `at`. With `fill_cache`, blocks read from the file are cached.
     pub(crate) fn cursor(self: &Arc<Self>, at: SeqNo, fill_cache: bool) -> TableCursor {
         TableCursor::new(self.clone(), at, fill_cache)
@@ -729,58 +294,6 @@ impl Table {
     /// Returns a scan of all versions, with large reads that bypass the cache, for compactions.
     pub(crate) fn scan(self: &Arc<Self>) -> TableScan {
         TableScan::new(self.clone(), true)
-    }
-}
-
-impl Loaded {
-    fn of_file(source: &Source, path: &Path, base_seq: SeqNo) -> Result<Loaded> {
-        let Source { fs, cache, .. } = source;
-        let file = fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
-        let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
-        let footer = read_footer(&*file, path, file_bytes)?;
-        let part = Parts { file: &*file, path, salt: footer.salt };
-        let properties = part.read("properties", &footer.properties, Properties::decode)?;
-        if footer.has_blobs == properties.blobs.is_empty()
-            || footer.has_unresolved != (properties.counts.unresolved > 0)
-            || footer.has_expiry != (properties.counts.expiring > 0)
-        {
-            let detail = "the footer and the properties disagree about the contents";
-            return Err(Error::corrupt("properties", path, footer.properties.start, detail));
-        }
-        let index = part.read("index", &footer.index, Index::decode)?;
-        if index.blocks_end() != footer.tombstones.start || index.len() as u64 != properties.blocks {
-            let detail = format!("the index has {} blocks that end at {}", index.len(), index.blocks_end());
-            return Err(Error::corrupt("index", path, footer.index.start, detail));
-        }
-        let tombstones = match footer.tombstones.is_empty() {
-            true => RangeTombstones::default(),
-            false => part.read("range tombstones", &footer.tombstones, decode_tombstones)?,
-        };
-        let blocks = cache.register(index.len());
-        let resident = index.size_bytes() + tombstones.size_bytes() + index.len() * 2 * size_of::<usize>();
-        let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
-        let end = read_stored(&*file, path, footer.properties.start..file_bytes)?;
-        let check = has_end(path, footer.properties.start, end.to_vec());
-        let file = ReadFile::open(fs, path, file, Box::new(check), Descriptors::of_process());
-        Ok(Loaded {
-            newest_commit: footer.newest_commit.max(properties.counts.max_seq),
-            file,
-            index,
-            filter: OnceLock::new(),
-            filter_extent: footer.filter,
-            filter_asks: AtomicU32::new(0),
-            blocks,
-            tombstones: tombstones.based(base_seq),
-            properties,
-            salt: footer.salt,
-            file_bytes,
-            _memory: memory,
-        })
-    }
-
-    #[inline(always)]
-    fn may_contain(&self, hash: u64) -> bool {
-        self.filter.get().is_none_or(|filter| filter.bloom.may_contain(hash))
     }
 }
 

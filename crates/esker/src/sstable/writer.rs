@@ -1,8 +1,8 @@
 //! Writes a table from sorted entries.
 //!
 //! ```text
-//!   add(entry) --> BlockBuilder --full--> compress, checksum --> AppendWriter --> file
-//!                                    `-> separator, length --> index   key hash --> filter  (by finish)
+//!   add(entry) --> BlockBuilder --full--> PartWriter: compress, checksum --> file
+//!                                    `-> IndexBuilder: separator, length   key hash --> filter  (by finish)
 //! ```
 //!
 //! Entries must be added in order: key ascending, then sequence number descending. Others
@@ -14,18 +14,20 @@
 //! After an error the table is lost: without `finish` the file has no footer, and no reader opens it.
 //! `finish` returns once the file is durable; the caller must sync its directory.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use esker_env::{AppendWriter, Env, OpenOptions, PageBuf};
+use esker_env::{Env, PageBuf};
 
 use super::block::Block;
 use super::block_builder::BlockBuilder;
-use super::footer::{FOOTER_BYTES, Footer};
-use super::index::{self, IndexEntry, IndexLimits, shortest_separator};
+use super::footer::Footer;
+use super::index::IndexLimits;
+use super::index_builder::IndexBuilder;
 use super::options::{TableCompression, TableOptions};
+use super::part_writer::PartWriter;
 use super::properties::{Properties, empty_range, encode_tombstones};
-use super::stored::{COMPRESSED_BYTES_MAX, Fingerprint, Salt, pack, trailer};
+use super::stored::{COMPRESSED_BYTES_MAX, Fingerprint};
 use super::{BlockCache, Counts, Table, TableMeta};
 use crate::blob::{BlobPointer, BlobReferences};
 use crate::encoding::Compression;
@@ -45,35 +47,24 @@ const PROBED_BLOCKS: usize = 4;
 const PROBED_BYTES: usize = COMPRESSED_BYTES_MAX;
 /// LZ4 is chosen if it reduces the blocks to at most this percentage.
 const PROBE_PERCENT_MAX: usize = 88;
-const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
 /// Writes one table.
 pub(crate) struct TableWriter {
-    env: Env,
-    path: PathBuf,
     options: TableOptions,
-    file: AppendWriter,
+    parts: PartWriter,
+    /// The current block.
     builder: BlockBuilder,
-    codec: Codec,
+    /// The bytes of the block finished last.
     raw: Vec<u8>,
-    scratch: Vec<u8>,
-    /// The finished blocks.
-    index: Vec<IndexEntry>,
-    /// The separator of the current block, and whether the block continues the versions of a key.
-    separator: (Vec<u8>, bool),
-    /// Bytes of all separators, including the current one.
-    separator_bytes: u64,
-    index_limits: IndexLimits,
+    codec: Codec,
+    index: IndexBuilder,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
     last_seq: SeqNo,
     hashes: Vec<u64>,
     properties: Properties,
-    /// Fingerprint of the parts written so far.
-    fingerprint: Fingerprint,
     /// The newest commit passed to [`note_commit`](Self::note_commit).
     newest_commit: SeqNo,
-    salt: Salt,
     tombstones: Vec<Fragment>,
     warm: Option<Warm>,
 }
@@ -91,13 +82,26 @@ struct Warm {
     bytes: u64,
 }
 
+impl Warm {
+    /// Keeps a block if the cache has space for it.
+    fn keep(&mut self, number: usize, raw: &[u8]) {
+        if self.bytes + raw.len() as u64 > self.cache.room_bytes() {
+            return;
+        }
+        let block = Block::parse(PageBuf::copy_of(raw));
+        let block = block.expect("sstable_block.1: the builder's blocks are whole");
+        self.bytes += block.memory_bytes() as u64;
+        // Cached blocks must be contiguous from the first: keeping stops at the first block without space.
+        if self.blocks.len() == number {
+            self.blocks.push(Arc::new(block));
+        }
+    }
+}
+
 impl TableWriter {
     /// Creates the file, which must not exist.
     pub(crate) fn create(env: &Env, path: &Path, options: TableOptions) -> Result<Self> {
-        let open = OpenOptions { direct: options.direct_io, ..OpenOptions::create_new() };
-        let file = AppendWriter::create(&*env.fs, path, open, WRITE_BUFFER_BYTES)
-            .map_err(|e| Error::io("create", path, e))?
-            .steady();
+        let parts = PartWriter::create(env, path, options.direct_io)?;
         let codec = match options.compression {
             TableCompression::Auto => Codec::Probing { waiting: Vec::new(), raw_bytes: 0, packed_bytes: 0 },
             TableCompression::None => Codec::Chosen(Compression::None),
@@ -106,18 +110,12 @@ impl TableWriter {
             TableCompression::Zstd => Codec::Chosen(Compression::Zstd),
         };
         Ok(TableWriter {
-            env: env.clone(),
-            path: path.to_owned(),
             options,
-            file,
+            parts,
             builder: BlockBuilder::default(),
-            codec,
             raw: Vec::new(),
-            scratch: Vec::new(),
-            index: Vec::new(),
-            separator: (Vec::new(), false),
-            separator_bytes: 0,
-            index_limits: IndexLimits::MAX,
+            codec,
+            index: IndexBuilder::new(),
             first_key: Vec::new(),
             last_key: Vec::new(),
             last_seq: SeqNo::ZERO,
@@ -130,9 +128,7 @@ impl TableWriter {
                 fingerprint: Fingerprint::default(),
                 blobs: BlobReferences::default(),
             },
-            fingerprint: Fingerprint::default(),
             newest_commit: SeqNo::ZERO,
-            salt: Salt::of_file(path),
             tombstones: Vec::new(),
             warm: None,
         })
@@ -147,13 +143,13 @@ impl TableWriter {
 
     /// Sets smaller limits for the index than those of the format (sstable_writer.4).
     pub(crate) fn limit_index(&mut self, limits: IndexLimits) {
-        self.index_limits = limits;
+        self.index.limits = limits;
     }
 
     /// Returns whether the index has reached half of its limits. A caller that cannot end the table at any
     /// key should end it soon.
     pub(crate) fn is_index_half_full(&self) -> bool {
-        !self.index_limits.holds(2 * (self.index.len() as u64 + 1), 2 * self.separator_bytes)
+        self.index.is_half_full()
     }
 
     /// Records that `commit` is in the table. Compactions clear sequence numbers and drop versions, but the
@@ -202,7 +198,7 @@ impl TableWriter {
     #[inline(never)]
     fn add_reference(&mut self, entry: &EntryRef<'_>) -> Result<()> {
         let pointer = BlobPointer::decode(value_of(entry.kind, entry.value))
-            .map_err(|e| e.in_file("blob pointer", &self.path, 0))?;
+            .map_err(|e| e.in_file("blob pointer", &self.parts.path, 0))?;
         if !canary::is_set(Canary::BlobReferenceForgotten) {
             self.properties.blobs.add(&pointer);
         }
@@ -241,8 +237,7 @@ impl TableWriter {
             Codec::Chosen(_) => 0,
         };
         let filter = self.hashes.len() as u64 * u64::from(self.options.filter_bits_per_key) / 8;
-        let index = self.separator_bytes + 8 * self.index.len() as u64;
-        self.file.position() + waiting + self.builder.data_bytes() + filter + index
+        self.parts.position() + waiting + self.builder.data_bytes() + filter + self.index.estimated_bytes()
     }
 
     /// Number of versions added.
@@ -252,102 +247,51 @@ impl TableWriter {
 
     /// Ends the block. The next one starts with `key`, which is the last key or a larger one.
     fn next_block(&mut self, key: &[u8]) -> Result<()> {
-        let continues = *key == *self.last_key;
-        let separator = if continues { key } else { shortest_separator(&self.last_key, key) };
-        let blocks = self.index.len() as u64 + 2;
-        let separator_bytes = self.separator_bytes + separator.len() as u64;
-        if !self.index_limits.holds(blocks, separator_bytes) {
-            return Err(self.full());
-        }
-        let separator = separator.to_vec();
+        let separator = self.index.next_separator(&self.last_key, key)?;
         self.finish_block()?;
-        self.separator = (separator, continues);
-        self.separator_bytes = separator_bytes;
+        self.index.begin(separator);
         Ok(())
-    }
-
-    #[cold]
-    fn full(&self) -> Error {
-        let IndexLimits { blocks, separator_bytes } = self.index_limits;
-        Error::Invalid(format!(
-            "the table is full: it has {} blocks of at most {blocks}, and about {} bytes of at most {separator_bytes} in its index: \
-             finish it, and go on in another; larger blocks make room for more",
-            self.index.len() + 1,
-            self.separator_bytes,
-        ))
     }
 
     fn finish_block(&mut self) -> Result<()> {
         self.builder.finish(self.options.split_values_over, &mut self.raw);
-        if let Some(warm) = &mut self.warm
-            && warm.bytes + self.raw.len() as u64 <= warm.cache.room_bytes()
-        {
-            let block = Block::parse(PageBuf::copy_of(&self.raw))
-                .expect("sstable_block.1: the builder's blocks are whole");
-            warm.bytes += block.memory_bytes() as u64;
-            // Cached blocks must be contiguous from the first: keeping stops at the first block without
-            // space.
-            if warm.blocks.len() == self.index.len() {
-                warm.blocks.push(Arc::new(block));
-            }
+        if let Some(warm) = &mut self.warm {
+            warm.keep(self.index.blocks(), &self.raw);
         }
-        let (separator, continues) = std::mem::take(&mut self.separator);
-        // The length is filled in when the block is written.
-        self.index.push(IndexEntry { stored_len: 0, separator, continues });
+        self.index.finish_block();
         self.properties.blocks += 1;
         match &mut self.codec {
-            Codec::Chosen(codec) => {
-                let codec = *codec;
-                let raw = std::mem::take(&mut self.raw);
-                let done = self.write_block(self.index.len() - 1, &raw, codec);
-                self.raw = raw;
-                done
-            }
+            Codec::Chosen(codec) => self.index.note_written(self.parts.write(&self.raw, *codec)?),
             // Such a block is stored uncompressed in any case (stored.2), so it is not probed.
             Codec::Probing { waiting, .. } if self.raw.len() > COMPRESSED_BYTES_MAX => {
                 if !waiting.is_empty() {
-                    self.choose_codec(self.index.len() - 1)?;
+                    self.choose_codec()?;
                 }
-                let raw = std::mem::take(&mut self.raw);
-                self.write_block(self.index.len() - 1, &raw, Compression::None)
+                self.index.note_written(self.parts.write(&self.raw, Compression::None)?);
             }
             Codec::Probing { waiting, raw_bytes, packed_bytes } => {
-                let packed = pack(&self.raw, Compression::Lz4, &mut self.scratch);
-                *packed_bytes += packed.map_err(|e| Error::io("compress", &self.path, e))?.0.len();
+                *packed_bytes += self.parts.packed_bytes(&self.raw, Compression::Lz4)?;
                 *raw_bytes += self.raw.len();
                 waiting.push(std::mem::take(&mut self.raw));
-                let is_enough = waiting.len() >= PROBED_BLOCKS || *raw_bytes >= PROBED_BYTES;
-                if is_enough { self.choose_codec(self.index.len()) } else { Ok(()) }
+                if waiting.len() >= PROBED_BLOCKS || *raw_bytes >= PROBED_BYTES {
+                    self.choose_codec()?;
+                }
             }
         }
+        Ok(())
     }
 
-    /// Ends the probing and writes the waiting blocks, which end before block `end`.
-    fn choose_codec(&mut self, end: usize) -> Result<()> {
+    /// Ends the probing and writes the waiting blocks.
+    fn choose_codec(&mut self) -> Result<()> {
         let Codec::Probing { waiting, raw_bytes, packed_bytes } = &mut self.codec else { return Ok(()) };
         let pays = *packed_bytes * 100 <= *raw_bytes * PROBE_PERCENT_MAX && *raw_bytes > 0;
         let codec = if pays { Compression::Lz4 } else { Compression::None };
         let waiting = std::mem::take(waiting);
         self.codec = Codec::Chosen(codec);
-        let first = end - waiting.len();
-        (first..).zip(&waiting).try_for_each(|(block, raw)| self.write_block(block, raw, codec))
-    }
-
-    fn write_block(&mut self, block: usize, raw: &[u8], codec: Compression) -> Result<()> {
-        let extent = self.write_part(raw, codec)?;
-        self.index[block].stored_len = extent.end - extent.start;
+        for raw in &waiting {
+            self.index.note_written(self.parts.write(raw, codec)?);
+        }
         Ok(())
-    }
-
-    fn write_part(&mut self, payload: &[u8], codec: Compression) -> Result<std::ops::Range<u64>> {
-        let start = self.file.position();
-        let packed = pack(payload, codec, &mut self.scratch);
-        let (stored, used) = packed.map_err(|e| Error::io("compress", &self.path, e))?;
-        let trailer = trailer(stored, used, self.salt, start);
-        let written = self.file.write(stored).and_then(|()| self.file.write(&trailer));
-        written.map_err(|e| Error::io("write", &self.path, e))?;
-        self.fingerprint = self.fingerprint.with_part(&trailer);
-        Ok(start..self.file.position())
     }
 
     /// Writes the remaining parts and makes the file durable. `range` extends the range covered by the table
@@ -362,7 +306,7 @@ impl TableWriter {
         range: Option<KeyRange>,
         cache: &Arc<BlockCache>,
     ) -> Result<(TableMeta, Arc<Table>)> {
-        let (env, path) = (self.env.clone(), self.path.clone());
+        let (env, path) = (self.parts.env.clone(), self.parts.path.clone());
         let (meta, warm) = self.complete(range)?;
         let table = Table::open(&env, &path, cache)?;
         table.warm(warm);
@@ -373,22 +317,12 @@ impl TableWriter {
         if !self.builder.is_empty() {
             self.finish_block()?;
         }
-        self.choose_codec(self.index.len())?;
+        self.choose_codec()?;
         let Codec::Chosen(codec) = self.codec else { unreachable!("choose_codec has chosen") };
         let tombstones = RangeTombstones::from_overlapping(std::mem::take(&mut self.tombstones));
         self.complete_properties(codec, &tombstones, range);
         let footer = self.write_parts(&tombstones)?;
-        let written = self.file.write(&footer.encode());
-        written.map_err(|e| Error::io("write", &self.path, e))?;
-        let is_private = footer.newest_commit == SeqNo::ZERO;
-        let is_unsynced = canary::is_set(Canary::TableNotSynced)
-            || (is_private && canary::is_set(Canary::AdoptedTableNotSynced));
-        let finished = match is_unsynced {
-            true => hand_over(&self.env, &self.path, self.file),
-            false => self.file.finish().map(|(_, bytes)| bytes),
-        };
-        let file_bytes = finished.map_err(|e| Error::io("finish", &self.path, e))?;
-        assert!(file_bytes == footer.properties.end + FOOTER_BYTES as u64);
+        let file_bytes = self.parts.finish(&footer)?;
         let p = self.properties;
         let meta = TableMeta {
             file_bytes,
@@ -425,13 +359,13 @@ impl TableWriter {
 
     /// Writes everything between the data blocks and the footer.
     fn write_parts(&mut self, tombstones: &RangeTombstones) -> Result<Footer> {
-        let absent = self.file.position()..self.file.position();
+        let absent = self.parts.position()..self.parts.position();
         let mut payload = Vec::new();
         let tombstones = if tombstones.is_empty() {
             absent
         } else {
             encode_tombstones(tombstones, &mut payload);
-            self.write_part(&payload, Compression::None)?
+            self.parts.write(&payload, Compression::None)?
         };
         let filter = if self.hashes.is_empty() {
             tombstones.end..tombstones.end
@@ -440,47 +374,32 @@ impl TableWriter {
             self.hashes.iter().for_each(|&hash| filter.insert(hash));
             payload.clear();
             filter.encode(&mut payload);
-            self.write_part(&payload, Compression::None)?
+            self.parts.write(&payload, Compression::None)?
         };
         payload.clear();
         let prefix_len = common_prefix_len(&self.first_key, &self.last_key);
-        index::encode(&self.first_key[..prefix_len], &self.index, &mut payload);
-        let index = self.write_part(&payload, Compression::None)?;
+        self.index.encode(&self.first_key[..prefix_len], &mut payload);
+        let index = self.parts.write(&payload, Compression::None)?;
         payload.clear();
-        self.properties.fingerprint = self.fingerprint;
+        self.properties.fingerprint = self.parts.fingerprint;
         self.properties.encode(&mut payload);
-        let properties = self.write_part(&payload, Compression::None)?;
-        let newest_commit = self.newest_commit.max(self.properties.counts.max_seq);
-        let salt = self.salt;
-        let has_blobs = !self.properties.blobs.is_empty();
-        let has_unresolved = self.properties.counts.unresolved > 0;
-        let has_expiry = self.properties.counts.expiring > 0;
+        let properties = self.parts.write(&payload, Compression::None)?;
+        let Properties { counts, blobs, .. } = &self.properties;
         Ok(Footer {
             tombstones,
             filter,
             index,
             properties,
-            salt,
-            newest_commit,
-            has_blobs,
-            has_unresolved,
-            has_expiry,
+            salt: self.parts.salt,
+            newest_commit: self.newest_commit.max(counts.max_seq),
+            has_blobs: !blobs.is_empty(),
+            has_unresolved: counts.unresolved > 0,
+            has_expiry: counts.expiring > 0,
         })
     }
 
     /// Removes the unfinished file.
     pub(crate) fn abandon(self) -> Result<()> {
-        let TableWriter { env, path, file, .. } = self;
-        drop(file);
-        env.fs.remove_file(&path).map_err(|e| Error::io("remove", &path, e))
+        self.parts.abandon()
     }
-}
-
-/// Writes the whole file to the page cache with its final length, without making it durable. Used only by a
-/// canary.
-fn hand_over(env: &Env, path: &Path, mut file: AppendWriter) -> std::io::Result<u64> {
-    file.flush()?;
-    let bytes = file.position();
-    env.fs.open(path, OpenOptions::write())?.set_len(bytes)?;
-    Ok(bytes)
 }

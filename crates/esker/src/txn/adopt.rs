@@ -14,8 +14,9 @@
 //! adopt.4. A record without writes whose commit is missing in the manifest proves that the manifest has lost
 //!     its end: opening fails.
 
-use super::commit::{CommitRequest, Pipeline, WriteState};
+use super::commit::{Pipeline, WriteState};
 use super::payload::encode_header;
+use super::request::CommitRequest;
 use super::write_set::CountDeltas;
 use crate::read::view::ReadView;
 use crate::types::canary::{self, Canary};

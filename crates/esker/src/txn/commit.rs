@@ -21,30 +21,26 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::apply::apply;
-use super::blobs::BlobUse;
 use super::conflict::find_conflict;
 use super::counts::{Counted, Effort, count_ranges, counted};
 use super::drop_mark::DropMark;
 use super::joiner::joiner;
-use super::layers::Layers;
 use super::low_water_key;
 use super::memtables::{Active, Memtables, Sealed};
 use super::payload::encode_header;
 use super::poison::{Cause, Poison};
 use super::queue::GroupQueue;
-use super::range_count::RangeCounts;
-use super::read_set::ReadSet;
-use super::snapshots::{Published, SnapshotGuard};
-use super::timed_sync::may_take_long;
+pub use super::request::{CommitRequest, Durability, Isolation, KeyspaceLife};
+use super::snapshots::Published;
 use super::watchers::Watchers;
-use super::write_set::{CountDeltas, WriteSet};
+use super::write_set::CountDeltas;
 use crate::memtable::Applier;
 use crate::read::view::ReadView;
 use crate::read::view_cell::ViewCell;
 use crate::types::canary::{self, Canary};
 use crate::types::interleave::{self, Point};
-use crate::types::key::{decode_key, encode_key};
-use crate::types::{Error, KeyspaceId, Result, SeqNo, Value};
+use crate::types::key::encode_key;
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
 use crate::wal::{LogRoom, SyncHandle, WalWriter};
 
 /// A commit of this many bytes starts its WAL write before it is inserted into the memtable, so that both
@@ -54,115 +50,11 @@ const OVERLAP_BYTES: usize = 32 << 10;
 /// Number of bytes in blob files that count as one byte of log.
 const BLOB_BYTES_PART: u64 = 4;
 
-/// When a commit is acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Durability {
-    /// Immediately. The commit reaches the disk later; a crash of the process or the machine may lose recent
-    /// commits.
-    None,
-    /// When the commit is in the operating system's page cache. A crash of the process loses nothing, a power
-    /// failure may lose recent commits.
-    Buffered,
-    /// When the commit is on disk.
-    #[default]
-    Sync,
-}
-
-/// How a transaction is isolated from others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Isolation {
-    /// The transaction commits only if everything it read is unchanged: keys, missing keys, ranges as far as
-    /// they were iterated, lengths, and names of keyspaces. The outcome is as if transactions ran one after
-    /// the other. Expiry is not a conflict: an entry that was read may expire and be
-    /// [swept](crate::Db::sweep) meanwhile. But a length changed by a sweep is a conflict. So is a sweep of a
-    /// key that the transaction merges into, at any isolation level.
-    #[default]
-    Serializable,
-    /// The transaction commits if no other commit has written what it writes. Two transactions that each read
-    /// what the other writes can both commit (write skew). Reads are slightly cheaper.
-    Snapshot,
-    /// The transaction starts once it holds the exclusive turn. Exclusive transactions run one after the
-    /// other, in the order of their start. All other commits wait until the transaction ends. It never
-    /// conflicts, unless the thread that used it last commits something outside it. A thread with an open
-    /// exclusive transaction that waits for a commit of another thread waits forever. If a thread starts a
-    /// second exclusive transaction, operations of the second one fail with [`Error::Invalid`] after a
-    /// second. If the database is closed, waiting transactions and commits fail with [`Error::Closed`].
-    Exclusive,
-}
-
-/// A commit in progress.
-#[derive(Default)]
-pub struct CommitRequest {
-    /// The writes.
-    pub set: Arc<WriteSet>,
-    /// Older writes of a large transaction, below those in `set`.
-    pub(crate) layers: Layers,
-    /// Values of both that are in blob files.
-    pub(crate) blobs: BlobUse,
-    /// When to acknowledge.
-    pub durability: Durability,
-    /// The snapshot that a transaction read from.
-    pub since: Option<SnapshotGuard>,
-    /// What the transaction read, if that must be unchanged.
-    pub(crate) reads: Option<Arc<ReadSet>>,
-    /// Whether the request holds the exclusive turn or has lent it to others
-    /// (engine/writes/exclusive_turn.rs).
-    pub(crate) may_pass: bool,
-    /// For each keyspace written: its name and whether it was dropped.
-    pub keyspaces: Vec<KeyspaceLife>,
-    /// Marks of the keyspaces that the commit drops.
-    pub drops: Vec<DropMark>,
-    /// Number of live keys in the removed ranges, as of an earlier moment.
-    pub(crate) ranges: Option<RangeCounts>,
-    /// Notices published once the commit is visible: topic and text.
-    pub(crate) notices: Vec<(Arc<str>, Value)>,
-}
-
-impl CommitRequest {
-    /// Returns whether there is nothing to write.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.set.is_empty() && self.layers.is_empty()
-    }
-
-    /// Returns whether the keyspace of an encoded key counts lazily.
-    fn counts_lazily(&self, key: &[u8]) -> bool {
-        let id = decode_key(key).map(|(id, _)| id);
-        self.keyspaces.iter().any(|keyspace| keyspace.is_lazy && Some(keyspace.id) == id)
-    }
-
-    /// Fails if a keyspace that the commit writes was dropped. Final only under the commit lock.
-    pub(crate) fn check_keyspaces(&self) -> Result<()> {
-        match self.keyspaces.iter().find(|keyspace| keyspace.is_dropping()) {
-            Some(gone) => Err(Error::KeyspaceNotFound(gone.name.to_string())),
-            None => Ok(()),
-        }
-    }
-}
-
-/// State of a keyspace that a commit writes.
-#[derive(Clone, Debug)]
-pub struct KeyspaceLife {
-    /// Id of the keyspace.
-    pub id: KeyspaceId,
-    /// Name for error messages.
-    pub name: Arc<str>,
-    /// Set once the keyspace was dropped. `None` if this commit creates or drops the keyspace itself.
-    pub dropping: Option<DropMark>,
-    /// Whether commits skip the lookup of its keys (counts.3).
-    pub is_lazy: bool,
-}
-
-impl KeyspaceLife {
-    fn is_dropping(&self) -> bool {
-        self.dropping.as_ref().is_some_and(DropMark::is_set)
-    }
-}
-
 /// The commit pipeline. All writes to the database pass through it.
 pub struct Pipeline {
     queue: GroupQueue<CommitRequest, Result<SeqNo>>,
     pub(super) state: Mutex<WriteState>,
-    /// The error that stopped writes (`stopped_by` in poison.rs).
+    /// The error that stopped writes ([`stopped_by`](Pipeline::stopped_by)).
     pub(super) stopped: Cause,
     /// What was unsynced when the current commit started, if that commit may take long (timed_sync.rs).
     pub(super) unsynced: Mutex<Option<SyncHandle>>,
@@ -278,7 +170,7 @@ impl Pipeline {
 
     fn lead(&self, group: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
         let mut state = self.state.lock();
-        let is_long = may_take_long(&group);
+        let is_long = CommitRequest::may_take_long(&group);
         let ready = state.poison.check().and_then(|()| self.make_room(&mut state));
         if let Err(error) = ready.and_then(|()| self.leave_unsynced(&mut state, is_long)) {
             return group.iter().map(|_| Err(error.duplicate())).collect();
@@ -492,6 +384,28 @@ impl Pipeline {
         state.poison.check()?;
         let cut = state.wal().and_then(WalWriter::cut);
         cut.map_err(|error| state.poison.stop(error))
+    }
+
+    /// Fails after a failure or a panic.
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        self.state.lock().poison.check()
+    }
+
+    /// Stops all further writes. Returns the error to report.
+    pub(crate) fn stop(&self, error: Error) -> Error {
+        self.state.lock().poison.stop(error)
+    }
+
+    /// Returns the error that stopped writes. Does not wait for a running commit.
+    pub fn stopped_by(&self) -> Option<Arc<Error>> {
+        if let Some(cause) = self.stopped.get() {
+            return Some(cause.clone());
+        }
+        // A panic leaves no cause. A thread that holds the lock has checked that there was none.
+        match self.state.try_lock()?.poison.check() {
+            Err(Error::Poisoned(cause)) => Some(cause),
+            _ => None,
+        }
     }
 
     /// Returns the failure that stopped writes to the WAL.

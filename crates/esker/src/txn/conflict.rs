@@ -14,7 +14,7 @@
 //! Compactions never drop anything newer than a live snapshot, so all conflicts can be found. The commit lock
 //! is held, so nothing is added meanwhile.
 
-use super::commit::KeyspaceLife;
+use super::request::KeyspaceLife;
 use crate::encoding::catalog_key::{name_of, options_of};
 use crate::read::view::ReadView;
 use crate::txn::write_set::WriteSet;

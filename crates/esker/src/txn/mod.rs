@@ -27,6 +27,7 @@ pub(crate) mod private;
 pub(crate) mod queue;
 pub(crate) mod range_count;
 pub(crate) mod read_set;
+mod request;
 pub(crate) mod snapshots;
 mod timed_sync;
 pub(crate) mod watchers;

@@ -8,7 +8,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::commit::Pipeline;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 use crate::wal::Shelf;
@@ -74,29 +73,5 @@ impl Poison {
     /// Returns a handle to the cause.
     pub(super) fn shared_cause(&self) -> Cause {
         self.cause.clone()
-    }
-}
-
-impl Pipeline {
-    /// Fails after a failure or a panic.
-    pub(crate) fn check_poison(&self) -> Result<()> {
-        self.state.lock().poison.check()
-    }
-
-    /// Stops all further writes. Returns the error to report.
-    pub(crate) fn stop(&self, error: Error) -> Error {
-        self.state.lock().poison.stop(error)
-    }
-
-    /// Returns the error that stopped writes. Does not wait for a running commit.
-    pub fn stopped_by(&self) -> Option<Arc<Error>> {
-        if let Some(cause) = self.stopped.get() {
-            return Some(cause.clone());
-        }
-        // A panic leaves no cause. A thread that holds the lock has checked that there was none.
-        match self.state.try_lock()?.poison.check() {
-            Err(Error::Poisoned(cause)) => Some(cause),
-            _ => None,
-        }
     }
 }

@@ -7,25 +7,13 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
-use super::commit::{CommitRequest, Pipeline, WriteState};
+use super::commit::{Pipeline, WriteState};
 use crate::types::Result;
 use crate::types::canary::{self, Canary};
 use crate::wal::{SyncHandle, SyncOutcome};
 
-/// A group with this many operations or bytes, or with a range removal, may take long, because each key is
-/// looked up, possibly on disk.
-const LONG_OPS: usize = 1000;
-const LONG_BYTES: usize = 1 << 20;
 /// How long the timed sync waits for the commit lock before it checks for a handle left by a long commit.
 const LOCK_PATIENCE: Duration = Duration::from_millis(10);
-
-/// Returns whether a group may take longer than a few single-key commits.
-pub(super) fn may_take_long(group: &[CommitRequest]) -> bool {
-    let sets = || group.iter().map(|request| &request.set);
-    sets().map(|set| set.op_count()).sum::<usize>() >= LONG_OPS
-        || sets().map(|set| set.byte_len()).sum::<usize>() >= LONG_BYTES
-        || sets().any(|set| !set.ranges().is_empty())
-}
 
 impl Pipeline {
     /// Leaves the unsynced part of the log to the timed sync before a long commit.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::commit::CommitRequest;
+use super::request::CommitRequest;
 use crate::cache::{BudgetKind, MemoryBudget, Reservation};
 use crate::types::expiry::value_of;
 use crate::types::key::decode_key;

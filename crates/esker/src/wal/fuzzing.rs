@@ -12,8 +12,9 @@ use esker_env::{Env, MemFs, OpenOptions};
 
 use super::assembly::Assembly;
 use super::file_name;
+use super::files::LogExtent;
 use super::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
-use super::recovery::{LogExtent, replay_segment, verify};
+use super::recovery::{replay_segment, verify};
 use super::salvage::{LogPiece, salvage};
 use crate::encoding::bytes::ByteReader;
 use crate::encoding::checksum::crc32c;

@@ -27,6 +27,7 @@ mod active;
 mod assembly;
 mod direct;
 pub(crate) mod file_name;
+mod files;
 mod follow;
 mod format;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -48,13 +49,12 @@ mod tests;
 mod window;
 mod writer;
 
+pub(crate) use files::{LogExtent, is_in_use, remove_obsolete, remove_unused};
 pub(crate) use follow::{Followed, Follower, Record, look_at};
 pub(crate) use format::SegmentHeader;
 pub(crate) use options::{Register, WalOptions};
 pub(crate) use pool::{LogRoom, WalPool};
-pub(crate) use recovery::{
-    CUT, LogExtent, Recovered, first_torn, is_in_use, recover, remove_obsolete, remove_unused, verify,
-};
+pub(crate) use recovery::{CUT, Recovered, first_torn, recover, verify};
 pub(crate) use salvage::{LogPiece, SegmentPiece, lacks_segments, salvage, segments, walk_segment_file};
 pub(crate) use shelf::{Shelf, Shelved};
 pub(crate) use sync::{SyncBeside, SyncHandle, SyncOutcome, SyncWork};

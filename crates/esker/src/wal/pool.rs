@@ -27,11 +27,11 @@ use esker_env::{Env, OpenOptions};
 use parking_lot::Mutex;
 
 use super::file_name;
+use super::files::remove_if_there;
 use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
 use super::meter::Meter;
 use super::options::{Register, WalOptions};
 use super::purpose::FilePurpose;
-use super::recovery::remove_if_there;
 use super::shelf::Shelf;
 use super::spare::{Prepared, SEGMENT_BYTES_UNIT, Spare};
 use super::sync::SyncBeside;

@@ -33,13 +33,14 @@
 //!     later one was acknowledged as durable.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use esker_env::{Env, OpenOptions, read_range};
 
 use super::assembly::Assembly;
 use super::file_name;
+use super::files::{LogExtent, LogFiles, next_number};
 use super::format::{
     Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
@@ -90,69 +91,10 @@ impl EndOfLog {
     }
 }
 
-/// What the manifest says about the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LogExtent {
-    /// The first segment that is needed.
-    pub from: u64,
-    /// The newest segment that may be in use, if known (recovery.6). There may be newer ones.
-    pub named_to: Option<u64>,
-    /// A commit that was durable in the log, if one is known (recovery.7). There may be newer ones.
-    pub durable_to: Option<SeqNo>,
-    /// The database id, if the database has one.
-    pub database_id: Option<u32>,
-    /// The commit that [`first_torn`] found; the log ends before it.
-    pub ends_before: Option<SeqNo>,
-}
-
 /// Error detail for a last segment that [`SegmentHeader::is_cut`].
 pub(crate) const CUT: &str = "no record follows, and the file is shorter than when it was made: it was cut";
 /// Advice for a log that has lost data.
 const ADVICE: &str = "restore a backup or run `esker repair`";
-
-/// The files of a log.
-pub(super) struct LogFiles {
-    /// The needed segments, in order.
-    pub(super) segments: Vec<u64>,
-    /// The numbers of prepared files.
-    prepared: BTreeSet<u64>,
-}
-
-impl LogFiles {
-    pub(super) fn list(env: &Env, dir: &Path, from: u64) -> Result<LogFiles> {
-        let names = list(env, dir)?;
-        let numbers = names.iter().filter_map(|name| file_name::parse_segment(name));
-        let mut segments: Vec<u64> = numbers.filter(|number| *number >= from).collect();
-        segments.sort_unstable();
-        let prepared = names.iter().filter_map(|name| file_name::parse_prepared(name)).collect();
-        Ok(LogFiles { segments, prepared })
-    }
-
-    /// Returns the first named segment from `next` on without a prepared file: it is lost (recovery.6).
-    pub(super) fn first_lost(&self, next: u64, named_to: Option<u64>) -> Option<u64> {
-        (next..=named_to?).find(|number| !self.prepared.contains(number))
-    }
-
-    /// Returns an error if a needed segment has the name of a prepared file, which opening would delete.
-    pub(super) fn renamed(&self, env: &Env, dir: &Path, from: u64) -> Option<Error> {
-        let in_use = |number: &&u64| is_in_use(env, &file_name::prepared_path(dir, **number), **number);
-        let number = *self.prepared.range(from..).find(in_use)?;
-        let detail = "the segment is missing, but its prepared file contains its records: the segment was renamed; give it \
-                      this name again";
-        Some(Error::corrupt("WAL", file_name::segment_path(dir, number), 0, detail))
-    }
-}
-
-/// Returns whether the prepared file of a segment starts with a record of that segment.
-pub(crate) fn is_in_use(env: &Env, path: &Path, number: u64) -> bool {
-    let read = || {
-        let file = env.fs.open(path, OpenOptions::read())?;
-        read_range(&*file, 0, SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES)
-    };
-    let Ok(bytes) = read() else { return false };
-    let header = SegmentHeader::decode(&bytes, number, path);
-    header.is_ok_and(|it| RecordHeader::decode(&bytes[SEGMENT_HEADER_BYTES..], it.stamp()).is_some())
-}
 
 /// Replays the log and makes its records durable (recovery.4). If there are segments, the first needed one
 /// must exist. An error from `on_record` becomes [`Error::Corrupt`]. Call [`Recovered::finish`] afterwards.
@@ -215,38 +157,6 @@ impl Recovered {
     }
 }
 
-/// Deletes the segments among `names` that are before `from_segment`. They must be durably obsolete
-/// (recovery.5). Returns those that it cannot delete, oldest first (recovery.8).
-pub(crate) fn remove_obsolete(
-    env: &Env,
-    dir: &Path,
-    names: &[String],
-    from_segment: u64,
-) -> Result<Vec<u64>> {
-    let numbers = names.iter().filter_map(|name| file_name::parse_segment(name));
-    let mut left: Vec<u64> = numbers.filter(|number| *number < from_segment).collect();
-    left.sort_unstable();
-    left.retain(|number| remove_if_there(env, &file_name::segment_path(dir, *number)).is_err());
-    Ok(left)
-}
-
-/// Deletes the spares and prepared files among `names`. No current manifest may name them (recovery.6).
-pub(crate) fn remove_unused(env: &Env, dir: &Path, names: &[String]) -> Result<()> {
-    let is_unused = |name: &&String| file_name::is_spare(name) || file_name::parse_prepared(name).is_some();
-    for name in names.iter().filter(is_unused) {
-        remove_if_there(env, &dir.join(name))?;
-    }
-    Ok(())
-}
-
-/// Removes a file if it exists.
-pub(super) fn remove_if_there(env: &Env, path: &Path) -> Result<()> {
-    match env.fs.remove_file(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        removed => removed.map_err(|e| Error::io("remove", path, e)),
-    }
-}
-
 /// Where to end a torn log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cut {
@@ -257,10 +167,6 @@ struct Cut {
     last_seq: SeqNo,
     /// Later segments, which hold only fragments of the dropped record.
     dropped: Vec<u64>,
-}
-
-fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {
-    env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))
 }
 
 /// Replays the log without changing anything.
@@ -279,26 +185,15 @@ fn read_log(
     extent: LogExtent,
     on_record: impl FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>,
 ) -> Result<(Recovered, Option<Tail>)> {
-    let from_segment = extent.from;
-    let files = LogFiles::list(env, dir, from_segment)?;
-    let missing = |number, why: &str| {
-        let detail = format!("the segment is missing, and {why}; {ADVICE}");
-        Err(Error::corrupt("WAL", file_name::segment_path(dir, number), 0, detail))
-    };
-    if let Some(error) = files.renamed(env, dir, from_segment) {
+    let files = LogFiles::list(env, dir, extent.from)?;
+    if let Some(error) = files.renamed(env, dir, extent.from) {
         return Err(error);
     }
-    let expected = |i: usize| from_segment.saturating_add(i as u64);
-    if let Some(hole) = files.segments.iter().enumerate().position(|(i, found)| expected(i) != *found) {
-        return missing(expected(hole), "newer segments exist");
-    }
-    let next = files.segments.last().map_or(from_segment, |last| last.saturating_add(1));
-    let lost = files.first_lost(next, extent.named_to);
-    if let Some(number) = lost {
-        return missing(number, "the manifest says that it was in use");
+    if let Some((number, why)) = files.first_missing(extent) {
+        let detail = format!("the segment is missing, and {why}; {ADVICE}");
+        return Err(Error::corrupt("WAL", file_name::segment_path(dir, number), 0, detail));
     }
     let mut segments = files.segments;
-
     let mut assembly = Assembly::new(on_record);
     let (mut cut_at, mut tail, mut stamps) = (None, None, BTreeMap::new());
     for (i, &number) in segments.iter().enumerate() {
@@ -319,17 +214,7 @@ fn read_log(
         let records_end = assembly.end_at.unwrap_or(bytes.len());
         tail = Some(Tail { segment: number, path, bytes, records_end, synced_to: assembly.synced_to });
     }
-    let is_lost = |durable: &SeqNo| assembly.recovered.last_seq < *durable;
-    if let Some(durable) = extent.durable_to.filter(is_lost) {
-        let last = assembly.recovered.last_seq;
-        let position = tail.map(|tail| (tail.path, tail.bytes.len()));
-        let (path, offset) = position.unwrap_or_else(|| (file_name::segment_path(dir, from_segment), 0));
-        let detail = format!(
-            "the log ends after commit {last}, but commit {durable} was durable when the manifest was written: its end \
-             is lost; {ADVICE}"
-        );
-        return Err(Error::corrupt("WAL", path, offset as u64, detail));
-    }
+    check_end(dir, extent, assembly.recovered.last_seq, tail.as_ref())?;
     if let Some(unfinished) = &assembly.unfinished {
         assembly.recovered.trimmed_bytes += unfinished.payload.len() as u64;
         cut_at = Some((unfinished.segment, unfinished.offset));
@@ -340,7 +225,7 @@ fn read_log(
         Some((number, _)) => segments.split_off(segments.partition_point(|n| *n <= number)),
         None => Vec::new(),
     };
-    recovered.next_segment = segments.last().map_or(from_segment, |last| last.saturating_add(1));
+    recovered.next_segment = next_number(&segments, extent.from);
     recovered.segments = segments;
     let last_seq = recovered.last_seq;
     recovered.cut = cut_at.map(|(segment, offset)| {
@@ -348,6 +233,20 @@ fn read_log(
         Cut { segment, stamp, offset, last_seq, dropped }
     });
     Ok((recovered, tail))
+}
+
+/// Fails if the log ends before a commit that was durable (recovery.7).
+fn check_end(dir: &Path, extent: LogExtent, last: SeqNo, tail: Option<&Tail>) -> Result<()> {
+    let Some(durable) = extent.durable_to.filter(|durable| last < *durable) else { return Ok(()) };
+    let (path, offset) = match tail {
+        Some(tail) => (tail.path.clone(), tail.bytes.len()),
+        None => (file_name::segment_path(dir, extent.from), 0),
+    };
+    let detail = format!(
+        "the log ends after commit {last}, but commit {durable} was durable when the manifest was written: its end is \
+         lost; {ADVICE}"
+    );
+    Err(Error::corrupt("WAL", path, offset as u64, detail))
 }
 
 pub(super) fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {

@@ -21,11 +21,12 @@ use std::path::{Path, PathBuf};
 use esker_env::{Env, File, OpenOptions, read_range, read_range_into};
 
 use super::file_name;
+use super::files::{LogExtent, LogFiles};
 use super::format::{
     self, ALIGN, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES,
     SegmentHeader,
 };
-use super::recovery::{CUT, LogExtent, LogFiles, read_segment};
+use super::recovery::{CUT, read_segment};
 use super::segment::{Found, SegmentBytes};
 use crate::types::{Error, Result, SeqNo};
 
@@ -275,11 +276,7 @@ pub(crate) fn segments(env: &Env, dir: &Path, from: u64) -> Result<Vec<u64>> {
 
 /// Returns whether a segment that recovery needs is missing (recovery.6).
 pub(crate) fn lacks_segments(env: &Env, dir: &Path, extent: LogExtent) -> Result<bool> {
-    let files = LogFiles::list(env, dir, extent.from)?;
-    let numbers = &files.segments;
-    let has_hole = numbers.iter().zip(extent.from..).any(|(number, expected)| *number != expected);
-    let next = numbers.last().map_or(extent.from, |last| last.saturating_add(1));
-    Ok(has_hole || files.first_lost(next, extent.named_to).is_some())
+    Ok(LogFiles::list(env, dir, extent.from)?.first_missing(extent).is_some())
 }
 
 /// Calls `each` for every piece of the log and stops at its first error. Returns the number of segments.

@@ -85,97 +85,118 @@ fn churn(db: &Db, end: &AtomicBool) {
     }
 }
 
-#[test]
-fn concurrency_1_concurrency_3_concurrency_4_transfers_keep_the_sum() {
+/// Accounts, and a log of the transfers between them.
+struct Bank {
+    db: Db,
+    accounts: Keyspace,
+    log: Keyspace,
+}
+
+impl Bank {
     const ACCOUNTS: u64 = 40;
-    const START: u64 = 1000;
-    const TRANSFERS: u64 = 300;
-    everywhere(|db| {
-        let accounts = db.keyspace("accounts").unwrap();
-        let log = db.keyspace("log").unwrap();
-        let name = |n: u64| format!("account/{n:04}");
+    const MONEY: u64 = Self::ACCOUNTS * 1000;
+
+    fn new(db: &Db) -> Self {
+        let (accounts, log) = (db.keyspace("accounts").unwrap(), db.keyspace("log").unwrap());
         let mut batch = db.batch();
-        for n in 0..ACCOUNTS {
-            batch.put(&accounts, name(n), START.to_le_bytes()).unwrap();
+        for n in 0..Self::ACCOUNTS {
+            batch.put(&accounts, Self::name(n), (Self::MONEY / Self::ACCOUNTS).to_le_bytes()).unwrap();
         }
         batch.commit().unwrap();
+        Bank { db: db.clone(), accounts, log }
+    }
 
-        let audit = |snapshot: &Snapshot, backwards: bool| {
-            let range = snapshot.iter(&accounts);
-            let values: Vec<_> = if backwards { range.rev().collect() } else { range.collect() };
-            assert_eq!(values.len() as u64, snapshot.len(&accounts).unwrap(), "concurrency.3");
-            let sum: u64 = values.into_iter().map(|entry| number(Some(entry.unwrap().1))).sum();
-            assert_eq!(sum, ACCOUNTS * START, "concurrency.1");
-            let logged = snapshot.iter(&log).keys().map(Result::unwrap).count();
-            assert_eq!(logged as u64, snapshot.len(&log).unwrap(), "concurrency.3");
-        };
-        let (writing, end) = (AtomicU64::new(3), AtomicBool::new(false));
+    fn name(n: u64) -> String {
+        format!("account/{n:04}")
+    }
+
+    fn transfer(&self, rng: &mut fastrand::Rng, note: &str) {
+        let (from, to) = (rng.u64(0..Self::ACCOUNTS), rng.u64(0..Self::ACCOUNTS));
+        let amount = rng.u64(1..50);
+        let transferred = self.db.transact(|t| {
+            let have = number(t.get(&self.accounts, Self::name(from))?);
+            if from != to && have >= amount {
+                let there = number(t.get(&self.accounts, Self::name(to))?);
+                t.put(&self.accounts, Self::name(from), (have - amount).to_le_bytes())?;
+                t.put(&self.accounts, Self::name(to), (there + amount).to_le_bytes())?;
+            }
+            t.put(&self.log, note, amount.to_le_bytes())
+        });
+        transferred.unwrap();
+    }
+
+    fn audit(&self, snapshot: &Snapshot, backwards: bool) {
+        let range = snapshot.iter(&self.accounts);
+        let values: Vec<_> = if backwards { range.rev().collect() } else { range.collect() };
+        assert_eq!(values.len() as u64, snapshot.len(&self.accounts).unwrap(), "concurrency.3");
+        let sum: u64 = values.into_iter().map(|entry| number(Some(entry.unwrap().1))).sum();
+        assert_eq!(sum, Self::MONEY, "concurrency.1");
+        let logged = snapshot.iter(&self.log).keys().map(Result::unwrap).count();
+        assert_eq!(logged as u64, snapshot.len(&self.log).unwrap(), "concurrency.3");
+    }
+
+    /// Audits new snapshots and an old one, which does not change, until the end.
+    fn audit_until(&self, end: &AtomicBool, reader: u64) {
+        let mut held = self.db.snapshot();
+        for round in 0u64.. {
+            self.audit(&self.db.snapshot(), (round + reader).is_multiple_of(2));
+            self.audit(&held, round.is_multiple_of(2));
+            if round.is_multiple_of(16) {
+                held = self.db.snapshot();
+            }
+            if end.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    }
+
+    /// Reads without a snapshot until the end: even so, one call reads one commit.
+    fn sum_until(&self, end: &AtomicBool) {
+        // All accounts several times, so that the call takes long and transfers happen during it.
+        let names: Vec<_> = (0..10).flat_map(|_| (0..Self::ACCOUNTS).map(Self::name)).collect();
+        loop {
+            let values = self.accounts.multi_get(&names).unwrap();
+            let values: Vec<u64> = values.into_iter().map(number).collect();
+            let sums = values.chunks(Self::ACCOUNTS as usize).map(|all| all.iter().sum::<u64>());
+            assert_eq!(sums.collect::<Vec<_>>(), [Self::MONEY; 10], "concurrency.1: multi_get");
+            let sum: u64 = self.accounts.iter().map(|entry| number(Some(entry.unwrap().1))).sum();
+            assert_eq!(sum, Self::MONEY, "concurrency.1: iter");
+            if end.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn concurrency_1_concurrency_3_concurrency_4_transfers_keep_the_sum() {
+    const TRANSFERS: u64 = 300;
+    everywhere(|db| {
+        let bank = Bank::new(db);
+        let (bank, writing, end) = (&bank, &AtomicU64::new(3), &AtomicBool::new(false));
         std::thread::scope(|scope| {
             for writer in 0..3u64 {
-                let (accounts, log, writing, end) = (&accounts, &log, &writing, &end);
                 scope.spawn(move || {
                     let guard = EndOnDrop(end);
                     let mut rng = fastrand::Rng::with_seed(writer);
-                    for i in 0..TRANSFERS {
-                        let (from, to, amount) = (rng.u64(0..ACCOUNTS), rng.u64(0..ACCOUNTS), rng.u64(1..50));
-                        db.transact(|t| {
-                            let have = number(t.get(accounts, name(from))?);
-                            if from != to && have >= amount {
-                                let there = number(t.get(accounts, name(to))?);
-                                t.put(accounts, name(from), (have - amount).to_le_bytes())?;
-                                t.put(accounts, name(to), (there + amount).to_le_bytes())?;
-                            }
-                            t.put(log, format!("{writer}/{i:05}"), amount.to_le_bytes())
-                        })
-                        .unwrap();
-                    }
+                    (0..TRANSFERS).for_each(|i| bank.transfer(&mut rng, &format!("{writer}/{i:05}")));
                     if writing.fetch_sub(1, Ordering::Relaxed) > 1 {
                         std::mem::forget(guard);
                     }
                 });
             }
+            let until_end = |work: &dyn Fn(&AtomicBool)| {
+                let _guard = EndOnDrop(end);
+                work(end);
+            };
             for reader in 0..2 {
-                let (audit, end) = (&audit, &end);
-                scope.spawn(move || {
-                    let _guard = EndOnDrop(end);
-                    let mut held = db.snapshot();
-                    for round in 0u64.. {
-                        audit(&db.snapshot(), (round + reader) % 2 == 0);
-                        // An old snapshot does not change.
-                        audit(&held, round % 2 == 0);
-                        if round % 16 == 0 {
-                            held = db.snapshot();
-                        }
-                        if end.load(Ordering::Relaxed) {
-                            break;
-                        }
-                    }
-                });
+                scope.spawn(move || until_end(&|end| bank.audit_until(end, reader)));
             }
-            // Even without a snapshot, one call reads one commit.
-            scope.spawn(|| {
-                let _guard = EndOnDrop(&end);
-                // All accounts several times, so that the call takes long and transfers happen during it.
-                let names: Vec<_> = (0..10).flat_map(|_| (0..ACCOUNTS).map(name)).collect();
-                loop {
-                    let values = accounts.multi_get(&names).unwrap();
-                    let values: Vec<u64> = values.into_iter().map(number).collect();
-                    let sums = values.chunks(ACCOUNTS as usize).map(|all| all.iter().sum::<u64>());
-                    assert_eq!(sums.collect::<Vec<_>>(), [ACCOUNTS * START; 10], "concurrency.1: multi_get");
-                    let sum: u64 = accounts.iter().map(|entry| number(Some(entry.unwrap().1))).sum();
-                    assert_eq!(sum, ACCOUNTS * START, "concurrency.1: iter");
-                    if end.load(Ordering::Relaxed) {
-                        break;
-                    }
-                }
-            });
-            scope.spawn(|| {
-                let _guard = EndOnDrop(&end);
-                churn(db, &end);
-            });
+            scope.spawn(move || until_end(&|end| bank.sum_until(end)));
+            scope.spawn(move || until_end(&|end| churn(db, end)));
         });
-        audit(&db.snapshot(), false);
-        assert_eq!(log.len().unwrap(), 3 * TRANSFERS);
+        bank.audit(&db.snapshot(), false);
+        assert_eq!(bank.log.len().unwrap(), 3 * TRANSFERS);
     });
 }
 

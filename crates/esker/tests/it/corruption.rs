@@ -85,89 +85,90 @@ fn examine_offline(fs: &MemFs) -> Result<Vec<String>> {
     Ok(simulated(Arc::new(fs.clone())).check_offline(dir())?.problems)
 }
 
-/// How many copies were damaged, by test.
-struct Tally(&'static str, AtomicU64);
+/// Damages databases, judges the outcomes, and counts them for a test.
+struct Judge(&'static str, AtomicU64);
 
-impl Tally {
-    fn new(test: &'static str) -> Tally {
-        Tally(test, AtomicU64::new(0))
+impl Judge {
+    fn new(test: &'static str) -> Judge {
+        Judge(test, AtomicU64::new(0))
+    }
+
+    /// Damages one copy and judges the outcome (corruption.1 to corruption.5).
+    fn damaged(
+        &self,
+        golden: &Golden,
+        what: &str,
+        names: &[&str],
+        allowed: Allowed,
+        damage: impl FnOnce(&MemFs),
+    ) {
+        self.damaged_in(golden, what, names, None, allowed, damage);
+    }
+
+    /// Same as `damaged`. If the damage lies in one part of the file, errors must point to it.
+    fn damaged_in(
+        &self,
+        golden: &Golden,
+        what: &str,
+        names: &[&str],
+        part: Option<Range<usize>>,
+        allowed: Allowed,
+        damage: impl FnOnce(&MemFs),
+    ) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        let fs = golden.copy();
+        damage(&fs);
+        let what = format!("{what} of {}", names.join(" and "));
+        let started = Instant::now();
+        let mut results = None;
+        let peak = memory::peak_of(|| {
+            let work = || (examine_offline(&fs), examine(golden, &fs), merge_and_examine(golden, &fs));
+            results = Some(catch_unwind(AssertUnwindSafe(work)));
+        });
+        assert!(peak <= MEMORY_BYTES_MAX, "corruption.5: {what}: {peak} bytes of memory");
+        assert!(started.elapsed() <= TIME_MAX, "corruption.5: {what}: {:?}", started.elapsed());
+        let results = results.expect("it ran");
+        let (offline, read, (merge, merged)) =
+            results.unwrap_or_else(|_| panic!("corruption.1: {what}: panic"));
+        let found_offline = !matches!(&offline, Ok(problems) if problems.is_empty());
+        let found_online = !matches!(&read, Outcome::Data(_, problems) if problems.is_empty());
+        let judge_place = |problems: &[String], when: &str| {
+            let Some(part) = part.as_ref().filter(|_| !problems.is_empty()) else { return };
+            let is_right = problems.iter().any(|text| points_into(text, names, part));
+            assert!(is_right, "corruption.1: {what}{when}: none of this is about {part:?}: {problems:?}");
+        };
+        if let Ok(problems) = &offline {
+            judge_place(problems, ", offline");
+        }
+        for (outcome, when) in [(read, ""), (merged, ", after a merge")] {
+            match outcome {
+                Outcome::Data(found, problems) => {
+                    judge_data(golden, &found, allowed, &format!("{what}{when}"));
+                    let table = names.iter().any(|name| name.ends_with(".sst"));
+                    assert!(
+                        problems.is_empty() || table,
+                        "corruption.1: {what}{when}: found by check only: {problems:?}"
+                    );
+                    judge_place(&problems, when);
+                }
+                Outcome::Refused(error) => {
+                    judge_error(&error, names, allowed, &format!("{what}{when}"));
+                    judge_place(&[error.to_string()], when);
+                }
+            }
+        }
+        if let Err(error) = merge {
+            judge_error(&error, names, allowed, &format!("{what}, merging"));
+            judge_place(&[error.to_string()], ", merging");
+        }
+        assert_eq!(found_offline, found_online, "corruption.4: {what}: offline: {offline:?}");
     }
 }
 
-impl Drop for Tally {
+impl Drop for Judge {
     fn drop(&mut self) {
         println!("{}: {} damaged databases", self.0, self.1.load(Ordering::Relaxed));
     }
-}
-
-/// Damages one copy and judges the outcome (corruption.1 to corruption.5).
-fn judge(
-    golden: &Golden,
-    tally: &Tally,
-    what: &str,
-    names: &[&str],
-    allowed: Allowed,
-    damage: impl FnOnce(&MemFs),
-) {
-    judge_part(golden, tally, what, names, None, allowed, damage);
-}
-
-/// Same as `judge`. If the damage lies in one part of the file, errors must point to it.
-fn judge_part(
-    golden: &Golden,
-    tally: &Tally,
-    what: &str,
-    names: &[&str],
-    part: Option<Range<usize>>,
-    allowed: Allowed,
-    damage: impl FnOnce(&MemFs),
-) {
-    tally.1.fetch_add(1, Ordering::Relaxed);
-    let fs = golden.copy();
-    damage(&fs);
-    let what = format!("{what} of {}", names.join(" and "));
-    let started = Instant::now();
-    let mut results = None;
-    let peak = memory::peak_of(|| {
-        let work = || (examine_offline(&fs), examine(golden, &fs), merge_and_examine(golden, &fs));
-        results = Some(catch_unwind(AssertUnwindSafe(work)));
-    });
-    assert!(peak <= MEMORY_BYTES_MAX, "corruption.5: {what}: {peak} bytes of memory");
-    assert!(started.elapsed() <= TIME_MAX, "corruption.5: {what}: {:?}", started.elapsed());
-    let results = results.expect("it ran");
-    let (offline, read, (merge, merged)) = results.unwrap_or_else(|_| panic!("corruption.1: {what}: panic"));
-    let found_offline = !matches!(&offline, Ok(problems) if problems.is_empty());
-    let found_online = !matches!(&read, Outcome::Data(_, problems) if problems.is_empty());
-    let judge_place = |problems: &[String], when: &str| {
-        let Some(part) = part.as_ref().filter(|_| !problems.is_empty()) else { return };
-        let is_right = problems.iter().any(|text| points_into(text, names, part));
-        assert!(is_right, "corruption.1: {what}{when}: none of this is about {part:?}: {problems:?}");
-    };
-    if let Ok(problems) = &offline {
-        judge_place(problems, ", offline");
-    }
-    for (outcome, when) in [(read, ""), (merged, ", after a merge")] {
-        match outcome {
-            Outcome::Data(found, problems) => {
-                judge_data(golden, &found, allowed, &format!("{what}{when}"));
-                let table = names.iter().any(|name| name.ends_with(".sst"));
-                assert!(
-                    problems.is_empty() || table,
-                    "corruption.1: {what}{when}: found by check only: {problems:?}"
-                );
-                judge_place(&problems, when);
-            }
-            Outcome::Refused(error) => {
-                judge_error(&error, names, allowed, &format!("{what}{when}"));
-                judge_place(&[error.to_string()], when);
-            }
-        }
-    }
-    if let Err(error) = merge {
-        judge_error(&error, names, allowed, &format!("{what}, merging"));
-        judge_place(&[error.to_string()], ", merging");
-    }
-    assert_eq!(found_offline, found_online, "corruption.4: {what}: offline: {offline:?}");
 }
 
 /// Asserts that the contents are allowed (corruption.1, corruption.2).
@@ -222,7 +223,7 @@ fn at_stake(golden: &Golden, name: &str, at: usize) -> Allowed {
 
 #[test]
 fn corruption_1_a_flipped_bit_anywhere() {
-    let tally = Tally::new("a flipped bit");
+    let judge = Judge::new("a flipped bit");
     let goldens = [
         (Golden::merged(), 200),
         (Golden::layered(), 60),
@@ -242,7 +243,7 @@ fn corruption_1_a_flipped_bit_anywhere() {
                     parts.iter().find(|part| part.contains(&at)).cloned().unwrap_or(at..at)
                 };
                 let (part, allowed) = (parts.as_ref().map(part), at_stake(&golden, name, at));
-                judge_part(&golden, &tally, &what, &[name], part, allowed, |fs| {
+                judge.damaged_in(&golden, &what, &[name], part, allowed, |fs| {
                     overwrite(fs, name, at, &[bytes[at] ^ 1 << (at % 8)]);
                 });
             }
@@ -252,14 +253,14 @@ fn corruption_1_a_flipped_bit_anywhere() {
 
 #[test]
 fn corruption_1_a_flipped_bit_in_each_record_of_the_log() {
-    let tally = Tally::new("a flipped bit of a record");
+    let judge = Judge::new("a flipped bit of a record");
     for golden in [Golden::merged(), Golden::killed(), Golden::segmented()] {
         for name in golden.named(".wal") {
             let bytes = golden.read(name);
             for record in records(&golden.fs, name) {
                 for at in [record.start, record.start + 13, record.start + 23, record.end - 1] {
                     let (part, allowed) = (Some(record.start..record.end), at_stake(&golden, name, at));
-                    judge_part(&golden, &tally, &format!("byte {at}"), &[name], part, allowed, |fs| {
+                    judge.damaged_in(&golden, &format!("byte {at}"), &[name], part, allowed, |fs| {
                         overwrite(fs, name, at, &[bytes[at] ^ 4])
                     });
                 }
@@ -270,7 +271,7 @@ fn corruption_1_a_flipped_bit_in_each_record_of_the_log() {
 
 #[test]
 fn corruption_1_a_flipped_bit_in_a_group_of_commits_that_was_synced_as_one_is_refused() {
-    let (tally, golden) = (Tally::new("a flipped bit of a group"), Golden::grouped());
+    let (judge, golden) = (Judge::new("a flipped bit of a group"), Golden::grouped());
     let name = golden.last_segment();
     let (bytes, records) = (golden.read(name), records(&golden.fs, name));
     let mut passed_by = Vec::new();
@@ -288,7 +289,7 @@ fn corruption_1_a_flipped_bit_in_a_group_of_commits_that_was_synced_as_one_is_re
                 flip(&fs);
                 refused(&golden, &fs, name, &what);
             }
-            judge_part(&golden, &tally, &what, &[name], part, allowed, flip);
+            judge.damaged_in(&golden, &what, &[name], part, allowed, flip);
         }
     }
     // Three groups that are followed by another one, and the last group.
@@ -299,7 +300,7 @@ fn corruption_1_a_flipped_bit_in_a_group_of_commits_that_was_synced_as_one_is_re
 
 #[test]
 fn corruption_1_damage_of_each_kind_of_database() {
-    let tally = Tally::new("damage of each kind");
+    let judge = Judge::new("damage of each kind");
     for kind in NAMES {
         let golden = Golden::kind(kind);
         let last_record = golden.named(".wal").last().and_then(|name| records(&golden.fs, name).pop());
@@ -312,13 +313,13 @@ fn corruption_1_damage_of_each_kind_of_database() {
                     continue;
                 }
                 let what = format!("{kind}: byte {at} inverted");
-                judge(&golden, &tally, &what, &[name], Allowed::Newest, |fs| {
+                judge.damaged(&golden, &what, &[name], Allowed::Newest, |fs| {
                     overwrite(fs, name, at, &[!bytes[at]]);
                 });
             }
             if !name.ends_with(".wal-next") {
                 let lose = |fs: &MemFs| fs.remove_file(&path(name)).unwrap();
-                judge(&golden, &tally, &format!("{kind}: loss"), &[name], Allowed::Newest, lose);
+                judge.damaged(&golden, &format!("{kind}: loss"), &[name], Allowed::Newest, lose);
             }
         }
     }
@@ -326,12 +327,12 @@ fn corruption_1_damage_of_each_kind_of_database() {
 
 #[test]
 fn corruption_1_any_byte_turned_around() {
-    let (tally, golden) = (Tally::new("an inverted byte"), Golden::merged());
+    let (judge, golden) = (Judge::new("an inverted byte"), Golden::merged());
     for name in &golden.files {
         let bytes = golden.read(name);
         for at in places(bytes.len(), 60) {
             let allowed = at_stake(&golden, name, at);
-            judge(&golden, &tally, &format!("byte {at} inverted"), &[name], allowed, |fs| {
+            judge.damaged(&golden, &format!("byte {at} inverted"), &[name], allowed, |fs| {
                 overwrite(fs, name, at, &[!bytes[at]]);
             });
         }
@@ -340,13 +341,13 @@ fn corruption_1_any_byte_turned_around() {
 
 #[test]
 fn corruption_1_cut_at_any_length() {
-    let tally = Tally::new("a cut");
+    let judge = Judge::new("a cut");
     for (golden, sample) in [(Golden::merged(), 100), (Golden::killed(), 40), (Golden::segmented(), 40)] {
         for name in &golden.files {
             let bytes = golden.read(name);
             for len in places(bytes.len(), sample) {
                 let what = format!("cut to {len} of {} bytes", bytes.len());
-                judge(&golden, &tally, &what, &[name], Allowed::Newest, |fs| cut(fs, name, len));
+                judge.damaged(&golden, &what, &[name], Allowed::Newest, |fs| cut(fs, name, len));
             }
         }
     }
@@ -354,14 +355,14 @@ fn corruption_1_cut_at_any_length() {
 
 #[test]
 fn corruption_1_a_manifest_that_lost_its_end_is_refused_before_its_tables_are_removed() {
-    let tally = Tally::new("an end of a manifest");
+    let judge = Judge::new("an end of a manifest");
     for golden in [Golden::flushed(), Golden::flushed_once(), Golden::compacted(), Golden::compacted_later()]
     {
         let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
         let bytes = golden.read(name);
         for at in 0..bytes.len() {
-            judge(&golden, &tally, &format!("cut to {at}"), &[name], Allowed::Newest, |fs| cut(fs, name, at));
-            judge(&golden, &tally, &format!("zeros from {at}"), &[name], Allowed::Newest, |fs| {
+            judge.damaged(&golden, &format!("cut to {at}"), &[name], Allowed::Newest, |fs| cut(fs, name, at));
+            judge.damaged(&golden, &format!("zeros from {at}"), &[name], Allowed::Newest, |fs| {
                 overwrite(fs, name, at, &vec![0; bytes.len() - at]);
             });
         }
@@ -370,7 +371,7 @@ fn corruption_1_a_manifest_that_lost_its_end_is_refused_before_its_tables_are_re
 
 #[test]
 fn corruption_1_a_block_in_the_place_of_another_is_noticed() {
-    let tally = Tally::new("a misplaced block");
+    let judge = Judge::new("a misplaced block");
     for golden in [Golden::merged(), Golden::layered(), Golden::twins()] {
         let stored = |name: &str| {
             let bytes = golden.read(name);
@@ -386,7 +387,7 @@ fn corruption_1_a_block_in_the_place_of_another_is_noticed() {
                 all.iter().filter(|(_, (_, other))| other.len() == was.len() && other != was)
             {
                 misplaced += 1;
-                judge(&golden, &tally, &format!("a block at {start}"), &[name], Allowed::Newest, |fs| {
+                judge.damaged(&golden, &format!("a block at {start}"), &[name], Allowed::Newest, |fs| {
                     overwrite(fs, name, *start, other);
                 });
             }
@@ -425,7 +426,7 @@ fn corruption_1_a_log_cut_between_records_is_refused() {
 
 #[test]
 fn corruption_2_a_log_of_zeros_behind_a_record_ends_there_unless_it_was_closed() {
-    let tally = Tally::new("zeros");
+    let judge = Judge::new("zeros");
     for golden in [Golden::merged(), Golden::killed()] {
         let name = golden.last_segment();
         let len = golden.read(name).len();
@@ -438,10 +439,10 @@ fn corruption_2_a_log_of_zeros_behind_a_record_ends_there_unless_it_was_closed()
             }
             let missing = golden.commits_behind(name, record.start);
             let allowed = if golden.closed { Allowed::Newest } else { Allowed::Exactly(missing) };
-            judge(&golden, &tally, "zeros to the end", &[name], allowed, to_the_end);
+            judge.damaged(&golden, "zeros to the end", &[name], allowed, to_the_end);
             // Zeros followed by anything valid are damage.
             let allowed = at_stake(&golden, name, record.start);
-            judge(&golden, &tally, "a record of zeros", &[name], allowed, |fs| {
+            judge.damaged(&golden, "a record of zeros", &[name], allowed, |fs| {
                 overwrite(fs, name, record.start, &vec![0; record.end - record.start]);
             });
         }
@@ -450,7 +451,7 @@ fn corruption_2_a_log_of_zeros_behind_a_record_ends_there_unless_it_was_closed()
 
 #[test]
 fn corruption_1_files_of_another_database_of_the_same_shape_are_refused() {
-    let tally = Tally::new("a twin's file");
+    let judge = Judge::new("a twin's file");
     let (one, other) = (Golden::double(1), Golden::double(2));
     assert!(one.files == other.files && one.newest != other.newest, "{:?}, {:?}", one.files, other.files);
     for name in one.files.iter().filter(|name| name.ends_with(".sst") || name.ends_with(".wal")) {
@@ -460,11 +461,11 @@ fn corruption_1_files_of_another_database_of_the_same_shape_are_refused() {
         let fs = one.copy();
         exchange(&fs);
         refused(&one, &fs, name, &format!("{name} of another database"));
-        judge(&one, &tally, "a twin's file instead", &[name], Allowed::Newest, exchange);
+        judge.damaged(&one, "a twin's file instead", &[name], Allowed::Newest, exchange);
     }
     for name in one.files.iter().filter(|name| name.starts_with("MANIFEST-")) {
         let exchange = |fs: &MemFs| replace(fs, name, &other.read(name));
-        judge(&one, &tally, "a twin's file instead", &[name], Allowed::Newest, exchange);
+        judge.damaged(&one, "a twin's file instead", &[name], Allowed::Newest, exchange);
     }
 }
 
@@ -479,20 +480,20 @@ fn corruption_1_a_log_segment_called_prepared_is_missed() {
 
 #[test]
 fn corruption_1_each_file_lost() {
-    let tally = Tally::new("a loss");
+    let judge = Judge::new("a loss");
     for golden in
         [Golden::merged(), Golden::layered(), Golden::twins(), Golden::killed(), Golden::segmented()]
     {
         for name in &golden.files {
             let lose = |fs: &MemFs| fs.remove_file(&path(name)).unwrap();
-            judge(&golden, &tally, "loss", &[name], Allowed::Newest, lose);
+            judge.damaged(&golden, "loss", &[name], Allowed::Newest, lose);
         }
     }
 }
 
 #[test]
 fn corruption_1_each_file_foreign() {
-    let tally = Tally::new("a foreign file");
+    let judge = Judge::new("a foreign file");
     let mut rng = fastrand::Rng::with_seed(5);
     let noise: Vec<u8> = (0..5000).map(|_| rng.u8(..)).collect();
     let text = b"This is not the file you are looking for.\n".repeat(20);
@@ -507,7 +508,7 @@ fn corruption_1_each_file_foreign() {
             ];
             let others = golden.files.iter().map(|other| (other.as_str(), golden.read(other)));
             for (what, bytes) in strange.into_iter().chain(others) {
-                judge(&golden, &tally, &format!("{what} instead"), &[name], Allowed::Newest, |fs| {
+                judge.damaged(&golden, &format!("{what} instead"), &[name], Allowed::Newest, |fs| {
                     replace(fs, name, &bytes)
                 });
             }
@@ -517,11 +518,11 @@ fn corruption_1_each_file_foreign() {
 
 #[test]
 fn corruption_1_any_two_files_swapped() {
-    let tally = Tally::new("a swap");
+    let judge = Judge::new("a swap");
     for golden in [Golden::layered(), Golden::twins(), Golden::segmented()] {
         for (i, a) in golden.files.iter().enumerate() {
             for b in &golden.files[i + 1..] {
-                judge(&golden, &tally, "swap", &[a, b], Allowed::Newest, |fs| {
+                judge.damaged(&golden, "swap", &[a, b], Allowed::Newest, |fs| {
                     replace(fs, a, &golden.read(b));
                     replace(fs, b, &golden.read(a));
                 });
@@ -637,9 +638,9 @@ fn corruption_3_strange_files_beside_ours_are_left_alone() {
 
 #[test]
 fn canary_wrong_data_is_noticed() {
-    let tally = Tally::new("a canary");
+    let judge = Judge::new("a canary");
     let notices = |golden: &Golden, names: &[&str], allowed: Allowed, damage: &dyn Fn(&MemFs)| {
-        catch_unwind(AssertUnwindSafe(|| judge(golden, &tally, "a canary", names, allowed, damage))).is_err()
+        catch_unwind(AssertUnwindSafe(|| judge.damaged(golden, "a canary", names, allowed, damage))).is_err()
     };
     let golden = Golden::merged();
     let log = golden.last_segment().to_owned();
@@ -655,7 +656,7 @@ fn canary_wrong_data_is_noticed() {
     let last_byte = golden.read(table).len() - 1;
     let points_elsewhere = |part: Range<usize>| {
         let flip = |fs: &MemFs| overwrite(fs, table, last_byte, b"?");
-        let work = || judge_part(&golden, &tally, "a canary", &[table], Some(part), Allowed::Newest, flip);
+        let work = || judge.damaged_in(&golden, "a canary", &[table], Some(part), Allowed::Newest, flip);
         catch_unwind(AssertUnwindSafe(work)).is_err()
     };
     assert!(points_elsewhere(0..9) && !points_elsewhere(last_byte - 79..last_byte + 1));

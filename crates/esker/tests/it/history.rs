@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::env::{Clock, Env, ManualClock, MemFs};
-use esker::{BackgroundStep, Counting, Db, Error, History, Keyspace, Reads, SeqNo};
+use esker::{BackgroundStep, Counting, Db, Error, History, Keyspace, Reads, SeqNo, Version};
 
 /// Seeds of the longest test.
 const SEEDS: u64 = 40;
@@ -87,6 +87,22 @@ fn catch_up(map: &Keyspace, since: SeqNo, state: &Map) -> Map {
     state
 }
 
+/// Reads a key at a commit with this state. Returns false if the commit is refused.
+fn is_key_kept(map: &Keyspace, rng: &mut fastrand::Rng, seqno: SeqNo, state: &Map) -> bool {
+    let key = [rng.u8(0..40)];
+    match map.get_at(key, seqno) {
+        Ok(value) => {
+            assert_eq!(value.as_deref(), state.get(&key[..]).map(Vec::as_slice));
+            true
+        }
+        Err(Error::HistoryGone { oldest, .. }) => {
+            assert!(oldest > seqno && map.get_at(key, oldest).is_ok(), "{seqno}");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
 #[test]
 fn any_kept_commit_is_read_as_it_was_and_older_ones_are_refused() {
     for (seed, rule, operator) in [
@@ -110,8 +126,7 @@ fn any_kept_commit_is_read_as_it_was_and_older_ones_are_refused() {
         (0..200).for_each(|_| change(&map, &mut model, &mut rng));
         assert!(matches!(map.at(SeqNo::new(50)), Err(Error::HistoryGone { .. })));
         map.set_history(rule).unwrap();
-        let mut states: Vec<(SeqNo, Duration, Map)> = Vec::new();
-        let (mut reads, mut refusals, mut single) = (0, 0, 0);
+        let (mut states, mut reads, mut refusals, mut single) = (Vec::new(), 0, 0, 0);
         for round in 0..3000 {
             match rng.u8(0..20) {
                 0..12 => change(&map, &mut model, &mut rng),
@@ -149,19 +164,7 @@ fn any_kept_commit_is_read_as_it_was_and_older_ones_are_refused() {
                         }
                         Err(error) => panic!("{error}"),
                     }
-                    for _ in 0..5 {
-                        let key = [rng.u8(0..40)];
-                        match map.get_at(key, *seqno) {
-                            Ok(value) => {
-                                assert_eq!(value.as_deref(), state.get(&key[..]).map(Vec::as_slice));
-                                single += 1;
-                            }
-                            Err(Error::HistoryGone { oldest, .. }) => {
-                                assert!(oldest > *seqno && map.get_at(key, oldest).is_ok(), "seed {seed}");
-                            }
-                            Err(error) => panic!("{error}"),
-                        }
-                    }
+                    single += (0..5).filter(|_| is_key_kept(&map, &mut rng, *seqno, state)).count();
                 }
             }
         }
@@ -318,6 +321,19 @@ fn change_at_once(db: &Db, map: &Keyspace, model: &mut Map, rng: &mut fastrand::
     batch.commit().unwrap();
 }
 
+/// Compares the versions of a key with the states after the commits that made them. Returns those since the
+/// first state.
+fn check_versions(map: &Keyspace, key: &[u8], states: &[(SeqNo, Map)], context: &str) -> Vec<Version> {
+    let shown = map.versions(key).unwrap().map(Result::unwrap);
+    let shown: Vec<_> = shown.filter(|version| version.seqno > states[0].0).collect();
+    for (n, version) in shown.iter().enumerate() {
+        let place = states.partition_point(|(made, _)| *made <= version.seqno);
+        let was = states[place - 1].1.get(key).map(Vec::as_slice);
+        assert_eq!(version.value.as_deref(), was, "{context}: {n} at {}", version.seqno);
+    }
+    shown
+}
+
 #[test]
 fn versions_are_what_happened() {
     let mut listed = 0;
@@ -371,18 +387,7 @@ fn versions_are_what_happened() {
                 }
                 _ => {
                     let key = vec![rng.u8(0..40)];
-                    let at = |seqno: SeqNo| {
-                        let place = states.partition_point(|(made, _)| *made <= seqno);
-                        states[place - 1].1.get(&key)
-                    };
-                    let shown = map.versions(&key).unwrap().map(Result::unwrap);
-                    let shown: Vec<_> = shown.filter(|version| version.seqno > since).collect();
-                    for (n, version) in shown.iter().enumerate() {
-                        let value = version.value.as_deref();
-                        let seqno = version.seqno;
-                        let was = at(seqno).map(Vec::as_slice);
-                        assert_eq!(value, was, "seed {seed} round {round}: {n} of {kept} at {seqno}");
-                    }
+                    let shown = check_versions(&map, &key, &states, &format!("seed {seed} round {round}"));
                     let newest = shown.first().map(|version| version.value.as_deref());
                     assert!(newest.is_none_or(|value| value == model.get(&key).map(Vec::as_slice)));
                     listed += shown.len();

@@ -30,34 +30,35 @@ fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
     format!("key {:02}", rng.u8(..40)).into_bytes()
 }
 
-/// Applies one write to a map, and through these functions to a database.
-fn change(
-    rng: &mut fastrand::Rng,
-    model: &mut Map,
-    put: &mut dyn FnMut(&[u8], &[u8]),
-    merge: &mut dyn FnMut(&[u8], &[u8]),
-    remove: &mut dyn FnMut(&[u8]),
-    remove_range: &mut dyn FnMut(&[u8], &[u8]),
-) {
+/// A write.
+enum Change {
+    Put(Vec<u8>, Vec<u8>),
+    Merge(Vec<u8>, Vec<u8>),
+    Remove(Vec<u8>),
+    RemoveRange(Vec<u8>, Vec<u8>),
+}
+
+/// Chooses a write and applies it to the model.
+fn draw(rng: &mut fastrand::Rng, model: &mut Map) -> Change {
     let (key, value) = (key(rng), vec![rng.u8(b'a'..=b'z'); rng.usize(..12)]);
     match rng.u8(..20) {
         0..3 => {
             let value = value.repeat(rng.usize(1..6));
-            put(&key, &value);
-            model.insert(key, value);
+            model.insert(key.clone(), value.clone());
+            Change::Put(key, value)
         }
         3..5 => {
-            remove(&key);
             model.remove(&key);
+            Change::Remove(key)
         }
         5 if rng.bool() => {
             let end = [&key[..key.len() - 1], b"~"].concat();
-            remove_range(&key, &end);
             model.retain(|k, _| *k < key || *k >= end);
+            Change::RemoveRange(key, end)
         }
         _ => {
-            merge(&key, &value);
-            model.entry(key).or_default().extend(value);
+            model.entry(key.clone()).or_default().extend(&value);
+            Change::Merge(key, value)
         }
     }
 }
@@ -100,22 +101,57 @@ fn check_reads(state: &impl Reads, expected: &Map, context: &str) {
 }
 
 fn single(map: &Keyspace, rng: &mut fastrand::Rng, model: &mut Map) {
-    change(
-        rng,
-        model,
-        &mut |k, v| {
-            map.put(k, v).unwrap();
-        },
-        &mut |k, v| {
-            map.merge(k, v).unwrap();
-        },
-        &mut |k| {
-            map.remove(k).unwrap();
-        },
-        &mut |from, to| {
-            map.remove_range(from..to).unwrap();
-        },
-    );
+    let written = match draw(rng, model) {
+        Change::Put(k, v) => map.put(k, v).map(drop),
+        Change::Merge(k, v) => map.merge(k, v).map(drop),
+        Change::Remove(k) => map.remove(k).map(drop),
+        Change::RemoveRange(from, to) => map.remove_range(from..to).map(drop),
+    };
+    written.unwrap();
+}
+
+fn batch(db: &Db, map: &Keyspace, rng: &mut fastrand::Rng, model: &mut Map) {
+    let mut batch = db.batch();
+    let most = [10, 300][rng.usize(..2)];
+    for _ in 0..rng.u16(..most) {
+        let written = match draw(rng, model) {
+            Change::Put(k, v) => batch.put(map, k, v),
+            Change::Merge(k, v) => batch.merge(map, k, v),
+            Change::Remove(k) => batch.remove(map, k),
+            Change::RemoveRange(from, to) => batch.remove_range(map, from..to),
+        };
+        written.unwrap();
+    }
+    batch.commit().unwrap();
+}
+
+fn transaction(db: &Db, map: &Keyspace, rng: &mut fastrand::Rng, model: &mut Map, context: &str) {
+    let (mut t, mut own, mut point) = (db.begin(), model.clone(), None);
+    let most = [10, 400][rng.usize(..2)];
+    for _ in 0..rng.u16(..most) {
+        let written = match draw(rng, &mut own) {
+            Change::Put(k, v) => t.put(map, k, v),
+            Change::Merge(k, v) => t.merge(map, k, v),
+            Change::Remove(k) => t.remove(map, k),
+            Change::RemoveRange(from, to) => t.remove_range(map, from..to),
+        };
+        written.unwrap();
+        match rng.u8(..100) {
+            0 => check_reads(&t.keyspace(map), &own, context),
+            1..4 => point = Some((t.savepoint(), own.clone())),
+            4..6 => {
+                let Some((point, then)) = point.take() else { continue };
+                t.rollback_to(&point).unwrap();
+                own = then;
+            }
+            _ => {}
+        }
+    }
+    check_reads(&t.keyspace(map), &own, context);
+    if rng.u8(..4) > 0 {
+        t.commit().unwrap();
+        *model = own;
+    }
 }
 
 #[test]
@@ -138,52 +174,8 @@ fn fold_1_every_reader_sees_what_a_map_would_hold() {
             let context = format!("seed {seed}, round {round}");
             match rng.u8(..12) {
                 0..4 => (0..rng.u8(..60)).for_each(|_| single(&map, &mut rng, &mut model)),
-                4 => {
-                    let batch = std::cell::RefCell::new(db.batch());
-                    let most = [10, 300][rng.usize(..2)];
-                    for _ in 0..rng.u16(..most) {
-                        change(
-                            &mut rng,
-                            &mut model,
-                            &mut |k, v| batch.borrow_mut().put(&map, k, v).unwrap(),
-                            &mut |k, v| batch.borrow_mut().merge(&map, k, v).unwrap(),
-                            &mut |k| batch.borrow_mut().remove(&map, k).unwrap(),
-                            &mut |from, to| batch.borrow_mut().remove_range(&map, from..to).unwrap(),
-                        );
-                    }
-                    batch.into_inner().commit().unwrap();
-                }
-                5 | 6 => {
-                    let t = std::cell::RefCell::new(db.begin());
-                    let mut own = model.clone();
-                    let mut point = None;
-                    let most = [10, 400][rng.usize(..2)];
-                    for _ in 0..rng.u16(..most) {
-                        change(
-                            &mut rng,
-                            &mut own,
-                            &mut |k, v| t.borrow_mut().put(&map, k, v).unwrap(),
-                            &mut |k, v| t.borrow_mut().merge(&map, k, v).unwrap(),
-                            &mut |k| t.borrow_mut().remove(&map, k).unwrap(),
-                            &mut |from, to| t.borrow_mut().remove_range(&map, from..to).unwrap(),
-                        );
-                        match rng.u8(..100) {
-                            0 => check_reads(&t.borrow().keyspace(&map), &own, &context),
-                            1..4 => point = Some((t.borrow_mut().savepoint(), own.clone())),
-                            4..6 => {
-                                let Some((point, then)) = point.take() else { continue };
-                                t.borrow_mut().rollback_to(&point).unwrap();
-                                own = then;
-                            }
-                            _ => {}
-                        }
-                    }
-                    check_reads(&t.borrow().keyspace(&map), &own, &context);
-                    if rng.u8(..4) > 0 {
-                        t.into_inner().commit().unwrap();
-                        model = own;
-                    }
-                }
+                4 => batch(&db, &map, &mut rng, &mut model),
+                5 | 6 => transaction(&db, &map, &mut rng, &mut model, &context),
                 7 => db.flush().unwrap(),
                 8 => while db.step(BackgroundStep::Compact { idle: rng.bool() }).unwrap() {},
                 9 if rng.bool() => db.compact().unwrap(),

@@ -145,7 +145,7 @@ impl World {
         let fences = partition::fences(&self.version, Self::limits().partition_bytes);
         let bottommost = self.version.runs().is_empty();
         let run = RunId(self.next_id());
-        self.with_context(|c| flush(c, &self.sealed, self.horizons(), &fences, bottommost, Level::L0, run))
+        self.with_context(|c| flush(c, &self.sealed, self.horizons(), &fences, bottommost, run))
     }
 
     fn flush(&mut self) {

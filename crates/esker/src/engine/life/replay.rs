@@ -42,6 +42,75 @@ pub(in crate::engine) struct Replayed {
 }
 
 impl Replayed {
+    /// Creates the state before the replay, in which the tables end with commit `last_seq`.
+    fn new(last_seq: SeqNo, memtable_bytes: usize) -> Replayed {
+        let active = Arc::new(Memtable::new(memtable_bytes));
+        Replayed {
+            applier: active.applier(),
+            active,
+            sealed: Vec::new(),
+            counts: ReplayedCounts::default(),
+            last_seq,
+            commits: 0,
+            log: Recovered::default(),
+            unlogged: Vec::new(),
+        }
+    }
+
+    /// Applies the next commit of the log.
+    fn add(&mut self, seq: SeqNo, record: Cow<'_, [u8]>, state: &VersionEdit) -> Result<(), String> {
+        if seq != self.last_seq.next() {
+            return Err(format!("commit {seq} follows commit {}", self.last_seq));
+        }
+        let decoded = payload::decode(record);
+        let (deltas, set) = decoded.map_err(|e| format!("commit {seq}, byte {}: {}", e.offset, e.detail))?;
+        // adopt.4
+        if set.is_empty() && state.adopted.iter().all(|adopted| adopted.seq != seq) {
+            return Err(format!(
+                "the writes of commit {seq} are in tables that the manifest does not name: it has lost its end"
+            ));
+        }
+        self.counts.add(state, seq, &deltas)?;
+        apply::apply(&set, &[], seq, &self.active, &mut self.applier);
+        self.last_seq = seq;
+        self.commits += 1;
+        Ok(())
+    }
+
+    /// Seals the active memtable if it is full. The log from `wal_from` on is needed without it. The segment
+    /// need not be exact: it is released together with the log of the last memtable.
+    fn seal_full(&mut self, memtable_bytes: usize, wal_from: u64) {
+        if self.active.is_empty() || self.active.bytes_used() < memtable_bytes {
+            return;
+        }
+        let active = Arc::new(Memtable::new(memtable_bytes));
+        self.applier = active.applier();
+        self.sealed.push(Sealed {
+            memtable: std::mem::replace(&mut self.active, active),
+            last_seq: self.last_seq,
+            counts: self.counts.seal(),
+            beside_bytes: 0,
+            wal_from,
+        });
+    }
+
+    /// Adds the adopted commits without a log record (adoption.3). The error says which one the manifest
+    /// describes wrongly.
+    fn add_unlogged(&mut self, state: &VersionEdit) -> Result<(), String> {
+        while let Some(adopted) = state.adopted.iter().find(|adopted| adopted.seq == self.last_seq.next()) {
+            self.counts.add(state, adopted.seq, &adopted.deltas)?;
+            self.last_seq = adopted.seq;
+            self.unlogged.push(adopted.clone());
+        }
+        let last = self.last_seq;
+        match state.adopted.iter().find(|adopted| adopted.seq > last) {
+            Some(lost) => {
+                Err(format!("commit {} was adopted behind commit {last}, which is not there", lost.seq))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The first view: the replayed memtables above these tables.
     pub(super) fn view(&self, env: &Env, options: &Options, version: Arc<Version>) -> ReadView {
         ReadView {
@@ -81,16 +150,19 @@ pub(in crate::engine) struct ReplayedCounts {
 }
 
 impl ReplayedCounts {
-    /// Adds to a keyspace's count. Returns `None` if it would fall below zero.
-    fn add(&mut self, state: &VersionEdit, id: KeyspaceId, delta: i64) -> Option<()> {
-        let flushed = || {
-            let counts = state.counts.all.as_deref().unwrap_or_default();
-            counts.binary_search_by_key(&id, |counted| counted.0).map_or(0, |at| counts[at].1)
-        };
-        let count = self.changed.entry(id).or_insert_with(flushed);
-        *count = count.checked_add_signed(delta)?;
-        self.unsealed.insert(id);
-        Some(())
+    /// Adds the changes of a commit. Fails if a count would fall below zero.
+    fn add(&mut self, state: &VersionEdit, seq: SeqNo, deltas: &[(KeyspaceId, i64)]) -> Result<(), String> {
+        for &(id, delta) in deltas {
+            let flushed = || {
+                let counts = state.counts.all.as_deref().unwrap_or_default();
+                counts.binary_search_by_key(&id, |counted| counted.0).map_or(0, |at| counts[at].1)
+            };
+            let count = self.changed.entry(id).or_insert_with(flushed);
+            let changed = count.checked_add_signed(delta);
+            *count = changed.ok_or_else(|| format!("commit {seq}: keyspace {id} would count below zero"))?;
+            self.unsealed.insert(id);
+        }
+        Ok(())
     }
 
     /// The changed counts for a memtable that is sealed now.
@@ -121,75 +193,16 @@ pub(in crate::engine) fn replay_with(
     recover: impl FnOnce(LogExtent, OnRecord<'_>) -> Result<Recovered>,
 ) -> Result<Replayed> {
     let flushed = state.flushed_seq.unwrap_or_default();
-    let active = Arc::new(Memtable::new(options.memtable_bytes));
-    let mut out = Replayed {
-        applier: active.applier(),
-        active,
-        sealed: Vec::new(),
-        counts: ReplayedCounts::default(),
-        last_seq: flushed,
-        commits: 0,
-        log: Recovered::default(),
-        unlogged: Vec::new(),
-    };
+    let mut out = Replayed::new(flushed, options.memtable_bytes);
     out.log = recover(extent, &mut |seq, record| {
         if seq <= flushed {
             return Ok(());
         }
-        if seq != out.last_seq.next() {
-            return Err(format!("commit {seq} follows commit {}", out.last_seq));
-        }
-        let decoded = payload::decode(record);
-        let (deltas, set) = decoded.map_err(|e| format!("commit {seq}, byte {}: {}", e.offset, e.detail))?;
-        // adopt.4
-        if set.is_empty() && state.adopted.iter().all(|adopted| adopted.seq != seq) {
-            return Err(format!(
-                "the writes of commit {seq} are in tables that the manifest does not name: it has lost its end"
-            ));
-        }
-        if !out.active.is_empty() && out.active.bytes_used() >= options.memtable_bytes {
-            // Its log is released together with that of the last memtable, so the exact segment does not
-            // matter.
-            let memtable = Arc::new(Memtable::new(options.memtable_bytes));
-            let applier = memtable.applier();
-            let full = std::mem::replace(&mut out.active, memtable);
-            out.applier = applier;
-            let counts = out.counts.seal();
-            out.sealed.push(Sealed {
-                memtable: full,
-                last_seq: out.last_seq,
-                counts,
-                beside_bytes: 0,
-                wal_from: extent.from,
-            });
-        }
-        for (id, delta) in deltas {
-            let changed = out.counts.add(state, id, delta);
-            changed.ok_or_else(|| format!("commit {seq}: keyspace {id} would count below zero"))?;
-        }
-        apply::apply(&set, &[], seq, &out.active, &mut out.applier);
-        out.last_seq = seq;
-        out.commits += 1;
-        Ok(())
+        out.seal_full(options.memtable_bytes, extent.from);
+        out.add(seq, record, state)
     })?;
-    // adoption.3: adopted commits without a log record.
-    let is_next = |last: SeqNo, adopted: &&Adopted| adopted.seq == last.next();
-    while let Some(adopted) = state.adopted.iter().find(|adopted| is_next(out.last_seq, adopted)) {
-        for &(id, delta) in &adopted.deltas {
-            let changed = out.counts.add(state, id, delta);
-            changed.ok_or_else(|| {
-                let detail = format!("commit {}: keyspace {id} would count below zero", adopted.seq);
-                Error::corrupt("manifest", dir.join(CURRENT), 0, detail)
-            })?;
-        }
-        out.last_seq = adopted.seq;
-        out.unlogged.push(adopted.clone());
-    }
-    if let Some(lost) = state.adopted.iter().find(|adopted| adopted.seq > out.last_seq) {
-        let detail =
-            format!("commit {} was adopted behind commit {}, which is not there", lost.seq, out.last_seq);
-        return Err(Error::corrupt("manifest", dir.join(CURRENT), 0, detail));
-    }
+    let added = out.add_unlogged(state);
+    added.map_err(|detail| Error::corrupt("manifest", dir.join(CURRENT), 0, detail))?;
     // No later memtable will release the log, so the last one does.
     if let (true, Some(last)) = (out.active.is_empty(), out.sealed.last_mut()) {
         last.last_seq = out.last_seq;

@@ -19,7 +19,6 @@ use crate::compaction::shape::flush_cuts;
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
 use crate::manifest::edit::{HistoryEdit, LiveCounts, VersionEdit};
-use crate::manifest::level::Level;
 use crate::txn::flush_reason::{MemtableFacts, Moment, flush_reason};
 use crate::txn::memtables::Sealed;
 use crate::types::canary::{self, Canary};
@@ -70,7 +69,7 @@ impl Upkeep {
         let context = self.compaction_context(&new_file, &|_| true);
         let run = self.tables.new_run();
         let begun = self.env.clock.monotonic();
-        let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, Level::L0, run);
+        let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, run);
         let Some(built) = built? else { return Ok(false) };
         if bytes > self.options.replay_bytes() {
             self.memtable_age.note_flush(bytes);

@@ -192,27 +192,18 @@ fn show(run: &Run) -> String {
     format!("run {} of level {}", run.id.0, run.level.get())
 }
 
-/// Counts the live keys at a commit, and compares the counts with `stated`. `None`: unknown for this
-/// keyspace. `counted`: all keyspaces that have a count.
-pub(super) fn check_counts(
-    view: &ReadView,
-    at: SeqNo,
-    stated: impl Fn(KeyspaceId) -> Option<u64>,
-    counted: &[(KeyspaceId, u64)],
-    dir: &Path,
-    report: &mut CheckReport,
-) {
-    let mut names = BTreeMap::from([(KeyspaceId::DEFAULT, catalog::DEFAULT_NAME.to_owned())]);
-    let mut counts: BTreeMap<KeyspaceId, u64> = BTreeMap::new();
-    let mut next_id = None;
-    let walked = walk(view, at, |id, key, value| {
-        if id != KeyspaceId::CATALOG {
-            *counts.entry(id).or_default() += 1;
-            return;
-        }
+/// What the catalog says about keyspaces.
+struct Names {
+    by_id: BTreeMap<KeyspaceId, String>,
+    next_id: Option<u32>,
+}
+
+impl Names {
+    /// Adds an entry of the catalog. An entry with the options of a keyspace sets its merge operator, because
+    /// an offline check has not loaded merge operators. The catalog precedes all other keys.
+    fn add(&mut self, view: &ReadView, key: &[u8], value: &[u8], dir: &Path, report: &mut CheckReport) {
         if let (Some(id), Ok(options)) = (options_of(key), StoredOptions::decode(value)) {
             if let Some(operator) = options.given.merge_operator.filter(|_| view.operators.of(id).is_err()) {
-                // An offline check has not loaded merge operators. The catalog comes first.
                 view.operators.set(id, &operator, move || id.to_string());
             }
             return;
@@ -223,13 +214,37 @@ pub(super) fn check_counts(
         let id = ByteReader::new(value).varint().ok().and_then(|id| u32::try_from(id).ok());
         match (name_of(key), id) {
             (Some(name), Some(id)) if catalog::is_stored_name(name) => {
-                if let Some(other) = names.insert(KeyspaceId::new(id), name.to_owned()) {
+                if let Some(other) = self.by_id.insert(KeyspaceId::new(id), name.to_owned()) {
                     report.problem(format!("keyspace {id} has two names, {other:?} and {name:?}"));
                 }
             }
-            (None, Some(id)) if key == catalog::NEXT_ID_KEY => next_id = Some(id),
+            (None, Some(id)) if key == catalog::NEXT_ID_KEY => self.next_id = Some(id),
             _ => report.problem(format!("{}: catalog: \"{}\"", dir.display(), key.escape_ascii())),
         }
+    }
+
+    /// Returns whether the id of a keyspace has been allocated.
+    fn is_allocated(&self, id: KeyspaceId) -> bool {
+        id <= KeyspaceId::DEFAULT || self.next_id.is_some_and(|next| id.get() < next)
+    }
+}
+
+/// Counts the live keys at a commit, and compares the counts with `stated`. `None`: unknown for this
+/// keyspace. `counted`: all keyspaces that have a count.
+pub(super) fn check_counts(
+    view: &ReadView,
+    at: SeqNo,
+    stated: impl Fn(KeyspaceId) -> Option<u64>,
+    counted: &[(KeyspaceId, u64)],
+    dir: &Path,
+    report: &mut CheckReport,
+) {
+    let by_id = BTreeMap::from([(KeyspaceId::DEFAULT, catalog::DEFAULT_NAME.to_owned())]);
+    let mut names = Names { by_id, next_id: None };
+    let mut counts: BTreeMap<KeyspaceId, u64> = BTreeMap::new();
+    let walked = walk(view, at, |id, key, value| match id {
+        KeyspaceId::CATALOG => names.add(view, key, value, dir, report),
+        _ => *counts.entry(id).or_default() += 1,
     });
     if let Err(error) = walked {
         // The count is incomplete then.
@@ -237,34 +252,26 @@ pub(super) fn check_counts(
         return;
     }
     report.live_keys = Some(counts.values().sum());
-    let ids: BTreeSet<_> = names.keys().chain(counts.keys()).copied().collect();
+    let ids: BTreeSet<_> = names.by_id.keys().chain(counts.keys()).copied().collect();
     for &id in &ids {
         let counted = counts.get(&id).copied().unwrap_or(0);
-        match names.get(&id) {
-            None => report.problem(format!(
-                "{}: {counted} keys belong to keyspace {id}, which does not exist",
-                dir.display()
-            )),
-            Some(name) => {
-                if let Some(stated) = stated(id).filter(|stated| *stated != counted) {
-                    report.problem(format!("keyspace {name:?} holds {counted} keys; its count is {stated}"));
-                }
-                let given_out = id <= KeyspaceId::DEFAULT || next_id.is_some_and(|next| id.get() < next);
-                if !given_out {
-                    report.problem(format!(
-                        "the number of keyspace {name:?}, {id}, has not been allocated yet"
-                    ));
-                }
-            }
+        let Some(name) = names.by_id.get(&id) else {
+            let text = format!("{counted} keys belong to keyspace {id}, which does not exist");
+            report.problem(format!("{}: {text}", dir.display()));
+            continue;
+        };
+        if let Some(stated) = stated(id).filter(|stated| *stated != counted) {
+            report.problem(format!("keyspace {name:?} holds {counted} keys; its count is {stated}"));
+        }
+        if !names.is_allocated(id) {
+            report.problem(format!("the number of keyspace {name:?}, {id}, has not been allocated yet"));
         }
     }
     // The catalog is not a keyspace of users.
     let is_unknown = |id: &KeyspaceId| *id != KeyspaceId::CATALOG && !ids.contains(id);
     for (id, count) in counted.iter().filter(|(id, count)| *count > 0 && is_unknown(id)) {
-        report.problem(format!(
-            "{}: {count} keys are counted for keyspace {id}, which does not exist and holds none",
-            dir.display()
-        ));
+        let text = format!("{count} keys are counted for keyspace {id}, which does not exist and holds none");
+        report.problem(format!("{}: {text}", dir.display()));
     }
 }
 

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use super::Output;
 use super::entry::{name_of, push_value};
-use crate::sstable::SalvageTable;
+use crate::sstable::{Properties, SalvageTable};
 use crate::types::Result;
+use crate::types::dump_value::DumpValue;
 
 pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
     let table = SalvageTable::open(out.env, path)?;
@@ -16,28 +17,9 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
         let bytes = part.end - part.start;
         out.item(part.start, "part", vec![("name", name.into()), ("bytes", bytes.into())]);
     }
-    if let Some(p) = &table.properties {
-        let mut fields = vec![
-            ("entries", p.counts.entries.into()),
-            ("keys", p.counts.keys.into()),
-            ("tombstones", p.counts.tombstones.into()),
-            ("unresolved", p.counts.unresolved.into()),
-            ("expiring", p.counts.expiring.into()),
-            ("min_expiry_ms", p.counts.min_expiry.into()),
-            ("max_expiry_ms", p.counts.max_expiry.into()),
-            ("range_tombstones", p.counts.range_tombstones.into()),
-            ("key_bytes", p.counts.key_bytes.into()),
-            ("value_bytes", p.counts.value_bytes.into()),
-            ("min_seq", p.counts.min_seq.get().into()),
-            ("max_seq", p.counts.max_seq.get().into()),
-            ("blocks", p.blocks.into()),
-            ("compression", p.compression.name().into()),
-            ("first", p.range.start.as_slice().into()),
-            ("last", p.range.end.key().into()),
-        ];
-        fields.push(("fingerprint", u64::from(p.fingerprint.get()).into()));
-        fields.extend(table.newest_commit().map(|commit| ("newest_commit", commit.get().into())));
-        out.item(0, "properties", fields);
+    if let Some(properties) = &table.properties {
+        let newest_commit = table.newest_commit().map(|commit| ("newest_commit", commit.get().into()));
+        out.item(0, "properties", fields_of(properties).into_iter().chain(newest_commit).collect());
     }
     for tombstone in table.tombstones.iter() {
         let fields = vec![
@@ -80,4 +62,27 @@ pub(super) fn dump(out: &mut Output<'_>, path: &Path) -> Result<()> {
             out.item(offset, name_of(kind, "tombstone"), fields);
         }
     }
+}
+
+/// Returns the properties of a table as fields.
+fn fields_of(p: &Properties) -> Vec<(&'static str, DumpValue)> {
+    vec![
+        ("entries", p.counts.entries.into()),
+        ("keys", p.counts.keys.into()),
+        ("tombstones", p.counts.tombstones.into()),
+        ("unresolved", p.counts.unresolved.into()),
+        ("expiring", p.counts.expiring.into()),
+        ("min_expiry_ms", p.counts.min_expiry.into()),
+        ("max_expiry_ms", p.counts.max_expiry.into()),
+        ("range_tombstones", p.counts.range_tombstones.into()),
+        ("key_bytes", p.counts.key_bytes.into()),
+        ("value_bytes", p.counts.value_bytes.into()),
+        ("min_seq", p.counts.min_seq.get().into()),
+        ("max_seq", p.counts.max_seq.get().into()),
+        ("blocks", p.blocks.into()),
+        ("compression", p.compression.name().into()),
+        ("first", p.range.start.as_slice().into()),
+        ("last", p.range.end.key().into()),
+        ("fingerprint", u64::from(p.fingerprint.get()).into()),
+    ]
 }

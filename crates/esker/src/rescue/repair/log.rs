@@ -21,7 +21,7 @@
 //!     results of its merges.
 
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use esker_env::Env;
 
@@ -34,6 +34,52 @@ use crate::txn::payload;
 use crate::types::{Error, Result, SeqNo};
 use crate::wal::{self, LogPiece};
 
+/// Applies commits of the log to the target.
+struct Commits<'a> {
+    sources: &'a Sources,
+    target: &'a mut Target,
+    report: &'a mut RepairReport,
+    /// The last commit, if it is known.
+    last: Option<SeqNo>,
+    /// Where it starts in the log.
+    last_at: Option<(PathBuf, u64)>,
+}
+
+impl Commits<'_> {
+    /// Applies a commit. Reports what is lost of it, and the commits missing before it (repair_log.2).
+    fn add(&mut self, seq: SeqNo, payload: &[u8], path: &Path, offset: u64) -> Result<()> {
+        if let Some(last) = self.last.filter(|last| seq > last.next()) {
+            let detail = format!("commit {seq} follows commit {last}: those between them are lost");
+            self.report.losses.push(gap(last.get() + 1..=seq.get() - 1, detail, path, offset));
+        }
+        (self.last, self.last_at) = (Some(seq), Some((path.to_path_buf(), offset)));
+        let fetched = match payload::decode(payload) {
+            Ok((_, set)) if set.is_empty() => {
+                if !self.sources.adopted.contains(&seq) {
+                    let detail = format!(
+                        "the writes of commit {seq} are in tables, and the manifest that names them is lost"
+                    );
+                    self.report.losses.push(gap(seq.get()..=seq.get(), detail, path, offset));
+                }
+                return Ok(());
+            }
+            Ok((_, set)) => blobs::fetched(set, &self.target.blobs),
+            Err(e) => {
+                let detail = format!("at byte {} of its payload: {}", e.offset, e.detail);
+                Err(Error::corrupt("commit", path, offset, detail))
+            }
+        };
+        match fetched {
+            Ok(set) => {
+                self.report.commits += 1;
+                self.target.apply(set)?;
+            }
+            Err(error) => self.report.lose(error, payload.len() as u64, LostKeys::Any),
+        }
+        Ok(())
+    }
+}
+
 /// Applies the log's commits to the target.
 pub(super) fn salvage(
     env: &Env,
@@ -45,65 +91,35 @@ pub(super) fn salvage(
     // repair_log.1
     let flushed = if sources.complete { sources.flushed } else { sources.flushed.max(target.newest_flushed) };
     let again = if sources.complete { None } else { first_to_do_again(env, dir, sources, flushed)? };
-    let mut last = if sources.complete { Some(flushed) } else { None };
     // repair_log.3
     let as_opened = sound_extent(env, dir, sources.log, flushed, &sources.blobs);
     let sound = as_opened.and_then(|extent| wal::verify(env, dir, extent, |_, _| Ok(())));
     let sound = sound.ok().filter(|_| sources.complete);
     let end = sound.as_ref().map_or(SeqNo::MAX, |recovered| recovered.last_seq);
-    let mut last_at = None;
     let losses = report.losses.len();
+    let last = sources.complete.then_some(flushed);
+    let mut commits = Commits { sources, target, report, last, last_at: None };
     let segments = wal::salvage(env, dir, sources.log, &mut |piece| {
         match piece {
             LogPiece::Lost { error, .. } if sound.is_some() => {
                 let text = "behind or in an unfinished commit, never acknowledged as durable";
-                report.notes.push(format!("{error}: {text}"));
+                commits.report.notes.push(format!("{error}: {text}"));
             }
-            LogPiece::Lost { error, bytes } => report.lose(error, bytes, LostKeys::Any),
-            LogPiece::Commit { seq, .. } if seq > end => {}
+            LogPiece::Lost { error, bytes } => commits.report.lose(error, bytes, LostKeys::Any),
             LogPiece::Torn { path, offset, bytes } => {
                 let text = "an unfinished commit, never acknowledged as durable, is dropped";
-                report.notes.push(format!("{} at offset {offset}: {text} ({bytes} bytes)", path.display()));
+                let note = format!("{} at offset {offset}: {text} ({bytes} bytes)", path.display());
+                commits.report.notes.push(note);
             }
-            LogPiece::Commit { seq, payload, path, offset } => {
-                // repair_log.1
-                if seq <= flushed && again.is_none_or(|first| seq < first) {
-                    return Ok(());
-                }
-                if let Some(last) = last.filter(|last| seq > last.next()) {
-                    let detail = format!("commit {seq} follows commit {last}: those between them are lost");
-                    report.losses.push(gap(last.get() + 1..=seq.get() - 1, detail, path, offset));
-                }
-                last = Some(seq);
-                last_at = Some((path.to_path_buf(), offset));
-                match payload::decode(payload) {
-                    Ok((_, set)) if set.is_empty() => {
-                        if !sources.adopted.contains(&seq) {
-                            let detail = format!(
-                                "the writes of commit {seq} are in tables, and the manifest that names them is lost"
-                            );
-                            report.losses.push(gap(seq.get()..=seq.get(), detail, path, offset));
-                        }
-                    }
-                    Ok((_, set)) => match blobs::fetched(set, &target.blobs) {
-                        Ok(set) => {
-                            report.commits += 1;
-                            target.apply(set)?;
-                        }
-                        Err(error) => report.lose(error, payload.len() as u64, LostKeys::Any),
-                    },
-                    Err(e) => {
-                        let detail = format!("at byte {} of its payload: {}", e.offset, e.detail);
-                        let error = Error::corrupt("commit", path, offset, detail);
-                        report.lose(error, payload.len() as u64, LostKeys::Any);
-                    }
-                }
-            }
+            LogPiece::Commit { seq, .. } if seq > end => {}
+            // repair_log.1
+            LogPiece::Commit { seq, .. } if seq <= flushed && again.is_none_or(|first| seq < first) => {}
+            LogPiece::Commit { seq, payload, path, offset } => commits.add(seq, payload, path, offset)?,
         }
         Ok(())
     })?;
+    let (last, last_at) = (commits.last.unwrap_or(flushed), commits.last_at);
     report.log_segments = segments;
-    let last = last.unwrap_or(flushed);
     // repair_log.2, repair_log.5
     let durable = sources.log.durable_to.map(|durable| (durable, "was durable"));
     let met = sound.as_ref().map(|recovered| (recovered.last_seq, "could be read by an earlier pass"));

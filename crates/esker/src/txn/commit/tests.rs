@@ -9,6 +9,7 @@ use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 use super::*;
 use crate::Db;
 use crate::read::view::ReadView;
+use crate::txn::write_set::WriteSet;
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see what it does")]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::encoding::bytes::Decoded;
 use crate::encoding::operand::elements;
-use crate::read::operators::Operators;
+use crate::read::operators::{Operator, Operators};
 use crate::types::key::encode_key;
 
 fn decode(payload: &[u8]) -> Decoded<WriteSet> {
@@ -207,6 +207,60 @@ enum Of {
     Operands(Vec<u8>),
 }
 
+/// Returns a write set of puts, merges and savepoints, what each key should hold, and how many merges did not
+/// make it longer.
+fn random_operands(
+    rng: &mut fastrand::Rng,
+    most: usize,
+    operators: &[Operator; 2],
+) -> (WriteSet, BTreeMap<Vec<u8>, Of>, usize) {
+    let mut combined_in_place = 0;
+    let (mut set, mut model) = (WriteSet::new(), BTreeMap::<Vec<u8>, Of>::new());
+    let mut points = Vec::new();
+    for _ in 0..rng.usize(1..most) {
+        let id = rng.usize(..2);
+        let key = encode_key(KeyspaceId::new(1 + id as u32), &[rng.u8(..4)]);
+        match rng.u8(..10) {
+            0 => {
+                let value: &[u8] = if id == 0 { b"v" } else { &[0; 8] };
+                set.put(&key, value);
+                model.insert(key, Of::Value(value.to_vec()));
+            }
+            1 => {
+                points.push((set.mark(), model.clone()));
+            }
+            2 => {
+                let Some((mark, then)) = points.pop() else { continue };
+                set.go_back(&mark);
+                model = then;
+            }
+            _ => {
+                let operand = if id == 0 {
+                    vec![rng.u8(..); rng.usize(..3)]
+                } else {
+                    [1, 0, 0, 0, 0, 0, 0, 0].to_vec()
+                };
+                let before = set.byte_len();
+                let kept = points.last().map_or(0, |(mark, _): &(Mark, _)| mark.op_count());
+                let merged = Operand { at_ms: 5, lifetime_ms: 0, bytes: &operand };
+                set.merge(&key, merged, &operators[id], kept);
+                let add = |of: Vec<u8>| match id {
+                    0 => [of, operand.clone()].concat(),
+                    _ => vec![of[0] + 1, 0, 0, 0, 0, 0, 0, 0],
+                };
+                let of = match model.remove(&key) {
+                    Some(Of::Value(value)) => Of::Value(add(value)),
+                    Some(Of::Operands(of)) => Of::Operands(add(of)),
+                    None => Of::Operands(operand.clone()),
+                };
+                model.insert(key, of);
+                combined_in_place += usize::from(set.byte_len() == before);
+            }
+        }
+    }
+    (set, model, combined_in_place)
+}
+
 #[test]
 fn write_set_6_operands_of_one_commit_are_joined_and_decode_to_the_same() {
     let operators = Operators::default();
@@ -216,49 +270,8 @@ fn write_set_6_operands_of_one_commit_are_joined_and_decode_to_the_same() {
     let mut rng = fastrand::Rng::with_seed(6);
     let mut combined_in_place = 0;
     for round in 0..300 {
-        let (mut set, mut model) = (WriteSet::new(), BTreeMap::<Vec<u8>, Of>::new());
-        let mut points = Vec::new();
-        for _ in 0..rng.usize(1..[8, 60][round % 2]) {
-            let id = rng.usize(..2);
-            let key = encode_key(KeyspaceId::new(1 + id as u32), &[rng.u8(..4)]);
-            match rng.u8(..10) {
-                0 => {
-                    let value: &[u8] = if id == 0 { b"v" } else { &[0; 8] };
-                    set.put(&key, value);
-                    model.insert(key, Of::Value(value.to_vec()));
-                }
-                1 => {
-                    points.push((set.mark(), model.clone()));
-                }
-                2 => {
-                    let Some((mark, then)) = points.pop() else { continue };
-                    set.go_back(&mark);
-                    model = then;
-                }
-                _ => {
-                    let operand = if id == 0 {
-                        vec![rng.u8(..); rng.usize(..3)]
-                    } else {
-                        [1, 0, 0, 0, 0, 0, 0, 0].to_vec()
-                    };
-                    let before = set.byte_len();
-                    let kept = points.last().map_or(0, |(mark, _): &(Mark, _)| mark.op_count());
-                    let merged = Operand { at_ms: 5, lifetime_ms: 0, bytes: &operand };
-                    set.merge(&key, merged, &operators[id], kept);
-                    let add = |of: Vec<u8>| match id {
-                        0 => [of, operand.clone()].concat(),
-                        _ => vec![of[0] + 1, 0, 0, 0, 0, 0, 0, 0],
-                    };
-                    let of = match model.remove(&key) {
-                        Some(Of::Value(value)) => Of::Value(add(value)),
-                        Some(Of::Operands(of)) => Of::Operands(add(of)),
-                        None => Of::Operands(operand.clone()),
-                    };
-                    model.insert(key, of);
-                    combined_in_place += usize::from(set.byte_len() == before);
-                }
-            }
-        }
+        let (set, model, combined) = random_operands(&mut rng, [8, 60][round % 2], &operators);
+        combined_in_place += combined;
         let value = |key: &[u8], base: Option<&[u8]>, list: &[u8]| {
             let operands: Vec<_> = elements(list).unwrap().iter().map(|operand| operand.bytes).collect();
             operators[usize::from(key[0] - 1)].merge(b"", base, &operands).unwrap()

@@ -1,0 +1,151 @@
+//! Reads the data blocks of a table, from the cache or from the file.
+//!
+//! While the cache has free space, a miss reads 128 KiB around the block, which takes little longer than
+//! 8 KiB.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use esker_env::PageBuf;
+
+use super::Table;
+use super::loading::Loaded;
+use crate::cache::{self, CacheItem, Guard, Pinned};
+use crate::sstable::block::Block;
+use crate::sstable::footer::Footer;
+use crate::sstable::parts::{parse_block, read_footer, read_stored};
+use crate::sstable::stored;
+use crate::types::Result;
+
+/// Bytes read around a block that is not cached.
+const AROUND_BYTES: u64 = 128 << 10;
+/// With less free cache space, a block is read alone.
+const ROOM_TO_READ_AROUND: u64 = 1 << 20;
+
+impl CacheItem for Block {
+    fn size_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+
+    fn first_bytes(&self) -> *const u8 {
+        self.bytes().as_ptr()
+    }
+}
+
+/// A block used by a read: protected by the caller's pin if it was cached, otherwise owned.
+pub(in crate::sstable) enum BlockUse<'g> {
+    Pinned(Pinned<'g, Block>),
+    Loaded(Arc<Block>),
+}
+
+impl std::ops::Deref for BlockUse<'_> {
+    type Target = Block;
+    #[inline(always)]
+    fn deref(&self) -> &Block {
+        match self {
+            BlockUse::Pinned(block) => block,
+            BlockUse::Loaded(block) => block,
+        }
+    }
+}
+
+impl BlockUse<'_> {
+    #[inline(always)]
+    pub(in crate::sstable) fn into_arc(self) -> Arc<Block> {
+        match self {
+            BlockUse::Pinned(block) => block.to_arc(),
+            BlockUse::Loaded(block) => block,
+        }
+    }
+}
+
+impl Table {
+    /// Returns a data block, from memory or from the file.
+    #[inline(always)]
+    pub(in crate::sstable) fn block<'g>(
+        &'g self,
+        number: usize,
+        fill: bool,
+        pin: &'g Guard,
+    ) -> Result<BlockUse<'g>> {
+        match self.loaded().blocks.load(number, pin) {
+            Some(block) => Ok(BlockUse::Pinned(block)),
+            None => Ok(BlockUse::Loaded(self.load(number, fill, pin)?)),
+        }
+    }
+
+    /// Returns a data block if it is in memory, without counting a use.
+    pub(in crate::sstable) fn resident(&self, number: usize) -> Option<Arc<Block>> {
+        let pin = cache::pin();
+        self.loaded().blocks.peek(number, &pin).map(Pinned::to_arc)
+    }
+
+    #[cold]
+    pub(super) fn load(&self, number: usize, fill: bool, pin: &Guard) -> Result<Arc<Block>> {
+        let Loaded { file, index, blocks, salt, .. } = self.loaded();
+        blocks.note_miss();
+        if fill && blocks.room_bytes() >= ROOM_TO_READ_AROUND {
+            self.load_around(number, pin);
+            if let Some(block) = blocks.peek(number, pin) {
+                return Ok(block.to_arc());
+            }
+        }
+        let extent = index.extent(number);
+        let stored = read_stored(&*file.get()?, &self.path, extent.clone())?;
+        let packed = stored::is_packed(&stored);
+        let block = parse_block(stored::open_owned(stored, *salt, extent.start), packed);
+        let block = Arc::new(block.map_err(|e| e.in_file("block", &self.path, extent.start))?);
+        // A block of another position would give wrong answers, or keep an iterator in place forever.
+        self.check_place(number, &block, None)?;
+        if fill {
+            blocks.insert(number, &block, true, pin);
+        }
+        Ok(block)
+    }
+
+    /// Caches a block and the blocks around it while the cache has free space, so that a database that fits
+    /// is soon cached completely. Errors are ignored here; a reader of the block gets them.
+    fn load_around(&self, number: usize, pin: &Guard) {
+        let Loaded { file, index, blocks, .. } = self.loaded();
+        let window = |number: usize| index.extent(number).start / AROUND_BYTES;
+        let is_near = |other: &usize| window(*other) == window(number);
+        let first = (0..number).rev().take_while(is_near).last().unwrap_or(number);
+        let last = (number..index.len()).take_while(is_near).last().unwrap_or(number);
+        let start = index.extent(first).start;
+        let Ok(file) = file.get() else { return };
+        let Ok(bytes) = read_stored(&*file, &self.path, start..index.extent(last).end) else { return };
+        for near in (first..=last).filter(|near| blocks.peek(*near, pin).is_none()) {
+            let extent = index.extent(near);
+            let stored = &bytes[(extent.start - start) as usize..(extent.end - start) as usize];
+            if let Ok(block) = self.decode_block(stored, extent.start)
+                && self.check_place(near, &block, None).is_ok()
+            {
+                blocks.insert(near, &Arc::new(block), near == number, pin);
+            }
+        }
+    }
+
+    /// Reads the footer again.
+    pub(in crate::sstable) fn read_footer(&self) -> Result<Footer> {
+        read_footer(&*self.loaded().file.get()?, &self.path, self.file_bytes())
+    }
+
+    /// Verifies and decodes the stored form of the block at `offset`.
+    pub(in crate::sstable) fn decode_block(&self, stored: &[u8], offset: u64) -> Result<Block> {
+        let block = parse_block(stored::open(stored, self.loaded().salt, offset), stored::is_packed(stored));
+        block.map_err(|e| e.in_file("block", &self.path, offset))
+    }
+
+    /// Reads a range of the file. `extent` comes from the verified index, so it lies inside the file.
+    pub(in crate::sstable) fn read_extent(&self, extent: Range<u64>) -> Result<PageBuf> {
+        read_stored(&*self.loaded().file.get()?, &self.path, extent)
+    }
+
+    /// Caches blocks that the writer kept, starting with the first.
+    pub(in crate::sstable) fn warm(&self, blocks: Vec<Arc<Block>>) {
+        let pin = cache::pin();
+        for (number, block) in blocks.iter().enumerate().take(self.index().len()) {
+            self.loaded().blocks.insert(number, block, false, &pin);
+        }
+    }
+}

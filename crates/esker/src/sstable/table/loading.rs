@@ -1,0 +1,163 @@
+//! Loads the parts of a table that stay in memory: properties, index, range tombstones and filter.
+//!
+//! The filter is loaded only when it was needed [`FILTER_ASKS`] times: it is larger than the index, and a
+//! single lookup is faster without it. An unloaded filter admits every key.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use esker_env::{FsRef, OpenOptions};
+
+use super::Table;
+use crate::cache::{BudgetKind, CachedBlocks, Reservation};
+use crate::encoding::bloom::BlockedBloom;
+use crate::sstable::block::Block;
+use crate::sstable::index::Index;
+use crate::sstable::parts::{Parts, has_end, read_footer, read_stored};
+use crate::sstable::properties::{Properties, decode_tombstones};
+use crate::sstable::stored::Salt;
+use crate::sstable::{BlockCache, TableMeta};
+use crate::types::descriptors::{Descriptors, ReadFile};
+use crate::types::range_tombstone::RangeTombstones;
+use crate::types::{Error, Result, SeqNo};
+
+/// Number of times a filter is needed before it is loaded.
+const FILTER_ASKS: u32 = 8;
+
+/// Where a table is loaded from.
+pub(super) struct Source {
+    pub(super) fs: FsRef,
+    pub(super) cache: Arc<BlockCache>,
+    /// The description in the manifest, if there is one.
+    pub(super) stated: Option<TableMeta>,
+}
+
+/// What a table keeps in memory besides its blocks.
+pub(crate) struct Loaded {
+    pub(super) file: Arc<ReadFile>,
+    pub(super) index: Index,
+    /// Set once the filter is loaded.
+    pub(super) filter: OnceLock<Filter>,
+    /// Position of the filter in the file; empty if there is none.
+    filter_extent: Range<u64>,
+    /// Number of times the filter was needed before it was loaded. Relaxed: it orders nothing.
+    filter_asks: AtomicU32,
+    pub(super) blocks: CachedBlocks<Block>,
+    pub(super) tombstones: RangeTombstones,
+    pub(super) properties: Properties,
+    pub(super) newest_commit: SeqNo,
+    pub(super) salt: Salt,
+    pub(super) file_bytes: u64,
+    _memory: Reservation,
+}
+
+/// A filter in memory.
+pub(super) struct Filter {
+    pub(super) bloom: BlockedBloom,
+    _memory: Reservation,
+}
+
+impl Loaded {
+    /// Reads everything except the blocks and the filter.
+    fn of_file(source: &Source, path: &Path, base_seq: SeqNo) -> Result<Loaded> {
+        let Source { fs, cache, .. } = source;
+        let file = fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
+        let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
+        let footer = read_footer(&*file, path, file_bytes)?;
+        let part = Parts { file: &*file, path, salt: footer.salt };
+        let properties = part.read("properties", &footer.properties, Properties::decode)?;
+        if footer.has_blobs == properties.blobs.is_empty()
+            || footer.has_unresolved != (properties.counts.unresolved > 0)
+            || footer.has_expiry != (properties.counts.expiring > 0)
+        {
+            let detail = "the footer and the properties disagree about the contents";
+            return Err(Error::corrupt("properties", path, footer.properties.start, detail));
+        }
+        let index = part.read("index", &footer.index, Index::decode)?;
+        if index.blocks_end() != footer.tombstones.start || index.len() as u64 != properties.blocks {
+            let detail = format!("the index has {} blocks that end at {}", index.len(), index.blocks_end());
+            return Err(Error::corrupt("index", path, footer.index.start, detail));
+        }
+        let tombstones = match footer.tombstones.is_empty() {
+            true => RangeTombstones::default(),
+            false => part.read("range tombstones", &footer.tombstones, decode_tombstones)?,
+        };
+        let blocks = cache.register(index.len());
+        let resident = index.size_bytes() + tombstones.size_bytes() + index.len() * 2 * size_of::<usize>();
+        let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
+        let end = read_stored(&*file, path, footer.properties.start..file_bytes)?;
+        let check = has_end(path, footer.properties.start, end.to_vec());
+        let file = ReadFile::open(fs, path, file, Box::new(check), Descriptors::of_process());
+        Ok(Loaded {
+            newest_commit: footer.newest_commit.max(properties.counts.max_seq),
+            file,
+            index,
+            filter: OnceLock::new(),
+            filter_extent: footer.filter,
+            filter_asks: AtomicU32::new(0),
+            blocks,
+            tombstones: tombstones.based(base_seq),
+            properties,
+            salt: footer.salt,
+            file_bytes,
+            _memory: memory,
+        })
+    }
+
+    /// Returns whether the table may hold the key with this hash, as far as the filter is loaded.
+    #[inline(always)]
+    pub(super) fn may_contain(&self, hash: u64) -> bool {
+        self.filter.get().is_none_or(|filter| filter.bloom.may_contain(hash))
+    }
+}
+
+impl Table {
+    /// Loads everything except the blocks and the filter, unless that is done.
+    #[cold]
+    pub(super) fn load_parts(&self) -> Result<&Loaded> {
+        let source = self.source.lock();
+        if self.loaded.get().is_none() {
+            let loaded = Loaded::of_file(&source, &self.path, self.base_seq());
+            let in_database = source.stated.is_some();
+            let loaded = loaded.map_err(|error| if in_database { error.with_remedy() } else { error })?;
+            let described = source.stated.as_ref().is_none_or(|stated| *stated == self.meta_of(&loaded));
+            // Sequence numbers are never reused, so the manifest identifies the right one of two tables with
+            // the same keys.
+            if !described {
+                let detail = "the file is not the table described by the manifest, perhaps a copy of another one: restore a \
+                              backup or run `esker repair`";
+                return Err(Error::corrupt("table", &self.path, 0, detail));
+            }
+            let is_first = self.loaded.set(loaded).is_ok();
+            assert!(is_first, "table.6: one thread loads");
+        }
+        drop(source);
+        Ok(self.loaded())
+    }
+
+    pub(super) fn load_filter(&self, loaded: &Loaded) -> Result<()> {
+        let source = self.source.lock();
+        if loaded.filter.get().is_some() || loaded.filter_extent.is_empty() {
+            return Ok(());
+        }
+        let part = Parts { file: &*loaded.file.get()?, path: &self.path, salt: loaded.salt };
+        let bloom = part.read("filter", &loaded.filter_extent, BlockedBloom::decode)?;
+        let memory = source.cache.budget().reserve(BudgetKind::Table, bloom.size_bytes() as u64);
+        let is_first = loaded.filter.set(Filter { bloom, _memory: memory }).is_ok();
+        assert!(is_first, "one thread loads the filter");
+        Ok(())
+    }
+
+    /// Checks a filter that is not loaded, loading it if it is needed often enough.
+    #[cold]
+    pub(super) fn ask_filter(&self, loaded: &Loaded, hash: u64) -> Result<bool> {
+        if loaded.filter_extent.is_empty() || loaded.filter_asks.fetch_add(1, Ordering::Relaxed) < FILTER_ASKS
+        {
+            return Ok(true);
+        }
+        self.load_filter(loaded)?;
+        Ok(loaded.may_contain(hash))
+    }
+}

@@ -1,0 +1,238 @@
+//! Looks up one key in a table.
+//!
+//! ```text
+//!   get: key, hash --filter--> index --block number--> slot --in memory--> lower_bound --> Found
+//!                                                       `--empty--> OnMiss: read, verify, insert
+//! ```
+//!
+//! The versions of a key may continue in the next block (`Index::continues`). A cached lookup has two cache
+//! misses: the heads of the block, and the entry.
+
+use std::sync::Arc;
+
+use super::Table;
+use super::blocks::BlockUse;
+use super::loading::Loaded;
+use crate::cache::Guard;
+use crate::sstable::block::Block;
+use crate::types::expiry::{Expiry, value_start};
+use crate::types::op::Kind;
+use crate::types::stored::Stored;
+use crate::types::{Error, Result, SeqNo, Value};
+
+/// What a lookup does if a block is not in memory.
+pub(crate) trait OnMiss {
+    /// Why there is no answer.
+    type Error: From<Error>;
+    /// Returns the block.
+    fn load(table: &Table, number: usize, pin: &Guard) -> Result<Arc<Block>, Self::Error>;
+    /// Loads the parts of a table that is not loaded yet.
+    fn load_parts(table: &Table) -> Result<&Loaded, Self::Error>;
+    /// Returns whether the table may hold the key with this hash.
+    fn may_contain(table: &Table, loaded: &Loaded, hash: u64) -> Result<bool, Self::Error>;
+}
+
+/// Reads the block from the file.
+pub(crate) struct ReadOnMiss;
+/// Fails without reading the file.
+pub(crate) struct MemoryOnly;
+
+/// Why a lookup in memory has no answer.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// The file would have to be read.
+    NotInMemory,
+    /// The lookup failed.
+    Failed(Error),
+}
+
+impl From<Error> for NoAnswer {
+    fn from(error: Error) -> Self {
+        NoAnswer::Failed(error)
+    }
+}
+
+impl OnMiss for ReadOnMiss {
+    type Error = Error;
+    #[inline]
+    fn load(table: &Table, number: usize, pin: &Guard) -> Result<Arc<Block>> {
+        table.load(number, true, pin)
+    }
+    fn load_parts(table: &Table) -> Result<&Loaded> {
+        table.load_parts()
+    }
+    #[inline(always)]
+    fn may_contain(table: &Table, loaded: &Loaded, hash: u64) -> Result<bool> {
+        match loaded.filter.get() {
+            Some(filter) => Ok(filter.bloom.may_contain(hash)),
+            None => table.ask_filter(loaded, hash),
+        }
+    }
+}
+
+impl OnMiss for MemoryOnly {
+    type Error = NoAnswer;
+    fn load(_: &Table, _: usize, _: &Guard) -> Result<Arc<Block>, NoAnswer> {
+        Err(NoAnswer::NotInMemory)
+    }
+    fn load_parts(_: &Table) -> Result<&Loaded, NoAnswer> {
+        Err(NoAnswer::NotInMemory)
+    }
+    #[inline(always)]
+    fn may_contain(_: &Table, loaded: &Loaded, hash: u64) -> Result<bool, NoAnswer> {
+        Ok(loaded.may_contain(hash))
+    }
+}
+
+/// A version found in a table, in place.
+pub(crate) struct Found<'g> {
+    block: BlockUse<'g>,
+    entry: usize,
+    seq: SeqNo,
+}
+
+impl Found<'_> {
+    /// Sequence number of the version.
+    #[inline(always)]
+    pub(crate) fn seq(&self) -> SeqNo {
+        self.seq
+    }
+
+    /// Kind of the version.
+    #[inline(always)]
+    pub(crate) fn kind(&self) -> Kind {
+        self.block.kind(self.entry)
+    }
+
+    /// Returns when the version expires, if its kind can.
+    #[inline]
+    pub(crate) fn expiry(&self) -> Option<Expiry> {
+        Expiry::of_version(self.kind(), &self.block.bytes()[self.block.value_range(self.entry)])
+    }
+
+    /// Returns the stored value. A small value is copied; a larger one keeps its block alive.
+    #[inline(always)]
+    pub(crate) fn share(self) -> Stored<Value> {
+        let (kind, mut range) = (self.kind(), self.block.value_range(self.entry));
+        range.start += value_start(kind, range.len());
+        let value = if Value::is_small(range.len()) {
+            Value::copy_of(&self.block.bytes()[range])
+        } else {
+            Value::slice_of(self.block.into_arc(), range)
+        };
+        Stored::new(kind, value)
+    }
+}
+
+impl Table {
+    /// Returns the newest version of `key` visible at `at`, including tombstones. The caller must check range
+    /// tombstones. `hash` is the hash of the key.
+    ///
+    /// Probing the filter costs a cache miss, about as much as searching a cached block. With `filter_first`
+    /// the filter is probed first, which pays if the key is likely absent. Otherwise it is probed only before
+    /// a block is read from the file.
+    #[inline]
+    pub(crate) fn get<'g>(
+        &'g self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        filter_first: bool,
+        pin: &'g Guard,
+    ) -> Result<Option<Found<'g>>> {
+        self.get_by::<ReadOnMiss>(key, hash, at, filter_first, pin)
+    }
+
+    /// Like `get`, with a policy for blocks that are not in memory.
+    #[inline]
+    pub(crate) fn get_by<'g, M: OnMiss>(
+        &'g self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        filter_first: bool,
+        pin: &'g Guard,
+    ) -> Result<Option<Found<'g>>, M::Error> {
+        let loaded = match self.loaded.get() {
+            Some(loaded) => loaded,
+            None => M::load_parts(self)?,
+        };
+        if filter_first && !M::may_contain(self, loaded, hash)? {
+            return Ok(None);
+        }
+        self.find::<M>(loaded, key, hash, at, pin)
+    }
+
+    /// Returns the sequence number of the newest version of `key`, of any kind.
+    pub(crate) fn newest_seq(&self, key: &[u8], hash: u64, pin: &Guard) -> Result<Option<SeqNo>> {
+        Ok(self.get(key, hash, SeqNo::MAX, true, pin)?.map(|found| found.seq()))
+    }
+
+    /// Returns the newest version of a key after `since`, ignoring sweeps (conflict.3).
+    pub(crate) fn newest_written(
+        &self,
+        key: &[u8],
+        hash: u64,
+        since: SeqNo,
+        pin: &Guard,
+    ) -> Result<Option<SeqNo>> {
+        let mut below = SeqNo::MAX;
+        while let Some(found) = self.get(key, hash, below, true, pin)?
+            && found.seq() > since
+        {
+            if !found.kind().is_sweep() {
+                return Ok(Some(found.seq()));
+            }
+            let Some(before) = found.seq().before() else { break };
+            below = before;
+        }
+        Ok(None)
+    }
+
+    /// Returns the newest version of `key` up to `at`.
+    #[inline]
+    fn find<'g, M: OnMiss>(
+        &'g self,
+        loaded: &'g Loaded,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        pin: &'g Guard,
+    ) -> Result<Option<Found<'g>>, M::Error> {
+        let mut number = loaded.index.find(key);
+        if number >= loaded.index.len() {
+            return Ok(None);
+        }
+        let mut block = match loaded.blocks.load(number, pin) {
+            Some(block) => BlockUse::Pinned(block),
+            None if !M::may_contain(self, loaded, hash)? => return Ok(None),
+            None => BlockUse::Loaded(M::load(self, number, pin)?),
+        };
+        let (mut i, found) = block.lower_bound(key, loaded.index.simd());
+        if !found {
+            return Ok(None);
+        }
+        loop {
+            let seq = self.seq_of(&block, i);
+            if seq <= at {
+                return Ok(Some(Found { block, entry: i, seq }));
+            }
+            if i + 1 < block.count() {
+                if !block.same_key_as_next(i) {
+                    return Ok(None);
+                }
+                i += 1;
+            } else {
+                number += 1;
+                if number == loaded.index.len() || !loaded.index.continues(number) {
+                    return Ok(None);
+                }
+                block = match loaded.blocks.load(number, pin) {
+                    Some(block) => BlockUse::Pinned(block),
+                    None => BlockUse::Loaded(M::load(self, number, pin)?),
+                };
+                i = 0;
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What a caller asks of the commit pipeline: the writes, their conditions, and how they are acknowledged.
+
+use std::sync::Arc;
+
+use super::blobs::BlobUse;
+use super::drop_mark::DropMark;
+use super::layers::Layers;
+use super::range_count::RangeCounts;
+use super::read_set::ReadSet;
+use super::snapshots::SnapshotGuard;
+use super::write_set::WriteSet;
+use crate::types::key::decode_key;
+use crate::types::{Error, KeyspaceId, Result, Value};
+
+/// A group with this many operations or bytes, or with a range removal, may take long, because each key is
+/// looked up, possibly on disk.
+const LONG_OPS: usize = 1000;
+const LONG_BYTES: usize = 1 << 20;
+
+/// When a commit is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// Immediately. The commit reaches the disk later; a crash of the process or the machine may lose recent
+    /// commits.
+    None,
+    /// When the commit is in the operating system's page cache. A crash of the process loses nothing, a power
+    /// failure may lose recent commits.
+    Buffered,
+    /// When the commit is on disk.
+    #[default]
+    Sync,
+}
+
+/// How a transaction is isolated from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Isolation {
+    /// The transaction commits only if everything it read is unchanged: keys, missing keys, ranges as far as
+    /// they were iterated, lengths, and names of keyspaces. The outcome is as if transactions ran one after
+    /// the other. Expiry is not a conflict: an entry that was read may expire and be
+    /// [swept](crate::Db::sweep) meanwhile. But a length changed by a sweep is a conflict. So is a sweep of a
+    /// key that the transaction merges into, at any isolation level.
+    #[default]
+    Serializable,
+    /// The transaction commits if no other commit has written what it writes. Two transactions that each read
+    /// what the other writes can both commit (write skew). Reads are slightly cheaper.
+    Snapshot,
+    /// The transaction starts once it holds the exclusive turn. Exclusive transactions run one after the
+    /// other, in the order of their start. All other commits wait until the transaction ends. It never
+    /// conflicts, unless the thread that used it last commits something outside it. A thread with an open
+    /// exclusive transaction that waits for a commit of another thread waits forever. If a thread starts a
+    /// second exclusive transaction, operations of the second one fail with [`Error::Invalid`] after a
+    /// second. If the database is closed, waiting transactions and commits fail with [`Error::Closed`].
+    Exclusive,
+}
+
+/// A commit in progress.
+#[derive(Default)]
+pub struct CommitRequest {
+    /// The writes.
+    pub set: Arc<WriteSet>,
+    /// Older writes of a large transaction, below those in `set`.
+    pub(crate) layers: Layers,
+    /// Values of both that are in blob files.
+    pub(crate) blobs: BlobUse,
+    /// When to acknowledge.
+    pub durability: Durability,
+    /// The snapshot that a transaction read from.
+    pub since: Option<SnapshotGuard>,
+    /// What the transaction read, if that must be unchanged.
+    pub(crate) reads: Option<Arc<ReadSet>>,
+    /// Whether the request holds the exclusive turn or has lent it to others
+    /// (engine/writes/exclusive_turn.rs).
+    pub(crate) may_pass: bool,
+    /// For each keyspace written: its name and whether it was dropped.
+    pub keyspaces: Vec<KeyspaceLife>,
+    /// Marks of the keyspaces that the commit drops.
+    pub drops: Vec<DropMark>,
+    /// Number of live keys in the removed ranges, as of an earlier moment.
+    pub(crate) ranges: Option<RangeCounts>,
+    /// Notices published once the commit is visible: topic and text.
+    pub(crate) notices: Vec<(Arc<str>, Value)>,
+}
+
+impl CommitRequest {
+    /// Returns whether there is nothing to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.layers.is_empty()
+    }
+
+    /// Returns whether a group may take longer than a few single-key commits.
+    pub(super) fn may_take_long(group: &[CommitRequest]) -> bool {
+        let sets = || group.iter().map(|request| &request.set);
+        sets().map(|set| set.op_count()).sum::<usize>() >= LONG_OPS
+            || sets().map(|set| set.byte_len()).sum::<usize>() >= LONG_BYTES
+            || sets().any(|set| !set.ranges().is_empty())
+    }
+
+    /// Returns whether the keyspace of an encoded key counts lazily.
+    pub(super) fn counts_lazily(&self, key: &[u8]) -> bool {
+        let id = decode_key(key).map(|(id, _)| id);
+        self.keyspaces.iter().any(|keyspace| keyspace.is_lazy && Some(keyspace.id) == id)
+    }
+
+    /// Fails if a keyspace that the commit writes was dropped. Final only under the commit lock.
+    pub(crate) fn check_keyspaces(&self) -> Result<()> {
+        match self.keyspaces.iter().find(|keyspace| keyspace.is_dropping()) {
+            Some(gone) => Err(Error::KeyspaceNotFound(gone.name.to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// State of a keyspace that a commit writes.
+#[derive(Clone, Debug)]
+pub struct KeyspaceLife {
+    /// Id of the keyspace.
+    pub id: KeyspaceId,
+    /// Name for error messages.
+    pub name: Arc<str>,
+    /// Set once the keyspace was dropped. `None` if this commit creates or drops the keyspace itself.
+    pub dropping: Option<DropMark>,
+    /// Whether commits skip the lookup of its keys (counts.3).
+    pub is_lazy: bool,
+}
+
+impl KeyspaceLife {
+    fn is_dropping(&self) -> bool {
+        self.dropping.as_ref().is_some_and(DropMark::is_set)
+    }
+}
