@@ -76,7 +76,7 @@ pub(crate) fn run_ops(
             engine();
         }
         let mut world = new_world(seed, sabotage.disk);
-        world.inspects_all = inspects_all;
+        world.mode.inspects_all = inspects_all;
         world.start_seed(first);
         for op in &ops {
             done.fetch_add(1, Ordering::Relaxed);

@@ -269,7 +269,7 @@ fn is_compressed(opening: Opening) -> bool {
 /// Creates the world of a sweep, before its first process.
 fn new_world(seed: u64, opening: Opening, broken: Option<BrokenSync>) -> World {
     let mut world = World::new(seed, broken);
-    world.swept = true;
+    world.mode.swept = true;
     if is_compressed(opening) {
         world.be_plain();
     }
@@ -290,14 +290,14 @@ fn dead(at: Position, broken: Option<BrokenSync>, done: &AtomicU64) -> World {
 fn deaths(at: Position, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
     let mut world = dead(at, broken, done);
     // The offline tools are tested after each death.
-    world.inspects_all = true;
+    world.mode.inspects_all = true;
     let mut tally = world.tally();
     let seeds = [Loss::Seed(2 * at.call), Loss::Seed(2 * at.call + 1)];
     let losses = [Loss::All, Loss::Nothing].into_iter().chain(seeds).map(End::Power);
     let unheard = End::KillUnheard { seed: at.call, evicted: false };
     for end in losses.chain([End::Kill, unheard]) {
         let mut fork = world.fork(&at.restart(end));
-        fork.inspects_all = false;
+        fork.mode.inspects_all = false;
         go_on(&mut fork, at);
         tally.add(&fork.tally());
     }
@@ -432,7 +432,7 @@ fn endure(mut world: World, at: Position, filling: Option<Filling>, done: &Atomi
             }
         }
     }
-    world.swept = false;
+    world.mode.swept = false;
     world.perform(&Op::Mend(at.restart(End::Close)));
     world.perform(&Op::Check);
     go_on(&mut world, at);

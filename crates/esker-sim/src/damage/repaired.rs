@@ -27,7 +27,8 @@ use super::reading::shown;
 use super::subject::Subject;
 use esker_world::judge::read::contents;
 use esker_world::model::keys::{self, KeyNo};
-use esker_world::model::state::{Contents, Id, Map, State};
+use esker_world::model::map::Map;
+use esker_world::model::state::{Contents, Id, State};
 use esker_world::model::values::ValueNo;
 use esker_world::world::DIR;
 

@@ -9,7 +9,8 @@ use esker::{Cursor, Db, Keyspace, Past, Range, Reads, Result, Snapshot, Transact
 
 use super::walk::{HeldCursor, is_entry, shown, slice, take};
 use crate::model::keys::{self, KeyBounds, KeyNo, bounds, key};
-use crate::model::state::{Contents, Map};
+use crate::model::map::Map;
+use crate::model::state::Contents;
 use crate::model::values::ValueNo;
 use crate::op::Read;
 
@@ -134,12 +135,8 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read, has_expire
     };
     match read {
         Read::Get(no) => {
-            let found = source.get(key(*no))?;
-            assert!(
-                agrees(&found, expected(no)),
-                "world.1: get {no:?}: {found:?}, expected {:?}",
-                expected(no)
-            );
+            let (found, expected) = (source.get(key(*no))?, expected(no));
+            assert!(agrees(&found, expected), "world.1: get {no:?}: {found:?}, expected {expected:?}");
         }
         Read::Contains(no) => {
             assert_eq!(source.contains(key(*no))?, expected(no).is_some(), "world.1: contains {no:?}");
@@ -158,11 +155,8 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read, has_expire
                 (source.range(everything).next_back().transpose()?, last),
             ] {
                 let expected = expected.map(|(k, v)| (*k, *v));
-                assert!(
-                    is_entry(&entry, expected),
-                    "world.1: an end: {}, expected {expected:?}",
-                    shown(&entry)
-                );
+                let is_right = is_entry(&entry, expected);
+                assert!(is_right, "world.1: an end: {}, expected {expected:?}", shown(&entry));
             }
         }
         Read::Len => {
@@ -177,18 +171,7 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read, has_expire
             }
             while take(&mut found, &mut expected, false)? {}
         }
-        Read::Range { bounds: range, takes, keys_only: true } => {
-            let (mut found, mut expected) = (source.range(bounds(*range)).keys(), slice(map, *range));
-            let rest = std::iter::repeat_n(&false, expected.len() + 1);
-            for back in takes.iter().chain(rest) {
-                let (found, expected) = match back {
-                    false => (found.next().transpose()?, expected.pop_front()),
-                    true => (found.next_back().transpose()?, expected.pop_back()),
-                };
-                let agree = found.as_deref() == expected.map(|(no, _)| key(no));
-                assert!(agree, "world.1: keys: {found:?}, expected {expected:?}");
-            }
-        }
+        Read::Range { bounds: range, takes, keys_only: true } => check_keys(source, map, *range, takes)?,
         Read::Prefix { key: no, len, backwards } => {
             let prefix = &key(*no)[..key(*no).len().min(usize::from(*len))];
             let mut expected = slice(map, (Bound::Unbounded, Bound::Unbounded));
@@ -201,6 +184,21 @@ pub(crate) fn check_read(source: &Source<'_>, map: &Map, read: &Read, has_expire
                 HeldCursor::new(cursor?, map).go(moves)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Compares the keys of a range, which it takes from the front (`false`) and the back (`true`).
+fn check_keys(source: &Source<'_>, map: &Map, range: KeyBounds, takes: &[bool]) -> Result<()> {
+    let (mut found, mut expected) = (source.range(bounds(range)).keys(), slice(map, range));
+    let rest = std::iter::repeat_n(&false, expected.len() + 1);
+    for back in takes.iter().chain(rest) {
+        let (found, expected) = match back {
+            false => (found.next().transpose()?, expected.pop_front()),
+            true => (found.next_back().transpose()?, expected.pop_back()),
+        };
+        let agree = found.as_deref() == expected.map(|(no, _)| key(no));
+        assert!(agree, "world.1: keys: {found:?}, expected {expected:?}");
     }
     Ok(())
 }

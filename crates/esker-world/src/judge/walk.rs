@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use esker::{Cursor, Key, Range, Result, Value};
 
 use crate::model::keys::{self, KeyBounds, KeyNo, key};
-use crate::model::state::Map;
+use crate::model::map::Map;
 use crate::model::values::ValueNo;
 use crate::op::Move;
 

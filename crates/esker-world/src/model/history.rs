@@ -295,7 +295,8 @@ mod tests {
 
     use super::*;
     use crate::model::keys::KeyNo;
-    use crate::model::state::{Id, Map};
+    use crate::model::map::Map;
+    use crate::model::state::Id;
     use crate::model::values::ValueNo;
     use crate::op::Write;
 

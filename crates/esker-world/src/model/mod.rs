@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   keys.rs, values.rs   numbers <-> bytes
-//!   state.rs             keyspaces, maps, and a digest of both
+//!   map.rs, state.rs     the entries of a keyspace; all keyspaces; digests of both
 //!   timed.rs             a state with expiry, and what readers see of it
 //!   footprint.rs         the keys of a commit, which decide conflicts
 //!   history.rs           the commits since the last opening, and which of them a crash may lose
@@ -11,6 +11,7 @@
 pub mod footprint;
 pub mod history;
 pub mod keys;
+pub mod map;
 pub mod state;
 pub mod timed;
 pub mod values;

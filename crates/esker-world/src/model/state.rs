@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::footprint::Footprint;
 use super::keys::{self, KeyNo};
+use super::map::{Map, scramble};
 use super::values::ValueNo;
-use crate::op::{KeyspaceNo, Merged, NAMES, NameChange, Op, Update, Write, until};
+use crate::op::{KeyspaceNo, NAMES, NameChange, Op, Update, Write, until};
 
 /// The identity of a keyspace, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,113 +17,6 @@ pub struct Id(pub u32);
 
 /// Name of the keyspace that always exists.
 pub const DEFAULT: &str = "default";
-
-/// The entries of a keyspace.
-#[derive(Clone, Debug, Default)]
-pub struct Map {
-    entries: BTreeMap<KeyNo, ValueNo>,
-    /// Expiry times of the entries that have one.
-    until: BTreeMap<KeyNo, u64>,
-    digest: u64,
-}
-
-/// Scrambles a number, so that sums of scrambled numbers identify sets (the finalizer of SplitMix64).
-fn scramble(n: u64) -> u64 {
-    let n = (n ^ n >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let n = (n ^ n >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    n ^ n >> 31
-}
-
-fn entry_digest(key: KeyNo, value: ValueNo) -> u64 {
-    scramble(scramble(u64::from(key.0) + 1) ^ value.digest())
-}
-
-fn until_digest(key: KeyNo, until: u64) -> u64 {
-    scramble(scramble(u64::from(key.0) + 2) ^ scramble(until))
-}
-
-impl Map {
-    /// Returns the entries.
-    pub fn entries(&self) -> &BTreeMap<KeyNo, ValueNo> {
-        &self.entries
-    }
-
-    /// Sets a key.
-    pub fn put(&mut self, key: KeyNo, value: ValueNo) {
-        self.remove(key);
-        self.entries.insert(key, value);
-        self.digest = self.digest.wrapping_add(entry_digest(key, value));
-    }
-
-    /// Applies a merge operand to a key.
-    pub fn merge(&mut self, key: KeyNo, operand: ValueNo) {
-        let before = self.entries.get(&key);
-        self.put(key, before.map_or(operand, |before| before.merged(operand)));
-    }
-
-    /// Applies a merge operand to a key as of the time of the call. If the entry had expired or did not
-    /// exist, the operand starts a new value.
-    pub fn merge_at(&mut self, key: KeyNo, operand: ValueNo, merged: Merged) {
-        let until = self.until.get(&key).copied();
-        if self.entries.contains_key(&key) && until.is_none_or(|until| until > merged.at_ms) {
-            self.merge(key, operand);
-            until.into_iter().for_each(|until| self.set_until(key, until));
-        } else {
-            self.put(key, operand);
-            if merged.lifetime_ms > 0 {
-                self.set_until(key, merged.at_ms + merged.lifetime_ms);
-            }
-        }
-    }
-
-    /// Returns the expiry times of the entries that have one.
-    pub fn until(&self) -> &BTreeMap<KeyNo, u64> {
-        &self.until
-    }
-
-    /// Removes entries that have expired by `now_ms`.
-    pub fn expire(&mut self, now_ms: u64) {
-        let gone: Vec<_> =
-            self.until.iter().filter(|(_, until)| **until <= now_ms).map(|(key, _)| *key).collect();
-        gone.into_iter().for_each(|key| self.remove(key));
-    }
-
-    /// Sets the expiry time of an entry that has none.
-    pub fn set_until(&mut self, key: KeyNo, until: u64) {
-        self.until.insert(key, until);
-        self.digest = self.digest.wrapping_add(until_digest(key, until));
-    }
-
-    /// Removes a key if it exists.
-    pub fn remove(&mut self, key: KeyNo) {
-        if let Some(until) = self.until.remove(&key) {
-            self.digest = self.digest.wrapping_sub(until_digest(key, until));
-        }
-        if let Some(old) = self.entries.remove(&key) {
-            self.digest = self.digest.wrapping_sub(entry_digest(key, old));
-        }
-    }
-
-    fn write(&mut self, write: &Write) {
-        match write {
-            Write::Put(key, value) => self.put(*key, *value),
-            Write::PutUntil(key, value, until) => {
-                self.put(*key, *value);
-                self.set_until(*key, *until);
-            }
-            Write::PutFor(..) => panic!("the model has it dated"),
-            Write::Merge(key, operand) => self.merge(*key, *operand),
-            Write::MergeAt(key, operand, merged) => self.merge_at(*key, *operand, *merged),
-            Write::Remove(key) => self.remove(*key),
-            Write::RemoveRange(bounds) => {
-                let Some(range) = keys::range(*bounds) else { return };
-                let gone: Vec<_> = self.entries.range(range).map(|(key, _)| *key).collect();
-                gone.into_iter().for_each(|key| self.remove(key));
-            }
-            Write::Clear => *self = Map::default(),
-        }
-    }
-}
 
 /// One atomic change.
 #[derive(Clone, Debug)]
@@ -261,12 +155,12 @@ impl State {
 
     /// Returns whether any entry expires.
     pub fn expires(&self) -> bool {
-        self.maps.values().any(|map| !map.until.is_empty())
+        self.maps.values().any(|map| !map.until().is_empty())
     }
 
     /// Removes entries that have expired by `now_ms`. Returns whether there were any.
     pub fn expire(&mut self, now_ms: u64) -> bool {
-        let is_due = |map: &Arc<Map>| map.until.values().any(|until| *until <= now_ms);
+        let is_due = |map: &Arc<Map>| map.until().values().any(|until| *until <= now_ms);
         let due: Vec<_> = self.maps.values_mut().filter(|map| is_due(map)).collect();
         let is_any = !due.is_empty();
         due.into_iter().for_each(|map| Arc::make_mut(map).expire(now_ms));
@@ -277,8 +171,8 @@ impl State {
     pub fn lose(&mut self, time_ms: RangeInclusive<u64>, found: &Contents) {
         for (name, id) in &self.names {
             let Some(map) = self.maps.get_mut(id) else { continue };
-            let is_there = |key| found.get(name).is_some_and(|found| found.entries.contains_key(key));
-            let due = map.until.iter().filter(|(key, until)| time_ms.contains(until) && !is_there(key));
+            let is_there = |key| found.get(name).is_some_and(|found| found.entries().contains_key(key));
+            let due = map.until().iter().filter(|(key, until)| time_ms.contains(until) && !is_there(key));
             let lost: Vec<_> = due.map(|(key, _)| *key).collect();
             if !lost.is_empty() {
                 let map = Arc::make_mut(map);
@@ -381,8 +275,8 @@ impl State {
         lifetime_ms: u64,
     ) -> Result<Option<Write>, NotANumber> {
         let map = self.map(id);
-        let value = |key: KeyNo| map.entries.get(&key).copied();
-        let end = |key: KeyNo| map.until.get(&key).copied();
+        let value = |key: KeyNo| map.entries().get(&key).copied();
+        let end = |key: KeyNo| map.until().get(&key).copied();
         // A replaced entry keeps its expiry time; a new one has the default lifetime.
         let replaced = |key: KeyNo, new: ValueNo| match (value(key), end(key)) {
             (Some(_), Some(end)) => Write::PutUntil(key, new, end),
@@ -401,8 +295,8 @@ impl State {
                 Some(Write::Put(key, ValueNo::number(number(key)?.wrapping_add(u32::from(lease)))))
             }
             Update::Take(key) => value(key).map(|_| Write::Remove(key)),
-            Update::PopFirst => map.entries.first_key_value().map(|(key, _)| Write::Remove(*key)),
-            Update::PopLast => map.entries.last_key_value().map(|(key, _)| Write::Remove(*key)),
+            Update::PopFirst => map.entries().first_key_value().map(|(key, _)| Write::Remove(*key)),
+            Update::PopLast => map.entries().last_key_value().map(|(key, _)| Write::Remove(*key)),
             Update::Expire(key, ms) => value(key).map(|old| Write::PutUntil(key, old, until(now_ms, ms))),
             Update::Persist(key) => value(key).zip(end(key)).map(|(old, _)| Write::Put(key, old)),
         })
@@ -467,7 +361,7 @@ impl State {
 
     /// Returns the number of keys in all keyspaces.
     pub fn live_keys(&self) -> u64 {
-        self.names.values().map(|id| self.maps[id].entries.len() as u64).sum()
+        self.names.values().map(|id| self.maps[id].entries().len() as u64).sum()
     }
 
     /// Describes the first difference from what was found.
@@ -478,10 +372,11 @@ impl State {
         }
         self.names.iter().find_map(|(name, id)| {
             let (found, expected) = (&found[name], &self.maps[id]);
-            if found.entries == expected.entries && found.until != expected.until {
-                return Some(format!("{name} expires {:?}, expected {:?}", found.until, expected.until));
-            }
+            let (until, expected_until) = (found.until(), expected.until());
             let (found, expected) = (found.entries(), expected.entries());
+            if found == expected && until != expected_until {
+                return Some(format!("{name} expires {until:?}, expected {expected_until:?}"));
+            }
             let mut keys = found.keys().chain(expected.keys());
             let key = keys.find(|key| found.get(key) != expected.get(key))?;
             let shown = keys::key(*key);
@@ -504,7 +399,7 @@ pub type Contents = BTreeMap<String, Map>;
 pub fn contents_digest<'a>(maps: impl Iterator<Item = (&'a str, &'a Map)>) -> u64 {
     let one = |name: &str, map: &Map| {
         let name = name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| scramble(hash ^ u64::from(byte)));
-        scramble(name ^ scramble(map.digest ^ 1))
+        scramble(name ^ scramble(map.digest() ^ 1))
     };
     maps.fold(0, |sum, (name, map)| sum ^ one(name, map))
 }

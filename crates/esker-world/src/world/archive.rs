@@ -45,7 +45,7 @@ impl World {
             return self.back_up();
         };
         let made = attempt(|| Backup::open_in(self.env(), BACKUPS)?.archive(self.db()));
-        let mut fired = self.faults.fired_after(self.fired_before).into_iter();
+        let mut fired = self.machine.faults.fired_after(self.process.fired_before).into_iter();
         let is_wrong = fired.any(|call| matches!(call.action, FaultAction::CorruptRead { .. }));
         if let Err(Error::FeedTruncated { .. } | Error::Invalid(_)) = &made {
             let is_kept = self.copies.kept_from.is_some_and(|kept| from > kept);
@@ -75,7 +75,7 @@ impl World {
             _ if pick.is_multiple_of(LAST_ONE_IN) => last,
             _ => from + u64::from(pick) % (last - from + 1),
         };
-        let now = self.clock.unix_time() + Duration::from_secs(u64::from(pick) % 3);
+        let now = self.machine.clock.unix_time() + Duration::from_secs(u64::from(pick) % 3);
         let point = match pick % TIMED_ONE_IN {
             3 => Point::Time(now.as_secs()),
             _ => Point::Commit(SeqNo::new(commit)),

@@ -63,7 +63,9 @@ impl World {
                     self.history.all_durable();
                 }
             }
-            Op::Step(BackgroundStep::SyncLog) if !self.poisoned && !self.panicked => self.maintain(outcome),
+            Op::Step(BackgroundStep::SyncLog) if !self.process.poisoned && !self.process.panicked => {
+                self.maintain(outcome)
+            }
             Op::Step(BackgroundStep::PrepareLog) => drop(self.excused_tidying(outcome)),
             Op::Step(_) => drop(self.excused(outcome)),
             other => panic!("{other:?} is not done between steps"),

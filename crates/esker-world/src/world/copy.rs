@@ -19,10 +19,7 @@ use esker::{Db, KeyspaceOptions, Result};
 use esker_env::{Env, FaultAction, Fs, MemFs};
 
 use super::World;
-use super::archive::Archive;
 use super::faults::attempt;
-use super::replica::Replica;
-use super::timeline::Timeline;
 use crate::judge::read;
 use crate::model::state::{Contents, State};
 use crate::op::Opening;
@@ -39,23 +36,6 @@ const COPY_MEMTABLE_BYTES_MAX: usize = 32 << 10;
 
 /// Options of keyspaces by name.
 pub(super) type Options = BTreeMap<String, KeyspaceOptions>;
-
-/// The copies of the database, and what they may contain.
-#[derive(Default)]
-pub(super) struct Copies {
-    /// The last checkpoint.
-    pub(super) checkpoint: Option<Copied>,
-    /// The archive (archive.rs).
-    pub(super) archive: Option<Archive>,
-    /// The replica (replica.rs).
-    pub(super) replica: Option<Replica>,
-    /// States by commit number.
-    pub(super) timeline: Timeline,
-    /// First commit since which the feed has retained everything, as far as an opening knows.
-    pub(super) kept_from: Option<u64>,
-    /// Whether there was a power loss.
-    pub(super) has_lost_power: bool,
-}
 
 /// What a copy may contain.
 #[derive(Clone)]
@@ -94,13 +74,13 @@ impl World {
 
     /// Makes a checkpoint, replacing the last one.
     pub(super) fn checkpoint(&mut self) {
-        remove(&self.disk, COPY.as_ref());
+        remove(&self.machine.disk, COPY.as_ref());
         let (mut moments, before) = (self.moments(), self.history.len());
         self.copies.checkpoint = Some(Copied { moments: moments.clone(), made: None });
         let made = self.capturing(&mut moments, |world| world.db().checkpoint(COPY));
         let Some(made) = made else {
             // A misread during the copy makes the copy wrong.
-            remove(&self.disk, COPY.as_ref());
+            remove(&self.machine.disk, COPY.as_ref());
             self.copies.checkpoint = None;
             return;
         };
@@ -141,22 +121,22 @@ impl World {
     /// Returns the options for opening copies: those of the database with little memory, and without explicit
     /// background steps.
     pub(super) fn opening_of_copies(&self) -> Opening {
-        let opening = self.opening.expect("a process has opened the database");
+        let opening = self.process.opening.expect("a process has opened the database");
         let memtable_bytes = opening.memtable_bytes.min(COPY_MEMTABLE_BYTES_MAX);
         Opening { stepped: false, memory: 1 << 20, memtable_bytes, ..opening }
     }
 
     /// Removes all backups. Leftovers of a failed call may be wrong, and later calls would reuse them.
     pub(super) fn forget_backups(&mut self) {
-        remove(&self.disk, BACKUPS.as_ref());
+        remove(&self.machine.disk, BACKUPS.as_ref());
         self.copies.archive = None;
     }
 
     /// Returns the environment of another process on a copy of the disk, without faults.
     pub(super) fn env_of_image(&self) -> Env {
-        let image = self.disk.kill();
+        let image = self.machine.disk.kill();
         image.set_capacity(None);
-        Env { clock: self.clock.clone(), ..Env::simulated(Arc::new(image), self.seed) }
+        Env { clock: self.machine.clock.clone(), ..Env::simulated(Arc::new(image), self.seed) }
     }
 
     /// Runs a call that makes a copy, and collects the states that it may contain. Returns `None` if nothing
@@ -166,7 +146,7 @@ impl World {
         moments: &mut Moments,
         call: impl FnOnce(&Self) -> Result<T>,
     ) -> Option<Result<T>> {
-        let stopped = (self.poisoned, self.panicked);
+        let stopped = (self.process.poisoned, self.process.panicked);
         let mut states = Vec::new();
         let made = self.interleaved_noting(
             |world| attempt(|| call(world)),
@@ -176,8 +156,8 @@ impl World {
             moments.options = None;
         }
         moments.states.extend(states);
-        let is_unknown = stopped != (self.poisoned, self.panicked);
-        let mut fired = self.faults.fired_after(self.fired_before).into_iter();
+        let is_unknown = stopped != (self.process.poisoned, self.process.panicked);
+        let mut fired = self.machine.faults.fired_after(self.process.fired_before).into_iter();
         let is_wrong = fired.any(|call| matches!(call.action, FaultAction::CorruptRead { .. }));
         if is_unknown || is_wrong {
             self.excused_tidying(made);
@@ -195,7 +175,7 @@ impl World {
     /// Checks that the last copy is complete and equals the database at its commit (world.10).
     pub(super) fn check_copy(&mut self) {
         let Some(copied) = &self.copies.checkpoint else { return };
-        if !self.disk.exists(COPY.as_ref()).expect("a file system in memory does not fail") {
+        if !self.machine.disk.exists(COPY.as_ref()).expect("a file system in memory does not fail") {
             assert!(copied.made.is_none(), "world.10: the checkpoint is gone");
             self.tally.uncopied += 1;
             return;

@@ -78,18 +78,18 @@ impl World {
     pub(super) fn begin_operation(&mut self) {
         // The engine may have caught a panic.
         forget_panic();
-        self.fired_before = self.faults.fired();
-        self.refused_before = self.disk.refusals();
+        self.process.fired_before = self.machine.faults.fired();
+        self.process.refused_before = self.machine.disk.refusals();
     }
 
     /// Returns whether the current operation has met a fault.
     pub(super) fn met_fault(&self) -> bool {
-        self.faults.fired() > self.fired_before || self.is_dead()
+        self.machine.faults.fired() > self.process.fired_before || self.is_dead()
     }
 
     /// Returns whether a full disk has refused a call of the current operation.
     pub(super) fn was_refused(&self) -> bool {
-        self.disk.refusals() > self.refused_before
+        self.machine.disk.refusals() > self.process.refused_before
     }
 
     /// Returns whether the error says that a limited disk has only the reserve for removals left (reserve.1).
@@ -97,12 +97,13 @@ impl World {
         let Error::NoSpace { op, path, .. } = error else { return false };
         let is_value = *op == "write" && path.extension().is_some_and(|extension| extension == "blob");
         let is_told = is_value || *op == "make a WAL segment in";
-        is_told && esker_env::Fs::free_bytes(&self.disk, DIR.as_ref()).is_ok_and(|free| free < u64::MAX)
+        is_told
+            && esker_env::Fs::free_bytes(&self.machine.disk, DIR.as_ref()).is_ok_and(|free| free < u64::MAX)
     }
 
     /// Returns whether injected faults explain all problems that a check found.
     pub(super) fn are_explained(&self, problems: &[String]) -> bool {
-        if self.faults.fired_after(self.fired_before).iter().any(is_misread) {
+        if self.machine.faults.fired_after(self.process.fired_before).iter().any(is_misread) {
             return true;
         }
         let is_told = |problem: &String| problem.contains(" fault (") || problem.contains("no space left");
@@ -133,13 +134,13 @@ impl World {
     /// Asserts that the error has a reason other than a failed call of these kinds. Notes whether the log has
     /// failed.
     fn excuse(&mut self, error: &Error, trifles: &[OpKind]) {
-        let mut fired = self.faults.fired_after(self.fired_before);
+        let mut fired = self.machine.faults.fired_after(self.process.fired_before);
         if is_panic(error) {
             assert!(
                 fired.iter().any(|call| call.action == FaultAction::Panic),
                 "world.4: without a reason: {error}"
             );
-            self.panicked = true;
+            self.process.panicked = true;
             return;
         }
         fired.retain(|call| !trifles.contains(&call.kind));
@@ -150,46 +151,49 @@ impl World {
         // unknown whether it names the tables of a large commit.
         let unknown =
             self.was_refused() && matches!(error, Error::Poisoned(cause) if is_full_manifest(cause));
-        let anyway = self.is_dead() || full || unknown || (poisoned && (self.poisoned || self.panicked));
+        let anyway = self.is_dead()
+            || full
+            || unknown
+            || (poisoned && (self.process.poisoned || self.process.panicked));
         assert!(anyway || !fired.is_empty(), "world.4: without a reason: {error}");
         let is_proper = (anyway && is_typed(error)) || fired.iter().any(|call| may_show_as(call, error));
         assert!(is_proper, "world.4: an unexpected error for a fault: {error:?}; {fired:?}");
-        self.poisoned |= poisoned;
+        self.process.poisoned |= poisoned;
         self.tally.refused += u64::from(full);
     }
 
     /// Schedules the end of the process after this many changes.
     pub(super) fn arm(&mut self, after: u32, keep: u32, restart: &Restart) {
-        if self.armed.is_none() {
-            self.faults.add(death(after, keep));
-            self.armed = Some(restart.clone());
+        if self.process.armed.is_none() {
+            self.machine.faults.add(death(after, keep));
+            self.process.armed = Some(restart.clone());
         }
     }
 
     /// Leaves this much free space.
     pub(super) fn fill_disk(&mut self, bytes: u32) {
-        self.limit_disk(self.disk.used_bytes() + u64::from(bytes));
+        self.limit_disk(self.machine.disk.used_bytes() + u64::from(bytes));
     }
 
     /// Limits the total size of all files.
     pub fn limit_disk(&mut self, bytes: u64) {
-        self.disk.set_capacity(Some(bytes));
+        self.machine.disk.set_capacity(Some(bytes));
     }
 
     /// Removes all faults and a scheduled end.
     pub fn mend(&mut self) {
         if !self.is_dead() {
-            self.faults.clear();
-            self.armed = None;
+            self.machine.faults.clear();
+            self.process.armed = None;
         }
-        self.disk.set_capacity(None);
+        self.machine.disk.set_capacity(None);
     }
 
     /// Adds the calls of the current process to the counters.
     pub(super) fn count_calls(&self, tally: &mut Tally) {
-        tally.fs_calls += OpKind::ALL.iter().map(|kind| self.faults.count(*kind)).sum::<u64>();
-        tally.faults += self.faults.fired();
-        tally.fingerprint = tally.fingerprint.rotate_left(7) ^ self.faults.fingerprint();
+        tally.fs_calls += OpKind::ALL.iter().map(|kind| self.machine.faults.count(*kind)).sum::<u64>();
+        tally.faults += self.machine.faults.fired();
+        tally.fingerprint = tally.fingerprint.rotate_left(7) ^ self.machine.faults.fingerprint();
     }
 }
 

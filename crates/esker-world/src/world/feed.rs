@@ -19,7 +19,8 @@ use super::World;
 use super::faults::attempt;
 use crate::judge::read;
 use crate::model::keys::{self, KeyNo};
-use crate::model::state::{DEFAULT, Map, contents_digest};
+use crate::model::map::Map;
+use crate::model::state::{DEFAULT, contents_digest};
 use crate::model::values::ValueNo;
 use crate::op::Merged;
 
@@ -168,12 +169,12 @@ fn apply(done: Done, names: &mut BTreeMap<String, KeyspaceId>, maps: &mut BTreeM
 impl World {
     /// Returns whether there is a feed, and whether it retains everything.
     pub(super) fn keeps_all(&self) -> Option<bool> {
-        self.opening.and_then(|opening| opening.feed_bytes).map(|bytes| bytes == u64::MAX)
+        self.process.opening.and_then(|opening| opening.feed_bytes).map(|bytes| bytes == u64::MAX)
     }
 
     /// Notes an opening of the database.
     pub(super) fn note_opening_for_feed(&mut self) {
-        self.reader.is_kept &= self.keeps_all() == Some(true);
+        self.copies.reader.is_kept &= self.keeps_all() == Some(true);
     }
 
     /// Reads the available commits and compares the copy.
@@ -182,7 +183,7 @@ impl World {
             return;
         }
         self.expire();
-        let mut reader = std::mem::take(&mut self.reader);
+        let mut reader = std::mem::take(&mut self.copies.reader);
         let followed = match reader.next {
             Some(next) => attempt(|| reader.read(self.db(), next)),
             // Sweeps and changes of options are commits, too, but not in the model.
@@ -215,7 +216,7 @@ impl World {
                 self.read::<()>(Err(error));
             }
         }
-        self.reader = reader;
+        self.copies.reader = reader;
     }
 
     /// Starts with the current contents, once they are durable.

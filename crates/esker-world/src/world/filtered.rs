@@ -67,9 +67,9 @@ impl Filters {
 impl World {
     /// Calls the database with active filters, unless something could fail.
     pub(super) fn filtering<T>(&mut self, call: impl FnOnce(&mut Self) -> T) -> T {
-        let has_room = self.disk.free_bytes(DIR.as_ref()).is_ok_and(|free| free == u64::MAX);
-        let is_alone = self.between.is_none() && self.armed.is_none();
-        let is_calm = has_room && is_alone && !self.faults.has_rules() && !self.swept;
+        let has_room = self.machine.disk.free_bytes(DIR.as_ref()).is_ok_and(|free| free == u64::MAX);
+        let is_alone = self.between.is_none() && self.process.armed.is_none();
+        let is_calm = has_room && is_alone && !self.machine.faults.has_rules() && !self.mode.swept;
         self.filters.decide.store(is_calm, Ordering::Relaxed);
         let done = call(self);
         self.filters.decide.store(false, Ordering::Relaxed);

@@ -38,23 +38,24 @@ mod past;
 mod reads;
 mod replica;
 mod restart;
+mod tally;
 mod timeline;
 mod transaction;
 mod unload;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::{BackgroundStep, Db, Durability, Keyspace, Snapshot};
+use esker::{BackgroundStep, Db, Keyspace, Snapshot};
 use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, OpenOptions, SeededRandom};
 
 pub use self::restart::{Left, builder};
+pub use self::tally::Tally;
 
 use self::faults::attempt;
 use self::transaction::HeldTransaction;
-use crate::figures;
 use crate::judge::read::{self, HeldIterator, Source, check_read};
 use crate::judge::walk::HeldCursor;
 use crate::model::history::History;
@@ -68,101 +69,48 @@ pub const DIR: &str = "db";
 /// A batch with this many writes may have its own log segments.
 const LARGE_COMMIT: usize = 14;
 
-figures! {
-    /// Counters of a run.
-    Tally {
-        ops: "operations done",
-        commits: "commits acknowledged",
-        conflicts: "conflicts found",
-        undone: "times that a part of a transaction was undone",
-        read_conflicts: "conflicts found by reads alone",
-        reopenings: "databases closed or dropped, and reopened",
-        kills: "processes killed",
-        unheard: "of these, with a silent write failure afterwards",
-        power_losses: "power losses",
-        inside_calls: "kills and power losses inside a call",
-        while_opening: "kills and power losses while opening",
-        inspected: "openings before which the offline tools were tested",
-        long_ids: "of these, with a keyspace id of several bytes",
-        faults: "injected faults",
-        refused: "operations that failed because the disk was full",
-        turns: "held cursors that changed direction in their next step",
-        tiered: "runs with several tier runs at once: data larger than the cache",
-        tier_merges: "operations that changed the number of tier runs",
-        unresolved: "runs with unresolved counts",
-        adopted: "large commits that became tables",
-        wide: "runs in which a sorted run had several tables",
-        moved: "runs with trivial moves",
-        recycled: "runs with a recycled log segment",
-        grown: "runs in which log segments of one process had several sizes",
-        bulky: "runs in which a commit filled several log segments",
-        unreserved: "of these, on a disk without space reservation",
-        rewritten: "runs in which a long manifest was replaced",
-        expired: "runs in which entries expired",
-        blobs: "runs in which values went to blob files",
-        collected: "runs in which a blob file was collected, or removed as garbage",
-        scattered: "runs in which a commit wrote to many keyspaces",
-        followed: "commits that a reader of the change feed has applied to its copy",
-        truncated: "times that the reader was too far behind",
-        past: "reads of history",
-        past_refused: "of these, refused because the commit was no longer kept",
-        versions: "versions of keys that were compared",
-        filtered: "entries that compaction filters have removed or changed",
-        updated: "read-modify-write changes",
-        copied: "checkpoints made",
-        backed_up: "backups made, and restored",
-        between: "interleaved operations",
-        archived: "segments added to an archive",
-        restored: "commits restored from a backup and an archive",
-        replayed: "commits replayed in a replica",
-        unloaded: "files that the database was unloaded to, and loaded from",
-        resumed: "of these, resumed after an earlier process",
-        cut: "processes that ended while loading",
-        uncopied: "failed checkpoints that left nothing",
-        caught_up: "changes since a commit that led to the newest state",
-        large: "runs in which a value of a million bytes or more was committed",
-        fs_calls: "calls of the file system",
-        fingerprint: "fingerprint: equal for equal runs",
-    }
-}
-
 /// A database and its model.
 pub struct World {
+    seed: u64,
+    machine: Machine,
+    process: Process,
+    db: Option<Db>,
+    keyspaces: BTreeMap<Id, Keyspace>,
+    held: Held,
+    history: History,
+    /// Recent states with their commit numbers, newest last (past.rs).
+    past: Vec<(u64, State)>,
+    copies: Copies,
+    filters: Arc<filtered::Filters>,
+    /// Work to interleave with the next operation that has a point for it.
+    between: Option<Vec<Op>>,
+    /// Whether an expiring entry was ever put.
+    expires: bool,
+    /// How the run differs from usual ones.
+    pub mode: Mode,
+    seen: coverage::Seen,
+    tally: Tally,
+}
+
+/// The simulated machine.
+struct Machine {
     disk: MemFs,
+    /// Whether the disk has no direct I/O.
+    is_plain: bool,
     /// The file system of the current process.
     faults: FaultFs,
     clock: Arc<ManualClock>,
-    seed: u64,
-    /// Whether the disk has no direct I/O.
-    plain: bool,
-    db: Option<Db>,
-    keyspaces: BTreeMap<Id, Keyspace>,
-    history: History,
-    snapshots: [Option<(Snapshot, State)>; SLOTS],
-    transactions: [Option<HeldTransaction>; SLOTS],
-    iterators: [Option<HeldIterator>; SLOTS],
-    cursors: [Option<HeldCursor>; SLOTS],
-    /// Reads the change feed.
-    reader: feed::Reader,
-    /// Work to interleave with the next operation that has a point for it.
-    between: Option<Vec<Op>>,
-    copies: copy::Copies,
-    filters: Arc<filtered::Filters>,
-    /// Recent states with their commit numbers, newest last (past.rs).
-    past: Vec<(u64, State)>,
-    durability: Durability,
-    /// Options of the current process; `None` before the first.
+    /// Shared by all processes, so that each draws different numbers.
+    random: Arc<SeededRandom>,
+}
+
+/// The current process.
+#[derive(Default)]
+struct Process {
+    /// Its options; `None` before the first process.
     opening: Option<Opening>,
-    /// Number of tier runs after the last operation.
-    tier_runs: u64,
-    /// Number of large commits of the current process.
-    adoptions: u64,
-    /// Files that existed when the current process started.
-    inherited: Vec<String>,
-    /// Blob files after the last operation.
-    blob_files: BTreeSet<String>,
-    /// Last known content of `CURRENT`.
-    current: Vec<u8>,
+    /// Number of openings and forks so far, which decides the openings that are inspected.
+    openings: u64,
     /// Whether the log has failed since the database was opened.
     poisoned: bool,
     /// Whether a call has panicked since then, so that the log may have failed.
@@ -173,21 +121,45 @@ pub struct World {
     refused_before: u64,
     /// Both numbers when the process started.
     at_birth: (u64, u64),
-    /// Whether an expiring entry was ever put.
-    expires: bool,
     /// Whether the last process met no fault and closed the database.
     is_tidy: bool,
     /// The restart after the scheduled end of the process.
     armed: Option<Restart>,
+}
+
+/// What is held across operations.
+#[derive(Default)]
+struct Held {
+    iterators: [Option<HeldIterator>; SLOTS],
+    cursors: [Option<HeldCursor>; SLOTS],
+    snapshots: [Option<(Snapshot, State)>; SLOTS],
+    transactions: [Option<HeldTransaction>; SLOTS],
+}
+
+/// The copies of the database, and what they may contain.
+#[derive(Default)]
+struct Copies {
+    /// Reads the change feed.
+    reader: feed::Reader,
+    /// The last checkpoint.
+    checkpoint: Option<copy::Copied>,
+    archive: Option<archive::Archive>,
+    replica: Option<replica::Replica>,
+    /// States by commit number.
+    timeline: timeline::Timeline,
+    /// First commit since which the feed has retained everything, as far as an opening knows.
+    kept_from: Option<u64>,
+    /// Whether there was a power loss.
+    has_lost_power: bool,
+}
+
+/// How a run differs from usual ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mode {
     /// Whether faults survive restarts, and the caller handles an end inside a call.
     pub swept: bool,
-    /// Shared by all processes, so that each draws different numbers.
-    random: Arc<SeededRandom>,
-    /// Number of openings and forks, which decides the openings that are inspected.
-    openings: u64,
     /// Whether all openings are inspected.
     pub inspects_all: bool,
-    tally: Tally,
 }
 
 impl World {
@@ -201,55 +173,39 @@ impl World {
         }
         broken.into_iter().for_each(|which| disk.break_syncs(which));
         World {
-            faults: FaultFs::new(Arc::new(disk.clone())),
-            disk,
-            clock: Arc::new(ManualClock::new()),
             seed,
-            plain: false,
+            machine: Machine {
+                faults: FaultFs::new(Arc::new(disk.clone())),
+                disk,
+                is_plain: false,
+                clock: Arc::new(ManualClock::new()),
+                random: Arc::new(SeededRandom::new(seed)),
+            },
+            process: Process::default(),
             db: None,
             keyspaces: BTreeMap::new(),
+            held: Held::default(),
             history: History::new(State::new()),
-            snapshots: Default::default(),
-            transactions: Default::default(),
-            iterators: Default::default(),
-            cursors: Default::default(),
-            reader: feed::Reader::default(),
-            between: None,
-            copies: copy::Copies::default(),
-            filters: Arc::default(),
             past: Vec::new(),
-            durability: Durability::Sync,
-            opening: None,
-            tier_runs: 0,
-            adoptions: 0,
-            inherited: Vec::new(),
-            blob_files: BTreeSet::new(),
-            current: Vec::new(),
-            poisoned: false,
-            panicked: false,
-            fired_before: 0,
-            refused_before: 0,
-            at_birth: (0, 0),
+            copies: Copies::default(),
+            filters: Arc::default(),
+            between: None,
             expires: false,
-            is_tidy: false,
-            armed: None,
-            swept: false,
-            random: Arc::new(SeededRandom::new(seed)),
-            openings: 0,
-            inspects_all: false,
+            mode: Mode::default(),
+            seen: coverage::Seen::default(),
             tally: Tally::default(),
         }
     }
 
     /// Makes the disk plain: no direct I/O, short reads, no space reservation.
     pub fn be_plain(&mut self) {
-        self.disk.be_plain();
-        self.plain = true;
+        self.machine.disk.be_plain();
+        self.machine.is_plain = true;
     }
 
     /// Returns the options of the current process.
     pub fn opening(&self) -> Option<Opening> {
-        self.opening
+        self.process.opening
     }
 
     /// Returns whether the disk supports direct I/O.
@@ -268,17 +224,17 @@ impl World {
 
     /// Returns the file system of the current process, for adding faults.
     pub fn faults(&self) -> &FaultFs {
-        &self.faults
+        &self.machine.faults
     }
 
     /// Returns whether the process ended inside a call.
     pub fn is_dead(&self) -> bool {
-        self.faults.is_frozen()
+        self.machine.faults.is_frozen()
     }
 
     /// Returns whether writes are refused until the database is reopened.
     pub fn is_poisoned(&self) -> bool {
-        self.poisoned
+        self.process.poisoned
     }
 
     /// Returns the expected contents.
@@ -293,12 +249,12 @@ impl World {
 
     /// Returns the disk as the next process would find it after a kill.
     pub fn image(&self) -> MemFs {
-        self.disk.kill()
+        self.machine.disk.kill()
     }
 
     /// Returns the bytes of all files.
     pub fn used_bytes(&self) -> u64 {
-        self.disk.used_bytes()
+        self.machine.disk.used_bytes()
     }
 
     /// Reads all keyspaces completely.
@@ -334,11 +290,11 @@ impl World {
         self.note_coverage();
         // Other segments are counted when processes end; those of large commits would be gone by then.
         let is_large = matches!(op, Op::Batch(writes, _) if writes.len() >= LARGE_COMMIT);
-        if self.swept || is_large {
+        if self.mode.swept || is_large {
             self.note_log_sizes();
         }
-        if self.is_dead() && !self.swept {
-            let restart = self.armed.take().expect("what ends a process is armed");
+        if self.is_dead() && !self.mode.swept {
+            let restart = self.process.armed.take().expect("what ends a process is armed");
             self.tally.inside_calls += 1;
             self.restart(&restart);
         }
@@ -346,28 +302,6 @@ impl World {
             self.remember();
         }
         self.note_moment();
-    }
-
-    /// Updates the counters of what this run covers.
-    fn note_coverage(&mut self) {
-        let Some(stats) = self.db.as_ref().map(Db::stats) else { return };
-        let tally = &mut self.tally;
-        let tier_runs = std::mem::replace(&mut self.tier_runs, stats.tier_runs);
-        let adoptions = std::mem::replace(&mut self.adoptions, stats.adoptions);
-        tally.adopted += stats.adoptions.saturating_sub(adoptions);
-        tally.tier_merges += u64::from(tier_runs != stats.tier_runs);
-        let sightings = [
-            (&mut tally.tiered, stats.tier_runs > 1),
-            (&mut tally.unresolved, stats.unresolved > 0),
-            (&mut tally.wide, stats.tables > stats.runs),
-            (&mut tally.moved, stats.moves > 0),
-            (&mut tally.recycled, stats.log_files_recycled > 0),
-        ];
-        sightings.into_iter().filter(|sighting| sighting.1).for_each(|(seen, _)| *seen = 1);
-        self.note_manifest();
-        if self.opening.is_some_and(|opening| opening.blobs_over > 0) || !self.blob_files.is_empty() {
-            self.note_blobs();
-        }
     }
 
     fn dispatch(&mut self, op: &Op) {
@@ -381,19 +315,19 @@ impl World {
             Op::TransactionOpen(slot, name) => self.transaction_open(*slot, *name),
             Op::Point(slot, point) => self.point(*slot, *point),
             Op::Commit(slot, durability) => {
-                if let Some(transaction) = self.transactions[*slot].take() {
+                if let Some(transaction) = self.held.transactions[*slot].take() {
                     self.commit(transaction, *durability);
                 }
             }
             Op::Rollback(slot) => {
-                if let Some(transaction) = self.transactions[*slot].take() {
+                if let Some(transaction) = self.held.transactions[*slot].take() {
                     transaction.rollback();
                 }
             }
             Op::Snapshot(slot) => {
-                self.snapshots[*slot] = Some((self.db().snapshot(), self.history.newest().clone()));
+                self.held.snapshots[*slot] = Some((self.db().snapshot(), self.history.newest().clone()));
             }
-            Op::ReleaseSnapshot(slot) => self.snapshots[*slot] = None,
+            Op::ReleaseSnapshot(slot) => self.held.snapshots[*slot] = None,
             Op::Read(reader, no, read) => self.read_view(*reader, *no, read),
             Op::SetLifetime(no, _) => self.set_lifetime(op, *no),
             Op::SetHistory(..) | Op::SetLazyCounting(..) => self.maintain(self.done(op)),
@@ -415,15 +349,15 @@ impl World {
             Op::Follow(how) => self.follow_on(how),
             Op::Between(work) => self.between = Some(work.clone()),
             Op::Check => self.verify_all(),
-            Op::SetClock(ms) => self.clock.set_wall(i64::from(*ms)),
-            Op::Clock(ms) => self.clock.advance(Duration::from_millis(u64::from(*ms))),
+            Op::SetClock(ms) => self.machine.clock.set_wall(i64::from(*ms)),
+            Op::Clock(ms) => self.machine.clock.advance(Duration::from_millis(u64::from(*ms))),
             Op::Restart(restart) => self.restart(restart),
             Op::RestartIn { after, keep, restart } => self.arm(*after, *keep, restart),
-            Op::Fault(fault) => self.faults.add(faults::rule(*fault)),
+            Op::Fault(fault) => self.machine.faults.add(faults::rule(*fault)),
             Op::DiskFull(bytes) => self.fill_disk(*bytes),
             Op::Mend(restart) => {
                 self.mend();
-                if self.poisoned {
+                if self.process.poisoned {
                     self.restart(restart);
                 }
             }
@@ -448,7 +382,9 @@ impl World {
         let done = self.filtering(|world| world.interleaved(|world| world.done(op)));
         match step {
             // A failed log cannot be synced.
-            BackgroundStep::SyncLog if !self.poisoned && !self.panicked => self.maintain(done),
+            BackgroundStep::SyncLog if !self.process.poisoned && !self.process.panicked => {
+                self.maintain(done)
+            }
             // This step reports files that it cannot remove.
             BackgroundStep::PrepareLog => drop(self.excused_tidying(done)),
             _ => drop(self.excused(done)),
@@ -470,12 +406,12 @@ impl World {
         if self.history.set_now(now_ms) {
             self.tally.expired = 1;
         }
-        self.snapshots.iter_mut().flatten().for_each(|(_, state)| {
+        self.held.snapshots.iter_mut().flatten().for_each(|(_, state)| {
             state.expire(now_ms);
         });
-        self.transactions.iter_mut().flatten().for_each(|held| held.expire(now_ms));
-        self.iterators.iter_mut().flatten().for_each(|held| held.expire(now_ms));
-        for held in &mut self.cursors {
+        self.held.transactions.iter_mut().flatten().for_each(|held| held.expire(now_ms));
+        self.held.iterators.iter_mut().flatten().for_each(|held| held.expire(now_ms));
+        for held in &mut self.held.cursors {
             // A cursor on an expired entry has no defined position.
             if held.as_mut().is_some_and(|cursor| !cursor.expire(now_ms)) {
                 *held = None;
@@ -508,11 +444,11 @@ impl World {
     /// Checks that a flush left only the segment in use, unless the log is kept for the feed. `before` is the
     /// earlier number of flushes.
     fn check_log_is_released(&self, before: u64) {
-        let is_kept = self.opening.is_some_and(|opening| opening.feed_bytes.is_some());
+        let is_kept = self.process.opening.is_some_and(|opening| opening.feed_bytes.is_some());
         if is_kept || self.met_fault() || self.was_refused() || self.db().stats().flushes == before {
             return;
         }
-        let names = self.disk.list_dir(DIR.as_ref()).expect("a file system in memory does not fail");
+        let names = self.machine.disk.list_dir(DIR.as_ref()).expect("a file system in memory does not fail");
         let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".wal")).collect();
         assert!(segments.len() <= 1, "a flush leaves {segments:?}");
     }
@@ -532,7 +468,7 @@ impl World {
         if let Some(report) = self.excused(checked) {
             assert!(self.are_explained(&report.problems), "check: {:#?}", report.problems);
         }
-        let held: Vec<_> = self.snapshots.iter().flatten().cloned().collect();
+        let held: Vec<_> = self.held.snapshots.iter().flatten().cloned().collect();
         for (snapshot, state) in held {
             for (id, keyspace) in self.keyspaces.clone() {
                 let source = Source::Snapshot(&snapshot, &keyspace);

@@ -32,10 +32,10 @@ const REPAIRED: &str = "repaired";
 impl World {
     /// Counts an opening. Returns whether it is inspected.
     pub(super) fn is_inspected(&mut self) -> bool {
-        self.openings += 1;
-        let drawn = Rng::with_seed(self.seed.rotate_left(32) ^ self.openings).u64(0..ONE_IN);
+        self.process.openings += 1;
+        let drawn = Rng::with_seed(self.seed.rotate_left(32) ^ self.process.openings).u64(0..ONE_IN);
         // The tools count and read expired entries.
-        !self.expires && (self.inspects_all || drawn == 0)
+        !self.expires && (self.mode.inspects_all || drawn == 0)
     }
 
     /// Tests the tools on the disk before the opening that has just succeeded. `is_tidy` says that the

@@ -10,7 +10,8 @@ use super::World;
 use super::faults::attempt;
 use crate::judge::read::{Source, check_read};
 use crate::model::keys::{self, KeyNo, key};
-use crate::model::state::{Id, Map, State};
+use crate::model::map::Map;
+use crate::model::state::{Id, State};
 use crate::model::values::ValueNo;
 use crate::op::{Age, KeyspaceNo, Read};
 
@@ -26,7 +27,7 @@ impl World {
         if self.history.is_behind() {
             self.past.clear();
         }
-        if self.poisoned || self.panicked || self.db.is_none() {
+        if self.process.poisoned || self.process.panicked || self.db.is_none() {
             return;
         }
         self.past.retain(|(number, _)| *number < seqno);

@@ -7,7 +7,8 @@ use super::faults::{attempt, is_panic};
 use crate::judge::read::{HeldIterator, Source, check_read};
 use crate::judge::walk::HeldCursor;
 use crate::model::keys::{KeyBounds, bounds};
-use crate::model::state::{Id, Map};
+use crate::model::map::Map;
+use crate::model::state::Id;
 use crate::op::{KeyspaceNo, Move, Read, Reader};
 use esker::Keyspace;
 
@@ -24,29 +25,29 @@ impl World {
         let (id, keyspace) = self.pick(no);
         let (source, map) = self.source(reader, &keyspace, id);
         let held = HeldIterator::new(source.range(bounds(range)), &map, range);
-        self.iterators[slot] = Some(held);
+        self.held.iterators[slot] = Some(held);
         self.note_read(reader, id, &Read::Ends, true);
     }
 
     pub(super) fn iterate_on(&mut self, slot: usize, takes: &[bool]) {
-        if let Some(mut iterator) = self.iterators[slot].take() {
+        if let Some(mut iterator) = self.held.iterators[slot].take() {
             let taken = attempt(|| takes.iter().try_for_each(|back| iterator.take(*back)));
             if self.read(taken).is_some() {
-                self.iterators[slot] = Some(iterator);
+                self.held.iterators[slot] = Some(iterator);
             }
         }
     }
 
     pub(super) fn move_cursor(&mut self, slot: usize, moves: &[Move]) {
-        if self.cursors[slot].is_none() {
+        if self.held.cursors[slot].is_none() {
             self.hold_cursor(slot, Reader::Latest, KeyspaceNo(0));
         }
-        if let Some(mut cursor) = self.cursors[slot].take() {
+        if let Some(mut cursor) = self.held.cursors[slot].take() {
             let moved = attempt(|| cursor.go(moves));
             // After a panic, its position is unknown.
             let is_lost = moved.as_ref().is_err_and(is_panic);
             self.tally.turns += u64::from(self.read(moved).unwrap_or(false));
-            self.cursors[slot] = Some(cursor).filter(|_| !is_lost);
+            self.held.cursors[slot] = Some(cursor).filter(|_| !is_lost);
         }
     }
 
@@ -56,12 +57,12 @@ impl World {
         // Transactions have no cursors.
         let held = attempt(|| source.cursor().transpose());
         let held = held.transpose().map(|made| made.map(|cursor| HeldCursor::new(cursor, &map)));
-        self.cursors[slot] = held.and_then(|made| self.read(made));
+        self.held.cursors[slot] = held.and_then(|made| self.read(made));
     }
 
     pub(super) fn note_read(&mut self, reader: Reader, id: Id, read: &Read, is_answered: bool) {
         if let Reader::Transaction(slot) = reader
-            && let Some(transaction) = &mut self.transactions[slot]
+            && let Some(transaction) = &mut self.held.transactions[slot]
         {
             transaction.note_read(id, read, is_answered);
         }
@@ -76,11 +77,11 @@ impl World {
         let held = match reader {
             Reader::Latest => None,
             Reader::Snapshot(slot) => {
-                let held = self.snapshots[slot].as_ref();
+                let held = self.held.snapshots[slot].as_ref();
                 held.map(|(snapshot, state)| (Source::Snapshot(snapshot, keyspace), state.map(id)))
             }
             Reader::Transaction(slot) => {
-                let held = self.transactions[slot].as_ref();
+                let held = self.held.transactions[slot].as_ref();
                 held.map(|held| (Source::Transaction(held.db(), keyspace), held.state().map(id)))
             }
         };

@@ -147,7 +147,7 @@ impl World {
         self.check_replica(&replica);
         if let Some(loss) = how.loss {
             let opening = self.opening_of_copies();
-            replica = replica.restart(loss, self.builder(opening), &self.clock, self.seed);
+            replica = replica.restart(loss, self.builder(opening), &self.machine.clock, self.seed);
             self.check_replica(&replica);
             self.tally.power_losses += 1;
         }
@@ -161,11 +161,11 @@ impl World {
         if self.is_dead() {
             return;
         }
-        let disk = self.disk.kill();
+        let disk = self.machine.disk.kill();
         disk.set_capacity(None);
         remove(&disk, DIR.as_ref());
         let builder = self.builder(self.opening_of_copies());
-        let (faults, db) = open(&disk, builder, &self.clock, self.seed);
+        let (faults, db) = open(&disk, builder, &self.machine.clock, self.seed);
         let own = db.stats().seqno;
         let places = vec![(own, seqno)];
         self.copies.replica =

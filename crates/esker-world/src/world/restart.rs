@@ -17,7 +17,7 @@ use esker_env::{Env, FaultFs, MemFs, SeededRandom, SystemThreads};
 
 use super::faults::{attempt, death, rule};
 use super::replica::Replica;
-use super::{DIR, World};
+use super::{DIR, Held, World};
 use crate::judge::read;
 use crate::model::history::{History, Reach};
 use crate::op::{End, Loss, Mishap, Opening, Restart};
@@ -28,16 +28,16 @@ impl World {
     /// Returns the environment of the current process.
     pub(super) fn env(&self) -> Env {
         Env {
-            fs: Arc::new(self.faults.clone()),
-            clock: self.clock.clone(),
-            random: self.random.clone(),
+            fs: Arc::new(self.machine.faults.clone()),
+            clock: self.machine.clock.clone(),
+            random: self.machine.random.clone(),
             threads: Arc::new(SystemThreads),
         }
     }
 
     pub(super) fn builder(&self, opening: Opening) -> Builder {
         // Sweeps require the same calls for all seeds.
-        let first_number = if self.swept { 1 } else { setting::first_number(self.seed) };
+        let first_number = if self.mode.swept { 1 } else { setting::first_number(self.seed) };
         let builder = builder(self.env(), opening).first_number(first_number);
         if setting::has_filters(self.seed) { self.filters.with(builder) } else { builder }
     }
@@ -68,12 +68,9 @@ impl World {
     /// Drops everything that reads.
     fn release_all(&mut self) {
         self.between = None;
-        self.iterators = Default::default();
-        self.reader.let_go();
+        self.copies.reader.let_go();
         self.copies.replica.iter_mut().for_each(Replica::let_go);
-        self.cursors = Default::default();
-        self.snapshots = Default::default();
-        self.transactions = Default::default();
+        self.held = Held::default();
         self.keyspaces.clear();
     }
 
@@ -97,7 +94,7 @@ impl World {
                 self.db = None;
                 self.tally.reopenings += 1;
                 // The last handle closes the database and ignores errors.
-                if self.met_fault() || self.was_refused() || self.poisoned {
+                if self.met_fault() || self.was_refused() || self.process.poisoned {
                     Some(Reach::Unwritten)
                 } else {
                     self.history.all_durable();
@@ -106,42 +103,43 @@ impl World {
             }
             End::Kill => {
                 self.tally.kills += 1;
-                self.faults.freeze();
+                self.machine.faults.freeze();
                 Some(Reach::Unwritten)
             }
             End::KillUnheard { seed, evicted } => {
                 self.tally.kills += 1;
                 self.tally.unheard += 1;
-                self.faults.freeze();
-                self.disk = self.disk.kill_unheard(seed, evicted);
+                self.machine.faults.freeze();
+                self.machine.disk = self.machine.disk.kill_unheard(seed, evicted);
                 self.copies.has_lost_power = true;
                 Some(reach_of_unheard(evicted))
             }
             End::Power(loss) => {
                 self.tally.power_losses += 1;
-                self.faults.freeze();
-                self.disk = lose(&self.disk, loss);
+                self.machine.faults.freeze();
+                self.machine.disk = lose(&self.machine.disk, loss);
                 self.copies.has_lost_power = true;
                 Some(Reach::Unsynced)
             }
         };
         self.release_all();
         self.db = None;
-        self.armed = None;
+        self.process.armed = None;
         if reach.is_none() {
             // Files of replaced tables are removed once no epoch needs them.
             esker::settle_garbage();
-            self.is_tidy = self.at_birth == (self.faults.fired(), self.disk.refusals());
+            self.process.is_tidy =
+                self.process.at_birth == (self.machine.faults.fired(), self.machine.disk.refusals());
         }
-        if self.swept {
+        if self.mode.swept {
             return reach;
         }
         if self.is_dead() {
             self.new_process();
         } else {
-            self.faults.clear();
+            self.machine.faults.clear();
         }
-        self.disk.set_capacity(None);
+        self.machine.disk.set_capacity(None);
         reach
     }
 
@@ -150,31 +148,31 @@ impl World {
         let mut tally = std::mem::take(&mut self.tally);
         self.count_calls(&mut tally);
         self.tally = tally;
-        self.faults = FaultFs::new(Arc::new(self.disk.clone()));
+        self.machine.faults = FaultFs::new(Arc::new(self.machine.disk.clone()));
         self.begin_operation();
     }
 
     /// Opens the database after all mishaps. `reach` says what the end of the last process may have undone.
     fn open(&mut self, restart: &Restart, mut reach: Option<Reach>) {
-        (self.poisoned, self.panicked) = (false, false);
+        (self.process.poisoned, self.process.panicked) = (false, false);
         let is_inspected = self.is_inspected();
         let mut mishaps = restart.mishaps.iter();
         let (db, image) = loop {
             self.begin_operation();
             let mishap = mishaps.next();
             match mishap {
-                Some(Mishap::End { after, keep, .. }) => self.faults.add(death(*after, *keep)),
-                Some(Mishap::Fault(fault)) => self.faults.add(rule(*fault)),
+                Some(Mishap::End { after, keep, .. }) => self.machine.faults.add(death(*after, *keep)),
+                Some(Mishap::Fault(fault)) => self.machine.faults.add(rule(*fault)),
                 Some(Mishap::Full(bytes)) => self.fill_disk(*bytes),
                 None => {}
             }
-            let is_tidy = std::mem::take(&mut self.is_tidy);
-            let image = is_inspected.then(|| (self.disk.kill(), is_tidy));
+            let is_tidy = std::mem::take(&mut self.process.is_tidy);
+            let image = is_inspected.then(|| (self.machine.disk.kill(), is_tidy));
             let opened = attempt(|| self.builder(restart.opening).open(DIR));
             if self.is_dead() {
                 drop(opened);
                 let Some(Mishap::End { end, .. }) = mishap else {
-                    assert!(self.swept, "only a mishap ends an opening");
+                    assert!(self.mode.swept, "only a mishap ends an opening");
                     return;
                 };
                 self.tally.while_opening += 1;
@@ -187,7 +185,7 @@ impl World {
                     let reason = mishap.is_some() || self.met_fault() || self.was_refused();
                     assert!(reason, "the database cannot be opened: {error}");
                     self.excused_tidying::<()>(Err(error));
-                    (self.poisoned, self.panicked) = (false, false);
+                    (self.process.poisoned, self.process.panicked) = (false, false);
                     None
                 }
             };
@@ -198,7 +196,7 @@ impl World {
                 break (db, image);
             }
         };
-        self.at_birth = (self.fired_before, self.refused_before);
+        self.process.at_birth = (self.process.fired_before, self.process.refused_before);
         self.adopt(db, restart.opening, reach);
         if let Some((image, is_tidy)) = image.filter(|_| !self.is_dead()) {
             self.inspect(&image, is_tidy, restart.opening);
@@ -209,17 +207,16 @@ impl World {
     pub fn leave(mut self, end: End) -> Left {
         self.mend();
         let reach = self.end(end);
-        Left { disk: self.disk.kill(), history: self.history, reach }
+        Left { disk: self.machine.disk.kill(), history: self.history, reach }
     }
 
     /// Compares the contents with the history and opens all keyspaces.
     fn adopt(&mut self, db: Db, opening: Opening, reach: Option<Reach>) {
-        self.durability = opening.durability;
-        self.opening = Some(opening);
-        self.current = self.content("CURRENT");
-        self.inherited = self.names();
+        self.process.opening = Some(opening);
+        self.seen.current = self.content("CURRENT");
+        self.seen.inherited = self.names();
         let stats = db.stats();
-        self.tier_runs = stats.tier_runs;
+        self.seen.tier_runs = stats.tier_runs;
         self.db = Some(db);
         self.note_opening_for_copies(stats.seqno);
         loop {
@@ -264,37 +261,37 @@ impl World {
     /// If the end is not a kill or a power loss.
     pub fn fork(&mut self, restart: &Restart) -> World {
         let mut fork = World::new(self.seed, None);
-        fork.plain = self.plain;
-        self.openings += 1;
-        fork.openings = self.openings;
-        fork.inspects_all = self.inspects_all;
+        fork.machine.is_plain = self.machine.is_plain;
+        self.process.openings += 1;
+        fork.process.openings = self.process.openings;
+        fork.mode.inspects_all = self.mode.inspects_all;
         // Each process draws different numbers.
-        fork.random = Arc::new(SeededRandom::new(self.seed ^ self.openings.rotate_left(32)));
+        fork.machine.random = Arc::new(SeededRandom::new(self.seed ^ self.process.openings.rotate_left(32)));
         let reach = match restart.end {
             End::Kill => {
-                fork.disk = self.disk.kill();
+                fork.machine.disk = self.machine.disk.kill();
                 fork.tally.kills = 1;
                 Reach::Unwritten
             }
             End::Power(loss) => {
-                fork.disk = lose(&self.disk, loss);
+                fork.machine.disk = lose(&self.machine.disk, loss);
                 fork.tally.power_losses = 1;
                 Reach::Unsynced
             }
             End::KillUnheard { seed, evicted } => {
-                fork.disk = self.disk.kill_unheard(seed, evicted);
+                fork.machine.disk = self.machine.disk.kill_unheard(seed, evicted);
                 fork.tally.kills = 1;
                 fork.tally.unheard = 1;
                 reach_of_unheard(evicted)
             }
             End::Close | End::Drop => panic!("a fork's process does not close anything"),
         };
-        fork.disk.set_capacity(None);
-        fork.faults = FaultFs::new(Arc::new(fork.disk.clone()));
+        fork.machine.disk.set_capacity(None);
+        fork.machine.faults = FaultFs::new(Arc::new(fork.machine.disk.clone()));
         fork.history = self.history.clone();
-        fork.reader = self.reader.passed_on();
+        fork.copies.reader = self.copies.reader.passed_on();
         fork.expires = self.expires;
-        fork.clock = self.clock.clone();
+        fork.machine.clock = self.machine.clock.clone();
         fork.open(restart, Some(reach));
         fork
     }

@@ -73,7 +73,7 @@ impl World {
         if !setting::has_numbered_states(self.seed) {
             return;
         }
-        if self.poisoned || self.panicked || self.is_dead() || self.db.is_none() {
+        if self.process.poisoned || self.process.panicked || self.is_dead() || self.db.is_none() {
             self.copies.timeline.be_in_doubt();
         } else {
             self.copies.timeline.note(seqno, self.history.newest_whole());

@@ -112,7 +112,7 @@ impl World {
             0 => (Isolation::Serializable, Some(<[Footprint; 2]>::default())),
             _ => (Isolation::Snapshot, None),
         };
-        self.transactions[slot] = Some(HeldTransaction {
+        self.held.transactions[slot] = Some(HeldTransaction {
             read,
             db: self.db().begin_with(isolation),
             state: Timed::new(self.history.newest().clone(), self.now_ms()),
@@ -125,7 +125,7 @@ impl World {
 
     pub(super) fn transaction_write(&mut self, slot: usize, no: KeyspaceNo, write: &Write) {
         let (id, keyspace) = self.pick(no);
-        let Some(mut transaction) = self.transactions[slot].take() else { return };
+        let Some(mut transaction) = self.held.transactions[slot].take() else { return };
         if let Write::Put(key, value) = write
             && key.0.is_multiple_of(3)
         {
@@ -147,13 +147,13 @@ impl World {
             self.expires |= write.expires();
             transaction.note_write(id, write);
         }
-        self.transactions[slot] = Some(transaction);
+        self.held.transactions[slot] = Some(transaction);
     }
 
     /// Performs a read-modify-write change in the transaction.
     pub(super) fn transaction_update(&mut self, slot: usize, no: KeyspaceNo, update: Update) {
         let (id, keyspace) = self.pick(no);
-        let Some(mut transaction) = self.transactions[slot].take() else { return };
+        let Some(mut transaction) = self.held.transactions[slot].take() else { return };
         let lifetime_ms = self.history.newest().lifetime_ms(id);
         let written = transaction.state().update(id, update, self.now_ms(), lifetime_ms);
         let outcome =
@@ -169,13 +169,13 @@ impl World {
             }
             Err(NotANumber) => self.refused(outcome),
         }
-        self.transactions[slot] = Some(transaction);
+        self.held.transactions[slot] = Some(transaction);
     }
 
     /// Opens a keyspace by name in the transaction.
     pub(super) fn transaction_open(&mut self, slot: usize, name: u8) {
         let name = NAMES[usize::from(name)];
-        let Some(transaction) = &mut self.transactions[slot] else { return };
+        let Some(transaction) = &mut self.held.transactions[slot] else { return };
         let was_there = transaction.state().names().contains_key(name);
         match transaction.db.open_keyspace(name) {
             Err(Error::KeyspaceNotFound(_)) if !was_there => {
@@ -196,7 +196,7 @@ impl World {
     /// Sets, rolls back to, or releases a savepoint.
     pub(super) fn point(&mut self, slot: usize, point: Point) {
         let now_ms = self.now_ms();
-        let Some(transaction) = &mut self.transactions[slot] else { return };
+        let Some(transaction) = &mut self.held.transactions[slot] else { return };
         let at = |points: &[HeldPoint], back: u8| {
             points.len().checked_sub(1 + usize::from(back) % points.len().max(1))
         };

@@ -38,36 +38,36 @@ impl World {
     /// Unloads, loads and compares.
     pub(super) fn unload(&mut self, how: &Loading) {
         // An earlier process may have ended after writing the file.
-        remove_file(&self.disk, FILE);
+        remove_file(&self.machine.disk, FILE);
         let (state, options) = (self.history.newest_whole().clone(), attempt(|| options_of(self.db())).ok());
         let written = attempt(|| Unload::new().env(self.env()).write(self.db(), FILE));
-        let mut fired = self.faults.fired_after(self.fired_before).into_iter();
+        let mut fired = self.machine.faults.fired_after(self.process.fired_before).into_iter();
         let is_wrong = fired.any(|call| matches!(call.action, FaultAction::CorruptRead { .. }));
         if let Err(Error::Invalid(_)) = &written
             && self.copies.has_lost_power
         {
             // After a power loss, an unsynced file may contain anything, so its owner removes it.
-            remove_file(&self.disk, PARTIAL);
+            remove_file(&self.machine.disk, PARTIAL);
             return;
         }
         let written = self.excused_tidying(written);
         if is_wrong {
-            remove_file(&self.disk, FILE);
-            remove_file(&self.disk, PARTIAL);
+            remove_file(&self.machine.disk, FILE);
+            remove_file(&self.machine.disk, PARTIAL);
         } else if let (Some(done), Some(options)) = (written, options) {
             self.tally.unloaded += 1;
             self.tally.resumed += u64::from(done.resumed_entries > 0);
             if let Some(disk) = self.write_again(how) {
                 self.load(disk, how, &state, &options);
             }
-            remove_file(&self.disk, FILE);
+            remove_file(&self.machine.disk, FILE);
         }
     }
 
     /// Writes the file again on an image of the disk, in interrupted calls. Returns `None` if the database
     /// cannot be read.
     fn write_again(&mut self, how: &Loading) -> Option<MemFs> {
-        let mut disk = self.disk.kill();
+        let mut disk = self.machine.disk.kill();
         disk.set_capacity(None);
         if how.cuts.is_empty() {
             return Some(disk);
@@ -106,7 +106,7 @@ impl World {
     fn door_to(&self, disk: &MemFs) -> (FaultFs, Env) {
         let faults = FaultFs::new(Arc::new(disk.clone()));
         let fs = Arc::new(faults.clone());
-        (faults, Env { clock: self.clock.clone(), ..Env::simulated(fs, self.seed) })
+        (faults, Env { clock: self.machine.clock.clone(), ..Env::simulated(fs, self.seed) })
     }
 
     /// Loads the file and compares.

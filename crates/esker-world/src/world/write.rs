@@ -34,7 +34,7 @@ impl World {
             Ok(commit) => commit.expect("it commits something").dated(self.now_ms(), self.history.newest()),
         };
         self.expires |= commit.expires();
-        let durability = op.durability(self.durability);
+        let durability = op.durability(self.durability());
         if let Commit::Writes(writes) = commit {
             return self.wrote(outcome, writes, durability);
         }
@@ -62,7 +62,7 @@ impl World {
             Ok(Some(write)) => {
                 self.expires |= write.expires();
                 self.tally.updated += u64::from(outcome.is_ok());
-                self.wrote(outcome, vec![(id, write)], op.durability(self.durability));
+                self.wrote(outcome, vec![(id, write)], op.durability(self.durability()));
             }
             Ok(None) => drop(self.excused(outcome)),
             Err(NotANumber) => self.refused(outcome),
@@ -83,6 +83,11 @@ impl World {
             Err(Error::Invalid(_)) => {}
             Err(error) => drop(self.excused::<()>(Err(error))),
         }
+    }
+
+    /// Returns the default durability of commits.
+    fn durability(&self) -> Durability {
+        self.process.opening.map_or(Durability::Sync, |opening| opening.durability)
     }
 
     /// Opens and drops handles according to the keyspaces.
@@ -136,7 +141,7 @@ impl World {
         footprint: Footprint,
         durability: Durability,
     ) -> bool {
-        let before = (self.poisoned, self.panicked);
+        let before = (self.process.poisoned, self.process.panicked);
         match self.excused(outcome) {
             Some(()) => {
                 self.tally.commits += 1;
@@ -145,7 +150,7 @@ impl World {
                 true
             }
             None => {
-                if before != (self.poisoned, self.panicked) {
+                if before != (self.process.poisoned, self.process.panicked) {
                     self.history.doubt(commit);
                 }
                 false

@@ -20,16 +20,16 @@ fn is_excused(prepare: impl FnOnce(&mut World), error: fn() -> Error) -> bool {
 /// Makes a call of this kind fail.
 fn fails(kind: OpKind, path: &'static str, action: FaultAction) -> impl FnOnce(&mut World) {
     move |world| {
-        world.faults.add(FaultRule::new(&[kind], action));
+        world.machine.faults.add(FaultRule::new(&[kind], action));
         let path = Path::new(path);
-        let file = world.faults.open(path, OpenOptions::create()).unwrap();
+        let file = world.machine.faults.open(path, OpenOptions::create()).unwrap();
         let failed = match kind {
             OpKind::Write => file.write_all_at(b"x", 0),
             OpKind::Read => file.read_at(&mut [0], 0).map(drop),
             OpKind::SyncData => file.sync_data(),
             OpKind::Hint => file.drop_cache(0, 1),
-            OpKind::SyncDir => world.faults.sync_dir(Path::new("")),
-            OpKind::Remove => world.faults.remove_file(path),
+            OpKind::SyncDir => world.machine.faults.sync_dir(Path::new("")),
+            OpKind::Remove => world.machine.faults.remove_file(path),
             _ => Ok(()),
         };
         assert!(failed.is_err());
@@ -60,7 +60,7 @@ fn poisoned() -> Error {
 fn world_5_a_full_disk_excuses_a_lack_of_space_and_no_more() {
     let refused = |world: &mut World| {
         world.fill_disk(0);
-        let file = world.disk.open(Path::new("a"), OpenOptions::create()).unwrap();
+        let file = world.machine.disk.open(Path::new("a"), OpenOptions::create()).unwrap();
         assert!(file.write_all_at(b"x", 0).is_err());
     };
     assert!(is_excused(refused, no_space));
@@ -71,7 +71,7 @@ fn world_5_a_full_disk_excuses_a_lack_of_space_and_no_more() {
     };
     assert!(!is_excused(earlier, no_space));
     assert!(!is_excused(|world| world.fill_disk(0), no_space), "nothing was refused");
-    let failed_before = |world: &mut World| world.poisoned = true;
+    let failed_before = |world: &mut World| world.process.poisoned = true;
     assert!(is_excused(failed_before, poisoned));
     assert!(!is_excused(failed_before, no_space));
 }
@@ -86,15 +86,18 @@ fn world_6_reads_go_on_when_the_log_has_failed_and_when_the_disk_is_full() {
         })
         .is_err()
     };
-    assert!(fails(|world| world.poisoned = true, poisoned) && fails(|world| world.fill_disk(0), no_space));
     assert!(
-        fails(|world| world.faults.freeze(), poisoned) && !fails(|world| world.faults.freeze(), no_space)
+        fails(|world| world.process.poisoned = true, poisoned) && fails(|world| world.fill_disk(0), no_space)
+    );
+    assert!(
+        fails(|world| world.machine.faults.freeze(), poisoned)
+            && !fails(|world| world.machine.faults.freeze(), no_space)
     );
 }
 
 #[test]
 fn world_4_a_failed_call_is_not_reported_as_damage() {
-    let failed = |world: &mut World| world.faults.freeze();
+    let failed = |world: &mut World| world.machine.faults.freeze();
     assert!(is_excused(failed, no_space) && is_excused(failed, poisoned));
     assert!(!is_excused(failed, || Error::corrupt("block", "a", 0, "damaged")));
     assert!(!is_excused(failed, || Error::Locked {
@@ -135,8 +138,8 @@ fn world_4_a_failed_call_is_reported_properly() {
 #[test]
 fn world_4_wrong_bytes_are_damage_for_one_operation() {
     let misreads = |world: &mut World| {
-        world.faults.add(FaultRule::new(&[OpKind::Read], misread(1)));
-        let file = world.faults.open(Path::new("a"), OpenOptions::create()).unwrap();
+        world.machine.faults.add(FaultRule::new(&[OpKind::Read], misread(1)));
+        let file = world.machine.faults.open(Path::new("a"), OpenOptions::create()).unwrap();
         assert_eq!(file.read_at(&mut [0], 0).unwrap(), 0);
     };
     let damaged = || Error::corrupt("block", "a", 0, "damaged");
