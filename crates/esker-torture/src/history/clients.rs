@@ -15,27 +15,21 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use esker::{Db, Keyspace};
 use fastrand::Rng;
-use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 
-use super::Canary;
-use super::guests::Guests;
+use super::canary::Canary;
+use super::events::{Event, Record};
+use super::keyspaces::{ACCOUNTS, Keyspaces};
 use super::linear::Action;
-use super::list_store::ListStore;
 use super::lists::{Access, Element, Outcome, Promise};
 use super::notes::{Line, Notes};
+use super::shared::Shared;
 use super::transaction::{Direction, Tx, walk, wander};
 use esker_world::failure::{Failure, Result, or_stopped};
 
-const ACCOUNTS: u8 = 6;
-const DEPOSIT: u64 = 100;
-/// Each process issues unique numbers of its own; this is the base-2 logarithm of their count.
-const LIFE_SHIFT: u32 = 24;
 /// Number of registers in use at a time, and the maximum per call.
 const REGISTERS: u64 = 3;
 /// Number of lists in use at a time.
@@ -44,117 +38,6 @@ const LISTS: u64 = 4;
 const GROUP_CALLS: u64 = 32;
 /// Pause of a client after a refused commit.
 const REFUSED_PAUSE: Duration = Duration::from_micros(100);
-/// Total amount of money.
-pub(crate) const MONEY: u64 = ACCOUNTS as u64 * DEPOSIT;
-
-/// An observed call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Event {
-    Register(u64, Action),
-    Lists(Vec<Access>, Outcome, Promise),
-    /// The sum of all accounts in one snapshot.
-    Bank(u64),
-    /// An action on the counter.
-    Counter(Action),
-    /// Which of a group's two keys exist in one snapshot.
-    Fork(u64, bool, bool),
-}
-
-/// A call and its times.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) called: u64,
-    pub(crate) returned: u64,
-    pub(crate) event: Event,
-}
-
-/// State shared by all clients of a history, across all lives of its database.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    clock: AtomicU64,
-    unique: AtomicU32,
-    /// Number of calls.
-    pub(crate) progress: AtomicU64,
-    /// Whether clients must end.
-    pub(crate) stop: AtomicBool,
-    /// Whether the disk is sometimes full (full_disk.1).
-    pub(crate) may_be_full: AtomicBool,
-    /// Whether writes of tables, manifest and names may fail (failing_disk.1).
-    pub(super) may_fail: AtomicBool,
-    /// Number of commits that failed for one of these reasons.
-    pub(crate) refused: AtomicU64,
-    pub(super) canary: Option<Canary>,
-    /// The canary's keys and their values, by keyspace.
-    pub(super) ghosts: Mutex<BTreeMap<(usize, u64), Vec<u8>>>,
-}
-
-impl Shared {
-    pub(crate) fn new(canary: Option<Canary>) -> Self {
-        Shared { canary, ..Shared::default() }
-    }
-
-    /// Creates the state for a life that starts at a tick, after lives of other processes.
-    pub(crate) fn resumed(canary: Option<Canary>, clock: u64, life: u64) -> Self {
-        let unique = AtomicU32::new((life as u32) << LIFE_SHIFT);
-        Shared { clock: AtomicU64::new(clock), unique, canary, ..Shared::default() }
-    }
-
-    /// Returns the next tick. Sequentially consistent, because it orders the calls of different threads.
-    pub(crate) fn tick(&self) -> u64 {
-        self.clock.fetch_add(1, Ordering::SeqCst)
-    }
-
-    /// Returns whether a write may fail with this error, without effect (full_disk.1, failing_disk.1).
-    pub(super) fn excuses(&self, failure: &Failure) -> bool {
-        let is_of_disk = failure.is_injected() && !failure.is_of_stopped_writes();
-        self.may_be_full.load(Ordering::Relaxed) && failure.is_of_full_disk()
-            || self.may_fail.load(Ordering::Relaxed) && is_of_disk
-    }
-
-    pub(super) fn unique(&self) -> u32 {
-        // Relaxed: only uniqueness matters.
-        self.unique.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-/// The keyspaces that clients use.
-pub(crate) struct Keyspaces {
-    pub(crate) db: Db,
-    registers: Keyspace,
-    lists: ListStore,
-    bank: Keyspace,
-    counter: Keyspace,
-    forks: Keyspace,
-    pub(super) guests: Guests,
-}
-
-impl Keyspaces {
-    /// Opens the keyspaces, and deposits the money unless an earlier life has seen it.
-    pub(crate) fn new(db: &Db, has_money: bool) -> Result<Self> {
-        let bank = db.keyspace("bank")?;
-        if !has_money && bank.is_empty()? {
-            let mut batch = db.batch();
-            for account in 0..ACCOUNTS {
-                batch.put(&bank, [account], DEPOSIT.to_le_bytes())?;
-            }
-            batch.commit_with(esker::Durability::Sync)?;
-        }
-        Ok(Keyspaces {
-            db: db.clone(),
-            registers: db.keyspace("registers")?,
-            lists: ListStore::new(db)?,
-            bank,
-            counter: db.keyspace("counter")?,
-            forks: db.keyspace("forks")?,
-            guests: Guests::default(),
-        })
-    }
-
-    pub(super) fn registers(&self) -> &Keyspace {
-        &self.registers
-    }
-}
-
 /// The outcome of a write.
 pub(super) enum Written {
     Made,
@@ -175,7 +58,7 @@ pub(crate) struct Client<'a> {
     pub(crate) notes: Option<&'a Notes>,
 }
 
-impl Client<'_> {
+impl<'a> Client<'a> {
     /// Works until stopped, until `ops` calls are done, or until an injected fault stops all writes
     /// (clients.4).
     pub(crate) fn run(mut self, ops: Range<u64>) -> Result<Vec<Record>> {
@@ -213,6 +96,11 @@ impl Client<'_> {
             self.shared.progress.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Begins a transaction.
+    fn begin(&self) -> Tx<'a> {
+        Tx::begin(&self.keyspaces.db, self.shared.canary)
     }
 
     /// Records a call that may take effect, before it starts.
@@ -396,7 +284,7 @@ impl Client<'_> {
     fn lists(&mut self, first_key: u64) -> Result<()> {
         let called = self.shared.tick();
         let (shared, lists) = (self.shared, &self.keyspaces.lists);
-        let mut tx = Tx::begin_any(self.keyspaces, shared.canary);
+        let mut tx = Tx::begin_any(&self.keyspaces.db, shared.canary);
         let promise = tx.promise();
         let mut accesses = Vec::new();
         let keys = first_key..first_key + LISTS;
@@ -443,7 +331,7 @@ impl Client<'_> {
     /// Reads lists in a transaction that writes nothing, with cursors that change direction.
     fn read_lists(&mut self, first_key: u64) -> Result<()> {
         let called = self.shared.tick();
-        let mut tx = Tx::begin(self.keyspaces, self.shared.canary);
+        let mut tx = self.begin();
         let keys = first_key..first_key + LISTS;
         let found = self.keyspaces.lists.walk(|keyspace| tx.wander(keyspace, &keys, &mut self.rng))?;
         self.record(called, read_only(reads(keys, &found).collect()))
@@ -453,7 +341,7 @@ impl Client<'_> {
         let bank = self.keyspaces.bank.clone();
         let from = self.rng.u8(0..ACCOUNTS);
         let to = (from + self.rng.u8(1..ACCOUNTS)) % ACCOUNTS;
-        let mut tx = Tx::begin(self.keyspaces, self.shared.canary);
+        let mut tx = self.begin();
         let money = |value: Option<Vec<u8>>| value.as_deref().map_or(0, number);
         let (had, has) = (money(tx.get(&bank, &[from])?), money(tx.get(&bank, &[to])?));
         let amount = self.rng.u64(0..=had);
@@ -464,7 +352,7 @@ impl Client<'_> {
 
     fn read_bank(&mut self) -> Result<()> {
         let called = self.shared.tick();
-        let mut tx = Tx::begin(self.keyspaces, self.shared.canary);
+        let mut tx = self.begin();
         let mut sum = 0;
         for account in 0..ACCOUNTS {
             sum += tx.get(&self.keyspaces.bank, &[account])?.as_deref().map_or(0, number);
@@ -475,7 +363,7 @@ impl Client<'_> {
     fn increment(&mut self) -> Result<()> {
         let called = self.shared.tick();
         let counter = self.keyspaces.counter.clone();
-        let mut tx = Tx::begin(self.keyspaces, self.shared.canary);
+        let mut tx = self.begin();
         let n = tx.get(&counter, b"n")?.as_deref().map_or(0, number);
         tx.put(&counter, b"n", (n + 1).to_le_bytes().to_vec())?;
         let event = Event::Counter(Action::Increment(n));
@@ -507,7 +395,7 @@ impl Client<'_> {
 
     fn read_fork(&mut self, group: u64) -> Result<()> {
         let called = self.shared.tick();
-        let mut tx = Tx::begin(self.keyspaces, self.shared.canary);
+        let mut tx = self.begin();
         let mut seen = [false; 2];
         let first = self.rng.usize(0..2);
         for side in [first, 1 - first] {

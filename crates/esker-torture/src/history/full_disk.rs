@@ -16,7 +16,7 @@ use std::time::Duration;
 use esker_env::{FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 use fastrand::Rng;
 
-use super::clients::Shared;
+use super::shared::Shared;
 
 /// Maximum number of bytes left when the disk fills up.
 const LEFT: u64 = 2000;

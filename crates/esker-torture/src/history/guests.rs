@@ -23,8 +23,10 @@ use esker::Keyspace;
 use fastrand::Rng;
 use parking_lot::Mutex;
 
-use super::Canary;
-use super::clients::{Client, Event, Keyspaces, Record, Written, number};
+use super::canary::Canary;
+use super::clients::{Client, Written, number};
+use super::events::{Event, Record};
+use super::keyspaces::Keyspaces;
 use super::linear::Action;
 use super::transaction::{Direction, Tx, walk};
 use esker_world::failure::{Failure, Result, or_stopped};
@@ -242,8 +244,8 @@ impl Client<'_> {
         let writes = [(guest.register(key), Some(values[0])), (register, Some(values[1]))];
         let canary = self.shared.canary;
         let write = |keyspaces: &Keyspaces| loop {
-            let mut tx = Tx::begin(keyspaces, canary);
-            tx.put(keyspaces.registers(), &register.to_be_bytes(), values[1].to_le_bytes().to_vec())?;
+            let mut tx = Tx::begin(&keyspaces.db, canary);
+            tx.put(&keyspaces.registers, &register.to_be_bytes(), values[1].to_le_bytes().to_vec())?;
             tx.put(&guest.keyspace, &key.to_be_bytes(), values[0].to_le_bytes().to_vec())?;
             if tx.commit()? {
                 return Ok(());
@@ -302,11 +304,9 @@ impl Client<'_> {
 
     /// Reads all keys in one snapshot, in a transaction that writes nothing.
     fn read_in_transaction(&mut self, guest: &Guest) -> Result<()> {
-        let (keyspaces, canary) = (self.keyspaces, self.shared.canary);
+        let (db, canary) = (&self.keyspaces.db, self.shared.canary);
         let direction = Direction::draw(&mut self.rng);
-        self.read_guest(guest, KEYS, |keyspace, keys| {
-            Tx::begin(keyspaces, canary).walk(keyspace, &keys, direction)
-        })
+        self.read_guest(guest, KEYS, |keyspace, keys| Tx::begin(db, canary).walk(keyspace, &keys, direction))
     }
 }
 
@@ -315,7 +315,7 @@ mod tests {
     use esker::Db;
     use esker_env::{Env, MemFs};
 
-    use super::super::clients::Shared;
+    use super::super::shared::Shared;
     use super::super::story::{Cut, Story};
     use super::*;
 

@@ -21,10 +21,15 @@ use esker::Durability;
 use esker_env::{Env, FaultFs, RealFs};
 use fastrand::Rng;
 
-use super::clients::{Client, Keyspaces, Record, Shared};
+use super::canary::Canary;
+use super::clients::Client;
+use super::events::Record;
+use super::full_disk;
+use super::keyspaces::Keyspaces;
+use super::life::{LOOK_EVERY, OPS, churn, join};
 use super::notes::{Notes, Report};
+use super::shared::Shared;
 use super::story::Cut;
-use super::{Canary, LOOK_EVERY, OPS, churn, full_disk};
 use crate::panicky::PanickyThreads;
 use crate::shape::Shape;
 use esker_world::failure::{Failure, Result};
@@ -173,26 +178,19 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
     let (churn_rng, full_rng) = (rng.fork(), rng.fork());
     shared.may_be_full.store(job.full, Ordering::Relaxed);
     std::thread::scope(|scope| {
-        let ops = job.life * OPS..(job.life + 1) * OPS;
-        let threads: Vec<_> = clients
-            .into_iter()
-            .map(|client| {
-                let ops = ops.clone();
-                scope.spawn(move || client.run(ops))
-            })
-            .collect();
+        let first = job.life * OPS;
+        let clients = clients.into_iter();
+        let threads: Vec<_> =
+            clients.map(|client| scope.spawn(move || client.run(first..first + OPS))).collect();
         let churner = scope.spawn(|| churn(&db, &shared, churn_rng));
         let keeper = scope.spawn(move || keeper.keep_guests());
         let filler = job.full.then(|| scope.spawn(|| full_disk::refuse(&faults, &shared, full_rng)));
-        let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let worked = join(threads);
         shared.stop.store(true, Ordering::Relaxed);
         let filled = filler.map_or(Ok(()), |filler| filler.join());
         filled.map_err(|_| Failure::new("the thread that fills the disk panicked"))?;
         churner.join().map_err(|_| Failure::new("the thread that flushes panicked"))??;
-        for outcome in outcomes.into_iter().chain([keeper.join()]) {
-            outcome.map_err(|_| Failure::new("a client panicked"))??;
-        }
-        Ok::<(), Failure>(())
+        worked.and_then(|_| join([keeper]))
     })?;
     if shared.may_be_full.swap(false, Ordering::Relaxed) {
         last.write_after_full(job.life * OPS)?;

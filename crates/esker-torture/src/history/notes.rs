@@ -15,7 +15,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::clients::{Event, Record};
+use super::events::{Event, Record};
 use esker_world::failure::{Failure, Result};
 
 /// One line.

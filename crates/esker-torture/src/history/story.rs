@@ -10,7 +10,8 @@
 use std::collections::BTreeMap;
 
 use super::HistorySummary;
-use super::clients::{Event, MONEY, Record};
+use super::events::{Event, Record};
+use super::keyspaces::MONEY;
 use super::linear::{self, Action, Operation};
 use super::lists::{self, Outcome, Promise, Transaction};
 use esker_world::failure::{Failure, Result};

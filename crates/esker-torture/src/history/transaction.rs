@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use esker::{Error, Isolation, Keyspace};
+use esker::{Db, Error, Isolation, Keyspace};
 use fastrand::Rng;
 
-use super::Canary;
-use super::clients::Keyspaces;
+use super::canary::Canary;
 use super::lists::Promise;
 use esker_world::failure::{Failure, Result};
 
@@ -23,7 +22,7 @@ type Name = (String, Vec<u8>);
 
 /// A transaction, or a canary's faulty version of one.
 pub(super) struct Tx<'a> {
-    keyspaces: &'a Keyspaces,
+    db: &'a Db,
     transaction: esker::Transaction,
     isolation: Isolation,
     canary: Option<Canary>,
@@ -34,7 +33,7 @@ pub(super) struct Tx<'a> {
 }
 
 impl<'a> Tx<'a> {
-    pub(super) fn begin(keyspaces: &'a Keyspaces, canary: Option<Canary>) -> Self {
+    pub(super) fn begin(db: &'a Db, canary: Option<Canary>) -> Self {
         // Serializable reads could hide missing conflicts of writes, so both levels are used, and each canary
         // with its own.
         let isolation = match canary {
@@ -42,21 +41,21 @@ impl<'a> Tx<'a> {
             Some(Canary::NoPhantomCheck) => Isolation::Serializable,
             _ => Isolation::Snapshot,
         };
-        Self::begin_as(keyspaces, canary, isolation)
+        Self::begin_as(db, canary, isolation)
     }
 
     /// Begins a transaction that may be exclusive. The client must end it before any other call, or the
     /// database would wait forever.
-    pub(super) fn begin_any(keyspaces: &'a Keyspaces, canary: Option<Canary>) -> Self {
+    pub(super) fn begin_any(db: &'a Db, canary: Option<Canary>) -> Self {
         if canary.is_none() && fastrand::u8(0..EXCLUSIVE_EVERY) == 0 {
-            return Self::begin_as(keyspaces, canary, Isolation::Exclusive);
+            return Self::begin_as(db, canary, Isolation::Exclusive);
         }
-        Self::begin(keyspaces, canary)
+        Self::begin(db, canary)
     }
 
-    fn begin_as(keyspaces: &'a Keyspaces, canary: Option<Canary>, isolation: Isolation) -> Self {
-        let transaction = keyspaces.db.begin_with(isolation);
-        Tx { keyspaces, transaction, isolation, canary, own: BTreeMap::new(), seen: BTreeMap::new() }
+    fn begin_as(db: &'a Db, canary: Option<Canary>, isolation: Isolation) -> Self {
+        let transaction = db.begin_with(isolation);
+        Tx { db, transaction, isolation, canary, own: BTreeMap::new(), seen: BTreeMap::new() }
     }
 
     /// Returns the promised isolation.
@@ -160,7 +159,7 @@ impl<'a> Tx<'a> {
     /// Commits. Returns false after a conflict.
     pub(super) fn commit(self) -> Result<bool> {
         if self.canary == Some(Canary::NoConflictCheck) {
-            commit_own(self.keyspaces, &self.own)?;
+            commit_own(self.db, &self.own)?;
             return Ok(true);
         }
         match self.transaction.commit().map_err(Error::from) {
@@ -171,9 +170,7 @@ impl<'a> Tx<'a> {
             Err(Error::Conflict { .. }) => Ok(false),
             Err(error) => {
                 if self.canary == Some(Canary::LateCommit) && matches!(error, Error::NoSpace { .. }) {
-                    while commit_own(self.keyspaces, &self.own)
-                        .is_err_and(|failure| failure.is_of_full_disk())
-                    {
+                    while commit_own(self.db, &self.own).is_err_and(|failure| failure.is_of_full_disk()) {
                         std::thread::yield_now();
                     }
                 }
@@ -184,8 +181,8 @@ impl<'a> Tx<'a> {
 }
 
 /// Commits a canary's writes without conflict detection.
-fn commit_own(keyspaces: &Keyspaces, own: &BTreeMap<Name, (Keyspace, Option<Vec<u8>>)>) -> Result<()> {
-    let mut batch = keyspaces.db.batch();
+fn commit_own(db: &Db, own: &BTreeMap<Name, (Keyspace, Option<Vec<u8>>)>) -> Result<()> {
+    let mut batch = db.batch();
     for ((_, key), (keyspace, value)) in own {
         match value {
             Some(value) => batch.put(keyspace, key, value)?,

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use esker::Db;
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
+use super::super::keyspaces::MONEY;
 use super::*;
 
 const FAILURE: FaultAction = FaultAction::Fail(std::io::ErrorKind::Other);
