@@ -281,7 +281,7 @@ func adapterIsCorrect(t *testing.T, engine lab.Engine, valueBytes int) {
 	}
 	f.remove(keys...)
 	if value, found := f.get(before, removed[0].key); !found || value != removed[0].value {
-		t.Fatal("S2: an open reader is a snapshot")
+		t.Fatal("an open reader is a snapshot")
 	}
 	f.must(before.Close())
 	f.check()
@@ -383,7 +383,7 @@ func (f *keyspacesFixture) check() {
 		seen, err = f.open.Range(uint32(keyspace), []byte(lastKeyspaceKey), 10, visit)
 		f.must(err)
 		if int(seen) != min(len(live), 1) {
-			f.Fatalf("KS2: %d items at the end of keyspace %d", seen, keyspace)
+			f.Fatalf("%d items at the end of keyspace %d", seen, keyspace)
 		}
 	}
 }

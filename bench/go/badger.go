@@ -167,7 +167,8 @@ func (s *badgerStore) SetDurability(durability lab.Durability) error {
 		return nil
 	}
 	s.options.Durability = durability
-	switch { // S4
+	// Earlier commits become durable.
+	switch {
 	case s.syncsItself:
 		return s.reopen()
 	case durability == lab.Sync:

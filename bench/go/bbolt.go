@@ -140,7 +140,7 @@ func (s *bboltStore) SetDurability(durability lab.Durability) error {
 	s.noSync = durability == lab.NoSync
 	s.db.NoSync = s.noSync
 	if wasNoSync && !s.noSync {
-		return s.db.Sync() // S4
+		return s.db.Sync()
 	}
 	return nil
 }

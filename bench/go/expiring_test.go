@@ -40,7 +40,7 @@ func entriesExpire(t *testing.T, engine lab.ExpiringEngine) {
 		_, err := store.Scan(func(key, value []byte) { scanned += string(key) + string(value) })
 		must(err)
 		if got != live || scanned != live {
-			t.Fatalf("EX1: %q, a scan %q, not %q", got, scanned, live)
+			t.Fatalf("%q, a scan %q, not %q", got, scanned, live)
 		}
 	}
 	must(store.PutFor([]byte("a"), []byte("1"), 0))

@@ -87,8 +87,7 @@ func (s *goleveldbStore) SetDurability(durability lab.Durability) error {
 	if wasSync || !s.commit.Sync {
 		return nil
 	}
-	// S4: a synced write makes the earlier ones in the journal durable. This one removes a key that no suite
-	// has.
+	// A synced write makes the earlier ones in the journal durable. This one removes a key that no suite has.
 	batch := new(leveldb.Batch)
 	batch.Delete(nil)
 	return s.db.Write(batch, &s.commit)

@@ -154,7 +154,8 @@ func (s *pebbleStore) SetDurability(durability lab.Durability) error {
 	before := s.commit
 	s.commit = commitOptions(durability)
 	if before == pebble.NoSync && s.commit == pebble.Sync {
-		return s.db.LogData(nil, pebble.Sync) // S4
+		// An empty synced record makes the earlier ones in the log durable.
+		return s.db.LogData(nil, pebble.Sync)
 	}
 	return nil
 }

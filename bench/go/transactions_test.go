@@ -51,7 +51,7 @@ func transactionsAreCorrect(t *testing.T, engine lab.TransactionEngine, kind lab
 		_, err = tx.Get(keys[i], func(value []byte) {
 			account, isWhole := accounts.Read(i, value)
 			if !isWhole {
-				t.Error("TX1: torn")
+				t.Error("an account is torn")
 			}
 			changes = account.Changes
 		})
@@ -77,7 +77,7 @@ func transactionsAreCorrect(t *testing.T, engine lab.TransactionEngine, kind lab
 		seen, err := store.Scan(func(key, value []byte) {
 			i := accounts.Number(key)
 			if account, isWhole := accounts.Read(i, value); !isWhole || account.Changes != expected {
-				t.Errorf("TX1: counter %d is %d, not %d", i, account.Changes, expected)
+				t.Errorf("counter %d is %d, not %d", i, account.Changes, expected)
 			}
 		})
 		must(err)

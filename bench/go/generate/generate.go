@@ -6,7 +6,7 @@ package generate
 //	Word(seed, c) = mix64(seed + golden * (c + 1))
 //	fill(seed)    = Word(seed, 0), Word(seed, 1), ...   8 bytes each, little-endian, the last one cut
 //
-// G1. generate_test.go pins every stream by the figures that also pin the Rust generators.
+// generate_test.go pins every stream by the figures that also pin the Rust generators.
 
 import (
 	"bytes"
@@ -130,7 +130,7 @@ type Distribution func(r *Rng, n uint64) uint64
 func Uniform(r *Rng, n uint64) uint64 { return r.Below(n) }
 
 // Zipfian draws few numbers most of the time, scattered over all of them. distribution.rs describes
-// numbersMax and D2.
+// numbersMax.
 func (z *Zipf) Zipfian(numbersMax uint64) Distribution {
 	return func(r *Rng, n uint64) uint64 {
 		for {

@@ -1,15 +1,15 @@
 // Package lab does the work of suites on engines. It contains no engine.
 package lab
 
-// The interfaces of an engine: the Go side of crates/esker-bench-api/src/engine.rs, with the same invariants.
+// The interfaces of an engine: the Go side of crates/esker-bench-api/src/engine.rs, which promises the same.
 //
 //	Engine.Open(dir) --> Store --Write(txn)--> Writer   Put, Remove
 //	                           --Reader()----> Reader   Get, Range, Keys, Len, at one snapshot
 //
-// S1. Store.Write is one atomic transaction. In mode Sync, its data is on the device when it returns.
-// S2. A Reader is a snapshot.
-// S3. A visitor receives values and must not keep them.
-// S4. Setting the mode back to Sync makes all earlier commits durable.
+// - Store.Write is one atomic transaction. In mode Sync, its data is on the device when it returns.
+// - A Reader is a snapshot.
+// - A visitor receives values and must not keep them.
+// - Setting the mode back to Sync makes all earlier commits durable.
 
 import (
 	"errors"

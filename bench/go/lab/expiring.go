@@ -1,10 +1,10 @@
 package lab
 
-// Entries that expire: the Go side of crates/esker-bench-api/src/expiring.rs, with the same invariant.
+// Entries that expire: the Go side of crates/esker-bench-api/src/expiring.rs, which promises the same.
 //
 //	ExpiringEngine.OpenExpiring(dir) --> Expiring   Put with a time to live, Get, Scan
 //
-// EX1. Reads find an entry until a second before its time to live ends, and never after it has ended.
+// Reads find an entry until a second before its time to live ends, and never after it has ended.
 
 import "time"
 

@@ -1,16 +1,16 @@
 package lab
 
-// Many keyspaces in one database: the Go side of crates/esker-bench-api/src/keyspaces.rs, with the same
-// invariants.
+// Many keyspaces in one database: the Go side of crates/esker-bench-api/src/keyspaces.rs, which promises
+// the same.
 //
 //	KeyspaceEngine.OpenKeyspaces(dir, count) --> Keyspaces --Write(txn)--> KeyspaceWriter   Put
 //	an engine with one order: Engine.Open(dir) --> Store --prefixed--> Keyspaces
 //
-// KS1. Keyspaces.Write is one atomic transaction over any of them, with the durability given at the opening.
-// KS2. Keyspaces are separate orders. The same key in two of them is two items, and a range ends with its
-//      keyspace.
-// KS3. A removed keyspace is empty. The removal is on the device when RemoveKeyspaces returns, whatever the
-//      durability.
+// - Keyspaces.Write is one atomic transaction over any of them, with the durability given at the opening.
+// - Keyspaces are separate orders. The same key in two of them is two items, and a range ends with its
+//   keyspace.
+// - A removed keyspace is empty. The removal is on the device when RemoveKeyspaces returns, whatever the
+//   durability.
 
 import (
 	"bytes"
@@ -128,7 +128,8 @@ func (p *prefixed) RemoveKeyspaces(from, to uint32) error {
 	if p.durability == Sync {
 		return nil
 	}
-	return errors.Join(p.store.SetDurability(Sync), p.store.SetDurability(p.durability)) // S4 of engine.go
+	// The mode Sync makes the removals durable.
+	return errors.Join(p.store.SetDurability(Sync), p.store.SetDurability(p.durability))
 }
 
 func (p *prefixed) Drain(deadline time.Time) error { return p.store.Drain(deadline) }

@@ -3,16 +3,15 @@ package lab
 // Writes keys from a source on many goroutines, in requests of several pairs: crates/esker-bench/src/load in
 // Go.
 //
-// LO1. Closed loop: a writer takes its next request when its last one has ended. Latency counts from the
-//      call.
-// LO2. Open loop, if a rate is given: request n is due at start + n / rate, and a free writer takes it.
-//      Latency counts from when the request was due, so that waiting behind a stall counts.
-// LO3. A writer that is free before its request is due sleeps in the system, like a thread of the Rust side.
-//      A timer of Go's runtime that is due within 1 ms may be 1 ms late when the process is otherwise idle
-//      (netpoll_epoll.go). The delay of the sleep is recorded (T4 of track.go).
-// LO4. One writer sleeps at a time, and the others queue for their requests. A writer that sleeps in the
-//      system holds one of the runtime's processors until the runtime takes it away. Many sleepers would keep
-//      the processors from the engine.
+// - Closed loop: a writer takes its next request when its last one has ended. Latency counts from the call.
+// - Open loop, if a rate is given: request n is due at start + n / rate, and a free writer takes it. Latency
+//   counts from when the request was due, so that waiting behind a stall counts.
+// - A writer that is free before its request is due sleeps in the system, like a thread of the Rust side. A
+//   timer of Go's runtime that is due within 1 ms may be 1 ms late when the process is otherwise idle
+//   (netpoll_epoll.go). The delay of the sleep is recorded.
+// - One writer sleeps at a time, and the others queue for their requests. A writer that sleeps in the system
+//   holds one of the runtime's processors until the runtime takes it away. Many sleepers would keep the
+//   processors from the engine.
 
 import (
 	"sync"
@@ -76,8 +75,8 @@ func drive(store Store, source *pairSource, load load, dir string) (loaded, erro
 	var taking, tracking sync.Mutex
 	var done loaded
 	var failure error
-	// LO4. This is no Mutex: unlocking a Mutex that has been waited for longer than 1 ms hands over the
-	// processor, while a request is due.
+	// This is no Mutex: unlocking a Mutex that has been waited for longer than 1 ms hands over the processor,
+	// while a request is due.
 	turn := make(chan struct{}, 1)
 	track := newTrack([]string{"write"}, load.period, dir)
 	defer track.abandon()
@@ -103,16 +102,16 @@ func drive(store Store, source *pairSource, load load, dir string) (loaded, erro
 		if load.rate == 0 {
 			n, _ = take(pairs)
 			source.fill(pairs[:n])
-			return n, time.Now(), 0 // LO1
+			return n, time.Now(), 0
 		}
-		turn <- struct{}{} // LO4
+		turn <- struct{}{}
 		defer func() { <-turn }()
 		n, number := take(pairs)
 		if n == 0 {
 			return 0, due, 0
 		}
 		source.fill(pairs[:n])
-		due = start.Add(time.Duration(float64(number*load.multi) / load.rate * 1e9)) // LO2
+		due = start.Add(time.Duration(float64(number*load.multi) / load.rate * 1e9))
 		return n, due, waitUntil(due)
 	}
 	work := func() {
@@ -164,7 +163,7 @@ func drive(store Store, source *pairSource, load load, dir string) (loaded, erro
 }
 
 // waitUntil sleeps until due, and returns how late the sleep ended. It returns 0 if the time had passed
-// already: the engine caused that delay (LO3).
+// already: the engine caused that delay.
 func waitUntil(due time.Time) time.Duration {
 	left := time.Until(due)
 	if left <= 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestLO3ASignalEndsNoWait(t *testing.T) {
+func TestASignalEndsNoWait(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	process, thread, waited := syscall.Getpid(), syscall.Gettid(), make(chan struct{})

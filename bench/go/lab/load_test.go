@@ -24,8 +24,8 @@ func (s *clockedStore) Write(work func(Writer) error) error {
 	return s.echo.Write(work)
 }
 
-// How soon the system wakes a thread is no test's to judge.
-func TestLO2NothingBeginsBeforeItIsDueAndLatenessIsRecorded(t *testing.T) {
+// The test does not judge how soon the system wakes a thread.
+func TestNothingBeginsBeforeItIsDueAndLatenessIsRecorded(t *testing.T) {
 	const rate, multi, requests = 5_000, 2, 50
 	paced := load{concurrency: 4, multi: multi, rate: rate, time: time.Hour, period: time.Second}
 	// A machine that stands still for as long as a load takes leaves nothing to wait for, but not each time.

@@ -2,8 +2,8 @@ package lab
 
 // Memory and files of the process, for the curves of a row.
 //
-// M1. Looking at the files costs little of the time of the work, however many there are. After a walk there
-//     is a pause of 20 times its duration, in which its result stands.
+// Looking at the files costs little of the time of the work, however many there are. After a walk there is a
+// pause of 20 times its duration, in which its result stands.
 
 import (
 	"io/fs"
@@ -15,9 +15,10 @@ import (
 	"time"
 )
 
-const restPerWalk = 20 // M1
+// restPerWalk is the pause after a walk, as a multiple of its duration.
+const restPerWalk = 20
 
-// walks are those through a directory whose engine is at work (M1).
+// walks are those through a directory whose engine is at work.
 type walks struct {
 	allocated uint64
 	notBefore time.Time

@@ -3,7 +3,7 @@ package lab
 // A mix of operations on one thread: crates/esker-bench/src/suites/works/mix.rs in Go. Each operation is
 // drawn at random and verified.
 //
-// MX1. The newest version of every item is remembered, so that an old value counts as wrong.
+// The newest version of every item is remembered, so that an old value counts as wrong.
 
 import (
 	"cmp"

@@ -2,10 +2,10 @@ package lab
 
 // Requests of many threads at once: writes of pairs, ranges and look-ups.
 //
-// OR1. No answer is verified while the clock of the row runs. Each thread folds the sums of its answers into
-//      one number. Afterwards the same requests are drawn again, to compute the number that it must be.
-// OR2. The value of ranges is keys over the time within calls. The value of look-ups is keys over wall clock
-//      time.
+// - No answer is verified while the clock of the row runs. Each thread folds the sums of its answers into one
+//   number. Afterwards the same requests are drawn again, to compute the number that it must be.
+// - The value of ranges is keys over the time within calls. The value of look-ups is keys over wall clock
+//   time.
 
 import (
 	"cmp"

@@ -9,8 +9,8 @@ package lab
 // The other side is crates/esker-bench/src/engines/go/process.rs. Keys and values follow their line. Pairs
 // are two lengths (u32, little-endian), the key and the value. The length noValue stands for a removal.
 //
-// SV1. A call of work runs a whole loop of operations here, between looks at this process's clock. The time
-//      that the pipe takes is in no result, except in the openings of suite open.
+// A call of work runs a whole loop of operations here, between looks at this process's clock. The time that
+// the pipe takes is in no result, except in the openings of suite open.
 
 import (
 	"bufio"

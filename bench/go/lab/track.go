@@ -2,13 +2,12 @@ package lab
 
 // Latencies of single operations, and their course over a row: crates/esker-bench/src/track.rs in Go.
 //
-// T1. An operation belongs to the period in which it ended. A period without operations has a zero, not a
-//     gap.
-// T2. Percentiles come from histograms whose buckets are a thousandth of their values wide, never from means
-//     of percentiles.
-// T3. The process and its files are looked at beside the operations, never between two of them.
-// T4. The delay of operations that a writer waited for is due to the machine and the lab. It is a figure of
-//     its own, and the latencies contain it.
+// - An operation belongs to the period in which it ended. A period without operations has a zero, not a gap.
+// - Percentiles come from histograms whose buckets are a thousandth of their values wide, never from means of
+//   percentiles.
+// - The process and its files are looked at beside the operations, never between two of them.
+// - The delay of operations that a writer waited for is due to the machine and the lab. It is a figure of its
+//   own, and the latencies contain it.
 
 import (
 	"sync"
@@ -26,7 +25,7 @@ type track struct {
 	start, ends  time.Time
 	lastEnd      time.Time
 	longestStall time.Duration
-	lateness     *histogram // T4; nil if no writer waited
+	lateness     *histogram // nil if no writer waited
 	ops          uint64
 	periodOps    uint64
 	series       map[string][]float64
@@ -61,7 +60,7 @@ func (t *track) record(kind int, from, to time.Time, ops uint64) {
 	t.periodOps += ops
 }
 
-// beganLate records how late an operation began that a writer waited for (T4).
+// beganLate records how late an operation began that a writer waited for.
 func (t *track) beganLate(by time.Duration) {
 	if t.lateness == nil {
 		t.lateness = newHistogram()
@@ -127,7 +126,7 @@ func (t *track) finish(load string) *detail {
 // sample is a look at the process and its files; written counts from the start of the row.
 type sample struct{ memory, disk, written uint64 }
 
-// watch takes a sample at the end of each period (T3).
+// watch takes a sample at the end of each period.
 type watch struct {
 	start  time.Time
 	period time.Duration

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestT1AStallShowsAsEmptyPeriodsAndAsLatency(t *testing.T) {
+func TestAStallShowsAsEmptyPeriodsAndAsLatency(t *testing.T) {
 	track := newTrack([]string{"read", "write"}, 10*time.Millisecond, t.TempDir())
 	at := func(ms int) time.Time { return track.start.Add(time.Duration(ms) * time.Millisecond) }
 	for ms := 1; ms < 10; ms++ {
@@ -33,14 +33,14 @@ func TestT1AStallShowsAsEmptyPeriodsAndAsLatency(t *testing.T) {
 		t.Error(reads, writes, d.LongestStall)
 	}
 	if math.Abs(reads.P50-1e-3) > 1e-5 || math.Abs(writes.Max-30e-3) > 1e-4 || math.Abs(d.Series["write p50 s"][4]-30e-3) > 1e-4 {
-		t.Error("T2", reads, writes)
+		t.Error(reads, writes)
 	}
 	if len(d.Figures) != 0 {
-		t.Error("T4: nothing was waited for", d.Figures)
+		t.Error("nothing was waited for", d.Figures)
 	}
 }
 
-func TestT4LatenessIsSeparateFromLatency(t *testing.T) {
+func TestLatenessIsSeparateFromLatency(t *testing.T) {
 	track := newTrack([]string{"write"}, time.Second, t.TempDir())
 	for _, us := range []time.Duration{100, 300, 200} {
 		track.beganLate(us * time.Microsecond)
@@ -52,7 +52,7 @@ func TestT4LatenessIsSeparateFromLatency(t *testing.T) {
 	}
 }
 
-func TestT2PercentilesAreWithinAThousandth(t *testing.T) {
+func TestPercentilesAreWithinAThousandth(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	h, values := newHistogram(), []float64{}
 	for range 50_000 {
@@ -78,8 +78,8 @@ func TestT2PercentilesAreWithinAThousandth(t *testing.T) {
 	}
 }
 
-func TestT3FilesAreSeenWhileARowGoesOn(t *testing.T) {
-	// On a busy machine a look may come late, and a walk that is slow is followed by a long rest (M4).
+func TestFilesAreSeenWhileARowGoesOn(t *testing.T) {
+	// On a busy machine a look may come late, and a walk that is slow is followed by a long rest.
 	var disk []float64
 	for _, period := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 5 * time.Second} {
 		dir := t.TempDir()
@@ -106,7 +106,7 @@ func TestT3FilesAreSeenWhileARowGoesOn(t *testing.T) {
 	t.Error(disk)
 }
 
-func TestM4BetweenTwoWalksLiesTwentyTimesTheFirst(t *testing.T) {
+func TestAPauseAfterAWalkIsTwentyTimesItsDuration(t *testing.T) {
 	var files walks
 	now, walked := time.Now(), uint64(0)
 	for _, look := range []struct {

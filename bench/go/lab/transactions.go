@@ -5,8 +5,8 @@ package lab
 //	TransactionEngine.OpenTransactions --> Transactions --Transact(keys, work)--> Transaction   Get, Put
 //	                                                    '-Scan-----------------> all items
 //
-// TX1. Transact is one atomic transaction. It commits only if what it has read has not changed since.
-// TX2. An attempt that ends in a conflict has no effect. The adapter tries again, and counts the conflicts.
+// - Transact is one atomic transaction. It commits only if what it has read has not changed since.
+// - An attempt that ends in a conflict has no effect. The adapter tries again, and counts the conflicts.
 
 import "time"
 

@@ -103,7 +103,7 @@ func (x *executor) transfers(w work) (end done, err error) {
 	return end, nil
 }
 
-// transfersFigures returns the figures of a row: conflicts and fairness (TS3).
+// transfersFigures returns the figures of a row: conflicts, and the fewest commits of a writer over the most.
 func transfersFigures(done []transfersDone) map[string]float64 {
 	sum, conflicts, conflictsMost, least, most := uint64(0), uint64(0), uint64(0), uint64(math.MaxUint64), uint64(0)
 	for _, d := range done {

@@ -3,9 +3,8 @@ package lab
 // Does the work of rows. crates/esker-bench/src/suites/plan.rs says what each kind of work does; works/
 // beside it does the same in Rust.
 //
-// W1. Only calls of the engine are between two looks at the clock. Drawing, making values and verifying are
-//     not. Where a loop is timed as a whole, its answers are summed up, and compared after the clock has
-//     stopped.
+// Only calls of the engine are between two looks at the clock. Drawing, making values and verifying are not.
+// Where a loop is timed as a whole, its answers are summed up, and compared after the clock has stopped.
 
 import (
 	"cmp"
@@ -98,7 +97,7 @@ func ofCalls(t *track, busy time.Duration) done {
 	return done{Seconds: busy.Seconds(), Ops: t.ops, Detail: detail}
 }
 
-// calls times calls of the engine, each between two looks at the clock (W1).
+// calls times calls of the engine, each between two looks at the clock.
 type calls struct {
 	track  *track
 	busy   time.Duration

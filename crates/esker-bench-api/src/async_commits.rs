@@ -1,8 +1,7 @@
 //! Describes the async commits of an engine. The modes of engines differ, so rows of async commits name them.
 //!
-//! bench_api_async_commits.1. A commit of [`Reached::System`] survives when the process is killed after it.
-//!     Of commits of [`Reached::Process`], some do not. `esker-bench async-commits` kills processes to test
-//!     this.
+//! A commit of [`Reached::System`] survives when the process is killed after it. Of commits of
+//! [`Reached::Process`], some do not. `esker-bench async-commits` kills processes to test this.
 
 /// State of a commit of [`Durability::Async`](crate::Durability::Async) when it returns, and what follows
 /// without further calls.

@@ -197,8 +197,8 @@ pub fn check_engine(engine: &dyn Engine, dir: &Path, value_bytes: u64) {
         let removed = live.split_off(500);
         store.write(&mut |writer| removed.iter().try_for_each(|(key, _)| writer.remove(key))).unwrap();
         if let Some(before) = &mut before {
-            assert_eq!(before.len().unwrap(), 1000, "bench_engine.2: an open reader is a snapshot");
-            assert_eq!(get(&mut **before, &removed[0].0).as_ref(), Some(&removed[0].1), "bench_engine.2");
+            assert_eq!(before.len().unwrap(), 1000, "an open reader is a snapshot");
+            assert_eq!(get(&mut **before, &removed[0].0).as_ref(), Some(&removed[0].1));
         }
         drop(before);
         check(&*store, &live);

@@ -5,14 +5,13 @@
 //!                             --reader()----> Reader   get, range, keys, len, at one snapshot
 //! ```
 //!
-//! bench_engine.1. `Store::write` is one atomic transaction, unless [`Isolation`] says otherwise. In mode
-//!     `Sync`, the data is on the device when it returns.
-//! bench_engine.2. A `Reader` is a snapshot. It sees each transaction as a unit, and none that committed
-//!     after it began.
-//! bench_engine.3. A visitor receives the values. An engine that can lend its bytes copies nothing, and every
-//!     engine pays the same virtual call.
-//! bench_engine.4. Setting the mode back to `Sync` makes all earlier commits durable, so that no row pays for
-//!     the syncs of an earlier one.
+//! - `Store::write` is one atomic transaction, unless [`Isolation`] says otherwise. In mode `Sync`, the data
+//!   is on the device when it returns.
+//! - A `Reader` is a snapshot. It sees each transaction as a unit, and none that committed after it began.
+//! - A visitor receives the values. An engine that can lend its bytes copies nothing, and every engine pays
+//!   the same virtual call.
+//! - Setting the mode back to `Sync` makes all earlier commits durable, so that no row pays for the syncs of
+//!   an earlier one.
 
 use std::path::Path;
 use std::process::Command;
@@ -295,12 +294,11 @@ pub trait Store: Send + Sync {
     /// it.
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure>;
 
-    /// Runs `work` in one transaction and commits it (bench_engine.1). An error from `work` rolls back,
-    /// except with [`Isolation::Operation`]. Many threads may call it. On a conflict the adapter runs `work`
-    /// again.
+    /// Runs `work` in one transaction and commits it. An error from `work` rolls back, except with
+    /// [`Isolation::Operation`]. Many threads may call it. On a conflict the adapter runs `work` again.
     fn write(&self, work: Work<'_>) -> Result<(), Failure>;
 
-    /// Opens a snapshot (bench_engine.2).
+    /// Opens a snapshot.
     fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure>;
 
     /// Reads the newest state once, in the engine's cheapest way.

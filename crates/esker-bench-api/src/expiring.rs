@@ -4,8 +4,8 @@
 //! Engine --open_expiring(dir)--> Expiring --put(key, value, ttl), get, scan
 //! ```
 //!
-//! bench_expiring.1. Reads find an entry until a second before its time to live ends, because some engines
-//!     count whole seconds. They never find it after its end, however long it stays in the files.
+//! Reads find an entry until a second before its time to live ends, because some engines count whole seconds.
+//! They never find it after its end, however long it stays in the files.
 
 use std::time::{Duration, Instant};
 

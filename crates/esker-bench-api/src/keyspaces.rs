@@ -7,14 +7,13 @@
 //! an engine with one order: Engine --open(dir)--> Store --Prefixed--> Keyspaces
 //! ```
 //!
-//! bench_api_keyspaces.1. `Keyspaces::write` is one atomic transaction over any keyspaces, unless
-//!     [`Isolation`](crate::Isolation) says otherwise, with the durability given at the opening. The same
-//!     holds for the keyspaces that [`Engine::open_keyspaces`] creates.
-//! bench_api_keyspaces.2. Keyspaces are separate orders. The same key in two of them is two items, and a
-//!     range ends with its keyspace.
-//! bench_api_keyspaces.3. A removed keyspace is empty, also after another opening. The removal is on the
-//!     device when `remove_keyspaces` returns, whatever the durability. An engine without sync commits does
-//!     its best.
+//! - `Keyspaces::write` is one atomic transaction over any keyspaces, unless [`Isolation`](crate::Isolation)
+//!   says otherwise, with the durability given at the opening. The same holds for the keyspaces that
+//!   [`Engine::open_keyspaces`] creates.
+//! - Keyspaces are separate orders. The same key in two of them is two items, and a range ends with its
+//!   keyspace.
+//! - A removed keyspace is empty, also after another opening. The removal is on the device when
+//!   `remove_keyspaces` returns, whatever the durability. An engine without sync commits does its best.
 
 use std::ops::Range;
 use std::path::Path;
@@ -30,15 +29,14 @@ pub type KeyspacesWork<'a> = &'a mut dyn FnMut(&mut dyn KeyspaceWriter) -> Resul
 
 /// An open database with many ordered maps, numbered from 0.
 pub trait Keyspaces: Send + Sync {
-    /// Runs `work` in one transaction and commits it (bench_api_keyspaces.1). On a conflict the adapter runs
-    /// `work` again.
+    /// Runs `work` in one transaction and commits it. On a conflict the adapter runs `work` again.
     fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure>;
 
     /// Passes the newest value of `key` in one keyspace to `visit`. Returns false if there is none.
     fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
 
     /// Passes up to `limit` items of one keyspace from the first key >= `from` to `visit`, in key order.
-    /// Returns their number (bench_api_keyspaces.2).
+    /// Returns their number.
     fn range(
         &self,
         keyspace: u32,
@@ -47,7 +45,7 @@ pub trait Keyspaces: Send + Sync {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, Failure>;
 
-    /// Removes existing keyspaces with all their items (bench_api_keyspaces.3).
+    /// Removes existing keyspaces with all their items.
     fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure>;
 
     /// As [`Store::drain`].
@@ -197,7 +195,7 @@ impl Keyspaces for Prefixed {
             return Ok(());
         }
         match self.store.set_durability(Durability::Sync) {
-            // bench_engine.4 of engine.rs, where there is such a mode.
+            // Makes the earlier commits durable, if the engine has the mode.
             Ok(()) => self.store.set_durability(self.durability),
             Err(Failure::Unsupported(_)) => Ok(()),
             Err(failure) => Err(failure),

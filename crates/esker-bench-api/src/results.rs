@@ -4,8 +4,7 @@
 //!
 //! A program that runs the suites of an engine in another language prints the same messages.
 //!
-//! bench_results.1. A row of the suite always gives a record: with a value, or with an `error` that says why
-//!     there is none.
+//! A row of the suite always gives a record: with a value, or with an `error` that says why there is none.
 
 use std::collections::BTreeMap;
 

@@ -6,10 +6,10 @@
 //!                               `-- OneWriter: Store::write of an engine with one writer at a time
 //! ```
 //!
-//! bench_transactions.1. `transact` is one atomic transaction. It commits only if what it has read has not
-//!     changed since. The commit has the durability given at the opening.
-//! bench_transactions.2. An attempt that ends in a conflict has no effect. The adapter tries again, in the
-//!     way that the engine's authors advise, and counts the conflicts.
+//! - `transact` is one atomic transaction. It commits only if what it has read has not changed since. The
+//!   commit has the durability given at the opening.
+//! - An attempt that ends in a conflict has no effect. The adapter tries again, in the way that the engine's
+//!   authors advise, and counts the conflicts.
 
 use std::time::Instant;
 
@@ -54,9 +54,8 @@ pub type TransactionWork<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Result
 
 /// An open database with one ordered map, for transactions that read what they write.
 pub trait Transactions: Send + Sync {
-    /// Runs `work` in transactions until one commits, and returns the number of conflicts
-    /// (bench_transactions.1, bench_transactions.2). `keys` are the keys that `work` reads and writes, in
-    /// order. An engine that locks may lock them first.
+    /// Runs `work` in transactions until one commits, and returns the number of conflicts. `keys` are the
+    /// keys that `work` reads and writes, in order. An engine that locks may lock them first.
     fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure>;
 
     /// Passes all items of the newest state to `visit`, in key order. Returns their number.

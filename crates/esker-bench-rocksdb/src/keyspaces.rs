@@ -5,8 +5,8 @@
 //! remove -> DropColumnFamily of each, which syncs the manifest; the files go with its last handle
 //! ```
 //!
-//! bench_rocksdb_keyspaces.1. Memtables of all families together have a limit, which the block cache pays
-//!     for: each family could fill one of its own otherwise.
+//! Memtables of all families together have a limit, which the block cache pays for: each family could fill
+//! one of its own otherwise.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -31,7 +31,6 @@ const ARENA_BLOCKS: usize = 8;
 
 pub(crate) fn open(dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>, Failure> {
     let (mut db_options, cache) = db_options(options)?;
-    // bench_rocksdb_keyspaces.1
     let memtable_bytes = usize::try_from(options.cache_bytes / 2).map_err(Failure::engine)?;
     let manager = WriteBufferManager::new_write_buffer_manager_with_cache(memtable_bytes, false, cache);
     db_options.set_write_buffer_manager(&manager);

@@ -7,13 +7,13 @@
 //! Transactions -> optimistic, or with locks: a database of another type
 //! ```
 //!
-//! bench_rocksdb.1. A [`Store`] does not read what it writes, so every write of one is a batch.
-//!     TransactionDB, which canopydb's page has, locks and unlocks each key of one, since its transactions
-//!     look at locks for their conflicts; those of OptimisticTransactionDB look at what has been written, and
-//!     cost who only writes nothing.
-//! bench_rocksdb.2. `manual_wal_flush` is an option of an open database, so it is on wherever nosync commits
-//!     may come (the database is not opened for async ones): a synced commit flushes its log by itself then,
-//!     an async one is followed by `flush_wal(false)`.
+//! - A [`Store`] does not read what it writes, so every write of one is a batch. TransactionDB, which
+//!   canopydb's page has, locks and unlocks each key of one, since its transactions look at locks for their
+//!   conflicts; those of OptimisticTransactionDB look at what has been written, and cost who only writes
+//!   nothing.
+//! - `manual_wal_flush` is an option of an open database, so it is on wherever nosync commits may come (the
+//!   database is not opened for async ones): a synced commit flushes its log by itself then, an async one is
+//!   followed by `flush_wal(false)`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -163,7 +163,7 @@ fn db_options(options: &OpenOptions) -> Result<(Options, Cache), Failure> {
     Ok((db_options, cache))
 }
 
-/// bench_rocksdb.2: of a database that is opened for such commits.
+/// Returns whether a database opened for commits of this mode sets `manual_wal_flush`.
 fn manual_wal_flush(opened_for: Durability) -> bool {
     opened_for != Durability::Async
 }
@@ -176,7 +176,7 @@ fn commit_options(durability: Durability) -> WriteOptions {
 
 struct RocksDbStore {
     db: Db,
-    /// bench_rocksdb.2.
+    /// Whether a commit leaves its log in the buffer until `flush_wal`.
     manual_wal_flush: bool,
     durability: Durability,
     /// Those of every get and commit: to make them is an allocation.
@@ -195,7 +195,7 @@ impl RocksDbStore {
         }
     }
 
-    /// Commits the batch that `work` fills (bench_rocksdb.1).
+    /// Commits the batch that `work` fills.
     fn commit(
         &self,
         work: impl FnOnce(&mut WriteBatchWithTransaction<true>) -> Result<(), Failure>,
@@ -203,7 +203,6 @@ impl RocksDbStore {
         let mut batch = WriteBatchWithTransaction::default();
         work(&mut batch)?;
         self.db.write_opt(batch, &self.write).map_err(Failure::engine)?;
-        // bench_rocksdb.2
         if self.manual_wal_flush && self.durability == Durability::Async {
             self.db.flush_wal(false).map_err(Failure::engine)?;
         }
@@ -248,7 +247,7 @@ impl Store for RocksDbStore {
     }
 
     fn drain(&self, deadline: Instant) -> Result<(), Failure> {
-        // bench_rocksdb.2: what nosync commits left in the buffer is a debt too.
+        // Nosync commits may have left their log in the buffer.
         if self.durability == Durability::NoSync {
             self.db.flush_wal(false).map_err(Failure::engine)?;
         }

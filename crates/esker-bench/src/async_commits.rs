@@ -1,16 +1,14 @@
-//! Holds the adapters to what they say of their engines' async commits (AY1): kills a process that has just
-//! made some, and counts those that are there when the database is opened again.
+//! Tests what the adapters say of the async commits of their engines. It kills a process that has just made
+//! some, and counts those that are there when the database is opened again.
 //!
 //! ```text
 //! check --starts--> async-writer: commits of one item each, `ready` --SIGKILL
 //!       --starts--> async-survivors: opens, reads everything, prints how many are there
 //! ```
 //!
-//! bench_async_commits.1. What is there are the first commits, byte for byte: none is there without those
-//!     before it.
-//! bench_async_commits.2. A commit that was handed to the operating system is there. Of those that stay in
-//!     the process some are lost, at one kill of [`KILLS_MAX`] at the latest: a thread may have written just
-//!     before.
+//! - What is there are the first commits, byte for byte: none is there without those before it.
+//! - A commit that was handed to the operating system is there. Of those that stay in the process some are
+//!   lost, at one kill of [`KILLS_MAX`] at the latest: a thread may have written just before.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -74,8 +72,7 @@ pub(crate) fn check(engine: &dyn Engine, dir: &Path) -> Result<Found, Failure> {
     Ok(Found::Counted { said: said.reached, there, agrees })
 }
 
-/// Whether what was there behind each kill agrees with what is said; none as long as that is open
-/// (bench_async_commits.2).
+/// Whether what was there behind each kill agrees with what is said; none as long as that is open.
 fn agrees(said: Reached, there: &[u64]) -> Option<bool> {
     let is_lossy = there.iter().any(|count| *count < COMMITS);
     match said {
@@ -150,7 +147,7 @@ pub(crate) fn write(engine: &dyn Engine, dir: &Path, commits: u64) -> Result<(),
     }
 }
 
-/// The process that looks at what is left: how many of the first `commits` are there (bench_async_commits.1).
+/// The process that looks at what is left: how many of the first `commits` are there.
 pub(crate) fn survivors(engine: &dyn Engine, dir: &Path, commits: u64) -> Result<u64, Failure> {
     let (store, items) = (engine.open(dir, &options())?, Items::new(SEED));
     let mut there = BTreeMap::new();
@@ -172,7 +169,7 @@ mod tests {
     use crate::gate;
 
     #[test]
-    fn bench_async_commits_2_what_was_there_is_held_against_what_is_said() {
+    fn what_was_there_is_held_against_what_is_said() {
         let all = [COMMITS; KILLS_MAX];
         assert_eq!(agrees(Reached::System, &[]), None);
         assert_eq!(agrees(Reached::System, &all[..1]), Some(true));
@@ -183,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_async_commits_1_a_commit_without_one_before_it_is_wrong() {
+    fn a_commit_without_one_before_it_is_wrong() {
         let _open = gate::no_child_starts();
         let dir = tempfile::tempdir().unwrap();
         let (engine, items) = (engines::find("redb").unwrap(), Items::new(SEED));

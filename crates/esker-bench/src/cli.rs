@@ -1,7 +1,7 @@
 //! The command line.
 //!
-//! bench_cli.1. What a run.json and the page tell of a command has no path in it, and is read again by the
-//!     parser that read it first.
+//! What a run.json and the page tell of a command has no path in it, and is read again by the parser that
+//! read it first.
 
 use std::any::TypeId;
 use std::path::PathBuf;
@@ -214,7 +214,7 @@ pub(crate) struct ChildArguments {
     pub(crate) traced: bool,
 }
 
-/// The command that repeats a call with these arguments (bench_cli.1).
+/// The command that repeats a call with these arguments.
 pub(crate) fn command_of(arguments: &[String]) -> String {
     let words = without_paths(arguments);
     let separator = if words.is_empty() { "" } else { " -- " };
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_cli_1_a_command_names_no_path_and_is_read_as_it_was_given() {
+    fn a_command_names_no_path_and_is_read_as_it_was_given() {
         let given = "run int redb --dir /mnt/a --trim --out=b --engine esker --timeout 7 --out c --resume";
         let given: Vec<String> = given.split(' ').map(str::to_owned).collect();
         let command = command_of(&given);

@@ -5,14 +5,13 @@
 //! pairs (a_i, b_i) of a run -> ratios b_i / a_i -> geometric mean, sign-flip test of its logarithm
 //! ```
 //!
-//! bench_compare.1. Runs are paired by number. The two sides should take turns on one machine: then what
-//!     disturbs both cancels out in the ratio. Records tell when they began, so that a table of sides that
-//!     did not take turns says so. The test flips the signs of the logarithms in all ways (or 20,000 random
-//!     ones) and asks how many give a mean as far from zero: no assumption about the noise but that it is
-//!     alike on both sides. With fewer than 6 pairs the smallest possible p is above 0.05 x 2/3, so the table
-//!     says "too few".
-//! bench_compare.2. Each row is tested by itself, so of many that did not change some seem to: the table says
-//!     how many to expect.
+//! - Runs are paired by number. The two sides should take turns on one machine: then what disturbs both
+//!   cancels out in the ratio. Records tell when they began, so that a table of sides that did not take turns
+//!   says so. The test flips the signs of the logarithms in all ways (or 20,000 random ones) and asks how
+//!   many give a mean as far from zero: no assumption about the noise but that it is alike on both sides.
+//!   With fewer than 6 pairs the smallest possible p is above 0.05 x 2/3, so the table says "too few".
+//! - Each row is tested by itself, so of many that did not change some seem to: the table says how many to
+//!   expect.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +96,7 @@ fn change(name: String, better: Better, logs: &[f64]) -> Change {
     Change { name, ratio: mean.exp(), pairs: logs.len(), p, in_turns: None, verdict }
 }
 
-/// bench_compare.1: the part of all sign flips whose mean is at least as far from zero.
+/// The part of all sign flips whose mean is at least as far from zero.
 fn p_of(logs: &[f64]) -> f64 {
     let observed = logs.iter().sum::<f64>().abs() * (1.0 - 1e-12);
     let is_as_far = |signs: u64| {
@@ -125,7 +124,6 @@ pub(crate) fn table(changes: &[Change]) -> String {
             change.name, change.ratio, change.pairs, change.p, change.verdict
         );
     }
-    // bench_compare.2
     let tested = changes.iter().filter(|change| change.pairs >= PAIRS_MIN).count();
     let differing = changes.iter().filter(|change| matches!(change.verdict, "better" | "worse")).count();
     if tested > 1 {
@@ -157,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_compare_1_a_change_beyond_the_noise_is_seen_and_noise_is_not() {
+    fn a_change_beyond_the_noise_is_seen_and_noise_is_not() {
         let before = runs(&[1.0, 1.2, 0.9, 1.1, 1.3, 1.0, 0.8, 1.0]);
         let faster = runs(&[0.8, 0.97, 0.7, 0.9, 1.0, 0.82, 0.66, 0.78]);
         let same = runs(&[1.1, 1.1, 0.95, 1.0, 1.35, 0.9, 0.82, 1.0]);
@@ -171,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_compare_1_sides_that_did_not_take_turns_are_reported() {
+    fn sides_that_did_not_take_turns_are_reported() {
         let at = |times: &[u64]| {
             let mut records = runs(&[1.0, 1.1, 1.2]);
             records.iter_mut().zip(times).for_each(|(record, time)| record.started_unix_ms = *time);
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_compare_2_what_chance_alone_would_show_is_stated() {
+    fn what_chance_alone_would_show_is_stated() {
         let all = |factor: f64| {
             let rows = ["bulk load", "random reads", "len()"];
             let runs = |row: &'static str| {

@@ -5,9 +5,9 @@
 //!                           run.json of earlier calls --'  (--resume)
 //! ```
 //!
-//! bench_context.1. `--resume` adds its call to those that were there: options, dates and commands of all of
-//!     them stay. It is refused on another machine.
-//! bench_context.2. A command has no path of the machine in it.
+//! - `--resume` adds its call to those that were there: options, dates and commands of all of them stay. It
+//!   is refused on another machine.
+//! - A command has no path of the machine in it.
 
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +69,7 @@ impl Workload {
 pub(crate) struct Call {
     /// Seconds since 1970, UTC.
     pub(crate) started_unix_s: u64,
-    /// The command, with nothing of where it ran (bench_context.2).
+    /// The command, with nothing of where it ran.
     pub(crate) command: String,
 }
 
@@ -111,7 +111,7 @@ impl Context {
         std::iter::once(&self.first).chain(&self.resumed)
     }
 
-    /// What the earlier calls left, with `call`, which goes on with them (bench_context.1).
+    /// What the earlier calls left, with `call`, which goes on with them.
     pub(crate) fn resumed_by(mut self, call: Self) -> Result<Self, Failure> {
         if !self.machine.may_be(&call.machine) {
             if self.machine.may_be_with_another_disk(&call.machine) {
@@ -246,7 +246,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn bench_context_1_calls_that_resume_keep_what_was_there() {
+    fn calls_that_resume_keep_what_was_there() {
         let first = context("lab run redb", vec![engine("esker", "1 GiB")]);
         let text = serde_json::to_string(&first).unwrap();
         assert!(text.contains("\"started_unix_s\":1795360870") && !text.contains("resumed"), "{text}");

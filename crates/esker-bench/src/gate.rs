@@ -3,7 +3,7 @@
 //! A child that is being started holds, until it runs its program, copies of all files that are open here,
 //! and with them the locks of databases, also after they are closed here.
 //!
-//! bench_gate.1. No child is started while such a database is open.
+//! No child is started while such a database is open.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -5,13 +5,13 @@
 //! cgroup v1   /sys/fs/cgroup/memory/NAME/memory.limit_in_bytes        memory.oom_control: oom_kill
 //! ```
 //!
-//! bench_limit.1. Dropping the limit after the child's end removes the group. If the kernel has not emptied
-//!     it yet, the group stays and does no harm: no two groups of a lab have the same name.
-//! bench_limit.2. On a machine without control groups the lab runs without a limit, and reports that. If
-//!     creating a group fails for another reason, the lab stops with an error.
-//! bench_limit.3. The name of an existing group, left by an earlier process with the same id, is skipped. A
-//!     run first removes the groups of labs that have ended.
-//! bench_limit.4. The limit includes swap.
+//! - Dropping the limit after the child's end removes the group. If the kernel has not emptied it yet, the
+//!   group stays and does no harm: no two groups of a lab have the same name.
+//! - On a machine without control groups the lab runs without a limit, and reports that. If creating a group
+//!   fails for another reason, the lab stops with an error.
+//! - The name of an existing group, left by an earlier process with the same id, is skipped. A run first
+//!   removes the groups of labs that have ended.
+//! - The limit includes swap.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -35,7 +35,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Creates a group with this limit. Returns `None` if this process cannot create groups (bench_limit.2).
+    /// Creates a group with this limit. Returns `None` if this process cannot create groups.
     pub(crate) fn new(bytes: u64) -> std::io::Result<Option<Self>> {
         /// Number of groups created; a plain count, so `Relaxed` is enough.
         static MADE: AtomicU64 = AtomicU64::new(0);
@@ -58,7 +58,7 @@ impl Limit {
             // Without the memory controller the file is missing, and writing must not create it.
             if path.exists() {
                 fs::write(path, bytes.to_string())?;
-                // bench_limit.4. A kernel that does not count swap lacks the file.
+                // A kernel that does not count swap lacks the file.
                 let swap = limit.dir.join(swap);
                 if swap.exists() {
                     fs::write(swap, swap_bytes.to_string())?;
@@ -82,7 +82,7 @@ impl Limit {
     }
 }
 
-/// Creates a group under `root`, with the next free number (bench_limit.3).
+/// Creates a group under `root`, with the next free number.
 fn make_group(root: &Path, made: &AtomicU64) -> std::io::Result<PathBuf> {
     let mut skipped = 0;
     loop {
@@ -95,7 +95,7 @@ fn make_group(root: &Path, made: &AtomicU64) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Removes the groups that no living lab owns (bench_limit.3).
+/// Removes the groups that no living lab owns.
 pub(crate) fn remove_stale() {
     ROOTS.iter().for_each(|root| remove_stale_of(Path::new(root)));
 }
@@ -114,14 +114,14 @@ fn remove_stale_of(root: &Path) {
     }
 }
 
-/// Returns whether this error means that the process cannot create groups (bench_limit.2).
+/// Returns whether this error means that the process cannot create groups.
 fn is_refusal(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 
 impl Drop for Limit {
     fn drop(&mut self) {
-        // bench_limit.1. A group that is still busy stays.
+        // A group that is still busy stays.
         drop(fs::remove_dir(&self.dir));
     }
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_limit_1_a_process_beyond_its_limit_is_killed_and_the_group_goes() {
+    fn a_process_beyond_its_limit_is_killed_and_the_group_goes() {
         // The kernel empties a group some time after its last process has ended.
         let is_gone = |wait: Duration| {
             let Some(limit) = Limit::new(16 << 20).unwrap() else {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_limit_4_swap_is_no_way_around_the_limit() {
+    fn swap_is_no_way_around_the_limit() {
         let Some(limit) = Limit::new(16 << 20).unwrap() else {
             println!("no control group can be made here");
             return;
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_limit_3_a_group_that_is_there_is_skipped() {
+    fn a_group_that_is_there_is_skipped() {
         let root = tempfile::tempdir().unwrap();
         let path = |number| root.path().join(format!("{NAME}{}-{number}", std::process::id()));
         [0, 1, 3].into_iter().for_each(|number| fs::create_dir(path(number)).unwrap());
@@ -195,7 +195,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn bench_limit_3_groups_of_labs_that_have_ended_go() {
+    fn groups_of_labs_that_have_ended_go() {
         let root = tempfile::tempdir().unwrap();
         // No process has such a large id.
         let ended = format!("{NAME}{}-0", u32::MAX);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_limit_1_a_group_that_stays_behind_does_not_take_the_limit_of_the_next() {
+    fn a_group_that_stays_behind_does_not_take_the_limit_of_the_next() {
         let Some(first) = Limit::new(64 << 20).unwrap() else {
             println!("no control group can be made here");
             return;

@@ -2,11 +2,11 @@
 //!
 //!   Meter::measure(dir, work) -> (what work returned, its seconds, its Usage)
 //!
-//! bench_measure.1. Only `work` is timed: counters are read before the clock starts and after it has stopped.
-//! bench_measure.2. The peak of resident memory belongs to this piece of work. The kernel's mark is reset
-//!     before it, if the kernel allows that.
-//! bench_measure.3. Looking at the files during the work costs little of its time, however many there are.
-//!     After a walk there is a pause of 20 times its duration, in which its result stands.
+//! - Only `work` is timed: counters are read before the clock starts and after it has stopped.
+//! - The peak of resident memory belongs to this piece of work. The kernel's mark is reset before it, if the
+//!   kernel allows that.
+//! - Looking at the files during the work costs little of its time, however many there are. After a walk
+//!   there is a pause of 20 times its duration, in which its result stands.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ use esker_bench_api::results::Usage;
 const WATCH_EVERY: Duration = Duration::from_millis(50);
 /// Number of looks at the process for each look at the files.
 const LOOKS_PER_WALK: u32 = 10;
-/// Pause after a walk, as a multiple of its duration (bench_measure.3).
+/// Pause after a walk, as a multiple of its duration.
 const REST_PER_WALK: u32 = 20;
 const IDLE_WINDOWS: u32 = 3;
 /// Part of a window that an idle process may spend computing.
@@ -49,9 +49,9 @@ fn proc_file(file: &str) -> String {
     fs::read_to_string(proc_path(file)).unwrap_or_default()
 }
 
-/// Returns the longest wait for an idle engine, given the time limit of a step (bench_runner.5). It is at
-/// most a quarter of the limit: one step may contain two waits, after a load and after an opening. So the
-/// wait ends before the lab stops the engine.
+/// Returns the longest wait for an idle engine, given the time limit of a step. It is at most a quarter of
+/// the limit: one step may contain two waits, after a load and after an opening. So the wait ends before the
+/// lab stops the engine.
 pub(crate) fn idle_wait_max(step: Option<Duration>) -> Duration {
     step.map_or(IDLE_WAIT_MAX, |step| IDLE_WAIT_MAX.min(step / 4))
 }
@@ -177,7 +177,7 @@ fn watch(dir: &Path, stop: &AtomicBool) -> Peaks {
     peaks
 }
 
-/// Walks through the directory of a working engine (bench_measure.3).
+/// Walks through the directory of a working engine.
 #[derive(Default)]
 pub(crate) struct Walks {
     allocated: u64,
@@ -280,8 +280,8 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Resets the peak of resident memory (bench_measure.2). On Linux, 5 in clear_refs resets VmHWM and nothing
-/// else. Elsewhere the peak is that of the whole process.
+/// Resets the peak of resident memory. On Linux, 5 in clear_refs resets VmHWM and nothing else. Elsewhere the
+/// peak is that of the whole process.
 fn reset_peak_rss() {
     let _not_there_elsewhere = fs::write(proc_path("clear_refs"), "5");
 }
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_measure_3_between_two_walks_lies_twenty_times_the_first() {
+    fn between_two_walks_lies_twenty_times_the_first() {
         use std::cell::Cell;
         let (start, at_ms, walked) = (Instant::now(), Cell::new(0), Cell::new(0));
         let mut walks = Walks::default();
@@ -408,8 +408,7 @@ mod tests {
             assert_eq!(measured.usage.disk_allocated_bytes, 0);
             measured.usage.peak_disk_bytes >= 8 << 20
         };
-        // On a busy machine the watcher looks seldom, and a slow walk is followed by a long pause
-        // (bench_measure.3).
+        // On a busy machine the watcher looks seldom, and a slow walk is followed by a long pause.
         assert!([4, 40, 400].into_iter().any(is_seen));
     }
 
@@ -430,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_measure_2_the_peak_is_that_of_the_row() {
+    fn the_peak_is_that_of_the_row() {
         let dir = tempfile::tempdir().unwrap();
         let is_so = || {
             let big = measure(dir.path(), || drop(std::hint::black_box(vec![1_u8; 256 << 20])));

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-/// In the environment of a child, and of what it starts: seconds that one step may take (bench_runner.5 of
-/// the runner).
+/// Environment variable of a child and its children: time limit of one step, in seconds.
 pub(crate) const STEP_SECONDS: &str = "ESKER_BENCH_STEP_SECONDS";
 
 /// What [`STEP_SECONDS`] says; none where no runner has started this process.

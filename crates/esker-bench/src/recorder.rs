@@ -4,11 +4,11 @@
 //!
 //! A row is sent twice: when it is measured, and when the next row begins. The second time it includes the
 //! wait for background work and the result of the untimed checks that follow it. A row whose check does not
-//! end in time keeps its value (bench_runner.5).
+//! end in time keeps its value.
 //!
-//! bench_recorder.1. Wrong data may come from any row that wrote since the last successful check. A failed
-//!     check therefore removes the values of all of them, and sends the finished ones again.
-//! bench_recorder.2. Rows of a group are recorded in the order in which the suite lists them, each once.
+//! - Wrong data may come from any row that wrote since the last successful check. A failed check therefore
+//!   removes the values of all of them, and sends the finished ones again.
+//! - Rows of a group are recorded in the order in which the suite lists them, each once.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(crate) struct Outcome {
     pub(crate) detail: Option<Box<Detail>>,
     /// Note for the reader of the row.
     pub(crate) note: String,
-    /// Whether it rewrote data without a commit, as a compaction does (bench_recorder.1).
+    /// Whether it rewrote data without a commit, as a compaction does.
     pub(crate) rewrites: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Recorder {
     blank: Record,
     dir: PathBuf,
     pending: Option<Record>,
-    /// Finished rows that wrote since the last successful check (bench_recorder.1).
+    /// Finished rows that wrote since the last successful check.
     unchecked: Vec<Record>,
     /// Whether the pending row wrote.
     pending_wrote: bool,
@@ -281,7 +281,7 @@ impl Recorder {
     }
 
     /// Runs an untimed check of everything written. If it fails, the last row and all rows that wrote since
-    /// the last successful check fail (bench_recorder.1).
+    /// the last successful check fail.
     pub(crate) fn check<T>(&mut self, check: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
         let found = check();
         let unchecked = mem::take(&mut self.unchecked);
@@ -316,16 +316,14 @@ impl Recorder {
     /// Sends the last row, and reports that all rows have been recorded.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.flush()?;
-        assert_eq!(self.rows.next().map(|row| row.name), None, "bench_recorder.2");
+        assert_eq!(self.rows.next().map(|row| row.name), None);
         self.send(&Message::Done)
     }
 
     fn begin(&mut self, name: &str) -> Result<Record, Failure> {
         self.flush()?;
         let row = self.rows.next();
-        let row = row
-            .filter(|row| row.name == name)
-            .unwrap_or_else(|| panic!("bench_recorder.2: row {name} is out of order"));
+        let row = row.filter(|row| row.name == name).unwrap_or_else(|| panic!("row {name} is out of order"));
         self.send(&Message::Begin(name.to_owned()))?;
         Ok(Record {
             row: row.name,

@@ -18,7 +18,7 @@ pub(crate) struct Row {
     pub(crate) commits: Commits,
     /// Share of the running time, for the progress bar, in any unit.
     pub(crate) weight: u64,
-    /// Group of the row (bench_suites.1).
+    /// Group of the row.
     pub(crate) group: usize,
 }
 

@@ -2,8 +2,8 @@
 //!
 //!   load --items done--> StepProgress --a Message at intervals--> runner
 //!
-//! bench_step_progress.1. It sends at most one message per interval, so that its cost is negligible, and one
-//!     at the end. Messages do not extend the time (bench_runner.5).
+//! It sends at most one message per interval, so that its cost is negligible, and one at the end. Messages do
+//! not extend the time.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -55,7 +55,7 @@ mod tests {
     use crate::recorder::tests::Sent;
 
     #[test]
-    fn bench_step_progress_1_it_sends_at_intervals_and_at_the_end() {
+    fn it_sends_at_intervals_and_at_the_end() {
         let sent = Sent::default();
         let mut step_progress =
             StepProgress::new(Rc::new(RefCell::new(Box::new(sent.clone()))), "items", 100);

@@ -6,13 +6,12 @@
 //! Sampler, a thread of its own: memory and files at the end of each period ------^
 //! ```
 //!
-//! bench_track.1. An operation belongs to the period in which it ended; a period without operations is a
-//!     zero, not a gap.
-//! bench_track.2. Percentiles come from HDR histograms with three digits, never from means of percentiles.
-//! bench_track.3. Looking at memory and walking the database's directory happens on the sampler's thread,
-//!     never between two operations.
-//! bench_track.4. How late operations began that had been waited for is the machine's and the lab's: a figure
-//!     of its own, beside latencies that contain it.
+//! - An operation belongs to the period in which it ended; a period without operations is a zero, not a gap.
+//! - Percentiles come from HDR histograms with three digits, never from means of percentiles.
+//! - Looking at memory and walking the database's directory happens on the sampler's thread, never between
+//!   two operations.
+//! - How late operations began that had been waited for is the machine's and the lab's: a figure of its own,
+//!   beside latencies that contain it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,7 +43,7 @@ pub(crate) struct Track {
     start: Instant,
     last_end: Instant,
     longest_stall: Duration,
-    /// bench_track.4.
+    /// Delays of operations that were waited for.
     lateness: Histogram<u64>,
     ops: u64,
     series: BTreeMap<String, Vec<f64>>,
@@ -97,7 +96,7 @@ impl Track {
         self.ops += ops;
     }
 
-    /// An operation that was waited for began so long after it was due (bench_track.4).
+    /// An operation that was waited for began so long after it was due.
     pub(crate) fn began_late(&mut self, by: Duration) {
         self.lateness.saturating_record(nanoseconds(by));
     }
@@ -160,7 +159,7 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
-/// bench_track.4. None where nothing was waited for.
+/// Returns no figures if nothing was waited for.
 fn figures_of(lateness: &Histogram<u64>) -> BTreeMap<String, f64> {
     if lateness.is_empty() {
         return BTreeMap::new();
@@ -172,7 +171,7 @@ fn figures_of(lateness: &Histogram<u64>) -> BTreeMap<String, f64> {
     ])
 }
 
-/// Looks at the process and its database at the end of each period (bench_track.3).
+/// Looks at the process and its database at the end of each period.
 struct Sampler {
     start: Instant,
     before: Sample,
@@ -240,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bench_track_1_a_stall_shows_as_empty_periods_and_as_latency() {
+    fn a_stall_shows_as_empty_periods_and_as_latency() {
         let dir = tempfile::tempdir().unwrap();
         let period = Duration::from_millis(10);
         let mut track = Track::new(&["read", "write"], period, dir.path()).unwrap();
@@ -256,7 +255,7 @@ mod tests {
         track.record(0, from, to, 1);
         let detail = track.finish("open");
         for sampled in ["memory bytes", "disk bytes", "written bytes"] {
-            assert_eq!(detail.series[sampled].len(), 5, "bench_track.3: {sampled}");
+            assert_eq!(detail.series[sampled].len(), 5, "{sampled}");
         }
         assert_eq!(detail.series["ops/s"], [900.0, 0.0, 0.0, 0.0, 2000.0]);
         let p95 = &detail.series["write p95 s"];
@@ -265,12 +264,12 @@ mod tests {
         assert!((detail.longest_stall_s - 0.031).abs() < 1e-9);
         let (reads, writes) = (&detail.latency["read"], &detail.latency["write"]);
         assert_eq!((reads.count, writes.count), (10, 1));
-        assert!((reads.p50 - 1e-3).abs() < 1e-5 && (writes.max - 30e-3).abs() < 1e-4, "bench_track.2");
-        assert!(detail.figures.is_empty(), "bench_track.4: nothing was waited for");
+        assert!((reads.p50 - 1e-3).abs() < 1e-5 && (writes.max - 30e-3).abs() < 1e-4);
+        assert!(detail.figures.is_empty(), "nothing was waited for");
     }
 
     #[test]
-    fn bench_track_4_lateness_is_separate_from_latency() {
+    fn lateness_is_separate_from_latency() {
         let dir = tempfile::tempdir().unwrap();
         let mut track = Track::new(&["write"], Duration::from_secs(1), dir.path()).unwrap();
         [100, 300, 200].into_iter().for_each(|us| track.began_late(Duration::from_micros(us)));

@@ -26,13 +26,13 @@ fn check(store: &dyn Expiring, live: &[(&str, &str)]) {
     for key in ["a", "b", "c", "d"] {
         let expected =
             live.iter().find(|(there, _)| *there == key).map(|(_, value)| value.as_bytes().to_vec());
-        assert_eq!(found(store, key.as_bytes()), expected, "bench_expiring.1: {key}");
+        assert_eq!(found(store, key.as_bytes()), expected, "{key}");
     }
     let mut items = Items::new();
     let seen = store.scan(&mut |key, value| items.push((key.to_vec(), value.to_vec()))).unwrap();
     let live: Items =
         live.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
-    assert_eq!((seen, items), (live.len() as u64, live), "bench_expiring.1: a scan");
+    assert_eq!((seen, items), (live.len() as u64, live), "a scan");
 }
 
 /// Runs the test on `engine` in the empty directory `dir`, if its entries can expire.

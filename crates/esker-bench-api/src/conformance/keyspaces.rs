@@ -51,26 +51,14 @@ fn check(keyspaces: &dyn Keyspaces, model: &Model) {
             let mut value = None;
             let found = keyspaces.get(keyspace, &key(i), &mut |bytes| value = Some(bytes.to_vec())).unwrap();
             assert_eq!(found, value.is_some());
-            assert_eq!(
-                value.as_ref(),
-                live.get(&key(i)),
-                "bench_api_keyspaces.2: key {i} of keyspace {keyspace}"
-            );
+            assert_eq!(value.as_ref(), live.get(&key(i)), "key {i} of keyspace {keyspace}");
         }
         assert!(!keyspaces.get(keyspace, b"no such key", &mut |_| ()).unwrap());
         let items: Items = live.into_iter().collect();
-        assert_eq!(
-            range(keyspaces, keyspace, b"", u64::MAX),
-            items,
-            "bench_api_keyspaces.2: all of keyspace {keyspace}"
-        );
+        assert_eq!(range(keyspaces, keyspace, b"", u64::MAX), items, "all of keyspace {keyspace}");
         assert_eq!(range(keyspaces, keyspace, &key(1), 3), items.get(1..4).unwrap_or_default());
         let last = items.last().cloned().into_iter().collect::<Items>();
-        assert_eq!(
-            range(keyspaces, keyspace, &LAST_KEY, 10),
-            last,
-            "bench_api_keyspaces.2: the end of keyspace {keyspace}"
-        );
+        assert_eq!(range(keyspaces, keyspace, &LAST_KEY, 10), last, "the end of keyspace {keyspace}");
     }
 }
 

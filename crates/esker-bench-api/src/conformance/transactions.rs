@@ -21,7 +21,7 @@ const KEYS: usize = 3;
 fn account(transaction: &mut dyn Transaction, accounts: Accounts, i: u64) -> Option<Account> {
     let mut account = None;
     let found = transaction.get(&accounts.key(i), &mut |bytes| account = accounts.read(i, bytes)).unwrap();
-    assert_eq!(found, account.is_some(), "bench_transactions.1: account {i} is whole");
+    assert_eq!(found, account.is_some(), "account {i} is whole");
     account
 }
 
@@ -106,7 +106,7 @@ fn check_kind(engine: &dyn Engine, kind: TransactionKind, dir: &Path) {
             Err(Failure::Engine("stop".to_owned()))
         });
         assert!(given_up.is_err());
-        assert_eq!(sums(&*store, accounts), (expected.0, 0), "bench_transactions.2: given up");
+        assert_eq!(sums(&*store, accounts), (expected.0, 0), "given up");
 
         let start = Barrier::new(THREADS as usize);
         thread::scope(|scope| {
@@ -119,7 +119,7 @@ fn check_kind(engine: &dyn Engine, kind: TransactionKind, dir: &Path) {
                 });
             }
         });
-        assert_eq!(sums(&*store, accounts), expected, "bench_transactions.1: an update was lost");
+        assert_eq!(sums(&*store, accounts), expected, "an update was lost");
         store.drain(drain_deadline()).unwrap();
     }
     let store = engine.open_transactions(dir, &options, kind).unwrap();

@@ -5,10 +5,10 @@
 //! needs no sum over n, so `n` may grow between draws, and takes fewer than three rounds on average. For s =
 //! 1 there is no power to compute.
 //!
-//! bench_distribution.1. A draw is below `n`.
-//! bench_distribution.2. The favourites of a scattered draw stay, whatever is inserted meanwhile: ranks are
-//!     scattered over a range that is fixed, of which the part that does not exist yet is drawn again, as
-//!     YCSB does. Scattered over an `n` that grows, each insert would choose new favourites.
+//! - A draw is below `n`.
+//! - The favourites of a scattered draw stay, whatever is inserted meanwhile: ranks are scattered over a
+//!   range that is fixed, of which the part that does not exist yet is drawn again, as YCSB does. Scattered
+//!   over an `n` that grows, each insert would choose new favourites.
 
 use super::mix64;
 use super::rng::Rng;
@@ -18,7 +18,7 @@ use super::rng::Rng;
 pub enum Distribution {
     /// Each number alike.
     Uniform,
-    /// Few numbers most of the time, scattered over all (bench_distribution.2).
+    /// Few numbers most of the time, scattered over all.
     Zipfian {
         /// Their weights.
         ranks: Zipf,
@@ -107,7 +107,7 @@ mod tests {
         let mut rng = Rng::new(11);
         let mut counts = vec![0; n as usize];
         for _ in 0..DRAWS {
-            counts[distribution.draw(&mut rng, n) as usize] += 1; // bench_distribution.1: else out of bounds
+            counts[distribution.draw(&mut rng, n) as usize] += 1; // a draw out of bounds panics
         }
         counts
     }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_distribution_2_favourites_stay_while_numbers_are_inserted() {
+    fn favourites_stay_while_numbers_are_inserted() {
         let zipfian = Distribution::Zipfian { ranks: Zipf::new(0.99), numbers_max: 1250 };
         let favourites = |n| {
             let counts = counts(&zipfian, n);
@@ -155,12 +155,12 @@ mod tests {
         let before = favourites(1000);
         for n in [1001, 1010, 1100] {
             let stayed = favourites(n).into_iter().filter(|i| before.contains(i)).count();
-            assert!(stayed >= 4, "bench_distribution.2: {stayed} of 5 with {n} numbers");
+            assert!(stayed >= 4, "{stayed} of 5 with {n} numbers");
         }
     }
 
     #[test]
-    fn bench_generate_1_draws_are_pinned() {
+    fn draws_are_pinned() {
         let mut rng = Rng::new(1);
         let zipf = Zipf::new(0.99);
         let sum = (0..1000).fold(0_u64, |sum, _| sum.rotate_left(5) ^ zipf.rank(&mut rng, 1_000_000));

@@ -52,7 +52,7 @@ mod tests {
     use crate::generate::word;
 
     #[test]
-    fn bench_generate_1_the_stream_is_pinned() {
+    fn the_stream_is_pinned() {
         let items = Items::new(3);
         let hex: String = items.key(0).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "ed8f01dbe4140b1d89a9817b8a6f46b301dd50d0a6e8eb9c");

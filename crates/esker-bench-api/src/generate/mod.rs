@@ -9,8 +9,8 @@
 //! Anything is had without what comes before it, so reads need no list of keys in memory and threads no
 //! shards.
 //!
-//! bench_generate.1. The stream of a seed never changes: results of different days are compared, and programs
-//!     in other languages follow it. Golden tests pin every generator.
+//! The stream of a seed never changes: results of different days are compared, and programs in other
+//! languages follow it. Golden tests pin every generator.
 
 pub mod accounts;
 pub mod badger;

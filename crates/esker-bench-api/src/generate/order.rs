@@ -1,10 +1,10 @@
 //! An order in which to visit all items.
 //!
-//! bench_order.1. It visits each number below `n` once in `n` steps, and no two neighbours of the visit are
-//!     neighbours in insertion order: an engine that keeps items in arrival order gains nothing from it.
+//! It visits each number below `n` once in `n` steps, and no two neighbours of the visit are neighbours in
+//! insertion order: an engine that keeps items in arrival order gains nothing from it.
 
-/// A visiting order of the numbers below `n` (bench_order.1): `start, start + stride, ...` modulo `n`, with a
-/// stride near the golden section of `n` and prime to it.
+/// A visiting order of the numbers below `n`: `start, start + stride, ...` modulo `n`, with a stride near the
+/// golden section of `n` and prime to it.
 #[derive(Clone, Debug)]
 pub struct Order {
     n: u64,
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bench_order_1_an_order_visits_everything_once_and_never_a_neighbour() {
+    fn an_order_visits_everything_once_and_never_a_neighbour() {
         for n in [1, 2, 3, 7, 10, 64, 1000, 351_000] {
             for start in [0, 1, n - 1] {
                 let order = Order::new(n, start);

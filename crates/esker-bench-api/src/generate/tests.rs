@@ -8,7 +8,7 @@ use super::*;
 use streams::streams;
 
 #[test]
-fn bench_generate_1_every_stream_is_pinned() {
+fn every_stream_is_pinned() {
     let pinned = [
         ("entries", 3321863922110725814),
         ("shapes", 18332308579107764206),

@@ -3,8 +3,7 @@
 //!   Store::write -> begin_write, one tree, commit_with(sync) (one write and one fdatasync of its WAL)
 //!   Reader       -> begin_read, one tree; values are reference-counted slices of cached pages
 //!
-//! bench_canopydb.1. In [`CanopyReader`] the tree ends before the transaction that it borrows: fields are
-//!     dropped in order.
+//! In [`CanopyReader`] the tree ends before the transaction that it borrows: fields are dropped in order.
 #![expect(unsafe_code, reason = "a tree borrows its transaction, and a reader has to own both")]
 
 mod keyspaces;
@@ -156,7 +155,7 @@ impl CanopyStore {
 impl Store for CanopyStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         self.sync = durability == Durability::Sync;
-        // S4
+        // Earlier commits become durable.
         if self.sync { self.db.sync().map_err(Failure::engine) } else { Ok(()) }
     }
 
@@ -172,8 +171,7 @@ impl Store for CanopyStore {
         let txn = Box::new(self.db.begin_read().map_err(Failure::engine)?);
         let tree = txn.get_tree(TREE).map_err(Failure::engine)?;
         let tree = tree.ok_or_else(no_tree)?;
-        // SAFETY: only the lifetime changes; the transaction does not move in its box and outlives the tree
-        // (bench_canopydb.1).
+        // SAFETY: only the lifetime changes; the transaction does not move in its box and outlives the tree.
         let tree = unsafe { std::mem::transmute::<Tree<'_>, Tree<'static>>(tree) };
         Ok(Box::new(CanopyReader { tree, _txn: txn }))
     }
@@ -239,7 +237,7 @@ fn walk(
 }
 
 struct CanopyReader {
-    /// Borrows from `_txn`, and so is first (bench_canopydb.1).
+    /// Borrows from `_txn`, and so is first.
     tree: Tree<'static>,
     _txn: Box<ReadTransaction>,
 }

@@ -37,7 +37,7 @@ impl Engine for Esker {
 
     fn options(&self) -> &'static [EngineOption] {
         engine_options! {
-            "memory", "the suite's cache size", "Esker's one budget for cache, memtables, indexes and filters; the other engines get the same for their cache alone. It counts what Esker holds: buffers of flushes and merges, open transactions, and what was freed and malloc keeps for its threads come on top, and peak_anon_bytes shows them", "docs of Builder::memory; crates/esker/src/db/options.rs, O1";
+            "memory", "the suite's cache size", "Esker's one budget for cache, memtables, indexes and filters; the other engines get the same for their cache alone. It counts what Esker holds: buffers of flushes and merges, open transactions, and what was freed and malloc keeps for its threads come on top, and peak_anon_bytes shows them", "docs of Builder::memory";
             "writes", "transactions", "LMDB and redb have no cheaper write, so Esker's write batch is not used", "docs of Db::begin and Db::batch";
             "sync commits", "Durability::Sync", "Esker's default", "docs of esker::Durability::Sync";
             "async commits", "Durability::Buffered", "handed to the operating system when it returns, synced in the background every 100 ms", "docs of esker::Durability::Buffered";
@@ -154,7 +154,7 @@ struct EskerStore {
 impl Store for EskerStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         self.durability = self::durability(durability);
-        // S4
+        // Earlier commits become durable.
         if durability == Durability::Sync { self.db.sync().map_err(Failure::engine) } else { Ok(()) }
     }
 

@@ -182,7 +182,7 @@ impl FjallStore {
 impl Store for FjallStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         self.durability = durability;
-        // S4
+        // Earlier commits become durable.
         if durability == Durability::Sync {
             self.open()?.db.persist(PersistMode::SyncData).map_err(Failure::engine)
         } else {

@@ -5,8 +5,7 @@
 //! go build bench/go --> prepare() --> start() --> process.rs: Remote, Piped
 //! ```
 //!
-//! bench_go.1. Nothing is built before an engine in Go is asked to run; a missing Go fails its rows, with the
-//!     reason.
+//! Nothing is built before an engine in Go is asked to run; a missing Go fails its rows, with the reason.
 
 mod process;
 
@@ -173,7 +172,7 @@ fn kind(name: &str) -> Option<TransactionKind> {
 }
 
 /// What runs the work of a mix on an engine that does nothing. [`Failure::Unsupported`] where the program has
-/// not been built yet (bench_go.1).
+/// not been built yet.
 pub(crate) fn echo(source: Source, dir: &Path) -> Result<Remote, Failure> {
     let program = program_path()?;
     if !program.exists() {
@@ -189,7 +188,7 @@ fn program_path() -> Result<PathBuf, Failure> {
     Ok(std::env::current_exe().map_err(Failure::engine)?.with_file_name(PROGRAM))
 }
 
-/// Builds the program beside this one (bench_go.1). Go rebuilds only what has changed.
+/// Builds the program beside this one. Go rebuilds only what has changed.
 fn build() -> Result<PathBuf, Failure> {
     let program = program_path()?;
     if !program.exists() {

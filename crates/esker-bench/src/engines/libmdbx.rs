@@ -8,10 +8,10 @@
 //!
 //! This binding needs no libclang to build. libmdbx is the version that it bundles.
 //!
-//! bench_libmdbx.1. Readers and writers end before the environment is closed or replaced: `compact` and
-//!     `set_durability` take `&mut self`, readers borrow `&self`.
-//! bench_libmdbx.2. A change of the durability opens the environment again. mdbx chooses the handle for its
-//!     meta page when it opens (O_DSYNC in the durable mode), and keeps it when the flag changes later.
+//! - Readers and writers end before the environment is closed or replaced: `compact` and `set_durability`
+//!   take `&mut self`, readers borrow `&self`.
+//! - A change of the durability opens the environment again. mdbx chooses the handle for its meta page when
+//!   it opens (O_DSYNC in the durable mode), and keeps it when the flag changes later.
 #![expect(unsafe_code, reason = "the binding leaves compacting to mdbx's own function")]
 
 mod keyspaces;
@@ -121,7 +121,7 @@ fn sync_mode(durability: Durability) -> SyncMode {
 /// What an environment is opened with.
 #[derive(Clone, Copy)]
 struct Settings {
-    /// bench_libmdbx.2.
+    /// A change of the mode opens the environment again.
     mode: SyncMode,
     no_rdahead: bool,
 }
@@ -207,7 +207,7 @@ impl Store for LibmdbxStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         let mode = sync_mode(durability);
         if mode != self.settings.mode {
-            // S4: nothing unsynced is left behind in the mode that ends.
+            // Commits of the mode that ends become durable.
             self.open()?.env.sync(true).map_err(Failure::engine)?;
             self.open = None;
             self.settings.mode = mode;

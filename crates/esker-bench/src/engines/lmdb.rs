@@ -5,8 +5,8 @@
 //! Reader       -> one MDB_RDONLY transaction; values are lent from the map
 //! ```
 //!
-//! bench_lmdb.1. Reader and writer transactions end before the environment is closed, replaced or has its
-//!     flags changed: `compact` and `set_durability` take `&mut self`, readers borrow `&self`.
+//! Reader and writer transactions end before the environment is closed, replaced or has its flags changed:
+//! `compact` and `set_durability` take `&mut self`, readers borrow `&self`.
 #![expect(unsafe_code, reason = "heed makes opening an environment and changing its sync flags unsafe")]
 
 mod keyspaces;
@@ -108,13 +108,13 @@ fn open_env(dir: &Path, no_read_ahead: bool, named: u32) -> Result<Env, Failure>
 }
 
 /// Sets the flags of a mode, and clears those of the others. No other thread may use the environment
-/// meanwhile (bench_lmdb.1).
+/// meanwhile.
 fn set_flags(env: &Env, durability: Durability) -> Result<(), Failure> {
     for (flag, mode) in [(EnvFlags::NO_META_SYNC, Durability::Async), (EnvFlags::NO_SYNC, Durability::NoSync)]
     {
         let set = if mode == durability { FlagSetMode::Enable } else { FlagSetMode::Disable };
-        // SAFETY: bench_lmdb.1, so no other thread is inside the environment; NO_SYNC risks this run's own
-        // scratch data only.
+        // SAFETY: every caller has the store to itself, so no other thread is inside the environment. NO_SYNC
+        // risks scratch data of this run only.
         unsafe { env.set_flags(flag, set) }.map_err(Failure::engine)?;
     }
     Ok(())
@@ -171,7 +171,7 @@ impl Store for LmdbStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         set_flags(&self.open()?.env, durability)?;
         self.durability = durability;
-        // S4: of both other modes, since MDB_NOMETASYNC leaves the last meta page to the next commit's sync.
+        // In both other modes: MDB_NOMETASYNC leaves the last meta page to the sync of the next commit.
         if durability == Durability::Sync {
             self.open()?.env.force_sync().map_err(Failure::engine)
         } else {

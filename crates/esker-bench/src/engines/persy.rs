@@ -6,8 +6,8 @@
 //!   Reader       -> one snapshot; keys and values are copied out
 //!   Keyspaces    -> indexes: a transaction takes any of them by name; values are in them
 //!
-//! bench_persy.1. A record has one key: from the search for a key's id to the commit no other transaction
-//!     gives that key an id, or takes it away. Writers of large values take turns.
+//! A record has one key: from the search for a key's id to the commit no other transaction gives that key an
+//! id, or takes it away. Writers of large values take turns.
 
 use std::fs::File;
 use std::ops::Range;
@@ -209,7 +209,7 @@ fn count<V: IndexType>(snapshot: &Snapshot) -> Result<u64, Failure> {
 impl Store for PersyStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         self.sync = durability == Durability::Sync;
-        // S4: commits with a sync in the background have been written to the file.
+        // Commits with a sync in the background have been written to the file.
         if self.sync { self.file.sync_data().map_err(Failure::engine) } else { Ok(()) }
     }
 
@@ -274,7 +274,7 @@ impl Reader for PersyReader {
 struct LargeStore {
     store: PersyStore,
     segment: SegmentId,
-    /// bench_persy.1.
+    /// Held by the one writer, from its search for the ids of keys to its commit.
     turn: Mutex<()>,
 }
 

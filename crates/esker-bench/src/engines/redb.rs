@@ -166,7 +166,7 @@ impl RedbStore {
 impl Store for RedbStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         self.durability = durability;
-        // S4
+        // Earlier commits become durable.
         if durability == Durability::Sync { self.sync() } else { Ok(()) }
     }
 

@@ -5,12 +5,11 @@
 //! Reader       -> txn_begin; keys and values are lent from the map
 //! ```
 //!
-//! bench_sanakirja.1. A tree of sanakirja holds pairs, and a key may have many. A map keeps one: `put`
-//!     deletes the key first.
-//! bench_sanakirja.2. Its byte slices hold at most 510 bytes: it asserts that when it writes a page. Longer
-//!     ones are refused before.
-//! bench_sanakirja.3. It has one writer at a time, and its lock for that is one of files: it keeps processes
-//!     apart, not threads. Threads take turns here.
+//! - A tree of sanakirja holds pairs, and a key may have many. A map keeps one: `put` deletes the key first.
+//! - Its byte slices hold at most 510 bytes: it asserts that when it writes a page. Longer ones are refused
+//!   before.
+//! - It has one writer at a time, and its lock for that is one of files: it keeps processes apart, not
+//!   threads. Threads take turns here.
 #![expect(unsafe_code, reason = "making a tree of slices is unsafe in sanakirja, and it does not say why")]
 
 use std::path::Path;
@@ -30,7 +29,7 @@ const FILE: &str = "data.sanakirja";
 const MAP_BYTES: u64 = 64 << 30;
 const VERSIONS: usize = 2;
 const ROOT: usize = 0;
-/// bench_sanakirja.2.
+/// Largest key or value that a page takes.
 const SLICE_BYTES_MAX: usize = 510;
 
 const NO_OTHER_MODE: &str = "sanakirja syncs every commit; it has no other mode";
@@ -104,7 +103,7 @@ fn create_tree(env: &Env) -> Result<(), Failure> {
 
 struct SanakirjaStore {
     env: Env,
-    /// bench_sanakirja.3: held by the one transaction that writes.
+    /// Held by the one transaction that writes.
     turn: Mutex<()>,
 }
 

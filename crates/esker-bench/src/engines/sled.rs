@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! Store::write -> insert or remove of one item, Batch and apply_batch of several; in mode Sync then flush
-//!                 and an fdatasync of its log, or a syncfs (bench_sled.2)
+//!                 and an fdatasync of its log, or a syncfs
 //! Reader       -> the tree itself: sled has no snapshots
 //! Keyspaces    -> trees: a write is a transaction over those that it needs
 //! ```
 //!
-//! bench_sled.1. A transaction of one operation is as atomic alone as in a batch, and spares the two synced
-//!     rolls of the log that a batch takes.
-//! bench_sled.2. Pages over some 128 KiB are files of their own below `blobs`, which sled writes and never
-//!     syncs. Where values are large a sync commit ends with a sync of the file system that they are on.
-//! bench_sled.3. A store that was dropped may hold its lock a little longer, as long as a thread of sled's
-//!     pool has work of it: opening waits for that.
+//! - A transaction of one operation is as atomic alone as in a batch, and spares the two synced rolls of the
+//!   log that a batch takes.
+//! - Pages over some 128 KiB are files of their own below `blobs`, which sled writes and never syncs. Where
+//!   values are large a sync commit ends with a sync of the file system that they are on.
+//! - A store that was dropped may hold its lock a little longer, as long as a thread of sled's pool has work
+//!   of it: opening waits for that.
 
 mod transactions;
 
@@ -36,10 +36,10 @@ use esker_bench_api::{
 
 /// sled 0.34 keeps its log in this one file.
 const LOG_FILE: &str = "db";
-/// Values from which on pages may come to be files of their own (bench_sled.2).
+/// Values from which on pages may come to be files of their own.
 const LARGE_VALUE_BYTES: u64 = 8 << 10;
 
-/// How long opening waits for a lock (bench_sled.3).
+/// How long opening waits for a lock.
 const LOCK_PATIENCE: Duration = Duration::from_secs(20);
 
 const NO_SNAPSHOTS: &str = "sled has no snapshots: a reader sees what is committed meanwhile";
@@ -139,7 +139,7 @@ struct SledStore {
 /// What a sync commit syncs behind its flush.
 enum Synced {
     Log(File),
-    /// The file system of this directory (bench_sled.2).
+    /// The file system of this directory.
     FileSystem(File),
 }
 
@@ -171,7 +171,8 @@ fn sync_file_system(_dir: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// bench_sled.3. sled's error has no kind of its own for a lock.
+/// Opens a database, and waits for a lock that its last store still holds. sled's error has no kind of its
+/// own for a lock.
 fn open_unlocked(config: &Config) -> sled::Result<Db> {
     let start = Instant::now();
     loop {
@@ -209,7 +210,7 @@ impl SledStore {
 impl Store for SledStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         self.sync = durability == Durability::Sync;
-        // S4
+        // Earlier commits become durable.
         self.end_write()
     }
 
@@ -218,7 +219,6 @@ impl Store for SledStore {
         work(&mut writer)?;
         match (writer.batch, writer.first) {
             (Some(batch), _) => self.db.apply_batch(batch).map_err(Failure::engine)?,
-            // bench_sled.1
             (None, Some((key, Some(value)))) => drop(self.db.insert(key, value).map_err(Failure::engine)?),
             (None, Some((key, None))) => drop(self.db.remove(key).map_err(Failure::engine)?),
             (None, None) => {}
@@ -243,7 +243,7 @@ impl Store for SledStore {
     }
 }
 
-/// One operation, or from the second on a batch (bench_sled.1).
+/// One operation, or from the second on a batch.
 #[derive(Default)]
 struct SledWriter {
     first: Option<(IVec, Option<IVec>)>,
@@ -380,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bench_sled_3_opening_waits_for_a_store_that_is_about_to_be_gone() {
+    fn opening_waits_for_a_store_that_is_about_to_be_gone() {
         let dir = tempfile::tempdir().unwrap();
         let config = Config::new().path(dir.path());
         let before = config.open().unwrap();

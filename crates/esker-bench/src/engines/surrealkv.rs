@@ -7,10 +7,9 @@
 //! Reader       -> one read-only transaction; a get copies the value, a walk lends it
 //! ```
 //!
-//! bench_surrealkv.1. Reads run on the thread that asks. Commits, flushes and compactions are tasks of the
-//!     store's own runtime, and each keeps a thread of it busy: there is one for each of them.
-//! bench_surrealkv.2. The tree is closed before its runtime ends. Dropping a tree closes it in a task,
-//!     without waiting for it.
+//! - Reads run on the thread that asks. Commits, flushes and compactions are tasks of the store's own
+//!   runtime, and each keeps a thread of it busy: there is one for each of them.
+//! - The tree is closed before its runtime ends. Dropping a tree closes it in a task, without waiting for it.
 
 mod transactions;
 
@@ -29,8 +28,7 @@ use esker_bench_api::{
     TransactionKind, Transactions, Writer, engine_options,
 };
 
-/// bench_surrealkv.1: the flusher of commits, the flusher of memtables, the compactor, and one for whatever
-/// else there is.
+/// The flusher of commits, the flusher of memtables, the compactor, and one for whatever else there is.
 const RUNTIME_THREADS: usize = 4;
 const MEMTABLE_BYTES_MAX: u64 = 256 << 20;
 const MEMTABLE_BYTES_MIN: u64 = 16 << 20;
@@ -162,7 +160,7 @@ impl SurrealStore {
 }
 
 impl Drop for SurrealStore {
-    /// bench_surrealkv.2.
+    /// Closes the tree before its runtime ends.
     fn drop(&mut self) {
         if let Err(error) = self.runtime.block_on(self.tree.close()) {
             eprintln!("surrealkv did not close: {error}");
@@ -173,7 +171,7 @@ impl Drop for SurrealStore {
 impl Store for SurrealStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         self.persistence = persistence(durability);
-        // S4
+        // Earlier commits become durable.
         if durability == Durability::Sync {
             self.tree.flush_wal(true).map_err(Failure::engine)
         } else {

@@ -5,12 +5,11 @@
 //!                                               `--latency--> Track (behind a lock)
 //! ```
 //!
-//! bench_load.1. Closed loop: a thread takes its next request when its last one has ended. Latency counts
-//!     from the call.
-//! bench_load.2. Open loop, if a rate is given: request n is due at start + n / rate, and a free thread takes
-//!     it. Latency counts from the time when the request was due, so that waiting behind a stall counts.
-//! bench_load.3. A thread that is free before its request is due sleeps. Linux wakes it some 50 us late
-//!     (timer slack). The latencies contain this delay, so it is also reported by itself (bench_track.4).
+//! - Closed loop: a thread takes its next request when its last one has ended. Latency counts from the call.
+//! - Open loop, if a rate is given: request n is due at start + n / rate, and a free thread takes it. Latency
+//!   counts from the time when the request was due, so that waiting behind a stall counts.
+//! - A thread that is free before its request is due sleeps. Linux wakes it some 50 us late (timer slack).
+//!   The latencies contain this delay, so it is also reported by itself.
 
 pub(crate) mod command;
 mod lines;
@@ -134,7 +133,6 @@ pub(crate) fn drive_watched(
                 return Ok((written, bytes));
             }
             values.fill(pairs);
-            // bench_load.1, bench_load.2
             let (due, lateness) = match load.rate {
                 None => (Instant::now(), None),
                 Some(rate) => {
@@ -173,8 +171,8 @@ fn on_threads(
     })
 }
 
-/// Sleeps until `due`, and returns how late the sleep ended (bench_load.3). Returns `None` if the time had
-/// passed already: the engine caused that delay.
+/// Sleeps until `due`, and returns how late the sleep ended. Returns `None` if the time had passed already:
+/// the engine caused that delay.
 fn wait_until(due: Instant) -> Option<Duration> {
     let left = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
     thread::sleep(left);
@@ -186,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bench_load_3_a_wait_ends_no_sooner_than_its_time_and_not_after_it_has_passed() {
+    fn a_wait_ends_no_sooner_than_its_time_and_not_after_it_has_passed() {
         for _ in 0..20 {
             let due = Instant::now() + Duration::from_micros(300);
             // A thread that is delayed by that much has nothing to wait for.

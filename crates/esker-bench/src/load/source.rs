@@ -8,8 +8,7 @@
 //! in the memory of its pairs before them: the bench is to measure engines, not how long threads wait for
 //! their data.
 //!
-//! bench_source.1. A length above a limit, or a stream that ends within a pair, is an error and allocates
-//!     nothing for it.
+//! A length above a limit, or a stream that ends within a pair, is an error and allocates nothing for it.
 
 use std::io::{BufRead, Write};
 
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_source_1_a_cut_or_absurd_stream_is_an_error() {
+    fn a_cut_or_absurd_stream_is_an_error() {
         let mut bytes = Vec::new();
         Pair { key: b"key".to_vec(), value: b"value".to_vec() }.write_to(&mut bytes).unwrap();
         for cut in 1..bytes.len() {

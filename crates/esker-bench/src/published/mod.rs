@@ -6,8 +6,8 @@
 //!             '--elsewhere: lines below a suite's table, for engines that no package registry has
 //! ```
 //!
-//! bench_published.1. A figure stands as it was published; nothing is scaled to our machine or our counts.
-//!     Where the counts differ, the time of one operation stands beside each.
+//! A figure stands as it was published; nothing is scaled to our machine or our counts. Where the counts
+//! differ, the time of one operation stands beside each.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -289,7 +289,7 @@ mod tests {
         let records = [record("esker", 0.3), record("esker", 0.5), record("esker", 0.4), record("lmdb", 0.5)];
         let text = seed_tables(&records, Some("this machine"));
         assert!(text.contains("published on: Intel i9-12900H"), "{text}");
-        assert!(text.contains("lmdb 1.51 s (1.51 us each of 1000000)"), "bench_published.1: {text}");
+        assert!(text.contains("lmdb 1.51 s (1.51 us each of 1000000)"), "{text}");
         assert!(text.contains("here (quick)  esker 400 ms (1.60 us each of 250000)  lmdb 500 ms"), "{text}");
         assert!(text.contains("ours:         this machine"));
         assert!(

@@ -90,7 +90,7 @@ fn a_row_is_sent_before_its_check_and_again_after_it() {
 }
 
 #[test]
-fn bench_recorder_1_a_failed_check_voids_what_was_written_since_the_last_one_that_passed() {
+fn a_failed_check_voids_what_was_written_since_the_last_one_that_passed() {
     let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
     let names = ["load", "mix", "reads", "update", "compact", "reads again", "late"];
     let rows = names.map(|name| Row::time(name.to_owned(), String::new())).to_vec();
@@ -118,7 +118,7 @@ fn bench_recorder_1_a_failed_check_voids_what_was_written_since_the_last_one_tha
 }
 
 #[test]
-fn bench_recorder_1_an_engine_that_cannot_read_what_it_wrote_has_no_rows_of_it() {
+fn an_engine_that_cannot_read_what_it_wrote_has_no_rows_of_it() {
     let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
     let rows = ["load", "reads"].map(|name| Row::time(name.to_owned(), String::new())).to_vec();
     let (blank, out) = (record("e", "", 1, None), Box::new(sent.clone()));

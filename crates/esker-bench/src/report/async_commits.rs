@@ -1,8 +1,8 @@
 //! Describes the async commits of a suite's engines, because rows of such commits are not of equal
 //! durability.
 //!
-//! bench_report_async_commits.1. The description is that of the engines as they ran in this suite, from its
-//!     own run.json. For an old run.json without it, the page states that.
+//! The description is that of the engines as they ran in this suite, from its own run.json. For an old
+//! run.json without it, the page states that.
 
 use clap::ValueEnum as _;
 
@@ -71,7 +71,7 @@ impl AsyncRows {
             });
             format!("{level}: {}", engines.collect::<Vec<_>>().join(", "))
         });
-        // bench_report_async_commits.1: what is not noted may be in the process alone as well.
+        // What is not noted may be in the process alone as well.
         let has = |level: &str| self.levels.iter().any(|(known, _)| *known == level);
         let lost = if has(Reached::Process.name()) && !has(NOT_NOTED) {
             " What is in the process alone is lost if that is killed."
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_report_async_commits_1_rows_of_async_commits_say_how_far_those_of_each_engine_get() {
+    fn rows_of_async_commits_say_how_far_those_of_each_engine_get() {
         let engines = [("esker", true), ("redb", true), ("bbolt", true), ("lmdb", false)];
         let rows = of("ycsb", &["load (async)", "C read only (async)", "load (sync)"], &engines).unwrap();
         assert!(rows.has("load (async)") && !rows.has("load (sync)"));

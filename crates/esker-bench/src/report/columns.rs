@@ -5,9 +5,9 @@
 //! narrow screen   row | Esker | the best of the others, with its name | ratio
 //! ```
 //!
-//! bench_columns.1. Both are one table. A cell says by its class what it is: `key`, `home`, `best` (of the
-//!     others), `n` for narrow screens alone; the style sheet hides the rest where there is no room.
-//! bench_columns.2. A page is narrow where its engines would not fit, so the more engines it has, the sooner.
+//! - Both are one table. A cell says by its class what it is: `key`, `home`, `best` (of the others), `n` for
+//!   narrow screens alone; the style sheet hides the rest where there is no room.
+//! - A page is narrow where its engines would not fit, so the more engines it has, the sooner.
 
 use crate::report::markup::{escape, push};
 use crate::report::summary::{HOME, RowSummary, Summary, Verdict};
@@ -29,7 +29,7 @@ pub(super) fn engines(summaries: &[Summary]) -> Vec<&str> {
     engines
 }
 
-/// bench_columns.1, bench_columns.2.
+/// Returns the style that hides columns on a page too narrow for this number of engines.
 pub(super) fn style(engines: usize) -> String {
     format!(
         ".n{{display:none}}\n@media(max-width:{}px){{.engines{{font-size:14px}}.engines :is(th,td):not(.key,.home,.best,.n),.w{{display:none}}\

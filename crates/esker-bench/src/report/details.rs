@@ -1,13 +1,13 @@
 //! What stands behind each row: latencies, bytes, memory, processor, syncs, notes, and the command that
 //! repeats it.
 //!
-//! bench_details.1. Write amplification is of what the device wrote, the wait for background work included.
-//!     What Linux counts for the process counts a page each time that it is made dirty: forty times as much
-//!     where small commits append to one page.
-//! bench_details.2. Processor time of an operation is all that the process used in the row, over the
-//!     operations of all its passes: the lab's own work and the engine's in the background are in it, which
-//!     clocks around calls do not see.
-//! bench_details.3. Each figure is the median of the runs that have it, by itself.
+//! - Write amplification is of what the device wrote, the wait for background work included. What Linux
+//!   counts for the process counts a page each time that it is made dirty: forty times as much where small
+//!   commits append to one page.
+//! - Processor time of an operation is all that the process used in the row, over the operations of all its
+//!   passes: the lab's own work and the engine's in the background are in it, which clocks around calls do
+//!   not see.
+//! - Each figure is the median of the runs that have it, by itself.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +70,7 @@ fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-/// Returns the median over the runs whose details have the figure (bench_details.3).
+/// Returns the median over the runs whose details have the figure.
 fn of_detail(value: &Value, pick: &dyn Fn(&Detail) -> Option<f64>) -> Option<f64> {
     value.median_of(|record| record.detail.as_deref().and_then(pick))
 }
@@ -121,7 +121,6 @@ fn head(row: &RowSummary, value: &Value, name: &str) -> String {
         or_dash((row.unit == Unit::Seconds && row.ops > 1).then(|| seconds(value.median / row.ops as f64))),
         known(|usage| usage.device_read_bytes),
         known(|usage| usage.device_written_bytes),
-        // bench_details.1
         over(|record| (record.usage.device_written_bytes, record.user_written_bytes)),
         all_bytes(|usage| usage.written_bytes),
         all_bytes(|usage| usage.read_bytes),
@@ -132,7 +131,6 @@ fn head(row: &RowSummary, value: &Value, name: &str) -> String {
         known(|usage| usage.peak_file_bytes),
         all_bytes(|usage| usage.rss_file_bytes),
         or_dash(value.median_of(|record| Some(record.usage.cpu_s)).map(seconds)),
-        // bench_details.2
         or_dash(value.median_of(cpu_of_one).map(seconds)),
         or_dash(value.syncs_text()),
         or_dash(of_detail(value, &|detail| detail.drain_s).map(seconds)),
@@ -159,7 +157,7 @@ fn latencies(value: &Value, kind: &str) -> String {
     format!("<td>{}</td><td>{count}</td>{}", escape(kind), figures.concat())
 }
 
-/// bench_details.2.
+/// Processor time of one operation; `None` if the row is a single operation.
 fn cpu_of_one(record: &Record) -> Option<f64> {
     let operations = operations(record);
     (operations > 1).then(|| record.usage.cpu_s / operations as f64)
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_details_3_figures_are_medians_of_the_runs_that_have_them() {
+    fn figures_are_medians_of_the_runs_that_have_them() {
         let run = |run, figure: u64| {
             let mut record = record_over_time("esker", "H rand", run);
             (record.user_written_bytes, record.ops) = (100, 2);
@@ -259,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_details_1_amplification_is_of_the_device() {
+    fn amplification_is_of_the_device() {
         let mut record = record("esker", "individual writes", 1, Some(1.0));
         record.user_written_bytes = 1000;
         record.live_bytes = 1000;
@@ -282,13 +280,13 @@ mod tests {
         assert!(page.contains("<td>2.93 KiB</td><td>4.88 KiB</td><td>3.00</td>"), "{page}");
         assert!(page.contains("<td>7.00 KiB</td><td>6.00 KiB</td><td>1.00 KiB</td>"), "{page}");
         // The operations are the record's 10.
-        assert!(page.contains("<td>1.00 s</td><td>100 ms</td><td>1.00</td>"), "bench_details.2: {page}");
+        assert!(page.contains("<td>1.00 s</td><td>100 ms</td><td>1.00</td>"), "{page}");
         let (head, rows) = page.split_once("</thead>").unwrap();
         assert_eq!(head.matches("<th>").count(), rows.matches("<td>").count());
     }
 
     #[test]
-    fn bench_details_2_processor_time_is_of_all_passes_and_operations() {
+    fn processor_time_is_of_all_passes_and_operations() {
         let mut record = record("esker", "random reads", 1, Some(1.0));
         record.usage.cpu_s = 2.0;
         let per_operation = |record: &Record| {

@@ -1,11 +1,11 @@
 //! The heat map: every row of every suite, one cell per engine, coloured by how far it is from the row's
 //! best.
 //!
-//! bench_heat.1. The rows that Esker loses come first, the worst of them on top, and above those the ones
-//!     where others have a value and it has none; then the rows whose difference is too small to tell, then
-//!     those that it wins. A row without Esker comes last.
-//! bench_heat.2. Columns stand as in every table of the page. Under its name an engine has the class of what
-//!     its transactions guarantee.
+//! - The rows that Esker loses come first, the worst of them on top, and above those the ones where others
+//!   have a value and it has none; then the rows whose difference is too small to tell, then those that it
+//!   wins. A row without Esker comes last.
+//! - Columns stand as in every table of the page. Under its name an engine has the class of what its
+//!   transactions guarantee.
 
 use crate::report::classes;
 use crate::report::columns;
@@ -45,7 +45,6 @@ pub(super) fn draw(out: &mut String, summaries: &[Summary], runs: &Runs) {
             rows.len()
         ),
     );
-    // bench_heat.2.
     let class_of =
         |at: usize| classes.iter().find(|(_, places)| places.contains(&at)).map_or("", |(name, _)| name);
     columns::heads(
@@ -101,7 +100,7 @@ fn position(summary: &Summary, engine: &str) -> Option<usize> {
     summary.engines.iter().position(|(name, _)| name == engine)
 }
 
-/// bench_heat.1: how many times worse than the best other engine Esker is; 0 where that cannot be said.
+/// How many times worse than the best other engine Esker is; 0 where that cannot be said.
 pub(super) fn loss(summary: &Summary, row: &RowSummary) -> f64 {
     let home = position(summary, HOME).map(|at| &row.cells[at]);
     if matches!(home, Some(Cell::Error(_))) && row.best.is_some() {
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_heat_1_bench_heat_2_rows_by_verdict_columns_by_class_and_rows_out_of_turn_are_marked() {
+    fn rows_by_verdict_columns_by_class_and_rows_out_of_turn_are_marked() {
         let at = |engine: &str, row: &str, value: f64, started_unix_ms| Record {
             suite: "open".to_owned(),
             started_unix_ms,
@@ -192,12 +191,12 @@ mod tests {
         let mut page = String::new();
         draw(&mut page, &Summary::all(&records), &runs(&known));
         assert!(page.contains("1 lost, 0 won, 1 too close to call"), "{page}");
-        assert!(page.find("open after kill") < page.find("open clean"), "bench_heat.1: {page}");
+        assert!(page.find("open after kill") < page.find("open clean"), "{page}");
         let heads = page.split("<th").skip(2).map(|head| head.split(['>', '<']).nth(1).unwrap());
         let heads: Vec<&str> = heads.collect();
-        assert_eq!(heads, ["suite", "row", "esker", "lmdb", "sled", "best other", "ratio"], "bench_heat.2");
-        assert!(page.contains("lmdb<br><small>serial</small>"), "bench_heat.2: {page}");
-        assert!(page.contains("class=\"home\">esker<br><small>snapshot</small>"), "bench_columns.1: {page}");
+        assert_eq!(heads, ["suite", "row", "esker", "lmdb", "sled", "best other", "ratio"]);
+        assert!(page.contains("lmdb<br><small>serial</small>"), "{page}");
+        assert!(page.contains("class=\"home\">esker<br><small>snapshot</small>"), "{page}");
         // On a narrow screen a row has Esker, the best other engine with its name, and the ratio.
         let row = page.split("open after kill").nth(1).unwrap();
         assert!(row.contains("h3 home\" title=\"1.00 s, spread -\"><span class=\"w\">2.00</span><span class=\"n\">1.00 s</span>"), "{row}");

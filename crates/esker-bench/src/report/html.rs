@@ -6,12 +6,12 @@
 //!                  -> machines, runs, commands, options
 //! ```
 //!
-//! bench_html.1. Each chart states its number of bars or lines. A script in the page counts what the browser
-//!     drew, and writes `data-charts` and `data-broken` to the root element for tests. Shapes without extent
-//!     or outside their chart do not count. Charts in closed rows are counted as well.
-//! bench_html.2. All links lead to places in the page.
-//! bench_html.3. The page never scrolls sideways. Its tables show every engine at 1,300 pixels, and Esker and
-//!     the best other engine at 420.
+//! - Each chart states its number of bars or lines. A script in the page counts what the browser drew, and
+//!   writes `data-charts` and `data-broken` to the root element for tests. Shapes without extent or outside
+//!   their chart do not count. Charts in closed rows are counted as well.
+//! - All links lead to places in the page.
+//! - The page never scrolls sideways. Its tables show every engine at 1,300 pixels, and Esker and the best
+//!   other engine at 420.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ figure{margin:0;min-width:0}svg{width:100%;height:auto}svg text{fill:var(--ink);
 a{color:inherit}.row{border-bottom:1px solid var(--line)}.row>summary{padding:.3rem 0}.row>div{margin:.5rem 0 1rem}
 h1{font-size:1.6rem;margin:.5rem 0}h3{margin:.5rem 0 0;font-size:1rem}code{overflow-wrap:anywhere}summary{cursor:pointer}details{margin:.2rem 0}#notice{color:var(--bad)}";
 
-/// Script that counts the charts (bench_html.1).
+/// Script that counts the charts.
 const CHECK: &str = "<p id=\"notice\"></p><script>
 (function(){var charts=0,broken=[];
 function shows(e,frame){var b=e.getBBox();if(![b.x,b.y,b.width,b.height].every(isFinite))return false;

@@ -10,13 +10,12 @@
 //! reads by n threads         reads x one dependent cache miss / number of cores, for keys drawn evenly
 //! ```
 //!
-//! bench_limits.1. A limit is drawn only where the row does that work at least: rows whose commits share
-//!     syncs have none, nor have compressed bytes.
-//! bench_limits.2. All counts of a limit are of one record.
-//! bench_limits.3. It is a median (of syncs) or a mean of a process of its own at another time, and drawn
-//!     under that name: a row may lie a little beyond it.
-//! bench_limits.4. It is drawn for suites of the same machine alone, as far as descriptions tell machines
-//!     apart.
+//! - A limit is drawn only where the row does that work at least: rows whose commits share syncs have none,
+//!   nor have compressed bytes.
+//! - All counts of a limit are of one record.
+//! - It is a median (of syncs) or a mean of a process of its own at another time, and drawn under that name:
+//!   a row may lie a little beyond it.
+//! - It is drawn for suites of the same machine alone, as far as descriptions tell machines apart.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +32,7 @@ const RANDOM_BYTES: [&str; 3] = ["redb", "badger", "large"];
 /// The machine's figures that lines are drawn from.
 #[derive(Default)]
 pub(super) struct Limits {
-    /// Suites that ran on the machine of the suite `limits`, with the cores of theirs (bench_limits.4).
+    /// Suites that ran on the machine of the suite `limits`, with the cores of theirs.
     cores: BTreeMap<String, f64>,
     is_known: bool,
     sync_small_s: Option<f64>,
@@ -129,7 +128,7 @@ impl Limits {
     }
 }
 
-/// bench_limits.1: why rows of a suite have no line although they read or write.
+/// Why rows of a suite have no line although they read or write.
 pub(super) fn without(suite: &str) -> &'static str {
     match suite {
         "redb" | "int" | "large" => {
@@ -186,7 +185,7 @@ fn value_bytes(row: &str) -> Option<f64> {
     }
 }
 
-/// bench_limits.1: as far as was traced, every engine syncs at least once for each commit.
+/// As far as was traced, every engine syncs at least once for each commit.
 fn each_commit_syncs(row: &RowSummary) -> bool {
     let syncs = || row.cells.iter().filter_map(|cell| cell.value()?.syncs_per_commit);
     row.commits > 0 && syncs().next().is_some() && syncs().all(|syncs| syncs >= 1.0)

@@ -1,11 +1,9 @@
 //! Line charts: what a row did over time, a chart for each class of engines.
 //!
-//! bench_lines.1. Each chart carries the number of its lines; the page's own check and the tests hold the
-//!     drawing against it.
-//! bench_lines.2. The charts of one figure of a row have the same axes, so that classes can be compared all
-//!     the same.
-//! bench_lines.3. A curve is of one run of a cell that has a value; where there are several runs it says
-//!     which one.
+//! - Each chart carries the number of its lines; the page's own check and the tests hold the drawing against
+//!   it.
+//! - The charts of one figure of a row have the same axes, so that classes can be compared all the same.
+//! - A curve is of one run of a cell that has a value; where there are several runs it says which one.
 
 use crate::report::markup::{escape, push};
 use crate::report::plot::{self, Curve};
@@ -24,7 +22,6 @@ pub(super) fn draw(
     looks: &Looks,
     classes: &[(&str, Vec<usize>)],
 ) {
-    // bench_lines.3.
     let details: Vec<_> = row.cells.iter().map(|cell| cell.value().and_then(Value::detail)).collect();
     let mut names: Vec<&String> =
         details.iter().flatten().flat_map(|(_, detail)| detail.series.keys()).collect();
@@ -64,7 +61,7 @@ fn class_text(class: &str) -> String {
     format!(" ({})", if class.is_empty() { "class unknown" } else { class })
 }
 
-/// How far the lines go, in time and in height (bench_lines.2).
+/// How far the lines go, in time and in height.
 fn ends<'a>(lines: impl Iterator<Item = &'a [(f64, f64)]>) -> (f64, f64) {
     let points = lines.flatten();
     points.fold((0.0, 0.0), |(end, top): (f64, f64), (x, y)| (end.max(*x), top.max(*y)))
@@ -73,7 +70,7 @@ fn ends<'a>(lines: impl Iterator<Item = &'a [(f64, f64)]>) -> (f64, f64) {
 /// The line of one engine.
 struct Line<'a> {
     engine: &'a str,
-    /// bench_lines.3.
+    /// The run of the curve, if the row has several.
     run: Option<u32>,
     look: Look,
     points: Vec<(f64, f64)>,

@@ -4,11 +4,9 @@
 //! Summary -> row:  name | bar as long as Esker's share of the best peer | the two figures -> SVG
 //! ```
 //!
-//! PI1. A bar ends left of the line if Esker is ahead, and right of it if Esker is behind, for every unit.
-//!
-//! PI2. A bar too long for the picture is cut off, with its share beside it.
-//!
-//! PI3. The picture has its own background, so that it is readable on light and dark pages.
+//! - A bar ends left of the line if Esker is ahead, and right of it if Esker is behind, for every unit.
+//! - A bar too long for the picture is cut off, with its share beside it.
+//! - The picture has its own background, so that it is readable on light and dark pages.
 
 use crate::report::markup::{escape, push};
 use crate::report::summary::{HOME, RowSummary, Summary};
@@ -20,7 +18,7 @@ const TOP: f64 = 58.0;
 const BAR_LEFT: f64 = 220.0;
 /// The bar of an engine that is as good as the best peer.
 const BAR_OF_PEER: f64 = 100.0;
-/// PI2.
+/// A longer bar is cut off.
 const BAR_MAX: f64 = 250.0;
 
 const STYLE: &str = "\
@@ -74,7 +72,6 @@ fn bar(out: &mut String, summary: &Summary, row: &RowSummary, home: Option<usize
         let (name, value) = (escape(&summary.engines[peer].0), show(value, row.unit));
         push(out, format_args!("<text x=\"636\" y=\"{baseline}\">{name} {value}</text>"));
     }
-    // PI1.
     if let Some(share) = row.ratio {
         let class = if share <= 1.0 { "ahead" } else { "behind" };
         let (length, top) = ((BAR_OF_PEER * share).min(BAR_MAX), y + 5.0);
@@ -107,7 +104,7 @@ mod tests {
     use esker_bench_api::results::Better;
 
     #[test]
-    fn pi1_pi2_a_bar_tells_who_is_ahead_and_a_long_one_is_broken() {
+    fn a_bar_shows_which_engine_is_ahead_and_a_long_bar_is_broken() {
         let mut records = Vec::new();
         for (row, esker, peer, better) in [
             ("short", 1.0, 2.0, Better::Lower),
@@ -123,9 +120,9 @@ mod tests {
         let picture = draw(&Summary::new(&records));
         let line =
             |row: &str| picture.lines().find(|line| line.contains(&format!(">{row}<"))).unwrap().to_owned();
-        assert!(line("short").contains("\"ahead\"") && line("short").contains("width=\"50.0\""), "PI1");
-        assert!(line("rate").contains("\"behind\"") && line("rate").contains("width=\"200.0\""), "PI1");
-        assert!(line("long").contains("\"break\"") && line("long").contains(">50<"), "PI2");
+        assert!(line("short").contains("\"ahead\"") && line("short").contains("width=\"50.0\""));
+        assert!(line("rate").contains("\"behind\"") && line("rate").contains("width=\"200.0\""));
+        assert!(line("long").contains("\"break\"") && line("long").contains(">50<"));
         assert!(line("long").contains("p&lt; 1.00 s"));
         assert!(!line("none").contains("<rect"));
     }

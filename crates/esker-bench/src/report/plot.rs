@@ -6,12 +6,12 @@
 //!                              -> the pen: points that look the same are merged -> path d="M110 320l9-3 ..."
 //! ```
 //!
-//! bench_plot.1. A frame is drawn half as wide on a phone as it is in its own units: letters are of 11 pixels
-//!     there, and a unit is half a pixel.
-//! bench_plot.2. A point is left out only if the line without it passes within half a unit of it.
-//! bench_plot.3. Of an element plotters tells its pen the colour alone: that of a line says which of the
-//!     lines it is, any other is the grid's.
-//! bench_plot.4. A chart that plotters refuses to draw says so, and the page's check finds its lines missing.
+//! - A frame is drawn half as wide on a phone as it is in its own units: letters are of 11 pixels there, and
+//!   a unit is half a pixel.
+//! - A point is left out only if the line without it passes within half a unit of it.
+//! - plotters passes only the colour of an element to its pen. The colour of a line is the number of its
+//!   curve; any other colour is that of the grid.
+//! - A chart that plotters refuses to draw says so, and the page's check finds its lines missing.
 
 use std::convert::Infallible;
 
@@ -27,7 +27,7 @@ use plotters_backend::{
 use crate::report::markup::{escape, push};
 use crate::report::units;
 
-/// bench_plot.1.
+/// Width and height, in units of half a pixel on a phone.
 const FRAME: (u32, u32) = (660, 360);
 /// From the edges of the frame to the plot.
 const LEFT: u32 = 112;
@@ -40,9 +40,9 @@ const MIDDLE_TO_BASELINE: i32 = 7;
 const TOP_TO_BASELINE: i32 = 20;
 /// On each axis, at most.
 const LABELS: usize = 5;
-/// bench_plot.2: in units of the frame.
+/// Largest distance that cannot be seen, in units of the frame.
 const UNSEEN: f64 = 0.5;
-/// bench_plot.3.
+/// Colour of all elements that are not lines. The colour of a line is the number of its curve.
 const GRID: RGBColor = RGBColor(255, 255, 255);
 
 /// A line and the class of its look.
@@ -155,7 +155,6 @@ impl DrawingBackend for Pen<'_> {
         }
         let places: Vec<BackendCoord> = places.into_iter().collect();
         let (_, _, n) = color.rgb;
-        // bench_plot.3.
         match self.curves.get(usize::from(n)).filter(|_| color.rgb == (0, 0, n)) {
             Some(curve) => push(
                 &mut self.drawn.lines,
@@ -206,8 +205,8 @@ fn plain(text: String) -> String {
     if number == "0" || unit.is_empty() { number.to_owned() } else { format!("{number} {unit}") }
 }
 
-/// bench_plot.2: of places that go from left to right, those that make the line (Ramer, Douglas and Peucker,
-/// with the distance upwards).
+/// Returns those of the places, ordered from left to right, that make the line (Ramer, Douglas and Peucker, with the
+/// distance upwards).
 fn seen(places: &[BackendCoord]) -> Vec<BackendCoord> {
     let Some(((first, last), between)) =
         places.split_first().and_then(|(first, rest)| Some(((first, rest.last()?), &rest[..rest.len() - 1])))
@@ -255,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bench_plot_2_only_what_cannot_be_seen_is_left_out() {
+    fn only_what_cannot_be_seen_is_left_out() {
         let straight: Vec<BackendCoord> = (0..100).map(|n| (n, n / 2)).collect();
         assert!(seen(&straight).len() < 4, "{:?}", seen(&straight));
         let mut spike = straight;
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_plot_3_each_line_has_its_class_and_the_rest_is_grid() {
+    fn each_line_has_its_class_and_the_rest_is_grid() {
         let curves = [[(0.0, 1.0), (2.0, 3.0)], [(0.0, 2.0), (2.0, 2.0)]];
         let curves: Vec<_> = curves
             .iter()

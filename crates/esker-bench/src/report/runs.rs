@@ -4,10 +4,9 @@
 //! run.json of each file of results -> Runs --of a suite--> lines under its heading, limits, command
 //! ```
 //!
-//! bench_runs.1. The text of a suite describes its own runs: nothing of another suite's machine, commit or
-//!     date.
-//! bench_runs.2. Runs of one suite that are of several machines say so, and nothing that was measured on one
-//!     of them is a limit of the other.
+//! - The text of a suite describes its own runs: nothing of another suite's machine, commit or date.
+//! - Runs of one suite that are of several machines say so, and nothing that was measured on one of them is a
+//!   limit of the other.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +71,7 @@ impl Runs {
         self.of(suite).map(|context| context.machine.cores).min().unwrap_or(1)
     }
 
-    /// bench_runs.2: whether all runs of both suites may be of one machine.
+    /// Whether all runs of both suites may be of one machine.
     pub(super) fn share_a_machine(&self, suite: &str, other: &str) -> bool {
         self.of(suite).all(|one| self.of(other).all(|two| one.machine.may_be(&two.machine)))
     }
@@ -101,7 +100,7 @@ impl Runs {
     }
 
     /// What has to be known of a suite's runs: machine, kernel, disk, commit, dates, runs, time limit and how
-    /// memory was limited (bench_runs.1).
+    /// memory was limited.
     pub(super) fn lines(&self, summary: &Summary) -> Vec<String> {
         let mut lines = Vec::new();
         for context in self.of(&summary.suite) {
@@ -174,7 +173,7 @@ mod tests {
     use esker_bench_api::results::Record;
 
     #[test]
-    fn bench_runs_1_bench_runs_2_a_suite_has_its_own_machine_commit_and_date() {
+    fn a_suite_has_its_own_machine_commit_and_date() {
         let mut here = context("esker-bench run redb --timeout 7", Vec::new());
         here.machine.disk = "ext4 on a disk".to_owned();
         let later = Call {

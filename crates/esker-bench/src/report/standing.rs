@@ -4,10 +4,9 @@
 //! rows that compare engines -> led | close | behind -> a bar of three parts for each suite, and one for all
 //! ```
 //!
-//! bench_standing.1. Each of these rows counts once: it is led (a ratio of at most 1), close (of at most
-//!     [`CLOSE`]) or behind, as is one in which others have a value and Esker has none. Rows without Esker do
-//!     not count.
-//! bench_standing.2. The figure says how many parts it has, for the page's own check (bench_html.1).
+//! - Each of these rows counts once: it is led (a ratio of at most 1), close (of at most [`CLOSE`]) or
+//!   behind, as is one in which others have a value and Esker has none. Rows without Esker do not count.
+//! - The figure says how many parts it has, for the page's own check.
 
 use crate::report::heat;
 use crate::report::markup::{escape, push};
@@ -54,7 +53,7 @@ pub(super) fn draw(out: &mut String, summaries: &[Summary]) {
     sentences(out, &rows, all);
 }
 
-/// bench_standing.1.
+/// Counts the rows that Esker leads, those in which it is close, and those in which it is behind.
 fn count<'a>(rows: impl Iterator<Item = &'a (&'a Summary, &'a RowSummary)>) -> Counts {
     let mut counts = [0; 3];
     for (summary, row) in rows {
@@ -103,7 +102,7 @@ mod tests {
     use esker_bench_api::results::Record;
 
     #[test]
-    fn bench_standing_1_bench_standing_2_each_row_counts_once() {
+    fn each_row_counts_once() {
         let mut records = Vec::new();
         for (row, esker, lmdb) in [
             ("led", Some(1.0), Some(2.0)),

@@ -1,7 +1,6 @@
 //! How the line of an engine looks in every chart: a colour and a dash.
 //!
-//! bench_style.1. An engine has the same look in all charts of a page, and no two of a page share one, up to
-//!     [`LOOKS`].
+//! An engine has the same look in all charts of a page, and no two of a page share one, up to [`LOOKS`].
 
 use crate::report::markup::push;
 use crate::report::summary::{HOME, Summary};
@@ -50,7 +49,7 @@ impl Looks {
         Self { engines }
     }
 
-    /// bench_style.1.
+    /// The look of an engine, the same in all charts of a page.
     pub(super) fn look(&self, engine: &str) -> Look {
         if engine == HOME {
             return Look::Home;
@@ -117,7 +116,7 @@ mod tests {
     use crate::report::summary::tests::record;
 
     #[test]
-    fn bench_style_1_fifteen_engines_look_different_and_the_same_everywhere() {
+    fn fifteen_engines_look_different_and_the_same_everywhere() {
         let engines = (0..14).map(|n| format!("peer{n}")).chain([HOME.to_owned()]).collect::<Vec<_>>();
         let mut records: Vec<_> =
             engines.iter().map(|engine| record(engine, "len()", 1, Some(1.0))).collect();
@@ -136,9 +135,9 @@ mod tests {
                 (look.colour(), look.dash())
             })
             .collect();
-        assert_eq!(seen.len(), 15, "bench_style.1");
+        assert_eq!(seen.len(), 15);
         let classes: BTreeSet<String> = engines.iter().map(|engine| looks.look(engine).class()).collect();
-        assert_eq!(classes.len(), 15, "bench_style.1");
+        assert_eq!(classes.len(), 15);
         let style = looks.style();
         for class in &classes {
             assert_eq!(style.matches(&format!(".line.{class}{{")).count(), 1, "{class}: {style}");

@@ -1,14 +1,12 @@
 //! Sums up the records of one suite and scale: medians, spread, who is best, and by how much.
 //!
-//! bench_summary.1. A row with an error in any run has no median: an engine that fails once did not do the
-//!     work.
-//! bench_summary.2. A ratio is how much worse Esker is than the best other engine: median over median of
-//!     times and sizes, the other way round of rates. Below 1 Esker is ahead, whatever the unit.
-//! bench_summary.3. A row is lost or won only by more than the spread of either side, and by more than half
-//!     where a side has fewer than three runs.
-//! bench_summary.4. What stands beside the value of a cell comes from runs that have the value: a failed row
-//!     has no figures and no curves. Numbers are medians over the runs, each by itself; a curve is of one
-//!     run.
+//! - A row with an error in any run has no median: an engine that fails once did not do the work.
+//! - A ratio is how much worse Esker is than the best other engine: median over median of times and sizes,
+//!   the other way round of rates. Below 1 Esker is ahead, whatever the unit.
+//! - A row is lost or won only by more than the spread of either side, and by more than half where a side has
+//!   fewer than three runs.
+//! - What stands beside the value of a cell comes from runs that have the value: a failed row has no figures
+//!   and no curves. Numbers are medians over the runs, each by itself; a curve is of one run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +16,11 @@ use esker_bench_api::results::{Better, Detail, Record, Unit};
 
 /// The engine that ratios are about.
 pub(crate) const HOME: &str = "esker";
-/// bench_summary.3: runs that show how far a value may be off.
+/// Number of runs from which on their spread shows how far a value may be off.
 const RUNS_MIN: usize = 3;
-/// bench_summary.3: what fewer runs may be off by, as a part. Of the 192 rows and engines that were published
-/// with three runs (suites `redb` and `int`), the slowest run took up to 1.5 times as long as the fastest in
-/// 185, and up to 11 times in the others.
+/// How far the value of fewer runs may be off, as a part of it. Of the 192 rows and engines that were published with three runs
+/// (suites `redb` and `int`), the slowest run took up to 1.5 times as long as the fastest in 185, and up to
+/// 11 times in the others.
 pub(crate) const FEW_RUNS_MARGIN: f64 = 0.5;
 
 /// First words of the error of a row that the engine lacks a feature for. Reports show an empty cell, and
@@ -70,14 +68,14 @@ pub(crate) struct RowSummary {
     pub(crate) best: Option<usize>,
     /// Index of the best engine other than Esker.
     pub(crate) peer: Option<usize>,
-    /// bench_summary.2.
+    /// How many times worse Esker is than the best other engine; below 1 it is ahead.
     pub(crate) ratio: Option<f64>,
     pub(crate) verdict: Verdict,
     /// Fewest runs behind a value.
     pub(crate) runs: usize,
 }
 
-/// Comparison of Esker with the best other engine in a row (bench_summary.3).
+/// Comparison of Esker with the best other engine in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     Lost,
@@ -111,13 +109,13 @@ impl Value {
         self.records.last().expect("a value is of a run")
     }
 
-    /// The last run that has latencies and series, and its number (bench_summary.4).
+    /// The last run that has latencies and series, and its number.
     pub(crate) fn detail(&self) -> Option<(u32, &Detail)> {
         let mut runs = self.records.iter().rev();
         runs.find_map(|record| Some((record.run, record.detail.as_deref()?)))
     }
 
-    /// The median of a figure over the runs that have it (bench_summary.4).
+    /// The median of a figure over the runs that have it.
     pub(crate) fn median_of(&self, figure: impl Fn(&Record) -> Option<f64>) -> Option<f64> {
         let figures: Vec<f64> = self.records.iter().filter_map(figure).collect();
         (!figures.is_empty()).then(|| median(&figures))
@@ -305,7 +303,7 @@ fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowS
     }
 }
 
-/// bench_summary.3.
+/// Compares the ratio with the spread of both sides.
 fn verdict(ours: &Value, peer: &Value, ratio: f64) -> Verdict {
     let margin = [ours, peer].map(|value| {
         let spread = value.spread().unwrap_or(0.0);
@@ -320,7 +318,7 @@ fn verdict(ours: &Value, peer: &Value, ratio: f64) -> Verdict {
     }
 }
 
-/// bench_summary.1.
+/// Sums up the runs of one engine in a row. An error in any run makes the cell an error.
 fn cell<'a>(runs: impl Iterator<Item = &'a Record>) -> Cell {
     let mut values = Vec::new();
     let (mut syncs_per_commit, mut records) = (None, Vec::new());

@@ -1,7 +1,7 @@
 //! The table of a suite: a line for each row, a column for each engine, then Esker's ratio; the totals last.
 //!
-//! bench_table.1. A cell has the median, the spread, and after a + how long work of the row went on behind
-//!     it. What else is known of it stands behind the row.
+//! A cell has the median, the spread, and after a + how long work of the row went on behind it. What else is
+//! known of it stands behind the row.
 
 use crate::report::columns;
 use crate::report::markup::{escape, push};
@@ -43,7 +43,7 @@ pub(super) fn draw(out: &mut String, summary: &Summary) {
     }
 }
 
-/// bench_table.1.
+/// Draws a cell: the median, the spread, and how long background work went on after the row.
 fn cell(out: &mut String, summary: &Summary, row: &RowSummary, at: usize) {
     let class = columns::class(summary, row, at);
     let value = match &row.cells[at] {

@@ -1,11 +1,11 @@
 //! What each engine used over all rows of a suite: the last lines of its table.
 //!
-//! bench_totals.1. An engine that lacks a row that another has did less: it has no totals.
-//! bench_totals.2. Sums (processor, bytes written) stand only where the engines that have totals did equally
-//!     many operations in each row: where rows end by time, a faster engine does more in them. Peaks are no
-//!     sums, and stand all the same.
-//! bench_totals.3. Memory that ranks is anonymous memory. Mapped file pages stand beside it: they are page
-//!     cache, which engines that read their files use too, and which does not count to their processes.
+//! - An engine that lacks a row that another has did less: it has no totals.
+//! - Sums (processor, bytes written) stand only where the engines that have totals did equally many
+//!   operations in each row: where rows end by time, a faster engine does more in them. Peaks are no sums,
+//!   and stand all the same.
+//! - Memory that ranks is anonymous memory. Mapped file pages stand beside it: they are page cache, which
+//!   engines that read their files use too, and which does not count to their processes.
 
 use crate::report::summary::{Summary, Totals, operations};
 use crate::report::units::{bytes, known_bytes, seconds};
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_totals_1_bench_totals_3_an_engine_without_a_row_has_no_totals_and_file_pages_stand_apart() {
+    fn an_engine_without_a_row_has_no_totals_and_file_pages_stand_apart() {
         let records = [
             used("esker", "load", 10, Some(1.0)),
             used("lmdb", "load", 10, Some(1.0)),
@@ -93,12 +93,12 @@ mod tests {
         ];
         let (ours, notes) = column(&records, 0);
         assert_eq!(ours, ["2.00 MiB", "3.00 MiB", "2.00 MiB", "3.00 s"]);
-        assert_eq!(column(&records, 1).0, ["-"; 4], "bench_totals.1");
+        assert_eq!(column(&records, 1).0, ["-"; 4]);
         assert_eq!(notes, ["no totals of lmdb: they lack rows that others have"]);
     }
 
     #[test]
-    fn bench_totals_2_rows_that_end_by_time_have_no_sums() {
+    fn rows_that_end_by_time_have_no_sums() {
         let mut records = [used("esker", "G", 10, Some(1.0)), used("lmdb", "G", 10, Some(1.0))];
         let (theirs, notes) = column(&records, 1);
         assert_eq!(theirs, ["2.00 MiB", "3.00 MiB", "1.00 MiB", "1.50 s"]);

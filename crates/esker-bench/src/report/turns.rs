@@ -4,9 +4,9 @@
 //! started_unix_ms:  esker lmdb redb | another group, run or suite | lmdb      the last one ran apart
 //! ```
 //!
-//! bench_turns.1. What all engines do of one group in one run stands together in time. Where something else
-//!     of the report began in between, the largest part counts as taken in turn, and the rest as measured
-//!     apart. A pause alone is not seen.
+//! What all engines do of one group in one run stands together in time. Where something else of the report
+//! began in between, the largest part counts as taken in turn, and the rest as measured apart. A pause alone
+//! is not seen.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_turns_1_what_began_behind_another_group_or_suite_is_marked() {
+    fn what_began_behind_another_group_or_suite_is_marked() {
         let mut records = vec![
             begun("open", "esker", "open clean", 10),
             begun("open", "redb", "open clean", 20),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_turns_1_rows_of_one_group_and_runs_in_a_row_are_in_turn() {
+    fn rows_of_one_group_and_runs_in_a_row_are_in_turn() {
         let rows = ["bulk load", "len()", "random reads"];
         let mut records = Vec::new();
         for run in [1, 2] {

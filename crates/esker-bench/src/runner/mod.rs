@@ -8,28 +8,25 @@
 //! This file decides what runs when. `process.rs` starts a child and reads its messages, `records.rs` makes
 //! records of them, `trace.rs` counts the syncs, and `scratch.rs` is the directory in which children work.
 //!
-//! bench_runner.1. Every engine and run gives a record for every row. A row that the child did not report,
-//!     because it crashed, failed, was killed or ran out of time, gets an error. So does a row that could not
-//!     be started, for lack of disk space or of a control group.
-//! bench_runner.2. A row whose commits must sync has an error instead of a value if the tracer saw too few
-//!     syncs. A row that asks for no sync gets a note if most of its commits synced and it has enough
-//!     commits.
-//! bench_runner.3. The scratch directory is empty before each child, and removed after the run.
-//! bench_runner.4. Groups in `done`, which an interrupted run has finished, are neither run nor traced again.
-//!     A group is not finished if its turn was refused, for lack of disk space or of a control group. For
-//!     engines and runs to be retried, it is not finished either if time ended, a row was not run, or the
-//!     disk was filled.
-//! bench_runner.5. The time limit applies to one step: the load before the first row, each row, and what
-//!     follows a row (background work, check, next load). The child receives the limit, and waits for
-//!     background work for at most a quarter of it. A measured row keeps its value, with a note, when time
-//!     ends in the step after it. A step under the tracer does almost no work, so its limit is at most that
-//!     of scale `test`. A child has a minute to exit.
-//! bench_runner.6. No turn begins after `stop_at`. A turn that has begun is finished. The remaining turns are
-//!     counted in a message and have no records.
-//! bench_runner.7. If `parts` is not empty, only its groups run, in the order of the whole run.
-//! bench_runner.8. Engines take turns within each group of a run, and a different engine is first in each.
-//!     The order depends only on the numbers of run and group, so an interrupted run continues in the same
-//!     order.
+//! - Every engine and run gives a record for every row. A row that the child did not report, because it
+//!   crashed, failed, was killed or ran out of time, gets an error. So does a row that could not be started,
+//!   for lack of disk space or of a control group.
+//! - A row whose commits must sync has an error instead of a value if the tracer saw too few syncs. A row
+//!   that asks for no sync gets a note if most of its commits synced and it has enough commits.
+//! - The scratch directory is empty before each child, and removed after the run.
+//! - Groups in `done`, which an interrupted run has finished, are neither run nor traced again. A group is
+//!   not finished if its turn was refused, for lack of disk space or of a control group. For engines and runs
+//!   to be retried, it is not finished either if time ended, a row was not run, or the disk was filled.
+//! - The time limit applies to one step: the load before the first row, each row, and what follows a row
+//!   (background work, check, next load). The child receives the limit, and waits for background work for at
+//!   most a quarter of it. A measured row keeps its value, with a note, when time ends in the step after it.
+//!   A step under the tracer does almost no work, so its limit is at most that of scale `test`. A child has a
+//!   minute to exit.
+//! - No turn begins after `stop_at`. A turn that has begun is finished. The remaining turns are counted in a
+//!   message and have no records.
+//! - If `parts` is not empty, only its groups run, in the order of the whole run.
+//! - Engines take turns within each group of a run, and a different engine is first in each. The order
+//!   depends only on the numbers of run and group, so an interrupted run continues in the same order.
 
 mod process;
 mod records;
@@ -63,23 +60,23 @@ pub(crate) struct Plan {
     pub(crate) runs: u32,
     /// Directory for the databases.
     pub(crate) dir: PathBuf,
-    /// Time limit of one step of an engine (bench_runner.5).
+    /// Time limit of one step of an engine.
     pub(crate) timeout: Duration,
     pub(crate) commit: String,
-    /// Finished groups: engine, run, group (bench_runner.4).
+    /// Finished groups: engine, run, group.
     pub(crate) done: BTreeSet<(String, u32, usize)>,
     /// Whether syncs are counted first.
     pub(crate) trace: bool,
     /// Whether the device is trimmed before each turn.
     pub(crate) trim: bool,
-    /// Time after which no turn begins (bench_runner.6).
+    /// Time after which no turn begins.
     pub(crate) stop_at: Option<Instant>,
-    /// Groups to run, counted from 0; empty for all (bench_runner.7).
+    /// Groups to run, counted from 0; empty for all.
     pub(crate) parts: Vec<usize>,
 }
 
 impl Plan {
-    /// Returns whether `stop_at` has passed (bench_runner.6).
+    /// Returns whether `stop_at` has passed.
     fn is_over(&self) -> bool {
         self.stop_at.is_some_and(|end| Instant::now() >= end)
     }
@@ -199,8 +196,8 @@ const MAY_PASS: [&str; 3] = [OUT_OF_TIME, NOT_RUN, DISK_FILLED];
 /// Errors of a turn that was refused. They are not the engine's.
 const REFUSED: [&str; 2] = [NO_DISK_SPACE, NOT_LIMITED];
 
-/// Returns the finished groups of this suite, and removes the records of its other groups (bench_runner.4).
-/// `retried` has the engines to retry, and the number of runs, from the first on, to which this applies.
+/// Returns the finished groups of this suite, and removes the records of its other groups. `retried` has the
+/// engines to retry, and the number of runs, from the first on, to which this applies.
 pub(crate) fn take_done(
     suite: &dyn Suite,
     scale: Scale,
@@ -246,15 +243,13 @@ pub(crate) fn take_done(
 /// Turns: run, group, engine.
 type Todo = Vec<(u32, usize, &'static dyn Engine)>;
 
-/// Returns the turns in their order (bench_runner.8).
+/// Returns the turns in their order.
 fn todo(plan: &Plan) -> Todo {
     let mut todo = Vec::new();
     for run in 1..=plan.runs {
-        // bench_runner.7
         let is_asked_for = |group: &usize| plan.parts.is_empty() || plan.parts.contains(group);
         for group in (0..plan.suite.groups(plan.scale)).filter(is_asked_for) {
             let mut engines = plan.engines.clone();
-            // bench_runner.8
             let turned = (run as usize - 1 + group) % engines.len().max(1);
             engines.rotate_left(turned);
             let left = engines

@@ -48,7 +48,7 @@ pub(super) struct Mode<'a> {
     pub(super) trace: Option<&'a Path>,
     pub(super) limit: Option<&'a Limit>,
     pub(super) memory_bytes_max: Option<u64>,
-    /// Time limit of one step (bench_runner.5).
+    /// Time limit of one step.
     pub(super) step: Duration,
 }
 
@@ -215,7 +215,6 @@ fn listen(
 ) -> Result<Reported, Failure> {
     let messages = messages_of(child)?;
     let weights: BTreeMap<_, _> = job.rows().into_iter().map(|row| (row.name, row.weight)).collect();
-    // bench_runner.5
     let mut deadline = Instant::now() + step;
     let mut reported = Reported::default();
     let mut weight_left: u64 = weights.values().sum();
@@ -343,7 +342,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn bench_runner_5_a_child_that_is_done_and_does_not_end_is_killed() {
+    fn a_child_that_is_done_and_does_not_end_is_killed() {
         let row =
             Message::Row(Box::new(Record { value: Some(1.0), ..record("esker", "load", 1, Some(1.0)) }));
         let [row, done] = [row, Message::Done].map(|message| serde_json::to_string(&message).unwrap());
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_runner_5_a_child_receives_the_time_limit_of_a_step() {
+    fn a_child_receives_the_time_limit_of_a_step() {
         let command = command(&job(), Path::new("lab"), Path::new("db"), mode(Duration::from_secs(150)));
         let reported = command.get_envs().find(|(name, _)| *name == parent::STEP_SECONDS).unwrap().1;
         assert_eq!(reported.unwrap(), "150");

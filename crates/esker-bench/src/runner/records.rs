@@ -1,4 +1,4 @@
-//! Makes a record for each row of a suite from what a child reported (bench_runner.1).
+//! Makes a record for each row of a suite from what a child reported.
 
 use super::process::Reported;
 use crate::child::Job;
@@ -8,7 +8,7 @@ use esker_bench_api::results::Record;
 /// First words of the error of a row that did not run because of an earlier failure.
 pub(super) const NOT_RUN: &str = "not run";
 
-/// Returns a record for every row (bench_runner.1, bench_runner.5).
+/// Returns a record for every row.
 pub(super) fn complete(job: &Job<'_>, reported: Reported) -> Vec<Record> {
     let mut records = reported.records;
     let failure = reported.failure.unwrap_or_else(|| "the process did not report this row".to_owned());
@@ -53,8 +53,7 @@ mod tests {
     use crate::scale::Scale;
 
     #[test]
-    fn bench_runner_5_a_measured_row_keeps_its_value_if_the_lab_stops_what_follows_and_not_if_the_engine_fails()
-     {
+    fn a_measured_row_keeps_its_value_if_the_lab_stops_what_follows_and_not_if_the_engine_fails() {
         let job = Job {
             suite: &Huge,
             engine: esker(),

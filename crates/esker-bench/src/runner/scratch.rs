@@ -1,4 +1,4 @@
-//! The scratch directory: empty before each child, gone after the run (bench_runner.3).
+//! The scratch directory: empty before each child, gone after the run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use esker_bench_api::Failure;
 
 const SCRATCH: &str = "esker-bench-data";
 
-/// The directory in which children work (bench_runner.3).
+/// The directory in which children work.
 pub(super) struct Scratch {
     pub(super) path: PathBuf,
 }

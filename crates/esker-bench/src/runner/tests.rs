@@ -54,7 +54,7 @@ pub(super) fn plan(dir: &std::path::Path) -> Plan {
 }
 
 #[test]
-fn bench_runner_1_a_suite_without_disk_space_gives_rows_and_does_not_end_the_run() {
+fn a_suite_without_disk_space_gives_rows_and_does_not_end_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let plan = plan(dir.path());
     let mut errors = Vec::new();
@@ -81,8 +81,7 @@ fn a_group_is_asked_for_the_disk_space_that_it_needs_itself() {
 }
 
 #[test]
-fn bench_runner_7_bench_runner_8_another_engine_is_the_first_in_each_group_and_run_and_a_part_or_a_resumed_run_keeps_the_order()
- {
+fn another_engine_is_the_first_in_each_group_and_run_and_a_part_or_a_resumed_run_keeps_the_order() {
     let dir = tempfile::tempdir().unwrap();
     let engines = ["esker", "bbolt", "redb"].map(|name| crate::engines::find(name).unwrap()).to_vec();
     let suite = crate::suites::find("ycsb").unwrap();
@@ -109,7 +108,7 @@ fn bench_runner_7_bench_runner_8_another_engine_is_the_first_in_each_group_and_r
 }
 
 #[test]
-fn bench_runner_4_what_ran_out_of_time_is_run_again_if_it_is_asked_for() {
+fn what_ran_out_of_time_is_run_again_if_it_is_asked_for() {
     let record = |engine: &str, run, row: &str, error: Option<&str>| Record {
         suite: "huge".to_owned(),
         error: error.map(str::to_owned),

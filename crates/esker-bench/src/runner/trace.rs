@@ -1,5 +1,5 @@
 //! Counts the syncs per commit with a tracer at the smallest scale, and compares them with what a row asks
-//! for (bench_runner.2).
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -41,8 +41,8 @@ impl Traced {
     }
 }
 
-/// Runs every engine once under a tracer at the smallest scale, as far as it has groups to run
-/// (bench_runner.4) and time (bench_runner.6). Returns an empty map where there is no tracer.
+/// Runs every engine once under a tracer at the smallest scale, as far as it has groups to run and time.
+/// Returns an empty map where there is no tracer.
 pub(super) fn trace_syncs(
     plan: &Plan,
     todo: &Todo,
@@ -113,7 +113,7 @@ fn trace_group(
     Ok(())
 }
 
-/// Returns the time limit of a step under the tracer, given that of the run (bench_runner.5).
+/// Returns the time limit of a step under the tracer, given that of the run.
 fn traced_step(step: Duration) -> Duration {
     step.min(Duration::from_secs(Scale::Test.seconds_max()))
 }
@@ -128,7 +128,7 @@ fn traced_name(job: &Job<'_>, row: &Row) -> String {
     at.and_then(|at| names(Scale::Test).into_iter().nth(at)).unwrap_or_else(|| row.name.clone())
 }
 
-/// Adds the traced syncs to a record, and judges them (bench_runner.2).
+/// Adds the traced syncs to a record, and judges them.
 pub(super) fn hold_against_trace(record: &mut Record, job: &Job<'_>, traced: Option<&TracedRows>) {
     let Some(traced) = traced else { return };
     let Some(row) = job.rows().into_iter().find(|row| row.name == record.row) else { return };
@@ -160,14 +160,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bench_runner_5_a_traced_step_has_the_time_of_its_own_scale() {
+    fn a_traced_step_has_the_time_of_its_own_scale() {
         let seconds = |scale: Scale| Duration::from_secs(scale.seconds_max());
         assert_eq!(traced_step(seconds(Scale::Seed)), seconds(Scale::Test));
         assert_eq!(traced_step(Duration::from_secs(7)), Duration::from_secs(7));
     }
 
     #[test]
-    fn bench_runner_2_unasked_syncs_are_noted_of_rows_with_enough_commits() {
+    fn unasked_syncs_are_noted_of_rows_with_enough_commits() {
         let job = Job {
             suite: crate::suites::find("obigstore").unwrap(),
             engine: crate::engines::find("redb").unwrap(),
@@ -187,12 +187,9 @@ mod tests {
             record.note
         };
         let noted = note(100, 100);
-        assert!(
-            noted.contains("1.00 syncs per commit") && noted.contains("100 commits traced"),
-            "bench_runner.2: {noted}"
-        );
+        assert!(noted.contains("1.00 syncs per commit") && noted.contains("100 commits traced"), "{noted}");
         // The syncs of a first log file.
-        assert_eq!(note(18, 20), "", "bench_runner.2");
-        assert_eq!(note(18, 100), "", "bench_runner.2");
+        assert_eq!(note(18, 20), "");
+        assert_eq!(note(18, 100), "");
     }
 }

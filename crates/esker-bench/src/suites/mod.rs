@@ -3,8 +3,8 @@
 //! To add one, write `suites/NAME.rs` with a [`Planned`], and add it to [`SUITES`]. `plan.rs` has what its
 //! groups are made of. A suite that no plan can say implements [`Suite`] itself.
 //!
-//! bench_suites.1. The rows of a group share one process, one directory and what the rows before them wrote;
-//!     groups share nothing.
+//! The rows of a group share one process, one directory and what the rows before them wrote; groups share
+//! nothing.
 
 mod badger;
 mod churn;

@@ -8,11 +8,11 @@
 //!                                   -> open, first get                           row: open after kill
 //! ```
 //!
-//! bench_open.1. A clean close comes when the engine owes no background work: nothing of it is cut off, to be
-//!     made good by the timed opening.
-//! bench_open.2. No opening competes with what the writer left in the page cache: it is on the device before.
-//!     After a kill, too, since it is the process that dies there and not the machine: what it wrote is in
-//!     its files either way.
+//! - A clean close comes when the engine owes no background work: nothing of it is cut off, to be made good
+//!   by the timed opening.
+//! - No opening competes with what the writer left in the page cache: it is on the device before. After a
+//!   kill, too, since it is the process that dies there and not the machine: what it wrote is in its files
+//!   either way.
 //!
 //! After each row an untimed walk reads everything: what was closed or synced is there, byte for byte, and
 //! nothing that was not written.
@@ -355,7 +355,7 @@ pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Re
     }
 }
 
-/// bench_open.1.
+/// Loads, waits until the engine has no background work, and closes.
 fn load_and_close(
     engine: &dyn Engine,
     dir: &Path,
@@ -381,7 +381,7 @@ mod tests {
     const COUNT: u64 = 50;
 
     #[test]
-    fn bench_open_1_the_writer_waits_for_rest_before_it_closes() {
+    fn the_writer_waits_for_rest_before_it_closes() {
         let _open = gate::no_child_starts();
         let dir = tempfile::tempdir().unwrap();
         let engine = Rehearsed::default();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cold_row_opens_anew_and_rows_say_what_was_not_so() {
+    fn the_cold_row_opens_again_and_rows_say_what_was_not_so() {
         for (left, is_cold) in [(Left::AsAsked, true), (Left::Restless, true), (Left::AsAsked, false)] {
             let engine = Rehearsed::default();
             let records = engine.records(&OpenSuite, 0, |recorder| {

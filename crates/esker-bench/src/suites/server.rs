@@ -5,10 +5,10 @@
 //!                             '------------ after the row: is there what must be there?
 //! ```
 //!
-//! bench_suites_server.1. The load is that of the program `redis-benchmark`, which neither side has written
-//!     for this; it takes processor time of the same machine, on both sides the same for each request.
-//! bench_suites_server.2. Rows that leave something countable are checked: increments that were answered are
-//!     there, what was pushed comes out again.
+//! - The load is that of the program `redis-benchmark`, which neither side has written for this; it takes
+//!   processor time of the same machine, on both sides the same for each request.
+//! - Rows that leave something countable are checked: increments that were answered are there, what was
+//!   pushed comes out again.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -266,7 +266,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Runs redis-benchmark once (bench_suites_server.1).
+    /// Runs redis-benchmark once.
     fn load(&mut self, load: Load, requests: u64, keys: u64) -> Result<Outcome, Failure> {
         let (_, said) = load.work.said();
         let numbers = [

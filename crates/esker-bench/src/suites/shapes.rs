@@ -15,8 +15,8 @@
 //! An engine without a write buffer has its tree in both halves. One without a compaction has the rows of
 //! tables as it is, and a note says so.
 //!
-//! bench_suites_shapes.1. Every value that is read is in a sum, which is held against the generator. At the
-//!     end every byte is compared.
+//! Every value that is read is in a sum, which is held against the generator. At the end every byte is
+//! compared.
 
 use std::time::Duration;
 

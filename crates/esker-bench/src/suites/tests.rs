@@ -92,7 +92,7 @@ fn a_lost_put_is_found_by_every_suite() {
 }
 
 #[test]
-fn bench_puts_1_a_load_that_cannot_be_one_transaction_is_whole_and_says_how_long_it_took() {
+fn a_load_that_cannot_be_one_transaction_is_whole_and_says_how_long_it_took() {
     /// redb, were it advised against large transactions.
     struct Small;
     impl Engine for Small {
@@ -187,7 +187,7 @@ mod sizes_and_badger {
     const POPULATE: &str = "populate (128 B)";
 
     #[test]
-    fn both_rows_of_reads_begin_with_a_store_opened_anew_and_say_where_the_page_cache_was_not_empty() {
+    fn both_rows_of_reads_begin_with_a_store_opened_again_and_say_where_the_page_cache_was_not_empty() {
         for (is_cold, note) in [(true, ""), (false, NOT_EMPTY)] {
             let engine = Rehearsed::default();
             let rows = records(&engine, &sizes::SUITE, 0, is_cold);
@@ -263,7 +263,7 @@ mod sizes_and_badger {
     }
 
     #[test]
-    fn each_part_of_badger_opens_anew_and_opening_counts_to_the_cold_row_only() {
+    fn each_part_of_badger_opens_again_and_opening_counts_to_the_cold_row_only() {
         // Of the others, whether each takes less than an opening.
         let are_short = || {
             let engine = Rehearsed { opening: Duration::from_millis(500), ..Rehearsed::default() };
@@ -326,7 +326,7 @@ fn at_seed_a_mix_takes_its_time_and_elsewhere_has_a_count() {
 }
 
 #[test]
-fn bench_suites_shapes_1_a_lost_item_is_found_by_every_kind_of_read() {
+fn a_lost_item_is_found_by_every_kind_of_read() {
     for group in 0..shapes::SUITE.groups(Scale::Test) {
         let rows = Rehearsed::default().errors(&shapes::SUITE, group);
         assert_eq!(rows, [const { None }; 7], "{group}");
@@ -341,7 +341,7 @@ mod transfers {
     use super::*;
 
     #[test]
-    fn bench_suites_transactions_2_a_lost_write_is_found_by_the_sums() {
+    fn a_lost_write_is_found_by_the_sums() {
         assert_eq!(Rehearsed::default().errors(&transactions::SUITE, 1), [const { None }; 5]);
         // It keeps the first account as it was loaded, and loses every change of it: the money of others does
         // not add up any more.
@@ -360,7 +360,7 @@ mod transfers {
 }
 
 #[test]
-fn bench_suites_time_2_an_expired_entry_that_is_found_and_one_that_is_lost_fail_the_rows() {
+fn an_expired_entry_that_is_found_and_one_that_is_lost_fail_the_rows() {
     assert_eq!(Rehearsed::default().errors(&time::SUITE, 0), [const { None }; 3]);
     let keeping = Rehearsed { keeps_expired: true, ..Rehearsed::default() };
     let errors = keeping.errors(&time::SUITE, 0);

@@ -185,7 +185,7 @@ fn an_interrupted_run_goes_on() {
 }
 
 #[test]
-fn bench_runner_6_a_sitting_that_is_over_leaves_its_turns_to_the_next() {
+fn a_sitting_that_is_over_leaves_its_turns_to_the_next() {
     let out = tempfile::tempdir().unwrap();
     let arguments = ["run", "int", "--scale", "test", "--runs", "2", "--engine", "esker", "--no-trace"];
     let call = |more: &[&str]| {
@@ -202,7 +202,7 @@ fn bench_runner_6_a_sitting_that_is_over_leaves_its_turns_to_the_next() {
 }
 
 #[test]
-fn bench_runner_7_a_part_runs_alone_and_the_rest_follows() {
+fn a_part_runs_alone_and_the_rest_follows() {
     let out = tempfile::tempdir().unwrap();
     let arguments = ["run", "churn", "--scale", "test", "--runs", "1", "--engine", "esker", "--no-trace"];
     let rows = |more: &[&str]| -> Vec<String> {
@@ -214,8 +214,8 @@ fn bench_runner_7_a_part_runs_alone_and_the_rest_follows() {
     };
     let part = rows(&["--part", "2"]);
     let whole = rows(&["--resume"]);
-    assert!(!part.is_empty() && whole.len() > part.len(), "bench_runner.7: {part:?} of {whole:?}");
-    assert!(whole.starts_with(&part), "bench_runner.7: what was there is not run again");
+    assert!(!part.is_empty() && whole.len() > part.len(), "{part:?} of {whole:?}");
+    assert!(whole.starts_with(&part), "what was there is not run again");
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_resumed_run_keeps_what_its_calls_were_and_retries_what_ran_out_of_time() {
 /// trace, and traces nothing.
 #[cfg(unix)]
 #[test]
-fn bench_runner_4_a_resumed_run_traces_only_what_it_runs() {
+fn a_resumed_run_traces_only_what_it_runs() {
     let out = tempfile::tempdir().unwrap();
     let programs = out.path().join("programs");
     std::fs::create_dir(&programs).unwrap();

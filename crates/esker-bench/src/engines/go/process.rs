@@ -7,8 +7,8 @@
 //!
 //! bench/go/lab/serve.go is the other side and describes the calls.
 //!
-//! bench_go_process.1. Nothing that a row measures goes through the pipe, except the opening of a store by a
-//!     suite that is a program.
+//! Nothing that a row measures goes through the pipe, except the opening of a store by a suite that is a
+//! program.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;

@@ -4,7 +4,7 @@
 //!   get, range -> a parked transaction, as for a single table
 //!   remove     -> mdbx_drop of each in one transaction, then a sync
 //!
-//! L1 of `libmdbx.rs` holds here too: removing takes `&mut self`.
+//! Transactions end before a table is removed: removing takes `&mut self`.
 #![expect(unsafe_code, reason = "the binding makes removing a table unsafe")]
 
 use std::ops::Range;
@@ -76,8 +76,8 @@ impl Keyspaces for LibmdbxKeyspaces {
         self.parked.clear();
         let txn = self.env.begin_rw_unsync().map_err(Failure::engine)?;
         for map in self.maps.take(keyspaces) {
-            // SAFETY: the one copy of the handle that there is, without a cursor, and no other transaction
-            // runs (L1).
+            // SAFETY: this is the only copy of the handle, and it has no cursor. `&mut self` excludes other
+            // transactions.
             unsafe { txn.drop_db(map) }.map_err(Failure::engine)?;
         }
         txn.commit().map_err(Failure::engine)?;

@@ -6,13 +6,13 @@
 //! lend -> renew a parked transaction, or begin one -> get, range, keys, len at its snapshot -> reset -> park
 //! ```
 //!
-//! bench_parked.1. A parked transaction is reset: it has no snapshot and does not delay the reuse of pages.
-//! bench_parked.2. A transaction is either parked or lent, so one thread at a time uses it. The binding opens
-//!     environments with MDBX_NOSTICKYTHREADS, so that another thread may use it next.
-//! bench_parked.3. All transactions are aborted before the environment closes. A lent transaction borrows the
-//!     pool, and the pool drops the parked ones before its handle of the environment.
-//! bench_parked.4. A transaction keeps the cursor of its first walk and binds it again for each walk, which
-//!     avoids an allocation. The cursor is closed before the transaction is aborted.
+//! - A parked transaction is reset: it has no snapshot and does not delay the reuse of pages.
+//! - A transaction is either parked or lent, so one thread at a time uses it. The binding opens environments
+//!   with MDBX_NOSTICKYTHREADS, so that another thread may use it next.
+//! - All transactions are aborted before the environment closes. A lent transaction borrows the pool, and the
+//!   pool drops the parked ones before its handle of the environment.
+//! - A transaction keeps the cursor of its first walk and binds it again for each walk, which avoids an
+//!   allocation. The cursor is closed before the transaction is aborted.
 #![expect(unsafe_code, reason = "resetting, renewing and walks over keys alone are mdbx's own functions")]
 
 use std::ffi::c_void;
@@ -34,7 +34,7 @@ use esker_bench_api::Failure;
 
 /// The transactions of one environment.
 pub(super) struct Parked {
-    /// Dropped before `env` (bench_parked.3).
+    /// Dropped before `env`.
     txns: Mutex<Vec<Txn>>,
     env: Environment,
 }
@@ -99,18 +99,19 @@ impl Drop for Lent<'_> {
 /// A read transaction, aborted when it is dropped.
 pub(super) struct Txn {
     txn: NonNull<MDBX_txn>,
-    /// Cursor of its walks (bench_parked.4).
+    /// Cursor of its walks.
     cursor: Option<NonNull<MDBX_cursor>>,
 }
 
-// SAFETY: bench_parked.2, and its cursor moves with it (bench_parked.4).
+// SAFETY: a transaction is either parked or lent, so one thread at a time uses it and its cursor. The
+// environment is open with MDBX_NOSTICKYTHREADS, so that another thread may use it next.
 unsafe impl Send for Txn {}
 
 impl Txn {
     fn begin(env: &Environment) -> Result<Self, Failure> {
         let mut txn = ptr::null_mut();
         let code = env.with_raw_env_ptr(|env| {
-            // SAFETY: the environment is open for as long as the transaction lives (bench_parked.3).
+            // SAFETY: the environment is open for as long as the transaction lives.
             unsafe { mdbx_txn_begin_ex(env, ptr::null_mut(), MDBX_TXN_RDONLY, &raw mut txn, ptr::null_mut()) }
         });
         checked(code)?;
@@ -119,15 +120,13 @@ impl Txn {
     }
 
     fn renewed(self) -> Result<Self, Failure> {
-        // SAFETY: the read transaction is reset (bench_parked.1), only this thread uses it (bench_parked.2),
-        // and its environment is open (bench_parked.3).
+        // SAFETY: the read transaction is reset, only this thread uses it, and its environment is open.
         checked(unsafe { mdbx_txn_renew(self.txn.as_ptr()) })?;
         Ok(self)
     }
 
     fn reset(self) -> Result<Self, Failure> {
-        // SAFETY: the read transaction runs, only this thread uses it (bench_parked.2), and its environment
-        // is open (bench_parked.3).
+        // SAFETY: the read transaction runs, only this thread uses it, and its environment is open.
         checked(unsafe { mdbx_txn_reset(self.txn.as_ptr()) })?;
         Ok(self)
     }
@@ -185,9 +184,9 @@ impl Txn {
         let (mut step, mut seen) = (MDBX_SET_RANGE, 0);
         while seen < limit {
             let value_place = if VALUES { &raw mut value } else { ptr::null_mut() };
-            // SAFETY: the cursor and its transaction are open, and only this thread uses them
-            // (bench_parked.2, bench_parked.4). mdbx reads `key` in the first step and replaces it in the
-            // others. It replaces `value` in each step if it gets a pointer to it.
+            // SAFETY: the cursor and its transaction are open, and only this thread uses them. mdbx reads
+            // `key` in the first step and replaces it in the others. It replaces `value` in each step if it
+            // gets a pointer to it.
             let code = unsafe { mdbx_cursor_get(cursor, &raw mut key, value_place, step) };
             if code == MDBX_NOTFOUND {
                 break;
@@ -213,7 +212,7 @@ impl Txn {
         Ok(unsafe { stat.assume_init() }.ms_entries)
     }
 
-    /// Returns the transaction's cursor, bound to `map` (bench_parked.4).
+    /// Returns the transaction's cursor, bound to `map`.
     fn cursor_in(&mut self, map: MDBX_dbi) -> Result<NonNull<MDBX_cursor>, Failure> {
         if let Some(cursor) = self.cursor {
             // SAFETY: the transaction runs, and its own cursor is open.
@@ -232,11 +231,11 @@ impl Txn {
 impl Drop for Txn {
     fn drop(&mut self) {
         if let Some(cursor) = self.cursor {
-            // SAFETY: the cursor is open until here. Its transaction is running or reset (bench_parked.4).
+            // SAFETY: the cursor is open until here. Its transaction is running or reset.
             unsafe { mdbx_cursor_close(cursor.as_ptr()) };
         }
         // SAFETY: the handle is valid until it is aborted, which happens only here, and its environment is
-        // open (bench_parked.3). The handle is freed whatever the returned code.
+        // open. The handle is freed whatever the returned code.
         let _ = unsafe { mdbx_txn_abort(self.txn.as_ptr()) };
     }
 }
@@ -266,8 +265,7 @@ mod tests {
     use signet_libmdbx::WriteFlags;
 
     #[test]
-    fn bench_parked_1_bench_parked_2_bench_parked_4_what_was_lent_is_lent_again_at_the_newest_snapshot_with_its_cursor()
-     {
+    fn what_was_lent_is_lent_again_at_the_newest_snapshot_with_its_cursor() {
         let dir = tempfile::tempdir().unwrap();
         let env = Settings::new(&OpenOptions::with_cache(1 << 24)).open(dir.path(), 0).unwrap();
         let map = env.begin_ro_unsync().unwrap().open_db(None).unwrap();
@@ -295,9 +293,9 @@ mod tests {
         assert_eq!(parked.txns().len(), 2);
         put(3);
         let mut again = parked.lend().unwrap();
-        assert_eq!((again.txn.txn, parked.txns().len()), (txn, 1), "bench_parked.2");
-        assert_eq!(keys(&mut again), [1, 2, 3], "bench_parked.1");
-        assert!(cursor.is_some() && again.cursor == cursor, "bench_parked.4");
+        assert_eq!((again.txn.txn, parked.txns().len()), (txn, 1));
+        assert_eq!(keys(&mut again), [1, 2, 3]);
+        assert!(cursor.is_some() && again.cursor == cursor);
         drop(again);
         parked.clear();
         assert_eq!(parked.txns().len(), 0);

@@ -3,7 +3,7 @@
 //!   write  -> one transaction over all of them, their handles opened before
 //!   remove -> mdb_drop of each in one transaction, then a sync
 //!
-//! L1 of `lmdb.rs` holds here too: removing takes `&mut self`.
+//! Transactions end before a database is removed: removing takes `&mut self`.
 #![expect(unsafe_code, reason = "heed makes removing a database unsafe")]
 
 use std::ops::Range;
@@ -99,7 +99,7 @@ impl Keyspaces for LmdbKeyspaces {
     fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
         let mut txn = self.env.write_txn().map_err(Failure::engine)?;
         for map in self.maps.take(keyspaces) {
-            // SAFETY: the one copy of the handle that there is, and no other transaction runs (L1).
+            // SAFETY: this is the only copy of the handle, and `&mut self` excludes other transactions.
             unsafe { map.remove(&mut txn) }.map_err(Failure::engine)?;
         }
         txn.commit().map_err(Failure::engine)?;

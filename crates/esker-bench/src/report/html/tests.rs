@@ -114,7 +114,7 @@ fn syncs_that_were_not_counted_are_shown_at_their_row() {
 }
 
 #[test]
-fn bench_limits_3_a_line_says_that_it_was_measured_apart() {
+fn a_line_says_that_it_was_measured_apart() {
     let syncs = record("machine", "fdatasync, append 4 KiB, preallocated file", 1, Some(1e-3));
     let of_row = record("esker", "individual writes", 1, Some(2.0));
     let records = [
@@ -123,7 +123,7 @@ fn bench_limits_3_a_line_says_that_it_was_measured_apart() {
     ];
     let page = page(&Summary::all(&records), &runs(Vec::new()));
     assert!(page.contains("suite limits: median fdatasync, 1.00 s"), "{page}");
-    assert!(page.contains(&escape(limits::without("redb"))), "bench_limits.1: {page}");
+    assert!(page.contains(&escape(limits::without("redb"))), "{page}");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn the_page_says_what_suites_and_rows_do() {
 }
 
 #[test]
-fn bench_lines_3_failed_rows_have_no_curves_and_curves_say_their_run() {
+fn failed_rows_have_no_curves_and_curves_say_their_run() {
     let rows = |error: Option<&str>| {
         let mut records = Vec::new();
         for (engine, run) in [("esker", 1), ("lmdb", 1), ("esker", 2), ("lmdb", 2)] {
@@ -187,14 +187,14 @@ fn a_page_has_every_row_and_shows_failures() {
     assert!(end.contains("not known of redb") && !end.contains("took turns."), "no record has its time");
     assert!(page.contains("no totals of esker: they lack rows that others have"));
     let (lost, won) = (page.find(">batch writes<").unwrap(), page.find(">bulk load<").unwrap());
-    assert!(lost < won, "bench_heat.1");
+    assert!(lost < won);
     for outside in ["src=", "@import", "url("] {
         assert!(!page.contains(outside), "the page loads nothing: {outside}");
     }
     for link in page.split("href=").skip(1) {
         let place = link.strip_prefix("\"#").and_then(|link| link.split('"').next());
-        let place = place.unwrap_or_else(|| panic!("bench_html.2: {}", &link[..20]));
-        assert_eq!(page.matches(&format!("id=\"{place}\"")).count(), 1, "bench_html.2: {place}");
+        let place = place.unwrap_or_else(|| panic!("a link out of the page: {}", &link[..20]));
+        assert_eq!(page.matches(&format!("id=\"{place}\"")).count(), 1, "{place}");
     }
 }
 
@@ -251,7 +251,7 @@ fn without_line() -> String {
 }
 
 #[test]
-fn bench_html_1_each_chart_has_its_data() {
+fn each_chart_has_its_data() {
     assert_eq!(broken(&example()), Vec::<String>::new());
     assert!(example().matches("data-lines=\"2\"").count() >= 3);
     // Where a bar lies, only a browser knows.
@@ -260,7 +260,7 @@ fn bench_html_1_each_chart_has_its_data() {
     }
 }
 
-/// bench_html.3.
+/// Widths of the page in pixels: all engines fit, or only Esker and the best other one.
 const WIDE: u32 = 1300;
 const NARROW: u32 = 420;
 
@@ -295,7 +295,7 @@ fn opened(browser: &Path, page: &str) -> String {
 }
 
 #[test]
-fn bench_html_1_a_browser_finds_the_data_of_each_chart() {
+fn a_browser_finds_the_data_of_each_chart() {
     let Some(browser) = browser() else {
         println!("no browser in ESKER_BROWSER or PATH: the marks were checked without one");
         return;
@@ -367,15 +367,15 @@ parent.document.documentElement.dataset.layout=innerWidth+': '+wrong.slice(0,3).
 }
 
 #[test]
-fn bench_html_3_bench_columns_1_bench_columns_2_esker_is_seen_first_at_any_width() {
+fn esker_is_seen_first_at_any_width() {
     let Some(browser) = browser() else {
         println!("no browser in ESKER_BROWSER or PATH: the layout was not looked at");
         return;
     };
     let page = whole_page();
     // Suite and row, or row and ratio; row, Esker, the best other engine, ratio.
-    assert_eq!(layout(&browser, &page, WIDE, all_engines().len() + 2), format!("{WIDE}: "), "bench_html.3");
-    assert_eq!(layout(&browser, &page, NARROW, 4), format!("{NARROW}: "), "bench_html.3");
+    assert_eq!(layout(&browser, &page, WIDE, all_engines().len() + 2), format!("{WIDE}: "));
+    assert_eq!(layout(&browser, &page, NARROW, 4), format!("{NARROW}: "));
     let never_narrow = page.replace("@media(max-width:", "@media(max-width:0px) and (min-width:");
     assert!(layout(&browser, &never_narrow, NARROW, 4).contains(" cells: "), "what does not fit is found");
     let long_word =

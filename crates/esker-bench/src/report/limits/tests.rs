@@ -69,9 +69,9 @@ fn a_row_has_the_limit_of_what_it_does() {
     close(limit(&limits, rate("table read")), 3e8, "the device");
     close(limit(&limits, rate("record write (1 KB, plain)")), 1e10, "memcpy");
     close(limit(&limits, rate("record write (1 KB, plain + sync per record)")), 1e8, "the device");
-    assert_eq!(limit(&limits, rate("record write (1 KB, zstd)")), None, "bench_limits.1");
+    assert_eq!(limit(&limits, rate("record write (1 KB, zstd)")), None);
     let warm = Record { note: "the page cache could not be dropped".to_owned(), ..rate("table read") };
-    assert_eq!(limit(&limits, warm), None, "bench_limits.1");
+    assert_eq!(limit(&limits, warm), None);
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn values_are_read_and_written_once_and_even_reads_miss_a_cache() {
         "reading the values once",
     );
     let warm = Record { note: "the page cache could not be dropped".to_owned(), ..walk };
-    assert_eq!(limit(&limits(), warm), None, "bench_limits.1");
-    assert_eq!(limit(&limits(), of("badger", "iterate keys only, cold (16 KB)")), None, "bench_limits.1");
+    assert_eq!(limit(&limits(), warm), None);
+    assert_eq!(limit(&limits(), of("badger", "iterate keys only, cold (16 KB)")), None);
     let load = Record { commits: 1, user_written_bytes: 8_000_000, ..of("large", "bulk load") };
     let load = Record { syncs_per_commit: Some(1.0), ..load };
     close(limit(&limits(), load), 0.08, "writing the bytes once");
@@ -100,11 +100,11 @@ fn values_are_read_and_written_once_and_even_reads_miss_a_cache() {
         limit(&limits(), Record { unit, better: Better::Higher, ..of("ycsb", name) })
     };
     close(rate("read-only (async)"), 1e7, "one cache miss each");
-    assert_eq!(rate("C (async)"), None, "bench_limits.1");
+    assert_eq!(rate("C (async)"), None);
 }
 
 #[test]
-fn bench_limits_1_each_suite_of_engines_says_which_rows_have_no_line() {
+fn each_suite_of_engines_says_which_rows_have_no_line() {
     for suite in crate::suites::SUITES.iter().filter(|suite| suite.own_engine().is_none()) {
         assert!(!without(suite.name()).is_empty(), "{}", suite.name());
     }
@@ -112,7 +112,7 @@ fn bench_limits_1_each_suite_of_engines_says_which_rows_have_no_line() {
 }
 
 #[test]
-fn bench_limits_4_another_machine_has_no_limit() {
+fn another_machine_has_no_limit() {
     let records = [
         of_machine("dependent cache miss", Unit::Seconds, 1e-7),
         record("esker", "random reads", 1, Some(9.0)),
@@ -132,13 +132,13 @@ fn bench_limits_4_another_machine_has_no_limit() {
 }
 
 #[test]
-fn bench_limits_1_commits_that_share_syncs_have_no_limit() {
+fn commits_that_share_syncs_have_no_limit() {
     let shared = Record { commits: 1000, syncs_per_commit: Some(0.2), ..record("esker", "w", 1, Some(1.0)) };
     assert_eq!(limit(&limits(), shared), None);
 }
 
 #[test]
-fn bench_limits_2_a_rate_is_limited_by_counts_of_one_record() {
+fn a_rate_is_limited_by_counts_of_one_record() {
     let with = |engine: &str, value: Option<f64>, ops, commits| Record {
         suite: "storage-bench".to_owned(),
         unit: Unit::OpsPerSecond,

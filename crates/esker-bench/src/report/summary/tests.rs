@@ -72,7 +72,7 @@ fn medians_best_and_ratio() {
 }
 
 #[test]
-fn bench_summary_2_a_ratio_below_one_is_ahead_whatever_the_unit() {
+fn a_ratio_below_one_is_ahead_whatever_the_unit() {
     let ratio = |better| {
         let of = |engine, value| Record { better, ..record(engine, "r", 1, Some(value)) };
         let summary = Summary::new(&[of("lmdb", 4.0), of("esker", 2.0), of("bbolt", 1.0)]);
@@ -84,7 +84,7 @@ fn bench_summary_2_a_ratio_below_one_is_ahead_whatever_the_unit() {
 }
 
 #[test]
-fn bench_summary_3_what_the_spread_covers_is_neither_lost_nor_won() {
+fn what_the_spread_covers_is_neither_lost_nor_won() {
     let verdict = |better, ours: &[f64], peer: &[f64]| {
         let of = |engine: &'static str, values: &[f64]| -> Vec<Record> {
             let runs = (1..).zip(values.iter().copied());
@@ -115,7 +115,7 @@ fn bench_summary_3_what_the_spread_covers_is_neither_lost_nor_won() {
 }
 
 #[test]
-fn bench_summary_4_details_are_of_valid_cells_and_numbers_are_medians() {
+fn details_are_of_valid_cells_and_numbers_are_medians() {
     let run = |run, cpu_s| {
         let mut record = record_over_time("esker", "H rand", run);
         record.usage.cpu_s = cpu_s;
@@ -153,7 +153,7 @@ fn counts_of_a_row_are_of_one_record_with_a_value() {
 }
 
 #[test]
-fn bench_summary_1_an_error_in_one_run_fails_the_row() {
+fn an_error_in_one_run_fails_the_row() {
     let records = [record("esker", "len()", 1, Some(1.0)), record("esker", "len()", 2, None)];
     let summary = Summary::new(&records);
     assert!(matches!(&summary.rows[0].cells[0], Cell::Error(error) if error.contains("broke")));

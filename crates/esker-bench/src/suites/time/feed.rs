@@ -7,8 +7,7 @@
 //!                          the same commits from the log's files, with a checksum and not decoded
 //! ```
 //!
-//! bench_suites_time.3. A reader of the feed sees each commit once, in order, with the key and the value that
-//!     were committed.
+//! A reader of the feed sees each commit once, in order, with the key and the value that were committed.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -112,7 +111,7 @@ impl Seen {
         Ok(())
     }
 
-    /// bench_suites_time.3.
+    /// Fails unless the feed has the commits of the writer, each once and in order.
     fn expect(self, written: Self) -> Result<(), Failure> {
         if self == written {
             return Ok(());
@@ -215,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bench_suites_time_3_a_commit_that_is_missing_doubled_or_out_of_order_is_found() {
+    fn a_commit_that_is_missing_doubled_or_out_of_order_is_found() {
         let entries = Entries::new(SEED, 0, 0);
         let seen = |items: &[u64]| {
             let mut seen = Seen::default();

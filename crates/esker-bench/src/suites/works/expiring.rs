@@ -5,12 +5,11 @@
 //!    | puts             | reads, at random, of all that was put
 //! ```
 //!
-//! bench_suites_time.1. Each entry is put with what is left of its time then, so entries of all engines
-//!     expire at the same moments, counted from the first put. An entry that is put too late lives for a
-//!     second.
-//! bench_suites_time.2. Every read is judged: an entry is there until a second before its moment
-//!     (bench_expiring.1), and it is not there afterwards. While neither is sure, a value that is found has
-//!     to be the right one. At the end a scan shows the entries that do not expire, and no other.
+//! - Each entry is put with what is left of its time then, so entries of all engines expire at the same
+//!   moments, counted from the first put. An entry that is put too late lives for a second.
+//! - Every read is judged: an entry is there until a second before its moment, and it is not there
+//!   afterwards. While neither is sure, a value that is found has to be the right one. At the end a scan
+//!   shows the entries that do not expire, and no other.
 
 use std::thread;
 use std::time::{Duration, Instant};

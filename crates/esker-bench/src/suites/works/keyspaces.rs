@@ -1,7 +1,7 @@
 //! Work on many keyspaces.
 //!
-//! bench_suites_keyspaces.1. Every answer is verified (bench_works.1, bench_mixed.2): opened again, and after
-//!     half has been dropped, each keyspace has its items in their newest versions and no other.
+//! Every answer is verified: opened again, and after half has been dropped, each keyspace has its items in
+//! their newest versions and no other.
 
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::keyspaces::KeyspaceItems;

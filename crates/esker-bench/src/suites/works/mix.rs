@@ -4,8 +4,8 @@
 //! draw operation, draw item -> clock -> one call of the engine -> clock -> Track -> compare the answer
 //! ```
 //!
-//! bench_mixed.1. The rate of the row is operations over the time within calls (bench_works.1).
-//! bench_mixed.2. The newest version of every item is remembered, so that an old answer is as wrong as none.
+//! - The rate of the row is operations over the time within calls.
+//! - The newest version of every item is remembered, so that an old answer is as wrong as none.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

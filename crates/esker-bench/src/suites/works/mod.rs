@@ -1,9 +1,9 @@
 //! The work of rows on engines in Rust. Each file has some of the variants of
 //! [`Work`](crate::suites::plan::Work).
 //!
-//! bench_works.1. Only calls of the engine are between two looks at the clock; drawing, making values and
-//!     verifying are not. Where a loop is timed as a whole, what a read must give is computed before, and the
-//!     answers are summed up and compared afterwards.
+//! Only calls of the engine are between two looks at the clock; drawing, making values and verifying are not.
+//! Where a loop is timed as a whole, what a read must give is computed before, and the answers are summed up
+//! and compared afterwards.
 
 mod expiring;
 mod keyspaces;

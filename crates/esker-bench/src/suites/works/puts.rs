@@ -1,7 +1,7 @@
 //! Puts and removals in transactions of one size.
 //!
-//! bench_puts.1. Every item is written whatever the answer is, so that later rows do the same work: an engine
-//!     that cannot have all in one transaction gets them in several, and the row has no value.
+//! Every item is written whatever the answer is, so that later rows do the same work: an engine that cannot
+//! have all in one transaction gets them in several, and the row has no value.
 
 use std::time::Instant;
 

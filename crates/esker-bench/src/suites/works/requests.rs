@@ -5,13 +5,12 @@
 //! then:        draw the same requests again -> expected sums -> the same number
 //! ```
 //!
-//! bench_reads.1. No answer is verified while the clock of the row runs. Making the values that a range must
-//!     have takes as long as the fastest engines take to read it, and with more threads than cores it would
-//!     take the cores from the calls of the others.
-//! bench_reads.2. The value of the ranges is keys over the time within calls (bench_mixed.1); the rate on the
-//!     wall's clock stands beside it. That of the look-ups is over the time on the wall: a thread waits for a
-//!     core, or for the Track, within a call or between two as it happens, and in that time the others are
-//!     faster.
+//! - No answer is verified while the clock of the row runs. Making the values that a range must have takes as
+//!   long as the fastest engines take to read it, and with more threads than cores it would take the cores
+//!   from the calls of the others.
+//! - The value of the ranges is keys over the time within calls; the rate on the wall's clock stands beside
+//!   it. That of the look-ups is over the time on the wall: a thread waits for a core, or for the Track,
+//!   within a call or between two as it happens, and in that time the others are faster.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -141,7 +140,7 @@ impl State {
         Ok(Done { seconds: wall.as_secs_f64(), ops, detail: Some(detail), ..Done::default() })
     }
 
-    /// Draws the requests of each thread again (bench_reads.1).
+    /// Draws the requests of each thread again.
     fn verify(&self, answers: &[Answers], asked: &Asked<'_>) -> Result<(), Failure> {
         for (thread, answers) in (0_u64..).zip(answers) {
             let mut rng = Rng::new(self.items.source.seed + thread);
@@ -169,7 +168,7 @@ mod tests {
     use crate::suites::items::{Kind, Source};
 
     #[test]
-    fn bench_reads_1_requests_that_are_drawn_again_have_the_same_sums() {
+    fn requests_that_are_drawn_again_have_the_same_sums() {
         let items = Items::new(Source::new(Kind::Sequential, 29, 32));
         for is_range in [false, true] {
             let asked = Asked { items: &items, keys: 20, set: 100, is_range };

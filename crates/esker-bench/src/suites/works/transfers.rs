@@ -5,13 +5,12 @@
 //!             --> Track; then all accounts --> the sum of the money, the number of changes
 //! ```
 //!
-//! bench_suites_transactions.1. The rate is commits over the time on the wall, from the moment at which the
-//!     first writer begins to that at which the last has ended. A commit's latency counts from its first try.
-//! bench_suites_transactions.2. Every read is looked at: its bytes belong together. After each row the sum of
-//!     all balances is what it was, and the sum of all changes is four for each commit: no part of a
-//!     transaction and no whole one is missing or there twice.
-//! bench_suites_transactions.3. Fairness is the commits of the writer with the fewest over those of the one
-//!     with the most.
+//! - The rate is commits over the time on the wall, from the moment at which the first writer begins to that
+//!   at which the last has ended. A commit's latency counts from its first try.
+//! - Every read is looked at: its bytes belong together. After each row the sum of all balances is what it
+//!   was, and the sum of all changes is four for each commit: no part of a transaction and no whole one is
+//!   missing or there twice.
+//! - Fairness is the commits of the writer with the fewest over those of the one with the most.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -136,7 +135,7 @@ impl State {
         })
     }
 
-    /// bench_suites_transactions.2.
+    /// Checks that every account is whole, and the sums of all balances and changes.
     fn check_accounts(&self, store: &dyn Transactions) -> Result<Done, Failure> {
         let (mut balances, mut changes, mut torn) = (0_i64, 0_u64, 0_u64);
         let accounts = self.accounts();
@@ -161,14 +160,14 @@ impl State {
     }
 }
 
-/// From the first writer's beginning to the last one's end (bench_suites_transactions.1).
+/// From the first writer's beginning to the last one's end.
 fn wall_seconds(done: &[OfWriter]) -> Option<f64> {
     let times = || done.iter().filter_map(|done| done.time);
     let (first, last) = (times().map(|(from, _)| from).min()?, times().map(|(_, to)| to).max()?);
     Some((last - first).as_secs_f64())
 }
 
-/// The figures of a row: conflicts and fairness (bench_suites_transactions.3).
+/// The figures of a row: conflicts and fairness.
 fn figures(done: &[OfWriter]) -> BTreeMap<String, f64> {
     let commits = || done.iter().map(|done| done.commits);
     let (least, most) = (commits().min().unwrap_or(0), commits().max().unwrap_or(0));
@@ -253,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bench_suites_transactions_1_the_time_is_from_the_first_beginning_to_the_last_end() {
+    fn the_time_is_from_the_first_beginning_to_the_last_end() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let done = |from, to| OfWriter { time: Some((at(from), at(to))), ..OfWriter::default() };
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_suites_transactions_3_fairness_is_of_the_fewest_to_the_most() {
+    fn fairness_is_of_the_fewest_to_the_most() {
         let done =
             |commits, conflicts| OfWriter { commits, conflicts, conflicts_most: conflicts, time: None };
         let figures = figures(&[done(10, 5), done(40, 0), done(20, 2)]);

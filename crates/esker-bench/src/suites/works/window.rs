@@ -1,6 +1,6 @@
 //! A window of live items that moves: a queue, and items that are replaced by newer ones.
 //!
-//! bench_churn.1. Every answer is verified: what a pop takes is the head, and a removed item is gone.
+//! Every answer is verified: what a pop takes is the head, and a removed item is gone.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::{Done, expect, of_calls};
 use crate::suites::plan::Budget;
 use crate::track::Track;
 
-/// Calls of an engine, each between two looks at the clock (bench_works.1).
+/// Calls of an engine, each between two looks at the clock.
 pub(crate) struct Calls {
     track: Track,
     busy: Duration,
