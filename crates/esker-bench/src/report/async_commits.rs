@@ -1,5 +1,4 @@
-//! Describes the async commits of a suite's engines, because rows of such commits are not of equal
-//! durability.
+//! Describes the async commits of the engines of a suite, because such commits differ in durability.
 //!
 //! The description is that of the engines as they ran in this suite, from its own run.json. For an old
 //! run.json without it, the page states that.
@@ -15,18 +14,18 @@ use crate::suites;
 use esker_bench_api::Reached;
 
 const NOT_NOTED: &str = "not noted in these results (docs/benchmarking.md has it)";
-/// From the weakest to the strongest.
+/// The levels, from the weakest to the strongest.
 const LEVELS: [&str; 4] = [Reached::Process.name(), Reached::System.name(), NO_ASYNC_COMMITS, NOT_NOTED];
 
-/// The rows of a suite whose commits are async, and how far those of each engine have got.
+/// The rows of a suite with async commits, and how far those commits of each engine have come.
 pub(super) struct AsyncRows {
     rows: Vec<String>,
-    /// Engines with what comes then, under each of [`LEVELS`] that has some.
+    /// For each of [`LEVELS`] with engines: the engines, each with what happens after the commit.
     levels: Vec<(&'static str, Vec<(String, String)>)>,
 }
 
 impl AsyncRows {
-    /// `None` for a suite without such rows.
+    /// Returns `None` for a suite without such rows.
     pub(super) fn of(summary: &Summary, runs: &Runs) -> Option<Self> {
         let (suite, scale) = suites::find(&summary.suite).zip(Scale::from_str(&summary.scale, false).ok())?;
         let rows = suite.rows(scale).into_iter().filter(|row| matches!(row.commits, Commits::Async(_)));
@@ -53,7 +52,7 @@ impl AsyncRows {
         self.rows.iter().any(|name| name == row)
     }
 
-    /// The engines of each level in a line, as it stands at each row.
+    /// The engines of each level in one line, for each row.
     pub(super) fn short(&self) -> String {
         let levels = self.levels.iter().map(|(level, engines)| {
             let names: Vec<&str> = engines.iter().map(|(name, _)| name.as_str()).collect();
@@ -62,7 +61,7 @@ impl AsyncRows {
         format!("An async commit is, when it returns, {}.", levels.collect::<Vec<_>>().join("; "))
     }
 
-    /// The same with the rows, and with what comes then.
+    /// The same, with the rows and what happens after the commit.
     pub(super) fn full(&self) -> String {
         let levels = self.levels.iter().map(|(level, engines)| {
             let engines = engines.iter().map(|(name, then)| match then.as_str() {
@@ -71,7 +70,7 @@ impl AsyncRows {
             });
             format!("{level}: {}", engines.collect::<Vec<_>>().join(", "))
         });
-        // What is not noted may be in the process alone as well.
+        // A commit of unknown level may be in the process only.
         let has = |level: &str| self.levels.iter().any(|(known, _)| *known == level);
         let lost = if has(Reached::Process.name()) && !has(NOT_NOTED) {
             " What is in the process alone is lost if that is killed."

@@ -1,4 +1,4 @@
-//! A bar for each engine: one row of one suite. Engines stand by class of what their transactions guarantee.
+//! Draws the bars of a row, one for each engine. Engines are grouped by what their transactions guarantee.
 
 use crate::report::columns::is_home;
 use crate::report::limits::Limits;
@@ -10,11 +10,11 @@ use esker_bench_api::results::Better;
 const LABEL: f64 = 80.0;
 const BAR: f64 = 170.0;
 const LINE: f64 = 20.0;
-/// So that a bar is seen however much longer another one is.
+/// Shortest bar, so that each can be seen.
 const BAR_MIN: f64 = 0.5;
 
-/// Draws it, with the machine's limit as a line where there is one; `classes` has the engines' places by
-/// class.
+/// Draws the bars, and the limit of the machine as a line if there is one. `classes` has the positions of the
+/// engines by class.
 pub(super) fn draw(
     out: &mut String,
     row: &RowSummary,
@@ -64,7 +64,7 @@ pub(super) fn draw(
     push(out, format_args!("</svg><figcaption class=\"soft\">{way} is better</figcaption></figure>"));
 }
 
-/// The bar of the engine at place `i`, with its upper edge at `y`.
+/// Draws the bar of engine `i`, with its upper edge at `y`.
 fn engine(
     out: &mut String,
     row: &RowSummary,

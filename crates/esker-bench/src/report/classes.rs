@@ -1,17 +1,17 @@
-//! Engines by what their transactions guarantee: a chart shows each class under its name, so that none is
-//! held against another in silence.
+//! Groups engines by what their transactions guarantee. A chart shows each class under its name, so that a
+//! reader sees which engines promise less.
 
 use crate::context::EngineContext;
 use crate::report::runs::Runs;
 use crate::report::summary::Summary;
 use esker_bench_api::Isolation;
 
-/// From the strongest to the weakest.
+/// The classes, from the strongest to the weakest.
 const ORDER: [Isolation; 4] =
     [Isolation::Serializable, Isolation::Snapshot, Isolation::Batch, Isolation::Operation];
 
-/// The classes of a suite's engines, each with the places of its engines, in the suite's order. One class
-/// without a name where nothing is known.
+/// Returns the classes of a suite's engines, each with the positions of its engines, in the order of the
+/// suite. If nothing is known, there is one class without a name.
 pub(super) fn classes(summary: &Summary, runs: &Runs) -> Vec<(&'static str, Vec<usize>)> {
     let engines: Vec<&str> = summary.engines.iter().map(|(engine, _)| engine.as_str()).collect();
     of_engines(&engines, &[summary.suite.as_str()], runs)
@@ -36,7 +36,7 @@ pub(super) fn of_engines(engines: &[&str], suites: &[&str], runs: &Runs) -> Vec<
     classes.filter(|(_, places)| !places.is_empty()).collect()
 }
 
-/// A class in a word, where there is no room for its name.
+/// Returns a class as one word, for narrow cells.
 pub(super) fn short(class: &str) -> &'static str {
     match ORDER.into_iter().find(|known| known.name() == class) {
         Some(Isolation::Serializable) => "serial",
@@ -82,7 +82,7 @@ mod tests {
             ("", vec![at("unknown")]),
         ];
         assert_eq!(classes(&summary, &runs), expected);
-        // A set of options that another suite ran with says nothing of this one.
+        // Options of another suite say nothing about this one.
         let other = EngineContext { suites: vec!["int".to_owned()], ..engine(("esker", Isolation::Batch)) };
         let runs = Runs::new(vec![context("", [vec![other], known].concat())]);
         assert_eq!(classes(&summary, &runs), expected);

@@ -5,19 +5,19 @@
 //! narrow screen   row | Esker | the best of the others, with its name | ratio
 //! ```
 //!
-//! - Both are one table. A cell says by its class what it is: `key`, `home`, `best` (of the others), `n` for
-//!   narrow screens alone; the style sheet hides the rest where there is no room.
-//! - A page is narrow where its engines would not fit, so the more engines it has, the sooner.
+//! - Both are one table. The class of a cell is `key`, `home`, `best` (the best other engine) or `n` (only on
+//!   narrow screens). The style sheet hides the other cells if the screen is narrow.
+//! - A screen is narrow if the engines do not fit. With more engines, wider screens count as narrow.
 
 use crate::report::markup::{escape, push};
 use crate::report::summary::{HOME, RowSummary, Summary, Verdict};
 use crate::report::units::times;
 
-/// The room of the columns that are no engine's, and of one engine, in pixels.
+/// Widths in pixels: of all columns that belong to no engine, and of one engine.
 const KEYS_WIDTH: usize = 330;
 const ENGINE_WIDTH: usize = 60;
 
-/// All engines of a page, in the order of the columns.
+/// Returns all engines of a page, in the order of the columns.
 pub(super) fn engines(summaries: &[Summary]) -> Vec<&str> {
     let mut engines: Vec<&str> = Vec::new();
     for (engine, _) in summaries.iter().flat_map(|summary| &summary.engines) {
@@ -38,7 +38,7 @@ pub(super) fn style(engines: usize) -> String {
     )
 }
 
-/// The heads of the engines' columns, each with a second line.
+/// Draws the heads of the engines' columns, each with a second line.
 pub(super) fn heads<'a>(out: &mut String, engines: impl Iterator<Item = (&'a str, &'a str)>) {
     for (engine, below) in engines {
         let class = if engine == HOME { " class=\"home\"" } else { "" };
@@ -48,7 +48,7 @@ pub(super) fn heads<'a>(out: &mut String, engines: impl Iterator<Item = (&'a str
     out.push_str("<th class=\"n\">best other</th>");
 }
 
-/// What the cell of the engine at this place of a row is.
+/// Returns the class of the cell at position `at` of a row.
 pub(super) fn class(summary: &Summary, row: &RowSummary, at: usize) -> &'static str {
     if is_home(summary, at) {
         "home"
@@ -59,17 +59,17 @@ pub(super) fn class(summary: &Summary, row: &RowSummary, at: usize) -> &'static 
     }
 }
 
-/// The name of another engine, as it stands in its cell on a narrow screen.
+/// Returns the name of another engine for its cell on a narrow screen.
 pub(super) fn peer_name(summary: &Summary, at: usize) -> String {
     if is_home(summary, at) { String::new() } else { format!("{}<br>", escape(&summary.engines[at].0)) }
 }
 
-/// Whether Esker is the engine at this place.
+/// Returns whether Esker is at this position.
 pub(super) fn is_home(summary: &Summary, at: usize) -> bool {
     summary.engines[at].0 == HOME
 }
 
-/// How Esker stands in a row; `class` is `n` where the wide table has no such column.
+/// Draws the ratio of a row. `class` is `n` if the wide table has no such column.
 pub(super) fn ratio(out: &mut String, row: &RowSummary, class: &str) {
     let colour = match row.verdict {
         Verdict::Won => "good",

@@ -1,13 +1,12 @@
-//! What stands behind each row: latencies, bytes, memory, processor, syncs, notes, and the command that
-//! repeats it.
+//! Draws the details of each row: latencies, bytes, memory, processor time, syncs, notes, and the command
+//! that repeats it.
 //!
-//! - Write amplification is of what the device wrote, the wait for background work included. What Linux
-//!   counts for the process counts a page each time that it is made dirty: forty times as much where small
-//!   commits append to one page.
-//! - Processor time of an operation is all that the process used in the row, over the operations of all its
-//!   passes: the lab's own work and the engine's in the background are in it, which clocks around calls do
-//!   not see.
-//! - Each figure is the median of the runs that have it, by itself.
+//! - Write amplification counts what the device wrote, including the wait for background work. The count of
+//!   the process is not used, because Linux adds a page each time that it becomes dirty. That is forty times
+//!   as much if small commits append to one page.
+//! - Processor time of an operation is the processor time of the row over the operations of all passes. It
+//!   includes background work of the engine and the lab's own work, which clocks around calls do not see.
+//! - Each figure is the median of those runs that have it.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +17,8 @@ use crate::report::runs::Runs;
 use crate::report::summary::{Cell, RowSummary, Summary, Value, is_lacking, operations};
 use crate::report::units::{bytes, count, figure, known_bytes, seconds};
 
-/// The command that repeats a suite as it was run: a row runs with the rows of its suite. Of calls that
-/// differ, the longest time limit.
+/// Returns the command that repeats a suite as it was run; a row can only run with its suite. If calls
+/// differ, the longest time limit applies.
 pub(super) fn command(summary: &Summary, runs: &Runs) -> String {
     let engines: Vec<&str> = summary.engines.iter().map(|(engine, _)| engine.as_str()).collect();
     let features = if engines.contains(&"rocksdb") { " --features rocksdb" } else { "" };
@@ -27,7 +26,7 @@ pub(super) fn command(summary: &Summary, runs: &Runs) -> String {
         "cargo run --release -p esker-bench{features} -- run {} --scale {} --runs {}",
         summary.suite, summary.scale, summary.runs
     );
-    // The suite that measures the machine takes no engine.
+    // The suite that measures the machine has no engine.
     if engines != ["machine"] {
         engines.iter().for_each(|engine| command += &format!(" --engine {engine}"));
     }
@@ -163,7 +162,8 @@ fn cpu_of_one(record: &Record) -> Option<f64> {
     (operations > 1).then(|| record.usage.cpu_s / operations as f64)
 }
 
-/// What has to be known of a cell, each once: notes of any run, and the medians of its other figures.
+/// Returns what a reader must know of a cell: the notes of all runs, each once, and the medians of its other
+/// figures.
 fn notes(value: &Value) -> Vec<String> {
     let mut notes = Vec::new();
     for record in &value.records {
@@ -205,8 +205,8 @@ mod tests {
                 .for_each(|context| context.suites = vec!["redb".to_owned(), "limits".to_owned()]);
             Runs::new(contexts)
         };
-        // `cargo run` is not the lab's own `run`, an engine is no suite, and a suite behind a flag is none of
-        // its value.
+        // `cargo run` is not the `run` of the lab, an engine is not a suite, and a suite after a flag is not
+        // the value of the flag.
         let runs = ran(&[
             "cargo run --release -p esker-bench -- run --resume ycsb --timeout 7000 --engine redb",
             "cargo run -p esker-bench -- run redb int --timeout 900 --dir /x",
@@ -279,7 +279,7 @@ mod tests {
         assert!(page.contains("<td>6.35 KiB</td><td>6.50</td><td>257 KiB</td>"), "{page}");
         assert!(page.contains("<td>2.93 KiB</td><td>4.88 KiB</td><td>3.00</td>"), "{page}");
         assert!(page.contains("<td>7.00 KiB</td><td>6.00 KiB</td><td>1.00 KiB</td>"), "{page}");
-        // The operations are the record's 10.
+        // The record has 10 operations.
         assert!(page.contains("<td>1.00 s</td><td>100 ms</td><td>1.00</td>"), "{page}");
         let (head, rows) = page.split_once("</thead>").unwrap();
         assert_eq!(head.matches("<th>").count(), rows.matches("<td>").count());

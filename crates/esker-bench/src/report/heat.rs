@@ -1,10 +1,10 @@
-//! The heat map: every row of every suite, one cell per engine, coloured by how far it is from the row's
-//! best.
+//! Draws the heat map: every row of every suite, with a cell for each engine, coloured by its distance from
+//! the best.
 //!
-//! - The rows that Esker loses come first, the worst of them on top, and above those the ones where others
-//!   have a value and it has none; then the rows whose difference is too small to tell, then those that it
-//!   wins. A row without Esker comes last.
-//! - Columns stand as in every table of the page. Under its name an engine has the class of what its
+//! - Rows are sorted: first those in which only other engines have a value, then those that Esker loses, the
+//!   worst first. Rows whose difference may be chance follow, then those that Esker wins. Rows without Esker
+//!   are last.
+//! - Columns have the order of all tables of the page. Below its name an engine has the class of what its
 //!   transactions guarantee.
 
 use crate::report::classes;
@@ -18,7 +18,7 @@ use esker_bench_api::results::Better;
 /// Upper bounds of the colours, as multiples of the best.
 const STEPS: [f64; 6] = [1.05, 1.25, 1.6, 2.5, 5.0, 12.0];
 
-/// Draws it.
+/// Draws the map.
 pub(super) fn draw(out: &mut String, summaries: &[Summary], runs: &Runs) {
     let mut rows = compared(summaries);
     if rows.is_empty() {
@@ -59,7 +59,7 @@ pub(super) fn draw(out: &mut String, summaries: &[Summary], runs: &Runs) {
     out.push_str("</tbody></table></div>");
 }
 
-/// The cells of a row.
+/// Draws the cells of a row.
 fn line(out: &mut String, summary: &Summary, row: &RowSummary, engines: &[&str]) {
     let (place, suite) = (place(&summary.suite, &row.name), escape(&summary.suite));
     let runs = if row.runs > 1 { format!(" <small>&times;{}</small>", row.runs) } else { String::new() };
@@ -83,14 +83,14 @@ fn line(out: &mut String, summary: &Summary, row: &RowSummary, engines: &[&str])
     out.push_str("</tr>");
 }
 
-/// The rows that hold engines against each other.
+/// Returns the rows that compare engines.
 pub(super) fn compared(summaries: &[Summary]) -> Vec<(&Summary, &RowSummary)> {
     let rows = summaries.iter().flat_map(|summary| summary.rows.iter().map(move |row| (summary, row)));
     rows.filter(|(summary, row)| compares(summary, row)).collect()
 }
 
-/// Whether several engines have a value, or others have one and Esker has none. Rows of one engine (the
-/// machine, building blocks) compare nothing, whatever reasons the others give.
+/// Returns whether a row compares engines: several have a value, or others have one and Esker has none. A row
+/// of one engine (the machine, building blocks) compares nothing, whatever errors the others have.
 fn compares(summary: &Summary, row: &RowSummary) -> bool {
     let values = row.cells.iter().filter(|cell| cell.value().is_some()).count();
     values > 1 || loss(summary, row).is_infinite()
@@ -100,7 +100,7 @@ fn position(summary: &Summary, engine: &str) -> Option<usize> {
     summary.engines.iter().position(|(name, _)| name == engine)
 }
 
-/// How many times worse than the best other engine Esker is; 0 where that cannot be said.
+/// Returns how many times worse than the best other engine Esker is, or 0 if that is unknown.
 pub(super) fn loss(summary: &Summary, row: &RowSummary) -> f64 {
     let home = position(summary, HOME).map(|at| &row.cells[at]);
     if matches!(home, Some(Cell::Error(_))) && row.best.is_some() {
@@ -109,7 +109,7 @@ pub(super) fn loss(summary: &Summary, row: &RowSummary) -> f64 {
     row.ratio.unwrap_or(0.0)
 }
 
-/// What the short names of classes stand for.
+/// Explains the short names of classes.
 fn legend(classes: &[(&str, Vec<usize>)]) -> String {
     let known = classes.iter().filter(|(name, _)| !name.is_empty());
     let named: Vec<String> = known.map(|(name, _)| format!("{}: {name}", classes::short(name))).collect();

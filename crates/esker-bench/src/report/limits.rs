@@ -1,5 +1,5 @@
-//! What the machine does without an engine, as lines in the charts of other suites: taken from the suite
-//! `limits` of the same report.
+//! Limits of the machine without an engine, drawn as lines in the charts of other suites. They come from
+//! suite `limits` of the same report.
 //!
 //! ```text
 //! commits that each sync     commits x one fdatasync (200 B or 4 KiB, preallocated); where the bytes do not
@@ -10,12 +10,12 @@
 //! reads by n threads         reads x one dependent cache miss / number of cores, for keys drawn evenly
 //! ```
 //!
-//! - A limit is drawn only where the row does that work at least: rows whose commits share syncs have none,
-//!   nor have compressed bytes.
-//! - All counts of a limit are of one record.
-//! - It is a median (of syncs) or a mean of a process of its own at another time, and drawn under that name:
-//!   a row may lie a little beyond it.
-//! - It is drawn for suites of the same machine alone, as far as descriptions tell machines apart.
+//! - A limit is drawn only if the row must do at least that work. Rows whose commits share syncs have none,
+//!   and compressed bytes have none.
+//! - All counts of a limit come from one record.
+//! - A limit is a median (of syncs) or a mean, measured by another process at another time, and the line says
+//!   so. A row may be a little better than its limit.
+//! - A limit is drawn only for suites of the same machine, as far as the descriptions of machines show that.
 
 use std::collections::BTreeMap;
 
@@ -24,15 +24,15 @@ use esker_bench_api::results::Unit;
 use crate::report::runs::Runs;
 use crate::report::summary::{RowSummary, Summary};
 
-/// Bytes up to which a commit is held against the sync of a small append.
+/// Largest commit that is compared with the sync of a small append.
 const SMALL_BYTES: u64 = 200;
-/// Suites whose keys and values are random bytes, all of which a synced row has to write.
+/// Suites whose keys and values are random bytes, so that a synced row has to write all of them.
 const RANDOM_BYTES: [&str; 3] = ["redb", "badger", "large"];
 
-/// The machine's figures that lines are drawn from.
+/// Figures of the machine from which lines are drawn.
 #[derive(Default)]
 pub(super) struct Limits {
-    /// Suites that ran on the machine of the suite `limits`, with the cores of theirs.
+    /// Suites that ran on the machine of suite `limits`, with its number of cores.
     cores: BTreeMap<String, f64>,
     is_known: bool,
     sync_small_s: Option<f64>,
@@ -44,7 +44,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Of the suite `limits`, if it is there.
+    /// Finds the figures of suite `limits`, if the report has it.
     pub(super) fn find(summaries: &[Summary], runs: &Runs) -> Self {
         let Some(limits) = summaries.iter().find(|summary| summary.suite == "limits") else {
             return Self::default();
@@ -69,12 +69,12 @@ impl Limits {
         }
     }
 
-    /// Whether any line can be drawn.
+    /// Returns whether any line can be drawn.
     pub(super) fn are_known(&self) -> bool {
         self.is_known
     }
 
-    /// The limit of a row of a suite, in the row's unit, and what it is.
+    /// Returns the limit of a row in the unit of the row, and its description.
     pub(super) fn of(&self, suite: &str, row: &RowSummary) -> Option<(f64, &'static str)> {
         let cores = *self.cores.get(suite)?;
         match (suite, row.unit) {
@@ -101,7 +101,7 @@ impl Limits {
         }
     }
 
-    /// Seconds that the device needs for the commits of a row.
+    /// Returns the seconds that the device needs for the commits of a row.
     fn commits(&self, suite: &str, row: &RowSummary) -> Option<(f64, &'static str)> {
         let is_small = row.user_written_bytes <= SMALL_BYTES * row.commits;
         let sync_s = self.sync_small_s.filter(|_| is_small).or(self.sync_page_s)?;
@@ -128,7 +128,7 @@ impl Limits {
     }
 }
 
-/// Why rows of a suite have no line although they read or write.
+/// Explains which rows of a suite have no line although they read or write.
 pub(super) fn without(suite: &str) -> &'static str {
     match suite {
         "redb" | "int" | "large" => {
@@ -168,13 +168,13 @@ pub(super) fn without(suite: &str) -> &'static str {
     }
 }
 
-/// Whether the row began with an empty page cache: a note says that it could not be dropped.
+/// Returns whether the row began with an empty page cache. A note says if the cache could not be dropped.
 fn is_cold(row: &RowSummary) -> bool {
     let mut values = row.cells.iter().filter_map(|cell| cell.value());
     values.all(|value| value.last().note.is_empty())
 }
 
-/// The least bytes of a value, as they stand in the row's name: `(16 KB)`.
+/// Returns the smallest size of a value, from the name of the row: `(16 KB)`.
 fn value_bytes(row: &str) -> Option<f64> {
     let (number, unit) = row.rsplit_once('(')?.1.strip_suffix(')')?.split_once(' ')?;
     let number: f64 = number.parse().ok()?;
@@ -185,13 +185,13 @@ fn value_bytes(row: &str) -> Option<f64> {
     }
 }
 
-/// As far as was traced, every engine syncs at least once for each commit.
+/// Returns whether every engine synced at least once for each commit, as far as that was traced.
 fn each_commit_syncs(row: &RowSummary) -> bool {
     let syncs = || row.cells.iter().filter_map(|cell| cell.value()?.syncs_per_commit);
     row.commits > 0 && syncs().next().is_some() && syncs().all(|syncs| syncs >= 1.0)
 }
 
-/// Threads of a row of reads.
+/// Returns the number of threads of a row of reads.
 fn redb_readers(row: &str) -> Option<f64> {
     let rest = row.strip_prefix("random ")?;
     match rest {

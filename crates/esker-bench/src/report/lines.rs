@@ -1,20 +1,19 @@
-//! Line charts: what a row did over time, a chart for each class of engines.
+//! Draws line charts: the course of a row over time, with a chart for each class of engines.
 //!
-//! - Each chart carries the number of its lines; the page's own check and the tests hold the drawing against
-//!   it.
-//! - The charts of one figure of a row have the same axes, so that classes can be compared all the same.
-//! - A curve is of one run of a cell that has a value; where there are several runs it says which one.
+//! - Each chart states its number of lines. The check of the page and the tests compare the drawing with it.
+//! - All charts of one figure of a row have the same axes, so that classes can be compared.
+//! - A curve shows one run of a cell with a value. If there are several runs, it names the run.
 
 use crate::report::markup::{escape, push};
 use crate::report::plot::{self, Curve};
 use crate::report::style::{Look, Looks};
 use crate::report::summary::{RowSummary, Summary, Value};
 
-/// The suite whose source shows mean and every percentile over time.
+/// The suite whose source shows the mean and every percentile over time.
 const ALL_PERCENTILES: &str = "obigstore";
 
-/// Draws throughput, the latencies of each kind of operation, memory, and bytes on disk and written, as far
-/// as the row has them.
+/// Draws those that the row has of throughput, latencies of each kind of operation, memory, and bytes on disk
+/// and written.
 pub(super) fn draw(
     out: &mut String,
     row: &RowSummary,
@@ -36,7 +35,7 @@ pub(super) fn draw(
                 let points = detail.series.get(name)?.iter().enumerate();
                 let points: Vec<_> =
                     points.map(|(n, value)| ((n + 1) as f64 * detail.period_s, *value)).collect();
-                // A kind of operation that never ran, or one figure alone, makes no line.
+                // A kind of operation that never ran makes no line, and neither does a single figure.
                 (points.len() > 1 && points.iter().any(|point| point.1 > 0.0)).then_some((at, points))
             })
             .collect();
@@ -56,12 +55,12 @@ pub(super) fn draw(
     }
 }
 
-/// What stands behind the title of a chart beside charts of other classes.
+/// Returns the class for the title of a chart, if there are charts of other classes.
 fn class_text(class: &str) -> String {
     format!(" ({})", if class.is_empty() { "class unknown" } else { class })
 }
 
-/// How far the lines go, in time and in height.
+/// Returns the ends of the lines, in time and in height.
 fn ends<'a>(lines: impl Iterator<Item = &'a [(f64, f64)]>) -> (f64, f64) {
     let points = lines.flatten();
     points.fold((0.0, 0.0), |(end, top): (f64, f64), (x, y)| (end.max(*x), top.max(*y)))
@@ -76,7 +75,7 @@ struct Line<'a> {
     points: Vec<(f64, f64)>,
 }
 
-/// Kind of operation and figure of a series of latencies, such as `write p99 s`.
+/// Splits the name of a series of latencies, such as `write p99 s`, into kind of operation and figure.
 fn latency_of(name: &str) -> Option<(&str, &str)> {
     name.strip_suffix(" s")?.rsplit_once(' ')
 }

@@ -1,4 +1,4 @@
-//! Reports: the records of a run, summed up once and drawn three times.
+//! Sums up the records of a run, and draws them in three ways.
 //!
 //! ```text
 //! Records -> Summary (medians, spread, best, ratios) -> terminal   a table per suite

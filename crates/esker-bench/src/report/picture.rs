@@ -1,11 +1,11 @@
-//! One suite as one picture for a page of text: Esker beside the best other engine, a bar a row.
+//! Draws one suite as a picture for a page of text: a bar for each row, Esker beside the best other engine.
 //!
 //! ```text
 //! Summary -> row:  name | bar as long as Esker's share of the best peer | the two figures -> SVG
 //! ```
 //!
 //! - A bar ends left of the line if Esker is ahead, and right of it if Esker is behind, for every unit.
-//! - A bar too long for the picture is cut off, with its share beside it.
+//! - A bar too long for the picture is cut off. Its share is printed beside it.
 //! - The picture has its own background, so that it is readable on light and dark pages.
 
 use crate::report::markup::{escape, push};
@@ -13,10 +13,10 @@ use crate::report::summary::{HOME, RowSummary, Summary};
 use crate::report::units::show;
 const WIDTH: u32 = 800;
 const LINE: f64 = 24.0;
-/// Above the first row.
+/// Height above the first row.
 const TOP: f64 = 58.0;
 const BAR_LEFT: f64 = 220.0;
-/// The bar of an engine that is as good as the best peer.
+/// Length of the bar of an engine that is as good as the best peer.
 const BAR_OF_PEER: f64 = 100.0;
 /// A longer bar is cut off.
 const BAR_MAX: f64 = 250.0;
@@ -29,7 +29,7 @@ text{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;fill:#1f2328}\
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.page{fill:#0d1117}.soft{fill:#9198a1}\
 .peer{stroke:#9198a1}.break{stroke:#0d1117}}";
 
-/// The picture of one suite.
+/// Draws the picture of one suite.
 pub(crate) fn draw(summary: &Summary) -> String {
     let bottom = TOP + LINE * summary.rows.len() as f64;
     let height = bottom + 12.0;
@@ -59,7 +59,7 @@ pub(crate) fn draw(summary: &Summary) -> String {
     out + "</svg>\n"
 }
 
-/// One row, with its upper edge at `y`.
+/// Draws one row, with its upper edge at `y`.
 fn bar(out: &mut String, summary: &Summary, row: &RowSummary, home: Option<usize>, y: f64) {
     let baseline = y + 16.0;
     push(out, format_args!("<text x=\"16\" y=\"{baseline}\">{}</text>", escape(&row.name)));

@@ -1,17 +1,18 @@
-//! One line chart as SVG: axes, a grid, and a path for each line. plotters draws it with a pen of ours, so
-//! that the page's style sheet gives everything its looks, in the light and in the dark.
+//! Draws one line chart as SVG: axes, a grid, and a path for each line. plotters draws through a backend of
+//! this file, so that the style sheet of the page decides all colours, in light and dark mode.
 //!
 //! ```text
 //! points in seconds and values -> plotters: places in a frame of 660 by 360
 //!                              -> the pen: points that look the same are merged -> path d="M110 320l9-3 ..."
 //! ```
 //!
-//! - A frame is drawn half as wide on a phone as it is in its own units: letters are of 11 pixels there, and
-//!   a unit is half a pixel.
+//! - On a phone a frame is half as wide as its own units: letters are 11 pixels high, and a unit is half a
+//!   pixel.
 //! - A point is left out only if the line without it passes within half a unit of it.
-//! - plotters passes only the colour of an element to its pen. The colour of a line is the number of its
+//! - plotters passes only the colour of an element to its backend. The colour of a line is the number of its
 //!   curve; any other colour is that of the grid.
-//! - A chart that plotters refuses to draw says so, and the page's check finds its lines missing.
+//! - If plotters refuses to draw a chart, the page states that, and the check of the page reports its lines
+//!   as missing.
 
 use std::convert::Infallible;
 
@@ -29,16 +30,16 @@ use crate::report::units;
 
 /// Width and height, in units of half a pixel on a phone.
 const FRAME: (u32, u32) = (660, 360);
-/// From the edges of the frame to the plot.
+/// Distances from the edges of the frame to the plot.
 const LEFT: u32 = 112;
 const RIGHT: u32 = 40;
 const TOP: u32 = 12;
 const BOTTOM: u32 = 38;
 const TICK: u32 = 4;
-/// From a label's middle, and from its upper edge, to the line on which its letters stand.
+/// Distances from the middle and from the upper edge of a label to its baseline.
 const MIDDLE_TO_BASELINE: i32 = 7;
 const TOP_TO_BASELINE: i32 = 20;
-/// On each axis, at most.
+/// Largest number of labels on an axis.
 const LABELS: usize = 5;
 /// Largest distance that cannot be seen, in units of the frame.
 const UNSEEN: f64 = 0.5;
@@ -76,7 +77,7 @@ fn chart(
     (end, top): (f64, f64),
 ) -> Result<(), DrawingAreaErrorKind<Infallible>> {
     let (end, top) = (end.max(1e-9), (top * 1.05).max(1e-12));
-    // So that plotters' round figures are round in the unit of the labels.
+    // Makes the round figures of plotters round in the unit of the labels.
     let (unit, bytes) = unit(name, top);
     let area = pen.into_drawing_area();
     let mut chart = ChartBuilder::on(&area)
@@ -104,7 +105,7 @@ fn chart(
     area.present()
 }
 
-/// What has been drawn: the data of the grid's path, and elements.
+/// The drawing: the data of the grid's path, and the elements.
 #[derive(Default)]
 struct Elements {
     grid: String,
@@ -112,7 +113,7 @@ struct Elements {
     lines: String,
 }
 
-/// What plotters draws with.
+/// The backend through which plotters draws.
 struct Pen<'a> {
     drawn: &'a mut Elements,
     curves: &'a [Curve<'a>],
@@ -135,7 +136,7 @@ impl DrawingBackend for Pen<'_> {
         Ok(())
     }
 
-    /// Nothing in these charts is made of pixels.
+    /// These charts contain no single pixels.
     fn draw_pixel(&mut self, _: BackendCoord, _: BackendColor) -> Drawn {
         Ok(())
     }
@@ -178,7 +179,7 @@ impl DrawingBackend for Pen<'_> {
     }
 }
 
-/// The unit in which an axis has round figures, and its name where it is one of bytes.
+/// Returns the unit in which an axis has round figures, and its name for units of bytes.
 fn unit(name: &str, top: f64) -> (f64, &'static str) {
     if !name.ends_with("bytes") {
         return (1.0, "");
@@ -197,7 +198,7 @@ fn tick(value: f64, name: &str, bytes: &str) -> String {
     })
 }
 
-/// A round figure without the digits that say nothing: `20 s` instead of `20.0 s`; of zero, no unit either.
+/// Returns a round figure without useless digits: `20 s` instead of `20.0 s`. Zero has no unit.
 fn plain(text: String) -> String {
     let (number, unit) = text.split_once(' ').map_or((text.as_str(), ""), |(number, unit)| (number, unit));
     let number =
@@ -205,8 +206,8 @@ fn plain(text: String) -> String {
     if number == "0" || unit.is_empty() { number.to_owned() } else { format!("{number} {unit}") }
 }
 
-/// Returns those of the places, ordered from left to right, that make the line (Ramer, Douglas and Peucker, with the
-/// distance upwards).
+/// Drops the positions that cannot be seen from a line that goes from left to right (Ramer, Douglas and
+/// Peucker, with vertical distance).
 fn seen(places: &[BackendCoord]) -> Vec<BackendCoord> {
     let Some(((first, last), between)) =
         places.split_first().and_then(|(first, rest)| Some(((first, rest.last()?), &rest[..rest.len() - 1])))
@@ -230,7 +231,7 @@ fn seen(places: &[BackendCoord]) -> Vec<BackendCoord> {
     }
 }
 
-/// From the first place, steps to each next one.
+/// Returns the path: the first position, then a step to each next one.
 fn path(places: &[BackendCoord]) -> String {
     let mut out = String::new();
     let mut before: Option<BackendCoord> = None;
@@ -298,7 +299,7 @@ mod tests {
             .collect();
         assert_eq!(classes, ["grid", "line k", "line k0"], "{out}");
         assert!(out.contains("aria-label=\"&lt;title&gt;\""), "{out}");
-        // From the left end of the plot to the right one; the second line is level.
+        // The second line goes from the left end of the plot to the right end, and is level.
         let level = out.split("line k0\" d=\"M112 ").nth(1).unwrap();
         assert!(level.split('"').next().unwrap().ends_with("l507 0"), "{out}");
     }

@@ -1,12 +1,12 @@
-//! The runs behind a page: which suite was run where, when, of which commit, and how.
+//! The runs behind a page: which suite ran where, when, at which commit, and how.
 //!
 //! ```text
 //! run.json of each file of results -> Runs --of a suite--> lines under its heading, limits, command
 //! ```
 //!
-//! - The text of a suite describes its own runs: nothing of another suite's machine, commit or date.
-//! - Runs of one suite that are of several machines say so, and nothing that was measured on one of them is a
-//!   limit of the other.
+//! - The text of a suite describes its own runs only: their machine, commit and dates.
+//! - If runs of one suite come from several machines, the text says so, and figures of one machine are not a
+//!   limit for the other.
 
 use std::collections::BTreeMap;
 
@@ -18,35 +18,35 @@ use crate::report::summary::{Cell, Summary};
 use crate::report::units::date;
 use crate::scale::Scale;
 
-/// Where, when and how the results of a page came about.
+/// The contexts of all results of a page.
 pub(crate) struct Runs {
     contexts: Vec<Context>,
 }
 
 impl Runs {
-    /// Of contexts whose suites are noted.
+    /// Takes contexts whose suites are noted.
     pub(crate) fn new(contexts: Vec<Context>) -> Self {
         Self { contexts }
     }
 
-    /// All of them, in the order of the files.
+    /// Returns all contexts, in the order of the files.
     pub(super) fn all(&self) -> &[Context] {
         &self.contexts
     }
 
-    /// Those of a suite.
+    /// Returns the contexts of a suite.
     fn of<'a>(&'a self, suite: &'a str) -> impl Iterator<Item = &'a Context> {
         self.contexts.iter().filter(move |context| context.suites.iter().any(|name| name == suite))
     }
 
-    /// The engines, each once for each way in which it was run.
+    /// Returns the engines, one entry for each set of options.
     pub(super) fn engines(&self) -> Vec<EngineContext> {
         let mut engines = Vec::new();
         self.contexts.iter().for_each(|context| add_engines(&mut engines, context.engines.clone()));
         engines
     }
 
-    /// Each machine in a line, with the suites that ran there.
+    /// Returns a line for each machine, with the suites that ran there.
     pub(super) fn machines(&self) -> Vec<(String, Vec<&str>)> {
         let mut machines: Vec<(&Context, Vec<&str>)> = Vec::new();
         for context in &self.contexts {
@@ -55,7 +55,7 @@ impl Runs {
                 Some((known, of_machine)) => {
                     let new: Vec<_> = suites.filter(|suite| !of_machine.contains(suite)).collect();
                     of_machine.extend(new);
-                    // Who has noted more describes it.
+                    // The longest description is kept.
                     if context.machine.line().len() > known.machine.line().len() {
                         *known = context;
                     }
@@ -66,24 +66,24 @@ impl Runs {
         machines.into_iter().map(|(context, suites)| (context.machine.line(), suites)).collect()
     }
 
-    /// Cores of the machine of a suite.
+    /// Number of cores of the machine of a suite.
     pub(super) fn cores(&self, suite: &str) -> usize {
         self.of(suite).map(|context| context.machine.cores).min().unwrap_or(1)
     }
 
-    /// Whether all runs of both suites may be of one machine.
+    /// Returns whether all runs of both suites may come from one machine.
     pub(super) fn share_a_machine(&self, suite: &str, other: &str) -> bool {
         self.of(suite).all(|one| self.of(other).all(|two| one.machine.may_be(&two.machine)))
     }
 
-    /// The calls that ran a suite, as far as this program can read their commands.
+    /// Returns the calls that ran a suite, as far as this program can parse their commands.
     pub(super) fn calls(&self, suite: &str) -> Vec<RunArguments> {
         let calls = self.of(suite).flat_map(Context::calls);
         let read = calls.filter_map(|call| cli::run_arguments(&call.command));
         read.filter(|call| call.suites.iter().any(|name| name == suite || name == "all")).collect()
     }
 
-    /// What the work of a suite was made of, each source in a line; none where that was not noted.
+    /// Returns a line for each source of the suite's work, or none if that was not noted.
     pub(super) fn streams(&self, summary: &Summary) -> Vec<String> {
         let mut lines = Vec::new();
         let workloads = self.of(&summary.suite).flat_map(|context| &context.workloads);
@@ -99,8 +99,8 @@ impl Runs {
         lines
     }
 
-    /// What has to be known of a suite's runs: machine, kernel, disk, commit, dates, runs, time limit and how
-    /// memory was limited.
+    /// Returns what a reader must know of a suite's runs: machine, kernel, disk, commit, dates, runs, time
+    /// limit and memory limit.
     pub(super) fn lines(&self, summary: &Summary) -> Vec<String> {
         let mut lines = Vec::new();
         for context in self.of(&summary.suite) {
@@ -124,7 +124,7 @@ impl Runs {
     }
 }
 
-/// The first date, and those of later calls.
+/// Formats the first date, and those of later calls.
 fn dates_text(mut dates: Vec<String>) -> String {
     dates.dedup();
     let (first, later) = dates.split_first().map_or(("", &[][..]), |(first, later)| (first.as_str(), later));
@@ -135,7 +135,7 @@ fn dates_text(mut dates: Vec<String>) -> String {
     }
 }
 
-/// How memory was limited, and where that differs.
+/// Describes how memory was limited, and where that differs.
 fn memory(summary: &Summary) -> Option<String> {
     let mut ways: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for row in &summary.rows {

@@ -1,27 +1,27 @@
-//! Where Esker stands, before any table: a picture with a bar for each suite, and three sentences.
+//! Draws where Esker stands, above all tables: a bar for each suite, and three sentences.
 //!
 //! ```text
 //! rows that compare engines -> led | close | behind -> a bar of three parts for each suite, and one for all
 //! ```
 //!
-//! - Each of these rows counts once: it is led (a ratio of at most 1), close (of at most [`CLOSE`]) or
-//!   behind, as is one in which others have a value and Esker has none. Rows without Esker do not count.
-//! - The figure says how many parts it has, for the page's own check.
+//! - Each of these rows counts once. It is led (a ratio of at most 1), close (at most [`CLOSE`]) or behind. A
+//!   row in which other engines have a value and Esker has none is behind. Rows without Esker do not count.
+//! - The figure states its number of parts, for the check of the page.
 
 use crate::report::heat;
 use crate::report::markup::{escape, push};
 use crate::report::summary::{FEW_RUNS_MARGIN, RowSummary, Summary, Verdict};
 
-/// The ratio up to which Esker is close behind the best other engine.
+/// Largest ratio at which Esker counts as close to the best other engine.
 const CLOSE: f64 = 1.2;
-/// As the picture calls them.
+/// Class and text of each part.
 const PARTS: [(&str, &str); 3] =
     [("led", "Esker leads"), ("close", "within 1.2x of the best other engine"), ("behind", "behind")];
 
-/// How many rows are led, close and behind.
+/// Numbers of rows that are led, close and behind.
 type Counts = [usize; 3];
 
-/// Draws both.
+/// Draws the picture and the sentences.
 pub(super) fn draw(out: &mut String, summaries: &[Summary]) {
     let rows: Vec<_> = heat::compared(summaries)
         .into_iter()
@@ -63,7 +63,7 @@ fn count<'a>(rows: impl Iterator<Item = &'a (&'a Summary, &'a RowSummary)>) -> C
     counts
 }
 
-/// One bar; returns how many parts it has.
+/// Draws one bar, and returns its number of parts.
 fn bar(out: &mut String, name: &str, counts: Counts) -> usize {
     push(out, format_args!("<div><span>{name}</span><span class=\"bar\">"));
     let parts = counts.iter().zip(PARTS).filter(|(count, _)| **count > 0);

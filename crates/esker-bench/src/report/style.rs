@@ -1,6 +1,6 @@
-//! How the line of an engine looks in every chart: a colour and a dash.
+//! The colour and the dashes of an engine's line in every chart.
 //!
-//! An engine has the same look in all charts of a page, and no two of a page share one, up to [`LOOKS`].
+//! An engine looks the same in all charts of a page. No two engines of a page look alike, up to [`LOOKS`].
 
 use crate::report::markup::push;
 use crate::report::summary::{HOME, Summary};
@@ -9,7 +9,7 @@ use crate::report::summary::{HOME, Summary};
 pub(super) type Colour = (u8, u8, u8);
 
 const HOME_COLOUR: Colour = (11, 140, 160);
-/// Colours that tell apart on white and on black.
+/// Colours that differ clearly on white and on black.
 const COLOURS: [Colour; 8] = [
     (230, 119, 0),
     (156, 54, 181),
@@ -20,12 +20,12 @@ const COLOURS: [Colour; 8] = [
     (150, 120, 60),
     (120, 130, 140),
 ];
-/// Lengths of strokes and gaps, and the border that looks like them, for the key; none is a whole line.
+/// Lengths of strokes and gaps, and the border style that resembles them, for the key.
 const DASHES: [(&str, &str); 3] = [("", "solid"), ("14 6", "dashed"), ("4 6", "dotted")];
-/// Looks of peers before they repeat.
+/// Number of looks of peers before they repeat.
 const LOOKS: usize = COLOURS.len() * DASHES.len();
 
-/// The look of one engine: Esker's, or the n-th of its peers.
+/// The look of Esker, or of the n-th peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Look {
     Home,
@@ -38,7 +38,7 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// Engines keep the order in which they come up.
+    /// Numbers the engines in the order in which they appear.
     pub(super) fn of(summaries: &[Summary]) -> Self {
         let mut engines: Vec<String> = Vec::new();
         for (engine, _) in summaries.iter().flat_map(|summary| &summary.engines) {
@@ -57,7 +57,7 @@ impl Looks {
         Look::Peer(self.engines.iter().position(|known| known == engine).unwrap_or(0) % LOOKS)
     }
 
-    /// What makes the looks of all engines: lines by `.line.CLASS`, and their keys by `b.CLASS`.
+    /// Returns the style of all engines: `.line.CLASS` for lines and `b.CLASS` for keys.
     pub(super) fn style(&self) -> String {
         let mut out = String::new();
         for look in std::iter::once(Look::Home).chain((0..self.engines.len().min(LOOKS)).map(Look::Peer)) {
@@ -102,7 +102,7 @@ impl Look {
         }
     }
 
-    /// In pixels.
+    /// Width of the line in pixels.
     fn width(self) -> u32 {
         if self == Self::Home { 3 } else { 2 }
     }
@@ -120,7 +120,7 @@ mod tests {
         let engines = (0..14).map(|n| format!("peer{n}")).chain([HOME.to_owned()]).collect::<Vec<_>>();
         let mut records: Vec<_> =
             engines.iter().map(|engine| record(engine, "len()", 1, Some(1.0))).collect();
-        // Another suite names them the other way round.
+        // Another suite lists the engines in reverse order.
         let other = records.iter().rev().cloned().map(|mut record| {
             record.suite = "int".to_owned();
             record

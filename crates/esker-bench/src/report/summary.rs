@@ -1,12 +1,12 @@
-//! Sums up the records of one suite and scale: medians, spread, who is best, and by how much.
+//! Sums up the records of one suite and scale: medians, spread, the best engine, and ratios.
 //!
-//! - A row with an error in any run has no median: an engine that fails once did not do the work.
-//! - A ratio is how much worse Esker is than the best other engine: median over median of times and sizes,
-//!   the other way round of rates. Below 1 Esker is ahead, whatever the unit.
-//! - A row is lost or won only by more than the spread of either side, and by more than half where a side has
-//!   fewer than three runs.
-//! - What stands beside the value of a cell comes from runs that have the value: a failed row has no figures
-//!   and no curves. Numbers are medians over the runs, each by itself; a curve is of one run.
+//! - A row with an error in any run has no median: the engine did not always do the work.
+//! - A ratio says how many times worse Esker is than the best other engine: the quotient of the medians,
+//!   inverted for rates. Below 1 Esker is ahead, whatever the unit.
+//! - A row is lost or won only if the difference exceeds the spread of both sides. With fewer than three runs
+//!   on a side, it must also exceed a half.
+//! - Other figures of a cell come only from runs with a value: a failed row has no figures and no curves. A
+//!   number is the median over the runs, and a curve is that of one run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +16,11 @@ use esker_bench_api::results::{Better, Detail, Record, Unit};
 
 /// The engine that ratios are about.
 pub(crate) const HOME: &str = "esker";
-/// Number of runs from which on their spread shows how far a value may be off.
+/// Number of runs from which on their spread is trusted.
 const RUNS_MIN: usize = 3;
-/// How far the value of fewer runs may be off, as a part of it. Of the 192 rows and engines that were published with three runs
-/// (suites `redb` and `int`), the slowest run took up to 1.5 times as long as the fastest in 185, and up to
-/// 11 times in the others.
+/// Assumed error of the value of fewer runs, as a part of it. Among the 192 published pairs of row and engine
+/// with three runs (suites `redb` and `int`), the slowest run took up to 1.5 times as long as the fastest in
+/// 185, and up to 11 times in the others.
 pub(crate) const FEW_RUNS_MARGIN: f64 = 0.5;
 
 /// First words of the error of a row that the engine lacks a feature for. Reports show an empty cell, and
@@ -39,17 +39,17 @@ const DRAIN_SHOWN_MIN_S: f64 = 0.02;
 pub(crate) struct Summary {
     pub(crate) suite: String,
     pub(crate) scale: String,
-    /// Runs of each engine.
+    /// Number of runs of each engine.
     pub(crate) runs: u32,
     /// Esker, then the others by name, with versions.
     pub(crate) engines: Vec<(String, String)>,
-    /// In the order in which they ran.
+    /// The rows, in the order in which they ran.
     pub(crate) rows: Vec<RowSummary>,
     /// What each engine used over all rows of a run.
     pub(crate) totals: Vec<Totals>,
-    /// Row and engine of what was not measured in turn with the others (`turns.rs`).
+    /// Pairs of row and engine that were not measured in turn with the others (`turns.rs`).
     pub(crate) apart: BTreeSet<(String, String)>,
-    /// Whether the records tell when their rows began.
+    /// Whether the records have the start times of their rows.
     pub(crate) has_times: bool,
 }
 
@@ -58,8 +58,7 @@ pub(crate) struct RowSummary {
     pub(crate) name: String,
     pub(crate) unit: Unit,
     pub(crate) better: Better,
-    /// Of one record, the last with a value: operations, commits and bytes handed over, which belong
-    /// together.
+    /// Operations, commits and bytes handed over. All three come from one record, the last with a value.
     pub(crate) ops: u64,
     pub(crate) commits: u64,
     pub(crate) user_written_bytes: u64,
@@ -71,7 +70,7 @@ pub(crate) struct RowSummary {
     /// How many times worse Esker is than the best other engine; below 1 it is ahead.
     pub(crate) ratio: Option<f64>,
     pub(crate) verdict: Verdict,
-    /// Fewest runs behind a value.
+    /// Smallest number of runs behind a value.
     pub(crate) runs: usize,
 }
 
@@ -99,45 +98,47 @@ pub(crate) struct Value {
     pub(crate) max: f64,
     pub(crate) runs: usize,
     pub(crate) syncs_per_commit: Option<f64>,
-    /// The runs in full, the last one last; there is one at least.
+    /// The records of all runs, in order; at least one.
     pub(crate) records: Vec<Record>,
 }
 
 impl Value {
-    /// The last run.
+    /// Returns the last run.
     pub(crate) fn last(&self) -> &Record {
         self.records.last().expect("a value is of a run")
     }
 
-    /// The last run that has latencies and series, and its number.
+    /// Returns the number and the details of the last run with latencies and series.
     pub(crate) fn detail(&self) -> Option<(u32, &Detail)> {
         let mut runs = self.records.iter().rev();
         runs.find_map(|record| Some((record.run, record.detail.as_deref()?)))
     }
 
-    /// The median of a figure over the runs that have it.
+    /// Returns the median of a figure over the runs that have it.
     pub(crate) fn median_of(&self, figure: impl Fn(&Record) -> Option<f64>) -> Option<f64> {
         let figures: Vec<f64> = self.records.iter().filter_map(figure).collect();
         (!figures.is_empty()).then(|| median(&figures))
     }
 
-    /// Distance between the best and the worst run, as a part of the median; none of a single run.
+    /// Returns the distance between the best and the worst run as a part of the median, or `None` for a
+    /// single run.
     pub(crate) fn spread(&self) -> Option<f64> {
         (self.runs > 1).then(|| if self.median > 0.0 { (self.max - self.min) / self.median } else { 0.0 })
     }
 
-    /// The spread as a report shows it.
+    /// Formats the spread for reports.
     pub(crate) fn spread_text(&self) -> String {
         self.spread().map_or_else(|| "-".to_owned(), |spread| format!("{:.0} %", spread * 100.0))
     }
 
-    /// How long the work went on that the row left to the background, where that is worth telling.
+    /// Returns how long background work went on after the row, if that is long enough to show.
     pub(crate) fn drain(&self) -> Option<f64> {
         self.median_of(|record| record.detail.as_ref()?.drain_s)
             .filter(|seconds| *seconds >= DRAIN_SHOWN_MIN_S)
     }
 
-    /// Syncs per commit, or that they were not counted; none where the row does not commit.
+    /// Returns the syncs per commit, or that they were not counted. Returns `None` if the row does not
+    /// commit.
     pub(crate) fn syncs_text(&self) -> Option<String> {
         match self.syncs_per_commit {
             Some(syncs) => Some(format!("{syncs:.2}")),
@@ -146,8 +147,8 @@ impl Value {
     }
 }
 
-/// Operations behind what a run used: those of all passes, and of a value that stands for one of many, all
-/// that have a latency.
+/// Returns the number of operations behind the resources of a row: those of all passes. If the value is the
+/// time of one operation of many, all operations with a latency count.
 pub(crate) fn operations(record: &Record) -> u64 {
     let latencies = record.detail.iter().flat_map(|detail| detail.latency.values());
     let of_value = record.ops * record.passes.len().max(1) as u64;
@@ -164,19 +165,20 @@ impl Cell {
     }
 }
 
-/// Medians over an engine's runs, of the rows that have a value.
+/// Medians over the runs of an engine, of the rows with a value.
 #[derive(Default)]
 pub(crate) struct Totals {
     pub(crate) peak_anon_bytes: f64,
-    /// The most at the end of a row.
+    /// The most mapped file bytes at the end of a row.
     pub(crate) file_bytes: f64,
-    /// What the device of the database wrote; zero where that is not known.
+    /// Bytes written by the device of the database, or zero if unknown.
     pub(crate) device_written_bytes: f64,
     pub(crate) cpu_s: f64,
 }
 
 impl Summary {
-    /// Every failure once: what failed, and the rows that it cost. What an engine cannot have is no failure.
+    /// Returns every failure once, with the rows that it affected. A missing feature of an engine is not a
+    /// failure.
     pub(crate) fn failures(&self) -> Vec<(String, Vec<&str>)> {
         let mut failures: Vec<(String, Vec<&str>)> = Vec::new();
         for row in &self.rows {
@@ -195,7 +197,7 @@ impl Summary {
         failures
     }
 
-    /// One summary for each suite and scale, in the order of the records.
+    /// Returns one summary for each suite and scale, in the order of the records.
     pub(crate) fn all(records: &[Record]) -> Vec<Self> {
         let apart = turns::apart(records);
         let mut parts: Vec<Vec<Record>> = Vec::new();
@@ -218,7 +220,7 @@ impl Summary {
         parts.iter().map(summary).filter(|summary| !summary.rows.is_empty()).collect()
     }
 
-    /// Whether the engine at this place was not measured in turn with the others of this row.
+    /// Returns whether the engine was measured apart from the others of this row.
     pub(crate) fn is_apart(&self, row: &RowSummary, at: usize) -> bool {
         self.apart.contains(&(row.name.clone(), self.engines[at].0.clone()))
     }

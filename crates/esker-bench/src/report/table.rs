@@ -1,7 +1,8 @@
-//! The table of a suite: a line for each row, a column for each engine, then Esker's ratio; the totals last.
+//! Draws the table of a suite: a line for each row, a column for each engine, Esker's ratio, and the totals
+//! as the last lines.
 //!
-//! A cell has the median, the spread, and after a + how long work of the row went on behind it. What else is
-//! known of it stands behind the row.
+//! A cell has the median, the spread, and after a + how long background work went on after the row. The
+//! details of the row have all other figures.
 
 use crate::report::columns;
 use crate::report::markup::{escape, push};
@@ -10,10 +11,10 @@ use crate::report::totals::TotalLines;
 use crate::report::units::{seconds, show};
 use esker_bench_api::results::Unit;
 
-/// Draws it.
+/// Draws the table.
 pub(super) fn draw(out: &mut String, summary: &Summary) {
     out.push_str("<div class=\"wide\"><table class=\"engines\"><thead><tr><th class=\"key\">row</th>");
-    // Versions in full stand with the options.
+    // The options list the versions in full.
     let short = |version: &str| version.split([' ', '-']).next().unwrap_or_default().to_owned();
     let heads: Vec<_> =
         summary.engines.iter().map(|(name, version)| (name.as_str(), short(version))).collect();

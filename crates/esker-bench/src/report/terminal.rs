@@ -1,4 +1,5 @@
-//! The table on the terminal: a line per row, a column per engine, the best in bold, Esker's ratio last.
+//! Draws the table on the terminal: a line for each row, a column for each engine, the best value in bold,
+//! and Esker's ratio.
 //!
 //!   Summary -> lines of text; a star marks the best where there is no bold
 
@@ -18,7 +19,7 @@ const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
-/// Draws the table; `styled` says whether the terminal takes colours.
+/// Draws the table. `styled` says whether the terminal shows colours.
 pub(crate) fn table(summary: &Summary, runs: &Runs, styled: bool) -> String {
     let mut header = vec!["row".to_owned()];
     header.extend(summary.engines.iter().map(|(name, _)| name.clone()));
@@ -78,8 +79,8 @@ fn row(row: &RowSummary) -> Vec<Text> {
     cells
 }
 
-/// What stands below the table: what the totals leave out, rows out of turn, failures, syncs, machine,
-/// versions, command.
+/// Returns the lines below the table: notes on totals, rows out of turn, failures, syncs, machine, versions
+/// and command.
 fn notes(summary: &Summary, of_totals: &[String], runs: &Runs) -> String {
     let mut out = String::from("\n");
     let mut say = |line: String| out.push_str(&(line + "\n"));
@@ -103,7 +104,7 @@ fn notes(summary: &Summary, of_totals: &[String], runs: &Runs) -> String {
     out
 }
 
-/// A line for each row behind which work went on: a load has ended when its debt is paid.
+/// Returns a line for each row after which background work went on.
 fn drains(summary: &Summary) -> Vec<String> {
     let line = |row: &RowSummary| {
         let cells = row.cells.iter().zip(&summary.engines);
@@ -114,7 +115,7 @@ fn drains(summary: &Summary) -> Vec<String> {
     summary.rows.iter().filter_map(line).collect()
 }
 
-/// A line for each row that commits.
+/// Returns a line for each row that commits.
 fn syncs_per_commit(summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
     let mut is_traced = false;

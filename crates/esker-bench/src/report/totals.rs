@@ -1,16 +1,16 @@
-//! What each engine used over all rows of a suite: the last lines of its table.
+//! Sums up what each engine used over all rows of a suite: the last lines of its table.
 //!
-//! - An engine that lacks a row that another has did less: it has no totals.
-//! - Sums (processor, bytes written) stand only where the engines that have totals did equally many
-//!   operations in each row: where rows end by time, a faster engine does more in them. Peaks are no sums,
-//!   and stand all the same.
-//! - Memory that ranks is anonymous memory. Mapped file pages stand beside it: they are page cache, which
-//!   engines that read their files use too, and which does not count to their processes.
+//! - An engine that lacks a row of another engine has no totals, because it did less work.
+//! - Sums (processor time, bytes written) appear only if all engines with totals did the same number of
+//!   operations in each row. If a row ends by time, a faster engine does more in it. Peaks are not sums and
+//!   always appear.
+//! - Engines are ranked by anonymous memory. Mapped file pages appear beside it: they are page cache, which
+//!   engines that read their files also use, but which does not count to their processes.
 
 use crate::report::summary::{Summary, Totals, operations};
 use crate::report::units::{bytes, known_bytes, seconds};
 
-/// Lines with a text for each engine, and what a reader has to know of them.
+/// Lines with a text for each engine, and notes for the reader.
 pub(super) struct TotalLines {
     pub(super) lines: Vec<(&'static str, Vec<String>)>,
     pub(super) notes: Vec<String>,

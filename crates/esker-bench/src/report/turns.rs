@@ -1,12 +1,12 @@
-//! Whether the engines of a row took turns, as their records tell it.
+//! Finds the engines of a row that did not take turns, from the start times of records.
 //!
 //! ```text
 //! started_unix_ms:  esker lmdb redb | another group, run or suite | lmdb      the last one ran apart
 //! ```
 //!
-//! What all engines do of one group in one run stands together in time. Where something else of the report
-//! began in between, the largest part counts as taken in turn, and the rest as measured apart. A pause alone
-//! is not seen.
+//! In one run, the turns of all engines in one group follow each other. If something else of the report began
+//! between them, the largest part counts as measured in turn, and the rest as measured apart. A pause alone
+//! cannot be seen.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::report::summary::Summary;
 use crate::scale::Scale;
 use crate::suites;
 
-/// Suite, scale, run, group.
+/// Suite, scale, run and group.
 type Turn<'a> = (&'a str, &'a str, u32, usize);
 
-/// The records that were measured apart from the others of their group and run.
+/// Returns the records that were measured apart from the others of their group and run.
 pub(super) fn apart(records: &[Record]) -> Vec<&Record> {
     let groups = Groups::of(records);
     let mut begun: Vec<&Record> = records.iter().filter(|record| record.started_unix_ms > 0).collect();
@@ -39,7 +39,8 @@ pub(super) fn apart(records: &[Record]) -> Vec<&Record> {
     parts.into_values().flat_map(all_but_the_largest).collect()
 }
 
-/// Which engines were not measured in turn with the others, and in how many rows; none where all were.
+/// Names the engines that were measured apart, with their number of rows. Returns `None` if all engines took
+/// turns.
 pub(super) fn apart_text(summary: &Summary) -> Option<String> {
     let mut rows: BTreeMap<&str, u32> = BTreeMap::new();
     for (_, engine) in &summary.apart {
@@ -50,7 +51,7 @@ pub(super) fn apart_text(summary: &Summary) -> Option<String> {
     (!engines.is_empty()).then_some(text)
 }
 
-/// Of several that are as large, all but the first.
+/// Returns all parts but the largest; among equals, the first is kept.
 fn all_but_the_largest(mut parts: Vec<Vec<&Record>>) -> impl Iterator<Item = &Record> {
     parts.reverse();
     parts.sort_by_key(Vec::len);
@@ -75,7 +76,7 @@ impl<'a> Groups<'a> {
         Self(groups)
     }
 
-    /// 0 for rows that the suite does not list any more.
+    /// Returns 0 for rows that the suite does not have.
     fn group(&self, record: &Record) -> usize {
         let of_suite = self.0.get(&(record.suite.as_str(), record.scale.as_str()));
         of_suite.and_then(|groups| groups.get(&record.row)).copied().unwrap_or(0)

@@ -1,8 +1,8 @@
-//! Numbers as people read them.
+//! Formats numbers for readers.
 
 use esker_bench_api::results::Unit;
 
-/// A value with a unit of a fitting size.
+/// Formats a value with a unit of fitting size.
 pub(crate) fn show(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Seconds => seconds(value),
@@ -12,7 +12,7 @@ pub(crate) fn show(value: f64, unit: Unit) -> String {
     }
 }
 
-/// Three digits and s, ms, us or ns.
+/// Formats seconds with three digits, in s, ms, us or ns.
 pub(crate) fn seconds(value: f64) -> String {
     let (scaled, unit) = match value {
         v if v >= 1.0 => (v, "s"),
@@ -23,7 +23,7 @@ pub(crate) fn seconds(value: f64) -> String {
     format!("{} {unit}", three_digits(scaled))
 }
 
-/// Three digits and MiB, or KiB below one.
+/// Formats bytes with three digits, in MiB, or KiB below one MiB.
 pub(crate) fn bytes(value: f64) -> String {
     let mib = value / f64::from(1 << 20);
     if mib >= 1.0 {
@@ -33,12 +33,12 @@ pub(crate) fn bytes(value: f64) -> String {
     }
 }
 
-/// The same, or a dash for zero: what the machine did not tell.
+/// The same, with a dash for zero, which stands for an unknown number.
 pub(crate) fn known_bytes(value: f64) -> String {
     if value > 0.0 { bytes(value) } else { "-".to_owned() }
 }
 
-/// A figure by its name: bytes, rates, times and plain numbers.
+/// Formats a figure by its name: bytes, rates, times and plain numbers.
 pub(crate) fn figure(name: &str, value: f64) -> String {
     if name.ends_with("bytes") {
         bytes(value)
@@ -53,7 +53,7 @@ pub(crate) fn figure(name: &str, value: f64) -> String {
     }
 }
 
-/// Three digits and M or k where there are more.
+/// Formats a count with three digits, with M or k for large ones.
 pub(crate) fn count(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{} M", three_digits(v / 1e6)),
@@ -62,10 +62,10 @@ pub(crate) fn count(value: f64) -> String {
     }
 }
 
-/// The day of a time in seconds since 1970, UTC, as 2026-11-22.
+/// Formats a time in seconds since 1970, UTC, as its day: 2026-11-22.
 pub(crate) fn date(unix_s: u64) -> String {
     // Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days: years begin in March,
-    // eras have 400 of them.
+    // and eras have 400 years.
     let days = unix_s / 86_400 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -77,7 +77,7 @@ pub(crate) fn date(unix_s: u64) -> String {
     format!("{year}-{month:02}-{day:02}")
 }
 
-/// How many times as much.
+/// Formats a factor.
 pub(crate) fn times(ratio: f64) -> String {
     if ratio < 9_999.5 { three_digits(ratio) } else { count(ratio) }
 }

@@ -1,4 +1,4 @@
-//! What stands on the page, with a browser and without.
+//! Tests of the page, with a browser and without.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,7 +43,7 @@ fn engine(name: &str, isolation: Isolation) -> EngineContext {
     }
 }
 
-/// The page with its engines in two classes.
+/// A page whose engines are in two classes.
 fn example_of_classes() -> String {
     example_of(vec![engine("esker", Isolation::Snapshot), engine("lmdb", Isolation::Serializable)])
 }
@@ -203,8 +203,8 @@ fn has_width(rect: &&str) -> bool {
     width.is_some_and(|width: f64| width > 0.0)
 }
 
-/// Charts that lack a part of their data, found without a browser: figures whose marks do not match what is
-/// in them.
+/// Returns the charts that lack a part of their data: figures whose marks do not match their contents. Needs
+/// no browser.
 fn broken(page: &str) -> Vec<String> {
     let figures = page.split("<figure").skip(1).map(|rest| rest.split("</figure>").next().unwrap_or(rest));
     figures
@@ -228,7 +228,8 @@ fn broken(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// Pages that lost a part of one chart: a line, a bar, what makes a bar seen, a part of where Esker stands.
+/// Pages in which one chart lost a part: a line, a bar, the style of a bar, a part of the picture of where
+/// Esker stands.
 fn canaries() -> Vec<String> {
     let page = example();
     let part = &page[page.find("<i class=").unwrap()..page.find("</i>").unwrap() + 4];
@@ -254,7 +255,7 @@ fn without_line() -> String {
 fn each_chart_has_its_data() {
     assert_eq!(broken(&example()), Vec::<String>::new());
     assert!(example().matches("data-lines=\"2\"").count() >= 3);
-    // Where a bar lies, only a browser knows.
+    // Only a browser knows where a bar is.
     for (n, canary) in canaries().iter().take(4).enumerate() {
         assert_eq!(broken(canary).len(), 1, "page {n} that lost something is found out");
     }
@@ -315,7 +316,7 @@ fn a_browser_finds_the_data_of_each_chart() {
     }
 }
 
-/// The engines of a page of results, RocksDB too where it is not built in.
+/// The engines of a page of results, with RocksDB even if it is not built in.
 fn all_engines() -> Vec<EngineContext> {
     let mut all: Vec<_> =
         crate::engines::shown().map(|known| engine(known.name(), known.isolation())).collect();
@@ -343,8 +344,8 @@ fn whole_page() -> String {
     page(&Summary::all(&records), &runs(all_engines()))
 }
 
-/// The width of the window and the faults of the layout there, found by a script of this test. It expects
-/// this number of cells in each line of a table.
+/// Returns the width of the window and the faults of its layout, which a script of this test finds. The
+/// script expects this number of cells in each line of a table.
 fn layout(browser: &Path, page: &str, width: u32, cells: usize) -> String {
     const SCRIPT: &str = "<script>(function(){var root=document.documentElement,wrong=[],right=root.clientWidth;
 var head=document.querySelector('.heat th.home').getBoundingClientRect();
@@ -356,7 +357,7 @@ document.querySelectorAll('details').forEach(function(details){details.open=true
 if(root.scrollWidth>right)wrong.push('the page scrolls');
 parent.document.documentElement.dataset.layout=innerWidth+': '+wrong.slice(0,3).join('; ')})()</script></body>";
     let marked = page.replacen("<html ", &format!("<html data-cells=\"{cells}\" "), 1);
-    // A window may not be made this narrow, a frame may.
+    // A window cannot be this narrow, but a frame can.
     let framed = escape(&marked.replacen("</body>", SCRIPT, 1));
     let frame = format!(
         "<!doctype html><iframe width={width} height=1000 style=\"border:0\" srcdoc=\"{framed}\"></iframe>"
@@ -373,7 +374,7 @@ fn esker_is_seen_first_at_any_width() {
         return;
     };
     let page = whole_page();
-    // Suite and row, or row and ratio; row, Esker, the best other engine, ratio.
+    // Wide: suite and row, or row and ratio. Narrow: row, Esker, the best other engine, ratio.
     assert_eq!(layout(&browser, &page, WIDE, all_engines().len() + 2), format!("{WIDE}: "));
     assert_eq!(layout(&browser, &page, NARROW, 4), format!("{NARROW}: "));
     let never_narrow = page.replace("@media(max-width:", "@media(max-width:0px) and (min-width:");

@@ -1,4 +1,4 @@
-//! Limits of figures that are made up here.
+//! Tests of limits, with made-up figures.
 
 use super::*;
 use crate::context::tests::context;
@@ -23,7 +23,7 @@ fn limits() -> Limits {
     with_suites(&records, &["redb", "records", "storage-bench", "badger", "ycsb", "large"])
 }
 
-/// Limits of these records for suites of the same machine, which has two cores.
+/// Limits from these records, for suites of the same machine with two cores.
 fn with_suites(records: &[Record], suites: &[&str]) -> Limits {
     let others =
         suites.iter().map(|suite| Record { suite: (*suite).to_owned(), ..record("esker", "r", 1, None) });

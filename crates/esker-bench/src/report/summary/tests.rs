@@ -1,9 +1,9 @@
-//! Sums of records that are made up here.
+//! Tests of summaries, with made-up records.
 
 use super::*;
 use esker_bench_api::results::{Latency, Usage};
 
-/// A record with a value, or with an error where there is none.
+/// A record with a value, or with an error if `value` is `None`.
 pub(crate) fn record(engine: &str, row: &str, run: u32, value: Option<f64>) -> Record {
     Record {
         suite: "redb".to_owned(),
@@ -31,7 +31,7 @@ pub(crate) fn record(engine: &str, row: &str, run: u32, value: Option<f64>) -> R
     }
 }
 
-/// A record of a row that has a rate, latencies and series.
+/// A record of a row with a rate, latencies and series.
 pub(crate) fn record_over_time(engine: &str, row: &str, run: u32) -> Record {
     let latency = Latency { count: 30, mean: 1e-3, p50: 1e-3, p99: 2e-3, max: 5e-3, ..Latency::default() };
     let series = [
