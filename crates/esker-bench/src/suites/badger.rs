@@ -1,5 +1,5 @@
-//! Suite `badger`: the badger-bench form, as the notes on Badger and BoltDB ran it: 16 KB, 1 KB and 128 B
-//! values.
+//! Suite `badger`: the benchmark of the notes on Badger and BoltDB (badger-bench), with values of 16 KB, 1 KB
+//! and 128 B.
 //!
 //! ```text
 //! for each size: populate in sync batches of 1,000 -> drain -> close -> open, every byte checked
@@ -8,14 +8,14 @@
 //!                -> close, drop the page cache -> open -> iterate with values -> iterate keys only
 //! ```
 //!
-//! Each part begins with a freshly opened store and an empty page cache: what an engine reads in one is not
-//! there for the next. The time of opening counts in the cold row, because some engines read much
-//! when they open. Walks, including the check, never use a store that was opened for random reads, because
-//! its read-ahead may be off.
+//! Each part begins with a freshly opened store and an empty page cache, so that no part profits from the
+//! reads of another. The cold row includes the time of opening, because some engines read much when they
+//! open. Walks, including the check, never use a store that was opened for random reads, because its
+//! read-ahead may be off.
 //!
-//! Keys are drawn with replacement, so about 63 % of the key range exists; reads draw from the range, misses
-//! included. Where the page cache cannot be dropped (that takes a privilege), the cold row has no value, and
-//! the rows behind it say so.
+//! Keys are drawn with replacement, so about 63 % of the key range exists. Reads draw from the whole range
+//! and include misses. Dropping the page cache takes a privilege. Without it, the cold row has no value, and
+//! the rows after it say so.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const MEMORY_BYTES_MAX: u64 = 2 * CACHE_BYTES;
 const ITERATE_KEYS: u64 = 2_000_000;
 const SIZES: [(usize, &str); 3] = [(16 << 10, "16 KB"), (1 << 10, "1 KB"), (128, "128 B")];
 const PERIOD: Duration = Duration::from_millis(250);
-/// Of what takes minutes.
+/// Period of the curves of rows that take minutes.
 const POPULATE_PERIOD: Duration = Duration::from_secs(5);
 
 pub(crate) static SUITE: Planned = Planned {
@@ -52,7 +52,7 @@ pub(crate) static SUITE: Planned = Planned {
     parts: |scale| (0..SIZES.len()).map(|group| part(scale, group)).collect(),
 };
 
-/// Keys to write, and when random reads end.
+/// Returns the number of keys to write, and the budget of random reads.
 fn counts(scale: Scale, group: usize) -> (u64, Budget) {
     let (keys, reads) = match scale {
         Scale::Quick => ([5_000, 50_000, 200_000], Budget::of_seconds(1)),
@@ -68,7 +68,7 @@ fn part(scale: Scale, group: usize) -> Part {
     let (keys, reads) = counts(scale, group);
     let seconds = reads.time.as_secs();
     let iterated = keys.min(ITERATE_KEYS);
-    // A test has several batches.
+    // A test run has several batches.
     let batch = if scale == Scale::Test { 20 } else { 1000 };
     let at_random = OpenOptions {
         value_bytes: bytes as u64,

@@ -1,5 +1,4 @@
-//! Suite `churn`: as much is removed as is written, and the database has to stay small and quick all the
-//! same.
+//! Suite `churn`: as much is removed as is written, so the database should stay small and fast.
 //!
 //! ```text
 //! queue        push at the tail, pop at the head: a scan from the start passes all popped items
@@ -10,8 +9,9 @@
 //! One thread, 8-byte keys, 512-byte values that compress to a half; 512 MiB of cache and 4 GiB of memory in
 //! all.
 //!
-//! Sizes after a row are those of the database closed and opened again: only then has each engine let go of
-//! what it keeps to write over, or has replaced. What stands under the long reader contains that.
+//! The size after a row is that of the database after it was closed and opened again. Only then has each
+//! engine released the space that it keeps to reuse, or has replaced. The size under the long reader contains
+//! that space.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ const SEED: u64 = 31;
 const VALUE_BYTES: usize = 512;
 const CACHE_BYTES: u64 = 512 << 20;
 const LOAD_BATCH: u64 = 1000;
-/// Part of the items that is overwritten once more after the long reader has gone: several engines give space
-/// back within later commits only.
+/// The number of items divided by this is overwritten after the long reader has ended, because several engines
+/// free space only in later commits.
 const LATER_PART: u64 = 10;
 
 pub(crate) static SUITE: Planned = Planned {
@@ -52,7 +52,7 @@ pub(crate) static SUITE: Planned = Planned {
     parts,
 };
 
-/// Items that are alive at any time.
+/// Number of live items.
 fn live_items(scale: Scale) -> u64 {
     match scale {
         Scale::Quick => 20_000,
@@ -126,7 +126,7 @@ fn part(items: u64, kind: Kind, rows: Vec<Step>, size: Row) -> Part {
     let options = OpenOptions {
         value_bytes: VALUE_BYTES as u64,
         durability: Durability::Async,
-        // A queue's keys are in the order in which they are pushed.
+        // Keys of a queue ascend.
         ascending_keys: kind == Kind::StorageInOrder,
         ..OpenOptions::with_cache(CACHE_BYTES)
     };

@@ -1,22 +1,22 @@
-//! Which items a database must hold, and in which versions: what every check compares it with.
+//! The items that a database must hold, with their versions. Every check compares the database with it.
 
 use esker_bench_api::generate::checksum::checksum;
 
 use crate::suites::items::Items;
 
-/// Items `from..to`, less those that are gone.
+/// Items `from..to`, except the removed ones.
 #[derive(Default)]
 pub(crate) struct Content {
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// The newest version of each item; those beyond the end have version 0.
+    /// The newest version of each item; 0 for items beyond the end.
     pub(crate) versions: Vec<u32>,
-    /// A bit for each item that is there; none where all are.
+    /// One bit for each item, set if it exists. `None` if all exist.
     bits: Option<Vec<u64>>,
 }
 
 impl Content {
-    /// The first `to` items, as they were loaded.
+    /// Returns the first `to` items, as they were loaded.
     pub(crate) fn loaded(to: u64) -> Self {
         Self { to, ..Self::default() }
     }
@@ -26,7 +26,7 @@ impl Content {
         (self.from..self.to).contains(&i) && self.bits.as_ref().is_none_or(bit)
     }
 
-    /// Makes the range end at `to`, with no item in it yet.
+    /// Makes the range end at `to`, without any item.
     pub(crate) fn clear_to(&mut self, to: u64) {
         self.to = to;
         self.bits = Some(vec![0; to.div_ceil(64) as usize]);
@@ -38,7 +38,7 @@ impl Content {
         *word = if is_there { *word | 1 << (i % 64) } else { *word & !(1 << (i % 64)) };
     }
 
-    /// The numbers of the items that are there.
+    /// Returns the numbers of the existing items.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
         (self.from..self.to).filter(|i| self.has(*i))
     }
@@ -51,13 +51,13 @@ impl Content {
         self.versions.get(i as usize).copied().unwrap_or_default().into()
     }
 
-    /// Makes room for the versions of all items.
+    /// Allocates the versions of all items.
     pub(crate) fn keep_versions(&mut self) {
         self.versions.resize(self.to as usize, 0);
     }
 
-    /// The sum of `of_item` over the first `limit` items by number. Adding commutes: the order of keys does
-    /// not matter.
+    /// Returns the sum of `of_item` over the first `limit` items by number. The order does not matter,
+    /// because addition commutes.
     pub(crate) fn sum(&self, items: &Items, limit: u64, of_item: impl Fn(&[u8], &[u8]) -> u64) -> u64 {
         let (mut key, mut buffer, mut sum) = (Vec::new(), Vec::new(), 0_u64);
         for i in self.numbers().take(usize::try_from(limit).unwrap_or(usize::MAX)) {
@@ -67,7 +67,7 @@ impl Content {
         sum
     }
 
-    /// What a full scan must sum up to.
+    /// Returns the sum that a full scan must have.
     pub(crate) fn checksum(&self, items: &Items) -> u64 {
         self.sum(items, u64::MAX, checksum)
     }

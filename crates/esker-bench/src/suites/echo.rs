@@ -1,6 +1,6 @@
-//! An engine that does nothing: what a row of the lab costs without one. It stores no item, and answers a get
-//! with the item's first version from the generator; an item's value is so small here that making it takes a
-//! few nanoseconds.
+//! An engine that does nothing, to measure what the lab itself costs. It stores no item, and answers a get
+//! with the first version of the item from the generator. Values are so small that making one takes a few
+//! nanoseconds.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use crate::suites::works::{Executor as _, mix};
 pub(super) const SEED: u64 = 37;
 const VALUE_BYTES: usize = 8;
 const PERIOD: Duration = Duration::from_millis(250);
-/// Items that reads are drawn from.
+/// Number of items from which reads draw.
 const ITEMS: u64 = 1_000_000;
 
-/// What one call costs when the engine does nothing: the two looks at the clock, the virtual call, a value of
-/// 8 bytes. The value is seconds an operation; the rate of the whole loop, with drawing and verifying, stands
-/// beside it.
+/// Measures one call of the engine that does nothing: two looks at the clock, the virtual call, and a value
+/// of 8 bytes. The value of the row is seconds per operation. The rate of the whole loop, with drawing and
+/// verifying, is in the details.
 pub(super) fn cost(dir: &Path, percent: [u32; 5], ops: u64) -> Result<Outcome, Failure> {
     let items = Items::new(Source::new(Kind::Storage, SEED, VALUE_BYTES));
     let (mut content, mut rng) = (Content::loaded(ITEMS), Rng::new(SEED));
@@ -36,7 +36,7 @@ pub(super) fn cost(dir: &Path, percent: [u32; 5], ops: u64) -> Result<Outcome, F
     Ok(Outcome { value: Some(done.seconds / ops as f64), detail: done.detail, ..Outcome::default() })
 }
 
-/// The same in the program with the peers in Go.
+/// The same in the program of the engines in Go.
 pub(super) fn cost_in_go(dir: &Path, percent: [u32; 5], ops: u64) -> Result<Outcome, Failure> {
     let mut go = go::echo(Source::new(Kind::Storage, SEED, VALUE_BYTES), dir)?;
     go.open(&OpenOptions::with_cache(0))?;

@@ -1,4 +1,5 @@
-//! Suite `int`: redb's int_benchmark, as canopydb's page ran it: 1,000,000 u32 keys with u64 values, in
+//! Suite `int`: int_benchmark of redb, as canopydb's page ran it: 1,000,000 u32 keys with u64 values, in
+//! random order, in one transaction.
 //! random order, in one transaction.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Goes through the steps of a group on one engine and records its rows.
+//! Executes the steps of a group on one engine and records its rows.
 //!
 //! ```text
 //! Group -> step by step -> Executor (works/, or a program in Go)
@@ -19,16 +19,16 @@ use crate::suites::works::mix::INSERT;
 use crate::suites::works::{Checked, Done, Executor, Native, expect, reads};
 use crate::suites::{Turn, needs};
 
-/// A group that runs.
+/// A group in execution.
 struct Run<'a> {
     engine: &'a dyn Engine,
     items: Items,
     recorder: &'a mut Recorder,
     drop_page_cache: &'a dyn Fn() -> bool,
     is_cold: bool,
-    /// What each of the rows that follow has to say.
+    /// Note for the rows that follow.
     note: &'static str,
-    /// False once the groundwork has failed.
+    /// False after the groundwork failed.
     goes_on: bool,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn run(group: &Group, turn: Turn<'_>) -> Result<(), Failure> {
     run_with(group, turn, &machine::drop_page_cache)
 }
 
-/// The same with another way to drop the page cache.
+/// The same, with a replacement for dropping the page cache.
 pub(crate) fn run_with(
     group: &Group,
     turn: Turn<'_>,
@@ -135,7 +135,7 @@ impl Run<'_> {
         }
     }
 
-    /// Why the engine cannot have this.
+    /// Returns why the engine lacks the feature.
     fn lacks(&self, feature: Option<Feature>) -> Option<&'static str> {
         self.engine.cannot(feature?)
     }
@@ -192,7 +192,7 @@ impl Run<'_> {
     }
 }
 
-/// How many items work makes, for progress.
+/// Returns the number of items that the work makes, for progress.
 fn made(work: &Work) -> u64 {
     match work {
         Work::Put { count, .. }
@@ -204,7 +204,7 @@ fn made(work: &Work) -> u64 {
     }
 }
 
-/// Whether work tells how far it is: what puts a number of items that is known.
+/// Returns whether the work reports progress: it puts a known number of items.
 fn is_long(work: &Work) -> bool {
     made(work) < u64::MAX
 }
@@ -234,7 +234,7 @@ fn outcome(
     Ok(Outcome { ops: value.map(|_| 1).or(outcome.ops), value, note, ..outcome })
 }
 
-/// What the recorder takes of work.
+/// Converts the outcome of work for the recorder.
 pub(crate) fn recorded(done: Done) -> Outcome {
     let mut detail = done.detail;
     if !done.figures.is_empty() {

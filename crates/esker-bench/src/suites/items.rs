@@ -1,4 +1,4 @@
-//! The items of every suite behind one interface: the key and the value of number `i`, made by
+//! The items of all suites behind one interface: key and value of item `i`, made by
 //! `esker_bench_api::generate`.
 
 use esker_bench_api::generate::accounts;
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Items,
     /// `int::Ints`.
     Ints,
-    /// First `number` large values, then small items, whose seed is one less.
+    /// First `number` large values, then small items whose seed is one less.
     Large,
     /// `storage::StorageItems` in random order.
     Storage,
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Ycsb,
     /// `badger::BadgerItems`.
     Badger,
-    /// The shape of this number.
+    /// The shape with number `number`.
     Shape,
     /// `obigstore::sequential_key`.
     Sequential,
@@ -52,7 +52,7 @@ pub(crate) struct Source {
     pub(crate) kind: Kind,
     pub(crate) seed: u64,
     pub(crate) value_bytes: usize,
-    /// What it counts depends on the kind.
+    /// A parameter whose meaning depends on the kind.
     pub(crate) number: u64,
 }
 
@@ -61,7 +61,7 @@ impl Source {
         Self { kind, seed, value_bytes, number: 0 }
     }
 
-    /// Bytes of a key; for URLs the mean.
+    /// Size of a key in bytes; for URLs the mean.
     pub(crate) fn key_bytes(self) -> usize {
         match self.kind {
             Kind::Items | Kind::Large | Kind::Ycsb => ycsb::KEY_BYTES,
@@ -73,7 +73,7 @@ impl Source {
         }
     }
 
-    /// Bytes of the key and the value of an item.
+    /// Size of key and value of an item in bytes.
     pub(crate) fn item_bytes(self) -> u64 {
         (self.key_bytes() + self.value_bytes) as u64
     }
@@ -96,7 +96,7 @@ impl Items {
         }
     }
 
-    /// Makes `key` the key of item `i`.
+    /// Writes the key of item `i` into `key`.
     pub(crate) fn key(&self, i: u64, key: &mut Vec<u8>) {
         let Source { seed, number, .. } = self.source;
         let mut set = |bytes: &[u8]| {
@@ -118,14 +118,14 @@ impl Items {
         }
     }
 
-    /// The key of item `i`.
+    /// Returns the key of item `i`.
     pub(crate) fn key_of(&self, i: u64) -> Vec<u8> {
         let mut key = Vec::with_capacity(self.source.key_bytes());
         self.key(i, &mut key);
         key
     }
 
-    /// A version of the value of item `i`: made in `buffer`, or lent from a pool.
+    /// Returns the value of item `i` in a version. It is made in `buffer` or borrowed from a pool.
     pub(crate) fn value<'a>(&'a self, i: u64, version: u64, buffer: &'a mut Vec<u8>) -> &'a [u8] {
         let Source { seed, number, value_bytes, .. } = self.source;
         if let Some(badger) = &self.badger {
@@ -157,7 +157,7 @@ impl Items {
         buffer
     }
 
-    /// The number of the item with this key, of items that a scan may show; none if no item has it.
+    /// Returns the number of the item with this key, or `None` if no item that a scan may show has it.
     pub(crate) fn item(&self, key: &[u8]) -> Option<u64> {
         let seed = self.source.seed;
         match self.source.kind {

@@ -1,5 +1,5 @@
-//! Suite `keyspaces`: many keyspaces in one database with few items in each, as a service has one for each of
-//! its users.
+//! Suite `keyspaces`: many keyspaces in one database with few items in each, like a service with a keyspace
+//! for each user.
 //!
 //! ```text
 //! create all -> load, at random -> commits over several -> reads -> close, open -> check every byte
@@ -9,9 +9,9 @@
 //! One thread, 8-byte keys, 128-byte values that compress to a half; 512 MiB of cache and 4 GiB of memory in
 //! all.
 //!
-//! An engine with one order has prefixes of 4 bytes in front of its keys instead, as its users make them: the
-//! notes of its rows and its options say so. To make and to remove keyspaces is synced, the load and the
-//! commits are async; an engine without async commits has the reads all the same.
+//! An engine with one order gets a prefix of 4 bytes before each key, as its users do it. The notes of its
+//! rows and its options say so. Creating and removing keyspaces is synced; the load and the commits are
+//! async. An engine without async commits still has the rows that read.
 
 use esker_bench_api::results::Unit;
 use esker_bench_api::{Durability, Feature, OpenOptions};
@@ -94,7 +94,7 @@ fn parts(scale: Scale) -> Vec<Part> {
     })]
 }
 
-/// The rows, in their order.
+/// Returns the rows in their order.
 fn rows(keyspaces: u64, items: u64, seconds: u64) -> [Row; 7] {
     let rate = |name: &str, weight, work: String| Row { weight, ..Row::rate(Unit::OpsPerSecond, name, work) };
     let create = Row {

@@ -1,8 +1,8 @@
-//! Suite `large`: redb's large_values_benchmark, as canopydb's page ran it: values of 2 MB and small items in
-//! one transaction.
+//! Suite `large`: large_values_benchmark of redb, as canopydb's page ran it: values of 2 MB and small items
+//! in one transaction.
 //!
-//! Large values are slices of a pool of random bytes made beforehand, so that making them costs the timed
-//! part nothing.
+//! Large values are slices of a pool of random bytes made beforehand, so that the timed part does not include
+//! making them.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::suites::{Planned, Stream};
 const LARGE_SEED: u64 = 4;
 const LARGE_BYTES: usize = 2_000_000;
 const CACHE_BYTES: u64 = 4 << 30;
-/// More than any engine has been seen to need.
+/// More than any engine was observed to need.
 const DISK_FACTOR_MAX: u64 = 4;
 
 pub(crate) static SUITE: Planned = Planned {
     name: "large",
     summary: "values of 2 MB and small items (24 B, 150 B) in one sync transaction, 4 GiB of cache (redb's large_values_benchmark)",
-    // Engines whose transactions live in memory hold 8 GB in one.
+    // Some engines hold the 8 GB of the transaction in memory.
     memory_bytes_max: |_| None,
     disk_bytes_max: |scale, _| {
         let (large, small) = counts(scale);
@@ -40,7 +40,7 @@ pub(crate) static SUITE: Planned = Planned {
     parts,
 };
 
-/// Large values and small items.
+/// Returns the numbers of large values and of small items.
 fn counts(scale: Scale) -> (u64, u64) {
     match scale {
         Scale::Quick => (400, 100_000),

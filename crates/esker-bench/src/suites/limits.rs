@@ -1,5 +1,5 @@
-//! Suite `limits`: what the machine can do, without any engine, and what the lab itself costs. Other reports
-//! draw the machine's figures as lines.
+//! Suite `limits`: what the machine can do without an engine, and what the lab itself costs. Other reports
+//! draw the figures of the machine as lines.
 //!
 //! ```text
 //! device: fdatasync after an append, sequential and random blocks
@@ -44,20 +44,20 @@ const READ_ROWS: [(&str, bool); 2] =
 const RANDOM_ROWS: [(&str, u64); 2] =
     [("random 4 KiB reads, queue depth 1", 1), ("random 4 KiB reads, queue depth 32", QUEUE)];
 
-/// Rows of an empty engine, and their kinds of operations in per cent (`mix::KINDS`).
+/// Rows of an engine that does nothing, and their kinds of operations in per cent (`mix::KINDS`).
 const LAB_ROWS: [(&str, [u32; 5]); 2] =
     [("the lab's own read", [100, 0, 0, 0, 0]), ("the lab's own write", [0, 0, 0, 100, 0])];
 
-/// The same in the program with the peers in Go.
+/// The same in the program of the engines in Go.
 const LAB_ROWS_IN_GO: [(&str, [u32; 5]); 2] =
     [("the lab's own read, in Go", [100, 0, 0, 0, 0]), ("the lab's own write, in Go", [0, 0, 0, 100, 0])];
 
-/// Of the order in which cache lines are visited.
+/// Seed of the order in which cache lines are visited.
 const CHASE_SEED: u64 = 17;
 
 pub(crate) struct LimitsSuite;
 
-/// Stands where an engine would.
+/// Takes the place of an engine.
 struct Machine;
 
 impl Engine for Machine {
@@ -141,7 +141,7 @@ impl Suite for LimitsSuite {
         "what the machine can do: syncs, blocks, memory; and what the lab itself costs; no engine"
     }
 
-    /// No engine, and a pointer chase that is larger than any cache.
+    /// The pointer chase is larger than any cache.
     fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
         None
     }
@@ -278,7 +278,7 @@ fn open(path: &Path, options: &mut OpenOptions, direct: bool) -> Result<File, Fa
     })
 }
 
-/// Memory whose address is a multiple of a page, as O_DIRECT asks.
+/// Memory aligned to a page, as O_DIRECT requires.
 struct Aligned {
     memory: Vec<u8>,
     start: usize,
@@ -298,13 +298,13 @@ impl Aligned {
     }
 }
 
-/// The value is the median; the percentiles are beside it.
+/// Measures syncs. The value is the median; the details have percentiles.
 fn syncs(dir: &Path, bytes: usize, count: u64, preallocated: bool) -> Result<Outcome, Failure> {
     let path = dir.join("synced");
     let file = open(&path, OpenOptions::new().write(true).create(true).truncate(true), false)?;
     if preallocated {
-        // Written and not only reserved: the first write of a reserved block changes metadata, which a sync
-        // then writes too.
+        // Written and not only reserved: the first write to a reserved block changes metadata, which the sync
+        // then has to write too.
         let zeros = vec![0; BLOCK];
         let end = count * bytes as u64;
         for at in (0..end).step_by(BLOCK) {
@@ -354,7 +354,7 @@ fn sequential_read(path: &Path, direct: bool) -> Result<Outcome, Failure> {
     Ok(Outcome { value: Some(bytes as f64 / start.elapsed().as_secs_f64()), ..Outcome::default() })
 }
 
-/// A queue of depth n is n threads that read one after the other.
+/// Measures random reads. A queue of depth n is n threads with one read each at a time.
 fn random_reads(path: &Path, depth: u64, count: u64) -> Result<Outcome, Failure> {
     let file = open(path, OpenOptions::new().read(true), true)?;
     let pages = file.metadata().map_err(failed)?.len() / PAGE as u64;
@@ -394,7 +394,8 @@ fn copy(bytes: usize) -> Outcome {
     Outcome { value: Some((PASSES * bytes) as f64 / start.elapsed().as_secs_f64()), ..Outcome::default() }
 }
 
-/// Each cache line names the next; the way visits all of them in an order that no prefetcher knows.
+/// Measures dependent cache misses. Each cache line names the next one, and the path visits all lines in an
+/// order that no prefetcher predicts.
 fn chase(bytes: usize, steps: u64) -> Outcome {
     const WORDS_PER_LINE: usize = 8;
     let lines = bytes / 64;

@@ -1,9 +1,9 @@
 //! The suites: one file each, listed here.
 //!
-//! To add one, write `suites/NAME.rs` with a [`Planned`], and add it to [`SUITES`]. `plan.rs` has what its
-//! groups are made of. A suite that no plan can say implements [`Suite`] itself.
+//! To add a suite, write `suites/NAME.rs` with a [`Planned`], and add it to [`SUITES`]. `plan.rs` defines the
+//! parts of groups. A suite that does not fit into a plan implements [`Suite`] itself.
 //!
-//! The rows of a group share one process, one directory and what the rows before them wrote; groups share
+//! The rows of a group share a process, a directory and the data of the rows before them. Groups share
 //! nothing.
 
 mod badger;
@@ -64,9 +64,9 @@ pub(crate) static SUITES: &[&dyn Suite] = &[
 
 const PAGE_BYTES: u64 = 4 << 10;
 
-/// Whether the files of `items` items may be larger than `memory_bytes`. The pages of a tree are half to two
-/// thirds full after inserts at random; values of a page and more lie in whole pages of their own, and take
-/// no more than another one for what belongs to them.
+/// Returns whether the files of `items` items may exceed `memory_bytes`. After random inserts the pages of a
+/// tree are half to two thirds full. Values of a page and more fill whole pages of their own, and at most one
+/// more page each.
 pub(crate) fn may_outgrow(items: u64, value_bytes: usize, memory_bytes: u64) -> bool {
     let value_bytes = value_bytes as u64;
     let most = if value_bytes < PAGE_BYTES {
@@ -77,58 +77,58 @@ pub(crate) fn may_outgrow(items: u64, value_bytes: usize, memory_bytes: u64) -> 
     items * most > memory_bytes
 }
 
-/// A list of rows in groups; each group is measured in one go on one engine in a fresh process and directory.
+/// A list of rows in groups. Each group runs on one engine in a fresh process and directory.
 pub(crate) trait Suite: Sync {
     /// Name on the command line and in results.
     fn name(&self) -> &'static str;
 
-    /// One sentence: the data and where the workload is from.
+    /// Describes the data and the source of the workload in one sentence.
     fn summary(&self) -> &'static str;
 
-    /// The rows in the order in which they run.
+    /// Returns the rows in the order in which they run.
     fn rows(&self, scale: Scale) -> Vec<Row>;
 
-    /// Where bytes, orders and draws come from: generators of `esker_bench_api::generate` with their seeds
-    /// and parameters, so that the work can be made again elsewhere.
+    /// Returns the sources of bytes, orders and draws: generators of `esker_bench_api::generate` with their
+    /// seeds and parameters. With these the work can be repeated elsewhere.
     fn streams(&self) -> Vec<Stream>;
 
-    /// The most bytes that any engine's files take on the way in a group.
+    /// Returns the most bytes that the files of any engine take during a group.
     fn disk_bytes_max(&self, scale: Scale, group: usize) -> u64 {
         far_smaller(scale, group)
     }
 
-    /// The memory that an engine may use in all for a group, page cache of its files included; `None` for a
-    /// group that needs whatever the machine has. An engine that keeps to the suite's cache has as much again
-    /// and more for all else.
+    /// Returns the limit of all memory of an engine for a group, including the page cache of its files.
+    /// `None` if the group needs all memory of the machine. The limit is at least twice the cache of the
+    /// suite.
     fn memory_bytes_max(&self, group: usize) -> Option<u64>;
 
-    /// For a suite that measures the machine and no engine: what stands in the engine's place.
+    /// Returns the stand-in for an engine, for a suite that measures the machine.
     fn own_engine(&self) -> Option<&'static dyn Engine> {
         None
     }
 
-    /// Fewest syncs for each commit of a row that must sync: 1, or less where commits of several threads
-    /// share one.
+    /// Returns the fewest syncs per commit of a row that must sync. That is 1, or less if commits of several
+    /// threads share a sync.
     fn syncs_per_commit_min(&self, _group: usize) -> f64 {
         1.0
     }
 
-    /// Runs the rows of a group and tells the recorder of each, in the order of `rows`.
-    /// [`Failure::Unsupported`]: the engine cannot run those that have not begun.
+    /// Runs the rows of a group, and reports each to the recorder in the order of `rows`.
+    /// [`Failure::Unsupported`] means that the engine cannot run the rows that have not begun.
     fn run(&self, turn: Turn<'_>) -> Result<(), Failure>;
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     fn groups(&self, scale: Scale) -> usize {
         self.rows(scale).iter().map(|row| row.group + 1).max().unwrap_or(0)
     }
 }
 
-/// For suites whose data is far smaller.
+/// Disk limit of suites whose data is far smaller.
 fn far_smaller(scale: Scale, _group: usize) -> u64 {
     if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
 }
 
-/// A suite that is data, except for groups that need programs.
+/// A suite that is data, except for groups that are programs.
 pub(crate) struct Planned {
     name: &'static str,
     summary: &'static str,
@@ -136,7 +136,7 @@ pub(crate) struct Planned {
     disk_bytes_max: fn(Scale, usize) -> u64,
     syncs_per_commit_min: fn(usize) -> f64,
     streams: fn() -> Vec<Stream>,
-    /// The groups at a scale.
+    /// Returns the groups at a scale.
     parts: fn(Scale) -> Vec<Part>,
 }
 
@@ -180,11 +180,11 @@ impl Suite for Planned {
     }
 }
 
-/// A group of a suite that is about to run on one engine.
+/// A group of a suite, about to run on one engine.
 pub(crate) struct Turn<'a> {
     pub(crate) engine: &'a dyn Engine,
     pub(crate) scale: Scale,
-    /// The number of the group, from 0.
+    /// Number of the group, from 0.
     pub(crate) group: usize,
     pub(crate) recorder: &'a mut Recorder,
 }
@@ -205,12 +205,12 @@ pub(crate) fn needs(engine: &dyn Engine, feature: Feature) -> Result<(), Failure
     engine.cannot(feature).map_or(Ok(()), |why| Err(Failure::Unsupported(why.to_owned())))
 }
 
-/// One source of a suite's work.
+/// A source of a suite's work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
-    /// What is made of it.
+    /// What the source makes.
     pub(crate) what: &'static str,
-    /// The generator, with its seed and its other parameters.
+    /// The generator with its seed and other parameters.
     pub(crate) generator: String,
 }
 
@@ -220,7 +220,7 @@ impl Stream {
     }
 }
 
-/// The suite of that name.
+/// Returns the suite with this name.
 pub(crate) fn find(name: &str) -> Option<&'static dyn Suite> {
     SUITES.iter().copied().find(|suite| suite.name() == name)
 }

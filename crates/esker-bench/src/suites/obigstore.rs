@@ -1,5 +1,5 @@
-//! Suite `obigstore`: obigstore's own benchmark, in process: no network and no server between the load and
-//! the engine.
+//! Suite `obigstore`: obigstore's own benchmark, in process: there is no network and no server between the
+//! load and the engine.
 //!
 //! 16-byte keys, 32-byte values whose second half repeats the first. `fsync'ed` rows sync every request;
 //! engines with group commit sync several at once. The limited-rate rows are open loops: latency counts from
@@ -21,9 +21,9 @@ const CACHE_BYTES: u64 = 4 << 30;
 const VALUE_BYTES: usize = 32;
 const LARGE_BYTES: usize = 20_000;
 const LARGE_RATE: f64 = 1_000.0;
-/// Pairs a second of the limited row: the same for all, and less than most engines' least.
+/// Pairs per second of the row with a limited rate. All engines get the same rate; most sustain more.
 const LIMITED_RATE: f64 = 10_000.0;
-/// Requests in flight, and writes in a request.
+/// Number of requests in flight, and number of writes in a request.
 type Requests = (u64, u64);
 const HOTSPOT_REQUESTS: Requests = (64, 20);
 const SEQUENTIAL_REQUESTS: Requests = (200, 16);
@@ -33,9 +33,9 @@ const LOAD_REQUESTS: Requests = (1, 1000);
 const RANGE_KEYS: u64 = 512;
 const LOOK_UPS: u64 = 20;
 const READERS: u64 = 5;
-/// Requests of a row of reads at scale `test`.
+/// Requests of a row that reads, at scale `test`.
 const TEST_REQUESTS: u64 = 20;
-/// The requests in flight of each group.
+/// Requests in flight of each group.
 const CONCURRENCY: [u64; 7] = [64, 64, 200, 200, 50, 64, 1];
 
 pub(crate) static SUITE: Planned = Planned {
@@ -69,9 +69,9 @@ struct Counts {
     large: u64,
     uniform: u64,
     read: u64,
-    /// Seconds of a row of reads.
+    /// Seconds of a row that reads.
     seconds: u64,
-    /// When a row that writes ends, although not everything is written: its value is a rate.
+    /// Time limit of a row that writes. Its value is a rate, so it may end before everything is written.
     time: Duration,
     period: Duration,
 }
@@ -107,12 +107,12 @@ impl Counts {
         Work::Drive(Drive { pairs, concurrency, multi, rate, budget, period: self.period })
     }
 
-    /// The seconds of a row that writes, for the progress bar.
+    /// Expected seconds of a row that writes, for the progress bar.
     fn weight(&self) -> u64 {
         self.time.as_secs().min(600)
     }
 
-    /// When a row that writes ends, in words.
+    /// Describes when a row that writes ends.
     fn ends(&self) -> String {
         if self.weight() < 600 { format!(", or {} s", self.weight()) } else { String::new() }
     }
@@ -121,7 +121,7 @@ impl Counts {
         Row { commits, weight: self.weight(), ..Row::rate(Unit::OpsPerSecond, name, work) }
     }
 
-    /// A row of an open loop, whose value is the 99th percentile.
+    /// Returns a row with an open loop, whose value is the 99th percentile.
     fn p99(&self, name: &str, work: String, load: Work) -> Measure {
         let work = format!("{work}, open loop{}; 99th percentile", self.ends());
         let row = Row { commits: Commits::Async(0), weight: self.weight(), ..Row::time(name, work) };
@@ -133,7 +133,7 @@ impl Counts {
         self.p99("large payload", work, self.drive(self.large, LARGE_REQUESTS, LARGE_RATE))
     }
 
-    /// Random keys, then a burst and a limited rate on the same data.
+    /// Returns the rows of random keys, then a burst and a limited rate on the same data.
     fn uniform(&self) -> Vec<Measure> {
         let (all, burst, limited) = (self.uniform, self.uniform / 10, self.uniform / 100);
         let ends = self.ends();
@@ -189,7 +189,7 @@ fn options(group: usize, value_bytes: usize, is_ascending: bool, durability: Dur
     OpenOptions {
         value_bytes: value_bytes as u64,
         concurrent_writes: CONCURRENCY[group],
-        // Where several write at once, nearly.
+        // With several writers, the keys almost ascend.
         ascending_keys: is_ascending,
         durability,
         ..OpenOptions::with_cache(CACHE_BYTES)

@@ -1,4 +1,4 @@
-//! Suite `open`: how long opening takes, after a clean close and after the process was killed while it wrote.
+//! Suite `open`: the time of opening, after a clean close and after the process was killed while it wrote.
 //!
 //! ```text
 //! other process: load, rest, close  -> read all files -> open, first get         row: open clean
@@ -8,18 +8,18 @@
 //!                                   -> open, first get                           row: open after kill
 //! ```
 //!
-//! - A clean close comes when the engine owes no background work: nothing of it is cut off, to be made good
-//!   by the timed opening.
-//! - No opening competes with what the writer left in the page cache: it is on the device before. After a
-//!   kill, too, since it is the process that dies there and not the machine: what it wrote is in its files
-//!   either way.
+//! - A clean close happens when the engine has no pending background work. Otherwise the timed opening would
+//!   have to finish it.
+//! - Data of the writer is on the device before an opening, so that no opening competes with writeback. This
+//!   includes the opening after a kill: the process dies but not the machine, so the files have the data in
+//!   either case.
 //!
-//! After each row an untimed walk reads everything: what was closed or synced is there, byte for byte, and
-//! nothing that was not written.
+//! After each row an untimed scan reads everything. Closed or synced data must be there, byte for byte, and
+//! nothing else.
 //!
-//! The process that opens for the first row has never used the engine: nothing of its code or of the data is
-//! in the processor's caches. The files are in the page cache, as far as the memory of the suite has room;
-//! before the cold row nothing is.
+//! The process that opens for the first row has not used the engine before, so the processor's caches have
+//! neither its code nor its data. The files are in the page cache, as far as the memory limit of the suite
+//! allows. Before the cold row the page cache is empty.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
@@ -48,15 +48,15 @@ const BATCH: u64 = 1000;
 const CLEAN: &str = "open clean";
 const CLEAN_COLD: &str = "open clean, cold";
 const KILLED: &str = "open after kill";
-/// What the other process says when it has written everything: and that it closed an engine which did not
-/// come to rest.
+/// What the other process prints when it has written everything, and when it closed an engine that did not
+/// become idle.
 const READY: &str = "ready";
 const READY_RESTLESS: &str = "ready, without rest";
 const RESTLESS_NOTE: &str = "background work went on when the writer closed";
 
 pub(crate) struct OpenSuite;
 
-/// Items loaded; a tenth as many are then written without a sync.
+/// Number of items loaded. A tenth as many are then written without a sync.
 fn items(scale: Scale) -> u64 {
     match scale {
         Scale::Quick => 200_000,
@@ -124,7 +124,7 @@ impl Suite for OpenSuite {
     }
 }
 
-/// The rows of a database that another process has left.
+/// Runs the rows on a database that another process left.
 fn run_on(
     left: Left,
     drop_page_cache: &dyn Fn() -> bool,
@@ -151,8 +151,8 @@ fn run_on(
     })
 }
 
-/// A row: opens, gets and checks; then the store comes to rest and is closed. What `begins` says is the row's
-/// note, or why it has no value.
+/// Runs a row: opens, gets and checks. Then the store becomes idle and is closed. `begins` is the note of the
+/// row, or the reason why it has no value.
 fn open_row(
     recorder: &mut Recorder,
     row: &str,
@@ -170,12 +170,12 @@ fn open_row(
         Ok(Outcome { note, ..outcome })
     })?;
     let Some(store) = opened else { return Ok(()) };
-    // What opening has put off stands beside the row.
+    // The details have the work that the opening deferred.
     recorder.drain_by(|deadline| store.drain(deadline))?;
     recorder.check(|| check(&*store, count, written))
 }
 
-/// Reads all files under `dir`, so that what the page cache has room for is in it; holes are passed over.
+/// Reads all files under `dir` except holes, so that the page cache has as much as it can hold.
 fn read_files(dir: &Path) -> io::Result<()> {
     let mut block = vec![0; 1 << 20];
     for entry in fs::read_dir(dir)? {
@@ -189,7 +189,7 @@ fn read_files(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a file to its end; some engines leave sparse files of gigabytes.
+/// Reads a file to its end. Some engines leave sparse files of gigabytes.
 fn read_data(file: &mut File, block: &mut [u8]) -> io::Result<u64> {
     let mut bytes = 0;
     let mut at = 0;
@@ -209,7 +209,7 @@ fn read_data(file: &mut File, block: &mut [u8]) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// The next stretch of a file that is no hole, from `at` on.
+/// Returns the next part of a file from `at` on that is not a hole.
 #[cfg(target_os = "linux")]
 fn next_data(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> {
     use rustix::fs::{SeekFrom, seek};
@@ -227,10 +227,10 @@ fn next_data(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> {
     Ok((at < end).then_some((at, end)))
 }
 
-/// In what state the other process has left its database.
+/// State in which the other process left its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
-    /// Killed, or closed when the engine owed no more background work.
+    /// Killed, or closed when the engine had no pending background work.
     AsAsked,
     /// Closed while background work went on, after a long wait.
     Restless,
@@ -265,7 +265,7 @@ fn put(store: &dyn Store, from: u64, to: u64) -> Result<(), Failure> {
     })
 }
 
-/// Opens and reads one item of the synced ones, timed as one.
+/// Opens and reads one of the synced items, timed as one operation.
 fn open(engine: &dyn Engine, dir: &Path, count: u64) -> Result<(Outcome, Box<dyn Store>), Failure> {
     let (items, i) = (Items::new(SEED), count / 2);
     let mut got = Vec::new();
@@ -277,7 +277,7 @@ fn open(engine: &dyn Engine, dir: &Path, count: u64) -> Result<(Outcome, Box<dyn
     Ok((Outcome { seconds: Some(seconds), ..Outcome::default() }, store))
 }
 
-/// Reads everything: the first `kept` items are all there, and nothing is that is not one of the first
+/// Reads everything. The first `kept` items must all be there, and every item must be one of the first
 /// `written`, byte for byte.
 fn check(store: &dyn Store, kept: u64, written: u64) -> Result<(), Failure> {
     let items = Items::new(SEED);
@@ -304,7 +304,7 @@ fn check(store: &dyn Store, kept: u64, written: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs [`write()`] in another process, to its end or until it says that it has written everything.
+/// Runs [`write()`] in another process, to its end or until it reports that everything is written.
 fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<Left, Failure> {
     let program = std::env::current_exe().map_err(Failure::engine)?;
     let end_name = end.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
@@ -335,8 +335,8 @@ fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Res
     }
 }
 
-/// The other process: loads `count` items; then rests and closes, or writes a tenth more without a sync and
-/// waits.
+/// Runs in the other process: loads `count` items. Then it becomes idle and closes, or writes a tenth more
+/// without a sync and waits.
 pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<(), Failure> {
     die_with_the_runner();
     if end == End::Close {
@@ -387,8 +387,8 @@ mod tests {
         let engine = Rehearsed::default();
         let start = Instant::now();
         let window = Duration::from_millis(20);
-        // Whether this process is idle, the other tests decide: it is not waited for long. Three windows of
-        // rest do not fit in the second time.
+        // Other tests keep this process busy, so this test does not wait long for it to be idle. Three idle
+        // windows do not fit into the second time limit.
         load_and_close(&engine, dir.path(), COUNT, window, 50 * window).unwrap();
         assert!(start.elapsed() >= 3 * window);
         let left = load_and_close(&engine, dir.path(), COUNT, window, 2 * window).unwrap();

@@ -1,5 +1,5 @@
-//! What suites are made of: groups of steps, as data. `interpret.rs` goes through the steps and records the
-//! rows; `works/` in Rust and bench/go/lab do the work, which the program in Go reads as JSON.
+//! Suites as data: groups of steps. `interpret.rs` executes the steps and records the rows. `works/` in Rust
+//! and bench/go/lab do the work. The program in Go reads the work as JSON.
 //!
 //! ```text
 //! suite --parts(scale)--> Group: open, load, drain, row, check, ...      Step::Row: a Row and its Work
@@ -16,14 +16,14 @@ use crate::scale::Scale;
 use crate::suites::Turn;
 use crate::suites::items::Source;
 
-/// One group of a suite's rows.
+/// One group of rows of a suite.
 pub(crate) enum Part {
     Steps(Group),
     Program(Vec<Row>, fn(Turn<'_>) -> Result<(), Failure>),
 }
 
 impl Part {
-    /// The rows in the order in which they run.
+    /// Returns the rows in the order in which they run.
     pub(crate) fn rows(&self) -> Vec<Row> {
         fn add(steps: &[Step], rows: &mut Vec<Row>) {
             for step in steps {
@@ -51,38 +51,39 @@ pub(crate) struct Group {
     /// What an engine must have for any of the rows.
     pub(crate) needs: Vec<Feature>,
     pub(crate) source: Source,
-    /// The kind of transactions that the rows ask for, if they do.
+    /// The kind of transactions of the rows, if they use any.
     pub(crate) transactions: Option<TransactionKind>,
     pub(crate) steps: Vec<Step>,
 }
 
 /// One step of a group.
 pub(crate) enum Step {
-    /// Closes what is open, and opens with these options in the first of these modes that the engine has.
+    /// Closes the store, and opens it with these options in the first of these modes that the engine has.
     Open(OpenOptions, &'static [Durability]),
-    /// Closes what is open; the next work opens with these options, within its time.
+    /// Closes the store. The next work opens it with these options, within its measured time.
     OpenWithin(OpenOptions, &'static [Durability]),
-    /// Closes what is open and drops the page cache.
+    /// Closes the store and drops the page cache.
     DropPageCache,
     /// Sets the durability, if the engine has it.
     SetDurability(Durability),
-    /// Work that is no row; what it takes stands beside the next one. The words say what it makes.
+    /// Work that is not a row. Its time is reported in the details of the next row. The text says what it
+    /// makes.
     Load(&'static str, Work),
-    /// Work that no row reports.
+    /// Work that is not reported.
     Unmeasured(Work),
     Row(Box<Measure>),
-    /// The bytes of the files.
+    /// A row with the size of the files.
     Size(Row, Option<Feature>),
-    /// The engine's compaction: a row, or untimed. An engine without one has notes on the rows that follow.
+    /// Compaction by the engine, as a row or untimed. If the engine has none, the following rows have a note.
     Compact(Option<Row>),
     Drain,
-    /// A drain that belongs to no row.
+    /// A drain that counts to no row.
     Settle,
-    /// Compares every byte with what must be there.
+    /// Compares every byte with the expected content.
     Check,
-    /// Holds a snapshot meanwhile.
+    /// Executes steps while a snapshot is held.
     UnderSnapshot(Vec<Step>),
-    /// Compares every byte of the held snapshot with the items as they were loaded.
+    /// Compares every byte of the held snapshot with the loaded items.
     CheckSnapshot,
 }
 
@@ -98,15 +99,15 @@ pub(crate) struct Measure {
     pub(crate) work: Work,
     pub(crate) passes: usize,
     pub(crate) value: Value,
-    /// What the engine must have for it.
+    /// What the engine must have for the row.
     pub(crate) needs: Option<Feature>,
-    /// Work in its place for an engine that lacks it, so that later rows find the same data.
+    /// Replacement for an engine that lacks it, so that later rows find the same data.
     pub(crate) instead: Option<Work>,
-    /// Whether it makes what all later rows work on.
+    /// Whether all later rows depend on it.
     pub(crate) is_groundwork: bool,
-    /// What it needs of the page cache.
+    /// What it requires of the page cache.
     pub(crate) cache: PageCache,
-    /// Reads before it that are no part of it.
+    /// Reads before the row that do not count.
     pub(crate) warm_up: Option<Work>,
     /// What progress counts.
     pub(crate) progress: &'static str,
@@ -129,10 +130,10 @@ impl Measure {
     }
 }
 
-/// What a row's value is.
+/// What the value of a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// Time or rate, as the row's unit has it.
+    /// Time or rate, according to the unit of the row.
     Unit,
     /// The time of one operation.
     PerOperation,
@@ -142,17 +143,17 @@ pub(crate) enum Value {
     P99,
 }
 
-/// What a row needs of the page cache.
+/// What a row requires of the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageCache {
     Any,
-    /// A note says if it was not dropped before.
+    /// A note says if the cache was not dropped before.
     Noted,
-    /// There is no value if it was not.
+    /// The row has no value if the cache was not dropped before.
     Cold,
 }
 
-/// When work ends: when either is reached.
+/// Limits of work. It ends when either is reached.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Budget {
     #[serde(rename = "ns", serialize_with = "as_nanoseconds")]
@@ -160,14 +161,14 @@ pub(crate) struct Budget {
     pub(crate) ops: u64,
 }
 
-/// Shortest and longest time over which a curve takes a mean.
+/// Shortest and longest period of a curve.
 const PERIODS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Points of a curve, as far as `PERIODS` allow.
+/// Number of points of a curve, as far as `PERIODS` allow.
 const POINTS: u32 = 60;
 
 impl Budget {
-    /// The time that a row of this scale takes. A test does `test_ops` and no more, so that a traced run and
-    /// an untraced one do the same.
+    /// Returns the time of a row at this scale. A test does exactly `test_ops` operations, so that a traced
+    /// run and an untraced run do the same.
     pub(crate) fn of(scale: Scale, test_ops: u64) -> Self {
         match scale {
             Scale::Quick => Self::of_seconds(2),
@@ -181,23 +182,23 @@ impl Budget {
         Self { time: Duration::from_secs(seconds), ops: u64::MAX }
     }
 
-    /// This number of operations within an hour.
+    /// Returns a limit of `ops` operations and an hour.
     pub(crate) fn test(ops: u64) -> Self {
         Self { time: Duration::from_secs(3600), ops }
     }
 
-    /// This number of operations, however long they take.
+    /// Returns a limit of `ops` operations, however long they take.
     pub(crate) fn of_ops(ops: u64) -> Self {
         Self { time: Duration::MAX, ops }
     }
 
-    /// The time over which a point of the row's curves is a mean.
+    /// Returns the period for which a point of the curves is a mean.
     pub(crate) fn period(&self) -> Duration {
         (self.time / POINTS).clamp(PERIODS.0, PERIODS.1)
     }
 }
 
-/// Go has as many nanoseconds in an `int64`.
+/// Durations are nanoseconds in an `int64` in Go.
 fn as_nanoseconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX).cast_unsigned())
 }
@@ -207,9 +208,9 @@ fn as_nanoseconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Err
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Draw {
     Uniform,
-    /// Scattered over the items that are there when the mix begins, and over a quarter more if it inserts.
+    /// Scattered over the items at the start of the mix, and over a quarter more if it inserts.
     Zipfian(f64),
-    /// The newest most often.
+    /// Newer items more often.
     Latest(f64),
 }
 
@@ -219,16 +220,16 @@ pub(crate) struct Mix {
     /// Per cent of each of `mix::KINDS`.
     pub(crate) percent: [u32; 5],
     pub(crate) draw: Draw,
-    /// Items of a scan; the most where their number is drawn.
+    /// Number of items of a scan, or the largest number if it is drawn.
     pub(crate) scan_items: u64,
-    /// Whether the number of items of each scan is drawn, uniform from 1 to `scan_items`.
+    /// Whether the number of items of each scan is drawn uniformly from 1 to `scan_items`.
     pub(crate) scan_is_uniform: bool,
     pub(crate) budget: Budget,
     #[serde(rename = "period_ns", serialize_with = "as_nanoseconds")]
     pub(crate) period: Duration,
-    /// Reads alone, drawn by a sequence of this seed; items may be missing.
+    /// Only reads, drawn by a sequence of this seed; items may be missing.
     pub(crate) reads_seed: Option<u64>,
-    /// Whether nothing is tracked.
+    /// Whether latencies are not tracked.
     pub(crate) is_warm_up: bool,
 }
 
@@ -246,37 +247,37 @@ impl Mix {
         }
     }
 
-    /// Reads drawn by a sequence of their own.
+    /// Returns a mix of reads only, drawn by a sequence of their own.
     pub(crate) fn reads(seed: u64, budget: Budget, period: Duration) -> Self {
         Self { reads_seed: Some(seed), ..Self::new([100, 0, 0, 0, 0], Draw::Uniform, budget, period) }
     }
 }
 
-/// Requests of many threads at once.
+/// Write requests of many threads at once.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Drive {
     pub(crate) pairs: u64,
-    /// Requests in flight, and pairs in a request.
+    /// Number of requests in flight, and of pairs in a request.
     pub(crate) concurrency: u64,
     pub(crate) multi: u64,
-    /// Pairs a second; 0 is a closed loop.
+    /// Pairs per second; 0 is a closed loop.
     pub(crate) rate: f64,
     pub(crate) budget: Budget,
     #[serde(rename = "period_ns", serialize_with = "as_nanoseconds")]
     pub(crate) period: Duration,
 }
 
-/// What an engine does in one go.
+/// One piece of work on an engine.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(crate) enum Work {
-    /// Puts the next `count` items in transactions of `size`. With `below` they are drawn below it, and
-    /// tracked.
+    /// Puts the next `count` items in transactions of `size` items. With `below`, item numbers are drawn
+    /// below it, and latencies are tracked.
     Put {
         count: u64,
         size: u64,
         below: u64,
-        /// Zero: only the whole is timed.
+        /// Zero if only the whole is timed.
         #[serde(rename = "period_ns", serialize_with = "as_nanoseconds")]
         period: Duration,
     },
@@ -284,27 +285,27 @@ pub(crate) enum Work {
     Remove,
     /// The number of items.
     Len,
-    /// Gets of one snapshot in `order::Order`, on several threads.
+    /// Gets from one snapshot in `order::Order`, on several threads.
     Gets {
         count: u64,
         threads: u64,
         keys_ahead: bool,
     },
-    /// Ranges of one snapshot, one for every `every` items of the order.
+    /// Ranges of one snapshot. Each starts at the first of `every` items of the order.
     Ranges {
         count: u64,
         every: u64,
         limit: u64,
         keys_ahead: bool,
     },
-    /// A walk from the start.
+    /// A scan from the first key.
     Scan {
         limit: u64,
         keys_only: bool,
     },
     Mix(Mix),
     Drive(Drive),
-    /// Ranges of `keys` items on one thread, or as many look-ups below `set` on several.
+    /// Ranges of `keys` items on one thread, or look-ups of `keys` keys below `set` on several threads.
     Requests {
         threads: u64,
         keys: u64,
@@ -317,13 +318,13 @@ pub(crate) enum Work {
     Queue {
         budget: Budget,
     },
-    /// Writes an item and removes the oldest in one transaction; reads a live and a removed one.
+    /// Writes an item and removes the oldest in one transaction, then reads a live item and a removed one.
     Replace {
         budget: Budget,
     },
-    /// Opens keyspaces that are not there yet, and puts one item.
+    /// Creates all keyspaces, and puts one item.
     CreateKeyspaces,
-    /// Puts each item into its keyspace, in transactions of 1,000.
+    /// Puts each item into its keyspace, in transactions of 1,000 items.
     LoadKeyspaces {
         count: u64,
     },
@@ -336,7 +337,7 @@ pub(crate) enum Work {
     },
     /// Opens all keyspaces and gets one item.
     OpenKeyspaces,
-    /// Removes the first half of the keyspaces; the value is the time of one.
+    /// Removes the first half of the keyspaces. The value is the time of one removal.
     DropKeyspaces,
     /// Puts the first `count` accounts.
     LoadAccounts {
@@ -355,7 +356,8 @@ pub(crate) enum Work {
         hold_ms: u64,
         spread_ms: u64,
     },
-    /// Waits until so long after the first put; with `swept` until all has expired and been looked for.
+    /// Waits until `ms` after the first put. With `swept`, also until all has expired and the engine has
+    /// looked for expired entries.
     WaitExpiring {
         ms: u64,
         swept: bool,
@@ -363,6 +365,6 @@ pub(crate) enum Work {
     ReadExpiring {
         budget: Budget,
     },
-    /// Compares every byte with what must be there.
+    /// Compares every byte with the expected content.
     Check,
 }

@@ -1,5 +1,5 @@
-//! Suite `records`: go-sstables' building blocks: record files, tables, memtable flushes, and single gets and
-//! puts.
+//! Suite `records`: building blocks of go-sstables: record files, tables, memtable flushes, and single gets
+//! and puts.
 //!
 //! ```text
 //! group 0      record write
@@ -7,8 +7,8 @@
 //! group 3..    get and put latency, every engine
 //! ```
 //!
-//! Record files and tables are parts of Esker that others offer under no common interface, so only Esker has
-//! those rows; the published figures of go-sstables stand beside them in `esker-bench seed-tables`.
+//! Record files and tables are internals of Esker. Other engines offer no common interface to theirs, so only
+//! Esker has these rows. `esker-bench seed-tables` shows the published figures of go-sstables beside them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ fn sizes(scale: Scale) -> Sizes {
     }
 }
 
-/// Gzip goes at 1 % of the speed of the rest.
+/// Returns the number of records. Gzip has fewer: its speed is 1 % of that of the others.
 fn record_count(sizes: &Sizes, codec: Option<Compression>, bytes: usize) -> u64 {
     match codec {
         None => sizes.sync_records,
@@ -98,7 +98,7 @@ fn record_count(sizes: &Sizes, codec: Option<Compression>, bytes: usize) -> u64 
     }
 }
 
-/// The rows of record writes: codec, or none for a sync after each record.
+/// Returns the rows of record writes: the codec, or `None` for a sync after each record.
 fn record_rows() -> impl Iterator<Item = (Option<Compression>, String, usize)> {
     RECORD_SIZES.into_iter().flat_map(|(bytes, size)| {
         let codecs = CODECS.into_iter().map(|(codec, name)| (Some(codec), name)).chain([(None, SYNC)]);
@@ -109,7 +109,7 @@ fn record_rows() -> impl Iterator<Item = (Option<Compression>, String, usize)> {
 pub(crate) static SUITE: Planned = Planned {
     name: "records",
     summary: "record files, tables, memtable flushes; get and put on small databases (go-sstables)",
-    // A memtable of 2 GB is given the memory that it asks for.
+    // A memtable of 2 GB gets as much memory as it asks for.
     memory_bytes_max: |group| (group >= LATENCY_GROUP).then_some(2 * CACHE_BYTES),
     disk_bytes_max: |scale, _| {
         4 * sizes(scale).table_bytes + if scale == Scale::Test { 1 << 30 } else { 8 << 30 }
@@ -314,7 +314,7 @@ fn check_flushed(map: &esker::Keyspace, pool: &Pool, count: u64) -> Result<(), F
     })
 }
 
-/// Gets and puts on a small database: the values are means of the latencies of single operations.
+/// Gets and puts on a small database. The values are mean latencies of single operations.
 fn latencies(sizes: &Sizes, shown: u64) -> Part {
     let (records, budget) = (shown.min(sizes.latency_records), sizes.latency);
     let (ops, seconds) = (budget.ops, budget.time.as_secs());
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
     use crate::suites::tests::Rehearsed;
 
-    /// The value of item `i`, the middle byte of the item numbered `wrong` flipped.
+    /// Returns the value of item `i`. The middle byte of item `wrong` is flipped.
     fn value(pool: &Pool, i: u64, wrong: Option<u64>) -> Vec<u8> {
         let mut value = pool.value(i, VALUE_BYTES).to_vec();
         value[VALUE_BYTES / 2] ^= u8::from(Some(i) == wrong);

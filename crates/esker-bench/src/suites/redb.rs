@@ -1,10 +1,12 @@
-//! Suite `redb`: the workload of redb's own lmdb_benchmark, as canopydb's page ran it too.
+//! Suite `redb`: the workload of lmdb_benchmark of redb, which canopydb's page ran too.
 //!
-//! Differences from the source, the same for every engine: reads visit all items in an order unlike that of
-//! insertion (the source reads them in the order in which it wrote them); what a read must give is computed
-//! outside the timed part, so a timed read makes a key (3 ns) and no value; after each phase that changes
-//! data, an untimed scan checks every byte; after bulk load, nosync writes, bulk removals and compaction
-//! background work is waited for.
+//! These differences from the source are the same for every engine:
+//!
+//! - Reads visit all items in an order unlike that of insertion. The source reads them in the order in which
+//!   it wrote them.
+//! - Expected answers are computed outside the timed part. A timed read makes a key (3 ns) and no value.
+//! - After each phase that changes data, an untimed scan checks every byte.
+//! - After bulk load, nosync writes, bulk removals and compaction, the lab waits for background work.
 
 use std::time::Duration;
 
@@ -21,10 +23,9 @@ const SEED: u64 = 3;
 const PASSES: usize = 2;
 const PERIOD: Duration = Duration::from_millis(100);
 const SCAN_ITEMS: u64 = 10;
-/// The source's cache size.
+/// Cache size of the source.
 const CACHE_BYTES: u64 = 4 << 30;
-/// More than any engine has been seen to need for an item of 174 bytes, with room for a copy while
-/// compacting.
+/// More than any engine was observed to need for an item of 174 bytes, with room for a copy while compacting.
 const DISK_BYTES_PER_ITEM_MAX: u64 = 4000;
 
 pub(crate) static SUITE: Planned = Planned {
@@ -77,14 +78,14 @@ impl Counts {
         }
     }
 
-    /// Items in the database once everything is written.
+    /// Number of items in the database after all writes.
     fn items(self) -> u64 {
         self.bulk + self.individual + self.batches * self.batch + self.nosync
     }
 }
 
-/// A row that writes. An engine that lacks what it needs writes the same items all the same, so that later
-/// rows do the same work.
+/// Returns a row that writes. An engine that lacks a feature of the row still writes the same items, so that
+/// later rows do the same work.
 fn writes(name: &str, count: u64, size: u64, weight: u64, work: String) -> Measure {
     let is_bulk = size == count;
     let period = if is_bulk { Duration::ZERO } else { PERIOD };
@@ -148,7 +149,7 @@ fn parts(scale: Scale) -> Vec<Part> {
     vec![Part::Steps(Group { needs: Vec::new(), source, transactions: None, steps })]
 }
 
-/// The rows that read, on one thread and on several.
+/// Returns the rows that read, on one thread and on several.
 fn reads(c: Counts) -> Vec<Step> {
     let len = row("len()", 1, 1, "exact number of items, first call".to_owned());
     let gets = row(
@@ -170,7 +171,7 @@ fn reads(c: Counts) -> Vec<Step> {
         twice(gets, Work::Gets { count: c.reads, threads: 1, keys_ahead: false }),
         twice(ranges, Work::Ranges { count: c.scans, every: 1, limit: SCAN_ITEMS, keys_ahead: false }),
         Step::Check,
-        // Work that RocksDB starts when the last snapshot ends does not belong to the next row.
+        // The next row must not include work that RocksDB starts when the last snapshot ends.
         Step::Drain,
     ];
     for threads in [4, 8, 16, 32] {

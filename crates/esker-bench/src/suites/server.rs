@@ -1,14 +1,13 @@
-//! Suite `server`: servers of the Redis protocol, side by side, as clients meet them.
+//! Suite `server`: servers of the Redis protocol, measured by a client.
 //!
 //! ```text
 //! Engine::serve --> a process of its own <--connections-- redis-benchmark --CSV--> rate, latencies
 //!                             '------------ after the row: is there what must be there?
 //! ```
 //!
-//! - The load is that of the program `redis-benchmark`, which neither side has written for this; it takes
-//!   processor time of the same machine, on both sides the same for each request.
-//! - Rows that leave something countable are checked: increments that were answered are there, what was
-//!   pushed comes out again.
+//! - The load comes from the program `redis-benchmark`, which is independent of both servers. It uses
+//!   processor time of the same machine, the same for each request of both servers.
+//! - Rows with a countable result are checked: answered increments are there, and pushed items are popped.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -26,10 +25,10 @@ use crate::suites::works::expect;
 use crate::suites::{Stream, Suite, Turn};
 
 const MEMORY_BYTES: u64 = 1 << 30;
-/// For the rows beyond memory.
+/// Memory of servers in the rows beyond memory.
 const SMALL_MEMORY_BYTES: u64 = 64 << 20;
 const MEMORY_BYTES_MAX: u64 = 12 << 30;
-/// What a command takes so long for has failed.
+/// Time after which a command has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 const GROUPS: [Group; 4] = [
     Group { syncing: Syncing::Always, beyond: false },
@@ -42,11 +41,11 @@ const GROUPS: [Group; 4] = [
 #[derive(Clone, Copy)]
 struct Group {
     syncing: Syncing,
-    /// The data is far larger than the memory of a server that can keep it elsewhere.
+    /// Whether the data far exceeds the memory of the server.
     beyond: bool,
 }
 
-/// What a row sends.
+/// The command that a row sends.
 #[derive(Clone, Copy)]
 enum Work {
     Set,
@@ -57,7 +56,7 @@ enum Work {
     Lpush,
     Brpop,
     Lrange,
-    /// Esker's own: 100 keys and values from a random one on.
+    /// Esker's own command: 100 keys and values from a random key on.
     Range,
 }
 
@@ -105,7 +104,7 @@ impl Load {
 }
 
 impl Work {
-    /// Its name, and the arguments for redis-benchmark.
+    /// Returns its name, and the arguments for redis-benchmark.
     fn said(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Set => ("SET", &["-t", "set"]),
@@ -121,7 +120,7 @@ impl Work {
     }
 }
 
-/// The rows of a group, in order. `Brpop` takes out what `Lpush` has put in.
+/// Returns the rows of a group, in order. `Brpop` pops the items of `Lpush`.
 fn loads(group: Group) -> Vec<Load> {
     let of = Load::of;
     if group.beyond {
@@ -152,7 +151,7 @@ fn loads(group: Group) -> Vec<Load> {
     loads
 }
 
-/// Keys that are drawn from.
+/// Number of keys from which requests draw.
 fn keys(scale: Scale, group: Group) -> u64 {
     match (scale, group.beyond) {
         (Scale::Test, _) => 100,
@@ -240,7 +239,7 @@ impl Suite for ServerSuite {
     }
 }
 
-/// A server that runs. Dropped, it is killed.
+/// A running server. Dropping it kills the process.
 struct Server {
     process: Child,
     port: u16,
@@ -309,7 +308,7 @@ impl Server {
     }
 
     fn stop(mut self) -> Result<(), Failure> {
-        // It answers by closing the connection.
+        // The server answers by closing the connection.
         let _closed = ask(self.port, "SHUTDOWN");
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
@@ -329,10 +328,11 @@ impl Drop for Server {
     }
 }
 
-/// The last line of what redis-benchmark prints, behind the name: requests a second, then milliseconds.
+/// Parses the last line that redis-benchmark prints. After the name it has requests per second, then
+/// milliseconds.
 fn figures(csv: &str) -> Option<[f64; 7]> {
     let line = csv.lines().rev().find(|line| line.starts_with('"'))?;
-    // The name may hold commas; the figures do not.
+    // The name may contain commas; the figures do not.
     let mut figures: Vec<f64> =
         line.rsplit(',').take(7).map_while(|field| field.trim_matches('"').parse().ok()).collect();
     figures.reverse();
@@ -344,7 +344,7 @@ fn free_port() -> Result<u16, Failure> {
     bound.map(|address| address.port()).map_err(|e| Failure::Engine(format!("find a free port: {e}")))
 }
 
-/// Sends a command, as one types it; gives the answer's lines but its lengths: one is enough here.
+/// Sends an inline command. Returns the lines of the answer without the lengths.
 fn ask(port: u16, command: &str) -> Result<String, Failure> {
     let exchange = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
@@ -365,7 +365,7 @@ fn ask(port: u16, command: &str) -> Result<String, Failure> {
     Ok(answer.lines().rfind(|line| !line.is_empty()).unwrap_or_default().to_owned())
 }
 
-/// A number that a server has answered.
+/// Parses a number that a server answered.
 fn number(answer: &str) -> Result<u64, Failure> {
     let parsed = answer.trim_start_matches(':').parse();
     parsed.map_err(|_| Failure::Wrong(format!("a number was to be answered, not {answer}")))

@@ -1,4 +1,4 @@
-//! Suite `shapes`: keys and values of other forms than those of the sources' benchmarks, as they were loaded
+//! Suite `shapes`: keys and values of other forms than in the benchmarks of the sources, right after the load
 //! and after a compaction.
 //!
 //! ```text
@@ -7,16 +7,14 @@
 //!   compact, open again                    -> gets, ranges, a walk over all      "in tables"    -> size
 //! ```
 //!
-//! One thread; 4 GiB of cache, so all data is in memory. Every item is read once in a pass of gets, at
-//! random; ranges of 10 begin at every fourth of these keys. A row is the median of three passes. The keys
-//! that are asked for lie in memory in the order in which they are asked for, since making a URL takes longer
-//! than finding it.
+//! One thread; 4 GiB of cache, so all data is in memory. A pass of gets reads every item once, at random.
+//! Ranges of 10 items begin at every fourth of these keys. A row is the median of three passes. The keys are
+//! made in advance, in the order of the reads, because making a URL takes longer than finding it.
 //!
-//! An engine without a write buffer has its tree in both halves. One without a compaction has the rows of
-//! tables as it is, and a note says so.
+//! An engine without a write buffer uses its tree in both halves. An engine without a compaction runs the
+//! rows of the second half on the database as it is, and a note says so.
 //!
-//! Every value that is read is in a sum, which is held against the generator. At the end every byte is
-//! compared.
+//! Every value read goes into a sum, which is compared with the generator. At the end every byte is compared.
 
 use std::time::Duration;
 
@@ -33,10 +31,10 @@ const SEED: u64 = 43;
 const CACHE_BYTES: u64 = 4 << 30;
 const LOAD_BATCH: u64 = 1000;
 const RANGE_ITEMS: u64 = 10;
-/// Every fourth key that is asked for begins a range.
+/// A range begins at each key of this number of keys.
 const ITEMS_PER_RANGE: u64 = 4;
 const PASSES: usize = 3;
-/// No URL is longer.
+/// Longest URL.
 const URL_BYTES_MAX: u64 = 96;
 
 pub(crate) static SUITE: Planned = Planned {
@@ -66,8 +64,8 @@ fn name(shape: Shape) -> &'static str {
     }
 }
 
-/// The number of items of a shape: the scale's number, or fewer where they would be more bytes than the scale
-/// allows.
+/// Returns the number of items of a shape: that of the scale, or fewer if they would exceed the bytes of the
+/// scale.
 fn item_count(scale: Scale, item_bytes: u64) -> u64 {
     let (items, bytes) = match scale {
         Scale::Quick => (200_000, 64 << 20),
@@ -109,7 +107,7 @@ fn part(scale: Scale, number: usize) -> Part {
         ]
     };
     let load = Work::Put { count: items, size: LOAD_BATCH, below: 0, period: Duration::ZERO };
-    // The load is no row.
+    // The load is not a row.
     let modes = &[Durability::NoSync, Durability::Async, Durability::Sync];
     let mut steps = vec![Step::Open(options, modes), Step::Load("items", load), Step::Drain];
     steps.extend(reads("in memtable"));

@@ -8,17 +8,16 @@
 //! ```
 //!
 //! Before both rows of reads the store is closed and opened with an empty page cache, so that neither finds
-//! what the load or the check left in memory. The check opens the store
-//! for a walk, because the read-ahead of a store for random reads may be off. Untimed random reads of other
-//! items come first, for the same time for all engines, to bring data that fits into memory there. A wrong
-//! answer among them fails the row.
+//! in memory what the load or the check left. The check opens the store for a walk, because the read-ahead of
+//! a store for random reads may be off. A warm-up of untimed random reads of other items brings data that
+//! fits into memory there. It takes the same time for all engines. A wrong answer in it fails the row.
 //!
-//! The first reads are of the same database for every engine. The last ones are of the database after the
-//! updates, of which a faster engine makes more.
+//! The first reads see the same database for every engine. The last ones see the database after the updates,
+//! and a faster engine makes more updates.
 //!
-//! One thread, 8-byte keys, 500-byte values that compress to a half. The load is in the order of the keys: it
-//! is not a row, and in another order it would take a tree beyond memory hours. Items are drawn uniformly.
-//! 128 MiB of cache and 512 MiB of memory, page cache included.
+//! One thread, 8-byte keys, 500-byte values that compress to a half. The load is in key order: it is not a
+//! row, and in random order it would take hours for a tree beyond memory. Items are drawn uniformly. 128 MiB
+//! of cache and 512 MiB of memory, page cache included.
 
 use std::time::Duration;
 
@@ -35,10 +34,10 @@ use crate::suites::{Planned, Stream};
 const TEST_OPS: u64 = 200;
 const SEED: u64 = 29;
 const WARM_UP_SEED: u64 = 31;
-/// Of the time of a row of reads, what the warm-up before it takes, as long as that is no more than the next.
+/// The warm-up takes the time of the row divided by this, up to the next constant.
 const WARM_UP_PART: u32 = 4;
 const WARM_UP_MAX: Duration = Duration::from_secs(10);
-/// Sanakirja holds no more than 510.
+/// Sanakirja allows at most 510 bytes.
 const VALUE_BYTES: usize = 500;
 const CACHE_BYTES: u64 = 128 << 20;
 /// Several memtables and the cache have to fit into the memory.
@@ -63,7 +62,7 @@ pub(crate) static SUITE: Planned = Planned {
     parts,
 };
 
-/// A quarter of the cache, half of the memory, three times the memory (at `quick` twice).
+/// A quarter of the cache, half of the memory, and three times the memory (twice at scale `quick`).
 fn parts(scale: Scale) -> Vec<Part> {
     let [cached, in_memory, beyond] = match scale {
         Scale::Quick => [60_000, 500_000, 2_000_000],
@@ -113,7 +112,7 @@ fn part(scale: Scale, size: &str, items: u64, random_beyond_memory: bool) -> Par
         seconds + items / 50_000,
         format!("gets of the database as it was loaded; {begins}; {of_items}"),
     );
-    // The check is behind it.
+    // The check is after it.
     let updates = Row {
         commits: Commits::Async(0),
         ..row("updates", seconds + items / 200_000, format!("one overwrite a transaction, async; {of_items}"))
@@ -136,7 +135,7 @@ fn part(scale: Scale, size: &str, items: u64, random_beyond_memory: bool) -> Par
     })
 }
 
-/// The order of the steps. `to_walk` opens the database for the check, `at_random` for everything else.
+/// Returns the steps in order. `to_walk` opens the database for the check, `at_random` for everything else.
 fn steps(
     load: Work,
     reads: Measure,
@@ -146,7 +145,7 @@ fn steps(
     to_walk: OpenOptions,
 ) -> Vec<Step> {
     vec![
-        // The load is not a row: an engine without async commits still gets the reads.
+        // The load is not a row: an engine without async commits still has the reads.
         Step::Open(OpenOptions { ascending_keys: true, ..at_random }, FAST),
         Step::Load("items", load),
         Step::Drain,

@@ -1,8 +1,8 @@
-//! Suite `storage-bench`: rust-storage-bench's workloads G and H, as canopydb's page ran them.
+//! Suite `storage-bench`: workloads G and H of rust-storage-bench, as canopydb's page ran them.
 //!
 //! One thread; 8-byte keys, values that compress to a half; 512 MiB of cache, 4 GiB of memory in all. Reads,
-//! scans and overwrites go to recent items, zipfian with s = 1. Each row runs for a fixed time on a database
-//! of its own.
+//! scans and overwrites prefer recent items, zipfian with s = 1. Each row runs for a fixed time on its own
+//! database.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const CACHE_BYTES: u64 = 512 << 20;
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 const SCAN_ITEMS: u64 = 100;
 const LOAD_BATCH: u64 = 1000;
-/// The source begins on an empty database; this number of items gives reads and scans something to find.
+/// Items before the first operation, for reads and scans to find. The source begins with an empty database.
 const FIRST_ITEMS: u64 = 100;
 const H: ([u32; 5], &str) =
     ([50, 20, 10, 20, 0], "50 % reads, 20 % scans of 100 items, 10 % overwrites, 20 % inserts, async");

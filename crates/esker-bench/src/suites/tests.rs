@@ -1,4 +1,4 @@
-//! Tests of suites at scale `test`, on an engine that notes what is done to it and can lose what is put.
+//! Tests of suites at scale `test`, on an engine that records its calls and can lose puts.
 
 mod rehearse;
 
@@ -18,7 +18,7 @@ use crate::suites::plan::{Budget, Draw, Mix, Step, Work};
 use crate::suites::works::{Executor, Native, reads};
 pub(super) use rehearse::{Rehearsed, Victim};
 
-/// The records of a group where the page cache can be dropped, or not.
+/// Returns the records of a group, on a machine where the page cache can or cannot be dropped.
 fn records(engine: &Rehearsed, suite: &Planned, group: usize, is_cold: bool) -> Vec<Record> {
     engine.records(suite, group, |recorder| match (suite.parts)(Scale::Test).swap_remove(group) {
         Part::Steps(steps) => {
@@ -64,7 +64,7 @@ fn every_suite_says_what_its_work_is_made_of() {
     }
 }
 
-/// A lost item is found wherever it is read, in each suite.
+/// Every suite finds a lost item when it reads it.
 #[test]
 fn a_lost_put_is_found_by_every_suite() {
     for (suite, group, earlier_puts) in [
@@ -93,7 +93,7 @@ fn a_lost_put_is_found_by_every_suite() {
 
 #[test]
 fn a_load_that_cannot_be_one_transaction_is_whole_and_says_how_long_it_took() {
-    /// redb, were it advised against large transactions.
+    /// redb, with advice against large transactions.
     struct Small;
     impl Engine for Small {
         fn name(&self) -> &'static str {
@@ -208,7 +208,7 @@ mod sizes_and_badger {
         }
     }
 
-    /// The keys that were read after the row of that name began, and before the next.
+    /// Returns the keys that were read between the start of this row and that of the next.
     fn keys_read(engine: &Rehearsed, row: &str) -> Vec<Vec<u8>> {
         let gets = engine.gets.lock().unwrap();
         gets.iter().filter(|(begun, _)| begun == row).map(|(_, key)| key.clone()).collect()
@@ -238,7 +238,7 @@ mod sizes_and_badger {
 
     #[test]
     fn a_wrong_answer_in_the_warm_up_is_that_of_its_row() {
-        // It loses the first item as it is loaded, which the timed reads alone may not meet.
+        // It loses the first item at the load. The timed reads alone may miss that item.
         let engine = Rehearsed { kept_puts: Some(0), ..Rehearsed::default() };
         let errors = errors(&engine, &sizes::SUITE, 0);
         assert!(starts_with(errors[0].as_ref(), "wrong answer: the value that a get returned"));
@@ -264,19 +264,19 @@ mod sizes_and_badger {
 
     #[test]
     fn each_part_of_badger_opens_again_and_opening_counts_to_the_cold_row_only() {
-        // Of the others, whether each takes less than an opening.
+        // Returns whether each of the other rows takes less than an opening.
         let are_short = || {
             let engine = Rehearsed { opening: Duration::from_millis(500), ..Rehearsed::default() };
             let records = records(&engine, &badger::SUITE, 2, true);
             assert_eq!(engine.opened_in(), ["", POPULATE, COLD, COLD, "random read (128 B)"]);
             assert!(records.iter().skip(1).all(|record| record.note.is_empty()));
-            // How long the syncs of `populate` take, the machine decides.
+            // The time of the syncs of `populate` depends on the machine.
             let (cold, others): (Vec<_>, Vec<_>) =
                 records.into_iter().skip(1).partition(|record| record.row == COLD);
             assert!(cold.len() == 1 && cold[0].value.unwrap() >= 0.5, "{:?}", cold[0].value);
             others.iter().all(|record| record.value.unwrap() < 0.5)
         };
-        // One may be held up for as long on a busy machine, but not each time.
+        // On a busy machine one run may be slow, but not every run.
         assert!((0..10).any(|_| are_short()));
     }
 
@@ -343,8 +343,8 @@ mod transfers {
     #[test]
     fn a_lost_write_is_found_by_the_sums() {
         assert_eq!(Rehearsed::default().errors(&transactions::SUITE, 1), [const { None }; 5]);
-        // It keeps the first account as it was loaded, and loses every change of it: the money of others does
-        // not add up any more.
+        // It keeps the first account as it was loaded, and loses all changes of it. Then the sum of all money
+        // is wrong.
         let losing = Rehearsed { kept_puts: Some(1), ..Rehearsed::default() };
         let errors = losing.errors(&transactions::SUITE, 1);
         let text = "wrong answer: the sum of all accounts";

@@ -5,9 +5,9 @@
 //! feed    commits without a feed, commits with a reader behind -> reading the feed, reading the log's files
 //! ```
 //!
-//! Keys of 16 bytes, values of 100 of which half repeats; 512 MiB of cache and 4 GiB of memory in all; async
-//! commits of one item, one writer. An engine whose reads may find what has expired has no part in the rows
-//! of expiry. Of the engines here Esker alone has a feed that is durable.
+//! Keys of 16 bytes, values of 100 bytes of which half repeats; 512 MiB of cache and 4 GiB of memory in all;
+//! async commits of one item, one writer. An engine whose reads may find expired entries does not have the
+//! rows of expiry. Only Esker has a durable feed.
 
 mod feed;
 
@@ -76,15 +76,16 @@ fn parts(scale: Scale) -> Vec<Part> {
     ]
 }
 
-/// Seconds from the first put to the first expiry, into which the load of a slow engine has to fit, from
-/// there to the last, and from the first put to the first read.
+/// Returns the group of expiry. Its times are seconds: from the first put to the first expiry, which must be
+/// long enough for the load of a slow engine; from there to the last expiry; and from the first put to the
+/// first read.
 fn expiry(scale: Scale) -> Part {
     let all = budget(scale).time.as_secs();
     let (count, hold, spread, reads_after) = match scale {
         Scale::Quick => (50_000, 4, all, 4),
         Scale::Seed => (500_000, 30, all, 30),
         Scale::Full => (5_000_000, 300, all, 300),
-        // The few reads come when half of the entries have expired.
+        // The few reads happen when half of the entries have expired.
         Scale::Test => (60, 1, 2, 2),
     };
     let options = OpenOptions {

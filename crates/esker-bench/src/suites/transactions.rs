@@ -1,9 +1,9 @@
 //! Suite `transactions`: writers that read what they write, all at once, over many accounts or few.
 //!
 //! Each engine has its own kind of transactions, and some have two. So there are two families of rows:
-//! `optimistic`, where conflicts show at the commit, and `waiting`, where writers wait for a lock or for each
-//! other. An engine that lacks one takes part with the other, and a note on each row says what it did. The
-//! accounts of a transfer are read in the order of their keys, so that locks meet no deadlock.
+//! `optimistic`, where conflicts appear at the commit, and `waiting`, where writers wait for a lock or for
+//! each other. An engine that lacks one kind uses the other, and a note on each row says so. Accounts of a
+//! transfer are read in the order of their keys, so that locks cannot deadlock.
 
 use esker_bench_api::generate::accounts::VALUE_BYTES;
 use esker_bench_api::results::Unit;
@@ -18,7 +18,7 @@ use crate::suites::{Planned, Stream};
 /// Commits of a row at scale `test`, of all its writers together.
 const TEST_COMMITS: u64 = 96;
 const SEED: u64 = 41;
-/// Accounts that a contended row draws from.
+/// Number of accounts from which a contended row draws.
 const HOT: u64 = 32;
 const WRITERS: [u64; 3] = [1, 4, 16];
 const CACHE_BYTES: u64 = 512 << 20;
@@ -81,7 +81,7 @@ fn part(scale: Scale, family: &str, kind: TransactionKind, durability: Durabilit
             steps.extend([Step::Load("accounts", Work::LoadAccounts { count: accounts }), Step::Drain]);
         }
         steps.extend(transfers("uncontended", writers, accounts));
-        // One writer meets no other.
+        // A single writer has no conflicts.
         if writers > 1 {
             steps.extend(transfers("contended", writers, HOT));
         }

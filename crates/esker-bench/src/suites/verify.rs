@@ -1,17 +1,17 @@
-//! What suites share to hold answers against the generator.
+//! Compares answers with the generator, for all suites.
 
 use esker_bench_api::generate::checksum::checksum;
 use esker_bench_api::{Failure, Reader};
 
 use crate::suites::works::expect;
 
-/// Reads everything and compares every byte with what must be there: `count` items whose checksums sum up to
-/// `expected`.
+/// Reads everything and compares every byte with the expected content: `count` items whose checksums sum up
+/// to `expected`.
 pub(crate) fn full_scan(reader: &mut dyn Reader, count: u64, expected: u64) -> Result<(), Failure> {
     check_scan(count, expected, |visit| reader.range(&[], u64::MAX, visit))
 }
 
-/// The same for what `scan` shows.
+/// The same for the items that `scan` shows.
 pub(crate) fn check_scan(
     count: u64,
     expected: u64,

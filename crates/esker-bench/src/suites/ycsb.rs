@@ -1,15 +1,15 @@
-//! Suite `ycsb`: the mix of go-sstables' page and YCSB's A to F, on records of 1,000 bytes, with an async log
-//! and with a sync one.
+//! Suite `ycsb`: the mix of go-sstables' page and the workloads A to F of YCSB, on records of 1,000 bytes,
+//! with an async log and with a sync log.
 //!
 //! ```text
 //! async database: load -> mix -> read-only -> A -> B -> C -> F -> D -> E
 //! sync database:  the same, fewer records
 //! ```
 //!
-//! At scale `seed` a mix takes its time, no less: what reads alone would be over in a fraction of a second by
-//! count.
+//! At scale `seed` a mix has a fixed time. With a fixed count, a mix of reads would end in a fraction of a
+//! second.
 //!
-//! One thread. A key-value engine has no fields: an update replaces the record. The memtable is limited to
+//! One thread. Key-value engines have no fields, so an update replaces the record. The memtable is limited to
 //! 128 MB, as in the source.
 
 use std::time::Duration;
@@ -27,15 +27,15 @@ use crate::suites::{Planned, Stream};
 const SEED: u64 = 11;
 const CACHE_BYTES: u64 = 512 << 20;
 const WRITE_BUFFER_BYTES: u64 = 128_000_000;
-/// YCSB's exponent.
+/// Exponent of YCSB.
 const ZIPF: f64 = 0.99;
 const SCAN_ITEMS_MAX: u64 = 100;
 /// Operations of a mix at scale `test`.
 const TEST_OPS: u64 = 100;
 /// Seconds of a mix at scale `seed`.
 const SEED_SECONDS: u64 = 10;
-/// Records that the mixes of one database write for each that is loaded, for the disk that is kept free: at
-/// scale `seed` a guess.
+/// Records that the mixes of one database write per loaded record, for the disk limit. At scale `seed` this
+/// is a guess.
 const WRITES_PER_RECORD_MAX: u64 = 6;
 const PERIOD: Duration = Duration::from_millis(250);
 
@@ -62,8 +62,8 @@ pub(crate) static SUITE: Planned = Planned {
     parts: |scale| vec![part(scale, Durability::Async, "async"), part(scale, Durability::Sync, "sync")],
 };
 
-/// Name, per cent of read, scan, update, insert, read-modify-write, which records, and the words for it. In
-/// YCSB's order, which puts the workloads that insert last.
+/// Name, per cent of read, scan, update, insert and read-modify-write, drawn records, and their description.
+/// In the order of YCSB, where workloads that insert are last.
 const MIXES: [(&str, [u32; 5], Draw, &str); 8] = [
     ("mix", [30, 0, 50, 20, 0], Draw::Uniform, "20 % insert, 30 % read, 50 % update, uniform"),
     ("read-only", [100, 0, 0, 0, 0], Draw::Uniform, "reads, uniform"),
@@ -75,7 +75,7 @@ const MIXES: [(&str, [u32; 5], Draw, &str); 8] = [
     ("E", [0, 95, 0, 5, 0], Draw::Zipfian(ZIPF), "95 % scan of 1 to 100 records, 5 % insert, zipfian"),
 ];
 
-/// Records of the load.
+/// Number of records of the load.
 fn records(scale: Scale, durability: Durability) -> u64 {
     let is_sync = durability == Durability::Sync;
     match scale {

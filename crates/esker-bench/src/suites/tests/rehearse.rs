@@ -80,19 +80,19 @@ impl Victim {
 }
 
 impl Rehearsed {
-    /// Runs a group of a suite and gives its records.
+    /// Runs a group of a suite and returns its records.
     pub(in crate::suites) fn run(&self, suite: &dyn Suite, group: usize) -> Vec<Record> {
         self.records(suite, group, |recorder| {
             Turn { engine: self, scale: Scale::Test, group, recorder }.take(suite)
         })
     }
 
-    /// The error of each row of a group.
+    /// Returns the error of each row of a group.
     pub(in crate::suites) fn errors(&self, suite: &dyn Suite, group: usize) -> Vec<Option<String>> {
         self.run(suite, group).into_iter().map(|record| record.error).collect()
     }
 
-    /// The same as [`Rehearsed::run`] with `run` in place of the suite's own.
+    /// The same as [`Rehearsed::run`], with `run` in place of the suite's own.
     pub(in crate::suites) fn records(
         &self,
         suite: &dyn Suite,
@@ -104,14 +104,14 @@ impl Rehearsed {
         let rows = suite.rows(Scale::Test).into_iter().filter(|row| row.group == group).collect();
         let blank = Record { value: None, error: None, ..record(self.name(), "", 1, None) };
         let out = Box::new(self.sent.clone());
-        // As under a tracer: whether this process is idle, the other tests decide.
+        // As under a tracer: other tests keep this process busy.
         let mut recorder = Recorder::new(rows, blank, dir.path(), out, true, Duration::ZERO);
         run(&mut recorder).unwrap();
         recorder.finish().unwrap();
         self.sent.records()
     }
 
-    /// For each opening, the row that was begun last.
+    /// Returns, for each opening, the row that began last.
     pub(in crate::suites) fn opened_in(&self) -> Vec<String> {
         self.opened.lock().unwrap().clone()
     }
@@ -186,7 +186,7 @@ impl Engine for Rehearsed {
     }
 }
 
-/// Esker, since redb has no entries that expire.
+/// Esker, because redb has no entries that expire.
 struct LosingExpiring {
     inner: Box<dyn Expiring>,
     keeps_expired: bool,

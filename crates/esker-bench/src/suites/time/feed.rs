@@ -1,4 +1,4 @@
-//! The rows of the change feed, which is Esker's alone.
+//! Rows of the change feed, which only Esker has.
 //!
 //! ```text
 //! database without a feed  <-- commits
@@ -29,9 +29,9 @@ const HOME: &str = "esker";
 const NOT_HOME: &str = "it has no change feed that survives the process";
 /// The feed keeps every commit of a row.
 const RETENTION: Duration = Duration::from_secs(24 * 3600);
-/// How long the reader waits for a commit before it looks whether the writer has ended.
+/// How long the reader waits for a commit before it checks whether the writer has ended.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// How long the reader may take for what is left when the writer has ended.
+/// How long the reader may take for the remaining commits after the writer has ended.
 const LAG_MAX: Duration = Duration::from_secs(120);
 const PASSES: usize = 3;
 
@@ -88,7 +88,7 @@ pub(super) fn run(engine: &dyn Engine, budget: Budget, recorder: &mut Recorder) 
     db.close().map_err(Failure::engine)
 }
 
-/// Items, as a reader of the feed has seen them.
+/// Summary of the items that a reader of the feed has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
     commits: u64,
@@ -101,7 +101,7 @@ impl Seen {
         self.sum = self.sum.rotate_left(1) ^ probe(key) ^ probe(value);
     }
 
-    /// A commit that puts no item is one of the catalog.
+    /// A commit without a put belongs to the catalog.
     fn add_commit(&mut self, mut commit: FeedCommit) -> Result<(), Failure> {
         while let Some(change) = commit.next_change().map_err(Failure::engine)? {
             if let FeedChange::Put { key, value, .. } = change {
@@ -120,7 +120,7 @@ impl Seen {
     }
 }
 
-/// Commits items for as long as there are calls.
+/// Commits items until the budget is used up.
 fn write(db: &Db, entries: Entries, mut calls: Calls) -> Result<(Outcome, Seen), Failure> {
     let (map, mut written): (Keyspace, Seen) = (db.default_keyspace(), Seen::default());
     while calls.are_left() {
@@ -134,16 +134,16 @@ fn write(db: &Db, entries: Entries, mut calls: Calls) -> Result<(Outcome, Seen),
     Ok((recorded(calls.finish(written.commits, bytes, bytes)), written))
 }
 
-/// The same, with a reader behind it.
+/// The same, with a reader that follows.
 fn write_and_follow(db: &Db, entries: Entries, calls: Calls) -> Result<(Outcome, Seen), Failure> {
-    // It orders nothing: `Relaxed`.
+    // It orders nothing, so `Relaxed` is enough.
     let has_ended = AtomicBool::new(false);
     let (outcome, ended, followed) = thread::scope(|scope| {
         let reader = scope.spawn(|| follow(db, &has_ended));
         let outcome = write(db, entries, calls);
         let ended = Instant::now();
         has_ended.store(true, Ordering::Relaxed);
-        // What is buffered comes when it is on the disk.
+        // The feed has buffered commits after they are on the disk.
         let synced = db.sync().map_err(Failure::engine);
         let followed = reader.join().unwrap_or_else(|_| Err(Failure::engine("the reader panicked")));
         (synced.and(outcome), ended, followed)
@@ -162,13 +162,13 @@ fn write_and_follow(db: &Db, entries: Entries, calls: Calls) -> Result<(Outcome,
 
 struct Followed {
     seen: Seen,
-    /// Commits that it had read when it learned that the writer had ended.
+    /// Number of commits that it had read when it saw that the writer had ended.
     while_written: u64,
-    /// When it had the last.
+    /// Time of the last commit read.
     at: Instant,
 }
 
-/// Reads the feed until the writer has ended and there is nothing more.
+/// Reads the feed until the writer has ended and nothing is left.
 fn follow(db: &Db, has_ended: &AtomicBool) -> Result<Followed, Failure> {
     let mut feed = db.feed(SeqNo::ZERO).map_err(Failure::engine)?;
     let mut followed = Followed { seen: Seen::default(), while_written: 0, at: Instant::now() };
@@ -184,7 +184,7 @@ fn follow(db: &Db, has_ended: &AtomicBool) -> Result<Followed, Failure> {
                 followed.seen.add_commit(commit)?;
                 followed.at = Instant::now();
             }
-            // Nothing for a while after the end.
+            // Nothing came for a while after the end.
             None if end.is_some() && followed.at.elapsed() > 10 * PATIENCE => return Ok(followed),
             None => {}
         }
@@ -194,7 +194,7 @@ fn follow(db: &Db, has_ended: &AtomicBool) -> Result<Followed, Failure> {
     }
 }
 
-/// Reads the log's files whole; returns their bytes.
+/// Reads all files of the log, and returns their bytes.
 fn read_log(dir: &Path) -> Result<u64, Failure> {
     let (mut bytes, mut sum) = (0, 0_u64);
     for entry in std::fs::read_dir(dir).map_err(Failure::engine)? {

@@ -5,11 +5,11 @@
 //!    | puts             | reads, at random, of all that was put
 //! ```
 //!
-//! - Each entry is put with what is left of its time then, so entries of all engines expire at the same
-//!   moments, counted from the first put. An entry that is put too late lives for a second.
-//! - Every read is judged: an entry is there until a second before its moment, and it is not there
-//!   afterwards. While neither is sure, a value that is found has to be the right one. At the end a scan
-//!   shows the entries that do not expire, and no other.
+//! - Each entry is put with the rest of its time to live, so that the entries of all engines expire at the
+//!   same times, counted from the first put. An entry that is put too late lives for one second.
+//! - Every read is checked. An entry must be found until a second before its end, and never after its end. In
+//!   between both are allowed, but a value that is found must be correct. At the end a scan must show exactly
+//!   the entries that do not expire.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,11 +25,11 @@ use super::{Done, OnProgress, expect};
 use crate::suites::plan::{Budget, Work};
 use crate::suites::verify::check_scan;
 
-/// What the engine may be early by: it may count whole seconds.
+/// How early an engine may expire an entry: it may count whole seconds.
 const EARLY_MAX: Duration = Duration::from_secs(1);
-/// The least time to live of an entry.
+/// Shortest time to live of an entry.
 const TTL_MIN: Duration = Duration::from_secs(1);
-/// How far clocks may be apart.
+/// Largest difference between clocks.
 const CLOCKS_APART_MAX: Duration = Duration::from_millis(50);
 
 impl State {
@@ -100,7 +100,7 @@ impl State {
         Ok(done)
     }
 
-    /// Whether a read between these moments must find entry `i`; none where it may or may not.
+    /// Returns whether a read between these times must find entry `i`, or `None` if both answers are allowed.
     fn must_be_there(&self, i: u64, from: Instant, to: Instant) -> Option<bool> {
         let Some(due) = self.due(i) else { return Some(true) };
         if to + EARLY_MAX + CLOCKS_APART_MAX < due {
@@ -135,7 +135,7 @@ impl State {
         Ok(done)
     }
 
-    /// The entries that do not expire are there, whole, and no others.
+    /// Checks that exactly the entries that do not expire are there, byte for byte.
     fn check_expiring(&self, store: &dyn Expiring) -> Result<(), Failure> {
         let entries = self.entries();
         let lasting = (0..self.content.to).filter(|i| entries.expires_ms(*i).is_none());

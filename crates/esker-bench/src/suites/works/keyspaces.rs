@@ -1,7 +1,7 @@
 //! Work on many keyspaces.
 //!
-//! Every answer is verified: opened again, and after half has been dropped, each keyspace has its items in
-//! their newest versions and no other.
+//! Every answer is verified. After reopening, and after half of the keyspaces were dropped, each keyspace has
+//! its items in their newest versions and no others.
 
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::keyspaces::KeyspaceItems;
@@ -14,11 +14,11 @@ use crate::suites::plan::{Budget, Work};
 use crate::suites::verify::check_scan;
 
 const BATCH: u64 = 1000;
-/// Keyspaces that a random commit writes to.
+/// Number of keyspaces that a random commit writes to.
 const COMMIT_KEYSPACES: usize = 5;
 const PREFIXES: &str = "keyspaces are prefixes of 4 bytes in one order";
 
-/// An item as it is written.
+/// An item to write.
 struct Item {
     keyspace: u32,
     key: Vec<u8>,
@@ -62,7 +62,7 @@ impl State {
         Item { keyspace: self.keyspace(i), key: self.items.key_of(i), value }
     }
 
-    /// Where keyspaces are prefixes, nothing is synced but this item.
+    /// If keyspaces are prefixes, only this item is synced.
     fn create(&self, keyspaces: &dyn Keyspaces) -> Result<Done, Failure> {
         let (first, bytes) = ([self.newest(0)], self.items.source.item_bytes());
         let seconds = timed(|| write(keyspaces, &first))?;
@@ -82,7 +82,7 @@ impl State {
         Ok(calls.finish(count.div_ceil(BATCH), bytes, bytes))
     }
 
-    /// Items in as many keyspaces.
+    /// Draws one item from each of this number of keyspaces.
     fn draw(&mut self) -> Vec<u64> {
         let mut drawn: Vec<u64> = Vec::new();
         while drawn.len() < COMMIT_KEYSPACES {

@@ -1,11 +1,11 @@
-//! A mix of operations on one thread, each drawn at random and each verified.
+//! A mix of operations on one thread. Each is drawn at random and verified.
 //!
 //! ```text
 //! draw operation, draw item -> clock -> one call of the engine -> clock -> Track -> compare the answer
 //! ```
 //!
 //! - The rate of the row is operations over the time within calls.
-//! - The newest version of every item is remembered, so that an old answer is as wrong as none.
+//! - The lab remembers the newest version of every item, so that an old value counts as wrong.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,15 +22,15 @@ use crate::suites::items::Items;
 use crate::suites::plan::{Draw, Mix};
 use crate::track::Track;
 
-/// Kinds of operations, as they stand in results.
+/// Kinds of operations, with their names in results.
 pub(crate) const KINDS: [&str; 5] = ["read", "scan", "update", "insert", "read-modify-write"];
 const READ: usize = 0;
 const SCAN: usize = 1;
-/// The place of inserts in a mix.
+/// Position of inserts in a mix.
 pub(crate) const INSERT: usize = 3;
 const READ_MODIFY_WRITE: usize = 4;
 
-/// A mix that runs.
+/// A mix in execution.
 struct Mixer<'a> {
     items: &'a Items,
     content: &'a mut Content,
@@ -63,7 +63,7 @@ pub(crate) struct On<'a> {
     pub(crate) dir: &'a Path,
 }
 
-/// Runs a mix on items that are there.
+/// Runs a mix on existing items.
 pub(crate) fn run(
     on: On<'_>,
     content: &mut Content,
@@ -109,7 +109,7 @@ pub(crate) fn run(
 }
 
 impl Mixer<'_> {
-    /// Reads that are not tracked.
+    /// Runs reads that are not tracked.
     fn warm_up(&mut self) -> Result<Done, Failure> {
         let (start, mut reads, budget) = (Instant::now(), 0, self.mix.budget);
         while reads < budget.ops && start.elapsed() < budget.time {

@@ -2,8 +2,8 @@
 //! [`Work`](crate::suites::plan::Work).
 //!
 //! Only calls of the engine are between two looks at the clock; drawing, making values and verifying are not.
-//! Where a loop is timed as a whole, what a read must give is computed before, and the answers are summed up
-//! and compared afterwards.
+//! If a loop is timed as a whole, the expected answer is computed before it. The answers are summed up, and
+//! compared after the clock has stopped.
 
 mod expiring;
 mod keyspaces;
@@ -28,41 +28,41 @@ use crate::suites::plan::Work;
 pub(crate) use native::Native;
 pub(crate) use window::Calls;
 
-/// What work says about itself.
+/// The outcome of work.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Done {
-    /// The time that counts.
+    /// The measured time.
     pub(crate) seconds: f64,
-    /// Operations; 0 where their number was known before.
+    /// Number of operations; 0 if it was known before.
     pub(crate) ops: u64,
     pub(crate) commits: u64,
-    /// Bytes of keys and values that were written.
+    /// Bytes of written keys and values.
     pub(crate) written_bytes: u64,
-    /// Bytes of keys and values that are there at the end.
+    /// Bytes of live keys and values at the end.
     pub(crate) live_bytes: u64,
-    /// The sum of what gets or ranges found.
+    /// Sum of what gets or ranges found.
     pub(crate) sum: u64,
-    /// Items that were there when it began, where rows before it may have been cut by time.
+    /// Number of items at the start, if earlier rows may have been cut off by time.
     pub(crate) began_on: Option<u64>,
     pub(crate) figures: BTreeMap<String, f64>,
     pub(crate) detail: Option<Box<Detail>>,
     pub(crate) note: String,
-    /// Why it does not count, although it was done.
+    /// Why the work does not count although it was done.
     pub(crate) void: Option<String>,
 }
 
-/// Receives the number of items that are done, and the time.
+/// Receives the number of finished items, and the time.
 pub(crate) type OnProgress<'a> = &'a mut dyn FnMut(u64, Instant) -> Result<(), Failure>;
 
-/// What runs a group on an open database: `Checked` compares a held snapshot.
+/// Compares a held snapshot with the expected content.
 pub(crate) type Checked<'a> = &'a mut dyn FnMut() -> Result<(), Failure>;
 
-/// What runs the work of a group: an engine in this process, or a program in another language.
+/// Runs the work of a group: an engine in this process, or a program in another language.
 pub(crate) trait Executor {
     fn open(&mut self, options: &OpenOptions) -> Result<(), Failure>;
 
-    /// Closes what is open; the next work opens with these options.
+    /// Closes the store. The next work opens it with these options.
     fn open_within(&mut self, options: &OpenOptions) -> Result<(), Failure>;
 
     fn close(&mut self) -> Result<(), Failure>;
@@ -71,18 +71,18 @@ pub(crate) trait Executor {
 
     fn work(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done, Failure>;
 
-    /// The engine's own compaction; returns its seconds.
+    /// Runs the engine's own compaction, and returns its seconds.
     fn compact(&mut self) -> Result<f64, Failure>;
 
     fn drain(&self, deadline: Instant) -> Result<(), Failure>;
 
-    /// Items that were put so far.
+    /// Returns the number of items put so far.
     fn items(&self) -> u64;
 
-    /// Bytes of the keys and values that are there.
+    /// Returns the bytes of live keys and values.
     fn live_bytes(&self) -> u64;
 
-    /// Holds a snapshot while `then` runs.
+    /// Runs `then` while a snapshot is held.
     fn under_snapshot(
         &mut self,
         then: &mut dyn FnMut(&mut dyn Executor, Checked<'_>) -> Result<(), Failure>,
@@ -94,20 +94,19 @@ pub(crate) trait Executor {
     }
 }
 
-/// Fails if both are not equal.
+/// Fails unless both are equal.
 pub(crate) fn expect(what: &str, got: u64, expected: u64) -> Result<(), Failure> {
     if got == expected { Ok(()) } else { Err(Failure::Wrong(format!("{what}: {got}, not {expected}"))) }
 }
 
-/// Seconds of work that has no clock of its own.
+/// Measures work that has no clock of its own.
 fn timed(work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
     let start = Instant::now();
     work()?;
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// The end of a loop of calls: its rate is that of the calls; what the clock on the wall says stands beside
-/// it.
+/// Ends a loop of calls. Its rate is that of the calls; the details have the rate on the wall clock.
 fn of_calls(detail: Box<Detail>, ops: u64, busy: Duration, wall: Duration) -> Done {
     let mut detail = detail;
     detail.figures.insert("wall ops/s".to_owned(), ops as f64 / wall.as_secs_f64());

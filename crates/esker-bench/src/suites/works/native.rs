@@ -21,10 +21,10 @@ use crate::suites::verify::full_scan;
 
 const SPOTS_LOG2: u32 = 13;
 const STAY: f64 = 0.99999;
-/// What an open loop may lag behind at its end before it counts as overloaded.
+/// Largest backlog at the end of an open loop that does not count as overload, in seconds.
 const BACKLOG_S_MAX: f64 = 1.0;
 
-/// The database as it is open.
+/// The open database.
 pub(super) enum Opened {
     No,
     Store(Arc<dyn Store>),
@@ -33,11 +33,11 @@ pub(super) enum Opened {
     Expiring(Box<dyn Expiring>),
 }
 
-/// See the module.
+/// Work on one engine.
 pub(crate) struct Native<'a> {
     engine: &'a dyn Engine,
     transactions: Option<TransactionKind>,
-    /// Options of an opening that is a part of the next work.
+    /// Options of an opening that is part of the next work.
     within: Option<OpenOptions>,
     opened: Opened,
     state: State,
@@ -68,8 +68,8 @@ impl<'a> Native<'a> {
         })
     }
 
-    /// Why the engine cannot have any number of items in one transaction. One of single operations has no
-    /// transaction that could be too large.
+    /// Returns why a transaction of the engine cannot have any number of items. For an engine without
+    /// transactions there is no limit.
     fn cannot_be_large(&self) -> Option<&'static str> {
         let is_operation = self.engine.isolation() == Isolation::Operation;
         self.engine.cannot(Feature::LargeTransactions).filter(|_| !is_operation)
@@ -137,14 +137,14 @@ impl State {
         })
     }
 
-    /// Compares every byte with what must be there.
+    /// Compares every byte with the expected content.
     pub(super) fn check(&self, reader: &mut dyn Reader) -> Result<(), Failure> {
         let (count, expected) = if self.items.source.kind == Kind::Hotspots {
             self.hotspots()
         } else {
             (self.content.len(), self.content.checksum(&self.items))
         };
-        // Elsewhere a count may take as long as the scan.
+        // For other engines a count may take as long as the scan.
         if matches!(
             self.items.source.kind,
             Kind::Items | Kind::Ints | Kind::Sequential | Kind::Random | Kind::Hotspots
@@ -154,7 +154,7 @@ impl State {
         full_scan(reader, count, expected)
     }
 
-    /// Draws the hotspots again: how many keys were new, and the sum of the checksums.
+    /// Draws the hotspots again. Returns the number of distinct keys, and the sum of the checksums.
     fn hotspots(&self) -> (u64, u64) {
         let Source { seed, value_bytes, .. } = self.items.source;
         let (mut hotspots, mut value) = (Hotspots::new(seed, STAY, SPOTS_LOG2), vec![0; value_bytes]);

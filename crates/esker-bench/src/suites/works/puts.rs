@@ -1,7 +1,7 @@
 //! Puts and removals in transactions of one size.
 //!
-//! Every item is written whatever the answer is, so that later rows do the same work: an engine that cannot
-//! have all in one transaction gets them in several, and the row has no value.
+//! Every item is written even if the row gets no value, so that later rows do the same work. An engine that
+//! cannot put all items in one transaction gets several, and the row has no value.
 
 use std::time::Instant;
 
@@ -13,12 +13,12 @@ use super::{Done, OnProgress};
 use crate::suites::plan::Work;
 use crate::track::Track;
 
-/// Items of a transaction where one cannot have all.
+/// Items per transaction if one transaction cannot have all.
 const STEP: u64 = 1000;
-/// Sets the draws of suite `badger` apart.
+/// Seed offset of the draws of suite `badger`.
 const DRAWS: u64 = 0xBAD6_E400;
 
-/// Why work in transactions of `size` does not count, and the size that they have instead.
+/// Returns why work in transactions of `size` does not count, and the size to use instead.
 fn split(size: u64, too_large: Option<&str>) -> (u64, Option<&str>) {
     if size > STEP && too_large.is_some() { (STEP, too_large) } else { (size, None) }
 }
@@ -91,7 +91,7 @@ impl State {
         let mut removed = order.clone().take(count as usize);
         let start = Instant::now();
         for from in (0..count).step_by(size.max(1) as usize) {
-            // A transaction that meets a conflict is run again from its first item.
+            // After a conflict, the transaction runs again from its first item.
             let numbers = order.clone();
             store.write(&mut |writer| {
                 numbers.clone().take(size.min(count - from) as usize).try_for_each(|i| {

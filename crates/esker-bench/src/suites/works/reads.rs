@@ -1,4 +1,4 @@
-//! Reads of one snapshot, timed as a whole, and what they must give.
+//! Reads of one snapshot, timed as a whole, and their expected answers.
 
 use std::sync::Barrier;
 use std::thread;
@@ -13,8 +13,8 @@ use super::{Done, expect, timed};
 use crate::suites::items::Items;
 use crate::suites::plan::Work;
 
-/// The keys of numbers in their order, each made when it is asked for, or all before: making a URL takes
-/// longer than finding it.
+/// The keys of numbers in order, made one at a time or all in advance: making a URL takes longer than finding
+/// it.
 enum Keys<'a> {
     Made(&'a Items, Vec<u8>),
     Ahead { keys: Vec<u8>, ends: Vec<usize>, next: usize },
@@ -47,17 +47,18 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Adds an item of a range to its checksum, so that order, keys and values all count.
+/// Adds an item of a range to its checksum. The order, the key and the value all count.
 fn add(acc: u64, key: &[u8], value_probe: u64) -> u64 {
     acc.rotate_left(7) ^ probe(key) ^ value_probe
 }
 
-/// What an item of a walk adds.
+/// Returns what an item of a walk adds to the sum.
 fn walked(key: &[u8], value: &[u8]) -> u64 {
     probe(key).rotate_left(1) ^ probe(value)
 }
 
-/// What [`Work::Gets`] or [`Work::Ranges`] must sum up to among the first `all` items; none for other work.
+/// Returns the expected sum of [`Work::Gets`] or [`Work::Ranges`] among the first `all` items, or `None` for
+/// other work.
 pub(crate) fn expected(work: &Work, items: &Items, all: u64) -> Option<u64> {
     let mut buffer = Vec::new();
     let mut probe_of = |i| probe(items.value(i, 0, &mut buffer));
@@ -112,8 +113,9 @@ impl State {
         Ok(Done { seconds, sum, live_bytes, ..Done::default() })
     }
 
-    /// Reads all items, divided over threads. The time is from the first thread's first read to the last
-    /// thread's last: the main thread cannot take it, because with more threads than cores it may wake late.
+    /// Reads all items, divided over threads. The time is from the first read of any thread to the last read
+    /// of any thread. The main thread cannot measure it, because with more threads than cores it may wake
+    /// late.
     fn gets_on_threads(&self, store: &dyn Store, order: &Order, threads: u64) -> Result<Done, Failure> {
         let (all, barrier) = (self.content.to, Barrier::new(threads as usize));
         let read = |thread: u64| {
@@ -174,7 +176,7 @@ impl State {
     }
 }
 
-/// The sum of the values of the first `count` items of `order`; a key that is not found shows as a wrong sum.
+/// Returns the sum of the values of the first `count` items of `order`. A missing key shows as a wrong sum.
 fn sum_of_gets(
     reader: &mut dyn Reader,
     keys: &mut Keys<'_>,

@@ -1,16 +1,16 @@
-//! Ranges on one thread, requests of several look-ups on more.
+//! Requests: ranges on one thread, or several look-ups each on more threads.
 //!
 //! ```text
 //! each thread: draw a request -> clock -> call of the engine -> clock -> Track; fold its sum into one number
 //! then:        draw the same requests again -> expected sums -> the same number
 //! ```
 //!
-//! - No answer is verified while the clock of the row runs. Making the values that a range must have takes as
-//!   long as the fastest engines take to read it, and with more threads than cores it would take the cores
-//!   from the calls of the others.
-//! - The value of the ranges is keys over the time within calls; the rate on the wall's clock stands beside
-//!   it. That of the look-ups is over the time on the wall: a thread waits for a core, or for the Track,
-//!   within a call or between two as it happens, and in that time the others are faster.
+//! - No answer is verified while the clock of the row runs. Making the values of a range takes as long as the
+//!   fastest engines take to read them. With more threads than cores, it would also take the cores from the
+//!   calls of other threads.
+//! - The value of ranges is keys over the time within calls; the details have the rate on the wall clock. The
+//!   value of look-ups is keys over wall clock time. A thread may wait for a core or for the Track within a
+//!   call or between calls, and the other threads are faster meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -27,7 +27,7 @@ use crate::suites::items::Items;
 use crate::suites::plan::Work;
 use crate::track::Track;
 
-/// What a thread was answered by all its requests, and the time within them.
+/// The answers to one thread, and the time within its calls.
 #[derive(Default)]
 struct Answers {
     requests: u64,
@@ -46,15 +46,15 @@ impl Answers {
 /// What requests ask for.
 struct Asked<'a> {
     items: &'a Items,
-    /// Keys of a range, or of a request of look-ups.
+    /// Number of keys of a range, or of a request of look-ups.
     keys: u64,
-    /// Keys are among the first of this number.
+    /// Number of keys, from the first on, from which look-ups draw.
     set: u64,
     is_range: bool,
 }
 
 impl Asked<'_> {
-    /// The first item of a range.
+    /// Draws the first item of a range.
     fn first(&self, rng: &mut Rng) -> u64 {
         rng.below(self.set.saturating_sub(self.keys).max(1))
     }
@@ -63,7 +63,7 @@ impl Asked<'_> {
         (0..self.keys).map(|_| rng.below(self.set)).collect()
     }
 
-    /// One request: its beginning, its end and the sum of its answer.
+    /// Runs one request. Returns its start, its end and the sum of its answer.
     fn ask(&self, store: &dyn Store, rng: &mut Rng) -> Result<(Instant, Instant, u64), Failure> {
         let mut sum = 0_u64;
         if self.is_range {
@@ -84,7 +84,7 @@ impl Asked<'_> {
         Ok((from, Instant::now(), sum))
     }
 
-    /// Draws what [`Asked::ask`] draws, and says what sum the answer must have.
+    /// Draws as [`Asked::ask`] does, and returns the expected sum.
     fn expected(&self, rng: &mut Rng) -> u64 {
         let mut buffer = Vec::new();
         if self.is_range {
@@ -99,7 +99,7 @@ impl Asked<'_> {
 }
 
 impl State {
-    /// Runs requests for the row's time; each counts as its number of keys.
+    /// Runs requests for the time of the row. Each counts as its number of keys.
     pub(super) fn requests(&self, store: &dyn Store, work: &Work) -> Result<Done, Failure> {
         let Work::Requests { threads, keys, set, budget, period } = *work else {
             unreachable!("dispatched by kind")
@@ -140,7 +140,7 @@ impl State {
         Ok(Done { seconds: wall.as_secs_f64(), ops, detail: Some(detail), ..Done::default() })
     }
 
-    /// Draws the requests of each thread again.
+    /// Draws the requests of each thread again, and compares the answers.
     fn verify(&self, answers: &[Answers], asked: &Asked<'_>) -> Result<(), Failure> {
         for (thread, answers) in (0_u64..).zip(answers) {
             let mut rng = Rng::new(self.items.source.seed + thread);
@@ -151,13 +151,13 @@ impl State {
     }
 }
 
-/// Makes one number of all pairs of a range, in their order.
+/// Combines the pairs of a range, in their order, into one number.
 fn add_pair(sum: u64, key: &[u8], value: &[u8]) -> u64 {
     sum.rotate_left(1).wrapping_add(probe(key)) ^ probe(value)
 }
 
-/// Makes one number of all answers to a thread, in their order; not by adding, in which wrong answers that
-/// are all wrong by the same may cancel.
+/// Combines all answers to a thread, in their order, into one number. A plain sum could cancel out equal
+/// errors.
 fn folded(sum: u64, answer: u64) -> u64 {
     checksum(&sum.to_le_bytes(), &answer.to_le_bytes())
 }

@@ -5,12 +5,12 @@
 //!             --> Track; then all accounts --> the sum of the money, the number of changes
 //! ```
 //!
-//! - The rate is commits over the time on the wall, from the moment at which the first writer begins to that
-//!   at which the last has ended. A commit's latency counts from its first try.
-//! - Every read is looked at: its bytes belong together. After each row the sum of all balances is what it
-//!   was, and the sum of all changes is four for each commit: no part of a transaction and no whole one is
-//!   missing or there twice.
-//! - Fairness is the commits of the writer with the fewest over those of the one with the most.
+//! - The rate is commits over wall clock time, from the start of the first writer to the end of the last. The
+//!   latency of a commit counts from its first try.
+//! - Every account read is checked for whole content. After each row the sum of all balances must be
+//!   unchanged, and the sum of all change counts must be four per commit. So no transaction, and no part of
+//!   one, is missing or applied twice.
+//! - Fairness is the fewest commits of a writer over the most.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ use super::{Done, OnProgress, expect};
 use crate::suites::plan::{Budget, Work};
 use crate::track::Track;
 
-/// Accounts that a transfer changes.
+/// Number of accounts that a transfer changes.
 const KEYS: usize = 4;
 const BATCH: u64 = 1000;
 
@@ -35,17 +35,17 @@ const BATCH: u64 = 1000;
 struct OfWriter {
     commits: u64,
     conflicts: u64,
-    /// The most conflicts that one commit met.
+    /// Most conflicts of one commit.
     conflicts_most: u64,
-    /// From its first try to its last commit.
+    /// Time from its first try to its last commit.
     time: Option<(Instant, Instant)>,
 }
 
-/// What the writers of a row share.
+/// State shared by the writers of a row.
 struct Shared<'a> {
     store: &'a dyn Transactions,
     start: Barrier,
-    /// True once a writer has failed: the others stop. It orders nothing: `Relaxed`.
+    /// True after a writer failed, so that the others stop. It orders nothing, so `Relaxed` is enough.
     stop: AtomicBool,
     track: Mutex<Track>,
     budget: Budget,
@@ -160,14 +160,14 @@ impl State {
     }
 }
 
-/// From the first writer's beginning to the last one's end.
+/// Returns the seconds from the start of the first writer to the end of the last.
 fn wall_seconds(done: &[OfWriter]) -> Option<f64> {
     let times = || done.iter().filter_map(|done| done.time);
     let (first, last) = (times().map(|(from, _)| from).min()?, times().map(|(_, to)| to).max()?);
     Some((last - first).as_secs_f64())
 }
 
-/// The figures of a row: conflicts and fairness.
+/// Returns the figures of a row: conflicts and fairness.
 fn figures(done: &[OfWriter]) -> BTreeMap<String, f64> {
     let commits = || done.iter().map(|done| done.commits);
     let (least, most) = (commits().min().unwrap_or(0), commits().max().unwrap_or(0));
@@ -204,7 +204,7 @@ impl Shared<'_> {
             done.conflicts += conflicts;
             done.conflicts_most = done.conflicts_most.max(conflicts);
             untracked.push((from, now));
-            // No writer waits for the track: what it cannot take now it takes later.
+            // No writer waits for the track. What it cannot record at once it records later.
             if let Ok(mut track) = self.track.try_lock() {
                 untracked.drain(..).for_each(|(from, to)| track.record(0, from, to, 1));
             }
@@ -215,8 +215,8 @@ impl Shared<'_> {
     }
 }
 
-/// One transaction: takes money from the first of the accounts `drawn` and gives `amount` to each of the
-/// others. Returns the number of its conflicts.
+/// Runs one transaction: takes money from the first of the accounts `drawn` and gives `amount` to each of the
+/// others. Returns the number of conflicts.
 fn transfer(
     store: &dyn Transactions,
     accounts: Accounts,

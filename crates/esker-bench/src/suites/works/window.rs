@@ -1,6 +1,6 @@
-//! A window of live items that moves: a queue, and items that are replaced by newer ones.
+//! A moving window of live items: a queue, and items that are replaced by newer ones.
 //!
-//! Every answer is verified: what a pop takes is the head, and a removed item is gone.
+//! Every answer is verified: a pop takes the head, and a removed item is gone.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::{Done, expect, of_calls};
 use crate::suites::plan::Budget;
 use crate::track::Track;
 
-/// Calls of an engine, each between two looks at the clock.
+/// Times calls of an engine, each between two looks at the clock.
 pub(crate) struct Calls {
     track: Track,
     busy: Duration,
@@ -21,17 +21,17 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Begins now; `kinds` are names of operations as they stand in results.
+    /// Starts the clock. `kinds` are the names of operations in results.
     pub(crate) fn new(kinds: &[&'static str], budget: Budget, dir: &Path) -> Result<Self, Failure> {
         Ok(Self { track: Track::new(kinds, budget.period(), dir)?, busy: Duration::ZERO, budget })
     }
 
-    /// Whether the budget has not been used up.
+    /// Returns whether the budget has anything left.
     pub(crate) fn are_left(&self) -> bool {
         self.track.ops() < self.budget.ops && self.track.elapsed() < self.budget.time
     }
 
-    /// One operation.
+    /// Runs one operation.
     pub(crate) fn call<T>(
         &mut self,
         kind: usize,
@@ -40,7 +40,7 @@ impl Calls {
         self.call_for(kind, 1, call)
     }
 
-    /// One call that does `ops` operations.
+    /// Runs one call that does `ops` operations.
     pub(crate) fn call_for<T>(
         &mut self,
         kind: usize,
@@ -55,8 +55,8 @@ impl Calls {
         Ok(answer)
     }
 
-    /// The end: `commits` commits wrote `written_bytes` bytes of keys and values; `live_bytes` bytes of them
-    /// are there.
+    /// Ends the row: `commits` commits wrote `written_bytes` bytes of keys and values, of which `live_bytes`
+    /// are live.
     pub(crate) fn finish(self, commits: u64, written_bytes: u64, live_bytes: u64) -> Done {
         let (ops, wall) = (self.track.ops(), self.track.elapsed());
         let done = of_calls(self.track.finish("closed"), ops, self.busy, wall);
@@ -69,7 +69,7 @@ impl State {
         probe(self.items.value(i, 0, buffer))
     }
 
-    /// The end of a window whose steps each pushed and removed one item.
+    /// Ends a window whose steps each pushed and removed one item.
     fn moved(&self, calls: Calls, from: u64, commits_per_step: u64) -> Done {
         let steps = self.content.from - from;
         let source = self.items.source;
