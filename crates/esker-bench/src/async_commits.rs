@@ -6,9 +6,11 @@
 //!       --starts--> async-survivors: opens, reads everything, prints how many are there
 //! ```
 //!
-//! - What is there are the first commits, byte for byte: none is there without those before it.
-//! - A commit that was handed to the operating system is there. Of those that stay in the process some are
-//!   lost, at one kill of [`KILLS_MAX`] at the latest: a thread may have written just before.
+//! - The surviving commits are the first ones, byte for byte: a commit never survives without those before
+//!   it.
+//! - A commit that was handed to the operating system survives. Of commits that stay in the process some are
+//!   lost, in at least one of [`KILLS_MAX`] kills. One kill is not enough, because a thread may have written
+//!   just before it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -22,21 +24,21 @@ use crate::parent::{self, die_with_the_runner};
 
 const SEED: u64 = 29;
 const CACHE_BYTES: u64 = 64 << 20;
-/// No multiple of the number of commits after which any adapter syncs.
+/// Not a multiple of the number of commits after which any adapter syncs.
 const COMMITS: u64 = 1_500;
 const KILLS_MAX: usize = 5;
 const READY: &str = "ready";
 
-/// What was found of one engine.
+/// What was found for one engine.
 pub(crate) enum Found {
-    /// It has no async commits, and why.
+    /// It has no async commits, with the reason.
     NoSuchMode(&'static str),
-    /// What its adapter says, how many commits were there behind each kill, and whether that agrees.
+    /// The claim of its adapter, the number of surviving commits after each kill, and whether they agree.
     Counted { said: Reached, there: Vec<u64>, agrees: bool },
 }
 
 impl Found {
-    /// For the terminal.
+    /// Returns a line for the terminal.
     pub(crate) fn line(&self, engine: &str) -> String {
         match self {
             Self::NoSuchMode(why) => format!("{engine}: no such mode: {why}"),
@@ -72,7 +74,7 @@ pub(crate) fn check(engine: &dyn Engine, dir: &Path) -> Result<Found, Failure> {
     Ok(Found::Counted { said: said.reached, there, agrees })
 }
 
-/// Whether what was there behind each kill agrees with what is said; none as long as that is open.
+/// Returns whether the surviving commits agree with the claim, or `None` if more kills are needed.
 fn agrees(said: Reached, there: &[u64]) -> Option<bool> {
     let is_lossy = there.iter().any(|count| *count < COMMITS);
     match said {
@@ -109,7 +111,7 @@ fn survivors_of_a_kill(program: &Path, engine: &str, dir: &Path) -> Result<u64, 
     })
 }
 
-/// An empty directory that goes when this does.
+/// A directory, empty at first, that is removed when this is dropped.
 struct Database(PathBuf);
 
 impl Database {
@@ -125,7 +127,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // What is left is replaced by the next one.
+        // The next one replaces what is left.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
@@ -134,7 +136,7 @@ fn options() -> OpenOptions {
     OpenOptions { durability: Durability::Async, ..OpenOptions::with_cache(CACHE_BYTES) }
 }
 
-/// The process that is killed.
+/// Runs in the process that is killed.
 pub(crate) fn write(engine: &dyn Engine, dir: &Path, commits: u64) -> Result<(), Failure> {
     die_with_the_runner();
     let (store, items) = (engine.open(dir, &options())?, Items::new(SEED));
@@ -147,7 +149,7 @@ pub(crate) fn write(engine: &dyn Engine, dir: &Path, commits: u64) -> Result<(),
     }
 }
 
-/// The process that looks at what is left: how many of the first `commits` are there.
+/// Runs in the process that counts how many of the first `commits` survived.
 pub(crate) fn survivors(engine: &dyn Engine, dir: &Path, commits: u64) -> Result<u64, Failure> {
     let (store, items) = (engine.open(dir, &options())?, Items::new(SEED));
     let mut there = BTreeMap::new();

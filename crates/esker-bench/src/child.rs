@@ -18,21 +18,21 @@ pub(crate) struct Job<'a> {
     pub(crate) engine: &'static dyn Engine,
     pub(crate) scale: Scale,
     pub(crate) run: u32,
-    /// Which of the suite's groups of rows.
+    /// The group of rows to run.
     pub(crate) group: usize,
-    /// How memory is limited, for the record.
+    /// Description of the memory limit, for the record.
     pub(crate) memory_limit: &'a str,
     pub(crate) commit: &'a str,
 }
 
 impl Job<'_> {
-    /// The rows of this job's group.
+    /// Returns the rows of this job's group.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let rows = self.suite.rows(self.scale).into_iter();
         rows.filter(|row| row.group == self.group).collect()
     }
 
-    /// A record of this run with nothing measured yet.
+    /// Returns a record of this run, without measurements.
     pub(crate) fn blank(&self) -> Record {
         Record {
             suite: self.suite.name().to_owned(),
@@ -75,8 +75,8 @@ pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure
     recorder.finish()
 }
 
-/// Raises the limit of open files as far as this process may, as programs in Go do by themselves: some
-/// engines keep files open for each keyspace.
+/// Raises the limit of open files as far as this process may, as the runtime of Go does. Some engines keep
+/// files open for each keyspace.
 #[cfg(target_os = "linux")]
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -89,7 +89,7 @@ fn raise_open_files() {
 #[cfg(not(target_os = "linux"))]
 fn raise_open_files() {}
 
-/// Reads a line that a child printed; anything else on its stdout is not ours.
+/// Parses a line that a child printed. Other output of the child is ignored.
 pub(crate) fn message(line: &str) -> Option<Message> {
     serde_json::from_str(line).ok()
 }

@@ -1,7 +1,6 @@
 //! The command line.
 //!
-//! What a run.json and the page tell of a command has no path in it, and is read again by the parser that
-//! read it first.
+//! The command that is stored in run.json and shown on the page has no path. The same parser reads it again.
 
 use std::any::TypeId;
 use std::path::PathBuf;
@@ -36,11 +35,11 @@ A run prints a table and leaves in --out:
 Build with --release: figures of any other build mean nothing. Leave the machine alone while it runs.
 docs/benchmarking.md says how the figures are made and how to add an engine or a suite.";
 
-/// What runs when nothing is asked for: about three minutes, for a first look.
+/// Arguments for a call without any: about three minutes, for a first look.
 pub(crate) const FIRST_LOOK: [&str; 9] =
     ["esker-bench", "run", "redb", "--engine", "esker", "--engine", "lmdb", "--engine", "redb"];
 
-/// Features that this program was built with, as `cargo run` takes them.
+/// Features of this build, as `cargo run` takes them.
 const FEATURES: &str = if cfg!(feature = "rocksdb") { " --features rocksdb" } else { "" };
 
 /// Measures Esker beside other embedded key-value engines: same data, same durability, same memory, every
@@ -214,14 +213,14 @@ pub(crate) struct ChildArguments {
     pub(crate) traced: bool,
 }
 
-/// The command that repeats a call with these arguments.
+/// Returns the command that repeats a call with these arguments.
 pub(crate) fn command_of(arguments: &[String]) -> String {
     let words = without_paths(arguments);
     let separator = if words.is_empty() { "" } else { " -- " };
     format!("cargo run --release -p esker-bench{FEATURES}{separator}{}", words.join(" "))
 }
 
-/// Leaves out the options of `run` that take a path, with their values.
+/// Removes the options of `run` that take a path, with their values.
 fn without_paths(arguments: &[String]) -> Vec<&str> {
     let cli = Cli::command();
     let options = cli.find_subcommand("run").into_iter().flat_map(clap::Command::get_arguments);
@@ -241,8 +240,8 @@ fn without_paths(arguments: &[String]) -> Vec<&str> {
     kept
 }
 
-/// The arguments of a call of `run`, from its command; none where this program cannot read them, as those of
-/// another version.
+/// Parses the command of a call of `run`. Returns `None` if this program cannot parse it, for example if
+/// another version wrote it.
 pub(crate) fn run_arguments(command: &str) -> Option<RunArguments> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let program = words.iter().position(|word| word.ends_with("esker-bench"))?;
@@ -279,7 +278,7 @@ mod tests {
             (vec!["int".to_owned(), "redb".to_owned()], vec!["esker".to_owned()])
         );
         assert!(read.trim && read.resume && read.timeout == Some(7));
-        // A flag takes no value: the suite behind it is one.
+        // A flag takes no value, so the next word is a suite.
         let flags = "esker-bench run --no-trace --trim --resume --retry-failed --any-read-ahead ycsb";
         assert_eq!(run_arguments(flags).unwrap().suites, ["ycsb"]);
         assert_eq!(run_arguments(&command_of(&[])).unwrap().engines, ["esker", "lmdb", "redb"]);

@@ -5,23 +5,23 @@
 //! pairs (a_i, b_i) of a run -> ratios b_i / a_i -> geometric mean, sign-flip test of its logarithm
 //! ```
 //!
-//! - Runs are paired by number. The two sides should take turns on one machine: then what disturbs both
-//!   cancels out in the ratio. Records tell when they began, so that a table of sides that did not take turns
-//!   says so. The test flips the signs of the logarithms in all ways (or 20,000 random ones) and asks how
-//!   many give a mean as far from zero: no assumption about the noise but that it is alike on both sides.
-//!   With fewer than 6 pairs the smallest possible p is above 0.05 x 2/3, so the table says "too few".
-//! - Each row is tested by itself, so of many that did not change some seem to: the table says how many to
-//!   expect.
+//! - Runs are paired by number. The two sides should take turns on one machine, so that disturbances of both
+//!   cancel out in the ratio. Records have start times, so the table states if the sides did not take turns.
+//! - The test flips the signs of the logarithms in all ways (or in 20,000 random ways) and counts how many
+//!   give a mean as far from zero. It assumes only that the noise is alike on both sides. With fewer than 6
+//!   pairs the smallest possible p is above 0.05 x 2/3, so the table says "too few".
+//! - Each row is tested separately. Of many unchanged rows some will seem changed, so the table says how many
+//!   to expect.
 
 use std::collections::BTreeMap;
 
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::results::{Better, Record};
 
-/// Pairs below which nothing can be significant at [`P_MAX`].
+/// With fewer pairs, nothing can be significant at [`P_MAX`].
 const PAIRS_MIN: usize = 6;
 const P_MAX: f64 = 0.05;
-/// Pairs up to which all flips are tried.
+/// Up to this number of pairs all flips are tried.
 const EXACT_PAIRS_MAX: usize = 14;
 const RANDOM_FLIPS: u64 = 20_000;
 
@@ -33,15 +33,15 @@ pub(crate) struct Change {
     pub(crate) ratio: f64,
     pub(crate) pairs: usize,
     pub(crate) p: f64,
-    /// Whether the two sides took turns; none where their times are not known, or with one pair.
+    /// Whether the two sides took turns; `None` if their times are unknown, or with one pair.
     pub(crate) in_turns: Option<bool>,
     pub(crate) verdict: &'static str,
 }
 
-/// Ratios, and when both sides of each began.
+/// Ratios, and the start times of both sides of each.
 type Pairs = (Vec<f64>, Vec<[u64; 2]>);
 
-/// Every row that both sides have.
+/// Returns every row that both sides have.
 pub(crate) fn changes(a: &[Record], b: &[Record]) -> Vec<Change> {
     let key = |record: &Record| {
         (record.suite.clone(), record.scale.clone(), record.row.clone(), record.engine.clone(), record.run)
@@ -72,7 +72,7 @@ pub(crate) fn changes(a: &[Record], b: &[Record]) -> Vec<Change> {
     order.into_iter().map(change).collect()
 }
 
-/// Whether between the two starts of each pair no other pair began.
+/// Returns whether no other pair began between the two starts of each pair.
 fn took_turns(pairs: &[[u64; 2]]) -> Option<bool> {
     if pairs.len() < 2 || pairs.iter().flatten().any(|start| *start == 0) {
         return None;
@@ -96,7 +96,7 @@ fn change(name: String, better: Better, logs: &[f64]) -> Change {
     Change { name, ratio: mean.exp(), pairs: logs.len(), p, in_turns: None, verdict }
 }
 
-/// The part of all sign flips whose mean is at least as far from zero.
+/// Returns the part of all sign flips whose mean is at least as far from zero.
 fn p_of(logs: &[f64]) -> f64 {
     let observed = logs.iter().sum::<f64>().abs() * (1.0 - 1e-12);
     let is_as_far = |signs: u64| {
@@ -114,7 +114,7 @@ fn p_of(logs: &[f64]) -> f64 {
     }
 }
 
-/// The table.
+/// Formats the table.
 pub(crate) fn table(changes: &[Change]) -> String {
     let width = changes.iter().map(|change| change.name.len()).max().unwrap_or(0);
     let mut out = format!("{:<width$}  after/before  pairs      p\n", "suite / scale / engine / row");

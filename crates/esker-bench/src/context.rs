@@ -1,13 +1,13 @@
-//! Where, when and how results came about: what stands in run.json.
+//! Where, when and how results came about: the contents of run.json.
 //!
 //! ```text
 //! machine.rs, the command line, the adapters -> Context -> run.json -> report/runs.rs
 //!                           run.json of earlier calls --'  (--resume)
 //! ```
 //!
-//! - `--resume` adds its call to those that were there: options, dates and commands of all of them stay. It
-//!   is refused on another machine.
-//! - A command has no path of the machine in it.
+//! - `--resume` adds its call to the earlier ones: options, dates and commands of all calls stay. It is
+//!   refused on another machine.
+//! - A command has no path of the machine.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,34 +21,34 @@ use esker_bench_api::{Engine, Failure, Feature};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Context {
     pub(crate) machine: Machine,
-    /// In what state the engines found the device.
+    /// State in which the engines found the device.
     #[serde(default = "not_trimmed")]
     pub(crate) device: String,
-    /// Commit of this repository, with `-dirty` when files differ from it.
+    /// Commit of this repository, with `-dirty` if files differ from it.
     pub(crate) commit: String,
-    /// When the first call began.
+    /// The first call.
     #[serde(flatten)]
     pub(crate) first: Call,
     /// The calls with `--resume`, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) resumed: Vec<Call>,
     pub(crate) engines: Vec<EngineContext>,
-    /// What was run; none in results that were made before this was noted.
+    /// The suites that ran; empty in results from before this was recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) workloads: Vec<Workload>,
-    /// The suites of the records beside run.json; empty until they are asked.
+    /// The suites of the records beside run.json; empty until they are noted.
     #[serde(skip)]
     pub(crate) suites: Vec<String>,
 }
 
-/// A suite at one scale, with all that it takes to do the same work elsewhere.
+/// A suite at one scale, with everything needed to repeat the work elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Workload {
     pub(crate) suite: String,
     pub(crate) scale: String,
     /// What is made, and the generator with its seed and parameters.
     pub(crate) streams: Vec<[String; 2]>,
-    /// Name and work, with its counts, of each row.
+    /// Name and work of each row, with its counts.
     pub(crate) rows: Vec<[String; 2]>,
 }
 
@@ -69,27 +69,27 @@ impl Workload {
 pub(crate) struct Call {
     /// Seconds since 1970, UTC.
     pub(crate) started_unix_s: u64,
-    /// The command, with nothing of where it ran.
+    /// The command, without paths.
     pub(crate) command: String,
 }
 
 /// [`Context::device`] of a run with `--trim`.
 const TRIMMED: &str = "trimmed before each turn";
-/// [`Context::device`] of a run without.
+/// [`Context::device`] of a run without `--trim`.
 const NOT_TRIMMED: &str = "as earlier runs left it, not trimmed";
 
-/// What it was before there was `--trim`.
+/// Default for results from before `--trim` existed.
 fn not_trimmed() -> String {
     NOT_TRIMMED.to_owned()
 }
 
-/// [`Context::device`] of a run with or without `--trim`.
+/// Returns [`Context::device`] of a run with or without `--trim`.
 pub(crate) fn device(trim: bool) -> String {
     if trim { TRIMMED } else { NOT_TRIMMED }.to_owned()
 }
 
 impl Context {
-    /// Notes which suites the run and each engine have, from its records.
+    /// Notes which suites the run and each engine have, from the records.
     pub(crate) fn note_suites(&mut self, records: &[Record]) {
         let suites_of = |engine: Option<&str>| {
             let mut suites: Vec<String> = Vec::new();
@@ -106,12 +106,12 @@ impl Context {
         }
     }
 
-    /// All calls, the first one first.
+    /// Returns all calls, the first one first.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &Call> {
         std::iter::once(&self.first).chain(&self.resumed)
     }
 
-    /// What the earlier calls left, with `call`, which goes on with them.
+    /// Adds a call that resumes the earlier ones.
     pub(crate) fn resumed_by(mut self, call: Self) -> Result<Self, Failure> {
         if !self.machine.may_be(&call.machine) {
             if self.machine.may_be_with_another_disk(&call.machine) {
@@ -126,7 +126,7 @@ impl Context {
                 call.machine.line()
             )));
         }
-        // It may know more of the machine.
+        // The new description may contain more about the machine.
         self.machine = call.machine;
         if !self.device.split(", or ").any(|known| known == call.device) {
             self.device += &format!(", or {}", call.device);
@@ -141,30 +141,30 @@ impl Context {
     }
 }
 
-/// An engine as it was run.
+/// An engine with the options of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EngineContext {
     pub(crate) name: String,
     pub(crate) version: String,
     /// What its transactions guarantee.
     pub(crate) isolation: String,
-    /// What its async commits have done when they return; none in results that were made before this was
-    /// noted.
+    /// What its async commits have done when they return; `None` in results from before this was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) async_commits: Option<AsyncContext>,
-    /// Option, value, reason, pointer.
+    /// Option, value, reason and pointer.
     pub(crate) options: Vec<[String; 4]>,
-    /// The suites that it ran so, as the records beside a run.json tell; empty until they are asked.
+    /// The suites that it ran with these options, from the records beside run.json; empty until they are
+    /// noted.
     #[serde(skip)]
     pub(crate) suites: Vec<String>,
 }
 
-/// What is known of an engine's async commits.
+/// Description of an engine's async commits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AsyncContext {
     /// A name of [`Reached`](esker_bench_api::Reached), or [`NO_ASYNC_COMMITS`].
     pub(crate) reached: String,
-    /// What comes then by itself, or why the engine has no such mode.
+    /// What happens then without a call, or why the engine lacks the mode.
     pub(crate) then: String,
     pub(crate) pointer: String,
 }
@@ -184,8 +184,8 @@ impl AsyncContext {
 }
 
 impl EngineContext {
-    /// Whether both are one engine with the same guarantees and the same values of its options, whatever the
-    /// reasons that are given. What is not noted of async commits does not differ.
+    /// Returns whether both are one engine with the same guarantees and the same values of its options,
+    /// whatever the reasons. Unknown async commits count as equal.
     fn ran_like(&self, other: &Self) -> bool {
         let reached = |engine: &Self| engine.async_commits.as_ref().map(|said| said.reached.clone());
         let values = |engine: &Self| -> Vec<[String; 2]> {
@@ -199,7 +199,7 @@ impl EngineContext {
     }
 }
 
-/// Adds engines of another call or run: each stands once for each way in which it was run.
+/// Adds engines of another call or run. Each engine has one entry for each set of options.
 pub(crate) fn add_engines(all: &mut Vec<EngineContext>, more: Vec<EngineContext>) {
     for engine in more {
         match all.iter_mut().find(|known| known.ran_like(&engine)) {
@@ -220,7 +220,7 @@ pub(crate) mod tests {
     use crate::report::summary::tests::record;
     use crate::suites;
 
-    /// A run of this machine, of suite `redb` for as long as nothing else is noted.
+    /// A run on this machine, of suite `redb` unless other suites are noted.
     pub(crate) fn context(command: &str, engines: Vec<EngineContext>) -> Context {
         Context {
             machine: Machine::describe(&std::env::temp_dir()),

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Read in this order: esker_bench_api::engine, suites/redb, engines/lmdb, recorder, measure, runner,
-//! report/summary. docs/benchmarking.md has the rules of fairness and says how to add an engine or a suite.
+//! report/summary. docs/benchmarking.md has the rules of fairness and explains how to add an engine or a
+//! suite.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -107,7 +108,7 @@ fn find_engine(name: &str) -> Result<&'static dyn Engine, Failure> {
     engines::find(name).ok_or_else(|| Failure::Engine(format!("no engine {name}; there are: {}", names())))
 }
 
-/// The engines of these names; without a name, those that run by default.
+/// Returns the engines with these names, or without names those that run by default.
 fn chosen(names: &[String]) -> Result<Vec<&'static dyn Engine>, Failure> {
     if names.is_empty() {
         return Ok(engines::default().collect());
@@ -161,7 +162,7 @@ fn list() -> Result<(), Failure> {
     show(&text)
 }
 
-/// Prints `text`. A reader who has gone (`| head`) wants no more of it.
+/// Prints `text`. If the reader is gone (`| head`), the rest is dropped.
 fn show(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -185,7 +186,7 @@ fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
     child::run(&job, &arguments.dir, arguments.traced)
 }
 
-/// The groups that are asked for, from 0: each suite has all of them.
+/// Returns the requested groups, counted from 0. Each suite must have all of them.
 fn parts(arguments: &RunArguments, suites: &[&'static dyn Suite]) -> Result<Vec<usize>, Failure> {
     for suite in suites {
         let parts = suite.groups(arguments.scale);
@@ -229,7 +230,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
     limit::remove_stale();
     let plans = plans(arguments, &suites, &chosen, &parts, &context.commit, &mut records);
     if arguments.retry_failed && results.exists() {
-        // Keeps the records that are run again, in case of an interruption.
+        // Keeps the records of groups that run again, in case of an interruption.
         fs::copy(&results, results.with_extension("jsonl.before")).map_err(Failure::engine)?;
     }
     // Only complete groups of the earlier run are left.
@@ -288,8 +289,8 @@ fn plans(
     suites.iter().map(plan).collect()
 }
 
-/// Begins the file of results with `records` and leaves it open for more. What was there is replaced in one
-/// step: until then an interruption loses nothing of it.
+/// Starts the file of results with `records` and leaves it open for more. It replaces the earlier file
+/// atomically, so that an interruption loses nothing.
 fn start_results(path: &Path, records: &[Record]) -> Result<File, Failure> {
     let beside = path.with_extension("jsonl.new");
     let mut file = File::create(&beside).map_err(Failure::engine)?;
@@ -303,7 +304,7 @@ fn write_line(file: &mut File, record: &Record) -> Result<(), Failure> {
     file.write_all(line.as_bytes()).map_err(Failure::engine)
 }
 
-/// Shows the tables and leaves the page.
+/// Prints the tables and writes the page.
 fn report(out: &Path, records: &[Record], runs: &Runs) -> Result<(), Failure> {
     let summaries = Summary::all(records);
     let styled = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -314,7 +315,7 @@ fn report(out: &Path, records: &[Record], runs: &Runs) -> Result<(), Failure> {
     show(&format!("a report to open: {}\n", out.join("report.html").display()))
 }
 
-/// Reports results that are there. What describes their run stands beside them in run.json.
+/// Reports existing results. run.json beside each file describes the run.
 fn report_of(files: &[PathBuf], out: &Path) -> Result<(), Failure> {
     let mut records = Vec::new();
     let mut contexts = Vec::new();
@@ -341,7 +342,7 @@ fn report_of(files: &[PathBuf], out: &Path) -> Result<(), Failure> {
     report(out, &records, &Runs::new(contexts))
 }
 
-/// Draws the one suite of these results.
+/// Draws the only suite of these results.
 fn picture(results: &Path, out: &Path) -> Result<(), Failure> {
     match &Summary::all(&read_results(results)?)[..] {
         [summary] => fs::write(out, report::picture::draw(summary))
@@ -353,7 +354,7 @@ fn picture(results: &Path, out: &Path) -> Result<(), Failure> {
     }
 }
 
-/// What a run.json tells; nothing where there is none.
+/// Reads a run.json. Returns `None` if there is none.
 fn read_context(path: &Path) -> Result<Option<Context>, Failure> {
     let failed = |error: String| Failure::Engine(format!("{}: {error}", path.display()));
     match fs::read_to_string(path) {
@@ -373,8 +374,8 @@ fn compare(before: &Path, after: &Path) -> Result<(), Failure> {
     show(&compare::table(&changes))
 }
 
-/// Records of a results file; none where there is no file. A last line without an end was cut by an
-/// interruption, and counts for nothing.
+/// Reads the records of a results file, or none if there is no file. A last line without an end was cut off
+/// by an interruption and is ignored.
 fn read_results(path: &Path) -> Result<Vec<Record>, Failure> {
     if !path.exists() {
         return Ok(Vec::new());

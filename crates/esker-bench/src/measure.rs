@@ -5,8 +5,8 @@
 //! - Only `work` is timed: counters are read before the clock starts and after it has stopped.
 //! - The peak of resident memory belongs to this piece of work. The kernel's mark is reset before it, if the
 //!   kernel allows that.
-//! - Looking at the files during the work costs little of its time, however many there are. After a walk
-//!   there is a pause of 20 times its duration, in which its result stands.
+//! - Looking at the files during the work costs little of its time, however many files there are. After a
+//!   walk there is a pause of 20 times its duration, in which its result is used again.
 
 use std::fs;
 use std::path::Path;

@@ -1,11 +1,11 @@
-//! What ties a child, and what it starts, to the lab that started it.
+//! Ties a child, and the processes that it starts, to the lab that started it.
 
 use std::time::Duration;
 
 /// Environment variable of a child and its children: time limit of one step, in seconds.
 pub(crate) const STEP_SECONDS: &str = "ESKER_BENCH_STEP_SECONDS";
 
-/// What [`STEP_SECONDS`] says; none where no runner has started this process.
+/// Returns the value of [`STEP_SECONDS`], or `None` if no runner started this process.
 pub(crate) fn step() -> Option<Duration> {
     std::env::var(STEP_SECONDS).ok()?.parse().ok().map(Duration::from_secs)
 }

@@ -1,4 +1,4 @@
-//! Shows how far a run is and how long it will still take.
+//! Shows the progress of a run and the remaining time.
 //!
 //!   runner --row began, row ended--> Progress --> one line on a terminal, or a line per child in a log
 
@@ -17,7 +17,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A run of `total` units of weight.
+    /// Returns the progress of a run of `total` units of weight.
     pub(crate) fn new(total: u64) -> Self {
         let style = ProgressStyle::with_template("{bar:30.green} {percent:>3} %  {msg}");
         let bar = ProgressBar::new(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -25,7 +25,7 @@ impl Progress {
         Self { bar, total, done: 0, start: Instant::now(), is_terminal: std::io::stderr().is_terminal() }
     }
 
-    /// Says what runs now.
+    /// Shows what is running.
     pub(crate) fn now(&self, what: &str) {
         self.bar.set_message(format!("{what}{}", self.time_left()));
     }
@@ -36,7 +36,7 @@ impl Progress {
         self.bar.set_position(self.done);
     }
 
-    /// Says something that stays: in a log always, on a terminal only if it matters there too.
+    /// Prints a line that stays: in a log always, on a terminal only if `matters` is set.
     pub(crate) fn note(&self, line: &str, matters: bool) {
         if !self.is_terminal {
             eprintln!("{line}");
@@ -51,7 +51,7 @@ impl Progress {
     }
 
     fn time_left(&self) -> String {
-        // Before a few percent are done, an estimate says nothing.
+        // An estimate means nothing before a few percent are done.
         if self.done * 50 < self.total {
             return String::new();
         }

@@ -18,7 +18,7 @@ pub(crate) struct Row {
     pub(crate) commits: Commits,
     /// Share of the running time, for the progress bar, in any unit.
     pub(crate) weight: u64,
-    /// Group of the row.
+    /// Number of the row's group.
     pub(crate) group: usize,
 }
 

@@ -1,10 +1,10 @@
-//! How much work a suite does.
+//! The amount of work of a suite.
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 
-/// The scales; what each means in items is the suite's to say.
+/// The scales. Each suite defines its counts for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scale {
     /// A suite in about a minute: for every day
@@ -19,10 +19,10 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
-    /// The scales that `list` shows.
+    /// Scales that `list` shows.
     pub(crate) const SHOWN: [Self; 3] = [Self::Quick, Self::Seed, Self::Full];
 
-    /// Its name on the command line and in results.
+    /// Returns its name on the command line and in results.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -32,12 +32,12 @@ impl Scale {
         }
     }
 
-    /// How long a process does nothing before it counts as idle.
+    /// Returns the time without work after which a process counts as idle.
     pub(crate) fn idle_window(self) -> Duration {
         Duration::from_millis(if self == Self::Test { 20 } else { 100 })
     }
 
-    /// How long one engine may take for one row, or for the load before it, before it counts as hung.
+    /// Returns the time for one row, or for the load before it, after which an engine counts as hung.
     pub(crate) fn seconds_max(self) -> u64 {
         match self {
             Self::Quick => 300,

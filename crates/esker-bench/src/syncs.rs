@@ -1,13 +1,13 @@
-//! Counts the syncs of a traced run, row by row, so that a sync row is known to sync.
+//! Counts the syncs of a traced run for each row, to verify that a sync row syncs.
 //!
 //! ```text
 //! strace -f child --mark calls--> trace --parse--> row -> syncs
 //! ```
 //!
-//! The child marks the beginning and end of each row by opening a path that does not exist, which the trace
-//! shows in its place. A sync is a call of fsync, fdatasync, msync(MS_SYNC), sync or syncfs, or a write
-//! through a handle that was opened with O_SYNC or O_DSYNC (LMDB's meta pages) or with RWF_SYNC or RWF_DSYNC.
-//! sync_file_range is none: it writes neither a file's length nor the disk's cache.
+//! The child marks the start and end of each row by opening a path that does not exist, which appears in the
+//! trace. A sync is a call of fsync, fdatasync, msync(MS_SYNC), sync or syncfs. A write through a handle
+//! opened with O_SYNC or O_DSYNC (LMDB's meta pages), or with RWF_SYNC or RWF_DSYNC, also counts.
+//! sync_file_range does not count: it writes neither the length of a file nor the cache of the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -15,14 +15,14 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Marks the beginning of a row.
+/// Mark of the start of a row.
 pub(crate) const BEGIN: &str = "begin";
-/// Marks its end.
+/// Mark of the end of a row.
 pub(crate) const END: &str = "end";
 
 const MARK_ROOT: &str = "/esker-bench-mark/";
-/// Ends the tracer, and so what it traces, when the lab is interrupted. Used where it is there (Linux's
-/// util-linux).
+/// Command that ends the tracer, and thus the traced process, when the lab is interrupted. Used if it exists
+/// (util-linux).
 const WITH_THE_LAB: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
 const TRACER: &str = "strace";
 const CALLS: &str = "trace=fsync,fdatasync,msync,sync,syncfs,?open,openat,close,\
@@ -30,11 +30,11 @@ const CALLS: &str = "trace=fsync,fdatasync,msync,sync,syncfs,?open,openat,close,
 
 /// Leaves a mark in the trace.
 pub(crate) fn mark(mark: &str, row: &str) {
-    // The path does not exist: only the attempt counts.
+    // The path does not exist; only the attempt is needed.
     drop(File::open(format!("{MARK_ROOT}{mark}/{row}")));
 }
 
-/// Whether a run can be traced on this machine.
+/// Returns whether a run can be traced on this machine.
 pub(crate) fn tracer_works() -> bool {
     let mut command = tracer();
     command.args(["-f", "-o", "/dev/null", "true"]);
@@ -55,14 +55,14 @@ fn succeeds(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// A command that runs `program` under the tracer; its arguments are for the caller to add.
+/// Returns a command that runs `program` under the tracer. The caller adds the arguments.
 pub(crate) fn traced(program: &OsStr, trace: &Path) -> Command {
     let mut command = tracer();
     command.args(["-f", "-qq", "-e", CALLS, "-o"]).arg(trace).arg(program);
     command
 }
 
-/// Syncs between the marks of each row.
+/// Counts the syncs between the marks of each row.
 pub(crate) fn parse(trace: &str) -> BTreeMap<String, u64> {
     let mut parser = Parser::default();
     for line in trace.lines() {

@@ -1,4 +1,4 @@
-//! Latencies of single operations and how a row goes over time.
+//! Latencies of single operations, and the course of a row over time.
 //!
 //! ```text
 //! operation --record(kind, due, ended)--> Track --period ends--> one figure per series
@@ -6,12 +6,12 @@
 //! Sampler, a thread of its own: memory and files at the end of each period ------^
 //! ```
 //!
-//! - An operation belongs to the period in which it ended; a period without operations is a zero, not a gap.
+//! - An operation belongs to the period in which it ended. A period without operations has a zero, not a gap.
 //! - Percentiles come from HDR histograms with three digits, never from means of percentiles.
-//! - Looking at memory and walking the database's directory happens on the sampler's thread, never between
-//!   two operations.
-//! - How late operations began that had been waited for is the machine's and the lab's: a figure of its own,
-//!   beside latencies that contain it.
+//! - The sampler's thread looks at memory and walks the directory of the database, never between two
+//!   operations.
+//! - The delay of operations that a thread waited for is due to the machine and the lab. It is a separate
+//!   figure, and the latencies contain it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,13 +28,13 @@ use crate::measure::{Sample, Walks, sample};
 const NS: f64 = 1e-9;
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
-/// Percentiles of each period, beside mean and maximum.
+/// Percentiles of each period, besides mean and maximum.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)];
 
-/// For each name one figure per period.
+/// For each name, one figure per period.
 pub(crate) type Series = BTreeMap<String, Vec<f64>>;
 
-/// See the module.
+/// Records the operations of a row.
 pub(crate) struct Track {
     kinds: Vec<Kind>,
     period: Duration,
@@ -57,7 +57,7 @@ struct Kind {
 }
 
 impl Track {
-    /// Begins now. `dir` is sampled for its size at the end of each period.
+    /// Starts the clock. `dir` is sized at the end of each period.
     pub(crate) fn new(kinds: &[&'static str], period: Duration, dir: &Path) -> Result<Self, Failure> {
         let histogram = || Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).map_err(Failure::engine);
         let kinds = kinds
@@ -81,8 +81,8 @@ impl Track {
         })
     }
 
-    /// An operation that was due or begun at `from` has ended at `to`; it counts as `ops` of them for the
-    /// rate.
+    /// Records that an operation, due or begun at `from`, ended at `to`. It counts as `ops` operations for
+    /// the rate.
     pub(crate) fn record(&mut self, kind: usize, from: Instant, to: Instant, ops: u64) {
         while to >= self.period_ends {
             self.end_period();
@@ -96,22 +96,22 @@ impl Track {
         self.ops += ops;
     }
 
-    /// An operation that was waited for began so long after it was due.
+    /// Records how late an operation began that a thread waited for.
     pub(crate) fn began_late(&mut self, by: Duration) {
         self.lateness.saturating_record(nanoseconds(by));
     }
 
-    /// Operations so far.
+    /// Returns the number of operations so far.
     pub(crate) fn ops(&self) -> u64 {
         self.ops
     }
 
-    /// What the periods that have ended were like.
+    /// Returns the series of the ended periods.
     pub(crate) fn series(&self) -> &Series {
         &self.series
     }
 
-    /// Time since the beginning.
+    /// Returns the time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
@@ -135,7 +135,7 @@ impl Track {
     /// Ends the last whole period and sums up. `load` is `open` or `closed`.
     pub(crate) fn finish(mut self, load: &str) -> Box<Detail> {
         if self.series.is_empty() && self.ops > 0 {
-            // Shorter than a period: one figure over what there was.
+            // A row shorter than a period has one figure over its whole time.
             self.period = self.elapsed().max(Duration::from_nanos(1));
             self.end_period();
         }
@@ -154,7 +154,7 @@ impl Track {
     }
 }
 
-/// At least one: nothing takes no time.
+/// Returns at least 1, because no operation takes no time.
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
@@ -201,10 +201,10 @@ impl Sampler {
         Self { start, before, stop, thread }
     }
 
-    /// The series, one figure for each of `periods`: where the sampler has fewer, the last stands for the
-    /// rest.
+    /// Returns the series with one figure for each of `periods`. If the sampler has fewer, the last one is
+    /// repeated.
     fn finish(self, periods: usize) -> BTreeMap<String, Vec<f64>> {
-        // A thread that is gone already needs no stop.
+        // A thread that has ended needs no stop.
         self.stop.send(()).unwrap_or_default();
         let samples = self.thread.join().unwrap_or_default();
         let written = |sample: &Sample| sample.written_bytes.saturating_sub(self.before.written_bytes);

@@ -51,7 +51,7 @@ pub(crate) struct LoadArguments {
     cache: u64,
 }
 
-/// How many requests are under way at a time, and how often their figures are printed.
+/// Number of requests in flight, and interval between lines of figures.
 #[derive(clap::Args)]
 pub(super) struct Pace {
     /// Requests in flight; with --server each has a connection
@@ -73,7 +73,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// In requests of `multi` pairs.
+    /// Returns the load, with requests of `multi` pairs.
     pub(super) fn load(&self, multi: u64) -> Load {
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         Load {
@@ -96,7 +96,7 @@ pub(crate) struct MakedataArguments {
     keys: Keys,
 }
 
-/// Which keys, and their values.
+/// The kind of keys, and the size of their values.
 #[derive(clap::Args)]
 struct Keys {
     /// Hotspots: with probability P a write stays at one of 2^N hotspots (source: 0.99999:13)
@@ -159,7 +159,7 @@ fn count_and_probability(text: &str) -> Result<(u64, f64), String> {
 }
 
 impl Keys {
-    /// Without a mode the pairs are read from stdin.
+    /// Returns the source of pairs: stdin if no mode is given.
     fn source(&self, pairs: u64) -> Source {
         let rng = Rng::new(self.seed);
         let (keys, count) = match (self.hotspot, self.seq, self.rand, self.rand_update) {
@@ -196,7 +196,8 @@ pub(crate) fn makedata(arguments: &MakedataArguments) -> Result<(), Failure> {
     }
 }
 
-/// Loads an engine or a server, and prints what it did in each period. `engine`: the one of that name.
+/// Loads an engine or a server, and prints figures for each period. `engine` is the engine with the name in
+/// `arguments`.
 pub(crate) fn load(engine: &dyn Engine, arguments: &LoadArguments) -> Result<(), Failure> {
     let load = arguments.pace.load(arguments.multi);
     let mut source = arguments.keys.source(arguments.pairs);
@@ -208,7 +209,7 @@ pub(crate) fn load(engine: &dyn Engine, arguments: &LoadArguments) -> Result<(),
     let dir = arguments.dir.as_deref().unwrap_or(Path::new("."));
     let durability = if arguments.no_fsync { Durability::Async } else { Durability::Sync };
     std::fs::create_dir_all(dir).map_err(Failure::engine)?;
-    // What suites tell engines, too.
+    // As suites open engines.
     let options = OpenOptions {
         durability,
         value_bytes: arguments.keys.value_size as u64,

@@ -1,4 +1,4 @@
-//! What a load says on the terminal: a line for each period, as obigstore's bm_write, and a sum.
+//! Output of a load on the terminal: a line for each period, like obigstore's bm_write, and a sum.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,9 +18,9 @@ const LATENCIES: [(&str, &str); 6] = [
     ("max-ms", "max"),
 ];
 
-/// A line for each period, as soon as it has ended.
+/// Prints a line for each period as soon as it has ended.
 pub(super) struct Lines {
-    /// Of the requests.
+    /// Kind of the requests.
     kind: &'static str,
     latencies: &'static [(&'static str, &'static str)],
     period_s: f64,
@@ -38,7 +38,7 @@ impl Lines {
         Self { kind, latencies, period_s: period.as_secs_f64(), printed: 0, pairs: 0.0 }
     }
 
-    /// Makes requests of all that the source gives, with a line for each period, and sums them up.
+    /// Requests all pairs of the source, prints a line for each period, and sums them up.
     pub(super) fn follow(
         mut self,
         request: Request<'_>,
@@ -81,7 +81,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Prints what is new.
+    /// Prints the periods that ended since the last call.
     fn print(&mut self, series: &Series) {
         for line in self.new_lines(series) {
             println!("{line}");

@@ -1,4 +1,4 @@
-//! A server that is loaded: rows of one column, by the crate `esker-client`.
+//! A server that is loaded: rows of one column, through the crate `esker-client`.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -19,7 +19,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Connects to `HOST:PORT`, or to a URL that the client takes.
+    /// Connects to `HOST:PORT`, or to a URL of the client.
     pub(super) fn connect(address: &str, table: &str, connections: u64) -> Result<Self, Failure> {
         let url = if address.contains("://") { address.to_owned() } else { format!("redis://{address}/") };
         let connect =
@@ -39,7 +39,7 @@ impl Server {
         })
     }
 
-    /// Reads these rows in one request. Each has to be there, with the value of its key.
+    /// Reads these rows in one request. Each must be there, with the value of its key.
     pub(super) fn get(&self, pairs: &[Pair]) -> Result<Instant, Failure> {
         let names = Names::new().list(pairs.iter().map(|pair| pair.key.clone()));
         let slice = ob::slice(&*self.table).keys(names).columns(Names::new().one(COLUMN));
@@ -55,7 +55,7 @@ impl Server {
         verify(&rows).map(|()| end)
     }
 
-    /// Reads `keys` rows from the key of the pair on.
+    /// Reads `keys` rows, starting at the key of the pair.
     pub(super) fn range(&self, pair: &Pair, keys: usize) -> Result<Instant, Failure> {
         let names = Names::new().range(&*pair.key, "");
         let slice = ob::slice(&*self.table).keys(names).columns(Names::new().one(COLUMN)).max_keys(keys);
@@ -82,7 +82,7 @@ fn missing(key: &[u8]) -> Failure {
     Failure::Wrong(format!("no row {}: load the same keys first", key.escape_ascii()))
 }
 
-/// The value of a key follows from the key.
+/// Checks that each row has the value that its key determines.
 fn verify(rows: &[Row]) -> Result<(), Failure> {
     for row in rows {
         let mut expected = vec![0; row.columns.first().map_or(0, |column| column.data.len())];

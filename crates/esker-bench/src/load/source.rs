@@ -1,14 +1,12 @@
-//! Where the pairs of a load come from: the generators of obigstore's `bm_makedata` and `bm_write`, or a
-//! stream.
+//! Sources of the pairs of a load: the generators of obigstore's `bm_makedata` and `bm_write`, or a stream.
 //!
-//! A stream is pairs one after the other: length of the key, key, length of the value, value; lengths are
-//! u32, little-endian.
+//! A stream is a sequence of pairs: length of the key, key, length of the value, value. Lengths are u32,
+//! little-endian.
 //!
-//! What threads draw from one source under a lock are keys alone. Values are made by each thread for itself,
-//! in the memory of its pairs before them: the bench is to measure engines, not how long threads wait for
-//! their data.
+//! Threads draw only keys from a shared source, under a lock. Each thread makes the values itself, in the
+//! memory of its previous pairs, so that threads do not wait for their data.
 //!
-//! A length above a limit, or a stream that ends within a pair, is an error and allocates nothing for it.
+//! A length above a limit, or a stream that ends within a pair, is an error and allocates nothing.
 
 use std::io::{BufRead, Write};
 
@@ -27,12 +25,12 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Bytes of both.
+    /// Returns the bytes of both.
     pub(crate) fn bytes(&self) -> u64 {
         (self.key.len() + self.value.len()) as u64
     }
 
-    /// Writes the pair as a stream has it.
+    /// Writes the pair in the format of a stream.
     pub(crate) fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
         for part in [&self.key, &self.value] {
             out.write_all(&(part.len() as u32).to_le_bytes())?;
@@ -41,7 +39,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Reads the next pair of a stream; none at its end.
+    /// Reads the next pair of a stream, or `None` at its end.
     pub(crate) fn read_from(input: &mut dyn BufRead) -> Result<Option<Self>, Failure> {
         if input.fill_buf().map_err(Failure::engine)?.is_empty() {
             return Ok(None);
@@ -63,13 +61,13 @@ impl Pair {
     }
 }
 
-/// Which keys.
+/// The kind of keys.
 pub(crate) enum KeySource {
-    /// One after the other.
+    /// Ascending numbers.
     Sequential,
     /// Random and new each time.
     Random,
-    /// Random below a number, so that some come again.
+    /// Random below a number, so that some repeat.
     RandomBelow(u64, Rng),
     /// Random among the first keys of `Random`, up to this number of them.
     RandomOf(u64, Rng),
@@ -87,23 +85,23 @@ pub(crate) struct Source {
     seed: u64,
     value_bytes: usize,
     left: u64,
-    /// New keys given so far.
+    /// Number of new keys given so far.
     given: u64,
 }
 
 impl Source {
-    /// `pairs` pairs; the first new key has number `first`.
+    /// Returns a source of `pairs` pairs, whose first new key has number `first`.
     pub(crate) fn new(keys: KeySource, seed: u64, value_bytes: usize, pairs: u64, first: u64) -> Self {
         Self { keys, seed, value_bytes, left: pairs, given: first }
     }
 
-    /// New keys given so far, those before the first included.
+    /// Returns the number of the next new key.
     pub(crate) fn keys_given(&self) -> u64 {
         self.given
     }
 
-    /// Gives the first of `pairs` new keys, all of them if the source has as many left, and says how many.
-    /// Their values are for [`values`](Self::values) to make.
+    /// Sets the keys of the first of `pairs`, as many as the source has left, and returns their number.
+    /// [`values`](Self::values) makes their values.
     pub(crate) fn take(&mut self, pairs: &mut [Pair]) -> Result<usize, Failure> {
         let mut taken = 0;
         for pair in pairs {
@@ -116,12 +114,12 @@ impl Source {
         Ok(taken)
     }
 
-    /// Makes the values of pairs that were taken.
+    /// Returns the maker of values for taken pairs.
     pub(crate) fn values(&self) -> Values {
         Values { bytes: (!matches!(self.keys, KeySource::Stream(_))).then_some(self.value_bytes) }
     }
 
-    /// False if there is none.
+    /// Sets the next key. Returns false if there is none.
     fn next_key(&mut self, pair: &mut Pair) -> Result<bool, Failure> {
         let number = self.given;
         let (key, is_new) = match &mut self.keys {
@@ -152,12 +150,12 @@ impl Source {
 /// See [`Source::values`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Values {
-    /// None: a stream's come with their keys.
+    /// Size of a value; `None` for a stream, which has the values.
     bytes: Option<usize>,
 }
 
 impl Values {
-    /// Makes those of `pairs`.
+    /// Makes the values of `pairs`.
     pub(crate) fn fill(self, pairs: &mut [Pair]) {
         let Some(bytes) = self.bytes else { return };
         for Pair { key, value } in pairs {

@@ -1,4 +1,4 @@
-//! The figures that the sources of the workloads published, and how they stand beside ours.
+//! The figures that the sources of the workloads published, beside ours.
 //!
 //! ```text
 //! figures.tsv --Figure--> seed_tables: source, machine, then per row:   published  redb 3.57 s  lmdb 1.51 s
@@ -6,8 +6,8 @@
 //!             '--elsewhere: lines below a suite's table, for engines that no package registry has
 //! ```
 //!
-//! A figure stands as it was published; nothing is scaled to our machine or our counts. Where the counts
-//! differ, the time of one operation stands beside each.
+//! Figures are shown as published, without scaling to our machine or our counts. If the counts differ, the
+//! time of one operation is shown beside each.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -62,7 +62,7 @@ const SOURCES: [Source; 4] = [
     },
 ];
 
-/// Engines that no package registry has: their published figures are all there is.
+/// Engines that no package registry has, so that only their published figures exist.
 const NOT_TO_BE_HAD: [&str; 2] = ["obigstore", "go-sstables"];
 
 /// One published number.
@@ -74,7 +74,7 @@ struct Figure {
     engine: &'static str,
     value: f64,
     unit: &'static str,
-    /// Operations that it stands for; 0 where the source does not tell.
+    /// Number of operations in the value; 0 if the source does not state it.
     ops: u64,
 }
 
@@ -97,13 +97,13 @@ fn figure(line: &'static str) -> Option<Figure> {
     fields.next().is_none().then_some(figure)
 }
 
-/// What is needed of a run.json.
+/// The needed part of a run.json.
 #[derive(Deserialize)]
 struct RunFile {
     machine: Machine,
 }
 
-/// `esker-bench seed-tables`: the published tables beside what the files of results hold.
+/// Prints the published tables beside the results in these files (`esker-bench seed-tables`).
 pub(crate) fn tables(results: &[PathBuf]) -> Result<String, Failure> {
     let mut records = Vec::new();
     let mut machines = Vec::new();
@@ -124,7 +124,7 @@ pub(crate) fn tables(results: &[PathBuf]) -> Result<String, Failure> {
     Ok(seed_tables(&records, machine.as_deref()).trim_end().to_owned() + "\n")
 }
 
-/// The published tables beside `records`; `machine` is ours, in a line.
+/// Returns the published tables beside `records`. `machine` describes ours in a line.
 fn seed_tables(records: &[Record], machine: Option<&str>) -> String {
     let figures = figures();
     let ours = medians(records);
@@ -155,7 +155,7 @@ fn seed_tables(records: &[Record], machine: Option<&str>) -> String {
     text
 }
 
-/// Median and operations of a row, by suite and row, then engine and scale.
+/// Medians and operations of rows, by suite and row, then engine and scale.
 type Ours = BTreeMap<(String, String), BTreeMap<(String, String), Vec<(f64, u64)>>>;
 
 fn medians(records: &[Record]) -> Ours {
@@ -202,7 +202,7 @@ fn row_text(suite: &str, row: &str, published: &[Figure], ours: &Ours) -> String
     text
 }
 
-/// The time of one operation, in brackets, where it says more than the whole.
+/// Returns the time of one operation, in brackets, if it says more than the whole.
 fn each(value: f64, unit: &str, ops: u64) -> String {
     if unit == "s" && ops > 1 {
         format!(" ({} each of {ops})", shown(value / ops as f64, unit))
@@ -234,7 +234,7 @@ fn shown(value: f64, unit: &str) -> String {
     format!("{digits:.decimals$}{suffix}")
 }
 
-/// For the reports of a suite: what engines that no registry has have published for its rows.
+/// Returns published figures for the rows of a suite, of engines that no registry has.
 pub(crate) fn elsewhere(suite: &str) -> Vec<String> {
     let figures = figures().into_iter().filter(|f| f.suite == suite && NOT_TO_BE_HAD.contains(&f.engine));
     figures

@@ -30,8 +30,8 @@ const SEED: u64 = 31;
 const VALUE_BYTES: usize = 512;
 const CACHE_BYTES: u64 = 512 << 20;
 const LOAD_BATCH: u64 = 1000;
-/// The number of items divided by this is overwritten after the long reader has ended, because several engines
-/// free space only in later commits.
+/// The number of items divided by this is overwritten after the long reader has ended, because several
+/// engines free space only in later commits.
 const LATER_PART: u64 = 10;
 
 pub(crate) static SUITE: Planned = Planned {
