@@ -25,7 +25,7 @@ pub enum Reached {
 }
 
 impl Reached {
-    /// For reports.
+    /// Returns the name for reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Process => "in the process alone",

@@ -1,4 +1,4 @@
-//! The small correctness test that every adapter passes: the lab must not measure a wrong binding.
+//! The correctness test that every adapter passes, so that the lab does not measure a wrong adapter.
 //!
 //!   put, get, range, keys, remove, len, snapshot, rollback, threads, contention, compaction, reopening
 #![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
@@ -19,9 +19,9 @@ pub use self::keyspaces::check_keyspaces;
 pub use self::transactions::check_transactions;
 
 const CACHE_BYTES: u64 = 64 << 20;
-/// For background work, which the data here is too small to make much of.
+/// Longest wait for background work. The test has too little data for much of it.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(60);
-/// Threads that write at once.
+/// Number of threads that write at once.
 const THREADS: u32 = 16;
 
 #[expect(
@@ -34,7 +34,7 @@ fn drain_deadline() -> Instant {
 
 type Items = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Makes an item of its number.
+/// Makes an item from its number.
 type Item<'a> = &'a (dyn Fn(u32) -> (Vec<u8>, Vec<u8>) + Sync);
 
 /// Item `i`, with a value of at least `value_bytes` bytes.
@@ -92,7 +92,7 @@ fn check(store: &dyn Store, live: &Items) {
     assert_eq!(count, 3);
 }
 
-/// Threads write at once, each items of its own, in transactions of several; then all is removed again.
+/// Threads write at once, each its own items, in transactions of several. Then all items are removed.
 fn check_threads(store: &dyn Store, item: Item<'_>) {
     const TRANSACTIONS: u32 = 10;
     const WRITES: u32 = 4;
@@ -127,8 +127,8 @@ fn check_threads(store: &dyn Store, item: Item<'_>) {
     store.write(&mut |writer| written.iter().try_for_each(|(key, _)| writer.remove(key))).unwrap();
 }
 
-/// Threads write the same two keys at once, each in its own order, as transactions that lock keys must not
-/// wait for ever for: both keys hold what one transaction wrote.
+/// Threads write the same two keys at once, each in its own order, to test that transactions that lock keys
+/// do not deadlock. At the end both keys must have values of one transaction.
 fn check_contention(store: &dyn Store, is_atomic: bool) {
     const TRANSACTIONS: u32 = 50;
     let keys = [item(20_000, 0).0, item(20_001, 0).0];
@@ -183,7 +183,7 @@ pub fn check_engine(engine: &dyn Engine, dir: &Path, value_bytes: u64) {
         store.set_durability(durability).unwrap();
         check(&*store, &live);
 
-        // Single operations cannot be taken back.
+        // Single operations cannot be rolled back.
         if engine.isolation() != Isolation::Operation {
             let rolled_back = store.write(&mut |writer| {
                 writer.put(b"never", b"seen")?;

@@ -1,20 +1,20 @@
-//! Engines that also come as a server of the Redis protocol.
+//! Engines that have a server of the Redis protocol.
 
 use std::path::Path;
 
-/// When a write counts as done.
+/// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syncing {
-    /// Once it is on the device.
+    /// When it is on the device.
     Always,
-    /// At once; on the device within a second.
+    /// At once. It is on the device within a second.
     EverySecond,
-    /// At once; on the device when the operating system likes.
+    /// At once. The operating system decides when it is on the device.
     Never,
 }
 
 impl Syncing {
-    /// As servers' options have it.
+    /// Returns the name in the options of servers.
     pub fn name(self) -> &'static str {
         match self {
             Self::Always => "always",
@@ -24,15 +24,15 @@ impl Syncing {
     }
 }
 
-/// How a server is to be started.
+/// How to start a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Serving<'a> {
-    /// Where its files are.
+    /// Directory of its files.
     pub dir: &'a Path,
-    /// The port of the local machine that it listens on.
+    /// Port of the local machine to listen on.
     pub port: u16,
-    /// When writes count as done.
+    /// When writes are acknowledged.
     pub syncing: Syncing,
-    /// Memory for its cache and buffers, if it keeps data elsewhere.
+    /// Memory for its cache and buffers, if it keeps data on disk.
     pub memory_bytes: u64,
 }

@@ -5,8 +5,8 @@
 //! remove -> DropColumnFamily of each, which syncs the manifest; the files go with its last handle
 //! ```
 //!
-//! Memtables of all families together have a limit, which the block cache pays for: each family could fill
-//! one of its own otherwise.
+//! The memtables of all families share a limit, whose memory is part of the block cache. Otherwise each
+//! family could fill a memtable of its own.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,11 +22,11 @@ use rocksdb::{
 use super::{Db, RocksDbStore, db_options, walk};
 use esker_bench_api::{Failure, Handles, KeyspaceWriter, Keyspaces, KeyspacesWork, OpenOptions, Store as _};
 
-/// What a database has that was opened before.
+/// File that an existing database has.
 const CURRENT: &str = "CURRENT";
-/// Least and most of what a memtable takes of the limit with its first item.
+/// Smallest and largest block that a memtable allocates with its first item.
 const ARENA_BLOCK_BYTES: (usize, usize) = (4 << 10, 1 << 20);
-/// First blocks that a family's share of the limit has room for.
+/// Number of first blocks that fit into a family's share of the limit.
 const ARENA_BLOCKS: usize = 8;
 
 pub(crate) fn open(dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>, Failure> {
@@ -58,7 +58,7 @@ struct RocksDbKeyspaces {
     names: Handles<String>,
 }
 
-/// The handle of a column family, for as long as the database is borrowed.
+/// Returns the handle of a column family, for as long as the database is borrowed.
 fn family<'db>(db: &'db Db, name: &str) -> Result<Arc<BoundColumnFamily<'db>>, Failure> {
     db.cf_handle(name).ok_or_else(|| Failure::Engine(format!("the column family {name} is not there")))
 }
@@ -94,7 +94,7 @@ impl Keyspaces for RocksDbKeyspaces {
         self.names.take(keyspaces).try_for_each(|name| db.drop_cf(&name)).map_err(Failure::engine)
     }
 
-    /// What waits for its turn the binding tells of the default family only; what runs, of all.
+    /// The binding reports pending work of the default family only, and running work of all families.
     fn drain(&self, deadline: Instant) -> Result<(), Failure> {
         self.store.drain(deadline)
     }

@@ -7,13 +7,12 @@
 //! Transactions -> optimistic, or with locks: a database of another type
 //! ```
 //!
-//! - A [`Store`] does not read what it writes, so every write of one is a batch. TransactionDB, which
-//!   canopydb's page has, locks and unlocks each key of one, since its transactions look at locks for their
-//!   conflicts; those of OptimisticTransactionDB look at what has been written, and cost who only writes
-//!   nothing.
-//! - `manual_wal_flush` is an option of an open database, so it is on wherever nosync commits may come (the
-//!   database is not opened for async ones): a synced commit flushes its log by itself then, an async one is
-//!   followed by `flush_wal(false)`.
+//! - A [`Store`] does not read what it writes, so every write is a batch. TransactionDB, which canopydb's
+//!   page uses, locks and unlocks each key of a batch, because its transactions find conflicts through locks.
+//!   Transactions of OptimisticTransactionDB look at what was written, so plain writes cost nothing extra.
+//! - `manual_wal_flush` cannot change while a database is open. It is set unless the database is opened for
+//!   async commits, so that nosync commits may follow. A synced commit then flushes the log itself, and an
+//!   async one is followed by `flush_wal(false)`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -39,12 +38,12 @@ use rocksdb::{
     SnapshotWithThreadMode, WriteBatchWithTransaction, WriteOptions,
 };
 
-/// The mode is about column families, which keyspaces drop through a shared handle, and changes nothing else.
+/// The mode concerns column families only, which keyspaces drop through a shared handle.
 type Db = OptimisticTransactionDB<MultiThreaded>;
 
-/// Values from this size on go to blob files.
+/// Size from which on values go to blob files.
 const LARGE_VALUE_BYTES: u64 = 1024;
-/// Unfinished work, each 0 when there is none.
+/// Properties that count pending work; each is 0 if there is none.
 const DEBTS: [&str; 4] = [
     "rocksdb.mem-table-flush-pending",
     "rocksdb.num-running-flushes",
@@ -135,7 +134,7 @@ impl Engine for RocksDb {
     }
 }
 
-/// The options of a database and of its only column family, and their cache.
+/// Returns the options of a database and of its only column family, and their cache.
 fn db_options(options: &OpenOptions) -> Result<(Options, Cache), Failure> {
     let cache_bytes = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
     let mut table = BlockBasedOptions::default();
@@ -179,7 +178,7 @@ struct RocksDbStore {
     /// Whether a commit leaves its log in the buffer until `flush_wal`.
     manual_wal_flush: bool,
     durability: Durability,
-    /// Those of every get and commit: to make them is an allocation.
+    /// Options of every get and commit. Making them allocates.
     read: ReadOptions,
     write: WriteOptions,
 }
@@ -214,7 +213,7 @@ impl Store for RocksDbStore {
     fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
         self.durability = durability;
         self.write = commit_options(durability);
-        // S4
+        // Earlier commits become durable.
         if durability == Durability::Sync { self.db.flush_wal(true).map_err(Failure::engine) } else { Ok(()) }
     }
 
@@ -259,7 +258,7 @@ impl Store for RocksDbStore {
     }
 }
 
-/// Waits until three looks in a row find no debt, or for as long as the deadline allows.
+/// Waits until three looks in a row find no pending work, or until the deadline.
 fn wait_until_quiet(deadline: Instant, debt: impl Fn() -> Result<u64, Failure>) -> Result<(), Failure> {
     let mut quiet_looks = 0;
     while quiet_looks < 3 && Instant::now() < deadline {
@@ -287,7 +286,7 @@ impl Writer for RocksDbWriter<'_> {
 
 struct RocksDbReader<'db> {
     db: &'db Db,
-    /// Those of every get, of this snapshot.
+    /// Options of every get of this snapshot.
     read: ReadOptions,
     snapshot: SnapshotWithThreadMode<'db, Db>,
 }

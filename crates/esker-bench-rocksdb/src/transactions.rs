@@ -44,7 +44,7 @@ impl RocksDbTransactions {
         Ok(Self { db, write: commit_options(options.durability) })
     }
 
-    /// One try; false after a conflict.
+    /// Runs one attempt. Returns false after a conflict.
     fn once(&self, work: TransactionWork<'_>) -> Result<bool, Failure> {
         match &self.db {
             Kind::Optimistic(db) => {
@@ -65,7 +65,7 @@ impl RocksDbTransactions {
     }
 }
 
-/// Runs `work` in `txn` and commits it; false after a conflict.
+/// Runs `work` in `txn` and commits it. Returns false after a conflict.
 fn commit<D>(txn: rocksdb::Transaction<'_, D>, work: TransactionWork<'_>) -> Result<bool, Failure> {
     let mut open = Open { txn, is_conflict: false };
     let done = work(&mut open);
@@ -79,7 +79,7 @@ fn commit<D>(txn: rocksdb::Transaction<'_, D>, work: TransactionWork<'_>) -> Res
     }
 }
 
-/// Whether the transaction has to be tried again.
+/// Returns whether the transaction must run again.
 fn is_conflict(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain)
 }

@@ -1,5 +1,5 @@
-//! The conformance test of entries that expire: they are found while they live and not afterwards, also by a
-//! database that is opened again.
+//! The conformance test of entries that expire. They are found while they live and not afterwards, also after
+//! reopening.
 #![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{CACHE_BYTES, Items};
 use crate::engine::{Durability, Engine, Failure, OpenOptions};
 use crate::expiring::Expiring;
 
-/// The time to live of what expires within the test. Engines that count whole seconds may end it a second
+/// Time to live of entries that expire within the test. Engines that count whole seconds may end it a second
 /// early.
 const SHORT: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(3600);

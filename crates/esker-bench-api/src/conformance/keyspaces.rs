@@ -1,4 +1,4 @@
-//! The same for keyspaces: what is written to one shows in that one alone, and goes with it.
+//! The conformance test of keyspaces: a write appears in one keyspace only, and disappears with it.
 //!
 //!   one transaction over all, one key in several, ranges that end, rollback, removal, reopening
 #![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
@@ -14,7 +14,7 @@ use crate::keyspaces::{self, KeyspaceWriter, Keyspaces};
 const COUNT: u32 = 6;
 const REMOVED: Range<u32> = 2..4;
 const KEYS: u32 = 40;
-/// Behind all others: what is found after it is another keyspace's.
+/// After all other keys. A range that finds a later key has read another keyspace.
 const LAST_KEY: [u8; 8] = [0xff; 8];
 
 /// The items of each keyspace.
@@ -77,7 +77,7 @@ pub fn check_keyspaces(engine: &dyn Engine, dir: &Path) {
     {
         let keyspaces = open(durability);
         check(&*keyspaces, &model);
-        // Neighbours in the transaction are of different keyspaces, and every key is in all of them.
+        // Neighbours in the transaction belong to different keyspaces, and every key is in all of them.
         let all: Vec<_> = (0..KEYS).flat_map(|i| (0..COUNT).map(move |keyspace| (keyspace, i))).collect();
         put(&*keyspaces, &mut model, &all, "value");
         check(&*keyspaces, &model);
@@ -88,7 +88,7 @@ pub fn check_keyspaces(engine: &dyn Engine, dir: &Path) {
         put(&*keyspaces, &mut model, &[(5, 7), (0, 7), (3, 9), (3, 9), (0, KEYS - 1)], "replaced");
         check(&*keyspaces, &model);
 
-        // Single operations cannot be taken back.
+        // Single operations cannot be rolled back.
         if engine.isolation() != Isolation::Operation {
             let rolled_back = keyspaces.write(&mut |writer| {
                 writer.put(1, &key(3), b"never seen")?;

@@ -1,5 +1,5 @@
-//! The conformance test of transactions that read what they write: no update is lost, and a transaction that
-//! fails leaves nothing behind.
+//! The conformance test of transactions that read what they write: no update is lost, and a failed
+//! transaction has no effect.
 //!
 //!   each kind: put, own writes, rollback, many threads on one counter and on few accounts, reopening
 #![expect(clippy::unwrap_used, reason = "a test, in the library so that adapters in other crates can run it")]
@@ -36,7 +36,7 @@ fn put(
     transaction.put(&accounts.key(i), &value)
 }
 
-/// The sum of all balances and the sum of all changes.
+/// Returns the sum of all balances and the sum of all changes.
 fn sums(store: &dyn Transactions, accounts: Accounts) -> (i64, u64) {
     let keys: Vec<_> = (0..ACCOUNTS).map(|i| accounts.key(i)).collect();
     let mut sums = (0, 0);

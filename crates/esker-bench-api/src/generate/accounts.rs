@@ -7,10 +7,10 @@
 //! check               mix64(mix64(balance ^ word(seed, i)) ^ changes)
 //! ```
 //!
-//! The check word covers the account's number, balance and changes, so a reader can tell a torn or misplaced
-//! value without knowing who wrote it. A transfer takes money from the first of its accounts, gives it to the
-//! others, and adds one to the changes of each. So the sum of all balances stays the same, and the sum of all
-//! changes is the number of transfers times the accounts of one.
+//! The check word covers the number, the balance and the changes of the account, so a reader detects a torn
+//! or misplaced value. A transfer takes money from the first of its accounts, gives it to the others, and
+//! adds one to the changes of each. So the sum of all balances stays the same, and the sum of all changes is
+//! the number of transfers times the accounts of one.
 
 use super::obigstore::{Key, random_key};
 use super::rng::Rng;
@@ -31,9 +31,9 @@ pub struct Accounts {
 /// The content of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Money; negative where more was taken than there was.
+    /// Money; negative if more was taken than there was.
     pub balance: i64,
-    /// How many transfers have changed it.
+    /// Number of transfers that have changed it.
     pub changes: u64,
 }
 
@@ -43,18 +43,17 @@ impl Account {
 }
 
 impl Accounts {
-    /// Those of `seed`.
+    /// Returns the accounts of `seed`.
     pub fn new(seed: u64) -> Self {
         Self { seed }
     }
 
-    /// The key of account `i`.
+    /// Returns the key of account `i`.
     pub fn key(self, i: u64) -> Key {
         random_key(self.seed, i)
     }
 
-    /// The number of the account with this key. For a key that belongs to no account the number means
-    /// nothing.
+    /// Returns the number of the account with this key. If no account has the key, the number means nothing.
     pub fn number(self, key: &[u8]) -> u64 {
         let first = key.first_chunk::<8>().map(|word| u64::from_be_bytes(*word)).unwrap_or_default();
         unmix64(first).wrapping_sub(self.seed)
@@ -73,8 +72,8 @@ impl Accounts {
         bytes[16..HEAD_BYTES].copy_from_slice(&self.check(i, account).to_le_bytes());
     }
 
-    /// The content of account `i`, read from its value. None if the check word does not fit, the length is
-    /// wrong, or the last four of the 76 fixed bytes differ; the other fixed bytes are not compared.
+    /// Reads account `i` from its value. Returns `None` if the check word does not match, the length is
+    /// wrong, or the last four of the 76 fixed bytes differ. It does not compare the other fixed bytes.
     pub fn read(self, i: u64, bytes: &[u8]) -> Option<Account> {
         let bytes: &[u8; VALUE_BYTES] = bytes.try_into().ok()?;
         let number = |at: usize| {
@@ -92,7 +91,7 @@ impl Accounts {
     }
 }
 
-/// The transfers of one writer. Each is several different accounts, in the order of their keys, and an
+/// The transfers of one writer. Each has several different accounts, in the order of their keys, and an
 /// amount.
 #[derive(Clone, Debug)]
 pub struct Transfers {
@@ -102,13 +101,13 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// The transfers of writer number `writer` between the first `below` accounts.
+    /// Returns the transfers of writer `writer` between the first `below` accounts.
     pub fn new(accounts: Accounts, writer: u64, below: u64) -> Self {
         Self { accounts, rng: Rng::new(word(accounts.seed, writer)), below }
     }
 
-    /// Fills `drawn` with the accounts of the next transfer, and returns the amount that each of them but the
-    /// first gets, 1 to 10. `drawn` must be shorter than the number of accounts.
+    /// Fills `drawn` with the accounts of the next transfer, and returns the amount for each of them except
+    /// the first, from 1 to 10. `drawn` must be shorter than the number of accounts.
     pub fn draw(&mut self, drawn: &mut [u64]) -> i64 {
         for n in 0..drawn.len() {
             drawn[n] = loop {

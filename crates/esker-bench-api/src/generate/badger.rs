@@ -1,13 +1,12 @@
 //! The items of suite `badger`: keys `vsz=VVVVV-k=KKKKKKKKKK`, random values.
 //!
-//! The value of a key is the same whenever it is written, so a read of a key that was drawn twice can be
-//! verified.
+//! The value of a key never changes, so reads of keys that were drawn twice can be verified.
 
 use super::pool::Pool;
 use super::rng::Rng;
 use super::ycsb::decimal;
 
-/// Bytes in a key.
+/// Size of a key in bytes.
 pub const KEY_BYTES: usize = 22;
 
 /// The stream of a seed for one size of value and one range of keys.
@@ -19,17 +18,17 @@ pub struct BadgerItems {
 }
 
 impl BadgerItems {
-    /// The stream of `seed` with values of `value_bytes`.
+    /// Returns the stream of `seed` with values of `value_bytes` bytes.
     pub fn new(seed: u64, value_bytes: usize) -> Self {
         Self { seed, value_bytes, pool: Pool::new(seed) }
     }
 
-    /// The numbers k to write, in order; each is to be taken below the key range.
+    /// Returns the sequence of numbers to write, each to be drawn below the key range.
     pub fn draws(&self) -> Rng {
         Rng::new(self.seed ^ 0xBAD6_E400)
     }
 
-    /// The key of number `k`.
+    /// Returns the key of number `k`.
     pub fn key(&self, k: u64) -> [u8; KEY_BYTES] {
         let mut key = *b"vsz=00000-k=0000000000";
         decimal(self.value_bytes as u64, &mut key[4..9]);
@@ -37,7 +36,7 @@ impl BadgerItems {
         key
     }
 
-    /// The value of number `k`.
+    /// Returns the value of number `k`.
     pub fn value(&self, k: u64) -> &[u8] {
         self.pool.value(k, self.value_bytes)
     }

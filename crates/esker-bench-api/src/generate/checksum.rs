@@ -1,14 +1,14 @@
-//! Checksums of what an engine answered, against what the generator says.
+//! Checksums of answers, to compare them with the generators.
 
 use super::GOLDEN;
 
-/// Values longer than this are touched all over.
+/// The checksum covers parts of the whole value if it is longer than this.
 const SMALL_BYTES: usize = 1024;
 const CACHE_LINE_BYTES: usize = 64;
 
-/// A cheap checksum of a value as read: its first and last eight bytes and its length, and eight bytes of
-/// every 64 if it is longer than 1,024. Values are random, so a wrong value shows in it. Reading 16 bytes
-/// touches a small value, as the source's benchmark does, and costs every engine the same; of a large value,
+/// Returns a cheap checksum of a value: of its length and its first and last eight bytes. If the value is
+/// longer than 1,024 bytes, also of eight of every 64 bytes. Values are random, so a wrong value changes it.
+/// For a small value, reading 16 bytes touches all of it, as the source's benchmark does. For a large value,
 /// an engine that lends from its mapped file would otherwise read one page where others read all.
 pub fn probe(value: &[u8]) -> u64 {
     let ends = match (value.first_chunk::<8>(), value.last_chunk::<8>()) {
@@ -23,11 +23,11 @@ pub fn probe(value: &[u8]) -> u64 {
     })
 }
 
-/// A checksum of all bytes of an item, for the untimed full checks.
+/// Returns a checksum of all bytes of an item, for the untimed full checks.
 pub fn checksum(key: &[u8], value: &[u8]) -> u64 {
     let add = |sum: u64, word: u64| (sum ^ word).wrapping_mul(GOLDEN).rotate_left(29);
     [key, value].into_iter().fold(key.len() as u64, |sum, bytes| {
-        // Whole words first: a copy of any length for each of them would take most of the time.
+        // Whole words first: copying a slice of any length for each word would take most of the time.
         let (words, rest) = bytes.as_chunks::<8>();
         let sum = words.iter().fold(sum, |sum, word| add(sum, u64::from_le_bytes(*word)));
         let mut last = [0; 8];

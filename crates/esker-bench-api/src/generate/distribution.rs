@@ -1,43 +1,43 @@
-//! Which item an operation asks for: uniform, zipfian, latest, hotspot.
+//! Draws the item of an operation: uniform, zipfian, latest or hotspot.
 //!
-//! Zipf by octaves: rank k has weight k^-s. Draw an octave j with weight 2^(j(1-s)), a rank k uniform in 2^j
-//! .. 2^(j+1), accept it with probability (2^j / k)^s if k <= n, else draw again. That is exact for every s,
-//! needs no sum over n, so `n` may grow between draws, and takes fewer than three rounds on average. For s =
-//! 1 there is no power to compute.
+//! Zipf by octaves: rank k has weight k^-s. Draw an octave j with weight 2^(j(1-s)) and a rank k uniformly in
+//! 2^j .. 2^(j+1). Accept it with probability (2^j / k)^s if k <= n, otherwise draw again. This is exact for
+//! every s and takes fewer than three rounds on average. It needs no sum over n, so `n` may grow between
+//! draws. For s = 1 there is no power to compute.
 //!
 //! - A draw is below `n`.
-//! - The favourites of a scattered draw stay, whatever is inserted meanwhile: ranks are scattered over a
-//!   range that is fixed, of which the part that does not exist yet is drawn again, as YCSB does. Scattered
-//!   over an `n` that grows, each insert would choose new favourites.
+//! - The most frequent numbers of a scattered draw stay the same while items are inserted. Ranks are
+//!   scattered over a fixed range, and numbers that do not exist yet are drawn again, as YCSB does. If ranks
+//!   were scattered over a growing `n`, each insert would change the most frequent numbers.
 
 use super::mix64;
 use super::rng::Rng;
 
-/// A distribution over the numbers below some `n` that is given with each draw.
+/// A distribution over the numbers below an `n` that is given with each draw.
 #[derive(Clone, Debug)]
 pub enum Distribution {
-    /// Each number alike.
+    /// Each number with the same probability.
     Uniform,
-    /// Few numbers most of the time, scattered over all.
+    /// A few numbers most of the time, scattered over all.
     Zipfian {
-        /// Their weights.
+        /// Weights of the ranks.
         ranks: Zipf,
-        /// How many numbers there may come to be; any beyond are not drawn.
+        /// Upper bound of the numbers that may exist; numbers beyond it are not drawn.
         numbers_max: u64,
     },
-    /// The same, with the newest (highest) numbers most often.
+    /// Zipfian, with the newest (highest) numbers most often.
     Latest(Zipf),
-    /// A part of the numbers, from 0 up, gets a part of the draws; the rest share what is left.
+    /// A part of the numbers, from 0 up, gets a part of the draws. The other numbers share the other draws.
     Hotspot {
         /// Part of the numbers that are hot, from 0 to 1.
         hot_numbers: f64,
-        /// Part of the draws that go to them, from 0 to 1.
+        /// Part of the draws that are hot numbers, from 0 to 1.
         hot_draws: f64,
     },
 }
 
 impl Distribution {
-    /// A number below `n`.
+    /// Draws a number below `n`.
     pub fn draw(&self, rng: &mut Rng, n: u64) -> u64 {
         match self {
             Self::Uniform => rng.below(n),
@@ -64,12 +64,12 @@ impl Distribution {
 #[derive(Clone, Debug)]
 pub struct Zipf {
     s: f64,
-    /// Sum of the weights of the octaves up to and with each.
+    /// Sum of the weights of all octaves up to and including each.
     cumulative: [f64; 64],
 }
 
 impl Zipf {
-    /// The exponent `s` is positive; 1 is the classic, 0.99 is YCSB's.
+    /// Returns ranks with the exponent `s`, which is positive: 1 is the classic, 0.99 is that of YCSB.
     pub fn new(s: f64) -> Self {
         assert!(s > 0.0, "an exponent above 0");
         let mut sum = 0.0;
@@ -80,7 +80,7 @@ impl Zipf {
         Self { s, cumulative }
     }
 
-    /// A rank from 1 to `n`.
+    /// Draws a rank from 1 to `n`.
     pub fn rank(&self, rng: &mut Rng, n: u64) -> u64 {
         let octaves = n.ilog2() as usize + 1;
         loop {

@@ -24,31 +24,31 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Entries that expire from `hold_ms` on, evenly over `spread_ms`: both are milliseconds, counted from
-    /// the first put.
+    /// Returns entries that expire from `hold_ms` on, evenly over `spread_ms`. Both are milliseconds, counted
+    /// from the first put.
     pub fn new(seed: u64, hold_ms: u64, spread_ms: u64) -> Self {
         Self { seed, hold_ms, spread_ms }
     }
 
-    /// The key of entry `i`.
+    /// Returns the key of entry `i`.
     pub fn key(self, i: u64) -> Key {
         random_key(self.seed, i)
     }
 
-    /// The value of entry `i`.
+    /// Returns the value of entry `i`.
     pub fn value(self, i: u64) -> [u8; VALUE_BYTES] {
         let mut value = [0; VALUE_BYTES];
         obigstore::value(&self.key(i), &mut value);
         value
     }
 
-    /// When entry `i` expires, in milliseconds from the first put. None: never.
+    /// Returns when entry `i` expires, in milliseconds from the first put, or `None` if never.
     pub fn expires_ms(self, i: u64) -> Option<u64> {
         let share = ((u128::from(self.spread_ms) * u128::from(word(self.seed, i))) >> 64) as u64;
         (!i.is_multiple_of(ENTRIES_PER_LASTING)).then_some(self.hold_ms + share)
     }
 
-    /// How many of the first `count` entries never expire.
+    /// Returns how many of the first `count` entries never expire.
     pub fn lasting(count: u64) -> u64 {
         count.div_ceil(ENTRIES_PER_LASTING)
     }

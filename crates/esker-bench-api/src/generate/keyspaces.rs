@@ -6,7 +6,7 @@
 use super::storage::StorageItems;
 use super::word;
 
-/// Sets the draws apart from the words that values are made of.
+/// Makes the draws differ from the words of values.
 const DRAWS: u64 = 0x5EED_0F5A_CE5A_1107;
 
 /// The stream of a seed over a number of keyspaces.

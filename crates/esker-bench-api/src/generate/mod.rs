@@ -6,11 +6,10 @@
 //! fill(seed)    = word(seed, 0), word(seed, 1), ...     8 bytes each, little-endian, the last one cut
 //! ```
 //!
-//! Anything is had without what comes before it, so reads need no list of keys in memory and threads no
-//! shards.
+//! Every part can be computed by itself, so reads need no list of keys in memory, and threads need no shards.
 //!
-//! The stream of a seed never changes: results of different days are compared, and programs in other
-//! languages follow it. Golden tests pin every generator.
+//! The stream of a seed never changes, because results of different days are compared, and programs in other
+//! languages use the same streams. Golden tests pin every generator.
 
 pub mod accounts;
 pub mod badger;

@@ -1,11 +1,11 @@
 //! The pairs of suite `obigstore`: 16-byte keys, values whose second half repeats the first.
 //!
-//! The value of a key is the same whenever it is written (its seed is a checksum of the key), so any read can
-//! be verified without remembering what was written.
+//! The value of a key never changes: its seed is a checksum of the key. So any read can be verified without a
+//! record of what was written.
 //!
-//! Hotspots, as the source's `bm_makedata -hotspot P:N` has them: 2^N remembered keys. With probability P a
-//! write goes to a random hotspot, half of the time to the key after its last one, half of the time over a
-//! random key that it has. Otherwise the hotspot is given up for a new random key.
+//! Hotspots, as in `bm_makedata -hotspot P:N` of the source: 2^N remembered keys. With probability P a write
+//! goes to a random hotspot, half of the time to the key after its last one, half of the time to a random key
+//! that it has. Otherwise a new random key replaces the hotspot.
 
 use super::checksum::checksum;
 use super::rng::Rng;
@@ -26,7 +26,7 @@ pub fn sequential_key(i: u64) -> Key {
     key
 }
 
-/// Random key `i` of the stream of `seed`; no key comes twice.
+/// Returns random key `i` of the stream of `seed`. All keys differ.
 pub fn random_key(seed: u64, i: u64) -> Key {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&mix64(seed.wrapping_add(i)).to_be_bytes());
@@ -39,12 +39,12 @@ pub fn random_key(seed: u64, i: u64) -> Key {
 pub struct Hotspots {
     rng: Rng,
     stay: f64,
-    /// First key and number of keys of each.
+    /// First key and number of keys of each hotspot.
     spots: Vec<(u128, u64)>,
 }
 
 impl Hotspots {
-    /// `2^spots_log2` hotspots; `stay` is P.
+    /// Returns `2^spots_log2` hotspots. `stay` is P.
     pub fn new(seed: u64, stay: f64, spots_log2: u32) -> Self {
         let mut rng = Rng::new(seed);
         let spots = (0..1_u64 << spots_log2).map(|_| (random_u128(&mut rng), 0)).collect();

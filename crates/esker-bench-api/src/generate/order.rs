@@ -1,7 +1,7 @@
 //! An order in which to visit all items.
 //!
-//! It visits each number below `n` once in `n` steps, and no two neighbours of the visit are neighbours in
-//! insertion order: an engine that keeps items in arrival order gains nothing from it.
+//! It visits each number below `n` once in `n` steps. Neighbours in the visit are never neighbours in
+//! insertion order, so an engine that keeps items in arrival order has no advantage.
 
 /// A visiting order of the numbers below `n`: `start, start + stride, ...` modulo `n`, with a stride near the
 /// golden section of `n` and prime to it.
@@ -13,7 +13,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// An order over `0..n`; different `start`s give different orders of the same kind.
+    /// Returns an order over `0..n`. Different values of `start` give different orders of the same kind.
     pub fn new(n: u64, start: u64) -> Self {
         assert!(n > 0, "an order of nothing");
         let golden_section = n as f64 * 0.618_033_988_749_895;
@@ -21,7 +21,7 @@ impl Order {
         Self { n, stride: stride.max(1), next: start % n }
     }
 
-    /// The order from its `steps`-th number on.
+    /// Returns the order from its `steps`-th number on.
     pub fn skip_to(&self, steps: u64) -> Self {
         let moved = u128::from(self.stride) * u128::from(steps) + u128::from(self.next);
         Self { next: (moved % u128::from(self.n)) as u64, ..self.clone() }

@@ -1,5 +1,5 @@
-//! Values that cost nothing to make: slices of one pool of random bytes. For suites whose values are large,
-//! where filling each would be a part of the time measured.
+//! Values without a cost: slices of one pool of random bytes. For suites with large values, where filling
+//! each value would be a part of the measured time.
 //!
 //! ```text
 //! pool                -> fill(seed), 8 MiB

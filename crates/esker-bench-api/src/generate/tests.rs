@@ -1,4 +1,4 @@
-//! The streams, pinned. The program in Go proves its generators by the same figures.
+//! Pins the streams. The tests of the program in Go pin the same figures.
 
 mod streams;
 

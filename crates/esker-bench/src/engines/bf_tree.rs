@@ -1,4 +1,4 @@
-//! Bf-Tree: an index whose single operations are all it has. No transactions, no snapshots to read from, no
+//! Bf-Tree: an index with single operations only. It has no transactions, no snapshots for reads, and no
 //! synced commit.
 //!
 //!   Store::write -> each write is applied at once
@@ -15,18 +15,18 @@ use esker_bench_api::{
     Writer, engine_options,
 };
 
-/// Longest key of any suite that does not say how long its keys are, with room.
+/// Longest key of the suites that do not state the length of their keys, with some reserve.
 const KEY_BYTES: u64 = 32;
-/// Where keys are longer, no pages of the default size are left for its records.
+/// With longer keys, a page of the default size has no space for its records.
 const KEY_BYTES_MAX: u64 = 128;
-/// The default, with keys of `KEY_BYTES`.
+/// Largest record, the default for keys of `KEY_BYTES`.
 const RECORD_BYTES_MAX: usize = 1952;
-/// Larger than the largest record that a page of the default size takes.
+/// More than the largest record of a page of the default size.
 const BUFFER_BYTES: usize = 4096;
 const SNAPSHOT: &str = "snapshot.";
 
 thread_local! {
-    /// Where this thread's reads find their records: made once, as a caller of Bf-Tree would do it.
+    /// Buffer for the records that this thread reads. Made once, as a user of Bf-Tree would do it.
     static BUFFER: RefCell<[u8; BUFFER_BYTES]> = const { RefCell::new([0; BUFFER_BYTES]) };
 }
 
@@ -91,7 +91,7 @@ impl Engine for BfTree {
                 let mut config = Config::new(dir.join("data.bftree"), cache_bytes);
                 let key_bytes = options.key_bytes.clamp(KEY_BYTES, KEY_BYTES_MAX) as usize;
                 config.cb_max_key_len(key_bytes).max_fence_len(2 * key_bytes).use_snapshot(true);
-                // Longer fences leave less room in a page of the default size.
+                // Longer fence keys leave less space in a page of the default size.
                 config.cb_max_record_size(RECORD_BYTES_MAX - 2 * (key_bytes - KEY_BYTES as usize));
                 (0, Tree::with_config(config, None))
             }
@@ -108,7 +108,7 @@ fn check_durability(durability: Durability) -> Result<(), Failure> {
     }
 }
 
-/// The snapshot file that was written last, and its number.
+/// Returns the newest snapshot file and its number.
 fn newest_snapshot(dir: &Path) -> Result<Option<(u64, PathBuf)>, Failure> {
     let mut newest = None;
     for entry in std::fs::read_dir(dir).map_err(Failure::engine)? {
@@ -124,7 +124,7 @@ fn newest_snapshot(dir: &Path) -> Result<Option<(u64, PathBuf)>, Failure> {
 struct BfTreeStore {
     tree: Tree,
     dir: PathBuf,
-    /// Number of the snapshot that the tree was opened from; 0 for none.
+    /// Number of the snapshot from which the tree was opened; 0 if there was none.
     generation: u64,
 }
 
@@ -179,7 +179,7 @@ struct BfTreeReader<'store> {
 }
 
 impl BfTreeReader<'_> {
-    /// Walks up to `limit` records; `visit` gets the bytes asked for and how many of them are the key.
+    /// Walks up to `limit` records. `visit` gets the requested bytes, and how many of them are the key.
     fn walk(
         &mut self,
         from: &[u8],
@@ -187,7 +187,7 @@ impl BfTreeReader<'_> {
         field: ScanReturnField,
         mut visit: impl FnMut(&[u8], usize),
     ) -> Result<u64, Failure> {
-        // It takes no empty key, and no stored key is before this one.
+        // It accepts no empty key. Every stored key is after this one.
         let from = if from.is_empty() { &[0] } else { from };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut records = self

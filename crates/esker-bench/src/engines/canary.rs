@@ -1,4 +1,4 @@
-//! Engines that must fail, so that a lab that reports nothing wrong can be believed.
+//! Engines with faults, to test that the lab finds them.
 //!
 //!   canary-wrong   a sound map in memory, except that one read in 100 returns a value with one byte flipped
 //!   canary-crash   the same map, but the process aborts when it is compacted
@@ -128,7 +128,7 @@ struct Map(BTreeMap<Vec<u8>, Vec<u8>>);
 struct CanaryStore {
     kind: Canary,
     map: RwLock<Map>,
-    /// Reads so far; a plain count, so `Relaxed` is enough.
+    /// Number of reads so far; a plain count, so `Relaxed` is enough.
     reads: AtomicU64,
 }
 
@@ -156,7 +156,7 @@ impl Store for CanaryStore {
         }
     }
 
-    /// Slow, so that a suite that times it is found out.
+    /// Slow, to catch a suite that includes it in a measured time.
     fn reopen(&mut self) -> Result<(), Failure> {
         std::thread::sleep(REOPENING);
         Ok(())

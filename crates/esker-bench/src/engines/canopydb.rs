@@ -22,11 +22,11 @@ use esker_bench_api::{
 };
 
 const TREE: &[u8] = b"default";
-/// Between two syncs of the WAL in the background.
+/// Interval between syncs of the WAL in the background.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// How the names of its files begin.
+/// Prefix of the names of WAL files.
 const WAL_PREFIX: &[u8] = b"WAL-";
-/// Longer than its thread sleeps between two looks at the WAL.
+/// More than the sleep of its thread between two looks at the WAL.
 const TRIM_WAIT_MAX: Duration = Duration::from_millis(2500);
 const TRIM_LOOK: Duration = Duration::from_millis(10);
 
@@ -101,7 +101,7 @@ impl Engine for Canopydb {
     }
 }
 
-/// Creates the tree, unless it is there: opening must not pay for a commit that only creating needs.
+/// Creates the tree if it does not exist. Opening must not include a commit that only creation needs.
 fn create_tree(db: &canopydb::Database) -> Result<(), Failure> {
     if db
         .begin_read()
@@ -115,11 +115,11 @@ fn create_tree(db: &canopydb::Database) -> Result<(), Failure> {
     txn.commit_with(true).map(|_| ()).map_err(Failure::engine)
 }
 
-/// Whether a file of the WAL has something in it: trimming it leaves one empty file.
+/// Returns whether a file of the WAL has content: trimming leaves one empty file.
 fn has_wal(dir: &Path) -> Result<bool, Failure> {
     for entry in fs::read_dir(dir).map_err(Failure::engine)? {
         let entry = entry.map_err(Failure::engine)?;
-        // A file that has gone meanwhile holds nothing.
+        // A file that was removed meanwhile counts as empty.
         let size = entry.metadata().map_or(0, |metadata| metadata.len());
         if size > 0 && entry.file_name().as_encoded_bytes().starts_with(WAL_PREFIX) {
             return Ok(true);
@@ -237,7 +237,7 @@ fn walk(
 }
 
 struct CanopyReader {
-    /// Borrows from `_txn`, and so is first.
+    /// Borrows from `_txn`, so it must be the first field.
     tree: Tree<'static>,
     _txn: Box<ReadTransaction>,
 }
@@ -282,7 +282,7 @@ mod tests {
         let store = Canopydb.open(dir.path(), &OpenOptions::with_cache(16 << 20)).unwrap();
         store.write(&mut |writer| writer.put(b"key", &[7; 1000])).unwrap();
         assert!(has_wal(dir.path()).unwrap());
-        // Its thread may take longer on a busy machine than a drain waits for it.
+        // On a busy machine its thread may take longer than a drain waits.
         let is_trimmed = || {
             store.drain(Instant::now() + TRIM_WAIT_MAX).unwrap();
             !has_wal(dir.path()).unwrap()

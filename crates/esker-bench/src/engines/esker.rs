@@ -1,4 +1,4 @@
-//! Esker, through its public API and with nothing tuned.
+//! Esker, through its public API and without tuning.
 //!
 //!   Store::write -> Db::begin, one optimistic transaction, commit_with(durability)
 //!   Reader       -> one Snapshot; values are handles into the block cache or the memtable
@@ -31,7 +31,7 @@ impl Engine for Esker {
     }
 
     fn version(&self) -> String {
-        // The workspace has one version, which is this crate's too.
+        // All crates of the workspace have one version.
         env!("CARGO_PKG_VERSION").to_owned()
     }
 
@@ -51,10 +51,10 @@ impl Engine for Esker {
         }
     }
 
-    /// The tool, which has to be built beside the lab.
+    /// Runs the tool, which must be built beside the lab.
     fn serve(&self, serving: Serving<'_>) -> Result<Option<Command>, Failure> {
         let lab = std::env::current_exe().map_err(Failure::engine)?;
-        // Tests are built into a folder of their own.
+        // Tests are built into a directory of their own.
         let mut places = lab.ancestors().skip(1).take(2).map(|folder| folder.join("esker"));
         let Some(tool) = places.find(|tool| tool.is_file()) else {
             let text = "the tool is not built: cargo build --release -p esker-cli";
@@ -175,7 +175,7 @@ impl Store for EskerStore {
     }
 }
 
-/// Runs `work` in one transaction after the other until one meets no conflict.
+/// Runs `work` in transactions until one has no conflict.
 fn transact(
     db: &Db,
     durability: EskerDurability,
@@ -195,13 +195,13 @@ fn get(map: &Keyspace, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool,
     map_get(map.get(key), visit)
 }
 
-/// Shows what a get returned.
+/// Passes the result of a get to `visit`.
 fn map_get(got: esker::Result<Option<Value>>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
     let value = got.map_err(Failure::engine)?;
     Ok(value.map(|value| visit(&value)).is_some())
 }
 
-/// Shows up to `limit` items of a range.
+/// Passes up to `limit` items of a range to `visit`.
 fn walk(range: esker::Range, limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
     let mut seen = 0;
     if limit > 0 {

@@ -24,7 +24,7 @@ use esker_bench_api::{
 };
 
 const KEYSPACE: &str = "default";
-/// Values from this size on are worth keeping apart from the tree, as fjall's documentation has it.
+/// Size from which on fjall's documentation advises to keep values apart from the tree.
 const LARGE_VALUE_BYTES: u64 = 1024;
 
 pub(crate) struct Fjall;
@@ -144,8 +144,9 @@ impl Open {
     }
 }
 
-/// Its workers take up flushes and merges within moments, so three looks that find nothing, some time apart,
-/// say that there is nothing. Without a deadline it waits for as long as there is something.
+/// Waits until there are no flushes and compactions. The workers start them within moments, so three looks
+/// without any, some time apart, mean that there are none. Without a deadline it waits as long as there are
+/// some.
 fn wait_for_background_work<'map>(
     db: &SingleWriterTxDatabase,
     maps: impl Iterator<Item = &'map SingleWriterTxKeyspace> + Clone,
@@ -215,7 +216,7 @@ impl Store for FjallStore {
         open.db.persist(PersistMode::SyncData).map_err(Failure::engine)
     }
 
-    /// Tables that were replaced go when the database is opened.
+    /// Replaced tables are removed when the database is opened.
     fn reopen(&mut self) -> Result<(), Failure> {
         self.open = None;
         self.open = Some(Open::new(&self.dir, &self.options)?);
@@ -224,7 +225,7 @@ impl Store for FjallStore {
 
     fn drain(&self, deadline: Instant) -> Result<(), Failure> {
         let open = self.open()?;
-        // What nosync commits left in the journal's buffer is a debt too.
+        // Nosync commits may have left their log in the buffer of the journal.
         if self.durability == Durability::NoSync {
             open.db.persist(PersistMode::Buffer).map_err(Failure::engine)?;
         }

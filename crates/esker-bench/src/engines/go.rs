@@ -5,7 +5,8 @@
 //! go build bench/go --> prepare() --> start() --> process.rs: Remote, Piped
 //! ```
 //!
-//! Nothing is built before an engine in Go is asked to run; a missing Go fails its rows, with the reason.
+//! The program is built when an engine in Go is asked to run. If Go is missing, its rows fail with the
+//! reason.
 
 mod process;
 
@@ -24,16 +25,16 @@ use crate::suites::items::Source;
 use process::Piped;
 pub(crate) use process::Remote;
 
-/// Written by the Go program itself; its tests hold it against the adapters.
+/// Written by the program in Go. Its tests compare this file with the adapters.
 const ENGINES: &str = include_str!("../../../../bench/go/engines.json");
 const GO_MOD: &str = include_str!("../../../../bench/go/go.mod");
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/go");
 const PROGRAM: &str = "esker-bench-go";
 
-/// An engine in Go, by its name.
+/// An engine in Go, by name.
 pub(crate) struct GoPeer(pub(crate) &'static str);
 
-/// Whether the engine of this name is one of them.
+/// Returns whether this engine is in Go.
 pub(crate) fn is_peer(name: &str) -> bool {
     all().contains_key(name)
 }
@@ -64,7 +65,7 @@ struct DescribedOption {
     pointer: String,
 }
 
-/// What is known of one engine, for as long as the process lives.
+/// Description of an engine, for the life of the process.
 struct Known {
     module: String,
     isolation: Isolation,
@@ -165,14 +166,14 @@ impl Engine for GoPeer {
     }
 }
 
-/// The kind of transactions of that name.
+/// Returns the kind of transactions with this name.
 fn kind(name: &str) -> Option<TransactionKind> {
     let kinds = [TransactionKind::Optimistic, TransactionKind::Locks, TransactionKind::OneWriter];
     kinds.into_iter().find(|kind| kind.name() == name)
 }
 
-/// What runs the work of a mix on an engine that does nothing. [`Failure::Unsupported`] where the program has
-/// not been built yet.
+/// Starts an engine in Go that does nothing, for the work of a mix. Fails with [`Failure::Unsupported`] if
+/// the program has not been built.
 pub(crate) fn echo(source: Source, dir: &Path) -> Result<Remote, Failure> {
     let program = program_path()?;
     if !program.exists() {

@@ -34,9 +34,9 @@ use esker_bench_api::{
 
 /// Upper bound of the map: more than any scale of any suite writes. The file grows with the data.
 const MAP_BYTES: usize = 64 << 30;
-/// By which the file grows: mdbx's default.
+/// Step by which the file grows: the default of mdbx.
 const GROWTH_STEP_BYTES: isize = 16 << 20;
-/// Unsynced bytes from which an async commit syncs.
+/// Number of unsynced bytes from which on an async commit syncs.
 const SYNC_BYTES: usize = 64 << 20;
 const DATA_FILE: &str = "mdbx.dat";
 
@@ -103,7 +103,7 @@ impl Engine for Libmdbx {
     }
 }
 
-/// The version of the C library that the binding bundles.
+/// Returns the version of the C library in the binding.
 fn signet_libmdbx_version() -> String {
     // SAFETY: a constant of the linked library, written before `main` and never after.
     let version = unsafe { &signet_libmdbx::ffi::mdbx_version };
@@ -118,7 +118,7 @@ fn sync_mode(durability: Durability) -> SyncMode {
     }
 }
 
-/// What an environment is opened with.
+/// Settings with which an environment is opened.
 #[derive(Clone, Copy)]
 struct Settings {
     /// A change of the mode opens the environment again.
@@ -160,7 +160,7 @@ struct LibmdbxStore {
     dir: PathBuf,
     /// `None` only while it is closed and opened again.
     open: Option<Open>,
-    /// Those of `open`.
+    /// Settings of `open`.
     settings: Settings,
 }
 

@@ -74,7 +74,7 @@ impl Engine for Lmdb {
         )
     }
 
-    /// One writer at a time, each on the newest state.
+    /// One writer at a time, on the newest state.
     fn isolation(&self) -> Isolation {
         Isolation::Serializable
     }
@@ -125,7 +125,7 @@ struct LmdbStore {
     /// `None` only within `compact`, while the data file is being replaced.
     open: Option<Open>,
     no_read_ahead: bool,
-    /// The mode of the commits that follow.
+    /// Mode of the next commits.
     durability: Durability,
 }
 

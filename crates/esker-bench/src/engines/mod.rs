@@ -32,7 +32,7 @@ use canary::Canary;
 
 use esker_bench_api::Engine;
 
-/// In the order in which they take turns and stand in tables.
+/// The engines, in the order of their turns and in tables.
 pub(crate) static ENGINES: &[&dyn Engine] = &[
     &esker::Esker,
     #[cfg(feature = "peers")]
@@ -71,17 +71,17 @@ pub(crate) static ENGINES: &[&dyn Engine] = &[
     &Canary::Modest,
 ];
 
-/// The engine of that name, hidden ones included.
+/// Returns the engine with this name; hidden ones too.
 pub(crate) fn find(name: &str) -> Option<&'static dyn Engine> {
     ENGINES.iter().copied().find(|engine| engine.name() == name)
 }
 
-/// The engines of the default build and of the features that it was built with, those in Go too.
+/// Returns the engines of this build, including those in Go.
 pub(crate) fn shown() -> impl Iterator<Item = &'static dyn Engine> {
     ENGINES.iter().copied().filter(|engine| !engine.hidden())
 }
 
-/// The engines that run when none is named: all but those in Go, which have to be built first.
+/// Returns the engines that run by default: all but those in Go, which have to be built first.
 pub(crate) fn default() -> impl Iterator<Item = &'static dyn Engine> {
     shown().filter(|engine| !go::is_peer(engine.name()))
 }
@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    /// Some engines keep values apart from 1 KiB on, others from 4 KiB.
+    /// Some engines store values apart from 1 KiB on, others from 4 KiB on.
     #[test]
     fn every_adapter_is_correct_with_large_values() {
         for engine in default().filter(|engine| engine.cannot(Feature::LargeValues).is_none()) {
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Of rows with several engines too, which have one class each. An engine that the page does not have
+    /// Also checks rows with several engines, which have one class each. An engine that is not on the page
     /// cannot differ from it.
     #[test]
     fn the_page_on_peers_has_the_classes_that_the_adapters_state() {

@@ -6,8 +6,8 @@
 //!   Reader       -> one snapshot; keys and values are copied out
 //!   Keyspaces    -> indexes: a transaction takes any of them by name; values are in them
 //!
-//! A record has one key: from the search for a key's id to the commit no other transaction gives that key an
-//! id, or takes it away. Writers of large values take turns.
+//! A record has one key. From the search for the id of a key to the commit, no other transaction may give
+//! that key an id or remove its id. So writers of large values take turns.
 
 use std::fs::File;
 use std::ops::Range;
@@ -28,7 +28,7 @@ const FILE: &str = "data.persy";
 const INDEX: &str = "map";
 const SEGMENT: &str = "values";
 
-/// Values from this size on are records.
+/// Size from which on values are records.
 const LARGE_VALUE_BYTES: u64 = 1024;
 
 const NO_COMPACTION: &str = "persy has no compaction; it reuses freed pages";
@@ -84,7 +84,7 @@ impl Engine for Persy {
         }
     }
 
-    /// Read committed, where the last writer wins: the reads of a transaction are not of one time, and
+    /// Read committed, and the last writer wins: the reads of a transaction may see different states, and
     /// conflicts are not reported.
     fn isolation(&self) -> Isolation {
         Isolation::Batch
@@ -133,7 +133,7 @@ struct PersyStore {
 }
 
 impl PersyStore {
-    /// Opens the file, or creates it with what `create` puts there.
+    /// Opens the file, or creates it with the content that `create` writes.
     fn open(
         dir: &Path,
         options: &OpenOptions,
@@ -168,7 +168,7 @@ fn commit(txn: Transaction) -> Result<(), Failure> {
     txn.prepare().map_err(Failure::engine)?.commit().map_err(Failure::engine)
 }
 
-/// Shows what an index has from `from` on: values, or their ids.
+/// Passes the entries of an index from `from` on to `visit`: values, or their ids.
 fn walk<V: IndexType>(
     snapshot: &Snapshot,
     index: &str,
@@ -300,7 +300,7 @@ impl Store for LargeStore {
         let db = &self.store.db;
         let id = db.one::<ByteVec, PersyId>(INDEX, &key.into()).map_err(Failure::engine)?;
         let Some(id) = id else { return Ok(false) };
-        // None: it was removed meanwhile.
+        // `None` if it was removed meanwhile.
         let value = db.read(self.segment, &id).map_err(Failure::engine)?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
@@ -408,7 +408,7 @@ impl Keyspaces for PersyKeyspaces {
         walk_values(&self.store.db.snapshot().map_err(Failure::engine)?, name, from, limit, visit)
     }
 
-    /// In a transaction with a sync of its own.
+    /// Removes them in a synced transaction.
     fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
         let mut txn = self.store.db.begin().map_err(Failure::engine)?;
         for name in self.names.take(keyspaces) {

@@ -23,7 +23,7 @@ use esker_bench_api::{
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 
 const TABLE: Definition<'_> = TableDefinition::new("x");
-/// In mode `Async` one commit in 1,000 is sync.
+/// In mode `Async` one of 1,000 commits is synced.
 const COMMITS_PER_SYNC: u64 = 1000;
 const FILE: &str = "data.redb";
 
@@ -61,7 +61,7 @@ impl Engine for Redb {
         })
     }
 
-    /// One writer at a time, each on the newest state.
+    /// One writer at a time, on the newest state.
     fn isolation(&self) -> Isolation {
         Isolation::Serializable
     }
@@ -95,7 +95,7 @@ impl Engine for Redb {
     }
 }
 
-/// The names of the keyspaces that are there.
+/// Returns the names of the existing keyspaces.
 fn tables(db: &Database, count: u32) -> Result<Handles<String>, Failure> {
     let txn = db.begin_read().map_err(Failure::engine)?;
     let tables = txn.list_tables().map_err(Failure::engine)?;
@@ -103,7 +103,7 @@ fn tables(db: &Database, count: u32) -> Result<Handles<String>, Failure> {
     Handles::open(count, |name| Ok(there.get(name).cloned()))
 }
 
-/// Creates the table, unless it is there: opening must not pay for a commit that only creating needs.
+/// Creates the table if it does not exist. Opening must not include a commit that only creation needs.
 fn create_table(db: &Database) -> Result<(), Failure> {
     match db.begin_read().map_err(Failure::engine)?.open_table(TABLE) {
         Ok(_) => return Ok(()),
@@ -118,7 +118,7 @@ fn create_table(db: &Database) -> Result<(), Failure> {
 struct RedbStore {
     db: Database,
     durability: Durability,
-    /// A plain count, so `Relaxed` is enough.
+    /// Number of commits; a plain count, so `Relaxed` is enough.
     commits: AtomicU64,
 }
 
@@ -150,7 +150,7 @@ impl RedbStore {
         }
     }
 
-    /// An empty durable commit: carries the commits before it to the device.
+    /// Makes an empty durable commit, which makes the earlier ones durable.
     fn sync(&self) -> Result<(), Failure> {
         let mut txn = self.db.begin_write().map_err(Failure::engine)?;
         txn.set_durability(RedbDurability::Immediate).map_err(Failure::engine)?;
@@ -190,7 +190,7 @@ impl Store for RedbStore {
         self.db.compact().map(|_| ()).map_err(Failure::engine)
     }
 
-    /// A debt is what commits without a sync left in the process.
+    /// The only pending work are commits that were not synced.
     fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
         if self.durability == Durability::Sync { Ok(()) } else { self.sync() }
     }
@@ -294,7 +294,7 @@ impl Keyspaces for RedbKeyspaces {
 struct RedbKeyspaceWriter<'txn> {
     txn: &'txn WriteTransaction,
     names: &'txn Handles<String>,
-    /// Those that the transaction has opened: redb opens none twice.
+    /// Tables that the transaction has opened. redb opens none twice.
     tables: BTreeMap<u32, Table<'txn, &'static [u8], &'static [u8]>>,
 }
 

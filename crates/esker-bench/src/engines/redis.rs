@@ -1,4 +1,4 @@
-//! Redis, for suite `server` alone: the program `redis-server` of the machine.
+//! Redis, only for suite `server`: the program `redis-server` of the machine.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,15 +1,16 @@
-//! sanakirja, as redb's benchmark used it while it had it.
+//! sanakirja, as redb's benchmark used it in the past.
 //!
 //! ```text
 //! Store::write -> mut_txn_begin, one B tree of byte slices, commit (msync of the pages, then of the root)
 //! Reader       -> txn_begin; keys and values are lent from the map
 //! ```
 //!
-//! - A tree of sanakirja holds pairs, and a key may have many. A map keeps one: `put` deletes the key first.
-//! - Its byte slices hold at most 510 bytes: it asserts that when it writes a page. Longer ones are refused
-//!   before.
-//! - It has one writer at a time, and its lock for that is one of files: it keeps processes apart, not
-//!   threads. Threads take turns here.
+//! - A tree of sanakirja holds pairs, and a key may have several values. A map has one, so `put` deletes the
+//!   key first.
+//! - Its byte slices hold at most 510 bytes, which it asserts when it writes a page. The adapter refuses
+//!   longer ones.
+//! - It has one writer at a time. Its lock is a file lock, which excludes other processes but not other
+//!   threads, so threads take turns here.
 #![expect(unsafe_code, reason = "making a tree of slices is unsafe in sanakirja, and it does not say why")]
 
 use std::path::Path;
@@ -89,13 +90,13 @@ impl Engine for Sanakirja {
     }
 }
 
-/// Creates the tree, unless it is there.
+/// Creates the tree if it does not exist.
 fn create_tree(env: &Env) -> Result<(), Failure> {
     let mut txn = Env::mut_txn_begin(env).map_err(Failure::engine)?;
     if txn.root(ROOT).is_some_and(|root| root != 0) {
         return Ok(());
     }
-    // SAFETY: nothing is documented; the types are those that every later `root_db` of ROOT has.
+    // SAFETY: sanakirja documents no condition. The types are those of every later `root_db` of ROOT.
     let tree: Tree = unsafe { btree::create_db_(&mut txn) }.map_err(Failure::engine)?;
     txn.set_root(ROOT, tree.db.into());
     txn.commit().map_err(Failure::engine)
@@ -178,7 +179,7 @@ struct SanakirjaReader<'env> {
 impl Reader for SanakirjaReader<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
         let item = btree::get(&self.txn, &self.tree, key, None).map_err(Failure::engine)?;
-        // The first pair that is not before the key: the key's own, or that of the next.
+        // The first pair that is not before the key has the key itself or the next one.
         match item {
             Some((found, value)) if found == key => {
                 visit(value);

@@ -1,4 +1,4 @@
-//! sled, set up as redb's benchmark sets it up, except that a write is an atomic batch there and here.
+//! sled, set up as redb's benchmark sets it up. A write is an atomic batch in both.
 //!
 //! ```text
 //! Store::write -> insert or remove of one item, Batch and apply_batch of several; in mode Sync then flush
@@ -7,12 +7,12 @@
 //! Keyspaces    -> trees: a write is a transaction over those that it needs
 //! ```
 //!
-//! - A transaction of one operation is as atomic alone as in a batch, and spares the two synced rolls of the
-//!   log that a batch takes.
-//! - Pages over some 128 KiB are files of their own below `blobs`, which sled writes and never syncs. Where
-//!   values are large a sync commit ends with a sync of the file system that they are on.
-//! - A store that was dropped may hold its lock a little longer, as long as a thread of sled's pool has work
-//!   of it: opening waits for that.
+//! - A single operation is as atomic as a batch of one, and saves the two synced rolls of the log that a
+//!   batch takes.
+//! - Pages over about 128 KiB are separate files below `blobs`, which sled writes and never syncs. With large
+//!   values a sync commit therefore ends with a sync of the file system.
+//! - After a store is dropped, a thread of sled's pool may still work for it and hold its lock. Opening waits
+//!   for that.
 
 mod transactions;
 
@@ -36,10 +36,10 @@ use esker_bench_api::{
 
 /// sled 0.34 keeps its log in this one file.
 const LOG_FILE: &str = "db";
-/// Values from which on pages may come to be files of their own.
+/// Size of values from which on pages may become separate files.
 const LARGE_VALUE_BYTES: u64 = 8 << 10;
 
-/// How long opening waits for a lock.
+/// Longest wait of an opening for a lock.
 const LOCK_PATIENCE: Duration = Duration::from_secs(20);
 
 const NO_SNAPSHOTS: &str = "sled has no snapshots: a reader sees what is committed meanwhile";
@@ -136,7 +136,7 @@ struct SledStore {
     sync: bool,
 }
 
-/// What a sync commit syncs behind its flush.
+/// What a sync commit syncs after its flush.
 enum Synced {
     Log(File),
     /// The file system of this directory.
@@ -196,7 +196,7 @@ impl SledStore {
         Ok(Self { db, synced, sync: options.durability == Durability::Sync })
     }
 
-    /// What a write in this mode ends with.
+    /// Ends a write in the current mode.
     fn end_write(&self) -> Result<(), Failure> {
         if self.sync { self.sync() } else { Ok(()) }
     }
@@ -243,7 +243,7 @@ impl Store for SledStore {
     }
 }
 
-/// One operation, or from the second on a batch.
+/// One operation, or a batch from the second operation on.
 #[derive(Default)]
 struct SledWriter {
     first: Option<(IVec, Option<IVec>)>,

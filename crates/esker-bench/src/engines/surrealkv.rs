@@ -1,5 +1,5 @@
-//! SurrealKV, set up as its authors' benchmark (crud-bench) sets it up. Exception: the files of its log are
-//! made beforehand.
+//! SurrealKV, set up as its authors' benchmark (crud-bench) sets it up, except that the files of its log are
+//! created beforehand.
 //!
 //! ```text
 //! Store::write -> one write-only transaction, Transaction::commit on a tokio runtime (one append and one
@@ -7,9 +7,10 @@
 //! Reader       -> one read-only transaction; a get copies the value, a walk lends it
 //! ```
 //!
-//! - Reads run on the thread that asks. Commits, flushes and compactions are tasks of the store's own
-//!   runtime, and each keeps a thread of it busy: there is one for each of them.
-//! - The tree is closed before its runtime ends. Dropping a tree closes it in a task, without waiting for it.
+//! - Reads run on the calling thread. Commits, flushes and compactions are tasks of the store's own runtime,
+//!   and each keeps one of its threads busy. So the runtime has a thread for each.
+//! - The tree is closed before its runtime ends. Dropping a tree closes it in a task, without waiting for the
+//!   task.
 
 mod transactions;
 
@@ -28,13 +29,14 @@ use esker_bench_api::{
     TransactionKind, Transactions, Writer, engine_options,
 };
 
-/// The flusher of commits, the flusher of memtables, the compactor, and one for whatever else there is.
+/// Threads of the runtime: one flushes commits, one flushes memtables, one compacts, and one does everything
+/// else.
 const RUNTIME_THREADS: usize = 4;
 const MEMTABLE_BYTES_MAX: u64 = 256 << 20;
 const MEMTABLE_BYTES_MIN: u64 = 16 << 20;
-/// Its tables, where flushes and compactions end.
+/// Directory of its tables, where flushes and compactions write.
 const TABLES_DIR: &str = "sstables";
-/// Looks that must find the same tables, and the time between two.
+/// Number of looks that must find the same tables, and the time between two looks.
 const QUIET_LOOKS: u32 = 5;
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -134,7 +136,7 @@ impl SurrealStore {
         Ok(Self { tree, runtime, tables, persistence: persistence(options.durability) })
     }
 
-    /// Names and lengths of its tables.
+    /// Returns the paths and lengths of its tables.
     fn tables(&self) -> Result<Vec<(PathBuf, u64)>, Failure> {
         let mut tables = Vec::new();
         for entry in fs::read_dir(&self.tables).map_err(Failure::engine)? {
@@ -146,8 +148,7 @@ impl SurrealStore {
         Ok(tables)
     }
 
-    /// Waits for the compaction that runs, if one does: compactions take turns, and this one has nothing to
-    /// do.
+    /// Waits for a running compaction. Compactions take turns, and the one started here has nothing to do.
     fn wait_for_compaction(&self) -> Result<(), Failure> {
         let nothing =
             CompactRangeOptions { flush_memtable: false, target_level: Some(1), rewrite_bottommost: false };
@@ -204,7 +205,7 @@ impl Store for SurrealStore {
         self.tree.compact_range(None, None, &CompactRangeOptions::default()).map_err(Failure::engine)
     }
 
-    /// It has no figure of the work that it owes: the tables say when it has come to rest.
+    /// It reports no pending work, so this waits until the tables stop changing.
     fn drain(&self, deadline: Instant) -> Result<(), Failure> {
         let (mut before, mut quiet_looks) = (self.tables()?, 0);
         while quiet_looks < QUIET_LOOKS && Instant::now() < deadline {
@@ -236,8 +237,7 @@ impl Writer for SurrealWriter {
         self.txn.delete(key).map_err(Failure::engine)
     }
 
-    /// A commit does not look at keys that were read alone; suite `transactions` writes each key that it
-    /// reads.
+    /// A commit does not check keys that were only read. Suite `transactions` writes each key that it reads.
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
         get(&self.txn, key, visit)
     }
@@ -279,7 +279,7 @@ impl Reader for SurrealReader {
         Ok(seen)
     }
 
-    /// It counts nothing: a walk over the keys.
+    /// It has no counter, so this walks over the keys.
     fn len(&mut self) -> Result<u64, Failure> {
         self.keys(&[], u64::MAX, &mut |_| ())
     }

@@ -14,7 +14,7 @@ use crate::generate::shapes::Shape;
 use crate::generate::storage::StorageItems;
 use crate::generate::ycsb;
 
-/// Combines checksums; their order counts.
+/// Combines checksums, in their order.
 fn sum(pairs: impl Iterator<Item = u64>) -> u64 {
     pairs.fold(0, |sum: u64, pair| sum.rotate_left(1) ^ pair)
 }

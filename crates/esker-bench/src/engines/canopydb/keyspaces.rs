@@ -25,7 +25,7 @@ pub(super) fn open(store: CanopyStore, count: u32) -> Result<Box<dyn Keyspaces>,
     Ok(Box::new(CanopyKeyspaces { store, names }))
 }
 
-/// The names of the keyspaces that are there.
+/// Returns the names of the existing keyspaces.
 fn there(store: &CanopyStore, count: u32) -> Result<Handles<String>, Failure> {
     let txn = store.db.begin_read().map_err(Failure::engine)?;
     let trees = txn.list_trees().map_err(Failure::engine)?;
@@ -39,7 +39,7 @@ struct CanopyKeyspaces {
 }
 
 impl CanopyKeyspaces {
-    /// What `read` makes of the tree of a keyspace, if that is there.
+    /// Returns the result of `read` on the tree of a keyspace, if that exists.
     fn read<T>(
         &self,
         keyspace: u32,
@@ -91,7 +91,7 @@ impl Keyspaces for CanopyKeyspaces {
 struct CanopyKeyspaceWriter<'txn> {
     txn: &'txn WriteTransaction,
     names: &'txn Handles<String>,
-    /// Those that the transaction has opened: canopydb opens none twice.
+    /// Trees that the transaction has opened. canopydb opens none twice.
     trees: BTreeMap<u32, Tree<'txn>>,
 }
 

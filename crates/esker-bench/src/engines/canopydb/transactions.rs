@@ -20,7 +20,7 @@ pub(super) struct CanopyTransactions {
 }
 
 impl CanopyTransactions {
-    /// One try; false after a conflict.
+    /// Runs one attempt. Returns false after a conflict.
     fn once(&self, work: TransactionWork<'_>) -> Result<bool, Failure> {
         let concurrent = self.kind == TransactionKind::Optimistic;
         let txn = self.store.db.begin_write_with(concurrent).map_err(Failure::engine)?;

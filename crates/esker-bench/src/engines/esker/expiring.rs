@@ -1,4 +1,4 @@
-//! Esker's entries that expire: a transaction with one put, with a time to live or without.
+//! Esker's entries that expire: a transaction with one put, with or without a time to live.
 
 use std::time::Duration;
 

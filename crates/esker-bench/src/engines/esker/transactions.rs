@@ -20,7 +20,7 @@ pub(super) struct EskerTransactions {
 }
 
 impl EskerTransactions {
-    /// One try; false after a deadlock or a conflict.
+    /// Runs one attempt. Returns false after a deadlock or a conflict.
     fn with_locks(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<bool, Failure> {
         let mut txn = self.db.begin();
         for key in keys {

@@ -63,7 +63,7 @@ impl Keyspaces for FjallKeyspaces {
     }
 
     fn drain(&self, deadline: Instant) -> Result<(), Failure> {
-        // What nosync commits left in the journal's buffer is a debt too.
+        // Nosync commits may have left their log in the buffer of the journal.
         if self.durability == Durability::NoSync {
             self.db.persist(PersistMode::Buffer).map_err(Failure::engine)?;
         }

@@ -25,7 +25,7 @@ impl FjallOptimistic {
         Ok(Self { db, map, durability: options.durability })
     }
 
-    /// One try; false after a conflict.
+    /// Runs one attempt. Returns false after a conflict.
     fn once(&self, work: TransactionWork<'_>) -> Result<bool, Failure> {
         let txn = self.db.write_tx().map_err(Failure::engine)?.durability(persist_mode(self.durability));
         let mut open = Open { txn, map: &self.map };

@@ -1,4 +1,4 @@
-//! The program in Go that does the work of suites: started once by a process, asked through a pipe.
+//! The program in Go that does the work of suites. A process starts it once and sends calls through a pipe.
 //!
 //! ```text
 //! Remote, Piped --calls: JSON, a line each, and bytes--> bench/go, `serve` --> engine
@@ -26,9 +26,9 @@ use crate::suites::items::{Kind, Source};
 use crate::suites::plan::Work;
 use crate::suites::works::{Checked, Done, Executor, OnProgress};
 
-/// In the place of the length of a value: the key is removed.
+/// In place of the length of a value: the key is removed.
 const NO_VALUE: u32 = u32::MAX;
-/// Items of a range that are asked for at a time.
+/// Number of items of a range that one call asks for.
 const PAGE: u64 = 10_000;
 
 /// A running program.
@@ -74,7 +74,7 @@ impl Failed {
 
 static PROCESS: OnceLock<Result<Mutex<Process>, Failure>> = OnceLock::new();
 
-/// Starts the program, if it does not run yet. What is measured from then on is the program.
+/// Starts the program, if it does not run. From then on the program is the measured process.
 pub(super) fn start(program: &Path) -> Result<(), Failure> {
     let started = PROCESS.get_or_init(|| {
         let mut command = Command::new(program);
@@ -97,7 +97,7 @@ fn process() -> Result<MutexGuard<'static, Process>, Failure> {
     }
 }
 
-/// Asks for one call whose arguments are `asked`.
+/// Makes one call with the arguments `asked`.
 pub(super) fn call(asked: Value, payload: &[u8], on_progress: OnProgress<'_>) -> Result<Answer, Failure> {
     let mut asked = asked;
     asked["bytes"] = payload.len().into();
@@ -281,7 +281,7 @@ impl Store for Piped {
     }
 }
 
-/// What a transaction writes, as it goes through the pipe.
+/// Writes of a transaction, in the format of the pipe.
 struct Pairs(Vec<u8>);
 
 impl Pairs {
@@ -313,12 +313,12 @@ fn get(reader: u64, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Fa
     Ok(answer.found)
 }
 
-/// A snapshot, by its number.
+/// Number of a snapshot.
 struct Held(u64);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // A store that is closed has released it.
+        // A closed store has released it already.
         drop(call_simply(json!({"call": "release", "reader": self.0})));
     }
 }

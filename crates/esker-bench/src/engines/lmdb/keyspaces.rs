@@ -25,7 +25,7 @@ pub(super) fn open(dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<
     Ok(Box::new(LmdbKeyspaces { env, maps }))
 }
 
-/// Handles that are good once their transaction has been committed.
+/// Handles that become valid when their transaction commits.
 struct Uncommitted<'txn>(Handles<Database<'txn, Bytes, Bytes>>);
 
 impl OnCommit for Uncommitted<'_> {

@@ -1,4 +1,5 @@
-//! sled's transactions that read what they write. Each holds a lock of the whole tree: one writer at a time.
+//! Transactions of sled that read what they write. Each holds a lock of the whole tree, so there is one
+//! writer at a time.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -17,7 +18,7 @@ impl Transactions for SledStore {
             *tries.borrow_mut() += 1;
             let mut open = Open { tree, is_conflict: false };
             let done = (*work.borrow_mut())(&mut open);
-            // sled runs it again then, whatever the work made of it.
+            // sled then runs it again, whatever the work returned.
             if open.is_conflict {
                 return Err(ConflictableTransactionError::Conflict);
             }

@@ -8,7 +8,7 @@ use super::{SurrealStore, SurrealWriter};
 use esker_bench_api::{ByWriter, Failure, Store, TransactionWork, Transactions, until_no_conflict};
 
 impl SurrealStore {
-    /// One try; false after a conflict.
+    /// Runs one attempt. Returns false after a conflict.
     fn once(&self, work: TransactionWork<'_>) -> Result<bool, Failure> {
         let txn = self.tree.begin_with_mode(Mode::ReadWrite).map_err(Failure::engine)?;
         let mut writer = SurrealWriter { txn: txn.with_durability(self.persistence) };
