@@ -1,7 +1,8 @@
 // Package lab does the work of suites on engines. It contains no engine.
 package lab
 
-// The interfaces of an engine: the Go side of crates/esker-bench-api/src/engine.rs, which promises the same.
+// The interfaces of an engine: the Go side of engine.rs and store.rs in crates/esker-bench-api/src, which
+// promise the same.
 //
 //	Engine.Open(dir) --> Store --Write(txn)--> Writer   Put, Remove
 //	                           --Reader()----> Reader   Get, Range, Keys, Len, at one snapshot
@@ -111,7 +112,7 @@ type Store interface {
 	Get(key []byte, visit func(value []byte)) (bool, error)
 	Range(from []byte, limit uint64, visit func(key, value []byte)) (uint64, error)
 	Compact() error
-	// Reopen follows each Compact and is not timed: see Store::reopen in engine.rs.
+	// Reopen follows each Compact and is not timed: see Store::reopen in store.rs.
 	Reopen() error
 	// Drain waits for background work, until the deadline at most.
 	Drain(deadline time.Time) error

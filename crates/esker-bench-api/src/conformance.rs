@@ -12,7 +12,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::engine::{Durability, Engine, Failure, Feature, Isolation, OpenOptions, Reader, Store, Writer};
+use crate::engine::{Engine, Isolation};
+use crate::store::{Durability, Failure, Feature, OpenOptions, Reader, Store, Writer};
 
 pub use self::expiring::check_expiring;
 pub use self::keyspaces::check_keyspaces;

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::Failure;
+use crate::store::Failure;
 
 /// An open database with one ordered map, whose entries may expire.
 pub trait Expiring: Send + Sync {

@@ -9,17 +9,16 @@
 //!
 //! - `Keyspaces::write` is one atomic transaction over any keyspaces, unless [`Isolation`](crate::Isolation)
 //!   says otherwise, with the durability given at the opening. The same holds for the keyspaces that
-//!   [`Engine::open_keyspaces`] creates.
+//!   [`Engine::open_keyspaces`](crate::Engine::open_keyspaces) creates.
 //! - Keyspaces are separate orders. The same key in two of them is two items, and a range ends with its
 //!   keyspace.
 //! - A removed keyspace is empty, also after another opening. The removal is on the device when
 //!   `remove_keyspaces` returns, whatever the durability. An engine without sync commits does its best.
 
 use std::ops::Range;
-use std::path::Path;
 use std::time::Instant;
 
-use crate::engine::{Durability, Engine, Failure, OpenOptions, Store, Writer};
+use crate::store::{Durability, Failure, Store, Writer};
 
 /// Number of items that [`Prefixed`] removes in one transaction.
 const REMOVE_BATCH: u64 = 1000;
@@ -65,22 +64,6 @@ pub trait KeyspaceWriter {
     fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure>;
 }
 
-/// Opens the keyspaces of `engine`. For an engine with one order, keys get prefixes.
-pub fn open(
-    engine: &dyn Engine,
-    dir: &Path,
-    options: &OpenOptions,
-    count: u32,
-) -> Result<Box<dyn Keyspaces>, Failure> {
-    match engine.open_keyspaces(dir, options, count)? {
-        Some(keyspaces) => Ok(keyspaces),
-        None => {
-            let store = engine.open(dir, options)?;
-            Ok(Box::new(Prefixed { store, durability: options.durability }))
-        }
-    }
-}
-
 /// Handles of an adapter's keyspaces, or their names, by number. A missing keyspace has no handle.
 #[derive(Debug)]
 pub struct Handles<T>(Vec<Option<T>>);
@@ -123,9 +106,9 @@ impl<T> Handles<T> {
 }
 
 /// Keyspaces in a store with one order: each key begins with the number of its keyspace, 4 bytes big-endian.
-struct Prefixed {
-    store: Box<dyn Store>,
-    durability: Durability,
+pub(crate) struct Prefixed {
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) durability: Durability,
 }
 
 /// Sets `full` to the key in the store.

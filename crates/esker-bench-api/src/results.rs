@@ -1,10 +1,10 @@
-//! The form of a result: one JSON object a line for each measured row and run, in `results.jsonl`.
+//! The format of results: one JSON object per line in `results.jsonl`, for each row of each run.
 //!
 //!   child --Message lines on stdout--> runner --Record lines--> results.jsonl --> reports
 //!
 //! A program that runs the suites of an engine in another language prints the same messages.
 //!
-//! A row of the suite always gives a record: with a value, or with an `error` that says why there is none.
+//! Every row of a suite has a record, with a value or with an `error` that states why there is none.
 
 use std::collections::BTreeMap;
 
@@ -13,54 +13,53 @@ use serde::{Deserialize, Serialize};
 /// One row of one run of one engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// The suite.
+    /// Name of the suite.
     pub suite: String,
-    /// The row, as the suite lists it.
+    /// Name of the row, as the suite lists it.
     pub row: String,
-    /// The engine.
+    /// Name of the engine.
     pub engine: String,
-    /// Its version.
+    /// Version of the engine.
     pub version: String,
-    /// The scale.
+    /// Name of the scale.
     pub scale: String,
-    /// Counts from 1.
+    /// Number of the run, from 1.
     pub run: u32,
-    /// When the row began, in milliseconds since 1970, UTC; 0 in results that were made before this was
-    /// noted.
+    /// Start of the row, in milliseconds since 1970, UTC; 0 in results from before this was recorded.
     #[serde(default)]
     pub started_unix_ms: u64,
-    /// What was measured, in `unit`; none when `error` says why.
+    /// The measured value, in `unit`; `None` if there is an `error`.
     pub value: Option<f64>,
     /// Unit of `value`.
     pub unit: Unit,
     /// Whether less or more is better.
     pub better: Better,
-    /// Operations that `value` stands for, to get the time of one.
+    /// Number of operations in `value`, from which the time of one follows.
     pub ops: u64,
-    /// The times of the single passes, where the row has several; `value` is their median.
+    /// Values of the passes, if the row has several. `value` is their median.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passes: Vec<f64>,
-    /// What the row used.
+    /// Resources that the row used.
     #[serde(flatten)]
     pub usage: Usage,
-    /// What the row's operations took and how that went over time, where the row looks at single operations.
+    /// Latencies of the row's operations and their course over time, if the row measures single operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Box<Detail>>,
-    /// Bytes of keys and values that the row handed to the engine: what write amplification is relative to.
+    /// Bytes of keys and values that the row passed to the engine, for write amplification.
     #[serde(default)]
     pub user_written_bytes: u64,
-    /// Bytes of keys and values alive when the row ended: what space amplification is relative to.
+    /// Bytes of live keys and values at the end of the row, for space amplification.
     #[serde(default)]
     pub live_bytes: u64,
-    /// Commits within the row.
+    /// Number of commits within the row.
     #[serde(default)]
     pub commits: u64,
-    /// Syncs per commit as counted by tracing this row once, or none when it was not traced.
+    /// Syncs per commit, counted by tracing this row once; `None` if it was not traced.
     pub syncs_per_commit: Option<f64>,
     /// How memory was limited.
     #[serde(default)]
     pub memory_limit: String,
-    /// Something that a reader has to know about this row of this engine.
+    /// What a reader must know about this row of this engine.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// Why there is no value.
@@ -70,33 +69,33 @@ pub struct Record {
     pub commit: String,
 }
 
-/// What a row used beside its time, the wait for background work after it included. Zero where the machine
-/// does not tell.
+/// Resources that a row used, including those of the wait for background work after it. Zero if the machine
+/// does not report them.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Highest resident memory while the row ran, mapped files included.
+    /// Highest resident memory during the row, including mapped files.
     pub peak_rss_bytes: u64,
-    /// Highest resident anonymous memory that was seen while the row ran, by sampling.
+    /// Highest sampled resident anonymous memory during the row.
     #[serde(default)]
     pub peak_anon_bytes: u64,
-    /// Most resident file pages (memory maps) that were seen while the row ran, by sampling; 0 in results
-    /// that were made before this was noted.
+    /// Highest sampled resident file pages (memory maps) during the row; 0 in results from before this was
+    /// recorded.
     #[serde(default)]
     pub peak_file_bytes: u64,
-    /// Resident anonymous memory when the row ended.
+    /// Resident anonymous memory at the end of the row.
     pub rss_anon_bytes: u64,
-    /// Resident file pages (memory maps) when the row ended.
+    /// Resident file pages (memory maps) at the end of the row.
     pub rss_file_bytes: u64,
-    /// Sum of the lengths of the database's files when the row ended.
+    /// Sum of the lengths of the database's files at the end of the row.
     pub disk_bytes: u64,
-    /// What those files occupy on the device.
+    /// Bytes that those files occupy on the device.
     pub disk_allocated_bytes: u64,
-    /// The most that they were seen to occupy while the row ran, by sampling.
+    /// Highest sampled number of bytes that they occupied during the row.
     #[serde(default)]
     pub peak_disk_bytes: u64,
-    /// Bytes that the process sent towards the device.
+    /// Bytes that the process sent to the device.
     pub written_bytes: u64,
-    /// Bytes that the process fetched from the device.
+    /// Bytes that the process read from the device.
     pub read_bytes: u64,
     /// Bytes that the device of the database wrote meanwhile, for any process.
     #[serde(default)]
@@ -120,9 +119,9 @@ pub struct Detail {
     pub period_s: f64,
     /// For each name (`ops/s`, `read p99 s`, `written bytes`, ...) one figure per period.
     pub series: BTreeMap<String, Vec<f64>>,
-    /// Longest time between two operations that ended one after the other, over all threads.
+    /// Longest time between the ends of two successive operations, over all threads.
     pub longest_stall_s: f64,
-    /// Time after the row until the engine owed no background work, where the row waits for it.
+    /// Time after the row until the engine had no pending background work, if the row waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_s: Option<f64>,
     /// Other figures by name, such as `hit rate`.
@@ -133,7 +132,7 @@ pub struct Detail {
 /// Percentiles of one kind of operation, in seconds.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
-    /// Operations.
+    /// Number of operations.
     pub count: u64,
     /// Mean.
     pub mean: f64,
@@ -149,7 +148,7 @@ pub struct Latency {
     pub p999: f64,
     /// 99.99th percentile.
     pub p9999: f64,
-    /// The slowest.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -162,10 +161,10 @@ pub enum Unit {
     /// Bytes.
     #[serde(rename = "bytes")]
     Bytes,
-    /// Operations in a second.
+    /// Operations per second.
     #[serde(rename = "ops/s")]
     OpsPerSecond,
-    /// Bytes in a second.
+    /// Bytes per second.
     #[serde(rename = "bytes/s")]
     BytesPerSecond,
 }

@@ -13,7 +13,7 @@
 
 use std::time::Instant;
 
-use crate::engine::{Engine, Failure, Store, Writer};
+use crate::store::{Failure, Store, Writer};
 
 /// How an engine keeps writers that run at the same time apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,16 +115,6 @@ pub fn until_no_conflict(mut once: impl FnMut() -> Result<bool, Failure>) -> Res
         conflicts += 1;
     }
     Ok(conflicts)
-}
-
-/// Returns why an engine has no such transactions.
-pub fn none_of(engine: &dyn Engine) -> Failure {
-    Failure::Unsupported(match engine.isolation() {
-        crate::Isolation::Operation | crate::Isolation::Batch => {
-            "it has no transactions that read and write, as far as its adapter uses it".to_owned()
-        }
-        _ => "its adapter writes alone: transactions that read what they write are not in it".to_owned(),
-    })
 }
 
 #[cfg(test)]

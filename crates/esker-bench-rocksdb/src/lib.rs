@@ -27,7 +27,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::transactions::RocksDbTransactions;
-use esker_bench_api::engine::Work;
+use esker_bench_api::store::Work;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Isolation, Keyspaces, OpenOptions,
     Reached, Reader, Store, TransactionKind, Transactions, Writer, engine_options,

@@ -6,9 +6,9 @@
 //!          '-- results.jsonl -> report/: terminal table, report.html
 //! ```
 //!
-//! Read in this order: esker_bench_api::engine, suites/redb, engines/lmdb, recorder, measure, runner,
-//! report/summary. docs/benchmarking.md has the rules of fairness and explains how to add an engine or a
-//! suite.
+//! Read in this order: engine and store of esker_bench_api, suites/redb, engines/lmdb, recorder, measure,
+//! runner, report/summary. docs/benchmarking.md has the rules of fairness and explains how to add an engine
+//! or a suite.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -7,8 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::{CACHE_BYTES, Items};
-use crate::engine::{Durability, Engine, Failure, OpenOptions};
+use crate::engine::Engine;
 use crate::expiring::Expiring;
+use crate::store::{Durability, Failure, OpenOptions};
 
 /// Time to live of entries that expire within the test. Engines that count whole seconds may end it a second
 /// early.

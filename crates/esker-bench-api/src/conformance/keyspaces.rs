@@ -8,8 +8,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::{CACHE_BYTES, Items, drain_deadline};
-use crate::engine::{Durability, Engine, Failure, Isolation, OpenOptions};
-use crate::keyspaces::{self, KeyspaceWriter, Keyspaces};
+use crate::engine::{self, Engine, Isolation};
+use crate::keyspaces::{KeyspaceWriter, Keyspaces};
+use crate::store::{Durability, Failure, OpenOptions};
 
 const COUNT: u32 = 6;
 const REMOVED: Range<u32> = 2..4;
@@ -71,7 +72,7 @@ pub fn check_keyspaces(engine: &dyn Engine, dir: &Path) {
     let fast = engine.first_of(&[Durability::Async, Durability::NoSync, Durability::Sync]).unwrap();
     let open = |durability| {
         let options = OpenOptions { durability, ..OpenOptions::with_cache(CACHE_BYTES) };
-        keyspaces::open(engine, dir, &options, COUNT).unwrap()
+        engine::open_keyspaces(engine, dir, &options, COUNT).unwrap()
     };
     let mut model = Model::new();
     {

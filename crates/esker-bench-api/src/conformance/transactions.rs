@@ -9,8 +9,9 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::{CACHE_BYTES, drain_deadline};
-use crate::engine::{Durability, Engine, Failure, OpenOptions};
+use crate::engine::Engine;
 use crate::generate::accounts::{Account, Accounts, BALANCE, Transfers, VALUE_BYTES};
+use crate::store::{Durability, Failure, OpenOptions};
 use crate::transactions::{Transaction, TransactionKind, Transactions};
 
 const THREADS: u64 = 8;

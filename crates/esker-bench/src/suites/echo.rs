@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use esker_bench_api::engine;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::generate::storage::StorageItems;
+use esker_bench_api::store;
 use esker_bench_api::{Durability, Failure, OpenOptions, Reader, Store, Writer};
 
 use crate::engines::go;
@@ -56,7 +56,7 @@ impl Store for Echo {
         Ok(())
     }
 
-    fn write(&self, work: engine::Work<'_>) -> Result<(), Failure> {
+    fn write(&self, work: store::Work<'_>) -> Result<(), Failure> {
         work(&mut Nowhere)
     }
 

@@ -48,7 +48,7 @@ pub(crate) fn run_with(
     let transactions = match group.transactions {
         None => None,
         Some(kind) => match kind.nearest(engine.transaction_kinds()) {
-            None => return Err(esker_bench_api::transactions::none_of(engine)),
+            None => return Err(esker_bench_api::engine::no_transactions(engine)),
             nearest => nearest,
         },
     };

@@ -16,7 +16,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use esker_bench_api::engine::Work as StoreWork;
+use esker_bench_api::store::Work as StoreWork;
 use esker_bench_api::{Durability, Failure, OpenOptions, Reader, Store, TransactionKind, Writer};
 use serde::Deserialize;
 use serde_json::{Value, json};

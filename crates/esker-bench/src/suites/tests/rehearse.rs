@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker_bench_api::engine::Work;
 use esker_bench_api::results::Record;
+use esker_bench_api::store::Work;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Feature, Isolation, OpenOptions,
     Reader, Store, Transaction, TransactionKind, TransactionWork, Transactions, Writer,

@@ -8,7 +8,7 @@ use esker_bench_api::generate::checksum::checksum;
 use esker_bench_api::generate::obigstore::Hotspots;
 use esker_bench_api::{
     Durability, Engine, Expiring, Failure, Feature, Isolation, Keyspaces, OpenOptions, Reader, Store,
-    TransactionKind, Transactions, keyspaces,
+    TransactionKind, Transactions,
 };
 
 use super::state::State;
@@ -58,7 +58,7 @@ impl<'a> Native<'a> {
         Ok(match (self.state.items.source.kind, self.transactions) {
             (Kind::Keyspaces, _) => {
                 let count = self.state.items.source.number as u32;
-                Opened::Keyspaces(keyspaces::open(engine, dir, options, count)?)
+                Opened::Keyspaces(esker_bench_api::engine::open_keyspaces(engine, dir, options, count)?)
             }
             (Kind::Accounts, Some(kind)) => {
                 Opened::Transactions(engine.open_transactions(dir, options, kind)?)
