@@ -1,5 +1,4 @@
-//! Hands the versions of the lab's dependencies, as Cargo.lock pins them, to the adapters:
-//! `env!("VERSION_REDB")`.
+//! Passes the versions of the lab's dependencies from Cargo.lock to the adapters: `env!("VERSION_REDB")`.
 
 use std::path::Path;
 
@@ -15,7 +14,7 @@ fn main() {
     let lab = package("esker-bench");
     let (_, dependencies) = lab.split_once("dependencies = [").expect("the lab has peers");
     for dependency in dependencies.lines().filter_map(quoted) {
-        // A name, and its version where the lock file has several of them.
+        // A name, followed by a version if the lock file has several.
         let (name, version) = match dependency.split_once(' ') {
             Some((name, rest)) => (name, rest.split(' ').next()),
             None => {
@@ -28,7 +27,7 @@ fn main() {
     }
 }
 
-/// What stands between the first two quotation marks.
+/// Returns the text between the first two quotation marks.
 fn quoted(text: &str) -> Option<&str> {
     text.split('"').nth(1)
 }

@@ -1,5 +1,5 @@
-//! Every engine of the default build is held to what its adapter says of its async commits, by kills;
-//! adapters that say what is not so are found out.
+//! Kills processes to test what adapters of the default build say of their async commits. Adapters with a
+//! wrong claim are found.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "helpers of a test")]
 
@@ -18,7 +18,7 @@ fn async_commits(engines: &[&str]) -> Output {
 }
 
 #[test]
-fn ay1_what_adapters_say_of_async_commits_is_so() {
+fn what_adapters_say_of_async_commits_is_so() {
     let output = async_commits(&[]);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();

@@ -1,4 +1,5 @@
-//! Runs the real binary at the smallest scale: every row of every engine is there, and what must fail does.
+//! Runs the real binary at the smallest scale. Every row of every engine must have a record, and faulty
+//! engines must fail.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "helpers of a test")]
 
@@ -26,8 +27,8 @@ const ROWS: [&str; 15] = [
     "size after bench",
 ];
 const ENGINES: [&str; 3] = ["esker", "lmdb", "redb"];
-/// Seconds that a step may take where one has no end: each of the others ends within, on a busy machine and a
-/// slow disk, too.
+/// Time limit of a step for engines that hang. Every other step must end within it, even on a busy machine
+/// with a slow disk.
 const TIMEOUT: &str = "10";
 const OURS: [&str; 6] = ["--engine", "esker", "--engine", "lmdb", "--engine", "redb"];
 
@@ -68,7 +69,7 @@ fn every_row_of_every_engine_is_measured() {
             assert!(!record["version"].as_str().unwrap().contains("unknown"), "{record}");
             assert!(record["disk_bytes"].as_u64().unwrap() > 0, "{record}");
             if row.starts_with("size") {
-                // Half of the 2,000 + 20 + 5 x 100 + 100 items is left, of 24 + 150 bytes each.
+                // Half of the 2,000 + 20 + 5 x 100 + 100 items remain, of 24 + 150 bytes each.
                 assert_eq!(record["live_bytes"], 1_310 * 174, "{record}");
             }
             for field in ["peak_rss_bytes", "written_bytes"] {
@@ -91,10 +92,10 @@ fn every_row_of_every_engine_is_measured() {
     assert!(!out.path().join("esker-bench-data").exists(), "databases are removed");
 }
 
-/// Rows that an engine may lack, with the beginning of the reason.
+/// First words of the errors of rows that an engine may lack.
 const LACKS: [&str; 2] = ["not supported", "does not sync"];
 
-/// All suites, as `list` names them.
+/// Returns all suites, as `list` names them.
 fn suites() -> Vec<String> {
     let list = Command::new(env!("CARGO_BIN_EXE_esker-bench")).arg("list").output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
@@ -109,7 +110,7 @@ fn suites() -> Vec<String> {
 fn every_suite_runs_on_every_engine() {
     let out = tempfile::tempdir().unwrap();
     let mut arguments = vec!["run", "all", "--scale", "test", "--runs", "1", "--no-trace"];
-    // All engines that are built in take minutes: for those who change an adapter.
+    // All engines of the build take minutes. Set this variable after a change of an adapter.
     if std::env::var_os("ESKER_LAB_ALL_ENGINES").is_none() {
         arguments.extend(OURS);
     }
@@ -135,7 +136,7 @@ fn every_suite_runs_on_every_engine() {
     }
     let esker = |row: &str| find(&records, "esker", row, 1);
     assert!(esker("H rand")["detail"]["latency"]["read"]["p9999"].as_f64().unwrap() > 0.0);
-    // In the first period there may be none, on a busy machine.
+    // On a busy machine the first period may have no operation.
     let mut rates = esker("H rand")["detail"]["series"]["ops/s"].as_array().unwrap().iter();
     assert!(rates.any(|rate| rate.as_f64().unwrap() > 0.0));
     assert_eq!(esker("H rand")["detail"]["load"], "closed");
@@ -175,7 +176,7 @@ fn an_interrupted_run_goes_on() {
     bench(&arguments, out.path());
     let whole = std::fs::read_to_string(out.path().join("results.jsonl")).unwrap();
     let kept: String = whole.lines().take(2).map(|line| format!("{line}\n")).collect();
-    // The interruption tore the line that was being written.
+    // The interruption cut off the line that was being written.
     let torn = format!("{kept}{{\"suite\":\"op");
     std::fs::write(out.path().join("results.jsonl"), torn).unwrap();
     bench(&[&arguments[..], &["--resume"]].concat(), out.path());
@@ -257,8 +258,7 @@ fn a_resumed_run_keeps_what_its_calls_were_and_retries_what_ran_out_of_time() {
     }
 }
 
-/// A program `strace` that stands before that of the machine: it notes the engine and the group that it is to
-/// trace, and traces nothing.
+/// Replaces the program `strace` by a script that records the engine and the group, and traces nothing.
 #[cfg(unix)]
 #[test]
 fn a_resumed_run_traces_only_what_it_runs() {
@@ -283,12 +283,12 @@ fn a_resumed_run_traces_only_what_it_runs() {
         std::fs::read_to_string(&traced).unwrap()
     };
     let results = out.path().join("results.jsonl");
-    // Suite `redb` has rows that commit, and one group.
+    // Suite `redb` has one group, with rows that commit.
     let all = call(&["redb", "--engine", "esker"]);
     assert_eq!(all, "esker 0\n", "suite open has no row that commits");
     let both = call(&["redb", "--engine", "esker", "--engine", "lmdb", "--resume"]);
     assert_eq!(both, "lmdb 0\n", "what is finished is not traced again");
-    // Of ycsb's two groups one is lost.
+    // One of the two groups of ycsb is lost.
     let groups = call(&["ycsb", "--engine", "esker", "--resume"]);
     assert_eq!(groups, "esker 0\nesker 1\n");
     let text = std::fs::read_to_string(&results).unwrap();
@@ -366,7 +366,7 @@ fn a_reader_who_has_gone_is_no_failure() {
     assert!(out_of_report.join("report.html").exists(), "the page is made all the same");
 }
 
-/// Writes a script that stands before a program of the machine for those who are given [`path_with`] its
+/// Writes a script that replaces a program of the machine, for processes that get [`path_with`] its
 /// directory.
 #[cfg(unix)]
 fn stand_in(programs: &Path, name: &str, script: &str) {
@@ -381,8 +381,7 @@ fn path_with(programs: &Path) -> String {
     format!("{}:{}", programs.display(), std::env::var("PATH").unwrap())
 }
 
-/// A program `fstrim` that stands before that of the machine: it notes what it is given, and fails if asked
-/// to.
+/// Runs the lab with this script in place of the program `fstrim`.
 #[cfg(unix)]
 fn run_with_fstrim(script: &str, out: &Path) -> Output {
     let programs = out.join("programs");
@@ -428,7 +427,7 @@ fn sync_rows_are_seen_to_sync() {
     }
 }
 
-/// sled keeps large pages in files of their own, which only a sync of the file system reaches.
+/// sled stores large pages in separate files, which only a sync of the file system reaches.
 #[cfg(target_os = "linux")]
 #[test]
 fn sync_commits_of_large_values_sync_the_file_system_below_sled() {
@@ -469,7 +468,7 @@ fn canary_a_wrong_value_fails_its_row() {
     assert!(record["value"].is_null());
     assert!(record["error"].as_str().unwrap().starts_with("wrong answer: sum of what was found"), "{record}");
     assert!(find(&records, "canary-wrong", "random range reads", 1)["error"].is_null(), "the run went on");
-    // Its reopening behind a compaction takes 500 ms, and is not timed.
+    // Its reopening after a compaction takes 500 ms, and is not timed.
     let (compaction, size) = ("compaction", "size after bench");
     let [compaction, size] = [compaction, size].map(|row| find(&records, "canary-wrong", row, 1));
     assert!(compaction["value"].as_f64().unwrap() < 0.5, "{compaction}");
@@ -495,7 +494,7 @@ fn canary_a_wrong_value_and_a_lost_one_fail_rows_of_keyspaces() {
     let wrong = find(&records, "canary-wrong", "random read", 1);
     assert!(wrong["value"].is_null());
     assert!(wrong["error"].as_str().unwrap().starts_with("wrong answer: the value that a get"), "{wrong}");
-    // It lives in memory: what is opened again is empty.
+    // It is in memory, so a reopened database is empty.
     let lost = find(&records, "canary-wrong", "open", 1);
     assert!(lost["error"].as_str().unwrap().starts_with("wrong answer: the value that the first"), "{lost}");
     for (engine, has_prefixes) in [("esker", false), ("sanakirja", true)] {

@@ -1,7 +1,6 @@
-//! The program in Go does the same work as the lab in Rust: both are held against each other on the smallest
-//! scale of every suite that has engines of both. Where Go or the modules of its engines are missing, nothing
-//! is compared. The generators of both are pinned by the same figures (`generate/tests.rs`,
-//! `generate_test.go`).
+//! The program in Go does the same work as the lab in Rust. This compares both at the smallest scale of every
+//! suite with engines of both. If Go or the modules of its engines are missing, nothing is compared. Tests of
+//! both sides pin the generators by the same figures (`generate/tests.rs`, `generate_test.go`).
 
 #![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -30,7 +29,7 @@ const SUITES: [&str; 15] = [
 const OURS: &str = "esker";
 const THEIRS: [&str; 2] = ["badger", "bbolt"];
 
-/// What the lab records of the suites.
+/// Returns the records of the suites.
 fn recorded() -> Vec<Value> {
     let out = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker-bench"));
@@ -42,7 +41,7 @@ fn recorded() -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What a record says about the work of its row, whatever engine did it.
+/// Returns the fields of a record that describe the work of its row and do not depend on the engine.
 fn work(record: &Value) -> Vec<(&str, Value)> {
     let counts = ["unit", "better", "ops", "commits", "user_written_bytes", "live_bytes"];
     let mut work: Vec<_> = counts.map(|name| (name, record[name].clone())).into();
@@ -74,7 +73,7 @@ fn each_row_does_the_same_work() {
             continue;
         }
         let ours = ours[&key(record)];
-        // A page cache that cannot be dropped, for one.
+        // For example, if the page cache cannot be dropped.
         if ours["error"].is_null() {
             assert_eq!(work(record), work(ours), "{record}");
             compared += 1;

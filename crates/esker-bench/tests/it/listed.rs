@@ -1,5 +1,5 @@
-//! The engines of the build and what they lack, as `esker-bench list` tells them, so that a new engine is no
-//! line in a test.
+//! The engines of the build and the features that they lack, from `esker-bench list`. So tests need no change
+//! for a new engine.
 
 #![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -8,8 +8,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The engines that run when none is named, each with the features that it lacks. Those in Go are not among
-/// them: they have to be built first.
+/// Returns the engines that run by default, each with the features that it lacks. Engines in Go are not among
+/// them, because they have to be built first.
 pub(crate) fn engines() -> BTreeMap<String, BTreeSet<String>> {
     let list = Command::new(env!("CARGO_BIN_EXE_esker-bench")).arg("list").output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();

@@ -1,5 +1,5 @@
-//! The lab's program from the outside, with its peers. The tests of Go's side of the lab need no peer and
-//! pass where there is no Go.
+//! Tests of the lab's program, with its peers. The tests of the Go side need no peer, and pass if Go is
+//! missing.
 
 mod async_commits;
 mod end_to_end;

@@ -1,6 +1,6 @@
-//! Every peer of the default build, through the real binary at the smallest scale: each row has a value, or
-//! says by its adapter's own words why it has none. Where the machine can trace, sync rows sync, and what
-//! syncs without being asked to has a reason.
+//! Runs every peer of the default build through the real binary at the smallest scale. Each row must have a
+//! value, or the reason that its adapter gives. If the machine can trace, sync rows must sync, and unasked
+//! syncs must have a reason.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::listed;
 
-/// Rows of suite `redb` that need what some engines lack, as `list` names it. All others every engine has.
+/// Rows of suite `redb` that need a feature, as `list` names it. Every engine has all other rows.
 const NEEDS: [(&str, &[&str]); 6] = [
     ("bulk load", &["sync commits", "large transactions"]),
     ("individual writes", &["sync commits"]),
