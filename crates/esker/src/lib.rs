@@ -197,9 +197,9 @@ pub use types::interleave;
 pub use compaction::filter::Decision;
 pub use db::{
     Builder, Change, Changed, Changes, CommitError, Committed, Cursor, Db, Feed, FeedChange, FeedCommit,
-    FeedOperand, FeedValue, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice, Past, Range, Reads,
-    RemovedRange, Savepoint, Sequence, Snapshot, Transaction, Ttl, Version, Versions, View, ViewMut, Watch,
-    WriteBatch, check_offline, repair,
+    FeedOperand, FeedValue, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice, PartWrite, Past, Range,
+    Reads, RemovedRange, Savepoint, Sequence, Snapshot, Transaction, Ttl, Version, Versions, View, ViewMut,
+    Watch, WriteBatch, check_offline, repair,
 };
 #[cfg(feature = "tokio")]
 pub use db::{EntryStream, FeedStream};
@@ -209,6 +209,7 @@ pub use engine::base::options::FileSizes;
 pub use engine::base::stats::{OldestSnapshot, Stats};
 pub use engine::life::background::BackgroundStep;
 pub use engine::life::copies::checkpoint::Checkpoint;
+pub use engine::life::owner::LockOwner;
 pub use engine::state::history::History;
 pub use engine::state::keyspace_options::{Counting, KeyspaceOptions};
 pub use engine::state::keyspace_stats::KeyspaceStats;

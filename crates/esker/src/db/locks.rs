@@ -6,7 +6,7 @@ use super::Db;
 use super::keyspace::Keyspace;
 use super::snapshot::Snapshot;
 use super::transaction::Transaction;
-use crate::engine::life::owner::Owner;
+use crate::engine::life::owner::LockOwner;
 use crate::engine::state::catalog::KeyspaceState;
 use crate::engine::writes::locks::{LockMode, LockName};
 use crate::types::key::encode_key;
@@ -18,10 +18,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A guard that holds a lock on a name until it drops: see [`Db::lock`].
 pub struct NamedLock {
-    _owner: Owner,
+    _owner: LockOwner,
 }
 
 impl Db {
+    /// Returns an owner of named locks that waits without blocking a thread.
+    pub fn lock_owner(&self) -> LockOwner {
+        LockOwner::new(self.handle.clone())
+    }
+
     /// Locks a name, whose meaning is up to the program, and waits up to `patience` for it. Dropping the
     /// guard releases the lock.
     ///
@@ -44,8 +49,8 @@ impl Db {
     /// # Errors
     /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::Closed`].
     pub fn lock(&self, name: &str, mode: LockMode, patience: Duration) -> Result<NamedLock> {
-        let mut owner = Owner::new(self.handle.clone());
-        owner.acquire(LockName::Name(name.to_owned()), mode, patience)?;
+        let mut owner = LockOwner::new(self.handle.clone());
+        owner.acquire(LockName::of_user(name), mode, patience)?;
         Ok(NamedLock { _owner: owner })
     }
 }
@@ -115,7 +120,7 @@ impl Transaction {
     /// Those of [`Db::lock`].
     pub fn lock_name(&mut self, name: &str, mode: LockMode, patience: Duration) -> Result<()> {
         self.begin_operation()?;
-        let done = self.owner().acquire(LockName::Name(name.to_owned()), mode, patience);
+        let done = self.owner().acquire(LockName::of_user(name), mode, patience);
         self.note_failure(done)?;
         self.move_to_newest();
         Ok(())
@@ -170,9 +175,9 @@ impl Transaction {
         done
     }
 
-    fn owner(&mut self) -> &mut Owner {
+    fn owner(&mut self) -> &mut LockOwner {
         let handle = &self.handle;
-        self.owner.get_or_insert_with(|| Owner::new(handle.clone()))
+        self.owner.get_or_insert_with(|| LockOwner::new(handle.clone()))
     }
 
     /// Moves the transaction to the newest state if it has neither read nor written. Returns whether it did.

@@ -18,7 +18,7 @@ use super::ttl::Ttl;
 use super::writes::{CommitConditions, Writes};
 use crate::engine::life::exclusive::Turn;
 use crate::engine::life::handle::Handle;
-use crate::engine::life::owner::Owner;
+use crate::engine::life::owner::LockOwner;
 use crate::engine::state::catalog::KeyspaceState;
 use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::engine::state::reads::ReadSource;
@@ -57,10 +57,12 @@ pub struct Transaction {
     pub(super) reads: Option<Arc<ReadSet>>,
     /// Whether anything was read from the snapshot. Relaxed: it orders nothing.
     pub(super) has_read: AtomicBool,
+    /// The read sets of its parts (part.2).
+    pub(super) parts: Vec<Arc<ReadSet>>,
     /// Notices to send when it commits.
     notices: Vec<(Arc<str>, Value)>,
     /// Its locks, if it has taken any.
-    pub(super) owner: Option<Owner>,
+    pub(super) owner: Option<LockOwner>,
     /// If it is exclusive: its turn, or why it has none.
     pub(super) turn: Option<Result<Turn>>,
     /// Whether the last operation failed in a way that requires a restart.
@@ -83,7 +85,7 @@ impl Transaction {
         let snapshot = Snapshot::new(handle.clone());
         let last_point = MADE.fetch_add(1, Ordering::Relaxed).wrapping_mul(POINTS_MAX);
         let (writes, has_read, owner) = (Writes::default(), AtomicBool::new(false), None);
-        let (notices, restart) = (Vec::new(), Restart::default());
+        let (parts, notices, restart) = (Vec::new(), Vec::new(), Restart::default());
         Transaction {
             handle,
             snapshot,
@@ -91,6 +93,7 @@ impl Transaction {
             last_point,
             reads,
             has_read,
+            parts,
             notices,
             owner,
             turn,
@@ -107,6 +110,11 @@ impl Transaction {
     /// Replaces the snapshot. Nothing has been read from the old one.
     pub(super) fn renew(&mut self, snapshot: Snapshot) {
         self.snapshot = snapshot;
+    }
+
+    /// Returns the sequence number of its snapshot.
+    pub(super) fn seqno(&self) -> SeqNo {
+        self.snapshot.seqno()
     }
 
     /// The state that it reads, without its own writes.
@@ -201,9 +209,10 @@ impl Transaction {
         if canary::is_set(Canary::LockReleasedEarly) {
             self.owner = None;
         }
-        self.owner.iter().for_each(Owner::note_thread);
+        self.owner.iter().for_each(LockOwner::note_thread);
         let since = Some(self.snapshot.pin().clone());
-        let (reads, notices) = (self.reads.clone(), self.notices.clone());
+        let reads = self.reads.iter().chain(&self.parts).cloned().collect();
+        let notices = self.notices.clone();
         let conditions = CommitConditions { since, reads, is_exclusive: self.turn.is_some(), notices };
         let done = self.writes.commit(&self.handle.core, durability, conditions);
         done.map_err(|error| CommitError::new(error, self))

@@ -71,6 +71,8 @@ pub(crate) struct Writes {
     blobs: Option<Arc<Mutex<BlobWriter>>>,
     /// The savepoints, oldest first.
     pub(super) points: Vec<Point>,
+    /// Keeps all writes in the set, whatever their size.
+    stays_in_memory: bool,
 }
 
 /// Conditions and notices of a commit.
@@ -78,8 +80,8 @@ pub(crate) struct Writes {
 pub(crate) struct CommitConditions {
     /// The snapshot from which a transaction has read.
     pub(crate) since: Option<SnapshotGuard>,
-    /// What the transaction has read, if that must not have changed.
-    pub(crate) reads: Option<Arc<ReadSet>>,
+    /// What the transaction and its parts have read, if that must not have changed.
+    pub(crate) reads: Vec<Arc<ReadSet>>,
     /// Whether the commit holds the exclusive turn.
     pub(crate) is_exclusive: bool,
     /// Notices to send once the commit is visible.
@@ -231,7 +233,7 @@ impl Writes {
 
     /// Returns the set in the form to commit: operands that follow a put or a removal in it become puts
     /// (write_set.6).
-    fn settled(&self, core: &Core) -> Result<Arc<WriteSet>> {
+    pub(super) fn settled(&self, core: &Core) -> Result<Arc<WriteSet>> {
         let settled = self.set.settled(|operands, base| {
             // The base may be in a blob file.
             self.blob_use()?;
@@ -241,6 +243,16 @@ impl Writes {
             lists.fold(operands.key, base, core.view.get().fold_context())
         })?;
         Ok(settled.map_or_else(|| self.set.clone(), Arc::new))
+    }
+
+    /// Keeps all later writes in the set, whatever their size.
+    pub(super) fn stay_in_memory(&mut self) {
+        self.stays_in_memory = true;
+    }
+
+    /// Returns the keyspaces that the writes touch.
+    pub(super) fn keyspaces(&self) -> &[KeyspaceLife] {
+        &self.keyspaces
     }
 
     /// Returns the writes so far, for iterators.
@@ -271,7 +283,7 @@ impl Writes {
     pub(super) fn make_room(&mut self, core: &Core) -> Result<()> {
         let bytes = self.set.memory_bytes() as u64;
         let (small, large) = (core.options.piece_bytes(), core.options.adoption_bytes());
-        if bytes < small || (bytes < large && self.layers.is_empty()) {
+        if self.stays_in_memory || bytes < small || (bytes < large && self.layers.is_empty()) {
             return Ok(());
         }
         // Operands may be in a blob file.
@@ -392,7 +404,7 @@ impl Writes {
         if expiry.is_some() && value.len() > VALUE_BYTES_MAX - EXPIRY_BYTES {
             return Err(Error::ValueTooLong { len: value.len() });
         }
-        if core.blobs.takes(keyspace.id, value.len()) {
+        if core.blobs.takes(keyspace.id, value.len()) && !self.stays_in_memory {
             if self.large_bytes + value.len() > LARGE_BYTES_MAX {
                 return self.put_blob(core, keyspace, key, expiry, |blobs| blobs.put(value));
             }
@@ -420,7 +432,7 @@ impl Writes {
         let mut next = |bytes: &mut [u8]| {
             reader.read_exact(bytes).map_err(|e| Error::io("read a value from", "its reader", e))
         };
-        if len > LARGE_BYTES_MAX && core.blobs.takes(keyspace.id, len) {
+        if len > LARGE_BYTES_MAX && core.blobs.takes(keyspace.id, len) && !self.stays_in_memory {
             let expiry = keyspace.expiry(&core.time, Lifetime::AsKeyspace);
             return self.put_blob(core, keyspace, key, expiry, |blobs| blobs.put_from(len, next));
         }

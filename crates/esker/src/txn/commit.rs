@@ -333,14 +333,14 @@ impl Pipeline {
         view: &ReadView,
         len_now: impl Fn(KeyspaceId) -> Result<u64>,
     ) -> Result<()> {
-        let (Some(since), Some(reads)) = (&request.since, &request.reads) else { return Ok(()) };
-        if canary::is_set(Canary::ReadCheckSkipped) {
-            return Ok(());
+        let is_checked = !canary::is_set(Canary::ReadCheckSkipped);
+        let Some(since) = request.since.as_ref().filter(|_| is_checked) else { return Ok(()) };
+        for reads in &request.reads {
+            if let Some(conflict) = reads.find_conflict(since.seq(), view, &len_now)? {
+                return Err(conflict.into_error(&request.keyspaces));
+            }
         }
-        match reads.find_conflict(since.seq(), view, len_now)? {
-            Some(conflict) => Err(conflict.into_error(&request.keyspaces)),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Fails a commit that would remove more keys than there are, which happens if a range of a table is

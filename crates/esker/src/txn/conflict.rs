@@ -63,10 +63,20 @@ pub struct Conflict {
 
 /// Returns the first conflict of a transaction that began at `since` with later commits (conflict.1).
 pub fn find_conflict(set: &WriteSet, since: SeqNo, view: &ReadView) -> Result<Option<Conflict>> {
+    find_conflict_of(set, since, view, |_| true)
+}
+
+/// Like [`find_conflict`], for the range removals and for the ops whose kind counts.
+pub(crate) fn find_conflict_of(
+    set: &WriteSet,
+    since: SeqNo,
+    view: &ReadView,
+    counts: impl Fn(Kind) -> bool,
+) -> Result<Option<Conflict>> {
     if view.newest_possible() <= since {
         return Ok(None);
     }
-    for entry in set.entries(SeqNo::MAX) {
+    for entry in set.entries(SeqNo::MAX).filter(|entry| counts(entry.kind)) {
         let newer = match Newer::Writes.of(entry.kind) {
             Newer::Writes => view.newest_write(entry.key, since)?,
             Newer::Versions => view.newest_version(entry.key, since)?,
@@ -85,6 +95,16 @@ pub fn find_conflict(set: &WriteSet, since: SeqNo, view: &ReadView) -> Result<Op
 }
 
 impl Conflict {
+    /// Returns the conflict over a range.
+    pub(crate) fn over(range: KeyRange) -> Self {
+        let is_point = range.is_point();
+        let end = match range.end {
+            End::Excluded(end) => end,
+            End::Included(last) => [&last, &[0][..]].concat(),
+        };
+        Conflict { start: range.start, end: (!is_point).then_some(end) }
+    }
+
     /// Converts to an error with the names of keyspaces known to the user.
     pub fn into_error(self, keyspaces: &[KeyspaceLife]) -> Error {
         let (id, start) = decode_key(&self.start).expect("a write set holds encoded keys");

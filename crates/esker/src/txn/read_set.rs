@@ -128,6 +128,21 @@ impl ReadSet {
             .for_each(|id| self.note_range(&encode_key(*id, &[]), End::Excluded(keyspace_end(*id))));
     }
 
+    /// Returns the first read that uncommitted writes change. Any write of a keyspace changes its length.
+    pub(crate) fn find_among(&self, meets: impl Fn(&KeyRange) -> Result<bool>) -> Result<Option<Conflict>> {
+        let reads = self.0.lock();
+        let keys = reads.keys.iter().map(|key| KeyRange::point(key));
+        let whole =
+            |id: &KeyspaceId| KeyRange { start: encode_key(*id, &[]), end: End::Excluded(keyspace_end(*id)) };
+        let lengths = reads.lengths.keys().map(whole);
+        for range in keys.chain(reads.ranges.iter().cloned()).chain(lengths) {
+            if meets(&range)? {
+                return Ok(Some(Conflict::over(range)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Returns the first read that a commit later than `since` has changed. `len_now` returns the length of a
     /// keyspace in the view.
     pub(crate) fn find_conflict(
@@ -147,11 +162,7 @@ impl ReadSet {
         }
         for range in &reads.ranges {
             if range_written(range, since, view, Newer::Writes)? {
-                let end = match &range.end {
-                    End::Excluded(end) => end.clone(),
-                    End::Included(last) => [last, &[0][..]].concat(),
-                };
-                return Ok(Some(Conflict { start: range.start.clone(), end: Some(end) }));
+                return Ok(Some(Conflict::over(range.clone())));
             }
         }
         for (&keyspace, &len) in &reads.lengths {

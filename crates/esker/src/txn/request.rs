@@ -66,8 +66,8 @@ pub struct CommitRequest {
     pub durability: Durability,
     /// The snapshot that a transaction read from.
     pub since: Option<SnapshotGuard>,
-    /// What the transaction read, if that must be unchanged.
-    pub(crate) reads: Option<Arc<ReadSet>>,
+    /// What the transaction and its parts have read, if that must be unchanged.
+    pub(crate) reads: Vec<Arc<ReadSet>>,
     /// Whether the request holds the exclusive turn or has lent it to others
     /// (engine/writes/exclusive_turn.rs).
     pub(crate) may_pass: bool,

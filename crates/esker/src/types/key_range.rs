@@ -51,6 +51,16 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
+    /// Returns the range of one key.
+    pub fn point(key: &[u8]) -> Self {
+        KeyRange { start: key.to_vec(), end: End::Included(key.to_vec()) }
+    }
+
+    /// Returns whether it is the range of one key.
+    pub fn is_point(&self) -> bool {
+        matches!(&self.end, End::Included(last) if *last == self.start)
+    }
+
     /// Returns whether `key` is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.start.as_slice() <= key && self.end.admits(key)

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-use super::{ExclusiveTurn, LockName, Locks, OwnerId, Table};
+use super::{ExclusiveTurn, LockName, Locks, OwnerId, Table, Wake};
 use crate::engine::writes::exclusive_turn::HeldAs;
 
 /// Set to let a commit pass. Relaxed: it orders no other memory.
@@ -33,6 +33,10 @@ impl Step {
             Step::Turn(owner, _) => format!("owner {owner} waits for an exclusive transaction"),
         }
     }
+}
+
+fn shown(cycle: &[Step]) -> String {
+    cycle.iter().map(Step::shown).collect::<Vec<_>>().join(", ")
 }
 
 /// Registers a thread's wait for the turn, until it drops.
@@ -84,7 +88,7 @@ impl Table {
             if self.let_pass(&cycle) {
                 exclusive_turn.wake();
             } else {
-                self.fail_youngest(&cycle);
+                self.fail_youngest(&cycle, owner);
             }
         }
     }
@@ -104,7 +108,8 @@ impl Table {
     ) -> bool {
         if let Some(wait) = self.waits.get(&at)
             && let Some(lock) = self.locks.get(&wait.name)
-            && let Some(position) = lock.queue.iter().position(|waiting| waiting.owner == at)
+            && let Some(position) =
+                lock.position_of(at).filter(|position| lock.queue[*position].deadlock.is_none())
         {
             cycle.push(Step::Lock(at, wait.name.clone()));
             for blocker in lock.blockers(position) {
@@ -143,8 +148,9 @@ impl Table {
         true
     }
 
-    /// Fails the youngest owner of the cycle that waits for a lock.
-    fn fail_youngest(&mut self, cycle: &[Step]) {
+    /// Fails the youngest owner of the cycle that waits for a lock, and wakes it unless it is the owner that
+    /// asks.
+    fn fail_youngest(&mut self, cycle: &[Step], asking: OwnerId) {
         let waits = cycle.iter().filter_map(|step| match step {
             Step::Lock(owner, name) => Some((*owner, name)),
             Step::Turn(..) => None,
@@ -153,9 +159,14 @@ impl Table {
             waits.max().expect("the turn's holder in the cycle waits for a lock, or all do");
         let lock = self.locks.get_mut(name).expect("an owner waits for it");
         if let Some(waiting) = lock.queue.iter_mut().find(|waiting| waiting.owner == youngest) {
-            waiting.deadlock = Some(cycle.iter().map(Step::shown).collect::<Vec<_>>().join(", "));
-            waiting.wake.notify_one();
+            waiting.deadlock = Some(shown(cycle));
+            if youngest != asking {
+                waiting.wake.wake();
+            }
+            // A task notices when it asks again.
+            if matches!(waiting.wake, Wake::Thread(_)) {
+                self.waits.remove(&youngest);
+            }
         }
-        self.waits.remove(&youngest);
     }
 }

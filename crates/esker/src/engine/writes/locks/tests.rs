@@ -11,7 +11,7 @@ fn turn() -> ExclusiveTurn {
 }
 
 fn name(name: &str) -> LockName {
-    LockName::Name(name.to_owned())
+    LockName::of_user(name)
 }
 
 fn waiters(locks: &Locks) -> usize {
@@ -175,4 +175,97 @@ fn exclusive_turn_6_a_commit_passes_a_transaction_that_holds_the_turn_and_waits_
         });
         assert!(begun.elapsed() < LONG / 2, "exclusive_turn.6");
     }
+}
+
+/// Counts how often a task was woken.
+#[derive(Default)]
+struct Woken(AtomicU32);
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Tasks that ask for locks.
+#[derive(Default)]
+struct Tasks {
+    locks: Locks,
+    woken: [Arc<Woken>; 6],
+}
+
+impl Tasks {
+    fn ask(&self, owner: OwnerId, lock: &str, mode: LockMode) -> Result<Asked> {
+        let waker = Waker::from(self.woken[owner as usize].clone());
+        self.locks.ask(owner, &name(lock), mode, Some(&waker), &turn())
+    }
+
+    fn asks(&self, owner: OwnerId, lock: &str, mode: LockMode) -> Asked {
+        self.ask(owner, lock, mode).unwrap()
+    }
+
+    /// The tasks that were woken since the last time.
+    fn woken(&self) -> Vec<usize> {
+        (0..6).filter(|owner| self.woken[*owner].0.swap(0, Ordering::Relaxed) > 0).collect()
+    }
+
+    fn give_back(&self, owner: OwnerId, lock: &str) -> Vec<usize> {
+        self.locks.give_back(owner, &[name(lock)]);
+        self.woken()
+    }
+}
+
+#[test]
+fn locks_6_tasks_are_woken_in_order_and_none_passes_another() {
+    use LockMode::{Exclusive, Shared};
+    let tasks = Tasks::default();
+    assert_eq!([1, 2].map(|owner| tasks.asks(owner, "a", Shared)), [Asked::Granted; 2]);
+    assert_eq!((tasks.asks(3, "a", Exclusive), tasks.asks(4, "a", Shared)), (Asked::Waits, Asked::Waits));
+    assert_eq!((tasks.asks(1, "a", Shared), tasks.asks(3, "a", Exclusive)), (Asked::Held, Asked::Waits));
+    assert_eq!((tasks.give_back(1, "a"), tasks.give_back(2, "a")), (vec![], vec![3]), "locks.6");
+    assert_eq!((tasks.asks(5, "a", Shared), tasks.asks(4, "a", Shared)), (Asked::Waits, Asked::Waits));
+    assert_eq!((tasks.asks(3, "a", Exclusive), tasks.give_back(3, "a")), (Asked::Granted, vec![4]));
+    assert_eq!((tasks.asks(4, "a", Shared), tasks.woken()), (Asked::Granted, vec![5]), "both share it");
+    tasks.locks.stop_asking(5);
+    assert_eq!((tasks.asks(4, "a", Exclusive), tasks.asks(1, "a", Shared)), (Asked::Held, Asked::Waits));
+    assert_eq!((tasks.give_back(4, "a"), tasks.asks(1, "a", Shared)), (vec![1], Asked::Granted));
+    assert_eq!((tasks.give_back(1, "a"), tasks.locks.len(), waiters(&tasks.locks)), (vec![], 0, 0));
+}
+
+#[test]
+fn locks_2_the_youngest_task_of_a_cycle_fails() {
+    use LockMode::{Exclusive, Shared};
+    let tasks = Tasks::default();
+    for (owner, lock) in [(1, "a"), (2, "b"), (3, "c")] {
+        assert_eq!(tasks.asks(owner, lock, Exclusive), Asked::Granted);
+    }
+    assert_eq!((tasks.asks(2, "c", Exclusive), tasks.asks(3, "a", Shared)), (Asked::Waits, Asked::Waits));
+    assert_eq!((tasks.asks(1, "b", Shared), tasks.woken()), (Asked::Waits, vec![3]), "locks.2");
+    assert!(matches!(tasks.ask(3, "a", Shared), Err(Error::Deadlock(_))), "locks.2");
+    assert_eq!((tasks.give_back(3, "c"), tasks.asks(2, "c", Exclusive)), (vec![2], Asked::Granted));
+    tasks.locks.give_back(2, &[name("b"), name("c")]);
+    assert_eq!((tasks.woken(), tasks.asks(1, "b", Shared)), (vec![1], Asked::Granted));
+    tasks.locks.give_back(1, &[name("a"), name("b")]);
+    // Two share a lock, and each wants it alone.
+    assert_eq!([4, 5].map(|owner| tasks.asks(owner, "s", Shared)), [Asked::Granted; 2]);
+    assert_eq!(tasks.asks(4, "s", Exclusive), Asked::Waits);
+    assert!(matches!(tasks.ask(5, "s", Exclusive), Err(Error::Deadlock(_))), "locks.2");
+    assert_eq!((tasks.give_back(5, "s"), tasks.asks(4, "s", Exclusive)), (vec![4], Asked::Held));
+    assert_eq!((tasks.give_back(4, "s"), tasks.locks.len(), waiters(&tasks.locks)), (vec![], 0, 0));
+}
+
+#[test]
+fn locks_2_a_thread_that_closes_a_cycle_with_a_younger_task_has_the_task_fail() {
+    let tasks = Tasks::default();
+    let (locks, mode) = (&tasks.locks, LockMode::Exclusive);
+    assert_eq!(tasks.asks(5, "a", mode), Asked::Granted);
+    locks.acquire(1, &name("b"), mode, LONG, &turn()).unwrap();
+    assert_eq!(tasks.asks(5, "b", mode), Asked::Waits);
+    std::thread::scope(|scope| {
+        let older = scope.spawn(|| locks.acquire(1, &name("a"), mode, LONG, &turn()));
+        until(|| tasks.woken() == [5]);
+        assert!(matches!(tasks.ask(5, "b", mode), Err(Error::Deadlock(_))), "locks.2");
+        locks.give_back(5, &[name("a")]);
+        older.join().unwrap().unwrap();
+    });
 }
