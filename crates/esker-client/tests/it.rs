@@ -30,7 +30,8 @@ impl TestServer {
     fn start() -> Self {
         let db = esker::Db::in_memory().unwrap();
         let store = Arc::new(LocalStore::new(db.clone(), 1 << 30));
-        let server = Server::new(store, Options { port: Some(0), ..Options::default() }).unwrap();
+        let server =
+            Server::new(store, Some(db.clone()), Options { port: Some(0), ..Options::default() }).unwrap();
         let thread = std::thread::spawn({
             let server = server.clone();
             move || {

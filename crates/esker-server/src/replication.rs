@@ -203,7 +203,7 @@ impl Replication {
         source.map_or(Ok(()), |source| self.become_replica(source, false))
     }
 
-    fn local(&self) -> Option<&(Db, Records)> {
+    pub(crate) fn local(&self) -> Option<&(Db, Records)> {
         self.local.as_ref()
     }
 

@@ -1,26 +1,30 @@
-//! The seam between the server and what stores its data. Everything above is written on these traits.
+//! The seam between the server and what stores its data. The server above uses only these traits.
 //!
 //! ```text
 //!   commands --> Reads, Transaction, Store --> local.rs: a `Db` of this process
 //! ```
 //!
-//! Calls may block. Nothing above may assume that files are local, or that a number of keys is known without counting.
+//! Calls may block. The server above must assume neither that the files are local, nor that a number of keys
+//! is known without counting.
 //!
 //! store.1. A transaction sees its own writes. It commits all of them, or none.
-//! store.2. `Transaction::version` is larger than what any transaction got whose commit it sees.
+//! store.2. `Transaction::version` is larger than the version of each transaction whose commit it sees.
+//! store.3. A part is a transaction that commits inside another one, which admits it and makes its writes.
+//!     Until then it blocks no commit.
 
+mod error;
 pub(crate) mod holdings;
 mod local;
 pub(crate) mod spans;
 
 use std::any::Any;
 use std::ops::{Bound, ControlFlow};
-use std::path::Path;
 use std::sync::Arc;
+use std::task::Waker;
 
-pub use esker::backup::{BackupInfo, Segment};
-pub use esker::{Durability, Error, Result, Value};
+pub use esker::{Durability, LockMode, PartWrite as Write, Value};
 
+pub use self::error::{Error, Result};
 pub use self::local::LocalStore;
 
 /// One ordered map of a store. A handle, cheap to clone.
@@ -31,28 +35,41 @@ pub struct Space {
 }
 
 impl Space {
-    /// A handle that the store understands.
+    /// Creates a space with a handle of the store's own type.
     pub fn new<T: Send + Sync + 'static>(name: &str, handle: T) -> Self {
         Space { name: name.into(), handle: Arc::new(handle) }
     }
 
-    /// The name it was opened by.
+    /// Returns the name by which the space was opened.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the store put into it; none if it is another store's.
+    /// Returns the store's handle. Returns `None` if the space belongs to another store.
     pub fn handle<T: 'static>(&self) -> Option<&T> {
         self.handle.downcast_ref()
     }
 }
 
+/// The isolation of a part: what it sees of other commits, and which of them conflict with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isolation {
+    /// Reads see the newest state. Writes never conflict: the last commit wins.
+    ReadCommitted,
+    /// Reads see the state at the beginning. Writes never conflict.
+    RepeatableRead,
+    /// Like `RepeatableRead`, and a later commit of a key that the part writes is a conflict.
+    Snapshot,
+    /// Like `Snapshot`, and a later change of what the part has read is a conflict.
+    Serializable,
+}
+
 /// Bounds of a range of keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Span<'a> {
-    /// Where it begins.
+    /// The lower bound.
     pub lower: Bound<&'a [u8]>,
-    /// Where it ends.
+    /// The upper bound.
     pub upper: Bound<&'a [u8]>,
 }
 
@@ -60,17 +77,17 @@ impl<'a> Span<'a> {
     /// All keys.
     pub const ALL: Span<'static> = Span { lower: Bound::Unbounded, upper: Bound::Unbounded };
 
-    /// From a key on, with it.
+    /// The keys from this one on, inclusive.
     pub fn from(key: &'a [u8]) -> Self {
         Span { lower: Bound::Included(key), upper: Bound::Unbounded }
     }
 
-    /// From one key, with it, to another, without it.
+    /// The keys from `from` (inclusive) to `to` (exclusive).
     pub fn between(from: &'a [u8], to: &'a [u8]) -> Self {
         Span { lower: Bound::Included(from), upper: Bound::Excluded(to) }
     }
 
-    /// Whether no key can lie in it.
+    /// Returns whether no key can lie in the span.
     pub fn is_empty(&self) -> bool {
         match (self.lower, self.upper) {
             (Bound::Included(a), Bound::Included(b)) => a > b,
@@ -81,7 +98,7 @@ impl<'a> Span<'a> {
     }
 }
 
-/// The smallest key that is larger than all keys with a prefix; none if there is none.
+/// Returns the smallest key that is larger than all keys with a prefix, if there is one.
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xFF)?;
     let mut end = prefix[..=last].to_vec();
@@ -89,7 +106,7 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// From which end a range is walked.
+/// The direction in which a range is visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Smallest key first.
@@ -98,31 +115,31 @@ pub enum Order {
     Down,
 }
 
-/// Is shown the entries of a range: key and value. It breaks off when it has enough.
+/// Called with the key and the value of each entry of a range. Returns `Break` to stop.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// Reads of one state of a store.
 pub trait Reads {
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
     /// The store's: see [`esker::Reads::get`].
     fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Value>>;
 
-    /// The values of the first of several keys: of all, unless the values that were read exceed `bytes_max` bytes
-    /// before. Of one key at least.
+    /// Returns the values of several keys, in order. Stops after the value with which the total exceeds
+    /// `bytes_max` bytes.
     ///
     /// # Errors
     /// See [`get`](Self::get).
     fn multi_get(&self, space: &Space, keys: &[&[u8]], bytes_max: usize) -> Result<Vec<Option<Value>>>;
 
-    /// Shows the entries of a range until there are no more, or `visit` breaks off.
+    /// Calls `visit` with each entry of a range, until it returns `Break`.
     ///
     /// # Errors
     /// See [`get`](Self::get).
     fn range(&self, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()>;
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     ///
     /// # Errors
     /// See [`get`](Self::get).
@@ -137,7 +154,7 @@ pub trait Transaction: Reads + Send {
     /// See [`esker::WriteBatch::put`].
     fn put(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Merges an operand into a key, by the operator of its map.
+    /// Merges an operand into a key with the merge operator of the space.
     ///
     /// # Errors
     /// See [`esker::WriteBatch::merge`].
@@ -155,32 +172,75 @@ pub trait Transaction: Reads + Send {
     /// See [`put`](Self::put).
     fn remove_range(&mut self, space: &Space, span: Span<'_>) -> Result<()>;
 
-    /// A number for what it makes (store.2).
+    /// Returns a version for the data that this transaction writes (store.2).
     fn version(&self) -> u64;
 
-    /// Whether it has written nothing.
+    /// Returns whether the transaction has written nothing.
     fn is_empty(&self) -> bool;
 
-    /// Notes this point for [`undo`](Self::undo), in place of the one noted before.
-    fn mark(&mut self);
+    /// Sets a savepoint and returns its number. Numbers start at 0.
+    fn savepoint(&mut self) -> usize;
 
-    /// Undoes what was written since the last [`mark`](Self::mark).
+    /// Undoes the writes since a savepoint, and releases later savepoints.
     ///
     /// # Errors
-    /// No point was noted.
-    fn undo(&mut self) -> Result<()>;
+    /// See [`esker::Transaction::rollback_to`]. The transaction must then not commit.
+    fn rollback_to(&mut self, point: usize) -> Result<()>;
 
-    /// Notes this point for [`undo_part`](Self::undo_part). Points of [`mark`](Self::mark) that come behind it leave it as it is.
-    fn begin_part(&mut self);
+    /// Releases a savepoint and later ones. The writes since then stay.
+    fn release(&mut self, point: usize);
 
-    /// Forgets the point of [`begin_part`](Self::begin_part). What was written since stays.
-    fn end_part(&mut self);
+    /// Moves the transaction to the newest state, with its writes on top.
+    fn refresh(&mut self);
 
-    /// Undoes what was written since [`begin_part`](Self::begin_part), and forgets that point.
+    /// Starts or stops to depend on reads. The commit conflicts if another commit has changed what was read
+    /// meanwhile.
+    fn note_reads(&mut self, notes: bool);
+
+    /// Depends on these keys as if they had been read, if the transaction is serializable.
     ///
     /// # Errors
-    /// The engine cannot go back.
-    fn undo_part(&mut self) -> Result<()>;
+    /// See [`esker::Transaction::depend_on`].
+    fn depend_on(&self, space: &Space, span: Span<'_>) -> Result<()>;
+
+    /// Checks that a part may commit inside this transaction, which then depends on what the part has read
+    /// (store.3).
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: a conflict as defined by the part's [`Isolation`].
+    fn admit(&mut self, part: &dyn Transaction) -> Result<()>;
+
+    /// Visits the writes to a space: first the removals of ranges, then the writes of each key, in order of
+    /// keys.
+    ///
+    /// # Errors
+    /// See [`esker::Transaction::visit_writes`].
+    fn visit_writes(&self, space: &Space, visit: &mut dyn FnMut(Write<'_>)) -> Result<()>;
+
+    /// Returns the number of writes, including repeated ones.
+    fn write_count(&self) -> usize;
+
+    /// Returns the total size of the written keys and values, in bytes.
+    fn bytes(&self) -> usize;
+
+    /// Returns the store's own type, for [`admit`](Self::admit).
+    fn as_any(&self) -> &dyn Any;
+
+    /// Makes one write.
+    ///
+    /// # Errors
+    /// See [`put`](Self::put).
+    fn write(&mut self, space: &Space, write: Write<'_>) -> Result<()> {
+        match write {
+            Write::RemoveRange { from, to } => {
+                let upper = to.map_or(Bound::Unbounded, Bound::Excluded);
+                self.remove_range(space, Span { lower: Bound::Included(from), upper })
+            }
+            Write::Put { key, value } => self.put(space, key, value),
+            Write::Remove { key } => self.remove(space, key),
+            Write::Merge { key, operand } => self.merge(space, key, operand),
+        }
+    }
 
     /// Commits.
     ///
@@ -189,57 +249,77 @@ pub trait Transaction: Reads + Send {
     fn commit(self: Box<Self>, durability: Durability) -> Result<()>;
 }
 
-/// A state of a store that does not change.
+/// A fixed state of a store.
 pub trait Snapshot: Reads + Send + Sync {}
 
-/// A store. Its own reads are of the newest state, each by itself.
+/// Named locks of one owner. Dropping the owner releases them.
+pub trait Locks: Send {
+    /// Takes the lock of this name in a namespace, or changes the mode of a lock that the owner holds. If
+    /// that is not possible at once, returns false, and the owner waits in the lock's queue: `waker` is
+    /// called once it is worth asking again. Without a waker, the owner does not start to wait. An owner
+    /// waits for one lock at a time.
+    ///
+    /// # Errors
+    /// [`Error::Deadlock`]: the owner has left the queue. Errors of the store.
+    fn try_lock(&mut self, space: &str, name: &[u8], mode: LockMode, waker: Option<&Waker>) -> Result<bool>;
+
+    /// Ends the owner's wait, if it waits.
+    fn stop_waiting(&mut self);
+
+    /// Releases a lock, if the owner holds it.
+    fn unlock(&mut self, space: &str, name: &[u8]);
+}
+
+/// A store. Each of its own reads sees the newest state.
 pub trait Store: Reads + Send + Sync {
-    /// The map of this name, made if there is none. The number of keys of one that is `counted` is asked for often.
+    /// Opens the space of this name, and creates it if it does not exist. `counted`: the number of its keys
+    /// will be asked for often.
     ///
     /// # Errors
     /// See [`esker::Db::keyspace`].
     fn space(&self, name: &str, counted: bool) -> Result<Space>;
 
-    /// The map of this name, if there is one.
+    /// Returns the space of this name, if it exists.
     ///
     /// # Errors
     /// See [`esker::Db::open_keyspace`].
     fn find_space(&self, name: &str) -> Result<Option<Space>>;
 
-    /// These keys are about to be looked up or put: a hint.
+    /// Hints that these keys will be read or written soon.
     fn prefetch(&self, space: &Space, keys: &[&[u8]]) {
         let _ = (space, keys);
     }
 
-    /// The names of all maps.
+    /// Returns the names of all spaces.
     ///
     /// # Errors
     /// See [`esker::Db::keyspaces`].
     fn spaces(&self) -> Result<Vec<String>>;
 
-    /// Drops a map with all it holds.
+    /// Drops a space with all its keys.
     ///
     /// # Errors
     /// See [`esker::Db::drop_keyspace`].
     fn drop_space(&self, name: &str) -> Result<()>;
 
-    /// Gives maps other names, all at once: pairs of the old name and the new one, in this order.
+    /// Renames spaces in one commit. `names` holds pairs of the old and the new name, applied in order.
     ///
     /// # Errors
     /// See [`esker::Db::rename_keyspace`].
     fn rename_spaces(&self, names: &[(&str, &str)]) -> Result<()>;
 
-    /// The value of a key if memory knows it; none if a file or another machine has to be asked.
-    ///
-    /// # Errors
-    /// See [`Reads::get`].
-    fn get_if_cached(&self, space: &Space, key: &[u8]) -> Result<Option<Option<Value>>>;
-
-    /// The state as of now.
+    /// Returns a snapshot of the current state.
     fn snapshot(&self) -> Arc<dyn Snapshot>;
 
-    /// Begins a transaction.
+    /// Begins a transaction. Its commit conflicts with commits of the same keys, and with changes of what its
+    /// parts have read.
     fn begin(&self) -> Box<dyn Transaction>;
+
+    /// Begins a transaction that will commit inside another one (store.3).
+    fn begin_part(&self, isolation: Isolation) -> Box<dyn Transaction>;
+
+    /// Creates an owner without locks.
+    fn locks(&self) -> Box<dyn Locks>;
 
     /// Makes all commits so far durable.
     ///
@@ -247,51 +327,28 @@ pub trait Store: Reads + Send + Sync {
     /// See [`esker::Db::sync`].
     fn sync(&self) -> Result<()>;
 
-    /// Figures for people: names and values.
+    /// Returns statistics for people: names and values.
     fn figures(&self) -> Vec<(String, String)>;
 
-    /// Chooses the operator that keys of a map are merged by.
+    /// Sets the merge operator of a space.
     ///
     /// # Errors
     /// See [`esker::Keyspace::set_merge_operator`].
     fn set_merge_operator(&self, space: &Space, operator: &str) -> Result<()>;
 
-    /// Makes a copy of all data in a directory that is not there yet. Its last commit.
-    ///
-    /// # Errors
-    /// See [`esker::Db::checkpoint`].
-    fn checkpoint(&self, dir: &Path) -> Result<u64>;
-
-    /// Adds a backup of all data to those in a directory.
-    ///
-    /// # Errors
-    /// See [`esker::backup::Backup::create`].
-    fn backup(&self, dir: &Path) -> Result<BackupInfo>;
-
-    /// Adds to the archive of these backups what was committed since; none: nothing was.
-    ///
-    /// # Errors
-    /// See [`esker::backup::Backup::archive`].
-    fn archive(&self, dir: &Path) -> Result<Option<Segment>>;
-
-    /// What fails now, if anything does: writes, or background work that is tried again.
+    /// Describes a failure that lasts, if there is one: of writes, or of background work that is retried.
     fn trouble(&self) -> Option<String>;
 
-    /// Whether all data may fit into memory, so that reads hardly ever wait for a disk.
+    /// Returns whether all data probably fits into memory, so that reads hardly ever wait for a disk.
     fn is_in_memory(&self) -> bool;
 
-    /// Merges all data, and gives back space.
+    /// Compacts all data and frees the space of removed data.
     ///
     /// # Errors
     /// See [`esker::Db::compact`].
     fn compact(&self) -> Result<()>;
 
-    /// The database of this process that it is, if it is one: replication sends its commits.
-    fn local(&self) -> Option<&esker::Db> {
-        None
-    }
-
-    /// What is wrong with what is stored, and how much was looked at.
+    /// Reads all data and returns the problems found.
     ///
     /// # Errors
     /// See [`esker::Db::check`].

@@ -30,7 +30,7 @@ mod verify;
 pub use self::check::check_copy;
 pub use self::collection::Collection;
 pub use self::list::{End, List};
-pub use self::main_record::{Kind, Main, has_expired, string_record};
+pub use self::main_record::{Kind, Main, string_record};
 pub use self::sorted_set::{Scored, SortedSet, ZSpan};
 pub use self::stream::{Consumer, Entry, Group, Pending, Stream, StreamId, parse_count};
 pub use self::verify::verify;

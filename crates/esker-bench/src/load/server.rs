@@ -115,9 +115,10 @@ mod tests {
 
     #[test]
     fn what_was_loaded_is_read_and_wrong_answers_are_seen() {
-        let store = Arc::new(LocalStore::new(esker::Db::in_memory().unwrap(), 1 << 30));
-        let served =
-            esker_server::Server::new(store, Options { port: Some(0), ..Options::default() }).unwrap();
+        let db = esker::Db::in_memory().unwrap();
+        let store = Arc::new(LocalStore::new(db.clone(), 1 << 30));
+        let options = Options { port: Some(0), ..Options::default() };
+        let served = esker_server::Server::new(store, Some(db), options).unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listeners = runtime.block_on(Listeners::bind(&served)).unwrap();

@@ -74,11 +74,11 @@ impl Fail {
             Fail::Reply(text) | Fail::Final(text) => Cow::Borrowed(text),
             Fail::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
             Fail::NoGroup(what) => format!("NOGROUP {what}").into(),
-            Fail::Store(Error::Poisoned(..)) => {
+            Fail::Store(Error::Unavailable(_)) => {
                 "MISCONF the log cannot be written: reads continue; restart the server to write again".into()
             }
-            Fail::Store(error @ Error::NoSpace { .. }) => format!("OOM {error}").into(),
-            Fail::Store(Error::Conflict { .. }) => {
+            Fail::Store(Error::NoSpace(text)) => format!("OOM {text}").into(),
+            Fail::Store(Error::Conflict) => {
                 "TRYAGAIN another transaction has written the same keys: run the command again".into()
             }
             Fail::Store(error) => format!("ERR {error}").into(),
@@ -96,6 +96,12 @@ impl From<&'static str> for Fail {
 impl From<Error> for Fail {
     fn from(error: Error) -> Self {
         Fail::Store(error)
+    }
+}
+
+impl From<esker::Error> for Fail {
+    fn from(error: esker::Error) -> Self {
+        Fail::Store(error.into())
     }
 }
 

@@ -47,10 +47,15 @@ impl KeyUse {
     /// Removes the key.
     pub const REMOVE: KeyUse = KeyUse { is_whole: true, ..KeyUse::DELETE };
 
+    /// Returns whether the command writes the key.
+    fn is_written(self) -> bool {
+        self.change.is_some()
+    }
+
     /// The required rights.
     pub fn rights(self) -> u8 {
         let right = |needs: bool, right: u8| if needs { right } else { 0 };
-        right(self.reads, READ) | right(self.change.is_some(), WRITE)
+        right(self.reads, READ) | right(self.is_written(), WRITE)
     }
 
     /// The names in `COMMAND GETKEYSANDFLAGS`.
@@ -88,6 +93,11 @@ impl Uses {
     pub const STORE_FIRST: Uses = Uses::First(KeyUse::SET, KeyUse::SHOW);
     /// Moves data from the first key to the second.
     pub const MOVE: Uses = Uses::First(KeyUse::TAKE, KeyUse::INSERT);
+
+    /// Returns whether a command writes some of its keys and only reads others.
+    pub fn is_mixed(&self) -> bool {
+        matches!(self, Uses::First(first, others) if first.is_written() != others.is_written())
+    }
 
     /// How a request uses its key with this index.
     pub fn of(&self, request: &Request, at: usize) -> KeyUse {

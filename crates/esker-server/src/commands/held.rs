@@ -7,12 +7,12 @@ use super::ordered::write_string;
 use super::words::Words;
 use crate::base::fail::{Done, Fail, LOCK_TIMEOUT, SYNTAX, Wait};
 use crate::run::cx::Cx;
-use crate::store::holdings::held_transaction::{Held, IDLE, Isolation};
-use crate::store::holdings::named_locks::{Mode, Name, Until};
-use crate::store::holdings::overlay::{Entry, Writes};
+use crate::store::holdings::held_transaction::{Held, IDLE};
+use crate::store::holdings::named_locks::{Name, Until};
 use crate::store::holdings::place::Place;
 use crate::store::holdings::topics::Saying;
-use crate::store::{Durability, Snapshot, Value};
+use crate::store::spans::Stretch;
+use crate::store::{Durability, Isolation, LockMode, Value, Write};
 use crate::types::Main;
 
 /// The transaction that the connection holds, if it does.
@@ -45,7 +45,8 @@ pub(super) fn read_durability(words: &mut Words<'_>) -> Done<Durability> {
     }
 }
 
-/// Begins a transaction in a place, or one inside of the one that the connection holds. Its number is the reply.
+/// Begins a transaction in a place, or one inside of the one that the connection holds. Its number is the
+/// reply.
 ///
 /// # Errors
 /// There are too many one in another.
@@ -53,19 +54,20 @@ pub(super) fn begin(
     cx: &mut Cx<'_>,
     began_in: &str,
     isolation: Isolation,
-    snapshot: Option<Arc<dyn Snapshot>>,
+    is_repeatable: bool,
     durability: Durability,
 ) -> Done {
     let held = match held(cx)? {
         Some(held) => held,
         None => {
             let client = cx.session.client.id;
-            let held = cx.server.holdings.begin(client, began_in.to_owned(), isolation, cx.now);
+            let (holdings, store) = (&cx.server.holdings, &*cx.server.store);
+            let held = holdings.begin(store, client, began_in.to_owned(), isolation, cx.now);
             cx.session.own.transaction = Some(held.clone());
             held
         }
     };
-    held.enter(cx.now, snapshot, durability)?;
+    held.enter(cx.now, &*cx.server.store, is_repeatable, durability)?;
     cx.out.int(held.id as i64);
     Ok(())
 }
@@ -79,8 +81,7 @@ pub(super) fn commit(cx: &mut Cx<'_>) -> Done {
     if !matches!(held.leave(cx.now, true), Ok(true)) {
         cx.session.own.transaction = None;
         let done = finish(cx, &held);
-        let server = cx.server.clone();
-        server.holdings.end(&held, &server.sequencer);
+        cx.server.holdings.end(&held);
         done?;
     }
     cx.out.ok();
@@ -89,43 +90,62 @@ pub(super) fn commit(cx: &mut Cx<'_>) -> Done {
 
 fn finish(cx: &mut Cx<'_>, held: &Held) -> Done {
     let state = held.take().ok_or(IDLE)?;
-    state.check((cx.access.reads(), cx.now), cx.server.generation())?;
-    for (place, _) in state.writes() {
-        // A keyspace that was dropped shows here, before anything is written.
-        cx.access.reads().get(&place.space, b"")?;
-    }
-    for (place, writes) in state.writes() {
-        apply(cx, place, writes)?;
+    state.admit(cx.access.transaction()?, cx.now, cx.server.generation())?;
+    for place in state.places() {
+        let mut done = Ok(());
+        state.visit_writes(place, &mut |write| {
+            if done.is_ok() {
+                done = apply_stored(cx, place, write);
+            }
+        })?;
+        done?;
     }
     cx.effects.durability = cx.effects.durability.max(Some(state.durability()));
     cx.effects.said.extend(state.said());
     Ok(())
 }
 
-/// Makes writes to a place.
+/// Makes a write of a held transaction, whose strings of databases are records.
+fn apply_stored(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) -> Done {
+    match write {
+        Write::Put { key, value } if place.database.is_some() => {
+            let main = Main::decode(Value::from(value))?;
+            apply(cx, place, Write::Put { key, value: main.text() })
+        }
+        other => apply(cx, place, other),
+    }
+}
+
+/// Makes writes to a place at once, or in the transaction that the connection holds.
 ///
 /// # Errors
 /// The store's. Writes that were made by then are undone with the command (commands.2).
-pub(super) fn apply(cx: &mut Cx<'_>, place: &Place, writes: &Writes) -> Done {
+pub(super) fn write(cx: &mut Cx<'_>, place: &Place, writes: &[Write<'_>]) -> Done {
+    match held(cx)? {
+        Some(held) => held.with(cx.now, |state| state.write(place, writes, cx.server.generation())),
+        None => writes.iter().try_for_each(|write| apply(cx, place, *write)),
+    }
+}
+
+/// Makes a write to a place.
+fn apply(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) -> Done {
     if let Some(number) = place.database {
-        return cx.in_database(number, |cx| {
-            for (key, entry) in writes.entries() {
-                let main = match entry {
-                    Entry::Put(raw) => Some(Main::decode(Value::from(raw.as_slice()))?),
-                    _ => None,
-                };
-                write_string(cx, key, main.as_ref().map(Main::text))?;
+        return cx.in_database(number, |cx| match write {
+            Write::Put { key, value } => write_string(cx, key, Some(value)),
+            Write::Remove { key } => write_string(cx, key, None),
+            Write::RemoveRange { .. } | Write::Merge { .. } => {
+                Err("ERR a database takes no such write".into())
             }
-            Ok(())
         });
     }
-    writes.apply(&place.space, cx.access.transaction()?)?;
-    cx.effects.changes += writes.len() as u64;
-    for stretch in writes.removed() {
-        cx.removed(place, stretch);
-    }
-    for (key, entry) in writes.entries() {
-        cx.changed(place, key, if matches!(entry, Entry::Removed) { "del" } else { "set" });
+    cx.access.transaction()?.write(&place.space, write)?;
+    cx.effects.changes += 1;
+    match write {
+        Write::RemoveRange { from, to } => {
+            cx.removed(place, Stretch { from: from.to_vec(), to: to.map(<[u8]>::to_vec) });
+        }
+        Write::Remove { key } => cx.changed(place, key, "del"),
+        Write::Put { key, .. } | Write::Merge { key, .. } => cx.changed(place, key, "set"),
     }
     Ok(())
 }
@@ -136,20 +156,21 @@ pub(super) fn apply(cx: &mut Cx<'_>, place: &Place, writes: &Writes) -> Done {
 /// There is none.
 pub(super) fn rollback(cx: &mut Cx<'_>) -> Done {
     let held = transaction(cx)?;
-    // One that was left alone for too long is gone already, and this is how its client says that it knows.
+    // An idle transaction may be gone already. Its client ends it with a rollback.
     if !matches!(held.leave(cx.now, false), Ok(true)) {
         cx.session.own.transaction = None;
-        cx.server.holdings.end(&held, &cx.server.sequencer);
+        cx.server.holdings.end(&held);
     }
     cx.out.ok();
     Ok(())
 }
 
-/// Locks names, until the transaction ends if the connection holds one. `ms`: how long it waits for them; 0: for ever; none: not at all.
+/// Locks names, until the transaction ends if the connection holds one. `ms`: how long it waits for them; 0:
+/// for ever; none: not at all.
 ///
 /// # Errors
 /// A deadlock; it was not given back in time; too many locks.
-pub(super) fn lock(cx: &mut Cx<'_>, mut names: Vec<Name>, mode: Mode, ms: Option<u64>) -> Done {
+pub(super) fn lock(cx: &mut Cx<'_>, mut names: Vec<Name>, mode: LockMode, ms: Option<u64>) -> Done {
     let held = held(cx)?;
     if let Some(held) = &held {
         held.with(cx.now, |_| Ok(()))?;
@@ -158,7 +179,9 @@ pub(super) fn lock(cx: &mut Cx<'_>, mut names: Vec<Name>, mode: Mode, ms: Option
     names.sort_unstable();
     let until = if held.is_some() { Until::TransactionEnd } else { Until::Unlock };
     let client = cx.session.client.id;
-    match (cx.server.holdings.locks.acquire(client, &names, mode, until), ms) {
+    let (locks, store) = (&cx.server.holdings.locks, &*cx.server.store);
+    let waker = ms.map(|_| cx.server.sequencer.waker(client));
+    match (locks.acquire(store, client, &names, (mode, until), waker.as_ref()), ms) {
         (Ok(true), _) => {}
         (Ok(false), Some(ms)) => {
             return Err(Fail::Blocks(Wait {
@@ -169,19 +192,16 @@ pub(super) fn lock(cx: &mut Cx<'_>, mut names: Vec<Name>, mode: Mode, ms: Option
                 minds_changes: false,
             }));
         }
-        (Ok(false), None) => {
-            cx.server.holdings.stop_waiting(client, &cx.server.sequencer);
-            return Err(LOCK_TIMEOUT.into());
-        }
+        (Ok(false), None) => return Err(LOCK_TIMEOUT.into()),
         (Err(why), _) => {
             if let Some(held) = held {
                 // A commit that was sent together with this must not happen without the lock.
                 held.with(cx.now, |state| {
-                    state.refuse(why);
+                    state.refuse(why.message().into_owned());
                     Ok(())
                 })?;
             }
-            return Err(why.into());
+            return Err(why);
         }
     }
     cx.out.ok();

@@ -4,12 +4,14 @@
 
 use std::path::{Path, PathBuf};
 
+use esker::Error;
+use esker::backup::Backup;
+
 use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::command::spec::Group::Esker;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
-use crate::store::Error;
 
 /// It takes long, and other commits must not wait for it.
 const LONG: u32 = ADMIN | NO_SCRIPT | NO_MULTI;
@@ -44,25 +46,26 @@ fn place(cx: &Cx<'_>, name: &[u8]) -> Done<PathBuf> {
 
 fn checkpoint(cx: &mut Cx<'_>, request: &Request) -> Done {
     let dir = place(cx, &request[1])?;
-    let store = &cx.server.store;
-    let seqno = tokio::task::block_in_place(|| store.checkpoint(&dir)).map_err(failed)?;
-    cx.out.int(seqno as i64);
+    let db = cx.server.local()?;
+    let made = tokio::task::block_in_place(|| db.checkpoint(&dir)).map_err(failed)?;
+    cx.out.int(made.seqno.get() as i64);
     Ok(())
 }
 
 fn backup(cx: &mut Cx<'_>, request: &Request) -> Done {
     let dir = backup_dir(cx)?.join(BACKUPS);
-    let store = &cx.server.store;
+    let db = cx.server.local()?;
+    let open = || Backup::open(&dir);
     if request.len() > 1 {
         if !request.is(1, "feed") || request.len() > 2 {
             return Err(SYNTAX.into());
         }
-        let made = tokio::task::block_in_place(|| store.archive(&dir)).map_err(failed)?;
+        let made = tokio::task::block_in_place(|| open()?.archive(db)).map_err(failed)?;
         let [first, last, bytes] =
             made.map_or([0; 3], |made| [made.after.get() + 1, made.last.get(), made.bytes]);
         return reply(cx, &[("first", first), ("last", last), ("bytes", bytes)]);
     }
-    let made = tokio::task::block_in_place(|| store.backup(&dir)).map_err(failed)?;
+    let made = tokio::task::block_in_place(|| open()?.create(db)).map_err(failed)?;
     reply(
         cx,
         &[

@@ -5,8 +5,9 @@
 //!           --writes--> its transaction | the sequencer's
 //! ```
 //!
-//! They work in the connection's database, whose strings have values and whose other keys have none, or in a keyspace that `ES.KS USE` chose. That
-//! one holds plain keys and values: programs that embed the engine see the same.
+//! They work in the connection's database, whose strings have values and whose other keys have none, or in a
+//! keyspace that `ES.KS USE` chose. That one holds plain keys and values: programs that embed the engine see
+//! the same.
 
 mod feed;
 mod messages;
@@ -20,7 +21,7 @@ pub(super) use self::feed::{FeedRequest, TABLE as FEED, feed_request};
 pub(super) use self::messages::TABLE as MESSAGES;
 pub(super) use self::spaces::TABLE as SPACES;
 pub(super) use self::transactions::TABLE as TRANSACTIONS;
-use super::held::{apply, held};
+use super::held::{held, write as write_to};
 use crate::base::fail::{Done, SYNTAX};
 use crate::base::numbers::int;
 use crate::command::flag;
@@ -29,10 +30,10 @@ use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::effects::Event;
 use crate::run::registry::row::*;
-use crate::store::holdings::overlay::Writes;
+use crate::store::holdings::held_transaction::State;
 use crate::store::holdings::place::Place;
-use crate::store::{Order, Reads, Result, Span, Store, Transaction, Value, prefix_end};
-use crate::types::{Kind, Main, string_record};
+use crate::store::{Order, Reads, Span, Value, Write, prefix_end};
+use crate::types::{Kind, Main};
 
 const READ: u32 = flag::READ | flag::TAKES_PART;
 const WRITE: u32 = flag::WRITE | flag::TAKES_PART;
@@ -60,6 +61,8 @@ struct Seen<'a> {
     reads: &'a dyn Reads,
     place: &'a Place,
     now: u64,
+    /// The transaction that the connection holds.
+    held: Option<&'a State>,
 }
 
 /// Reads what the connection sees: a snapshot that it holds, its transaction, or what is there.
@@ -67,19 +70,21 @@ fn read<T>(cx: &Cx<'_>, snapshot: Option<u64>, read: impl FnOnce(&Seen<'_>) -> D
     let place = &cx.session.place();
     if let Some(id) = snapshot {
         let snapshot = cx.session.places.snapshots.get(&id).ok_or("ERR no such snapshot")?;
-        return read(&Seen { reads: &**snapshot, place, now: cx.now });
+        return read(&Seen { reads: &**snapshot, place, now: cx.now, held: None });
     }
     match held(cx)? {
         Some(held) => held.with(cx.now, |state| {
-            let view = state.view(place, &*cx.server.store, cx.access.reads());
-            read(&Seen { reads: &view, place, now: state.clock(cx.now) })
+            state.begin_read();
+            let state = &*state;
+            read(&Seen { reads: state.reads(), place, now: state.clock(cx.now), held: Some(state) })
         }),
-        None => read(&Seen { reads: cx.access.reads(), place, now: cx.now }),
+        None => read(&Seen { reads: cx.access.reads(), place, now: cx.now, held: None }),
     }
 }
 
 impl Seen<'_> {
-    /// What is shown of a stored value: none if the key is not there any more; then whether it has a value of its own.
+    /// What is shown of a stored value: none if the key is not there any more; then whether it has a value of
+    /// its own.
     fn show(&self, raw: &[u8]) -> Done<Option<Option<Value>>> {
         if self.place.database.is_none() {
             return Ok(Some(Some(Value::from(raw))));
@@ -87,6 +92,9 @@ impl Seen<'_> {
         let main = Main::decode(Value::from(raw))?;
         if main.has_expired(self.now) {
             return Ok(None);
+        }
+        if let Some(held) = self.held.filter(|_| main.expires != 0) {
+            held.note_expiry(main.expires);
         }
         Ok(Some((main.kind == Kind::String).then(|| Value::from(main.text()))))
     }
@@ -286,54 +294,9 @@ fn get(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Where a command writes.
-struct Target<'a> {
-    store: &'a dyn Store,
-    place: &'a Place,
-    is_held: bool,
-}
-
-/// Writes at once, or to the transaction that the connection holds.
-fn write(cx: &mut Cx<'_>, write: impl FnOnce(&Target<'_>, &mut Writes) -> Done) -> Done {
-    let (place, store) = (cx.session.place(), cx.server.store.clone());
-    let held = held(cx)?;
-    let target = Target { store: &*store, place: &place, is_held: held.is_some() };
-    if let Some(held) = held {
-        return held.with(cx.now, |state| {
-            if place.database.is_some() {
-                state.note_generation(cx.server.generation());
-            }
-            state.write(&place, |writes| write(&target, writes))
-        });
-    }
-    let mut writes = Writes::default();
-    write(&target, &mut writes)?;
-    apply(cx, &place, &writes)
-}
-
-impl Target<'_> {
-    /// Has the store refuse now what it would refuse at the commit, which others share.
-    fn try_out(&self, write: impl FnOnce(&mut dyn Transaction) -> Result<()>) -> Done {
-        if self.is_held {
-            write(&mut *self.store.begin())?;
-        }
-        Ok(())
-    }
-
-    /// Sets a key to a value, or removes it.
-    fn put(&self, writes: &mut Writes, key: &[u8], value: Option<&[u8]>) -> Done {
-        let Some(value) = value else {
-            writes.remove(key);
-            return Ok(());
-        };
-        let stored = match self.place.database {
-            Some(_) => string_record(value, 0),
-            None => value.to_vec(),
-        };
-        self.try_out(|trial| trial.put(&self.place.space, key, &stored))?;
-        writes.put(key, stored);
-        Ok(())
-    }
+/// Writes where the connection works, at once or in the transaction that it holds.
+fn write(cx: &mut Cx<'_>, writes: &[Write<'_>]) -> Done {
+    write_to(cx, &cx.session.place(), writes)
 }
 
 /// Sets a key of the database to a string, or removes it.
@@ -354,9 +317,13 @@ pub(super) fn write_string(cx: &mut Cx<'_>, key: &[u8], value: Option<&[u8]>) ->
 }
 
 fn set(cx: &mut Cx<'_>, request: &Request) -> Done {
-    write(cx, |target, writes| target.put(writes, &request[1], Some(&request[2])))?;
+    write(cx, &[Write::Put { key: &request[1], value: &request[2] }])?;
     cx.out.ok();
     Ok(())
+}
+
+fn removals<K: AsRef<[u8]>>(keys: &BTreeSet<K>) -> Vec<Write<'_>> {
+    keys.iter().map(|key| Write::Remove { key: key.as_ref() }).collect()
 }
 
 fn del(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -364,17 +331,14 @@ fn del(cx: &mut Cx<'_>, request: &Request) -> Done {
         read(cx, None, |seen| request.from(1).map(|key| Ok(seen.value(key)?.is_some())).collect());
     let keys: BTreeSet<&[u8]> =
         request.from(1).zip(there?).filter(|(_, is_there)| *is_there).map(|(key, _)| key).collect();
-    write(cx, |_, writes| {
-        keys.iter().for_each(|key| writes.remove(key));
-        Ok(())
-    })?;
+    write(cx, &removals(&keys))?;
     cx.out.count(keys.len());
     Ok(())
 }
 
 fn delrange(cx: &mut Cx<'_>, request: &Request) -> Done {
     let span = Span { lower: Bound::Included(&request[1]), upper: upper(&request[2], false) };
-    let (mut keys, mut failed) = (Vec::new(), None);
+    let (mut keys, mut failed) = (BTreeSet::new(), None);
     let cx_seen = &*cx;
     read(cx, None, |seen| {
         seen.walk(span, Order::Up, |key, _| {
@@ -382,18 +346,20 @@ fn delrange(cx: &mut Cx<'_>, request: &Request) -> Done {
                 failed = Some(fail);
                 return ControlFlow::Break(());
             }
-            keys.push(key.to_vec());
+            keys.insert(key.to_vec());
             ControlFlow::Continue(())
         })
     })?;
     failed.map_or(Ok(()), Err)?;
-    write(cx, |target, writes| {
-        match target.place.database {
-            Some(_) => keys.iter().for_each(|key| writes.remove(key)),
-            None => writes.remove_range(&request[1], (!request[2].is_empty()).then_some(&request[2])),
+    match cx.session.place().database {
+        Some(_) => write(cx, &removals(&keys))?,
+        None => {
+            let (from, to) = (&request[1], &request[2]);
+            let is_empty = !to.is_empty() && from >= to;
+            let removal = Write::RemoveRange { from, to: (!to.is_empty()).then_some(to) };
+            write(cx, if is_empty { &[] } else { std::slice::from_ref(&removal) })?;
         }
-        Ok(())
-    })?;
+    }
     cx.out.count(keys.len());
     Ok(())
 }
@@ -402,12 +368,7 @@ fn merge(cx: &mut Cx<'_>, request: &Request) -> Done {
     if cx.session.places.space.is_none() {
         return Err("ERR ES.MERGE works in a keyspace: ES.KS CREATE name, ES.KS OPERATOR name operator, ES.KS USE name".into());
     }
-    let (key, operand) = (&request[1], &request[2]);
-    write(cx, |target, writes| {
-        let space = &target.place.space;
-        target.try_out(|trial| trial.merge(space, key, operand))?;
-        Ok(writes.merge(target.store, space, key, operand)?)
-    })?;
+    write(cx, &[Write::Merge { key: &request[1], operand: &request[2] }])?;
     cx.out.ok();
     Ok(())
 }
@@ -434,7 +395,8 @@ fn cas(cx: &mut Cx<'_>, request: &Request) -> Done {
         _ => false,
     };
     if is_as_expected {
-        write(cx, |target, writes| target.put(writes, &request[1], new))?;
+        let key = &request[1];
+        write(cx, &[new.map_or(Write::Remove { key }, |value| Write::Put { key, value })])?;
     }
     cx.out.int(i64::from(is_as_expected));
     Ok(())

@@ -5,7 +5,7 @@ mod transactions;
 
 pub(super) use self::slices::TABLE as SLICES;
 pub(super) use self::transactions::TABLE as TRANSACTIONS;
-use super::held::held;
+use super::held::{held, write as write_to};
 use super::words::Words;
 use crate::base::clock;
 use crate::base::fail::{Done, Fail, SYNTAX};
@@ -16,10 +16,9 @@ use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
 use crate::run::memory::each_value;
 use crate::run::registry::row::*;
-use crate::store::Order;
-use crate::store::holdings::overlay::Writes;
 use crate::store::holdings::place::Place;
 use crate::store::spans::{Spans, Stretch};
+use crate::store::{Order, Write};
 use crate::types::rows::PREFIX;
 use crate::types::rows::codec::{behind, cell_key, decode_value, encode_value, prefix};
 use crate::types::rows::slice::Query;
@@ -61,35 +60,38 @@ fn read<T>(cx: &mut Cx<'_>, read: impl FnOnce(Source<'_>) -> Done<T>) -> Done<T>
     let place = place(cx)?;
     match held(cx)? {
         Some(held) => held.with(cx.now, |state| {
-            let view = state.view(&place, &*cx.server.store, cx.access.reads());
-            read(Source { reads: &view, space: &place.space })
+            state.begin_read();
+            read(Source { reads: state.reads(), space: &place.space })
         }),
         None => read(Source { reads: cx.access.reads(), space: &place.space }),
     }
 }
 
-/// Writes at once, or to the transaction that the connection holds.
-fn write(cx: &mut Cx<'_>, write: impl FnOnce(&mut Writes) -> Done) -> Done {
+/// Writes where the connection works, at once or in the transaction that it holds.
+fn write(cx: &mut Cx<'_>, writes: &[Write<'_>]) -> Done {
     let place = place(cx)?;
-    if let Some(held) = held(cx)? {
-        return held.with(cx.now, |state| state.write(&place, write));
-    }
-    let mut writes = Writes::default();
-    write(&mut writes)?;
-    super::held::apply(cx, &place, &writes)
+    write_to(cx, &place, writes)
 }
 
-/// Sets columns: pairs of a name and data.
-fn set<'r>(
-    writes: &mut Writes,
+/// Cells of columns: where they are stored, and what.
+type Cells = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Adds cells of columns: pairs of a name and data.
+fn add_cells<'r>(
+    cells: &mut Cells,
     (table, key): (&[u8], &[u8]),
     pairs: impl Iterator<Item = (&'r [u8], &'r [u8])>,
     stamp: i64,
 ) -> Done {
     for (column, data) in pairs {
-        writes.put(&cell_key(table, key, column)?, encode_value(stamp, data));
+        cells.push((cell_key(table, key, column)?, encode_value(stamp, data)));
     }
     Ok(())
+}
+
+fn write_cells(cx: &mut Cx<'_>, cells: &Cells) -> Done {
+    let writes: Vec<_> = cells.iter().map(|(key, value)| Write::Put { key, value }).collect();
+    write(cx, &writes)
 }
 
 fn put(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -97,7 +99,9 @@ fn put(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (pairs, []) = words.as_chunks::<2>() else { return Err(SYNTAX.into()) };
     let stamp = clock::now_us() as i64;
     let pairs = pairs.iter().map(|[column, data]| (*column, *data));
-    write(cx, |writes| set(writes, (&request[1], &request[2]), pairs, stamp))?;
+    let mut cells = Cells::new();
+    add_cells(&mut cells, (&request[1], &request[2]), pairs, stamp)?;
+    write_cells(cx, &cells)?;
     cx.out.ok();
     Ok(())
 }
@@ -113,28 +117,27 @@ fn mput(cx: &mut Cx<'_>, request: &Request) -> Done {
         let stamp = if words.takes("at") { int(words.next()?)? } else { now };
         rows.push((key, pairs, stamp));
     }
-    write(cx, |writes| {
-        rows.iter().try_for_each(|(key, pairs, stamp)| {
-            let pairs = pairs.chunks_exact(2).map(|pair| (pair[0], pair[1]));
-            set(writes, (&request[1], key), pairs, *stamp)
-        })
-    })?;
+    let mut cells = Cells::new();
+    for (key, pairs, stamp) in rows {
+        let pairs = pairs.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+        add_cells(&mut cells, (&request[1], key), pairs, stamp)?;
+    }
+    write_cells(cx, &cells)?;
     cx.out.ok();
     Ok(())
 }
 
 fn del(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (table, key) = (&request[1], &request[2]);
-    write(cx, |writes| {
-        if request.len() == 3 {
-            let row = prefix(&[table, key]);
-            writes.remove_range(&row, Some(&behind(row.clone())));
-        }
-        for column in request.from(3) {
-            writes.remove(&cell_key(table, key, column)?);
-        }
-        Ok(())
-    })?;
+    if request.len() == 3 {
+        let row = prefix(&[table, key]);
+        let end = behind(row.clone());
+        write(cx, &[Write::RemoveRange { from: &row, to: Some(&end) }])?;
+    } else {
+        let cells: Done<Vec<_>> = request.from(3).map(|column| cell_key(table, key, column)).collect();
+        let cells = cells?;
+        write(cx, &cells.iter().map(|key| Write::Remove { key }).collect::<Vec<_>>())?;
+    }
     cx.out.ok();
     Ok(())
 }

@@ -327,11 +327,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Returns the keys that a job will write and that are not in memory.
     fn cold_keys(&self, job: &Job) -> Vec<Vec<u8>> {
-        let (store, space) = (&self.server.store, &job.session.data.main);
+        let space = &job.session.data.main;
         let command = |request: &Request| self.server.commands.find(&request[0]);
         let requests = job.requests.iter().filter_map(|request| Some((command(request)?, request)));
         let keys = requests.flat_map(|(command, request)| command.keys_of(request));
-        keys.filter(|key| matches!(store.get_if_cached(space, key), Ok(None))).map(<[u8]>::to_vec).collect()
+        keys.filter(|key| !self.server.is_cached(space, key)).map(<[u8]>::to_vec).collect()
     }
 
     /// Sends the replies.
@@ -420,5 +420,5 @@ fn route(command: Option<&'static Command>, session: &Session) -> Route {
 /// Returns whether a command that reads only one key finds it in memory.
 fn is_cached(server: &Server, session: &Session, flags: u32, request: &Request) -> bool {
     let Some(key) = request.get(1) else { return true };
-    flags & flag::ONE != 0 && matches!(server.store.get_if_cached(&session.data.main, key), Ok(Some(_)))
+    flags & flag::ONE != 0 && server.is_cached(&session.data.main, key)
 }

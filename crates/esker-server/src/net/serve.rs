@@ -21,15 +21,15 @@ use crate::net::listen::{Ended, Listeners, run};
 use crate::replication;
 use crate::run::registry::Commands;
 use crate::run::server::Server;
-use crate::store::{LocalStore, Store};
+use crate::store::{self, LocalStore, Store};
 
 impl Server {
-    /// A server of a store.
+    /// A server of a store. `db`: the database of this process that holds the store's data, if one does.
     ///
     /// # Errors
     /// The store's; and what is wrong with the file of users.
-    pub fn new(store: Arc<dyn Store>, options: Options) -> esker::Result<Arc<Self>> {
-        Server::with_commands(store, options, Commands::new(commands::commands(), commands::specs()))
+    pub fn new(store: Arc<dyn Store>, db: Option<Db>, options: Options) -> store::Result<Arc<Self>> {
+        Server::with_commands(store, db, options, Commands::new(commands::commands(), commands::specs()))
     }
 }
 
@@ -51,6 +51,15 @@ impl From<std::io::Error> for Failed {
 impl From<esker::Error> for Failed {
     fn from(error: esker::Error) -> Self {
         Failed::Engine(error)
+    }
+}
+
+impl From<store::Error> for Failed {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::Engine(error) => Failed::Engine(error),
+            other => Failed::System(std::io::Error::other(other)),
+        }
     }
 }
 
@@ -107,7 +116,8 @@ pub async fn serve(
             Err(_) if stopper.is_told() => break,
             opened => opened?,
         };
-        let server = Server::new(Arc::new(LocalStore::new(db.clone(), memory)), options.clone())?;
+        let server =
+            Server::new(Arc::new(LocalStore::new(db.clone(), memory)), Some(db.clone()), options.clone())?;
         stopper.attach(&server);
         let listening = match listeners.take() {
             Some(listening) => listening,

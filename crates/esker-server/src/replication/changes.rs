@@ -138,7 +138,7 @@ fn key_change(change: &FeedChange<'_>, keyspace: u32, is_database: bool) -> Resu
         FeedChange::Put { value, .. } => {
             let stored = value.read()?;
             let shown = if is_database {
-                let main = Main::decode(stored)?;
+                let main = Main::decode(stored).map_err(|error| esker::Error::Invalid(error.to_string()))?;
                 (main.kind == Kind::String).then(|| main.text().to_vec())
             } else {
                 Some(stored.to_vec())

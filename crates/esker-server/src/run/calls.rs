@@ -30,27 +30,18 @@ pub(super) fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, reques
     let part = parts::begin(cx, command);
     begin_memory(cx);
     let before = mark(cx, command);
+    note_reads(cx, command, true);
     #[cfg(debug_assertions)]
     {
         cx.session.turn.named = named(command, request);
     }
-    let mut done = {
-        let _span = trace::command(&cx.session.client, command.name);
-        match command.is_help(request) {
-            true => {
-                let lines = command.help();
-                cx.out.array(lines.len());
-                lines.iter().for_each(|line| cx.out.simple(line));
-                Ok(())
-            }
-            false => (command.run)(cx, request),
-        }
-    };
+    let mut done = run_traced(cx, command, request);
+    note_reads(cx, command, false);
     if cx.out.take_cut() && done.is_ok() {
         done = Err(cx.out.too_large());
     }
     if let Some(before) = before.filter(|_| done.is_ok() && cx.session.turn.is_inside) {
-        done = cx.effects.check(before, cx.effects_max());
+        done = cx.effects.check(before.effects, cx.effects_max());
     }
     if let Some(part) = part {
         done = parts::end(cx, part, done);
@@ -59,8 +50,8 @@ pub(super) fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, reques
     if let (Some(named), Err(Fail::Blocks(wait))) = (cx.session.turn.named.take(), &done) {
         assert!(wait.keys.iter().all(|key| named.contains(key)), "{} waits for other keys", command.name);
     }
-    if let (Err(fail), Some(before)) = (&done, before) {
-        undo(cx, command, fail, before);
+    if let Some(before) = before {
+        settle(cx, command, &done, before);
     }
     if is_monitored && command.is(flag::RUNS_QUEUE) {
         tell_monitors(cx, command, request);
@@ -87,6 +78,18 @@ pub(super) fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, reques
     done
 }
 
+/// Runs the command's function, or replies with its help.
+fn run_traced(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
+    let _span = trace::command(&cx.session.client, command.name);
+    if !command.is_help(request) {
+        return (command.run)(cx, request);
+    }
+    let lines = command.help();
+    cx.out.array(lines.len());
+    lines.iter().for_each(|line| cx.out.simple(line));
+    Ok(())
+}
+
 /// A command begins: its memory is counted from here (command_memory.1). That of its effects is counted for
 /// the whole script or transaction (effects.2).
 fn begin_memory(cx: &mut Cx<'_>) {
@@ -105,16 +108,36 @@ fn named(command: &Command, request: &Request) -> Option<Vec<Vec<u8>>> {
     (!uses_others).then(|| command.keys_of(request).into_iter().map(<[u8]>::to_vec).collect())
 }
 
-/// Notes the moment before a command, to undo what it does if it fails. None if it runs other commands, which
-/// are undone one by one.
-fn mark(cx: &mut Cx<'_>, command: &Command) -> Option<EffectsMark> {
+/// The moment before a command, to undo what it does if it fails.
+#[derive(Clone, Copy)]
+struct Before {
+    effects: EffectsMark,
+    /// The transaction's savepoint, if it writes to one.
+    point: Option<usize>,
+}
+
+/// The moment before a command. None if it runs other commands, which are undone one by one.
+fn mark(cx: &mut Cx<'_>, command: &Command) -> Option<Before> {
     if command.runs_others() {
         return None;
     }
-    if let Access::Write(transaction) = cx.access {
-        transaction.mark();
+    let point = match cx.access {
+        Access::Write(transaction) => Some(transaction.savepoint()),
+        _ => None,
+    };
+    Some(Before { effects: cx.effects.mark(), point })
+}
+
+/// Makes the commit depend on what the command reads, if the command may read keys that it does not write: a
+/// program that embeds the server may change them before the commit. For keys that are read and written, the
+/// commit finds the conflict anyway.
+fn note_reads(cx: &mut Cx<'_>, command: &Command, notes: bool) {
+    if let Access::Write(transaction) = cx.access
+        && (command.runs_others() || command.uses.is_mixed())
+        && !cx.session.turn.is_inside
+    {
+        transaction.note_reads(notes);
     }
-    Some(cx.effects.mark())
 }
 
 /// A command has failed: if it writes or says something, the transaction that the connection holds cannot
@@ -131,16 +154,17 @@ pub(super) fn refuse_commit(cx: &Cx<'_>, command: &Command) {
 }
 
 /// Undoes what a failed command did (commands.2). One that waits keeps what it did: it has not failed.
-fn undo(cx: &mut Cx<'_>, command: &Command, fail: &Fail, before: EffectsMark) {
-    if matches!(fail, Fail::Blocks(_)) {
-        return;
-    }
-    if let Access::Write(transaction) = cx.access {
-        let undone = transaction.undo();
+fn settle(cx: &mut Cx<'_>, command: &Command, done: &Done, before: Before) {
+    let has_failed = matches!(done, Err(fail) if !matches!(fail, Fail::Blocks(_)));
+    if let (Access::Write(transaction), Some(point)) = (&mut *cx.access, before.point) {
+        let undone = if has_failed { transaction.rollback_to(point) } else { Ok(()) };
         cx.effects.must_not_commit |= undone.is_err();
+        transaction.release(point);
     }
-    cx.effects.undo(before);
-    refuse_commit(cx, command);
+    if has_failed {
+        cx.effects.undo(before.effects);
+        refuse_commit(cx, command);
+    }
 }
 
 /// So many calls of a fast command are measured by one of them.

@@ -36,7 +36,7 @@ pub fn timed_out(server: &Server, request: &Request, out: &mut Out) {
 pub fn leave(server: &Server, session: &mut Session) {
     unwatch(server, session);
     unsubscribe_all(server, session);
-    server.holdings.leave(&mut session.own, session.client.id, &server.sequencer);
+    server.holdings.leave(&mut session.own, session.client.id);
     session.client.counts.listens.store(0, Ordering::Relaxed);
     session.places.rows = None;
 }

@@ -24,23 +24,24 @@ fn may_run_scripts(cx: &Cx<'_>, command: &Command) -> bool {
 }
 
 /// Notes the moment before a command that may be ended.
-pub fn begin(cx: &mut Cx<'_>, command: &Command) -> Option<EffectsMark> {
+pub fn begin(cx: &mut Cx<'_>, command: &Command) -> Option<(EffectsMark, usize)> {
     if !may_run_scripts(cx, command) {
         return None;
     }
     let Access::Write(transaction) = cx.access else { return None };
-    transaction.begin_part();
-    Some(cx.effects.mark())
+    Some((cx.effects.mark(), transaction.savepoint()))
 }
 
 /// Undoes all since that moment if a script was ended (parts.1).
-pub fn end(cx: &mut Cx<'_>, before: EffectsMark, done: Done) -> Done {
+pub fn end(cx: &mut Cx<'_>, (before, point): (EffectsMark, usize), done: Done) -> Done {
     let Access::Write(transaction) = cx.access else { return done };
-    if !std::mem::take(&mut cx.effects.has_ended_script) {
-        transaction.end_part();
+    let has_ended = std::mem::take(&mut cx.effects.has_ended_script);
+    let undone = if has_ended { transaction.rollback_to(point) } else { Ok(()) };
+    transaction.release(point);
+    if !has_ended {
         return done;
     }
-    cx.effects.must_not_commit |= transaction.undo_part().is_err();
+    cx.effects.must_not_commit |= undone.is_err();
     cx.effects.undo(before);
     Err(ENDED_SCRIPT.into())
 }

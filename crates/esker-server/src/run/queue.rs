@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clients::Client;
 use crate::resp::{Out, Request};
-use crate::run::session::Session;
+use crate::run::session::{ReplyMode, Session};
 
 /// So many jobs share a commit at the most.
 const JOBS_MAX: usize = 1024;
+/// A job fails after this many conflicts with writes of the embedding program.
+const CONFLICTS_MAX: usize = 16;
+
 /// Commands of one connection, on their way. What the connection is goes with them.
 pub struct Job {
     /// What the connection is.
@@ -24,6 +28,10 @@ pub struct Job {
     pub answered: usize,
     /// Replies to them.
     pub out: Out,
+    /// The client's reply mode when the job was submitted.
+    reply: ReplyMode,
+    /// Number of runs whose commit conflicted with a write of the embedding program.
+    conflicts: usize,
     /// Where it goes when it is done.
     pub back: Option<oneshot::Sender<Box<Job>>>,
 }
@@ -31,12 +39,37 @@ pub struct Job {
 impl Job {
     /// Of a connection that has sent nothing yet.
     pub fn new(session: Session) -> Box<Self> {
-        Box::new(Job { session, requests: Vec::new(), done: 0, answered: 0, out: Out::default(), back: None })
+        Box::new(Job {
+            reply: session.reply,
+            session,
+            requests: Vec::new(),
+            done: 0,
+            answered: 0,
+            out: Out::default(),
+            conflicts: 0,
+            back: None,
+        })
     }
 
     /// Whether all of it is still to do.
     pub fn begin(&mut self) {
         (self.done, self.answered) = (0, 0);
+    }
+
+    /// Prepares to run the job again after a conflict. Returns whether it may run again: no reply was sent,
+    /// and each of its commands `is_plain`, that is, only reads and writes data.
+    pub fn begin_again(&mut self, is_plain: impl Fn(&Request) -> bool) -> bool {
+        let may = self.answered == 0
+            && self.conflicts < CONFLICTS_MAX
+            && self.session.multi.is_none()
+            && self.requests[..self.done].iter().all(&is_plain);
+        if may {
+            self.conflicts += 1;
+            self.done = 0;
+            self.out.bytes.clear();
+            self.session.reply = self.reply;
+        }
+        may
     }
 
     /// Takes the replies that were not sent yet, to how many commands they are, and who gets them.
@@ -89,6 +122,18 @@ pub struct Sequencer {
     pub keys: [AtomicUsize; 2],
 }
 
+/// Makes the waiting command of a connection run again.
+struct Retry {
+    sequencer: Arc<Sequencer>,
+    client: u64,
+}
+
+impl Wake for Retry {
+    fn wake(self: Arc<Self>) {
+        self.sequencer.retry(self.client);
+    }
+}
+
 impl Sequencer {
     fn push(&self, message: Message) {
         let mut queue = self.queue.lock();
@@ -104,8 +149,14 @@ impl Sequencer {
     pub fn submit(&self, mut job: Box<Job>) -> oneshot::Receiver<Box<Job>> {
         let (sender, receiver) = oneshot::channel();
         job.back = Some(sender);
+        (job.reply, job.conflicts) = (job.session.reply, 0);
         self.push(Message::Run(job));
         receiver
+    }
+
+    /// Submits a job again whose commit conflicted.
+    pub fn run_again(&self, job: Box<Job>) {
+        self.push(Message::Run(job));
     }
 
     /// Ends the waiting of a connection, if it waits.
@@ -113,7 +164,12 @@ impl Sequencer {
         self.push(Message::Wake(client.clone(), woken));
     }
 
-    /// Has the command of a connection tried again, if one waits.
+    /// Returns a waker that makes the waiting command of a connection run again.
+    pub fn waker(self: &Arc<Self>, client: u64) -> Waker {
+        Waker::from(Arc::new(Retry { sequencer: self.clone(), client }))
+    }
+
+    /// Makes the waiting command of a connection run again, if one waits.
     pub fn retry(&self, client: u64) {
         self.push(Message::Retry(client));
     }

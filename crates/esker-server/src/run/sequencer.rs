@@ -10,7 +10,8 @@
 //! sequencer.1. A job comes back after the commit of all that it wrote or has read here.
 //! sequencer.2. Who waits for a key is served first come, first served, right after the command that filled
 //!     the key.
-//! sequencer.3. If a commit fails, all of its jobs are told so, and nothing of them is there.
+//! sequencer.3. If a commit fails, all of its jobs are told so, and nothing of them is there. If it
+//!     conflicts with a write of the embedding program, the jobs run again that only read and write data.
 //! sequencer.4. Replies to what came before a command that waits are sent before it waits, after their
 //!     commit.
 
@@ -23,8 +24,9 @@ use std::time::Duration;
 use self::crowd::Crowd;
 use crate::base::clock;
 use crate::base::fail::{BROKEN, DEMOTED, Done, Fail, READ_ONLY, UNBLOCKED};
+use crate::command::flag;
 use crate::observe::trace;
-use crate::resp::Out;
+use crate::resp::{Out, Request};
 use crate::run::cx::{Access, Cx};
 use crate::run::dispatch::{self, is_first_of_commit};
 use crate::run::effects::Effects;
@@ -33,7 +35,7 @@ use crate::run::queue::{Job, Message, Replies, Woken};
 use crate::run::server::Server;
 use crate::run::session::Session;
 use crate::run::waiters::Waiters;
-use crate::store::Durability;
+use crate::store::{Durability, Error};
 use crate::types::{expire_some, remove_garbage};
 
 /// Keys that are fetched before the first command runs: they fit the processor's second cache.
@@ -292,7 +294,7 @@ impl Turns {
     }
 
     fn end_wait(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>, woken: Woken) {
-        self.server.holdings.stop_waiting(job.session.client.id, &self.server.sequencer);
+        self.server.holdings.locks.stop_waiting(job.session.client.id);
         note_end_of_wait(&self.server, &job.session, &job.requests[job.done], woken);
         match woken {
             Woken::Timeout => timed_out(&self.server, &job.requests[job.done], &mut job.out),
@@ -368,7 +370,12 @@ impl Turns {
             fail_all(&mut replies.out, replies.count);
             replies.client.answer_early(&replies.out.bytes);
         }
+        let is_conflict = matches!(failed, Some(Fail::Store(Error::Conflict)));
         for mut job in done {
+            if is_conflict && job.begin_again(|request| is_plain(server, request)) {
+                server.sequencer.run_again(job);
+                continue;
+            }
             let count = job.done - job.answered;
             fail_all(&mut job.out, count);
             if let Some(back) = job.back.take() {
@@ -392,7 +399,7 @@ impl Turns {
     fn sweep(&mut self) -> bool {
         let idle_ms = 1000 * self.server.config.number("transaction-timeout").max(0) as u64;
         if idle_ms > 0 {
-            self.server.holdings.expire(clock::now_ms(), idle_ms, &self.server.sequencer);
+            self.server.holdings.expire(clock::now_ms(), idle_ms);
         }
         if self.server.replication.is_replica() || self.server.clients.pause.is_on(clock::now_ms()) {
             return false;
@@ -438,4 +445,11 @@ impl Turns {
         }
         Swept::Some
     }
+}
+/// Returns whether a command only reads and writes data, so that it can run again after a conflict.
+fn is_plain(server: &Server, request: &Request) -> bool {
+    server.commands.find(&request[0]).is_some_and(|command| {
+        command.is(flag::READ | flag::WRITE)
+            && !command.is(flag::BLOCKING | flag::NO_SCRIPT | flag::SEQUENCED)
+    })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use esker::Db;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
@@ -23,7 +24,7 @@ use crate::run::registry::Commands;
 use crate::run::scripts::Scripts;
 use crate::run::watches::Watches;
 use crate::store::holdings::Holdings;
-use crate::store::{Error, Result, Store};
+use crate::store::{Error, Result, Space, Store};
 use crate::types::Database;
 
 /// The ports that it listens on; 0: none yet.
@@ -93,7 +94,7 @@ pub struct Server {
     /// Transactions, locks and topics of connections.
     pub holdings: Holdings,
     /// Where commands that write run.
-    pub sequencer: Sequencer,
+    pub sequencer: Arc<Sequencer>,
     /// Scripts, by their digests.
     pub scripts: Scripts,
     /// The numbered databases.
@@ -107,16 +108,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of a store, with these commands.
+    /// A server of a store, with these commands. `db`: the database of this process that holds the store's
+    /// data, if one does.
     ///
     /// # Errors
     /// The store's; and what is wrong with the file of users.
     pub(crate) fn with_commands(
         store: Arc<dyn Store>,
+        db: Option<Db>,
         options: Options,
         commands: Commands,
     ) -> Result<Arc<Self>> {
-        let replication = Replication::open(store.local(), options.replica_of.clone())?;
+        let replication = Replication::open(db.as_ref(), options.replica_of.clone())?;
         let mut databases = vec![None; options.databases.max(1)];
         let names = store.spaces()?;
         if replication.is_replica() {
@@ -142,7 +145,7 @@ impl Server {
             config,
             watches: Watches::default(),
             holdings: Holdings::default(),
-            sequencer: Sequencer::default(),
+            sequencer: Arc::default(),
             scripts: Scripts::default(),
             databases: Databases {
                 list: RwLock::new(databases),
@@ -267,6 +270,22 @@ impl Server {
         self.databases.are_in_memory.store(self.store.is_in_memory(), Ordering::Relaxed);
     }
 
+    /// Whether memory has the answer to a look-up of this key, so that it does not wait for a disk or another
+    /// machine.
+    pub fn is_cached(&self, space: &Space, key: &[u8]) -> bool {
+        let keyspace = self.local().ok().and_then(|_| space.handle::<esker::Keyspace>());
+        keyspace.is_some_and(|keyspace| matches!(keyspace.get_if_cached(key), Ok(Some(_))))
+    }
+
+    /// The database of this process that holds the data.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn local(&self) -> Done<&Db> {
+        let local = self.replication.local().map(|(db, _)| db);
+        Ok(local.ok_or("ERR another machine has the files: make copies and backups there")?)
+    }
+
     /// What keeps the server from doing its work, if anything does.
     pub fn trouble(&self) -> Option<String> {
         match self.is_stopping() {
@@ -297,7 +316,11 @@ impl Server {
     /// Tells what commits have said and changed to those who listen and watch.
     pub fn tell_effects(&self, effects: &Effects) {
         effects.messages.iter().for_each(|said| self.clients.pubsub.publish(said));
-        effects.said.iter().for_each(|said| self.holdings.say(said, &self.sequencer));
+        effects
+            .said
+            .iter()
+            .flat_map(|said| self.holdings.say(said))
+            .for_each(|client| self.sequencer.retry(client));
         effects.changed.iter().for_each(|change| self.holdings.changes.tell(change));
         self.replication.tell();
     }

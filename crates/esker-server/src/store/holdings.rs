@@ -1,27 +1,22 @@
-//! What connections hold over many requests: a transaction, named locks, and what they listen to.
+//! What connections hold between requests: a transaction, named locks and subscriptions to topics.
 //!
 //! ```text
-//!   ES, OB commands --write--> a transaction --at ES.COMMIT, OB.COMMIT--> the sequencer's transaction, and what it says
-//!                   --lock---> named_locks   --wait--> sequencer
-//!                   --listen-> topics, changes --> client
+//!   ES, OB commands --write--> held transaction --ES.COMMIT, OB.COMMIT--> the sequencer's transaction, topics
+//!                   --lock---> named_locks      --a lock becomes free---> sequencer
+//!                   --listen-> topics, changes  -----------------------> client
 //! ```
 //!
 //! | module | holds |
 //! |---|---|
-//! | `held_transaction`, `levels`, `overlay`, `view` | what a transaction has done, and what it sees |
-//! | `read_set`, `compare` | what its commit depends on |
-//! | `named_locks`, `topics` | what transactions wait for and say |
-//! | `place` | where keys lie |
+//! | `held_transaction` | a transaction's writes, savepoints and watched keys |
+//! | `named_locks` | the locks of each connection |
+//! | `topics` | the listeners of each topic, and the messages for them |
+//! | `place` | a database or an ordered map, where keys are stored |
 
-pub mod compare;
 pub mod held_transaction;
-pub mod levels;
 pub mod named_locks;
-pub mod overlay;
 pub mod place;
-pub mod read_set;
 pub mod topics;
-pub mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,118 +24,117 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use self::held_transaction::{Held, Isolation};
+use self::held_transaction::Held;
 use self::named_locks::Locks;
 use self::topics::{Inbox, Interest, Saying, Topics};
-use crate::run::queue::Sequencer;
+use crate::store::{Isolation, Store};
 
-/// Interests, each in a place of this name.
+/// Interests, each with the name of its place.
 pub type Interests = BTreeSet<(String, Interest)>;
 
 /// What a connection holds.
 #[derive(Default)]
 pub struct Own {
-    /// Its transaction.
+    /// The open transaction.
     pub transaction: Option<Arc<Held>>,
-    /// Topics that it fetches.
+    /// Topics whose messages the connection fetches.
     pub fetched: Interests,
-    /// What was said of them.
+    /// Messages to fetch.
     pub inbox: Arc<Inbox>,
-    /// Topics that it is sent.
+    /// Topics whose messages the server sends to the connection.
     pub sent: Interests,
-    /// Keys whose changes it is sent.
+    /// Keys whose changes the server sends to the connection.
     pub watched: Interests,
 }
 
 impl Own {
-    /// How much it is sent that answers no request.
+    /// Returns the number of topics and keys about which the server sends messages without a request.
     pub fn subscriptions(&self) -> usize {
         self.sent.len() + self.watched.len()
     }
 }
 
-/// What all connections hold.
+/// What all connections hold between requests.
 #[derive(Default)]
 pub struct Holdings {
     /// Named locks.
     pub locks: Locks,
-    /// Who listens to topics, and fetches them.
+    /// Connections that fetch messages, by topic.
     pub fetched: Topics,
-    /// Who listens to topics, and is sent them.
+    /// Connections to which messages are sent, by topic.
     pub sent: Topics,
-    /// Who watches keys.
+    /// Connections that watch keys.
     pub changes: Topics,
     transactions: Mutex<BTreeMap<u64, Arc<Held>>>,
-    /// Relaxed: numbers are to be different, no more.
+    /// The last transaction number. Relaxed: numbers only need to differ.
     last: AtomicU64,
 }
 
 impl Holdings {
-    /// A new transaction, in the list.
-    pub fn begin(&self, client: u64, began_in: String, isolation: Isolation, now: u64) -> Arc<Held> {
+    /// Begins a transaction and adds it to the list.
+    pub fn begin(
+        &self,
+        store: &dyn Store,
+        client: u64,
+        began_in: String,
+        isolation: Isolation,
+        now: u64,
+    ) -> Arc<Held> {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let held = Arc::new(Held::new(id, client, began_in, isolation, now));
+        let held = Arc::new(Held::new(id, client, began_in, (isolation, store.begin_part(isolation)), now));
         self.transactions.lock().insert(id, held.clone());
         held
     }
 
-    /// The transactions that are open, oldest first.
+    /// Returns the open transactions, oldest first.
     pub fn transactions(&self) -> Vec<Arc<Held>> {
         self.transactions.lock().values().cloned().collect()
     }
 
-    /// One of them.
+    /// Returns an open transaction by its number.
     pub fn transaction(&self, id: u64) -> Option<Arc<Held>> {
         self.transactions.lock().get(&id).cloned()
     }
 
-    /// A transaction has ended: its locks are given back. Those that wait for them are served after what runs now has committed.
-    pub fn end(&self, held: &Held, sequencer: &Sequencer) {
+    /// Ends a transaction and releases its locks. Connections that wait for them run again after the current
+    /// commit.
+    pub fn end(&self, held: &Held) {
         self.transactions.lock().remove(&held.id);
         drop(held.take());
-        wake(self.locks.end_transaction(held.client), sequencer);
+        self.locks.end_transaction(held.client);
     }
 
-    /// A connection does not wait for a lock any more.
-    pub fn stop_waiting(&self, client: u64, sequencer: &Sequencer) {
-        wake(self.locks.stop_waiting(client), sequencer);
-    }
-
-    /// Whether no connection listens to topics.
+    /// Returns whether no connection listens to topics.
     pub fn has_no_listeners(&self) -> bool {
         self.fetched.is_empty() && self.sent.is_empty()
     }
 
-    /// Says something.
-    pub fn say(&self, said: &Saying, sequencer: &Sequencer) {
-        wake(self.fetched.say(said), sequencer);
+    /// Delivers a message. Returns the connections whose waiting fetch can run again.
+    pub fn say(&self, said: &Saying) -> Vec<u64> {
         self.sent.say(said);
+        self.fetched.say(said)
     }
 
-    /// Rolls back transactions for which nothing has come for so long. One that waits for a lock is not idle.
-    pub fn expire(&self, now: u64, idle_ms: u64, sequencer: &Sequencer) {
+    /// Rolls back transactions that have been idle for `idle_ms` milliseconds. A transaction that waits for a
+    /// lock is not idle.
+    pub fn expire(&self, now: u64, idle_ms: u64) {
         for held in self.transactions() {
             if !self.locks.is_waiting(held.client) && held.expire(now, idle_ms) {
-                self.end(&held, sequencer);
+                self.end(&held);
             }
         }
     }
 
-    /// A connection has ended: nothing of it is left behind.
-    pub fn leave(&self, own: &mut Own, client: u64, sequencer: &Sequencer) {
+    /// Drops everything that a closed connection held.
+    pub fn leave(&self, own: &mut Own, client: u64) {
         let own = std::mem::take(own);
         let all = [(&self.fetched, own.fetched), (&self.sent, own.sent), (&self.changes, own.watched)];
         for (topics, interests) in all {
             interests.iter().for_each(|(place, interest)| topics.unlisten(place, interest, client));
         }
         if let Some(held) = own.transaction {
-            self.end(&held, sequencer);
+            self.end(&held);
         }
-        wake(self.locks.leave(client), sequencer);
+        self.locks.leave(client);
     }
-}
-
-/// Has connections try again that waited for what is there now.
-pub fn wake(clients: Vec<u64>, sequencer: &Sequencer) {
-    clients.into_iter().for_each(|client| sequencer.retry(client));
 }

@@ -1,13 +1,15 @@
-//! A `Db` of this process as a store. Spaces are keyspaces, by the same names.
+//! A `Db` of this process as a store. A space is the keyspace of the same name.
 
+use std::any::Any;
 use std::ops::{Bound, ControlFlow};
-use std::path::Path;
 use std::sync::Arc;
+use std::task::Waker;
 
-use esker::backup::{Backup, BackupInfo, Segment};
-use esker::{Counting, Db, Durability, Error, Health, Isolation, Keyspace, Result, Savepoint, Value};
+use esker::{Counting, Db, Durability, Health, Keyspace, LockMode, LockOwner, Savepoint, Value};
 
-use super::{Order, Reads, Snapshot, Space, Span, Store, Transaction, Visit};
+use super::{
+    Error, Isolation, Locks, Order, Reads, Result, Snapshot, Space, Span, Store, Transaction, Visit, Write,
+};
 
 /// A `Db` as a [`Store`].
 pub struct LocalStore {
@@ -16,24 +18,28 @@ pub struct LocalStore {
 }
 
 impl LocalStore {
-    /// `memory`: the bytes of memory that the database may use.
+    /// Creates a store on a database that may use `memory` bytes of memory.
     pub fn new(db: Db, memory: u64) -> Self {
         LocalStore { db, memory }
     }
 }
 
 fn keyspace(space: &Space) -> Result<&Keyspace> {
-    space.handle().ok_or_else(|| Error::Invalid(format!("the space {:?} is another store's", space.name())))
+    space.handle().ok_or_else(|| others(space.name()))
+}
+
+fn others(what: &str) -> Error {
+    Error::Invalid(format!("{what:?} is another store's"))
 }
 
 fn bounds<'a>(span: &Span<'a>) -> (Bound<&'a [u8]>, Bound<&'a [u8]>) {
     (span.lower, span.upper)
 }
 
-/// Shows what an iterator gives.
+/// Visits the entries of an iterator.
 fn walk(range: esker::Range, order: Order, visit: &mut Visit<'_>) -> Result<()> {
     match order {
-        Order::Up => range.visit(visit),
+        Order::Up => Ok(range.visit(visit)?),
         Order::Down => {
             for entry in range.rev() {
                 let (key, value) = entry?;
@@ -48,11 +54,11 @@ fn walk(range: esker::Range, order: Order, visit: &mut Visit<'_>) -> Result<()> 
 
 impl Reads for LocalStore {
     fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Value>> {
-        keyspace(space)?.get(key)
+        Ok(keyspace(space)?.get(key)?)
     }
 
     fn multi_get(&self, space: &Space, keys: &[&[u8]], bytes_max: usize) -> Result<Vec<Option<Value>>> {
-        keyspace(space)?.multi_get_within(keys, bytes_max)
+        Ok(keyspace(space)?.multi_get_within(keys, bytes_max)?)
     }
 
     fn range(&self, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()> {
@@ -60,7 +66,7 @@ impl Reads for LocalStore {
     }
 
     fn len(&self, space: &Space) -> Result<u64> {
-        keyspace(space)?.len()
+        Ok(keyspace(space)?.len()?)
     }
 }
 
@@ -77,12 +83,12 @@ impl Store for LocalStore {
             if let Some(found) = self.find_space(name)? {
                 return Ok(found);
             }
-            // One commit: whoever follows this database finds it counted as it is to be.
+            // One commit, so that replicas never see the keyspace with another way of counting.
             let mut batch = self.db.batch();
             batch.create_keyspace_counting(name, counting)?;
-            match batch.commit().map_err(Error::from) {
-                Ok(_) | Err(Error::KeyspaceExists(_)) => {}
-                Err(other) => return Err(other),
+            match batch.commit().map_err(esker::Error::from) {
+                Ok(_) | Err(esker::Error::KeyspaceExists(_)) => {}
+                Err(other) => return Err(other.into()),
             }
         }
     }
@@ -90,17 +96,17 @@ impl Store for LocalStore {
     fn find_space(&self, name: &str) -> Result<Option<Space>> {
         match self.db.open_keyspace(name) {
             Ok(space) => Ok(Some(Space::new(name, space))),
-            Err(Error::KeyspaceNotFound(_)) => Ok(None),
-            Err(other) => Err(other),
+            Err(esker::Error::KeyspaceNotFound(_)) => Ok(None),
+            Err(other) => Err(other.into()),
         }
     }
 
     fn spaces(&self) -> Result<Vec<String>> {
-        self.db.keyspaces()
+        Ok(self.db.keyspaces()?)
     }
 
     fn drop_space(&self, name: &str) -> Result<()> {
-        self.db.drop_keyspace(name)
+        Ok(self.db.drop_keyspace(name)?)
     }
 
     fn rename_spaces(&self, names: &[(&str, &str)]) -> Result<()> {
@@ -108,11 +114,8 @@ impl Store for LocalStore {
         for (from, to) in names {
             batch.rename_keyspace(from, to)?;
         }
-        batch.commit().map_err(Error::from).map(drop)
-    }
-
-    fn get_if_cached(&self, space: &Space, key: &[u8]) -> Result<Option<Option<Value>>> {
-        keyspace(space)?.get_if_cached(key)
+        batch.commit().map_err(esker::Error::from)?;
+        Ok(())
     }
 
     fn snapshot(&self) -> Arc<dyn Snapshot> {
@@ -120,11 +123,23 @@ impl Store for LocalStore {
     }
 
     fn begin(&self) -> Box<dyn Transaction> {
-        Box::new(LocalTransaction::new(self.db.begin_with(Isolation::Snapshot)))
+        Box::new(LocalTransaction::new(self.db.begin_with(esker::Isolation::Snapshot), Isolation::Snapshot))
+    }
+
+    fn begin_part(&self, isolation: Isolation) -> Box<dyn Transaction> {
+        let inner = match isolation {
+            Isolation::Serializable => esker::Isolation::Serializable,
+            _ => esker::Isolation::Snapshot,
+        };
+        Box::new(LocalTransaction::new(self.db.begin_part(inner), isolation))
+    }
+
+    fn locks(&self) -> Box<dyn Locks> {
+        Box::new(LocalLocks(self.db.lock_owner()))
     }
 
     fn sync(&self) -> Result<()> {
-        self.db.sync()
+        Ok(self.db.sync()?)
     }
 
     fn figures(&self) -> Vec<(String, String)> {
@@ -148,19 +163,7 @@ impl Store for LocalStore {
     }
 
     fn set_merge_operator(&self, space: &Space, operator: &str) -> Result<()> {
-        keyspace(space)?.set_merge_operator(operator)
-    }
-
-    fn checkpoint(&self, dir: &Path) -> Result<u64> {
-        self.db.checkpoint(dir).map(|made| made.seqno.get())
-    }
-
-    fn backup(&self, dir: &Path) -> Result<BackupInfo> {
-        Backup::open(dir)?.create(&self.db)
-    }
-
-    fn archive(&self, dir: &Path) -> Result<Option<Segment>> {
-        Backup::open(dir)?.archive(&self.db)
+        Ok(keyspace(space)?.set_merge_operator(operator)?)
     }
 
     fn trouble(&self) -> Option<String> {
@@ -175,16 +178,28 @@ impl Store for LocalStore {
         stats.table_bytes + stats.blob_bytes < self.memory / 2
     }
 
-    fn local(&self) -> Option<&Db> {
-        Some(&self.db)
-    }
-
     fn compact(&self) -> Result<()> {
-        self.db.compact()
+        Ok(self.db.compact()?)
     }
 
     fn check(&self) -> Result<Vec<String>> {
         Ok(self.db.check()?.problems)
+    }
+}
+
+struct LocalLocks(LockOwner);
+
+impl Locks for LocalLocks {
+    fn try_lock(&mut self, space: &str, name: &[u8], mode: LockMode, waker: Option<&Waker>) -> Result<bool> {
+        Ok(self.0.try_lock(space, name, mode, waker)?)
+    }
+
+    fn stop_waiting(&mut self) {
+        self.0.stop_waiting();
+    }
+
+    fn unlock(&mut self, space: &str, name: &[u8]) {
+        self.0.unlock(space, name);
     }
 }
 
@@ -194,11 +209,11 @@ impl Snapshot for LocalSnapshot {}
 
 impl Reads for LocalSnapshot {
     fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Value>> {
-        self.0.get(keyspace(space)?, key)
+        Ok(self.0.get(keyspace(space)?, key)?)
     }
 
     fn multi_get(&self, space: &Space, keys: &[&[u8]], bytes_max: usize) -> Result<Vec<Option<Value>>> {
-        self.0.multi_get_within(keyspace(space)?, keys, bytes_max)
+        Ok(self.0.multi_get_within(keyspace(space)?, keys, bytes_max)?)
     }
 
     fn range(&self, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()> {
@@ -206,41 +221,37 @@ impl Reads for LocalSnapshot {
     }
 
     fn len(&self, space: &Space) -> Result<u64> {
-        self.0.len(keyspace(space)?)
+        Ok(self.0.len(keyspace(space)?)?)
     }
 }
 
 struct LocalTransaction {
     inner: esker::Transaction,
+    /// The isolation as part of another transaction.
+    isolation: Isolation,
     writes: u64,
-    /// `writes` at the last mark.
-    marked: u64,
-    /// The engine's savepoint of the last mark. The first write after the mark makes it: most marks see no write.
-    point: Option<Savepoint>,
-    part: Option<Part>,
+    points: Vec<Point>,
 }
 
-/// Where a part of a transaction began.
-struct Part {
-    /// `writes` at that moment.
+/// A savepoint of a [`LocalTransaction`].
+struct Point {
+    /// The number of writes before the savepoint.
     writes: u64,
-    /// The engine's savepoint. The first write of the part makes it.
-    point: Option<Savepoint>,
+    /// The engine's savepoint. Set by the first write after this point, since most points see no write.
+    inner: Option<Savepoint>,
 }
 
 impl LocalTransaction {
-    fn new(inner: esker::Transaction) -> Self {
-        LocalTransaction { inner, writes: 0, marked: 0, point: None, part: None }
+    fn new(inner: esker::Transaction, isolation: Isolation) -> Self {
+        LocalTransaction { inner, isolation, writes: 0, points: Vec::new() }
     }
 
     /// Counts a write that is about to happen.
     fn note_write(&mut self) {
-        if let Some(part) = self.part.as_mut().filter(|part| part.point.is_none()) {
-            // It lies before the savepoint of the mark, which comes and goes within the part.
-            part.point = Some(self.inner.savepoint());
-        }
-        if self.point.is_none() {
-            self.point = Some(self.inner.savepoint());
+        // Older points come first in the engine, too.
+        let first = self.points.iter().rposition(|point| point.inner.is_some()).map_or(0, |last| last + 1);
+        for point in &mut self.points[first..] {
+            point.inner = Some(self.inner.savepoint());
         }
         self.writes += 1;
     }
@@ -248,11 +259,11 @@ impl LocalTransaction {
 
 impl Reads for LocalTransaction {
     fn get(&self, space: &Space, key: &[u8]) -> Result<Option<Value>> {
-        self.inner.get(keyspace(space)?, key)
+        Ok(self.inner.get(keyspace(space)?, key)?)
     }
 
     fn multi_get(&self, space: &Space, keys: &[&[u8]], bytes_max: usize) -> Result<Vec<Option<Value>>> {
-        self.inner.multi_get_within(keyspace(space)?, keys, bytes_max)
+        Ok(self.inner.multi_get_within(keyspace(space)?, keys, bytes_max)?)
     }
 
     fn range(&self, space: &Space, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Result<()> {
@@ -260,33 +271,33 @@ impl Reads for LocalTransaction {
     }
 
     fn len(&self, space: &Space) -> Result<u64> {
-        self.inner.len(keyspace(space)?)
+        Ok(self.inner.len(keyspace(space)?)?)
     }
 }
 
 impl Transaction for LocalTransaction {
     fn put(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()> {
         self.note_write();
-        self.inner.put(keyspace(space)?, key, value)
+        Ok(self.inner.put(keyspace(space)?, key, value)?)
     }
 
     fn merge(&mut self, space: &Space, key: &[u8], operand: &[u8]) -> Result<()> {
         self.note_write();
-        self.inner.merge(keyspace(space)?, key, operand)
+        Ok(self.inner.merge(keyspace(space)?, key, operand)?)
     }
 
     fn remove(&mut self, space: &Space, key: &[u8]) -> Result<()> {
         self.note_write();
-        self.inner.remove(keyspace(space)?, key)
+        Ok(self.inner.remove(keyspace(space)?, key)?)
     }
 
     fn remove_range(&mut self, space: &Space, span: Span<'_>) -> Result<()> {
         self.note_write();
-        self.inner.remove_range(keyspace(space)?, bounds(&span))
+        Ok(self.inner.remove_range(keyspace(space)?, bounds(&span))?)
     }
 
     fn version(&self) -> u64 {
-        // Whoever sees this commit has a larger number of the newest commit (store.2).
+        // A transaction that sees this commit has a snapshot with a larger sequence number (store.2).
         self.inner.snapshot().seqno().get() + 1
     }
 
@@ -294,53 +305,72 @@ impl Transaction for LocalTransaction {
         self.writes == 0
     }
 
-    fn mark(&mut self) {
-        self.marked = self.writes;
-        if let Some(point) = self.point.take() {
-            // It fails only for a savepoint that is gone, and then there is nothing to release.
-            let _ = self.inner.release(point);
-        }
+    fn savepoint(&mut self) -> usize {
+        self.points.push(Point { writes: self.writes, inner: None });
+        self.points.len() - 1
     }
 
-    fn undo(&mut self) -> Result<()> {
-        if let Some(point) = self.point.take() {
-            self.inner.rollback_to(&point)?;
-            self.inner.release(point)?;
-        }
-        self.writes = self.marked;
-        Ok(())
-    }
-
-    fn begin_part(&mut self) {
-        self.mark();
-        self.part = Some(Part { writes: self.writes, point: None });
-    }
-
-    fn end_part(&mut self) {
-        self.mark();
-        if let Some(point) = self.part.take().and_then(|part| part.point) {
-            // See `mark`.
-            let _ = self.inner.release(point);
-        }
-    }
-
-    fn undo_part(&mut self) -> Result<()> {
-        let Some(part) = self.part.take() else { return Ok(()) };
-        // The engine forgets the savepoint of the mark with what is undone.
-        self.point = None;
-        (self.writes, self.marked) = (part.writes, part.writes);
-        if let Some(point) = part.point {
-            self.inner.rollback_to(&point)?;
-            self.inner.release(point)?;
+    fn rollback_to(&mut self, point: usize) -> Result<()> {
+        self.points.truncate(point + 1);
+        let point = self.points.last_mut().ok_or_else(|| Error::Invalid("no such savepoint".to_owned()))?;
+        self.writes = point.writes;
+        if let Some(inner) = point.inner.take() {
+            self.inner.rollback_to(&inner)?;
+            self.inner.release(inner)?;
         }
         Ok(())
+    }
+
+    fn release(&mut self, point: usize) {
+        if let Some(inner) = self.points.drain(point..).find_map(|point| point.inner) {
+            // The only error is that the savepoint is gone. Then there is nothing to release.
+            let _ = self.inner.release(inner);
+        }
+    }
+
+    fn refresh(&mut self) {
+        self.inner.refresh();
+    }
+
+    fn note_reads(&mut self, notes: bool) {
+        self.inner.note_reads(notes);
+    }
+
+    fn depend_on(&self, space: &Space, span: Span<'_>) -> Result<()> {
+        Ok(self.inner.depend_on(keyspace(space)?, bounds(&span))?)
+    }
+
+    fn admit(&mut self, part: &dyn Transaction) -> Result<()> {
+        let part: &LocalTransaction = part.as_any().downcast_ref().ok_or_else(|| others("part"))?;
+        Ok(self.inner.admit(&part.inner, part.isolation >= Isolation::Snapshot)?)
+    }
+
+    fn visit_writes(&self, space: &Space, visit: &mut dyn FnMut(Write<'_>)) -> Result<()> {
+        Ok(self.inner.visit_writes(keyspace(space)?, visit)?)
+    }
+
+    fn write_count(&self) -> usize {
+        self.inner.write_count()
+    }
+
+    fn bytes(&self) -> usize {
+        self.inner.written_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn commit(self: Box<Self>, durability: Durability) -> Result<()> {
         if self.writes == 0 {
             return Ok(());
         }
-        self.inner.commit_with(durability).map(drop).map_err(Error::from)
+        match self.inner.commit_with(durability).map_err(esker::Error::from) {
+            Ok(_) => Ok(()),
+            // A write or a sync of the log failed. Whether the commit is durable shows at the next opening.
+            Err(error @ esker::Error::Io { .. }) => Err(Error::OutcomeUnknown(error.to_string())),
+            Err(other) => Err(other.into()),
+        }
     }
 }
 
@@ -375,23 +405,26 @@ mod tests {
         assert!(store.begin().version() > version, "store.2");
         assert_eq!(keys(&store, &space, Span::from(b"a"), Order::Down), [b"c", b"b"]);
         assert_eq!(before.get(&space, b"b").unwrap(), None);
-        assert_eq!(store.get_if_cached(&space, b"b").unwrap(), Some(Some(Value::from("1"))));
         assert_eq!(store.multi_get(&space, &[b"b", b"x"], 100).unwrap(), [Some(Value::from("1")), None]);
         let mut third = store.begin();
         third.put(&space, b"kept", b"1").unwrap();
-        third.mark();
-        third.undo().unwrap();
-        third.mark();
+        let outer = third.savepoint();
+        third.rollback_to(outer).unwrap();
+        let inner = third.savepoint();
         third.remove(&space, b"b").unwrap();
         third.put(&space, b"kept", b"2").unwrap();
-        third.undo().unwrap();
+        third.rollback_to(inner).unwrap();
+        third.put(&space, b"b", b"0").unwrap();
+        third.release(inner);
+        third.rollback_to(outer).unwrap();
+        third.release(outer);
         third.put(&space, b"later", b"3").unwrap();
         assert_eq!(third.get(&space, b"kept").unwrap(), Some(Value::from("1")));
         assert_eq!((third.len(&space).unwrap(), third.is_empty()), (4, false));
         let mut fourth = store.begin();
-        fourth.mark();
+        let point = fourth.savepoint();
         fourth.put(&space, b"x", b"1").unwrap();
-        fourth.undo().unwrap();
+        fourth.rollback_to(point).unwrap();
         assert!(fourth.is_empty());
         store.rename_spaces(&[("s", "t")]).unwrap();
         assert!(store.find_space("s").unwrap().is_none() && store.find_space("t").unwrap().is_some());

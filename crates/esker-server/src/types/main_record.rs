@@ -178,15 +178,6 @@ pub fn string_record(text: &[u8], expires: u64) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether a stored main record has expired. False for a damaged record: its readers get the error.
-pub fn has_expired(raw: &[u8], now: u64) -> bool {
-    let expires = match raw.first() {
-        Some(tag) if tag & EXPIRES != 0 => number(raw, 1).unwrap_or(0),
-        _ => 0,
-    };
-    expires != 0 && expires <= now
-}
-
 /// Encodes the main record of a collection.
 pub(super) fn encode_collection(
     bytes: &mut Vec<u8>,
@@ -231,8 +222,6 @@ mod tests {
     fn records_of_strings_are_made_and_looked_at_without_more() {
         let raw = string_record(b"text", 0x0102);
         assert_eq!((Main::decode(raw.clone().into()).unwrap().text(), raw.len()), (&b"text"[..], 13));
-        assert!(has_expired(&raw, 0x0102) && !has_expired(&raw, 0x0101));
-        assert!(!has_expired(&string_record(b"text", 0), u64::MAX) && !has_expired(b"\x80", u64::MAX));
     }
 
     #[test]

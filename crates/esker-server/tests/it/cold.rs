@@ -23,7 +23,8 @@ fn a_few_threads_wait_for_the_disk_however_many_clients_there_are() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::builder().memory(1 << 20).open(dir.path()).unwrap();
     // The server may keep nothing in memory.
-    let server = TestServer::start_on(Arc::new(LocalStore::new(db.clone(), 0)), db, Options::default());
+    let store = Arc::new(LocalStore::new(db.clone(), 0));
+    let server = TestServer::start_on(store, db.clone(), Some(db), Options::default());
     let mut clients: Vec<_> = (0..40).map(|_| server.wire()).collect();
     let value = "v".repeat(1000);
     let keys: Vec<Vec<String>> =

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use esker::Db;
-use esker_server::store::{LocalStore, Store};
+use esker_server::store::{Error, LocalStore, Result, Store};
 use esker_server::{Listeners, Options, Server, run};
 
 use crate::wire::Wire;
@@ -15,7 +15,7 @@ use crate::wire::Wire;
 pub struct TestServer {
     pub server: Arc<Server>,
     pub db: Db,
-    thread: Option<JoinHandle<esker::Result<()>>>,
+    thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl TestServer {
@@ -26,13 +26,14 @@ impl TestServer {
 
     /// Starts a server with this database.
     pub fn start_with(db: Db, options: Options) -> Self {
-        Self::start_on(Arc::new(LocalStore::new(db.clone(), 1 << 30)), db, options)
+        Self::start_on(Arc::new(LocalStore::new(db.clone(), 1 << 30)), db.clone(), Some(db), options)
     }
 
-    /// Starts a server with a store that keeps its data in this database.
-    pub fn start_on(store: Arc<dyn Store>, db: Db, options: Options) -> Self {
+    /// Starts a server with a store that keeps its data in this database. `local`: the database that the
+    /// server gets beside the store.
+    pub fn start_on(store: Arc<dyn Store>, db: Db, local: Option<Db>, options: Options) -> Self {
         let options = Options { port: Some(0), ..options };
-        let server = Server::new(store, options).unwrap();
+        let server = Server::new(store, local, options).unwrap();
         let thread = std::thread::spawn({
             let server = server.clone();
             move || {
@@ -59,7 +60,7 @@ impl TestServer {
     }
 
     /// Stops the server. Returns the error if it could not make everything durable.
-    pub fn end(mut self) -> Option<esker::Error> {
+    pub fn end(mut self) -> Option<Error> {
         self.server.stop_now();
         self.thread.take()?.join().unwrap().err()
     }

@@ -9,6 +9,7 @@ mod blocked;
 mod clients;
 mod cold;
 mod differential;
+mod embedding;
 mod failing;
 mod feed;
 mod generator;

@@ -138,7 +138,7 @@ impl Node {
     /// The database, as a program that embeds the server gets it.
     pub fn db(&self) -> Db {
         let server = self.server.lock().clone().unwrap();
-        server.store.local().unwrap().clone()
+        server.local().unwrap().clone()
     }
 
     /// Returns everything that is stored, except what differs between servers.

@@ -76,7 +76,7 @@ fn a_transaction_lasts_over_requests_and_commits_as_a_whole() {
 fn isolation_is_what_was_chosen() {
     let server = TestServer::start();
     let [mut a, mut b] = in_keyspace(&server);
-    let conflict = "-CONFLICT others have changed what the transaction has read or written: ..";
+    let conflict = "-CONFLICT another commit has changed what the transaction has read or written: ..";
     // The command of the transaction, that of another client, and whether they conflict with `snapshot` and
     // with `serializable`.
     let cases = [

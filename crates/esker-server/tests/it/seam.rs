@@ -1,15 +1,15 @@
 //! The server on a store that is not a database of this process. The code above the trait `Store` needs no
 //! files, no number of keys without counting, and no range removal in one write.
 
+use std::any::Any;
 use std::ops::{Bound, ControlFlow};
-use std::path::Path;
 use std::sync::Arc;
 
 use esker::Db;
 use esker_server::Options;
 use esker_server::store::{
-    BackupInfo, Durability, Error, LocalStore, Order, Reads, Result, Segment, Snapshot, Space, Span, Store,
-    Transaction, Value, Visit,
+    Durability, Error, Isolation, LocalStore, Locks, Order, Reads, Result, Snapshot, Space, Span, Store,
+    Transaction, Value, Visit, Write,
 };
 
 use crate::differential::compare;
@@ -111,24 +111,48 @@ reads!(Begun, *);
 impl Snapshot for Still {}
 
 impl Transaction for Begun {
-    fn mark(&mut self) {
-        self.0.mark();
+    fn savepoint(&mut self) -> usize {
+        self.0.savepoint()
     }
 
-    fn undo(&mut self) -> Result<()> {
-        self.0.undo()
+    fn rollback_to(&mut self, point: usize) -> Result<()> {
+        self.0.rollback_to(point)
     }
 
-    fn begin_part(&mut self) {
-        self.0.begin_part();
+    fn release(&mut self, point: usize) {
+        self.0.release(point);
     }
 
-    fn end_part(&mut self) {
-        self.0.end_part();
+    fn refresh(&mut self) {
+        self.0.refresh();
     }
 
-    fn undo_part(&mut self) -> Result<()> {
-        self.0.undo_part()
+    fn note_reads(&mut self, notes: bool) {
+        self.0.note_reads(notes);
+    }
+
+    fn depend_on(&self, space: &Space, span: Span<'_>) -> Result<()> {
+        self.0.depend_on(space, span)
+    }
+
+    fn admit(&mut self, part: &dyn Transaction) -> Result<()> {
+        self.0.admit(part)
+    }
+
+    fn visit_writes(&self, space: &Space, visit: &mut dyn FnMut(Write<'_>)) -> Result<()> {
+        self.0.visit_writes(space, visit)
+    }
+
+    fn write_count(&self) -> usize {
+        self.0.write_count()
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self.0.as_any()
     }
 
     fn put(&mut self, space: &Space, key: &[u8], value: &[u8]) -> Result<()> {
@@ -186,16 +210,20 @@ impl Store for Elsewhere {
         self.0.rename_spaces(names)
     }
 
-    fn get_if_cached(&self, _: &Space, _: &[u8]) -> Result<Option<Option<Value>>> {
-        Ok(None)
-    }
-
     fn snapshot(&self) -> Arc<dyn Snapshot> {
         Arc::new(Still(self.0.snapshot()))
     }
 
     fn begin(&self) -> Box<dyn Transaction> {
         Box::new(Begun(self.0.begin()))
+    }
+
+    fn begin_part(&self, isolation: Isolation) -> Box<dyn Transaction> {
+        Box::new(Begun(self.0.begin_part(isolation)))
+    }
+
+    fn locks(&self) -> Box<dyn Locks> {
+        self.0.locks()
     }
 
     fn sync(&self) -> Result<()> {
@@ -208,18 +236,6 @@ impl Store for Elsewhere {
 
     fn set_merge_operator(&self, space: &Space, operator: &str) -> Result<()> {
         self.0.set_merge_operator(space, operator)
-    }
-
-    fn checkpoint(&self, _: &Path) -> Result<u64> {
-        not_here()
-    }
-
-    fn backup(&self, _: &Path) -> Result<BackupInfo> {
-        not_here()
-    }
-
-    fn archive(&self, _: &Path) -> Result<Option<Segment>> {
-        not_here()
     }
 
     fn trouble(&self) -> Option<String> {
@@ -242,7 +258,7 @@ impl Store for Elsewhere {
 fn elsewhere() -> TestServer {
     let db = Db::in_memory().unwrap();
     let store = Arc::new(Elsewhere(LocalStore::new(db.clone(), 1 << 30)));
-    TestServer::start_on(store, db, Options::default())
+    TestServer::start_on(store, db, None, Options::default())
 }
 
 #[test]

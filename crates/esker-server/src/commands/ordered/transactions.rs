@@ -2,16 +2,13 @@
 
 use super::super::held;
 use super::super::words::Words;
-use crate::base::fail::{Done, Fail, SYNTAX};
+use crate::base::fail::{Done, SYNTAX};
 use crate::base::numbers::int;
 use crate::command::spec::Group::Esker;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
-use crate::store::Durability;
-use crate::store::holdings::held_transaction::Isolation;
-use crate::store::holdings::named_locks::Mode;
-use crate::store::holdings::wake;
+use crate::store::{Durability, Isolation, LockMode};
 
 const OWN: u32 = NO_SCRIPT | NO_MULTI | TAKES_PART;
 
@@ -45,9 +42,8 @@ fn begin(cx: &mut Cx<'_>, request: &Request) -> Done {
         );
     }
     let isolation = asked.or(outer).unwrap_or(Isolation::Serializable);
-    let snapshot = outer.is_none().then(|| cx.server.store.snapshot());
     let place = cx.session.place().name();
-    held::begin(cx, &place, isolation, snapshot, durability)
+    held::begin(cx, &place, isolation, outer.is_none(), durability)
 }
 
 fn rollback(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -63,17 +59,17 @@ fn rollback(cx: &mut Cx<'_>, request: &Request) -> Done {
 }
 
 fn savepoint(cx: &mut Cx<'_>, request: &Request) -> Done {
-    held::transaction(cx)?.with(cx.now, |state| state.save(&request[1]))?;
+    held::transaction(cx)?.with(cx.now, |state| state.save(&*cx.server.store, &request[1]))?;
     cx.out.ok();
     Ok(())
 }
 
 fn lock(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let (mut mode, mut ms) = (Mode::Exclusive, Some(0));
+    let (mut mode, mut ms) = (LockMode::Exclusive, Some(0));
     let mut words = Words::new(request, 2);
     while !words.is_over() {
         if words.takes("shared") {
-            mode = Mode::Shared;
+            mode = LockMode::Shared;
         } else {
             words.expect("wait")?;
             let wait = u64::try_from(int(words.next()?)?).map_err(|_| "ERR WAIT can't be negative")?;
@@ -86,8 +82,7 @@ fn lock(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 fn unlock(cx: &mut Cx<'_>, request: &Request) -> Done {
     let name = (cx.session.place().name(), request[1].to_vec());
-    let next = cx.server.holdings.locks.unlock(cx.session.client.id, &name).map_err(Fail::from)?;
-    cx.out.int(i64::from(next.is_some()));
-    wake(next.unwrap_or_default(), &cx.server.sequencer);
+    let was_held = cx.server.holdings.locks.unlock(cx.session.client.id, &name)?;
+    cx.out.int(i64::from(was_held));
     Ok(())
 }

@@ -7,8 +7,8 @@ use crate::command::spec::Group::Rows;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
-use crate::store::Order;
 use crate::store::spans::{Spans, Stretch};
+use crate::store::{Order, Write};
 use crate::types::rows::condition::{Condition, Test};
 use crate::types::rows::slice::{Keys, Query};
 use crate::types::rows::walk::stored_stretch;
@@ -141,13 +141,11 @@ fn delkeys(cx: &mut Cx<'_>, request: &Request) -> Done {
     if !options.has_keys {
         return Err(SYNTAX.into());
     }
-    write(cx, |writes| {
-        for stretch in options.query.keys.in_order(Order::Up) {
-            let (from, to) = stored_stretch(&request[1], stretch);
-            writes.remove_range(&from, Some(&to));
-        }
-        Ok(())
-    })?;
+    let stored = |stretch| stored_stretch(&request[1], stretch);
+    let ranges: Vec<_> = options.query.keys.in_order(Order::Up).map(stored).collect();
+    let ranges = ranges.iter().filter(|(from, to)| from < to);
+    let removals: Vec<_> = ranges.map(|(from, to)| Write::RemoveRange { from, to: Some(to) }).collect();
+    write(cx, &removals)?;
     cx.out.ok();
     Ok(())
 }

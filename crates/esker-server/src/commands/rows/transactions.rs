@@ -10,11 +10,10 @@ use crate::command::spec::Group::Rows;
 use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
-use crate::store::holdings::held_transaction::{Isolation, State, Watched};
-use crate::store::holdings::named_locks::Mode;
+use crate::store::holdings::held_transaction::State;
 use crate::store::holdings::topics::{Ear, Interest, Saying};
 use crate::store::spans::{Spans, Stretch};
-use crate::store::{Durability, Order};
+use crate::store::{Durability, Isolation, LockMode, Order, Write};
 use crate::types::rows::codec::{behind, cell_key, first_part, plain, prefix};
 use crate::types::rows::walk::stored_stretch;
 
@@ -50,16 +49,15 @@ fn begin(cx: &mut Cx<'_>, request: &Request) -> Done {
             words.expect("rc")?;
         }
     }
-    let snapshot = (isolation == Isolation::RepeatableRead).then(|| cx.server.store.snapshot());
     let place = place(cx)?.name();
-    held::begin(cx, &place, isolation, snapshot, durability)
+    held::begin(cx, &place, isolation, isolation == Isolation::RepeatableRead, durability)
 }
 
 fn lock(cx: &mut Cx<'_>, request: &Request) -> Done {
     transaction(cx)?;
     let mode = match request[1].to_ascii_lowercase().as_slice() {
-        b"shared" => Mode::Shared,
-        b"exclusive" => Mode::Exclusive,
+        b"shared" => LockMode::Shared,
+        b"exclusive" => LockMode::Exclusive,
         _ => return Err(SYNTAX.into()),
     };
     let ms = timeout(&request[2])?;
@@ -87,14 +85,9 @@ fn watch(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
     }
     stored.extend(Spans::of(keys).in_order(Order::Up).map(|stretch| stored_stretch(table, stretch)));
-    let (place, newest) = (place(cx)?, cx.server.store.snapshot());
-    held.with(cx.now, |state| {
-        let at = state.snapshot().unwrap_or(&newest).clone();
-        state.watch(stored.into_iter().map(|(from, to)| {
-            let stretch = Stretch { from, to: Some(to) };
-            Watched { place: place.clone(), stretch, at: at.clone() }
-        }))
-    })?;
+    let place = place(cx)?;
+    let stretches: Vec<_> = stored.into_iter().map(|(from, to)| Stretch { from, to: Some(to) }).collect();
+    held.with(cx.now, |state| state.watch(&*cx.server.store, &place, &stretches))?;
     cx.out.ok();
     Ok(())
 }
@@ -176,24 +169,28 @@ fn changed(cx: &mut Cx<'_>, request: &Request) -> Done {
         2 => cx.server.holdings.transaction(int(&request[1])? as u64).ok_or("ERR no such transaction")?,
         _ => return Err(SYNTAX.into()),
     };
-    let tables = held.look(changed_tables)?;
+    let tables = held.look(changed_tables)??;
     cx.out.array(tables.len());
     tables.iter().for_each(|table| cx.out.bulk(table));
     Ok(())
 }
 
 /// The tables that a transaction has changed.
-fn changed_tables(state: &State) -> Vec<Vec<u8>> {
-    let of_rows = state.writes().filter(|(place, _)| place.name().starts_with(super::PREFIX));
+fn changed_tables(state: &State) -> Done<Vec<Vec<u8>>> {
     let mut tables: Vec<Vec<u8>> = Vec::new();
-    for table in of_rows.flat_map(|(_, writes)| writes.places()).filter_map(first_part) {
-        if tables.last().is_none_or(|last| last != table) {
-            tables.push(table.to_vec());
-        }
+    for place in state.places().filter(|place| place.name().starts_with(super::PREFIX)) {
+        state.visit_writes(place, &mut |write| {
+            let (Write::RemoveRange { from: key, .. }
+            | Write::Put { key, .. }
+            | Write::Remove { key }
+            | Write::Merge { key, .. }) = write;
+            let table = first_part(key).filter(|table| tables.last().is_none_or(|last| last != table));
+            tables.extend(table.map(<[u8]>::to_vec));
+        })?;
     }
     tables.sort_unstable();
     tables.dedup();
-    tables.iter().map(|table| plain(table).into_owned()).collect()
+    Ok(tables.iter().map(|table| plain(table).into_owned()).collect())
 }
 
 fn txlist(cx: &mut Cx<'_>, _: &Request) -> Done {
@@ -219,7 +216,8 @@ fn txlist(cx: &mut Cx<'_>, _: &Request) -> Done {
             cx.out.array(2 * locks.len());
             for (lock, mode) in locks {
                 cx.out.bulk(&lock);
-                cx.out.bulk(mode.name().as_bytes());
+                let mode = if mode == LockMode::Shared { "shared" } else { "exclusive" };
+                cx.out.bulk(mode.as_bytes());
             }
         }
     }

@@ -1,323 +1,362 @@
-//! A transaction that a connection holds from `ES.BEGIN` or `OB.BEGIN` on.
+//! A transaction of a connection, from `ES.BEGIN` or `OB.BEGIN` to its commit or rollback.
 //!
 //! ```text
-//!   commands --write--> Writes of each place -- COMMIT, in the sequencer: is all as it was? --> its transaction
-//!            --read---> a state of the store with Writes on top --> what was read
+//!   commands --write--> a part (store.3) --COMMIT: admit, then repeat each write--> the sequencer's transaction
+//!            --read---> the part's snapshot with its writes on top
 //! ```
 //!
-//! held_transaction.1. Nothing of it is in the store before its commit. It holds neither the sequencer nor a transaction of the store.
-//! held_transaction.2. It sees its own writes. Repeatable reads are of the state at its beginning, others of the newest.
-//! held_transaction.3. It commits nothing if something it watches is not what it was when the watch began; nor, as its isolation says, if that is so of
-//!      what it replaces, or of what it has read. So much is compared, entry by entry.
+//! held_transaction.1. The store has none of its writes before the commit, and it does not block the
+//!     sequencer.
+//! held_transaction.2. It sees its own writes. Repeatable reads see the state at its beginning, other reads
+//!     the newest state.
+//! held_transaction.3. The commit fails if a watched key was written after the watch began. Depending on the
+//!     isolation, it also fails if a key that the transaction has written or read was written. A key that it
+//!     has read and that has expired since then counts as written.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::compare::{At, differs};
-use super::levels::Levels;
-use super::overlay::Writes;
 use super::place::Place;
-use super::read_set::ReadSet;
 use super::topics::Saying;
-use super::view::View;
-use crate::base::fail::Done;
-use crate::store::spans::{Spans, Stretch};
-use crate::store::{Durability, Order, Reads, Snapshot, Store};
+use crate::base::fail::{Done, Fail};
+use crate::store::spans::Stretch;
+use crate::store::{Durability, Error, Isolation, Reads, Result, Store, Transaction, Write};
+use crate::types::string_record;
 
-/// Its writes take no more memory.
+/// Maximum total size of the written keys and values, in bytes.
 const BYTES_MAX: usize = 64 << 20;
-/// So many keys, columns and prefixes are watched at the most.
+/// Maximum number of watched keys, columns and prefixes.
 const WATCHES_MAX: usize = 10_000;
-/// So much is said at its commit at the most: topics, and bytes.
+/// Maximum number of messages to send at the commit, and of their bytes.
 const SAYINGS_MAX: usize = 100_000;
 const SAID_BYTES_MAX: usize = 16 << 20;
+/// Maximum depth of nested transactions and savepoints.
+const LEVELS_MAX: usize = 64;
 
-/// The error of a commit that found a change of what was watched.
+/// Reply to a commit that finds a changed key among the watched ones.
 const DIRTY: &str = "DIRTY something that was watched has changed: nothing was committed; begin again";
-/// The error of a commit that found a change of what was read or written.
-const CONFLICT: &str = "CONFLICT others have changed what the transaction has read or written: nothing was committed; begin again";
-/// The error of a commit after a write that failed.
+/// Reply to a commit that finds a changed key among those read or written.
+const CONFLICT: &str = "CONFLICT another commit has changed what the transaction has read or written: nothing was \
+     committed; begin again";
+/// Reply to a commit after a failed write.
 const FAILED: &str = "EXECABORT Transaction discarded because of previous errors: nothing was committed";
-/// The error of all commands of one that was left alone for too long.
+/// Reply to all commands of a transaction that was idle for too long.
 pub const IDLE: &str = "TXTIMEOUT the transaction was left alone for too long and is rolled back: roll it back, \
      and begin again; see the option transaction-timeout";
 
-/// What a transaction is kept apart from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Isolation {
-    /// Reads are of the newest state. Of two that write the same the last wins, here and in the next.
-    ReadCommitted,
-    /// Reads are of the state at the beginning.
-    RepeatableRead,
-    /// The same, and nobody else has written what it writes.
-    Snapshot,
-    /// The same, and all that it has read is still so.
-    Serializable,
+/// A nested transaction or a savepoint.
+struct Level {
+    /// The store's savepoint at its beginning.
+    point: usize,
+    /// The name of the savepoint; `None` for a transaction.
+    name: Option<Vec<u8>>,
+    /// Number of messages at its beginning.
+    said: usize,
+    /// Whether reads in it are repeatable.
+    is_repeatable: bool,
 }
 
-/// What is watched: a stretch of keys.
-pub struct Watched {
-    /// Where they lie.
-    pub place: Place,
-    /// The keys.
-    pub stretch: Stretch,
-    /// What it was.
-    pub at: Arc<dyn Snapshot>,
-}
-
-/// What it has done so far.
+/// What the transaction has done so far.
 pub struct State {
     isolation: Isolation,
     started_ms: u64,
-    places: BTreeMap<String, (Place, Writes)>,
-    levels: Levels,
-    reads: RefCell<ReadSet>,
-    watched: Vec<Watched>,
+    transaction: Box<dyn Transaction>,
+    /// Places of its writes, by name.
+    places: BTreeMap<String, Place>,
+    /// The outermost transaction first.
+    levels: Vec<Level>,
+    /// When the first of the keys it has read expires, in milliseconds since 1970.
+    expires: Cell<u64>,
+    /// Each of them depends on the keys watched while its state was current.
+    watchers: Vec<Box<dyn Transaction>>,
+    watches: usize,
     said: Vec<Saying>,
     said_bytes: usize,
     durability: Durability,
-    /// Databases had been exchanged so often when it first wrote to one.
+    /// The number of `SWAPDB` and similar exchanges at its first write to a numbered database.
     generation: Option<u64>,
-    /// Why it cannot commit any more.
-    refusal: Option<&'static str>,
-    /// A write failed when this many levels were open: it cannot commit until one of them is undone.
+    /// Why it cannot commit, if that is so.
+    refusal: Option<String>,
+    /// Number of open levels when a write failed. It cannot commit until one of them is undone.
     failed_at: Option<usize>,
 }
 
 impl State {
-    /// Begins the first transaction, one inside, or, with a name, what can be returned to.
+    /// Begins the outermost transaction or a nested one, or, with a name, a savepoint.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many levels.
     fn enter(
         &mut self,
-        snapshot: Option<Arc<dyn Snapshot>>,
+        store: &dyn Store,
+        is_repeatable: bool,
         name: Option<&[u8]>,
         durability: Durability,
     ) -> Done {
-        let is_first = self.levels.is_empty();
-        self.levels.enter(snapshot, name, self.said.len())?;
-        if !is_first {
-            self.places.values_mut().for_each(|(_, writes)| writes.mark());
+        if self.levels.len() >= LEVELS_MAX {
+            return Err("ERR transactions and savepoints are nested too deeply: at most 64".into());
         }
+        if is_repeatable && !self.is_repeatable() {
+            // Watches from here on start at the state that is read, or at an older one.
+            self.watchers.push(store.begin_part(Isolation::Serializable));
+            self.transaction.refresh();
+        }
+        self.push_level(is_repeatable, name);
         self.durability = self.durability.max(durability);
         Ok(())
     }
 
-    /// Ends the innermost level, if it is inside of another. What it did stays.
-    fn keep(&mut self) {
-        self.levels.leave();
-        self.failed_at = self.failed_at.map(|level| level.min(self.levels.len()));
-        self.places.values_mut().for_each(|(_, writes)| writes.keep());
+    fn push_level(&mut self, is_repeatable: bool, name: Option<&[u8]>) {
+        let (point, said) = (self.transaction.savepoint(), self.said.len());
+        self.levels.push(Level { point, name: name.map(<[u8]>::to_vec), said, is_repeatable });
     }
 
-    /// Ends the innermost level, if it is inside of another. What it wrote is undone.
+    /// Returns whether reads are repeatable (held_transaction.2).
+    fn is_repeatable(&self) -> bool {
+        self.levels.iter().any(|level| level.is_repeatable)
+    }
+
+    /// Ends the innermost level and keeps its writes.
+    fn keep(&mut self) {
+        if let Some(level) = self.levels.pop() {
+            self.transaction.release(level.point);
+        }
+        self.failed_at = self.failed_at.map(|level| level.min(self.levels.len()));
+    }
+
+    /// Ends the innermost level and undoes its writes.
     fn undo(&mut self) {
-        if let Some(said) = self.levels.leave() {
-            self.said.truncate(said);
+        if let Some(level) = self.levels.pop() {
+            self.said.truncate(level.said);
             self.said_bytes = self.said.iter().map(Saying::bytes).sum();
-            self.places.values_mut().for_each(|(_, writes)| writes.undo());
+            if let Err(error) = self.transaction.rollback_to(level.point) {
+                self.refuse(format!("ERR {error}"));
+            }
+            self.transaction.release(level.point);
         }
         self.failed_at = self.failed_at.filter(|level| *level <= self.levels.len());
     }
 
-    /// Undoes what was written since the savepoint of this name. It stays.
+    /// Returns the index of the innermost transaction's level.
+    fn innermost(&self) -> Option<usize> {
+        self.levels.iter().rposition(|level| level.name.is_none())
+    }
+
+    /// Undoes the writes since the savepoint of this name, which stays.
     ///
     /// # Errors
-    /// There is none in the innermost transaction.
+    /// The innermost transaction has no such savepoint.
     pub fn return_to(&mut self, name: &[u8]) -> Done {
-        let depth = self.levels.find(name).ok_or("ERR the transaction has no such savepoint")?;
+        let found = self.levels.iter().rposition(|level| level.name.as_deref() == Some(name));
+        let depth = found.filter(|_| found > self.innermost());
+        let depth = depth.ok_or("ERR the transaction has no such savepoint")?;
         while self.levels.len() > depth {
             self.undo();
         }
-        self.enter(None, Some(name), Durability::None)
+        self.push_level(false, Some(name));
+        Ok(())
     }
 
-    /// Begins what can be returned to.
+    /// Sets a savepoint.
     ///
     /// # Errors
-    /// There are too many.
-    pub fn save(&mut self, name: &[u8]) -> Done {
-        self.enter(None, Some(name), Durability::None)
+    /// There are too many levels.
+    pub fn save(&mut self, store: &dyn Store, name: &[u8]) -> Done {
+        self.enter(store, false, Some(name), Durability::None)
     }
 
-    /// Ends the innermost transaction, if there are others around it. False: it is the outermost.
+    /// Ends a nested transaction. Returns false if the innermost transaction is the outermost one.
     fn leave(&mut self, keeps: bool) -> bool {
-        let Some(depth) = self.levels.innermost().filter(|depth| *depth > 0) else { return false };
+        let Some(depth) = self.innermost().filter(|depth| *depth > 0) else { return false };
         while self.levels.len() > depth {
             if keeps { self.keep() } else { self.undo() }
         }
         true
     }
 
-    /// The state that reads are of, if they are repeatable (held_transaction.2).
-    pub fn snapshot(&self) -> Option<&Arc<dyn Snapshot>> {
-        self.levels.snapshot()
-    }
-
-    /// The time by which keys expire for it.
+    /// Returns the time at which the transaction sees keys as expired.
     pub fn clock(&self, now: u64) -> u64 {
-        if self.snapshot().is_some() { self.started_ms } else { now }
+        if self.is_repeatable() { self.started_ms } else { now }
     }
 
-    /// What it sees of a place, where `now` is the newest state.
-    pub fn view<'a>(&'a self, place: &'a Place, store: &'a dyn Store, now: &'a dyn Reads) -> View<'a> {
-        let base = self.snapshot().map_or(now, |snapshot| &**snapshot as &dyn Reads);
-        let writes = self.places.get(&place.name()).map(|(_, writes)| writes);
-        let noted = (self.isolation == Isolation::Serializable).then_some((&self.reads, place));
-        View { base, writes, store, noted }
+    /// Prepares a read: moves to the newest state unless reads are repeatable.
+    pub fn begin_read(&mut self) {
+        if !self.is_repeatable() {
+            self.transaction.refresh();
+        }
     }
 
-    /// Writes to a place. What has grown too large is refused, and can only be rolled back.
+    /// Returns the state that the transaction sees.
+    pub fn reads(&self) -> &dyn Reads {
+        &*self.transaction
+    }
+
+    /// Records that the transaction has read a key that expires at this time.
+    pub fn note_expiry(&self, at: u64) {
+        self.expires.set(self.expires.get().min(at));
+    }
+
+    /// Makes writes to a place. In a numbered database, values become string records. `generation`: the
+    /// number of exchanges of databases.
     ///
     /// # Errors
-    /// Those of `write`; it is too large.
-    pub fn write(&mut self, place: &Place, write: impl FnOnce(&mut Writes) -> Done) -> Done {
-        if self.places.values().map(|(_, writes)| writes.bytes()).sum::<usize>() > BYTES_MAX {
+    /// The transaction is too large, and must be rolled back; errors of the store.
+    pub fn write(&mut self, place: &Place, writes: &[Write<'_>], generation: u64) -> Done {
+        if self.transaction.bytes() > BYTES_MAX {
             return Err(
                 "ERR the transaction has written more than 64 MiB: roll it back, and commit in parts".into(),
             );
         }
-        let marks = self.levels.len().saturating_sub(1);
-        let fresh = || (place.clone(), Writes::with_marks(marks));
-        write(&mut self.places.entry(place.name()).or_insert_with(fresh).1)
-    }
-
-    /// Notes how often databases had been exchanged when it began to write to them.
-    pub fn note_generation(&mut self, generation: u64) {
-        self.generation.get_or_insert(generation);
-    }
-
-    /// Watches.
-    ///
-    /// # Errors
-    /// It watches too much.
-    pub fn watch(&mut self, watched: impl IntoIterator<Item = Watched>) -> Done {
-        self.watched.extend(watched);
-        if self.watched.len() > WATCHES_MAX {
-            return Err("ERR the transaction watches too much".into());
+        if place.database.is_some() {
+            self.generation.get_or_insert(generation);
+        }
+        self.places.entry(place.name()).or_insert_with(|| place.clone());
+        let (transaction, space) = (&mut *self.transaction, &place.space);
+        for write in writes {
+            match *write {
+                Write::Put { key, value } if place.database.is_some() => {
+                    transaction.put(space, key, &string_record(value, 0))?;
+                }
+                other => transaction.write(space, other)?,
+            }
         }
         Ok(())
     }
 
-    /// Says something when it commits.
+    /// Watches ranges of keys.
     ///
     /// # Errors
-    /// It says too much.
+    /// The transaction watches too many; errors of the store.
+    pub fn watch(&mut self, store: &dyn Store, place: &Place, stretches: &[Stretch]) -> Done {
+        self.watches += stretches.len();
+        if self.watches > WATCHES_MAX {
+            return Err("ERR the transaction watches too many keys: at most 10000".into());
+        }
+        if !self.is_repeatable() {
+            self.watchers.push(store.begin_part(Isolation::Serializable));
+        }
+        if let Some(watcher) = self.watchers.last() {
+            stretches.iter().try_for_each(|stretch| watcher.depend_on(&place.space, stretch.span()))?;
+        }
+        Ok(())
+    }
+
+    /// Adds a message to be sent at the commit.
+    ///
+    /// # Errors
+    /// There are too many messages.
     pub fn say(&mut self, saying: Saying) -> Done {
         self.said_bytes += saying.bytes();
         if self.said.len() >= SAYINGS_MAX || self.said_bytes > SAID_BYTES_MAX {
-            return Err("ERR the transaction has too much to say".into());
+            return Err("ERR the transaction has too many messages: at most 100000, of 16 MiB in all".into());
         }
         self.said.push(saying);
         Ok(())
     }
 
-    /// It cannot commit any more.
-    pub fn refuse(&mut self, why: &'static str) {
+    /// Makes the commit fail with this error.
+    pub fn refuse(&mut self, why: String) {
         self.refusal = Some(why);
     }
 
-    /// A write failed: it cannot commit until the innermost level is undone.
+    /// Makes the commit fail unless the innermost level is undone, since a write failed.
     pub fn refuse_level(&mut self) {
         let level = self.levels.len();
         self.failed_at = Some(self.failed_at.map_or(level, |failed| failed.min(level)));
     }
 
-    fn has_conflict(&self, now: At<'_>) -> Done<bool> {
-        let Some(snapshot) = self.snapshot().filter(|_| self.isolation >= Isolation::Snapshot) else {
-            return Ok(false);
-        };
-        let reads = self.reads.borrow();
-        let read = reads.places().map(|(place, stretches)| (place, stretches.to_vec()));
-        let replaced = self.writes().map(|(place, writes)| (place, writes.replaced().collect()));
-        let mut all: BTreeMap<String, (&Place, Vec<Stretch>)> = BTreeMap::new();
-        for (place, stretches) in read.chain(replaced) {
-            all.entry(place.name()).or_insert((place, Vec::new())).1.extend(stretches);
-        }
-        for (place, stretches) in all.into_values() {
-            for stretch in Spans::of(stretches).in_order(Order::Up) {
-                if differs(place, stretch, (&**snapshot, self.started_ms), now)? {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
-    }
-
-    /// Whether it may commit to a state. One that has done nothing always may (held_transaction.3).
+    /// Checks that the transaction may commit inside `whole` (held_transaction.3). Without writes and
+    /// messages it always may.
     ///
     /// # Errors
-    /// Why it may not: [`DIRTY`], [`CONFLICT`], why it was refused; and the store's.
-    pub fn check(&self, now: At<'_>, generation: u64) -> Done {
-        if let Some(why) = self.refusal {
-            return Err(why.into());
+    /// [`DIRTY`], [`CONFLICT`], [`FAILED`], the error given to [`refuse`](Self::refuse); errors of the store.
+    pub fn admit(&self, whole: &mut dyn Transaction, now: u64, generation: u64) -> Done {
+        if let Some(why) = &self.refusal {
+            return Err(Fail::text(why.as_str()));
         }
         if self.failed_at.is_some() {
             return Err(FAILED.into());
         }
-        if self.places.values().all(|(_, writes)| writes.is_empty()) && self.said.is_empty() {
+        if self.transaction.is_empty() && self.said.is_empty() {
             return Ok(());
         }
-        for Watched { place, stretch, at } in &self.watched {
-            if differs(place, stretch, (&**at, self.started_ms), now)? {
-                return Err(DIRTY.into());
-            }
+        let as_reply = |admitted: Result<()>, conflict: &'static str| match admitted {
+            Err(Error::Conflict) => Err(Fail::from(conflict)),
+            other => Ok(other?),
+        };
+        for watcher in &self.watchers {
+            as_reply(whole.admit(&**watcher), DIRTY)?;
         }
-        if self.generation.is_some_and(|known| known != generation) || self.has_conflict(now)? {
+        let has_expired = self.isolation == Isolation::Serializable && self.expires.get() <= now;
+        if has_expired || self.generation.is_some_and(|known| known != generation) {
             return Err(CONFLICT.into());
         }
-        Ok(())
+        as_reply(whole.admit(&*self.transaction), CONFLICT)
     }
 
-    /// What it has written, of each place.
-    pub fn writes(&self) -> impl Iterator<Item = (&Place, &Writes)> {
-        self.places.values().map(|(place, writes)| (place, writes)).filter(|(_, writes)| !writes.is_empty())
+    /// Returns the places of its writes.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.places.values()
     }
 
-    /// What it says once it has committed.
+    /// Visits the writes to one of these places.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn visit_writes(&self, place: &Place, visit: &mut dyn FnMut(Write<'_>)) -> Result<()> {
+        self.transaction.visit_writes(&place.space, visit)
+    }
+
+    /// Returns the messages to send after the commit.
     pub fn said(self) -> Vec<Saying> {
         self.said
     }
 
-    /// What its commit waits for, at least.
+    /// Returns the durability for which the commit must wait at least.
     pub fn durability(&self) -> Durability {
         self.durability
     }
 }
 
-/// A transaction that a connection holds.
+/// A transaction of a connection.
 pub struct Held {
-    /// Its number.
+    /// The number of the transaction.
     pub id: u64,
-    /// The number of its connection.
+    /// The number of the connection.
     pub client: u64,
-    /// The name of the place in which it began.
+    /// The name of the place where it began.
     pub began_in: String,
-    /// What it is kept apart from.
+    /// Its isolation.
     pub isolation: Isolation,
     /// When it began, in milliseconds since 1970.
     pub started_ms: u64,
-    /// When its last command came. Relaxed, as the others: figures.
+    /// When its last command came, in milliseconds since 1970. Relaxed, like `writes`: statistics.
     used_ms: AtomicU64,
     writes: AtomicUsize,
     state: Mutex<Option<State>>,
 }
 
 impl Held {
-    /// One that has done nothing.
-    pub fn new(id: u64, client: u64, began_in: String, isolation: Isolation, now: u64) -> Self {
+    /// Creates a transaction without reads and writes.
+    pub fn new(
+        id: u64,
+        client: u64,
+        began_in: String,
+        (isolation, transaction): (Isolation, Box<dyn Transaction>),
+        now: u64,
+    ) -> Self {
         let state = State {
             isolation,
             started_ms: now,
+            transaction,
             places: BTreeMap::new(),
-            levels: Levels::default(),
-            reads: RefCell::default(),
-            watched: Vec::new(),
+            levels: Vec::new(),
+            expires: Cell::new(u64::MAX),
+            watchers: Vec::new(),
+            watches: 0,
             said: Vec::new(),
             said_bytes: 0,
             durability: Durability::None,
@@ -337,28 +376,29 @@ impl Held {
         }
     }
 
-    /// Works with what it has done.
+    /// Calls `work` with the transaction's state, as a use of it.
     ///
     /// # Errors
-    /// [`IDLE`]; those of `work`.
+    /// [`IDLE`]; errors of `work`.
     pub fn with<T>(&self, now: u64, work: impl FnOnce(&mut State) -> Done<T>) -> Done<T> {
         self.used_ms.store(now, Ordering::Relaxed);
         let mut state = self.state.lock();
         let state = state.as_mut().ok_or(IDLE)?;
         let done = work(state);
-        self.writes.store(state.writes().map(|(_, writes)| writes.len()).sum(), Ordering::Relaxed);
+        self.writes.store(state.transaction.write_count(), Ordering::Relaxed);
         done
     }
 
-    /// Begins it, or one inside.
+    /// Begins the outermost transaction or a nested one.
     ///
     /// # Errors
-    /// There are too many one in another; [`IDLE`].
-    pub fn enter(&self, now: u64, snapshot: Option<Arc<dyn Snapshot>>, durability: Durability) -> Done {
-        self.with(now, |state| state.enter(snapshot, None, durability))
+    /// There are too many levels; [`IDLE`].
+    pub fn enter(&self, now: u64, store: &dyn Store, is_repeatable: bool, durability: Durability) -> Done {
+        self.with(now, |state| state.enter(store, is_repeatable, None, durability))
     }
 
-    /// Ends the innermost one, if there are others around it: keeps or undoes what it did. False: it is the outermost.
+    /// Ends a nested transaction, and keeps or undoes its writes. Returns false if the innermost transaction
+    /// is the outermost one.
     ///
     /// # Errors
     /// [`IDLE`].
@@ -366,19 +406,19 @@ impl Held {
         self.with(now, |state| Ok(state.leave(keeps)))
     }
 
-    /// Takes out what it has done: it has ended.
+    /// Ends the transaction and returns its state.
     pub fn take(&self) -> Option<State> {
         self.state.lock().take()
     }
 
-    /// Ends it if nothing has come for so long. True: it has ended now.
+    /// Ends the transaction if it has been idle for `idle_ms` milliseconds. Returns whether it did.
     pub fn expire(&self, now: u64, idle_ms: u64) -> bool {
         let is_idle = || self.used_ms.load(Ordering::Relaxed).saturating_add(idle_ms) < now;
-        // Where the lock is taken, a command is at work.
+        // If the lock is taken, a command is running.
         is_idle() && self.state.try_lock().is_some_and(|mut state| is_idle() && state.take().is_some())
     }
 
-    /// Looks at what it has done. Does not count as a use of it.
+    /// Calls `look` with the transaction's state. This does not count as a use of it.
     ///
     /// # Errors
     /// [`IDLE`].
@@ -386,7 +426,7 @@ impl Held {
         Ok(look(self.state.lock().as_ref().ok_or(IDLE)?))
     }
 
-    /// How many keys and ranges it has written.
+    /// Returns the number of writes.
     pub fn writes(&self) -> usize {
         self.writes.load(Ordering::Relaxed)
     }

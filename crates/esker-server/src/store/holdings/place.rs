@@ -1,7 +1,6 @@
 //! Where keys lie.
 
 use crate::store::Space;
-use crate::types::has_expired;
 
 /// A keyspace, or the keys of a numbered database.
 #[derive(Clone)]
@@ -24,11 +23,6 @@ impl Place {
             Some(number) => database_name(number),
             None => self.space.name().to_owned(),
         }
-    }
-
-    /// Whether readers find a key with this stored value.
-    pub fn is_live(&self, stored: &[u8], now: u64) -> bool {
-        self.database.is_none() || !has_expired(stored, now)
     }
 }
 
