@@ -14,7 +14,7 @@ use crate::run::session::{ReplyMode, Session};
 /// So many jobs share a commit at the most.
 const JOBS_MAX: usize = 1024;
 /// A job fails after this many conflicts with writes of the embedding program.
-const CONFLICTS_MAX: usize = 16;
+const CONFLICTS_MAX: usize = 1000;
 
 /// Commands of one connection, on their way. What the connection is goes with them.
 pub struct Job {

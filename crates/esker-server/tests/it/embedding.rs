@@ -57,8 +57,8 @@ fn increments_of_clients_and_of_the_program_are_all_there() {
     assert_eq!(server.wire().say("GET pipelined"), "\"600\"");
 }
 
-/// The program sets `a` unless `b` is set, and a client sets `b` unless `a` is set. Checks that exactly one of
-/// them gets set.
+/// The program sets `a` unless `b` is set, and a client sets `b` unless `a` is set. Checks that exactly one
+/// gets set.
 fn never_both_are_set(set_b_unless_a: fn(&mut Wire)) {
     let server = TestServer::start();
     for _ in 0..100 {
@@ -113,8 +113,8 @@ fn set_unless(wire: &mut Wire) {
     }
 }
 
-/// The program clears `a` unless `b` is set, and a client copies `a` to `b` in a long pipeline. In any order of
-/// the two, both keys end equal.
+/// The program clears `a` unless `b` is set, and a client copies `a` to `b` in a long pipeline. In any order,
+/// both keys end equal.
 #[test]
 fn a_command_relies_on_no_key_that_the_program_changes_before_its_commit() {
     let server = TestServer::start();

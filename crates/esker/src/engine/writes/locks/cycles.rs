@@ -88,7 +88,7 @@ impl Table {
             if self.let_pass(&cycle) {
                 exclusive_turn.wake();
             } else {
-                self.fail_youngest(&cycle, owner);
+                self.fail_youngest(&cycle);
             }
         }
     }
@@ -148,9 +148,8 @@ impl Table {
         true
     }
 
-    /// Fails the youngest owner of the cycle that waits for a lock, and wakes it unless it is the owner that
-    /// asks.
-    fn fail_youngest(&mut self, cycle: &[Step], asking: OwnerId) {
+    /// Fails the youngest owner of the cycle that waits for a lock, and wakes it.
+    fn fail_youngest(&mut self, cycle: &[Step]) {
         let waits = cycle.iter().filter_map(|step| match step {
             Step::Lock(owner, name) => Some((*owner, name)),
             Step::Turn(..) => None,
@@ -160,9 +159,7 @@ impl Table {
         let lock = self.locks.get_mut(name).expect("an owner waits for it");
         if let Some(waiting) = lock.queue.iter_mut().find(|waiting| waiting.owner == youngest) {
             waiting.deadlock = Some(shown(cycle));
-            if youngest != asking {
-                waiting.wake.wake();
-            }
+            waiting.wake.wake();
             // A task notices when it asks again.
             if matches!(waiting.wake, Wake::Thread(_)) {
                 self.waits.remove(&youngest);

@@ -250,6 +250,7 @@ fn locks_2_the_youngest_task_of_a_cycle_fails() {
     assert_eq!([4, 5].map(|owner| tasks.asks(owner, "s", Shared)), [Asked::Granted; 2]);
     assert_eq!(tasks.asks(4, "s", Exclusive), Asked::Waits);
     assert!(matches!(tasks.ask(5, "s", Exclusive), Err(Error::Deadlock(_))), "locks.2");
+    assert_eq!(tasks.woken(), [5]);
     assert_eq!((tasks.give_back(5, "s"), tasks.asks(4, "s", Exclusive)), (vec![4], Asked::Held));
     assert_eq!((tasks.give_back(4, "s"), tasks.locks.len(), waiters(&tasks.locks)), (vec![], 0, 0));
 }
