@@ -6,7 +6,7 @@ use crate::source::{Source, is_name};
 
 /// A function fits on a screen.
 pub(super) const FUNCTIONS: Limit = Limit { kind: "function", max: 70, unit: "lines", measure: functions };
-/// `self` is not counted.
+/// `self` is not counted. A function that implements a trait has the parameters that the trait declares.
 pub(super) const PARAMETERS: Limit =
     Limit { kind: "parameters", max: 6, unit: "parameters", measure: parameters };
 pub(super) const FIELDS: Limit = Limit { kind: "struct", max: 15, unit: "fields", measure: fields };
@@ -22,6 +22,9 @@ fn functions(repo: &Repo) -> Vec<Measured> {
 
 fn parameters(repo: &Repo) -> Vec<Measured> {
     each_item(repo, "fn ", |source, offset| {
+        if implements_trait(source, offset) {
+            return 0;
+        }
         let signature = &source.code[offset..];
         let names = Members::behind(signature, '(', ')');
         names.filter(|member| !is_self(member)).count()
@@ -73,6 +76,15 @@ fn each_item(repo: &Repo, keyword: &str, measure: impl Fn(&Source, usize) -> usi
         }
     }
     found
+}
+
+/// Returns whether the function at `offset` is in an `impl Trait for Type`.
+fn implements_trait(source: &Source, offset: usize) -> bool {
+    let is_line_start = |at: usize| at == 0 || source.code[..at].ends_with('\n');
+    let starts = source.words("impl").filter(|at| *at < offset && is_line_start(*at));
+    let Some(start) = starts.last() else { return false };
+    let item = source.item(start);
+    item.contains(&offset) && source.code[item].split('{').next().is_some_and(|head| head.contains(" for "))
 }
 
 fn is_self(parameter: &str) -> bool {
@@ -151,6 +163,13 @@ mod tests {
         let expected = [("a", 3), ("b", 1), ("c", 1)].map(|(name, n)| (name.to_owned(), n));
         assert_eq!(values(functions, text), expected);
         let expected = [("a", 1), ("b", 3), ("c", 0)].map(|(name, n)| (name.to_owned(), n));
+        assert_eq!(values(parameters, text), expected);
+    }
+
+    #[test]
+    fn parameters_that_a_trait_prescribes_are_not_counted() {
+        let text = "impl T for A {\n    fn a(x: u8) {}\n}\nimpl A {\n    fn b(x: u8) {}\n}\nfn c(x: u8) {}\n";
+        let expected = [("a", 0), ("b", 1), ("c", 1)].map(|(name, n)| (name.to_owned(), n));
         assert_eq!(values(parameters, text), expected);
     }
 
