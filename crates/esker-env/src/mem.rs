@@ -16,6 +16,7 @@
 
 mod file;
 mod inode;
+mod lock;
 mod names;
 mod pages;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use parking_lot::{Mutex, RwLock};
 
 use self::file::MemFile;
 use self::inode::Inode;
+use self::lock::MemLock;
 use self::names::{InodeRef, Names};
 use self::pages::Pages;
 use crate::process::process_id;
@@ -481,24 +483,5 @@ impl Fs for MemFs {
             true => Err(LockError::Held { path: path.to_owned(), pid: Some(process_id()) }),
             false => Ok(None),
         }
-    }
-}
-
-struct MemLock {
-    shared: Arc<Shared>,
-    path: PathBuf,
-}
-
-impl FileLock for MemLock {}
-
-impl std::fmt::Debug for MemLock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "MemLock({})", self.path.display())
-    }
-}
-
-impl Drop for MemLock {
-    fn drop(&mut self) {
-        self.shared.state.write().locks.remove(&self.path);
     }
 }

@@ -1,7 +1,7 @@
 //! The operating system's files.
 //!
 //! ```text
-//!   RealFs / RealFile --portable part (std)--> here
+//!   RealFs / RealFile --portable part (std)--> here, file.rs, lock.rs
 //!                     `-direct I/O, allocation, cache hints, directory sync--> unix.rs | windows.rs
 //! ```
 //!
@@ -30,6 +30,8 @@ mod sys;
 #[path = "real/windows.rs"]
 mod sys;
 
+mod file;
+mod lock;
 #[cfg(target_os = "linux")]
 mod memory;
 #[cfg(all(test, unix))]
@@ -40,12 +42,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{AlignedBuf, Entry, File, FileLock, FileWindow, Fs, FsRef, LockError, OpenOptions};
-
-/// Number of attempts to lock a file that is replaced each time (real.4).
-const LOCK_ROUNDS: u32 = 100;
-/// Longer than any process id.
-const LOCK_BYTES_MAX: usize = 32;
+use self::file::RealFile;
+use self::lock::{lock_to_read_with, lock_with};
+use crate::{Entry, File, FileLock, Fs, FsRef, LockError, OpenOptions};
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Default)]
@@ -269,13 +268,6 @@ fn is_above_mount(at: At<'_>) -> bool {
     below.is_some_and(|below| device(below) != device(at.path))
 }
 
-/// Returns whether the path still refers to this file. Assumed where files have no identity, so real.4 does
-/// not hold there.
-fn has_name(file: &fs::File, at: At<'_>) -> io::Result<bool> {
-    let identity = sys::identity(file)?;
-    Ok(look(at)?.is_some_and(|named| named.identity == identity))
-}
-
 /// Makes the path absolute and resolves links in its existing part.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     match sys::canonical(path) {
@@ -288,116 +280,6 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
         }
         resolved => resolved,
     }
-}
-
-/// A point in [`lock_with`] at which tests act as another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moment {
-    /// The file is open, and not yet locked.
-    Opened,
-    /// Another holder has it locked.
-    Refused,
-}
-
-/// Locks the file at the path, creating it if missing.
-fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<dyn FileLock>, LockError> {
-    for _ in 0..LOCK_ROUNDS {
-        // Not truncated when opened: until we have the lock, the content belongs to the holder.
-        let options = OpenOptions { create: true, ..OpenOptions::write() };
-        let file = open_file(at, options).map_err(LockError::Io)?;
-        when(Moment::Opened);
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                when(Moment::Refused);
-                if file.try_lock_shared().is_err() {
-                    return Err(LockError::Held { path: at.path.to_owned(), pid: read_pid(&file) });
-                }
-                // real.2: the holders are shared and the id is that of an earlier holder, or the lock was
-                // just released.
-                file.unlock().map_err(LockError::Io)?;
-                if file.try_lock().is_err() {
-                    return Err(LockError::Held { path: at.path.to_owned(), pid: None });
-                }
-            }
-            Err(fs::TryLockError::Error(e)) => return Err(LockError::Io(e)),
-        }
-        if !has_name(&file, at).map_err(LockError::Io)? {
-            // real.4: another holder removed the file.
-            continue;
-        }
-        refuse_other_content(&file)?;
-        let dir = lock_held_dir(at, fs::File::try_lock)?;
-        // Padded to a fixed length, so that the file rarely needs truncation, which is the slowest step here.
-        let pid = format!("{:<10}\n", std::process::id());
-        let is_longer = file.metadata().is_ok_and(|meta| meta.len() > pid.len() as u64);
-        // real.2: a full disk is no reason to refuse the lock; at worst an error message lacks the id.
-        let cut = || if is_longer { file.set_len(0) } else { Ok(()) };
-        if look(at).is_ok_and(|meta| meta.is_none_or(|meta| meta.names == 1)) {
-            let _ = cut().and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));
-        }
-        return Ok(Box::new(RealLock { file, dir }));
-    }
-    Err(never_the_same())
-}
-
-/// Refuses a file with foreign content, which is not a lock file.
-fn refuse_other_content(file: &fs::File) -> Result<(), LockError> {
-    let mut bytes = [0; LOCK_BYTES_MAX + 1];
-    let len = sys::read_at(file, &mut bytes, 0).map_err(LockError::Io)?;
-    let is_ours = |byte: &u8| byte.is_ascii_digit() || [0, b' ', b'\n'].contains(byte);
-    if len <= LOCK_BYTES_MAX && bytes[..len].iter().all(is_ours) {
-        return Ok(());
-    }
-    let text = "it is not a lock file of Esker: another file has this name";
-    Err(LockError::Io(io::Error::new(io::ErrorKind::InvalidInput, text)))
-}
-
-/// Locks an existing file at the path in shared mode. `opened` is called between opening and locking.
-fn lock_to_read_with(at: At<'_>, mut opened: impl FnMut()) -> Result<Option<Box<dyn FileLock>>, LockError> {
-    for _ in 0..LOCK_ROUNDS {
-        let file = match open_file(at, OpenOptions::read()) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let dir = lock_held_dir(at, fs::File::try_lock_shared)?;
-                return Ok(dir.map(|file| Box::new(RealLock { file, dir: None }) as Box<dyn FileLock>));
-            }
-            Err(e) => return Err(LockError::Io(e)),
-        };
-        opened();
-        match file.try_lock_shared() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                return Err(LockError::Held { path: at.path.to_owned(), pid: read_pid(&file) });
-            }
-            // Without locks in this file system, there is no other holder either.
-            Err(fs::TryLockError::Error(_)) => return Ok(None),
-        }
-        if has_name(&file, at).map_err(LockError::Io)? {
-            let dir = lock_held_dir(at, fs::File::try_lock_shared)?;
-            return Ok(Some(Box::new(RealLock { file, dir })));
-        }
-        // real.4: the file was removed meanwhile.
-    }
-    Err(never_the_same())
-}
-
-/// Also locks the held directory, if directories can be locked.
-fn lock_held_dir(
-    at: At<'_>,
-    lock: impl FnOnce(&fs::File) -> Result<(), fs::TryLockError>,
-) -> Result<Option<fs::File>, LockError> {
-    let Some(dir) = sys::open_held_dir(at).map_err(LockError::Io)? else { return Ok(None) };
-    match lock(&dir) {
-        Ok(()) => Ok(Some(dir)),
-        Err(fs::TryLockError::WouldBlock) => Err(LockError::Held { path: at.path.to_owned(), pid: None }),
-        Err(fs::TryLockError::Error(_)) => Ok(None),
-    }
-}
-
-/// The error after all attempts of real.4.
-fn never_the_same() -> LockError {
-    LockError::Io(io::Error::other("the lock file was replaced at every attempt to lock it"))
 }
 
 /// Opens a file. `make_direct` switches it to unbuffered I/O if possible.
@@ -448,142 +330,4 @@ fn link_refused() -> io::Error {
     let text = "it is a symbolic link, but the files of a database must not be links: put the file itself there, or remove the \
                 link; the path of the whole directory may contain links";
     io::Error::new(io::ErrorKind::InvalidInput, text)
-}
-
-/// Reads the holder's process id, if the platform allows reading a locked file (Windows does not).
-fn read_pid(file: &fs::File) -> Option<u32> {
-    let mut bytes = [0; 16];
-    let n = sys::read_at(file, &mut bytes, 0).ok()?;
-    std::str::from_utf8(&bytes[..n]).ok()?.trim().parse().ok()
-}
-
-/// A lock on a file, held by this handle.
-#[derive(Debug)]
-struct RealLock {
-    file: fs::File,
-    /// The directory, if it is held and can be locked.
-    dir: Option<fs::File>,
-}
-
-impl FileLock for RealLock {}
-
-impl Drop for RealLock {
-    /// Closing the file is not enough: a child process between its fork and its exec may share the lock.
-    fn drop(&mut self) {
-        // An unlock that fails is completed by closing. The directory is unlocked first, so that the next
-        // holder of the file finds it free.
-        let _ = self.dir.as_ref().map(fs::File::unlock);
-        let _ = self.file.unlock();
-    }
-}
-
-#[derive(Debug)]
-struct RealFile {
-    file: fs::File,
-    direct: bool,
-}
-
-impl RealFile {
-    /// Returns whether a failed call may be repeated because the file was switched from direct to buffered.
-    fn is_buffered_now(&self, error: &io::Error) -> bool {
-        self.direct
-            && error.kind() == io::ErrorKind::InvalidInput
-            && sys::make_buffered(&self.file).unwrap_or(false)
-    }
-}
-
-/// Writes all of `buf` by calls of `write` that may write less, in whole blocks if `in_blocks` (real.6).
-fn write_all_by(
-    buf: &[u8],
-    offset: u64,
-    in_blocks: bool,
-    mut write: impl FnMut(&[u8], u64) -> io::Result<usize>,
-) -> io::Result<()> {
-    // Whether the last call wrote less than its first block.
-    let (mut done, mut is_stuck) = (0, false);
-    while done < buf.len() {
-        match write(&buf[done..], offset + done as u64) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) if in_blocks && done + n < buf.len() => {
-                let whole = (done + n) / AlignedBuf::ALIGN * AlignedBuf::ALIGN;
-                if is_stuck && whole == done {
-                    return Err(io::ErrorKind::StorageFull.into());
-                }
-                (is_stuck, done) = (whole == done, whole);
-            }
-            Ok(n) => done += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
-
-impl File for RealFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        match sys::read_at(&self.file, buf, offset) {
-            Err(e) if self.is_buffered_now(&e) => sys::read_at(&self.file, buf, offset),
-            read => read,
-        }
-    }
-
-    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        write_all_by(buf, offset, self.direct, |bytes, at| match sys::write_at(&self.file, bytes, at) {
-            Err(e) if self.is_buffered_now(&e) => sys::write_at(&self.file, bytes, at),
-            written => written,
-        })
-    }
-
-    fn write_durably_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        if self.direct && matches!(sys::write_durably_at(&self.file, buf, offset), Ok(n) if n == buf.len()) {
-            return Ok(());
-        }
-        // If that failed, this reports the error.
-        self.write_all_at(buf, offset)?;
-        self.sync_data()
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        // std: fdatasync on Linux, F_FULLFSYNC on Apple's systems, FlushFileBuffers on Windows.
-        self.file.sync_data()
-    }
-
-    fn window(&self, offset: u64, len: usize) -> Option<FileWindow> {
-        if self.direct { None } else { FileWindow::new(&self.file, offset, len) }
-    }
-
-    fn start_writeback(&self, offset: u64, len: u64) -> io::Result<()> {
-        sys::start_writeback(&self.file, offset, len)
-    }
-
-    fn wait_for_writeback(&self, offset: u64, len: u64) -> io::Result<()> {
-        sys::wait_for_writeback(&self.file, offset, len)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        sys::allocate(&self.file, offset, len)
-    }
-
-    fn will_need(&self, offset: u64, len: u64) -> io::Result<()> {
-        sys::will_need(&self.file, offset, len)
-    }
-    fn drop_cache(&self, offset: u64, len: u64) -> io::Result<()> {
-        sys::drop_cache(&self.file, offset, len)
-    }
-
-    fn is_direct(&self) -> bool {
-        self.direct
-    }
-
-    fn as_std(&self) -> Option<&fs::File> {
-        Some(&self.file)
-    }
 }

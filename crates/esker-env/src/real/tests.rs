@@ -2,7 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use super::file::write_all_by;
+use super::lock::{Moment, RealLock};
 use super::*;
+use crate::AlignedBuf;
 
 fn at(path: &Path) -> At<'_> {
     At { held: None, path }
@@ -33,7 +36,7 @@ fn a_direct_file_whose_calls_are_refused_goes_on_buffered() {
     let dir = tempfile::tempdir().unwrap();
     for first in ["write", "read"] {
         let file = RealFs::new().open(&dir.path().join(first), OpenOptions::create_new().direct()).unwrap();
-        let block = crate::AlignedBuf::zeroed(AlignedBuf::ALIGN);
+        let block = AlignedBuf::zeroed(AlignedBuf::ALIGN);
         file.write_all_at(&block, 0).unwrap();
         // No file system accepts this as direct I/O.
         if first == "read" {

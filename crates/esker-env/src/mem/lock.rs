@@ -1,0 +1,27 @@
+//! A lock on a path.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Shared;
+use crate::FileLock;
+
+/// Held until it drops.
+pub(super) struct MemLock {
+    pub(super) shared: Arc<Shared>,
+    pub(super) path: PathBuf,
+}
+
+impl FileLock for MemLock {}
+
+impl std::fmt::Debug for MemLock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemLock({})", self.path.display())
+    }
+}
+
+impl Drop for MemLock {
+    fn drop(&mut self) {
+        self.shared.state.write().locks.remove(&self.path);
+    }
+}
