@@ -55,20 +55,20 @@ impl Builder {
     /// Whether to create a missing database. Default yes; otherwise the error is
     /// [`Error::NotFound`](crate::Error::NotFound).
     pub fn create_if_missing(mut self, yes: bool) -> Self {
-        self.settings.create_if_missing = yes;
+        self.settings.opening.create_if_missing = yes;
         self
     }
     /// Whether to refuse a directory that holds a database, with [`Error::Invalid`](crate::Error::Invalid).
     /// Default no.
     pub fn error_if_exists(mut self, yes: bool) -> Self {
-        self.settings.error_if_exists = yes;
+        self.settings.opening.error_if_exists = yes;
         self
     }
     /// Permission bits of the directory if opening creates it, for example 0o700. The database's files get
     /// the same bits without execute permission. The bits apply as they are, whatever the process's umask.
     /// Default: what the umask allows, and for files what their directory and the umask allow. Only on Unix.
     pub fn mode(mut self, mode: u32) -> Self {
-        self.settings.modes = Some(Modes { dir: mode & 0o777, files: mode & 0o666 });
+        self.settings.opening.modes = Some(Modes { dir: mode & 0o777, files: mode & 0o666 });
         self
     }
     /// The file system, clock, randomness and threads to use, for tests in memory or with faults: see
@@ -80,7 +80,7 @@ impl Builder {
     /// How long to wait for a database that is open elsewhere. After that the error is
     /// [`Error::Locked`](crate::Error::Locked). Default: no wait.
     pub fn lock_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.lock_timeout = timeout;
+        self.settings.opening.lock_timeout = timeout;
         self
     }
     /// Whether threads do the background work. Default yes. Without them writers that find a memtable full do
@@ -102,12 +102,12 @@ impl Builder {
     /// most 64 MiB. Up to three full memtables are in memory at a time, at the expense of the cache. Beyond a
     /// quarter of the memory they leave it little.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
-        self.settings.memtable_bytes = Some(bytes);
+        self.settings.sizes.memtable_bytes = Some(bytes);
         self
     }
     /// Size of a table's blocks, in bytes. Default 8 KiB.
     pub fn block_bytes(mut self, bytes: usize) -> Self {
-        self.settings.block_bytes = bytes;
+        self.settings.sizes.block_bytes = bytes;
         self
     }
     /// Isolation of transactions for which [`Db::begin_with`](crate::Db::begin_with) sets none. Default
@@ -119,19 +119,19 @@ impl Builder {
     /// Bytes of the writes of one large transaction or batch that stay in memory, within the budget. Further
     /// writes go to tables that are invisible until the commit. Default: a quarter of the memory.
     pub fn transaction_memory(mut self, bytes: u64) -> Self {
-        self.settings.transaction_memory = Some(bytes);
+        self.settings.sizes.transaction_memory = Some(bytes);
         self
     }
     /// Size in bytes at which compactions begin a new table, at most 1 TiB. Default 64 MiB.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
-        self.settings.table_bytes = bytes;
+        self.settings.sizes.table_bytes = bytes;
         self
     }
     /// Size in bytes from which on a value is stored in a blob file. It is written once, while tables and
     /// compactions carry a pointer to it. Default 4096; 0 stores all values in tables. Existing values stay
     /// where they are.
     pub fn blobs_over(mut self, bytes: usize) -> Self {
-        self.settings.blobs_over = (bytes > 0).then_some(bytes);
+        self.settings.blobs.over = (bytes > 0).then_some(bytes);
         self
     }
     /// Maximum disk space for each live byte, from 1.1 to 100. Default 1.5. Beyond it blob files are
@@ -139,7 +139,7 @@ impl Builder {
     /// when writes are ahead of compactions, and for as long as snapshots see what was overwritten.
     /// [`Stats::space_amplification`](crate::Stats::space_amplification) is the current value.
     pub fn space_amplification_max(mut self, ratio: f64) -> Self {
-        self.settings.amplification_percent_max = (ratio * 100.0) as u64;
+        self.settings.blobs.amplification_percent_max = (ratio * 100.0) as u64;
         self
     }
     /// Whether small commits that do not wait for the disk are stored through a memory map of the log's file
@@ -174,7 +174,7 @@ impl Builder {
     /// Default 4 MiB. A close leaves at most this much, 256 KiB, and 32 log files. Without threads
     /// ([`background`](Self::background)) only a close honours this.
     pub fn replay_bytes(mut self, bytes: u64) -> Self {
-        self.settings.replay_bytes = bytes;
+        self.settings.sizes.replay_bytes = bytes;
         self
     }
     /// Keeps commits for [`Db::feed`](crate::Db::feed): the newest `bytes` of the log, together with what
@@ -184,7 +184,7 @@ impl Builder {
     /// does not set it uses the last setting, and one with 0 bytes drops everything kept. Default: nothing is
     /// kept, and there is no feed.
     pub fn feed_retention(mut self, bytes: u64, age: Duration) -> Self {
-        self.settings.feed_retention = Some(FeedLimits { bytes, age: age.as_secs() });
+        self.settings.feed.retention = Some(FeedLimits { bytes, age: age.as_secs() });
         self
     }
     /// Lets readers of the feed hold commits that [`feed_retention`](Self::feed_retention) would release,
@@ -192,7 +192,7 @@ impl Builder {
     /// [`Db::hold_feed`](crate::Db::hold_feed) sets the first commit to hold. So an opening releases nothing
     /// that an absent reader needs. Not stored. Default 0: nothing is held.
     pub fn feed_hold(mut self, bytes: u64) -> Self {
-        self.settings.feed_hold = bytes;
+        self.settings.feed.hold = bytes;
         self
     }
     /// Sets a function that decides about the entries of the keyspace with this name when a compaction passes
@@ -225,26 +225,26 @@ impl Builder {
         keyspace: &str,
         decide: impl Fn(&[u8], &[u8]) -> Decision + Send + Sync + 'static,
     ) -> Self {
-        self.settings.filters.insert(keyspace.to_owned(), Filter(Arc::new(decide)));
+        self.settings.functions.filters.insert(keyspace.to_owned(), Filter(Arc::new(decide)));
         self
     }
 
     /// For an existing copy, which must stay a copy of its original.
     pub(crate) fn for_copy(mut self) -> Self {
-        self.settings.filters.clear();
+        self.settings.functions.filters.clear();
         self.create_if_missing(false).error_if_exists(false)
     }
     /// Makes more data than this count as exceeding the cache, with the run ratios of a large database in
     /// small numbers: for simulators, whose databases are small.
     #[doc(hidden)]
     pub fn miniature(mut self, cache_bytes: u64) -> Self {
-        self.settings.miniature = Some(cache_bytes);
+        self.settings.sizes.miniature = Some(cache_bytes);
         self
     }
     /// Sizes of the log's files and the manifest: for simulators.
     #[doc(hidden)]
     pub fn file_sizes(mut self, sizes: FileSizes) -> Self {
-        self.settings.file_sizes = sizes;
+        self.settings.sizes.file_sizes = sizes;
         self
     }
     /// Size in bytes from which on a transaction or batch becomes tables. Default: a quarter of a memtable,
@@ -252,7 +252,7 @@ impl Builder {
     /// log segment.
     #[doc(hidden)]
     pub fn adoption_bytes(mut self, bytes: u64) -> Self {
-        self.settings.adoption_bytes = Some(bytes);
+        self.settings.sizes.adoption_bytes = Some(bytes);
         self
     }
     /// The number of the first commit, file, log segment and run of a new database: for simulators, whose
@@ -294,14 +294,14 @@ impl Builder {
         name: impl Into<String>,
         operator: impl MergeOperator + 'static,
     ) -> Self {
-        self.settings.operators.add(name, operator);
+        self.settings.functions.operators.add(name, operator);
         self
     }
     /// Whether to open a database whose merge operators are not all registered, for tools. Default no.
     /// Reading a key that needs a missing operator then fails with
     /// [`Error::MergeOperatorMissing`](crate::Error::MergeOperatorMissing).
     pub fn allow_missing_merge_operators(mut self, yes: bool) -> Self {
-        self.settings.may_lack_operators = yes;
+        self.settings.functions.may_lack_operators = yes;
         self
     }
     /// Opens the database in a directory. A relative path is resolved once: the database stays where it is

@@ -95,6 +95,61 @@ pub(crate) struct Modes {
     pub(crate) files: u32,
 }
 
+/// How opening treats the directory.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenSettings {
+    pub(crate) create_if_missing: bool,
+    pub(crate) error_if_exists: bool,
+    /// How long opening waits for the directory lock.
+    pub(crate) lock_timeout: Duration,
+    /// `None`: files get the permissions that their directory allows.
+    pub(crate) modes: Option<Modes>,
+}
+
+/// Sizes in bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) memtable_bytes: Option<usize>,
+    /// Bytes of one transaction's writes that stay in memory. `None`: a quarter of the memory.
+    pub(crate) transaction_memory: Option<u64>,
+    /// Size at which a transaction is adopted as tables. `None`: a part of a memtable.
+    pub(crate) adoption_bytes: Option<u64>,
+    pub(crate) block_bytes: usize,
+    pub(crate) table_bytes: u64,
+    pub(crate) replay_bytes: u64,
+    pub(crate) miniature: Option<u64>,
+    pub(crate) file_sizes: FileSizes,
+}
+
+/// Values in blob files.
+#[derive(Clone, Debug)]
+pub(crate) struct BlobSettings {
+    /// Size in bytes at which a value is stored in a blob file. `None`: blob files are off.
+    pub(crate) over: Option<usize>,
+    /// Maximum size of blob files, in percent of their live values.
+    pub(crate) amplification_percent_max: u64,
+}
+
+/// The log that is kept for the change feed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FeedSettings {
+    /// How much is kept. `None`: what the last opening said.
+    pub(crate) retention: Option<FeedLimits>,
+    /// Maximum bytes of log kept for readers that hold commits.
+    pub(crate) hold: u64,
+}
+
+/// Functions of the program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Functions {
+    /// Merge operators that the program registered.
+    pub(crate) operators: Registered,
+    /// Whether a keyspace may have an operator that is not registered.
+    pub(crate) may_lack_operators: bool,
+    /// Compaction filters by the names of their keyspaces.
+    pub(crate) filters: BTreeMap<String, Filter>,
+}
+
 /// The settings that the user gives.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -103,41 +158,42 @@ pub(crate) struct Settings {
     pub(crate) durability: Durability,
     pub(crate) compression: TableCompression,
     pub(crate) isolation: Isolation,
-    pub(crate) create_if_missing: bool,
-    pub(crate) error_if_exists: bool,
-    /// How long opening waits for the directory lock.
-    pub(crate) lock_timeout: Duration,
     pub(crate) background: Background,
-    pub(crate) memtable_bytes: Option<usize>,
-    /// Bytes of one transaction's writes that stay in memory. `None`: a quarter of the memory.
-    pub(crate) transaction_memory: Option<u64>,
-    /// Size in bytes at which a transaction is adopted as tables. `None`: a part of a memtable.
-    pub(crate) adoption_bytes: Option<u64>,
-    pub(crate) block_bytes: usize,
-    pub(crate) table_bytes: u64,
-    pub(crate) replay_bytes: u64,
     /// Whether small commits may be stored through a memory map of the log's file.
     pub(crate) map_log: bool,
-    pub(crate) miniature: Option<u64>,
-    pub(crate) file_sizes: FileSizes,
     pub(crate) first_number: u64,
-    /// Size in bytes at which a value is stored in a blob file. `None`: blob files are off.
-    pub(crate) blobs_over: Option<usize>,
-    /// Maximum size of blob files, in percent of their live values.
-    pub(crate) amplification_percent_max: u64,
     pub(crate) allowances: Allowances,
-    /// `None`: files get the permissions that their directory allows.
-    pub(crate) modes: Option<Modes>,
-    /// How much of the log is kept for the change feed. `None`: what the last opening said.
-    pub(crate) feed_retention: Option<FeedLimits>,
-    /// Maximum bytes of log kept for readers that hold commits.
-    pub(crate) feed_hold: u64,
-    /// Merge operators that the program registered.
-    pub(crate) operators: Registered,
-    /// Whether a keyspace may have an operator that is not registered.
-    pub(crate) may_lack_operators: bool,
-    /// Compaction filters by the names of their keyspaces.
-    pub(crate) filters: BTreeMap<String, Filter>,
+    pub(crate) opening: OpenSettings,
+    pub(crate) sizes: Sizes,
+    pub(crate) blobs: BlobSettings,
+    pub(crate) feed: FeedSettings,
+    pub(crate) functions: Functions,
+}
+
+impl Default for OpenSettings {
+    fn default() -> Self {
+        OpenSettings {
+            create_if_missing: true,
+            error_if_exists: false,
+            lock_timeout: Duration::ZERO,
+            modes: None,
+        }
+    }
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Sizes {
+            memtable_bytes: None,
+            transaction_memory: None,
+            adoption_bytes: None,
+            block_bytes: 8 << 10,
+            table_bytes: 64 * MIB,
+            replay_bytes: 4 * MIB,
+            miniature: None,
+            file_sizes: FileSizes::default(),
+        }
+    }
 }
 
 impl Default for Settings {
@@ -148,29 +204,15 @@ impl Default for Settings {
             durability: Durability::Sync,
             isolation: Isolation::default(),
             compression: TableCompression::Auto,
-            create_if_missing: true,
-            error_if_exists: false,
-            lock_timeout: Duration::ZERO,
             background: if cfg!(target_family = "wasm") { Background::Writers } else { Background::Threads },
-            memtable_bytes: None,
-            transaction_memory: None,
-            adoption_bytes: None,
-            block_bytes: 8 << 10,
-            table_bytes: 64 * MIB,
-            replay_bytes: 4 * MIB,
             map_log: true,
-            miniature: None,
-            file_sizes: FileSizes::default(),
             first_number: 1,
-            blobs_over: Some(4 << 10),
-            amplification_percent_max: 150,
             allowances: Allowances::default(),
-            modes: None,
-            feed_retention: None,
-            feed_hold: 0,
-            operators: Registered::default(),
-            may_lack_operators: false,
-            filters: BTreeMap::new(),
+            opening: OpenSettings::default(),
+            sizes: Sizes::default(),
+            blobs: BlobSettings { over: Some(4 << 10), amplification_percent_max: 150 },
+            feed: FeedSettings::default(),
+            functions: Functions::default(),
         }
     }
 }
@@ -185,13 +227,13 @@ impl Settings {
         if self.memory < MIB {
             return invalid("memory: at least 1 MiB is needed");
         }
-        if !(64..=MIB as usize).contains(&self.block_bytes) {
+        if !(64..=MIB as usize).contains(&self.sizes.block_bytes) {
             return invalid("block_bytes: 64 bytes to 1 MiB");
         }
-        if self.table_bytes < self.block_bytes as u64 {
+        if self.sizes.table_bytes < self.sizes.block_bytes as u64 {
             return invalid("table_bytes: at least one block");
         }
-        if self.table_bytes > TABLE_BYTES_MAX {
+        if self.sizes.table_bytes > TABLE_BYTES_MAX {
             return invalid("table_bytes: at most 1 TiB");
         }
         let Allowances { write_rate, merge_rate, merge_percent } = self.allowances;
@@ -201,8 +243,8 @@ impl Settings {
         if merge_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
             return invalid("merge_percent: 1 to 100");
         }
-        let memtable_bytes = self.memtable_bytes.unwrap_or((self.memory / 8).min(64 * MIB) as usize);
-        if !(110..=10_000).contains(&self.amplification_percent_max) {
+        let memtable_bytes = self.sizes.memtable_bytes.unwrap_or((self.memory / 8).min(64 * MIB) as usize);
+        if !(110..=10_000).contains(&self.blobs.amplification_percent_max) {
             return invalid("space_amplification_max: 1.1 to 100");
         }
         if memtable_bytes == 0 {
@@ -236,19 +278,19 @@ impl Options {
         self.given.background
     }
     pub(crate) fn create_if_missing(&self) -> bool {
-        self.given.create_if_missing
+        self.given.opening.create_if_missing
     }
     pub(crate) fn error_if_exists(&self) -> bool {
-        self.given.error_if_exists
+        self.given.opening.error_if_exists
     }
     pub(crate) fn lock_timeout(&self) -> Duration {
-        self.given.lock_timeout
+        self.given.opening.lock_timeout
     }
     pub(crate) fn memory(&self) -> u64 {
         self.given.memory
     }
     pub(crate) fn replay_bytes(&self) -> u64 {
-        self.given.replay_bytes
+        self.given.sizes.replay_bytes
     }
     /// Memory left for blocks, indexes and filters when all memtables are full (options.1), but at least a
     /// quarter of the memory. The choice of compactions compares the data with this size. If memtables are
@@ -256,7 +298,7 @@ impl Options {
     pub(crate) fn cache_bytes(&self) -> u64 {
         let memtables = (SEALED_MAX as u64 + 1) * self.memtable_bytes as u64;
         let rest = self.given.memory.saturating_sub(memtables).max(self.given.memory / 4);
-        rest.min(self.given.miniature.unwrap_or(u64::MAX))
+        rest.min(self.given.sizes.miniature.unwrap_or(u64::MAX))
     }
     /// Size of the log's largest segment. A memtable spans a handful of them.
     pub(crate) fn wal_segment_bytes(&self) -> u64 {
@@ -265,7 +307,7 @@ impl Options {
     }
     /// Size in bytes at which a transaction is adopted as tables.
     pub(crate) fn adoption_bytes(&self) -> u64 {
-        self.given.adoption_bytes.unwrap_or((self.memtable_bytes as u64 / 4).min(ADOPTION_BYTES_MAX))
+        self.given.sizes.adoption_bytes.unwrap_or((self.memtable_bytes as u64 / 4).min(ADOPTION_BYTES_MAX))
     }
     /// Size of the pieces in which such a transaction is written.
     pub(crate) fn piece_bytes(&self) -> u64 {
@@ -273,11 +315,11 @@ impl Options {
     }
     /// Bytes of a transaction's writes that stay in memory. Further writes go to tables at once.
     pub(crate) fn transaction_bytes(&self) -> u64 {
-        self.given.transaction_memory.unwrap_or(self.given.memory / 4)
+        self.given.sizes.transaction_memory.unwrap_or(self.given.memory / 4)
     }
     /// How the log lays out its files.
     pub(crate) fn wal_options(&self, database_id: u32) -> WalOptions {
-        let FileSizes { first_segment, bulk_segment, .. } = self.given.file_sizes;
+        let FileSizes { first_segment, bulk_segment, .. } = self.given.sizes.file_sizes;
         WalOptions {
             maps: self.given.map_log,
             segment_bytes_max: self.wal_segment_bytes(),
@@ -291,26 +333,26 @@ impl Options {
     }
     /// How much of the log is kept for the change feed, if set.
     pub(crate) fn feed_retention(&self) -> Option<FeedLimits> {
-        self.given.feed_retention
+        self.given.feed.retention
     }
     /// Maximum bytes of log kept for readers that hold commits.
     pub(crate) fn feed_hold(&self) -> u64 {
-        self.given.feed_hold
+        self.given.feed.hold
     }
     /// Merge operators that the program registered.
     pub(crate) fn operators(&self) -> &Registered {
-        &self.given.operators
+        &self.given.functions.operators
     }
     /// Whether a keyspace may have an operator that is not registered.
     pub(crate) fn may_lack_operators(&self) -> bool {
-        self.given.may_lack_operators
+        self.given.functions.may_lack_operators
     }
     pub(crate) fn modes(&self) -> Option<Modes> {
-        self.given.modes
+        self.given.opening.modes
     }
     /// The compaction filters, by the names of their keyspaces.
     pub(crate) fn filters(&self) -> &BTreeMap<String, Filter> {
-        &self.given.filters
+        &self.given.functions.filters
     }
     /// The first commit number of a new database.
     pub(crate) fn first_number(&self) -> u64 {
@@ -319,7 +361,7 @@ impl Options {
     /// How blob files are written.
     pub(crate) fn blob_store(&self) -> StoreOptions {
         StoreOptions {
-            over: self.given.blobs_over,
+            over: self.given.blobs.over,
             file_bytes_max: self.blob_file_bytes(),
             buffer_bytes: (self.given.memory / 64).clamp(16 << 10, MIB) as usize,
             compress: self.given.compression != TableCompression::None,
@@ -329,7 +371,7 @@ impl Options {
 
     /// Maximum size of blob files, in percent of their live values.
     pub(crate) fn amplification_percent_max(&self) -> u64 {
-        self.given.amplification_percent_max
+        self.given.blobs.amplification_percent_max
     }
 
     /// Whether background work has its own threads.
@@ -344,12 +386,12 @@ impl Options {
 
     /// A manifest smaller than this is not rewritten.
     pub(crate) fn manifest_bytes_min(&self) -> u64 {
-        self.given.file_sizes.manifest_min
+        self.given.sizes.file_sizes.manifest_min
     }
     /// How tables are written, with or without direct I/O.
     pub(crate) fn table_options(&self, direct_io: bool) -> TableOptions {
         TableOptions {
-            block_bytes: self.given.block_bytes,
+            block_bytes: self.given.sizes.block_bytes,
             compression: self.given.compression,
             direct_io,
             ..TableOptions::default()
@@ -358,14 +400,14 @@ impl Options {
     /// The limits that shape the runs, given the bytes that the tables hold.
     pub(crate) fn limits(&self, table_bytes_live: u64) -> Limits {
         let limits = Limits {
-            table_bytes: self.given.table_bytes,
-            partition_bytes: self.given.table_bytes,
+            table_bytes: self.given.sizes.table_bytes,
+            partition_bytes: self.given.sizes.table_bytes,
             run_bytes: self.memtable_bytes as u64,
-            compaction_bytes_max: COMPACTION_TABLES * self.given.table_bytes,
+            compaction_bytes_max: COMPACTION_TABLES * self.given.sizes.table_bytes,
             fits_cache: table_bytes_live <= self.cache_bytes(),
             ..Limits::default()
         };
-        match self.given.miniature {
+        match self.given.sizes.miniature {
             Some(_) if !limits.fits_cache => Limits {
                 l0_runs_max: 2,
                 tier_runs_max: 2,
@@ -389,14 +431,14 @@ impl Options {
             pair("memtable_bytes", self.memtable_bytes.to_string()),
             pair("transaction_bytes", self.transaction_bytes().to_string()),
             pair("cache_bytes", self.cache_bytes().to_string()),
-            pair("block_bytes", self.given.block_bytes.to_string()),
-            pair("table_bytes", self.given.table_bytes.to_string()),
-            pair("blobs_over", self.given.blobs_over.map_or("none".to_owned(), |over| over.to_string())),
+            pair("block_bytes", self.given.sizes.block_bytes.to_string()),
+            pair("table_bytes", self.given.sizes.table_bytes.to_string()),
+            pair("blobs_over", self.given.blobs.over.map_or("none".to_owned(), |over| over.to_string())),
             pair(
                 "space_amplification_max",
-                format!("{:.2}", self.given.amplification_percent_max as f64 / 100.0),
+                format!("{:.2}", self.given.blobs.amplification_percent_max as f64 / 100.0),
             ),
-            pair("replay_bytes", self.given.replay_bytes.to_string()),
+            pair("replay_bytes", self.given.sizes.replay_bytes.to_string()),
             pair("wal_segment_bytes", self.wal_segment_bytes().to_string()),
         ]
     }

@@ -36,7 +36,7 @@ impl Base {
 
     /// Counts a failed compaction in the statistics (engine_background.3).
     pub(in crate::engine) fn count_failed_compaction(&self, error: &Error) {
-        add(&self.counters.compactions_failed, 1);
+        add(&self.counters.compaction.failed, 1);
         self.counters.note_error(error);
     }
 }

@@ -169,22 +169,35 @@ impl Stats {
     }
 }
 
+/// Counters of flushes.
+#[derive(Debug, Default)]
+pub(crate) struct FlushCounters {
+    pub(crate) done: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+}
+
+/// Counters of compactions.
+#[derive(Debug, Default)]
+pub(crate) struct CompactionCounters {
+    pub(crate) done: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    /// Those that were trivial moves.
+    pub(crate) moves: AtomicU64,
+    pub(crate) tables_dropped: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+}
+
 /// The counters behind [`Stats`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) flushes: AtomicU64,
-    pub(crate) compactions: AtomicU64,
+    pub(crate) flush: FlushCounters,
+    pub(crate) compaction: CompactionCounters,
     pub(crate) adoptions: AtomicU64,
     pub(crate) collections: AtomicU64,
     pub(crate) collection_bytes_written: AtomicU64,
-    pub(crate) moves: AtomicU64,
-    pub(crate) tables_dropped: AtomicU64,
     pub(crate) swept_keys: AtomicU64,
-    pub(crate) flush_bytes_written: AtomicU64,
-    pub(crate) compaction_bytes_read: AtomicU64,
-    pub(crate) compaction_bytes_written: AtomicU64,
-    pub(crate) flushes_failed: AtomicU64,
-    pub(crate) compactions_failed: AtomicU64,
     pub(in crate::engine) background_error: Mutex<Option<String>>,
     pub(crate) conflicts: AtomicU64,
     pub(crate) stalls: AtomicU64,

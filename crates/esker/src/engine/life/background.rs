@@ -319,12 +319,12 @@ mod tests {
         let core = &db.handle.core;
         std::thread::scope(|scope| {
             scope.spawn(|| core.flush_loop());
-            while core.counters.flushes_failed.load(Ordering::Relaxed) < 2 {
+            while core.counters.flush.failed.load(Ordering::Relaxed) < 2 {
                 std::thread::yield_now();
             }
             core.signal.stop();
         });
-        assert_eq!(noted(core), (core.counters.flushes_failed.load(Ordering::Relaxed), true));
+        assert_eq!(noted(core), (core.counters.flush.failed.load(Ordering::Relaxed), true));
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
         std::thread::scope(|scope| {
             let unable_to_note = core.signal.state.lock();
             let flush = scope.spawn(|| core.flush_step());
-            while core.counters.flushes_failed.load(Ordering::Relaxed) == 0 {
+            while core.counters.flush.failed.load(Ordering::Relaxed) == 0 {
                 std::thread::yield_now();
             }
             for _ in 0..20 {

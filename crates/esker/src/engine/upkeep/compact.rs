@@ -183,7 +183,7 @@ impl Upkeep {
             ..VersionEdit::default()
         };
         self.install(edit, HashMap::new(), &[])?;
-        add(&self.counters.tables_dropped, removed.len() as u64);
+        add(&self.counters.compaction.tables_dropped, removed.len() as u64);
         Ok(())
     }
 
@@ -271,10 +271,10 @@ impl Upkeep {
             opened,
             &[],
         )?;
-        add(&self.counters.compactions, 1);
-        add(&self.counters.moves, u64::from(plan.kind == PlanKind::TrivialMove));
-        add(&self.counters.compaction_bytes_read, stats.bytes_read);
-        add(&self.counters.compaction_bytes_written, stats.bytes_written);
+        add(&self.counters.compaction.done, 1);
+        add(&self.counters.compaction.moves, u64::from(plan.kind == PlanKind::TrivialMove));
+        add(&self.counters.compaction.bytes_read, stats.bytes_read);
+        add(&self.counters.compaction.bytes_written, stats.bytes_written);
         if let Some(sieve) = &mut sieve {
             sieve.give();
         }

@@ -99,8 +99,8 @@ impl Upkeep {
         }
         // A failure is retried after the next flush.
         self.note_error(self.retain());
-        add(&self.counters.flushes, 1);
-        add(&self.counters.flush_bytes_written, built.stats.bytes_written);
+        add(&self.counters.flush.done, 1);
+        add(&self.counters.flush.bytes_written, built.stats.bytes_written);
         self.signal.wake();
         Ok(true)
     }
@@ -109,7 +109,7 @@ impl Upkeep {
     /// flush turn (engine_background.6).
     pub(in crate::engine) fn note_flush(&self, _turn: &MutexGuard<'_, ()>, flushed: &Result<bool>) {
         if let Err(error) = flushed {
-            add(&self.counters.flushes_failed, 1);
+            add(&self.counters.flush.failed, 1);
             self.counters.note_error(error);
         }
         let is_lack = matches!(flushed, Err(Error::NoSpace { .. }));

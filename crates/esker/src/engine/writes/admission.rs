@@ -181,8 +181,8 @@ impl Writes {
         if !(self.throttle.is_on() || is_last) || self.options.background() != Background::Threads {
             return;
         }
-        let written = self.counters.compaction_bytes_written.load(Ordering::Relaxed) as f64;
-        let flushed = self.counters.flush_bytes_written.load(Ordering::Relaxed).max(1) as f64;
+        let written = self.counters.compaction.bytes_written.load(Ordering::Relaxed) as f64;
+        let flushed = self.counters.flush.bytes_written.load(Ordering::Relaxed).max(1) as f64;
         let amplification = (written / flushed).clamp(1.0, 10.0);
         let mut delay =
             pacing::write_delay(&self.throttle.backlog(), bytes, self.pace.compactions.now(), amplification);

@@ -58,7 +58,8 @@ pub(crate) fn repair(
     // Reading took time: another process may have created files meanwhile, and keeps them (target_dir.3).
     TargetDir::check(&settings.env, source, target)?;
     others(Moment::Checked);
-    let modes = settings.modes.map_or_else(|| target_dir::modes_of(&env, source), |modes| Ok(Some(modes)))?;
+    let modes =
+        settings.opening.modes.map_or_else(|| target_dir::modes_of(&env, source), |modes| Ok(Some(modes)))?;
     let dir = TargetDir::claim(&settings.env, target, modes)?;
     let fill = || {
         let mut out = Target::create(settings, &dir)?;

@@ -56,9 +56,9 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn create(settings: &Settings, dir: &TargetDir) -> Result<Target> {
         // Operands are copied without merging them.
-        let (create_if_missing, may_lack_operators) = (true, true);
-        let settings =
-            Settings { create_if_missing, may_lack_operators, error_if_exists: false, ..settings.clone() };
+        let mut settings = settings.clone();
+        settings.functions.may_lack_operators = true;
+        (settings.opening.create_if_missing, settings.opening.error_if_exists) = (true, false);
         let handle = open_locked(settings.clone().derive()?, dir.env.clone(), &dir.path, dir.lock.clone())?;
         Ok(Target {
             settings,
