@@ -19,23 +19,22 @@ pub struct Record {
     pub row: String,
     /// Name of the engine.
     pub engine: String,
-    /// Version of the engine.
-    pub version: String,
     /// Name of the scale.
     pub scale: String,
     /// Number of the run, from 1.
     pub run: u32,
-    /// Start of the row, in milliseconds since 1970, UTC; 0 in results from before this was recorded.
-    #[serde(default)]
-    pub started_unix_ms: u64,
+    /// Where and when it ran.
+    #[serde(flatten)]
+    pub setting: Setting,
     /// The measured value, in `unit`; `None` if there is an `error`.
     pub value: Option<f64>,
     /// Unit of `value`.
     pub unit: Unit,
     /// Whether less or more is better.
     pub better: Better,
-    /// Number of operations in `value`, from which the time of one follows.
-    pub ops: u64,
+    /// Counts of its work.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Values of the passes, if the row has several. `value` is their median.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passes: Vec<f64>,
@@ -45,28 +44,45 @@ pub struct Record {
     /// Latencies of the row's operations and their course over time, if the row measures single operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Box<Detail>>,
-    /// Bytes of keys and values that the row passed to the engine, for write amplification.
-    #[serde(default)]
-    pub user_written_bytes: u64,
-    /// Bytes of live keys and values at the end of the row, for space amplification.
-    #[serde(default)]
-    pub live_bytes: u64,
-    /// Number of commits within the row.
-    #[serde(default)]
-    pub commits: u64,
-    /// Syncs per commit, counted by tracing this row once; `None` if it was not traced.
-    pub syncs_per_commit: Option<f64>,
-    /// How memory was limited.
-    #[serde(default)]
-    pub memory_limit: String,
     /// What a reader must know about this row of this engine.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// Why there is no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// Where and when a row ran.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Setting {
+    /// Version of the engine.
+    pub version: String,
     /// Commit of this repository.
     pub commit: String,
+    /// How memory was limited.
+    #[serde(default)]
+    pub memory_limit: String,
+    /// Start of the row, in milliseconds since 1970, UTC; 0 in results from before this was recorded.
+    #[serde(default)]
+    pub started_unix_ms: u64,
+}
+
+/// Counts of the work of a row.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Number of operations in the value, from which the time of one follows.
+    pub ops: u64,
+    /// Number of commits.
+    #[serde(default)]
+    pub commits: u64,
+    /// Syncs per commit, counted by tracing the row once; `None` if it was not traced.
+    pub syncs_per_commit: Option<f64>,
+    /// Bytes of keys and values that were passed to the engine, for write amplification.
+    #[serde(default)]
+    pub user_written_bytes: u64,
+    /// Bytes of live keys and values at the end, for space amplification.
+    #[serde(default)]
+    pub live_bytes: u64,
 }
 
 /// Resources that a row used, including those of the wait for background work after it. Zero if the machine

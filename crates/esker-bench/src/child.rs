@@ -9,7 +9,7 @@ use crate::recorder::Recorder;
 use crate::row::Row;
 use crate::scale::Scale;
 use crate::suites::{Suite, Turn};
-use esker_bench_api::results::{Better, Message, Record, Unit, Usage};
+use esker_bench_api::results::{Better, Counts, Message, Record, Setting, Unit, Usage};
 use esker_bench_api::{Engine, Failure};
 
 /// One run of one engine.
@@ -38,25 +38,23 @@ impl Job<'_> {
             suite: self.suite.name().to_owned(),
             row: String::new(),
             engine: self.engine.name().to_owned(),
-            version: self.engine.version(),
             scale: self.scale.name().to_owned(),
             run: self.run,
-            started_unix_ms: 0,
+            setting: Setting {
+                version: self.engine.version(),
+                commit: self.commit.to_owned(),
+                memory_limit: self.memory_limit.to_owned(),
+                started_unix_ms: 0,
+            },
             value: None,
             unit: Unit::Seconds,
             better: Better::Lower,
-            ops: 1,
+            counts: Counts { ops: 1, ..Counts::default() },
             passes: Vec::new(),
             usage: Usage::default(),
             detail: None,
-            user_written_bytes: 0,
-            live_bytes: 0,
-            commits: 0,
-            syncs_per_commit: None,
-            memory_limit: self.memory_limit.to_owned(),
             note: String::new(),
             error: None,
-            commit: self.commit.to_owned(),
         }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn changes(a: &[Record], b: &[Record]) -> Vec<Change> {
         }
         let name = format!("{} / {} / {} / {}", record.suite, record.scale, record.engine, record.row);
         let ratio = (after / value).ln();
-        let starts = [record.started_unix_ms, other.started_unix_ms];
+        let starts = [record.setting.started_unix_ms, other.setting.started_unix_ms];
         match order.iter_mut().find(|(known, ..)| *known == name) {
             Some((.., (ratios, times))) => {
                 ratios.push(ratio);
@@ -172,7 +172,7 @@ mod tests {
     fn sides_that_did_not_take_turns_are_reported() {
         let at = |times: &[u64]| {
             let mut records = runs(&[1.0, 1.1, 1.2]);
-            records.iter_mut().zip(times).for_each(|(record, time)| record.started_unix_ms = *time);
+            records.iter_mut().zip(times).for_each(|(record, time)| record.setting.started_unix_ms = *time);
             records
         };
         let in_turns = |before: &[u64], after: &[u64]| {

@@ -248,8 +248,8 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
 
 /// Returns the context of a run that continues the one in `out`, whose records are `records`.
 fn resumed(context: Context, records: &[Record], out: &Path) -> Result<Context, Failure> {
-    if let Some(other) = records.iter().find(|record| record.commit != context.commit) {
-        let (theirs, ours) = (&other.commit, &context.commit);
+    if let Some(other) = records.iter().find(|record| record.setting.commit != context.commit) {
+        let (theirs, ours) = (&other.setting.commit, &context.commit);
         let text = format!("the results to resume are of commit {theirs}, this is {ours}");
         return Err(Failure::Engine(text));
     }

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use esker_bench_api::Failure;
-use esker_bench_api::results::{Detail, Message, Record, Unit, Usage};
+use esker_bench_api::results::{Counts, Detail, Message, Record, Setting, Unit, Usage};
 
 use crate::machine;
 use crate::measure::{Peaks, Usages, disk_bytes, idle_wait_max, measure, wait_until_idle, watched};
@@ -150,7 +150,7 @@ impl Recorder {
             None => record.value = Some(median(&values)),
         }
         record.passes = if passes > 1 { values } else { Vec::new() };
-        let wrote = rewrites || record.commits > 0 || record.user_written_bytes > 0;
+        let wrote = rewrites || record.counts.commits > 0 || record.counts.user_written_bytes > 0;
         self.measured(record)?;
         self.pending_wrote = wrote;
         match failure {
@@ -177,7 +177,8 @@ impl Recorder {
     /// Records the bytes that the files occupy as the row `name`, and their lengths as a figure, because
     /// files may be sparse. `live_bytes` is the size of the live keys and values.
     pub(crate) fn size_row(&mut self, name: &str, live_bytes: u64) -> Result<(), Failure> {
-        let mut record = Record { live_bytes, ..self.begin(name)? };
+        let mut record = self.begin(name)?;
+        record.counts.live_bytes = live_bytes;
         let disk = disk_bytes(&self.dir);
         record.usage.disk_bytes = disk.lengths;
         record.usage.disk_allocated_bytes = disk.allocated;
@@ -325,15 +326,15 @@ impl Recorder {
         let row = self.rows.next();
         let row = row.filter(|row| row.name == name).unwrap_or_else(|| panic!("row {name} is out of order"));
         self.send(&Message::Begin(name.to_owned()))?;
+        let blank = self.blank.clone();
         Ok(Record {
             row: row.name,
             unit: row.unit,
             better: row.better,
-            ops: row.ops,
-            commits: row.commits.count(),
-            started_unix_ms: machine::unix_milliseconds(),
+            counts: Counts { ops: row.ops, commits: row.commits.count(), ..blank.counts },
+            setting: Setting { started_unix_ms: machine::unix_milliseconds(), ..blank.setting },
             note: mem::take(&mut self.note_for_next),
-            ..self.blank.clone()
+            ..blank
         })
     }
 
@@ -371,10 +372,11 @@ impl Recorder {
 /// Moves the result of the work into the record, and returns the value of the pass.
 fn take_over(record: &mut Record, outcome: Outcome, measured_seconds: f64) -> f64 {
     let seconds = outcome.seconds.unwrap_or(measured_seconds);
-    record.ops = outcome.ops.unwrap_or(record.ops);
-    record.commits = outcome.commits.unwrap_or(record.commits);
-    record.user_written_bytes += outcome.user_written_bytes;
-    record.live_bytes = outcome.live_bytes;
+    let counts = &mut record.counts;
+    counts.ops = outcome.ops.unwrap_or(counts.ops);
+    counts.commits = outcome.commits.unwrap_or(counts.commits);
+    counts.user_written_bytes += outcome.user_written_bytes;
+    counts.live_bytes = outcome.live_bytes;
     record.detail = outcome.detail;
     // All passes of a row have the same note.
     if !record.note.contains(&outcome.note) {
@@ -382,9 +384,9 @@ fn take_over(record: &mut Record, outcome: Outcome, measured_seconds: f64) -> f6
     }
     outcome.value.unwrap_or(match record.unit {
         Unit::Seconds => seconds,
-        Unit::Bytes => record.user_written_bytes as f64,
-        Unit::OpsPerSecond => record.ops as f64 / seconds,
-        Unit::BytesPerSecond => record.user_written_bytes as f64 / seconds,
+        Unit::Bytes => record.counts.user_written_bytes as f64,
+        Unit::OpsPerSecond => record.counts.ops as f64 / seconds,
+        Unit::BytesPerSecond => record.counts.user_written_bytes as f64 / seconds,
     })
 }
 

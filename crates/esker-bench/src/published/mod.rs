@@ -164,7 +164,7 @@ fn medians(records: &[Record]) -> Ours {
         if let Some(value) = record.value {
             let row = ours.entry((record.suite.clone(), record.row.clone())).or_default();
             let key = (record.scale.clone(), record.engine.clone());
-            row.entry(key).or_default().push((value, record.ops));
+            row.entry(key).or_default().push((value, record.counts.ops));
         }
     }
     ours

@@ -95,7 +95,7 @@ fn a_failed_check_voids_what_was_written_since_the_last_one_that_passed() {
     let names = ["load", "mix", "reads", "update", "compact", "reads again", "late"];
     let rows = names.map(|name| Row::time(name.to_owned(), String::new())).to_vec();
     let (blank, out) = (record("e", "", 1, None), Box::new(sent.clone()));
-    let blank = Record { error: None, commits: 0, ..blank };
+    let blank = Record { error: None, ..blank };
     let mut recorder = Recorder::new(rows, blank, dir.path(), out, false, Duration::ZERO);
     let wrote = || Ok(Outcome { user_written_bytes: 1, ..Outcome::default() });
     let bad = || Err::<(), _>(Failure::Wrong("bad".to_owned()));
@@ -122,7 +122,7 @@ fn an_engine_that_cannot_read_what_it_wrote_has_no_rows_of_it() {
     let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
     let rows = ["load", "reads"].map(|name| Row::time(name.to_owned(), String::new())).to_vec();
     let (blank, out) = (record("e", "", 1, None), Box::new(sent.clone()));
-    let blank = Record { error: None, commits: 0, ..blank };
+    let blank = Record { error: None, ..blank };
     let mut recorder = Recorder::new(rows, blank, dir.path(), out, false, Duration::ZERO);
     recorder.row("load", || Ok(Outcome { user_written_bytes: 1, ..Outcome::default() })).unwrap();
     recorder.row("reads", || Ok(Outcome::default())).unwrap();

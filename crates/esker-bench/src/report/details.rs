@@ -120,12 +120,12 @@ fn head(row: &RowSummary, value: &Value, name: &str) -> String {
         or_dash((row.unit == Unit::Seconds && row.ops > 1).then(|| seconds(value.median / row.ops as f64))),
         known(|usage| usage.device_read_bytes),
         known(|usage| usage.device_written_bytes),
-        over(|record| (record.usage.device_written_bytes, record.user_written_bytes)),
+        over(|record| (record.usage.device_written_bytes, record.counts.user_written_bytes)),
         all_bytes(|usage| usage.written_bytes),
         all_bytes(|usage| usage.read_bytes),
         all_bytes(|usage| usage.disk_allocated_bytes),
         known(|usage| usage.peak_disk_bytes),
-        over(|record| (record.usage.disk_allocated_bytes, record.live_bytes)),
+        over(|record| (record.usage.disk_allocated_bytes, record.counts.live_bytes)),
         all_bytes(|usage| usage.peak_anon_bytes),
         known(|usage| usage.peak_file_bytes),
         all_bytes(|usage| usage.rss_file_bytes),
@@ -169,7 +169,7 @@ fn notes(value: &Value) -> Vec<String> {
     for record in &value.records {
         let load = record.detail.as_deref().map(|detail| detail.load.as_str()).unwrap_or_default();
         let load = if load.is_empty() { String::new() } else { format!("{load} loop") };
-        for note in [record.memory_limit.clone(), record.note.clone(), load] {
+        for note in [record.setting.memory_limit.clone(), record.note.clone(), load] {
             if !note.is_empty() && !notes.contains(&note) {
                 notes.push(note);
             }
@@ -188,7 +188,8 @@ fn notes(value: &Value) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::context::tests::context;
-    use crate::report::summary::tests::{record, record_over_time};
+    use crate::report::summary::tests::{counts, record, record_over_time};
+    use esker_bench_api::results::Counts;
 
     #[test]
     fn the_command_names_all_that_a_repetition_needs() {
@@ -229,7 +230,7 @@ mod tests {
     fn figures_are_medians_of_the_runs_that_have_them() {
         let run = |run, figure: u64| {
             let mut record = record_over_time("esker", "H rand", run);
-            (record.user_written_bytes, record.ops) = (100, 2);
+            (record.counts.user_written_bytes, record.counts.ops) = (100, 2);
             record.usage = Usage {
                 device_written_bytes: figure * 1024,
                 written_bytes: figure * 2048,
@@ -259,8 +260,8 @@ mod tests {
     #[test]
     fn amplification_is_of_the_device() {
         let mut record = record("esker", "individual writes", 1, Some(1.0));
-        record.user_written_bytes = 1000;
-        record.live_bytes = 1000;
+        record.counts.user_written_bytes = 1000;
+        record.counts.live_bytes = 1000;
         record.usage = Usage {
             written_bytes: 263_000,
             device_written_bytes: 6_500,
@@ -299,15 +300,14 @@ mod tests {
         record.passes = vec![1.0; 2];
         assert_eq!(per_operation(&record), "100 ms");
         record.passes.clear();
-        record.ops = 1;
+        record.counts.ops = 1;
         assert_eq!(per_operation(&record), "-");
     }
 
     #[test]
     fn syncs_that_were_not_counted_are_not_shown_as_none() {
         let untraced = |commits| Record {
-            commits,
-            syncs_per_commit: None,
+            counts: Counts { commits, syncs_per_commit: None, ..counts() },
             ..record("esker", "individual writes", 1, Some(1.0))
         };
         for (commits, is_shown) in [(10, true), (0, false)] {

@@ -157,7 +157,7 @@ mod tests {
     use crate::context::tests::context;
     use crate::report::summary::tests::record;
     use esker_bench_api::Isolation;
-    use esker_bench_api::results::Record;
+    use esker_bench_api::results::{Record, Setting};
 
     fn runs(engines: &[(&str, Isolation)]) -> Runs {
         let engine = |(name, isolation): &(&str, Isolation)| EngineContext {
@@ -175,7 +175,7 @@ mod tests {
     fn rows_by_verdict_columns_by_class_and_rows_out_of_turn_are_marked() {
         let at = |engine: &str, row: &str, value: f64, started_unix_ms| Record {
             suite: "open".to_owned(),
-            started_unix_ms,
+            setting: Setting { started_unix_ms, ..Setting::default() },
             ..record(engine, row, 1, Some(value))
         };
         let records = [

@@ -140,7 +140,7 @@ fn memory(summary: &Summary) -> Option<String> {
     let mut ways: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for row in &summary.rows {
         for value in row.cells.iter().filter_map(Cell::value) {
-            let way = value.last().memory_limit.as_str();
+            let way = value.last().setting.memory_limit.as_str();
             let rows = ways.entry(way).or_default();
             if !way.is_empty() && rows.last() != Some(&row.name.as_str()) {
                 rows.push(&row.name);
@@ -170,7 +170,7 @@ mod tests {
     use crate::context::Call;
     use crate::context::tests::context;
     use crate::report::summary::tests::record;
-    use esker_bench_api::results::Record;
+    use esker_bench_api::results::{Record, Setting};
 
     #[test]
     fn a_suite_has_its_own_machine_commit_and_date() {
@@ -192,7 +192,7 @@ mod tests {
         let of = |suite: &str, memory: &[&str]| {
             let records = memory.iter().zip(["bulk load", "reads"]).map(|(memory, row)| Record {
                 suite: suite.to_owned(),
-                memory_limit: (*memory).to_owned(),
+                setting: Setting { memory_limit: (*memory).to_owned(), ..Setting::default() },
                 ..record("esker", row, 1, Some(1.0))
             });
             runs.lines(&Summary::new(&records.collect::<Vec<_>>()))

@@ -142,7 +142,7 @@ impl Value {
     pub(crate) fn syncs_text(&self) -> Option<String> {
         match self.syncs_per_commit {
             Some(syncs) => Some(format!("{syncs:.2}")),
-            None => (self.last().commits > 0).then(|| "not traced".to_owned()),
+            None => (self.last().counts.commits > 0).then(|| "not traced".to_owned()),
         }
     }
 }
@@ -151,7 +151,7 @@ impl Value {
 /// time of one operation of many, all operations with a latency count.
 pub(crate) fn operations(record: &Record) -> u64 {
     let latencies = record.detail.iter().flat_map(|detail| detail.latency.values());
-    let of_value = record.ops * record.passes.len().max(1) as u64;
+    let of_value = record.counts.ops * record.passes.len().max(1) as u64;
     of_value.max(latencies.map(|latency| latency.count).sum())
 }
 
@@ -232,7 +232,7 @@ impl Summary {
         let is_there = |record: &&Record| record.error.as_deref().is_none_or(|error| !is_lacking(error));
         for record in records.iter().filter(is_there) {
             if !engines.iter().any(|(name, _)| *name == record.engine) {
-                engines.push((record.engine.clone(), record.version.clone()));
+                engines.push((record.engine.clone(), record.setting.version.clone()));
             }
             if !row_names.iter().any(|known| known.row == record.row) {
                 row_names.push(record);
@@ -249,7 +249,9 @@ impl Summary {
             rows,
             totals,
             apart: BTreeSet::new(),
-            has_times: records.iter().all(|record| record.value.is_none() || record.started_unix_ms > 0),
+            has_times: records
+                .iter()
+                .all(|record| record.value.is_none() || record.setting.started_unix_ms > 0),
         }
     }
 }
@@ -293,9 +295,9 @@ fn row(known: &Record, engines: &[(String, String)], records: &[Record]) -> RowS
         name: known.row.clone(),
         unit: known.unit,
         better: known.better,
-        ops: of_one.ops,
-        commits: of_one.commits,
-        user_written_bytes: of_one.user_written_bytes,
+        ops: of_one.counts.ops,
+        commits: of_one.counts.commits,
+        user_written_bytes: of_one.counts.user_written_bytes,
         best: best_of(&|_| true).map(|(i, _)| i),
         peer: peer.map(|(i, _)| i),
         ratio,
@@ -330,7 +332,7 @@ fn cell<'a>(runs: impl Iterator<Item = &'a Record>) -> Cell {
             (Some(error), _) => return Cell::Error(error.clone()),
             (None, None) => return Cell::Error("no value".to_owned()),
         }
-        syncs_per_commit = syncs_per_commit.or(record.syncs_per_commit);
+        syncs_per_commit = syncs_per_commit.or(record.counts.syncs_per_commit);
         records.push(record.clone());
     }
     if records.is_empty() {

@@ -122,7 +122,7 @@ fn syncs_per_commit(summary: &Summary) -> Vec<String> {
     for row in &summary.rows {
         let committing = row.cells.iter().zip(&summary.engines).filter_map(|(cell, (engine, _))| {
             let value = cell.value()?;
-            (value.last().commits > 0 || value.syncs_per_commit.is_some()).then_some((engine, value))
+            (value.last().counts.commits > 0 || value.syncs_per_commit.is_some()).then_some((engine, value))
         });
         let syncs: Vec<String> = committing
             .map(|(engine, value)| match value.syncs_per_commit {
@@ -172,8 +172,8 @@ impl Text {
 mod tests {
     use super::*;
     use crate::context::tests::context;
-    use crate::report::summary::tests::record;
-    use esker_bench_api::results::{Detail, Record};
+    use crate::report::summary::tests::{counts, record};
+    use esker_bench_api::results::{Counts, Detail, Record};
 
     fn runs() -> Runs {
         Runs::new(vec![context("esker-bench run redb", Vec::new())])
@@ -227,8 +227,7 @@ mod tests {
     #[test]
     fn syncs_of_every_row_that_commits_are_shown() {
         let of = |row: &str, commits, syncs_per_commit| Record {
-            commits,
-            syncs_per_commit,
+            counts: Counts { commits, syncs_per_commit, ..counts() },
             ..record("esker", row, 1, Some(1.0))
         };
         let mut records =
@@ -239,7 +238,7 @@ mod tests {
                 && text.contains("commit, G sync: esker 1.02\n")
         );
         assert!(!text.contains("commit, reads"));
-        records.iter_mut().for_each(|record| record.syncs_per_commit = None);
+        records.iter_mut().for_each(|record| record.counts.syncs_per_commit = None);
         let text = table(&Summary::new(&records), &runs(), false);
         assert!(text.contains("syncs per commit: not traced\n") && !text.contains("G sync:"));
     }

@@ -61,8 +61,8 @@ impl TotalLines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::summary::tests::record;
-    use esker_bench_api::results::{Record, Usage};
+    use crate::report::summary::tests::{counts, record};
+    use esker_bench_api::results::{Counts, Record, Usage};
 
     fn used(engine: &str, row: &str, ops: u64, value: Option<f64>) -> Record {
         let usage = Usage {
@@ -73,7 +73,7 @@ mod tests {
             cpu_s: 1.5,
             ..Usage::default()
         };
-        Record { ops, usage, ..record(engine, row, 1, value) }
+        Record { counts: Counts { ops, ..counts() }, usage, ..record(engine, row, 1, value) }
     }
 
     fn column(records: &[Record], at: usize) -> (Vec<String>, Vec<String>) {
@@ -103,7 +103,7 @@ mod tests {
         let (theirs, notes) = column(&records, 1);
         assert_eq!(theirs, ["2.00 MiB", "3.00 MiB", "1.00 MiB", "1.50 s"]);
         assert!(notes.is_empty(), "{notes:?}");
-        records[1].ops = 20;
+        records[1].counts.ops = 20;
         let (theirs, notes) = column(&records, 1);
         assert_eq!(theirs, ["2.00 MiB", "3.00 MiB", "-", "-"]);
         assert!(notes[0].contains("rows end by time"), "{notes:?}");

@@ -23,8 +23,9 @@ type Turn<'a> = (&'a str, &'a str, u32, usize);
 /// Returns the records that were measured apart from the others of their group and run.
 pub(super) fn apart(records: &[Record]) -> Vec<&Record> {
     let groups = Groups::of(records);
-    let mut begun: Vec<&Record> = records.iter().filter(|record| record.started_unix_ms > 0).collect();
-    begun.sort_by_key(|record| record.started_unix_ms);
+    let mut begun: Vec<&Record> =
+        records.iter().filter(|record| record.setting.started_unix_ms > 0).collect();
+    begun.sort_by_key(|record| record.setting.started_unix_ms);
     let mut parts: BTreeMap<Turn<'_>, Vec<Vec<&Record>>> = BTreeMap::new();
     let mut last = None;
     for record in begun {
@@ -87,9 +88,11 @@ impl<'a> Groups<'a> {
 mod tests {
     use super::*;
     use crate::report::summary::tests::record;
+    use esker_bench_api::results::Setting;
 
     fn begun(suite: &str, engine: &str, row: &str, started_unix_ms: u64) -> Record {
-        Record { suite: suite.to_owned(), started_unix_ms, ..record(engine, row, 1, Some(1.0)) }
+        let setting = Setting { started_unix_ms, ..Setting::default() };
+        Record { suite: suite.to_owned(), setting, ..record(engine, row, 1, Some(1.0)) }
     }
 
     #[test]
@@ -123,11 +126,11 @@ mod tests {
             }
         }
         for (record, at) in records.iter_mut().zip(1..) {
-            record.started_unix_ms = at;
+            record.setting.started_unix_ms = at;
         }
         assert!(apart(&records).is_empty());
         assert!(Summary::all(&records)[0].has_times);
-        records[0].started_unix_ms = 0;
+        records[0].setting.started_unix_ms = 0;
         assert!(!Summary::all(&records)[0].has_times);
     }
 }

@@ -3,7 +3,7 @@
 use super::process::Reported;
 use crate::child::Job;
 use crate::recorder::add_note;
-use esker_bench_api::results::Record;
+use esker_bench_api::results::{Counts, Record};
 
 /// First words of the error of a row that did not run because of an earlier failure.
 pub(super) const NOT_RUN: &str = "not run";
@@ -38,7 +38,7 @@ pub(super) fn complete(job: &Job<'_>, reported: Reported) -> Vec<Record> {
             row: row.name,
             unit: row.unit,
             better: row.better,
-            ops: row.ops,
+            counts: Counts { ops: row.ops, ..Counts::default() },
             error: Some(error),
             ..job.blank()
         });

@@ -105,9 +105,10 @@ fn trace_group(
         progress.note(&format!("not all syncs of {} were counted: {failure}", job.engine.name()), true);
     }
     let syncs = syncs::parse(&fs::read_to_string(&trace).unwrap_or_default());
-    for record in reported.records.iter().filter(|record| record.commits > 0 && record.error.is_none()) {
+    for record in reported.records.iter().filter(|record| record.counts.commits > 0 && record.error.is_none())
+    {
         if let Some(syncs) = syncs.get(&record.row) {
-            rows.insert(record.row.clone(), Traced { syncs: *syncs, commits: record.commits });
+            rows.insert(record.row.clone(), Traced { syncs: *syncs, commits: record.counts.commits });
         }
     }
     Ok(())
@@ -133,7 +134,7 @@ pub(super) fn hold_against_trace(record: &mut Record, job: &Job<'_>, traced: Opt
     let Some(traced) = traced else { return };
     let Some(row) = job.rows().into_iter().find(|row| row.name == record.row) else { return };
     let traced = traced.get(&traced_name(job, &row)).copied();
-    record.syncs_per_commit = traced.map(Traced::per_commit);
+    record.counts.syncs_per_commit = traced.map(Traced::per_commit);
     let (Some(traced), None) = (traced, &record.error) else { return };
     let syncs = traced.per_commit();
     match row.commits {
@@ -183,7 +184,7 @@ mod tests {
             let mut record = Record { row: row.name.clone(), value: Some(1.0), ..job.blank() };
             let traced = TracedRows::from([(traced_name(&job, &row), Traced { syncs, commits })]);
             hold_against_trace(&mut record, &job, Some(&traced));
-            assert_eq!(record.syncs_per_commit, Some(syncs as f64 / commits as f64));
+            assert_eq!(record.counts.syncs_per_commit, Some(syncs as f64 / commits as f64));
             record.note
         };
         let noted = note(100, 100);

@@ -229,7 +229,7 @@ mod sizes_and_badger {
             assert_eq!((warm_up.len(), timed.len()), (TEST_OPS / 4, TEST_OPS));
             assert_ne!(warm_up, timed[..warm_up.len()]);
             let figures = &rows[number].detail.as_ref().unwrap().figures;
-            assert_eq!((rows[number].ops, figures["warm-up reads"]), (TEST_OPS as u64, 50.0));
+            assert_eq!((rows[number].counts.ops, figures["warm-up reads"]), (TEST_OPS as u64, 50.0));
         }
         for (scale, seconds) in [(Scale::Quick, 0.5), (Scale::Seed, 5.0), (Scale::Full, 10.0)] {
             assert_eq!(sizes::warm_up(Budget::of(scale, 200)).time.as_secs_f64(), seconds);
@@ -355,7 +355,7 @@ mod transfers {
     fn each_row_says_what_kind_it_was() {
         let records = Rehearsed::default().run(&transactions::SUITE, 2);
         assert!(records.iter().all(|record| record.note == "one writer at a time"), "{records:?}");
-        assert!(records.iter().all(|record| record.ops == 96), "{records:?}");
+        assert!(records.iter().all(|record| record.counts.ops == 96), "{records:?}");
     }
 }
 

@@ -7,9 +7,9 @@ use super::*;
 use crate::context::tests::context;
 use crate::context::{AsyncContext, Workload};
 use crate::gate;
-use crate::report::summary::tests::{record, record_over_time};
+use crate::report::summary::tests::{counts, record, record_over_time};
 use esker_bench_api::Isolation;
-use esker_bench_api::results::Record;
+use esker_bench_api::results::{Counts, Record};
 
 fn example() -> String {
     example_of(Vec::new())
@@ -105,7 +105,7 @@ fn async_rows_say_what_their_commits_have_done() {
 fn syncs_that_were_not_counted_are_shown_at_their_row() {
     let page_of = |syncs_per_commit, commits| {
         let of_row = record("esker", "individual writes", 1, Some(1.0));
-        let records = [Record { syncs_per_commit, commits, ..of_row }];
+        let records = [Record { counts: Counts { syncs_per_commit, commits, ..counts() }, ..of_row }];
         page(&Summary::all(&records), &runs(Vec::new()))
     };
     assert!(page_of(None, 1000).contains("syncs/commit not traced"));
@@ -119,7 +119,7 @@ fn a_line_says_that_it_was_measured_apart() {
     let of_row = record("esker", "individual writes", 1, Some(2.0));
     let records = [
         Record { suite: "limits".to_owned(), ..syncs },
-        Record { commits: 1000, user_written_bytes: 1 << 20, ..of_row },
+        Record { counts: Counts { commits: 1000, user_written_bytes: 1 << 20, ..counts() }, ..of_row },
     ];
     let page = page(&Summary::all(&records), &runs(Vec::new()));
     assert!(page.contains("suite limits: median fdatasync, 1.00 s"), "{page}");

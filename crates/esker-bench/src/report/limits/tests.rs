@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::context::tests::context;
-use crate::report::summary::tests::record;
-use esker_bench_api::results::{Better, Record};
+use crate::report::summary::tests::{counts, record};
+use esker_bench_api::results::{Better, Counts, Record};
 
 fn of_machine(row: &str, unit: Unit, value: f64) -> Record {
     Record { suite: "limits".to_owned(), unit, ..record("machine", row, 1, Some(value)) }
@@ -49,15 +49,17 @@ fn a_row_has_the_limit_of_what_it_does() {
     let limits = limits();
     assert!(limits.are_known() && !Limits::default().are_known());
     let synced = |commits, user_written_bytes, name: &str| Record {
-        commits,
-        user_written_bytes,
+        counts: Counts { commits, user_written_bytes, ..counts() },
         ..record("esker", name, 1, Some(9.0))
     };
     close(limit(&limits, synced(1000, 174_000, "individual writes")), 1.0, "median fdatasync");
     close(limit(&limits, synced(100, 17_400_000, "batch writes")), 0.2, "median fdatasync");
     close(limit(&limits, synced(1, 174_000_000, "bulk load")), 1.74, "writing the bytes once");
     assert_eq!(limit(&limits, synced(1, 100, "bulk load")), None, "a single sync says nothing");
-    let reads = |name: &str| Record { ops: 1000, ..record("esker", name, 1, Some(9.0)) };
+    let reads = |name: &str| Record {
+        counts: Counts { ops: 1000, ..counts() },
+        ..record("esker", name, 1, Some(9.0))
+    };
     close(limit(&limits, reads("random reads")), 1e-4, "one cache miss each");
     close(limit(&limits, reads("random reads (32 threads)")), 5e-5, "one cache miss each");
     let rate = |name: &str| Record {
@@ -78,8 +80,7 @@ fn a_row_has_the_limit_of_what_it_does() {
 fn values_are_read_and_written_once_and_even_reads_miss_a_cache() {
     let of = |suite: &str, name: &str| Record {
         suite: suite.to_owned(),
-        ops: 1000,
-        syncs_per_commit: None,
+        counts: Counts { ops: 1000, syncs_per_commit: None, ..counts() },
         ..record("esker", name, 1, Some(9.0))
     };
     let walk = of("badger", "iterate with values (16 KB)");
@@ -92,8 +93,8 @@ fn values_are_read_and_written_once_and_even_reads_miss_a_cache() {
     let warm = Record { note: "the page cache could not be dropped".to_owned(), ..walk };
     assert_eq!(limit(&limits(), warm), None);
     assert_eq!(limit(&limits(), of("badger", "iterate keys only, cold (16 KB)")), None);
-    let load = Record { commits: 1, user_written_bytes: 8_000_000, ..of("large", "bulk load") };
-    let load = Record { syncs_per_commit: Some(1.0), ..load };
+    let of_load = Counts { ops: 1000, commits: 1, user_written_bytes: 8_000_000, ..counts() };
+    let load = Record { counts: of_load, ..of("large", "bulk load") };
     close(limit(&limits(), load), 0.08, "writing the bytes once");
     let rate = |name: &str| {
         let unit = Unit::OpsPerSecond;
@@ -133,7 +134,8 @@ fn another_machine_has_no_limit() {
 
 #[test]
 fn commits_that_share_syncs_have_no_limit() {
-    let shared = Record { commits: 1000, syncs_per_commit: Some(0.2), ..record("esker", "w", 1, Some(1.0)) };
+    let shared = Counts { commits: 1000, syncs_per_commit: Some(0.2), ..counts() };
+    let shared = Record { counts: shared, ..record("esker", "w", 1, Some(1.0)) };
     assert_eq!(limit(&limits(), shared), None);
 }
 
@@ -143,9 +145,7 @@ fn a_rate_is_limited_by_counts_of_one_record() {
         suite: "storage-bench".to_owned(),
         unit: Unit::OpsPerSecond,
         better: Better::Higher,
-        ops,
-        commits,
-        user_written_bytes: 520 * commits,
+        counts: Counts { ops, commits, user_written_bytes: 520 * commits, ..counts() },
         ..record(engine, "G sync", 1, value)
     };
     let summary = Summary::new(&[with("esker", Some(1.0), 1000, 950), with("lmdb", None, 1, 1)]);

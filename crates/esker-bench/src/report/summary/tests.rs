@@ -1,7 +1,7 @@
 //! Tests of summaries, with made-up records.
 
 use super::*;
-use esker_bench_api::results::{Latency, Usage};
+use esker_bench_api::results::{Counts, Latency, Setting, Usage};
 
 /// A record with a value, or with an error if `value` is `None`.
 pub(crate) fn record(engine: &str, row: &str, run: u32, value: Option<f64>) -> Record {
@@ -9,26 +9,24 @@ pub(crate) fn record(engine: &str, row: &str, run: u32, value: Option<f64>) -> R
         suite: "redb".to_owned(),
         row: row.to_owned(),
         engine: engine.to_owned(),
-        version: "1.0".to_owned(),
         scale: "test".to_owned(),
         run,
-        started_unix_ms: 0,
+        setting: Setting { version: "1.0".to_owned(), commit: "c".to_owned(), ..Setting::default() },
         value,
         unit: Unit::Seconds,
         better: Better::Lower,
-        ops: 10,
+        counts: counts(),
         passes: Vec::new(),
         usage: Usage { cpu_s: 1.0, ..Usage::default() },
         detail: None,
-        user_written_bytes: 0,
-        live_bytes: 0,
-        commits: 0,
-        syncs_per_commit: Some(1.0),
-        memory_limit: String::new(),
         note: String::new(),
         error: value.is_none().then(|| "it broke <here>".to_owned()),
-        commit: "c".to_owned(),
     }
+}
+
+/// The counts of [`record`].
+pub(crate) fn counts() -> Counts {
+    Counts { ops: 10, syncs_per_commit: Some(1.0), ..Counts::default() }
 }
 
 /// A record of a row with a rate, latencies and series.
@@ -142,9 +140,7 @@ fn a_single_run_has_no_spread() {
 #[test]
 fn counts_of_a_row_are_of_one_record_with_a_value() {
     let with = |run, value: Option<f64>, ops, commits| Record {
-        ops,
-        commits,
-        user_written_bytes: 100 * commits,
+        counts: Counts { ops, commits, user_written_bytes: 100 * commits, ..counts() },
         ..record("esker", "G sync", run, value)
     };
     let records = [with(1, Some(1.0), 1000, 950), with(2, None, 7, 3)];
