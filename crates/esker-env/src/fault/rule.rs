@@ -104,7 +104,7 @@ pub enum FaultAction {
         keep: usize,
     },
     /// A sync of a file fails, and later syncs do not write its bytes, although readers see them, as on
-    /// Linux: [`File::forget_unsynced`]. Other calls fail without effect.
+    /// Linux: [`forget_unsynced`](crate::File::forget_unsynced). Other calls fail without effect.
     LostSync,
     /// The call fails with `StorageFull` and has no effect.
     NoSpace,
@@ -112,8 +112,9 @@ pub enum FaultAction {
     Panic,
     /// The call is made after a delay.
     Delay(Duration),
-    /// The process dies in this call: it and every later one fail, as after [`FaultFs::freeze`]. A write
-    /// stores its first `keep` bytes (whole blocks of a direct file).
+    /// The process dies in this call: it and every later one fail, as after
+    /// [`freeze`](crate::FaultFs::freeze). A write stores its first `keep` bytes (whole blocks of a direct
+    /// file).
     Freeze {
         /// Bytes that are written.
         keep: usize,
