@@ -1,4 +1,4 @@
-//! Runs a command and keeps account of it: counters, times, monitors, the slow log.
+//! Runs a command and records it: counters, times, monitors, the slow log.
 
 use std::sync::atomic::Ordering;
 
@@ -16,11 +16,11 @@ use crate::run::parts;
 use crate::run::registry::Command;
 use crate::run::shown::short_words;
 
-/// Runs a command, and keeps account of it.
+/// Runs a command and records it.
 pub(super) fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request) -> Done {
     let is_monitored =
         cx.server.clients.has_monitors() && !command.is(flag::ADMIN) && !cx.session.turn.is_again;
-    // What EXEC runs comes before it.
+    // Monitors see `EXEC` after the commands that it runs.
     if is_monitored && !command.is(flag::RUNS_QUEUE) {
         tell_monitors(cx, command, request);
     }
@@ -90,8 +90,8 @@ fn run_traced(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
     Ok(())
 }
 
-/// A command begins: its memory is counted from here (command_memory.1). That of its effects is counted for
-/// the whole script or transaction (effects.2).
+/// Resets the memory limits when a command begins (command_memory.1). Effects are limited for the whole
+/// script or transaction (effects.2).
 fn begin_memory(cx: &mut Cx<'_>) {
     cx.effects.progress.begin();
     if !cx.session.turn.is_inside {
@@ -100,7 +100,7 @@ fn begin_memory(cx: &mut Cx<'_>) {
     }
 }
 
-/// The keys that a command may use; none if it may use any.
+/// Returns the keys that a command may use, or `None` if it may use any.
 #[cfg(debug_assertions)]
 fn named(command: &Command, request: &Request) -> Option<Vec<Vec<u8>>> {
     let reaches_all = || command.reaches_of(request).iter().any(|reach| matches!(reach, Reach::AllKeys(_)));
@@ -108,15 +108,15 @@ fn named(command: &Command, request: &Request) -> Option<Vec<Vec<u8>>> {
     (!uses_others).then(|| command.keys_of(request).into_iter().map(<[u8]>::to_vec).collect())
 }
 
-/// The moment before a command, to undo what it does if it fails.
+/// The state before a command, to undo the command if it fails.
 #[derive(Clone, Copy)]
 struct Before {
     effects: EffectsMark,
-    /// The transaction's savepoint, if it writes to one.
+    /// Savepoint of the transaction, if the command writes to one.
     point: Option<usize>,
 }
 
-/// The moment before a command. None if it runs other commands, which are undone one by one.
+/// Records the state before a command. Returns `None` if it runs other commands, which are undone one by one.
 fn mark(cx: &mut Cx<'_>, command: &Command) -> Option<Before> {
     if command.runs_others() {
         return None;
@@ -128,9 +128,9 @@ fn mark(cx: &mut Cx<'_>, command: &Command) -> Option<Before> {
     Some(Before { effects: cx.effects.mark(), point })
 }
 
-/// Makes the commit depend on what the command reads, if the command may read keys that it does not write: a
-/// program that embeds the server may change them before the commit. For keys that are read and written, the
-/// commit finds the conflict anyway.
+/// Makes the commit depend on the reads of the command, if the command may read keys that it does not write.
+/// A program that embeds the server may change such keys before the commit. For keys that are both read and
+/// written, the commit detects the conflict anyway.
 fn note_reads(cx: &mut Cx<'_>, command: &Command, notes: bool) {
     if let Access::Write(transaction) = cx.access
         && (command.runs_others() || command.uses.is_mixed())
@@ -140,20 +140,20 @@ fn note_reads(cx: &mut Cx<'_>, command: &Command, notes: bool) {
     }
 }
 
-/// A command has failed: if it writes or says something, the transaction that the connection holds cannot
-/// commit (commands.3).
+/// Prevents the commit of the connection's held transaction after a failed command that writes or publishes
+/// (commands.3).
 pub(super) fn refuse_commit(cx: &Cx<'_>, command: &Command) {
     let matters =
         command.takes_part() && command.is(flag::WRITE | flag::PUBSUB) && !cx.session.turn.is_inside;
     let Some(held) = cx.session.own.transaction.as_ref().filter(|_| matters) else { return };
-    // One that has ended meanwhile cannot commit either.
+    // A transaction that has ended meanwhile cannot commit either.
     let _ = held.with(cx.now, |state| {
         state.refuse_level();
         Ok(())
     });
 }
 
-/// Undoes what a failed command did (commands.2). One that waits keeps what it did: it has not failed.
+/// Undoes a failed command (commands.2). A waiting command has not failed and keeps its changes.
 fn settle(cx: &mut Cx<'_>, command: &Command, done: &Done, before: Before) {
     let has_failed = matches!(done, Err(fail) if !matches!(fail, Fail::Blocks(_)));
     if let (Access::Write(transaction), Some(point)) = (&mut *cx.access, before.point) {
@@ -167,11 +167,11 @@ fn settle(cx: &mut Cx<'_>, command: &Command, done: &Done, before: Before) {
     }
 }
 
-/// So many calls of a fast command are measured by one of them.
+/// Number of calls of a fast command per call that is measured.
 const CALLS_A_MEASURE: u64 = 16;
 
-/// How many calls the time of this one stands for; 0: it is not measured. Looking at the clock costs about as
-/// much as a fast command does.
+/// Returns how many calls the time of this call stands for. 0 means that it is not measured: reading the
+/// clock costs about as much as a fast command.
 fn calls_measured(cx: &Cx<'_>, command: &Command, calls: u64) -> u64 {
     let config = &cx.server.config;
     let is_measured = !command.is(flag::FAST) || calls < CALLS_A_MEASURE;
@@ -194,12 +194,12 @@ fn note_slow(cx: &Cx<'_>, command: &Command, request: &Request, micros: u64) {
     cx.server.observed.slow_log.add(slow, cx.server.config.number("slowlog-max-len").max(0) as usize);
 }
 
-/// Bytes in quotes, as Redis writes them.
+/// Quotes bytes as Redis does.
 fn quoted(word: &[u8]) -> String {
     format!("\"{}\"", word.escape_ascii()).replace("\\'", "'")
 }
 
-/// Shows a command to those who see all.
+/// Shows a command to the connections that run `MONITOR`.
 fn tell_monitors(cx: &Cx<'_>, command: &Command, request: &Request) {
     let now = clock::now_us();
     let words: Vec<_> = command.shown_words(request).into_iter().map(quoted).collect();

@@ -1,42 +1,41 @@
-//! Cursors of `SCAN`, `HSCAN`, `SSCAN` and `ZSCAN`: numbers for clients, positions in the order of keys for
-//! the server.
+//! Cursors of `SCAN`, `HSCAN`, `SSCAN` and `ZSCAN`. A client sees a number; the server maps it to a position
+//! in the order of keys.
 //!
 //! ```text
 //!   number = walk (32 bits), step (20 bits)        walk --> the positions of its last steps
 //! ```
 //!
-//! cursors.1. Numbers are below 2^52: clients that keep numbers as doubles hold them exactly.
-//! cursors.2. A walk only goes forward, and so it ends. A number leads to the position that it was given out
-//!     for, or to none: the walk neither ends early nor passes over keys.
+//! cursors.1. Numbers are below 2^52, so that clients that store numbers as doubles represent them exactly.
+//! cursors.2. A walk only moves forward, so it ends. A number leads to the position for which it was issued,
+//!     or to none. So the walk neither ends early nor skips keys.
 //! cursors.3. A client that repeats one of the last steps gets the same position.
-//! cursors.4. The table forgets the walk that was used longest ago once it holds too many walks, or too many
-//!     bytes.
+//! cursors.4. The table drops the least recently used walk once it holds too many walks, or too many bytes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use parking_lot::Mutex;
 
-/// Walks that the table holds at most.
+/// Maximum number of walks in the table.
 const WALKS_MAX: usize = 100_000;
-/// Bytes of positions that the table holds at most.
+/// Maximum bytes of positions in the table.
 const BYTES_MAX: usize = 64 << 20;
-/// Steps of a walk whose positions are kept.
+/// Number of latest steps per walk whose positions are kept.
 const STEPS_KEPT: usize = 4;
 const STEP_BITS: u32 = 20;
 const STEP_MAX: u32 = (1 << STEP_BITS) - 1;
 
-/// Where a walk goes on.
+/// Position at which a walk continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum From {
     /// At the first key.
     Start,
-    /// Behind this key. The number is the cursor that led here.
+    /// After this key. The number is the cursor that led here.
     Behind(u64, Vec<u8>),
 }
 
 struct Walk {
-    /// The steps with their positions, oldest first. Never empty.
+    /// Step numbers with their positions, oldest first. Never empty.
     steps: VecDeque<(u32, Vec<u8>)>,
     used: u64,
 }
@@ -44,14 +43,14 @@ struct Walk {
 #[derive(Default)]
 struct Table {
     walks: HashMap<u32, Walk>,
-    /// Walks by their last use.
+    /// Walks ordered by their last use.
     order: BTreeMap<u64, u32>,
     uses: u64,
     bytes: usize,
     begun: u32,
 }
 
-/// The cursors that clients hold.
+/// Cursors held by clients.
 #[derive(Default)]
 pub struct Cursors {
     table: Mutex<Table>,
@@ -72,7 +71,7 @@ impl Table {
         }
     }
 
-    /// Notes the position of a step, which is the newest of its walk.
+    /// Records the position of a step, which becomes the newest step of its walk.
     fn note(&mut self, number: u32, step: u32, key: &[u8]) {
         let walk = self.walks.entry(number).or_insert_with(|| Walk { steps: VecDeque::new(), used: 0 });
         walk.steps.push_back((step, key.to_vec()));
@@ -88,7 +87,8 @@ impl Table {
         }
     }
 
-    /// The step behind this one with this position, in the walk that came from there, if it may be one.
+    /// Returns the cursor of the step after `number` if its position is `key`. `None` if the walk is unknown
+    /// or went elsewhere from there.
     fn following(&mut self, number: u64, key: &[u8]) -> Option<u64> {
         let (number, step) = ((number >> STEP_BITS) as u32, number as u32 & STEP_MAX);
         let walk = self.walks.get(&number)?;
@@ -104,7 +104,7 @@ impl Table {
 }
 
 impl Cursors {
-    /// The number of the cursor behind a key, in a walk that came from there.
+    /// Returns the number of the cursor after `key`, in the walk that came from `from`.
     pub fn number(&self, from: &From, key: &[u8]) -> u64 {
         let mut table = self.table.lock();
         if let From::Behind(before, _) = from
@@ -112,7 +112,7 @@ impl Cursors {
         {
             return number;
         }
-        // Numbers of another server, or of one that ran before, hardly ever name a walk of this one.
+        // Numbers of walks are random, so that cursors of another server or an earlier run rarely match one.
         let walk = loop {
             table.begun = table.begun.wrapping_add(1);
             let walk = self.hashing.hash_one(table.begun) as u32;
@@ -124,9 +124,9 @@ impl Cursors {
         number_of(walk, 1)
     }
 
-    /// Where the walk of a cursor goes on. `None` if the cursor was never given out, or its position is not
-    /// kept: it is of a server that ran before, its walk was forgotten (cursors.4), or the walk is too far
-    /// ahead of it (cursors.2).
+    /// Returns where the walk of a cursor continues. `None` if the cursor was never issued or its position is
+    /// not kept: an earlier run of the server issued it, its walk was dropped (cursors.4), or the walk is too
+    /// far ahead of it (cursors.2).
     pub fn find(&self, number: u64) -> Option<From> {
         if number == 0 {
             return Some(From::Start);
@@ -155,18 +155,18 @@ mod tests {
             assert_eq!(from, From::Behind(number, n.to_be_bytes().to_vec()));
             numbers.push(number);
         }
-        // A step that is repeated has the same cursor; one that goes on elsewhere has a walk of its own.
+        // A repeated step gets the same cursor. A step to another position starts a new walk.
         let before = cursors.find(numbers[8]).unwrap();
         assert_eq!(cursors.number(&before, &9_u32.to_be_bytes()), numbers[9]);
         let other = cursors.number(&before, b"elsewhere");
         assert!(!numbers.contains(&other));
         assert_eq!(cursors.find(numbers[9]).as_ref(), Some(&from));
-        // The last four are kept. Older ones lead nowhere, and so do those that were never given out.
+        // The last four are kept. Older cursors lead nowhere, and neither do cursors that were never issued.
         assert!(numbers[6..].iter().all(|number| cursors.find(*number).is_some()));
         for unknown in [numbers[0], numbers[5], numbers[9] + 1, 7, (1 << 60) + 5, u64::MAX] {
             assert_eq!(cursors.find(unknown), None);
         }
-        // Those of a server that ran before, neither.
+        // Cursors of an earlier run of the server lead nowhere either.
         assert!(numbers.iter().all(|number| Cursors::default().find(*number).is_none()));
     }
 

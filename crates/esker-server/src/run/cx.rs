@@ -1,11 +1,11 @@
-//! What a command works with.
+//! The context in which a command runs.
 //!
 //! ```text
-//!   command --+-- server    what all connections share
-//!             +-- session   what its connection is
-//!             +-- access    the data: as of now, as of one moment, or in a transaction
-//!             +-- effects   what is done once it has committed
-//!             `-- out       its reply
+//!   command --+-- server    state shared by all connections
+//!             +-- session   state of the connection
+//!             +-- access    the data: newest state, snapshot or transaction
+//!             +-- effects   what happens after the commit
+//!             `-- out       the reply
 //! ```
 
 use std::sync::Arc;
@@ -23,18 +23,18 @@ use crate::store::spans::Stretch;
 use crate::store::{Reads, Snapshot, Store, Transaction};
 use crate::types::Database;
 
-/// How a command reaches the data.
+/// How a command accesses the data.
 pub enum Access {
-    /// The newest state, each read by itself.
+    /// The newest state. Each read sees the state at its own time.
     Now(Arc<dyn Store>),
-    /// One state.
+    /// A snapshot.
     At(Arc<dyn Snapshot>),
     /// A transaction.
     Write(Box<dyn Transaction>),
 }
 
 impl Access {
-    /// Its reads.
+    /// Returns the reads that this access allows.
     pub fn reads(&self) -> &dyn Reads {
         match self {
             Access::Now(store) => &**store,
@@ -43,15 +43,15 @@ impl Access {
         }
     }
 
-    /// Whether it takes writes.
+    /// Returns whether the access takes writes.
     pub fn can_write(&self) -> bool {
         matches!(self, Access::Write(_))
     }
 
-    /// The transaction to write to.
+    /// Returns the transaction to write to.
     ///
     /// # Errors
-    /// The command is not declared as one that writes.
+    /// Fails if the command is not declared as a writing command.
     pub fn transaction(&mut self) -> Done<&mut dyn Transaction> {
         match self {
             Access::Write(transaction) => Ok(&mut **transaction),
@@ -60,29 +60,30 @@ impl Access {
     }
 }
 
-/// What a command works with.
+/// The context in which a command runs.
 pub struct Cx<'a> {
-    /// What all connections share.
+    /// State shared by all connections.
     pub server: &'a Arc<Server>,
-    /// The connection.
+    /// State of the connection.
     pub session: &'a mut Session,
-    /// The data.
+    /// Access to the data.
     pub access: &'a mut Access,
-    /// What is done once the command has committed.
+    /// What happens after the command has committed.
     pub effects: &'a mut Effects,
     /// The reply.
     pub out: &'a mut Out,
-    /// The time, in milliseconds since 1970.
+    /// Current time, in milliseconds since 1970.
     pub now: u64,
 }
 
 impl Cx<'_> {
-    /// A version for a collection that is made: larger than all before.
+    /// Returns a version for a new collection, larger than all earlier versions.
     ///
     /// # Errors
-    /// The command may not write.
+    /// Fails if the command may not write.
     pub fn new_version(&mut self) -> Done<u64> {
-        // Numbers of the history grow on all servers that share it (store.2); those of the engine need not.
+        // Versions of the change history grow on all servers that share it (store.2). Versions of the engine
+        // need not.
         let version = self.access.transaction()?.version();
         let base = self.server.replication.version(version) << 16;
         self.effects.versions += 1;
@@ -92,11 +93,11 @@ impl Cx<'_> {
         Ok(base | self.effects.versions)
     }
 
-    /// A key of the database has changed: who watches it is told.
+    /// Records that a key of the database changed, and notifies its watchers.
     pub fn touch(&mut self, key: &[u8]) {
         self.effects.changes += 1;
-        // One that is tried again in vain has changed nothing that others wait for, or they would try each
-        // other for ever.
+        // A waiting command that is retried in vain has changed nothing that others wait for. Otherwise two
+        // waiting commands would retry each other forever.
         if self.server.sequencer.minds_changes() && !self.session.turn.is_again {
             self.effects.count(key.len());
             self.effects.filled.push((self.session.db, key.to_vec()));
@@ -111,33 +112,34 @@ impl Cx<'_> {
         }
     }
 
-    /// A key of a keyspace has changed.
+    /// Records that a key of a keyspace changed.
     pub fn changed(&mut self, place: &Place, key: &[u8], how: &str) {
         if !self.server.holdings.changes.is_empty() {
             self.tell_change(place.name(), key, how);
         }
     }
 
-    /// All keys of a database may have changed: who watches some is told.
+    /// Records that all keys of a database may have changed, and notifies watchers of any of them.
     pub fn touch_all(&mut self, database: usize) {
         self.server.watches.touch_all(database);
         self.replaced(database);
         self.all_changed(database_name(database));
     }
 
-    /// All keys of a database may have changed: who waits for some looks again.
+    /// Records that all keys of a database may have changed, so that commands waiting for some of them are
+    /// retried.
     pub fn replaced(&mut self, database: usize) {
         if self.server.sequencer.has_waiters() {
             self.effects.replaced.push(database);
         }
     }
 
-    /// All keys of a place may have changed.
+    /// Records that all keys of a place may have changed.
     pub fn all_changed(&mut self, place: String) {
         self.effects.changed.push(Change::Stretch(place, Stretch::range(b"", b""), "all"));
     }
 
-    /// Keys of a keyspace were removed.
+    /// Records that keys of a keyspace were removed.
     pub fn removed(&mut self, place: &Place, stretch: Stretch) {
         if !self.server.holdings.changes.is_empty() {
             self.effects.changed.push(Change::Stretch(place.name(), stretch, "delrange"));
@@ -152,7 +154,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Something happened to a key that subscribers may want to hear of.
+    /// Publishes an event of a key to its subscribers.
     pub fn event(&mut self, event: Event, name: &str, key: &[u8]) {
         let wanted = self.server.config.events();
         if wanted != 0 {
@@ -160,7 +162,7 @@ impl Cx<'_> {
         }
     }
 
-    /// A key may now have what somebody waits for.
+    /// Records that a key may have received what a command waits for.
     pub fn filled(&mut self, key: &[u8]) {
         if self.server.sequencer.has_waiters() {
             self.effects.count(key.len());
@@ -168,15 +170,15 @@ impl Cx<'_> {
         }
     }
 
-    /// Bytes that the effects of a script or a transaction may take (effects.2).
+    /// Returns the maximum bytes of effects of a script or a transaction (effects.2).
     pub fn effects_max(&self) -> usize {
         self.server.commands.memory.effects.load(Ordering::Relaxed)
     }
 
-    /// Works in another database while `body` runs.
+    /// Runs `body` in another database.
     ///
     /// # Errors
-    /// There is no such database; and those of `body`.
+    /// Fails if there is no such database, or if `body` fails.
     pub fn in_database<T>(&mut self, number: usize, body: impl FnOnce(&mut Self) -> Done<T>) -> Done<T> {
         let other = self.server.database(number)?;
         let own: (usize, Arc<Database>) = (self.session.db, std::mem::replace(&mut self.session.data, other));
@@ -186,10 +188,10 @@ impl Cx<'_> {
         done
     }
 
-    /// Called for each piece that a command keeps before it replies or writes (command_memory.1).
+    /// Accounts for a piece that a command keeps before it replies or writes (command_memory.1).
     ///
     /// # Errors
-    /// It keeps too much; the script that runs the command is to end.
+    /// Fails if the command keeps too much, or if the script that runs the command must end.
     pub fn gather(&self, bytes: usize) -> Done {
         let gathered = self.effects.progress.gather(bytes);
         let limit = self.server.commands.memory.gathered.load(Ordering::Relaxed);
@@ -202,10 +204,10 @@ impl Cx<'_> {
         self.step(bytes)
     }
 
-    /// Called for each step that works on this number of bytes.
+    /// Accounts for a step of work on this number of bytes.
     ///
     /// # Errors
-    /// The script that runs the command is to end (lua.2).
+    /// Fails if the script that runs the command must end (lua.2).
     #[inline]
     pub fn step(&self, bytes: usize) -> Done {
         let is_due = self.effects.progress.step(bytes);
@@ -215,10 +217,10 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// Runs `body` with the reply apart from the rest, so that it can be written while data is read.
+    /// Runs `body` with the reply borrowed separately, so that it can be written while data is read.
     ///
     /// # Errors
-    /// Those of `body`; the reply is too large.
+    /// Fails if `body` fails, or if the reply is too large.
     pub fn with_reply<T>(&mut self, body: impl FnOnce(&Cx<'_>, &mut Out) -> Done<T>) -> Done<T> {
         let mut out = std::mem::take(self.out);
         let done = body(self, &mut out);

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! commands.1. A command that fails has written nothing to its reply before its error.
-//! commands.2. A command that fails has changed nothing: its writes and effects are undone. A script and EXEC
-//!     keep what their commands did.
-//! commands.3. A held transaction cannot commit after one of its commands that may write has failed, until it
-//!     is rolled back to before it.
+//! commands.2. A command that fails has changed nothing: its writes and effects are undone. A script and
+//!     `EXEC` keep the changes of the commands that succeeded.
+//! commands.3. If a command that may write fails in a held transaction, the transaction cannot commit until
+//!     it is rolled back to a point before that command.
 
 use std::sync::atomic::Ordering;
 
@@ -24,11 +24,10 @@ use crate::run::registry::Command;
 use crate::run::server::Server;
 use crate::run::session::{ReplyMode, Session};
 
-/// Runs a request, or has it wait for `EXEC`. Errors are in the reply when it returns, except for one that
-/// has to wait.
+/// Runs a request, or queues it for `EXEC`. Errors are in the reply when this returns.
 ///
 /// # Errors
-/// Why it was not done.
+/// Returns why the request failed, or that it has to wait.
 pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
     if cx.session.generation != cx.server.generation() {
         cx.session.generation = cx.server.generation();
@@ -46,7 +45,7 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     match cx.session.reply {
         ReplyMode::On => {}
-        // What tells of subscriptions is no reply.
+        // The replies to subscribing are messages, which a reply mode does not suppress.
         _ if cx.server.commands.find(&request[0]).is_some_and(|command| command.changes_subscriptions()) => {}
         ReplyMode::SkipNext => {
             cx.session.reply = ReplyMode::Skip;
@@ -61,11 +60,11 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
     done
 }
 
-/// The same. None if the command panicked, which is an error of ours: its client is told, and others are
-/// served on.
+/// Runs a request as [`run`] does. Returns `None` if the command panicked, which is a bug of the server: its
+/// client gets an error, and other clients are not affected.
 pub fn run_caught(cx: &mut Cx<'_>, request: &Request) -> Option<Done> {
     let mark = cx.out.mark();
-    // What it may leave half done is forgotten: the caller does not commit it.
+    // The state that a panic leaves half done is discarded: the caller does not commit it.
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(cx, request)));
     if ran.is_err() {
         cx.out.truncate(mark);
@@ -79,7 +78,7 @@ pub fn run_caught(cx: &mut Cx<'_>, request: &Request) -> Option<Done> {
     ran.ok()
 }
 
-/// Runs a request if its connection may, and it is a request.
+/// Checks a request and whether its connection may run it, then runs it.
 fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
     let found = cx.server.commands.entry(&request[0]);
     let wrong = found.and_then(|(command, _)| match command.fits(request) {
@@ -103,7 +102,7 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
     };
     check_rights(cx, command, at, request).inspect_err(|_| refuse_commit(cx, command))?;
     check_busy(cx, command, request)?;
-    // Each command of a script is looked at by itself.
+    // Each command of a script is checked on its own.
     let is_write = command.is(flag::WRITE) && !command.runs_others();
     if is_write && cx.server.replication.is_replica() {
         fail_multi(cx);
@@ -125,7 +124,7 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
     call(cx, command, at, request)
 }
 
-/// Whether the user may run this (acl.1, acl.2).
+/// Checks whether the user may run the command (acl.1, acl.2).
 fn check_rights(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request) -> Done {
     let generation = cx.server.acl.generation();
     if cx.session.login.users_generation != generation {
@@ -145,10 +144,10 @@ fn check_rights(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: 
     Err(Fail::text(denied.message()))
 }
 
-/// The reply while a script takes long.
+/// The reply to other commands while a script runs for too long.
 const BUSY: &str = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
-/// Whether a script takes so long that this is refused.
+/// Fails if a script has run for too long and the command may not run beside it.
 fn check_busy(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
     let is_busy = !cx.session.turn.is_inside && cx.server.scripts.is_busy(cx.server.config.busy_ms());
     if !is_busy || command.flags_of(request) & flag::WHILE_BUSY != 0 {
@@ -161,7 +160,7 @@ fn check_busy(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
     Err(BUSY.into())
 }
 
-/// Has a command wait for `EXEC`.
+/// Queues a command for `EXEC`.
 fn enqueue(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
     let Some(multi) = &mut cx.session.multi else { return Ok(()) };
     if command.is(flag::BEFORE_MULTI) {
@@ -172,7 +171,7 @@ fn enqueue(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
         multi.has_failed = true;
         return Err("ERR Command not allowed inside a transaction".into());
     }
-    // What will not run takes no memory.
+    // A transaction that has failed never runs, so its commands are not kept.
     if !multi.has_failed {
         multi.queue.push(request.clone());
         multi.bytes += request.bytes() + size_of::<Request>();
@@ -184,21 +183,21 @@ fn enqueue(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
     Ok(())
 }
 
-/// A command between `MULTI` and `EXEC` was refused, so all will be.
+/// Marks the queued transaction as failed after one of its commands was refused.
 fn fail_multi(cx: &mut Cx<'_>) {
     if let Some(multi) = &mut cx.session.multi {
         multi.has_failed = true;
     }
 }
 
-/// `EXEC` was refused: forgets the commands since `MULTI`, and what was watched.
+/// Discards the queued commands and the watched keys after `EXEC` was refused.
 fn abort_exec(cx: &mut Cx<'_>, why: &str) -> Fail {
     cx.session.take_multi();
     unwatch(cx.server, cx.session);
     Fail::text(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
-/// Whether a command comes first in its commit, or is an `EXEC` that runs one which does.
+/// Returns whether a command must be the first of its commit, or is an `EXEC` that runs such a command.
 pub fn is_first_of_commit(server: &Server, session: &Session, request: &Request) -> bool {
     match &session.multi {
         None => server.commands.has_flag(request, flag::FIRST_OF_COMMIT),
@@ -206,7 +205,8 @@ pub fn is_first_of_commit(server: &Server, session: &Session, request: &Request)
     }
 }
 
-/// Whether the user may run this, as far as is known: what a change of users means for it shows when it runs.
+/// Returns whether the user may run the command, as far as known before it runs. A change of users takes
+/// effect when it runs.
 pub fn is_allowed(server: &Server, session: &Session, command: &Command, request: &Request) -> bool {
     match (&session.login.user, server.commands.entry(&request[0])) {
         (Some(user), Some((_, at))) => command.fits(request) && user.check(at, command, request).is_ok(),
@@ -223,8 +223,7 @@ fn unknown(request: &Request) -> String {
     format!("ERR unknown command '{}', with args beginning with: {words}", shown(&request[0]))
 }
 
-/// The error for a word behind a command that is none of its subcommands, or has words behind it that make no
-/// sense.
+/// Returns the error for an unknown subcommand, or for a subcommand with wrong arguments.
 pub fn unknown_subcommand(request: &Request) -> Fail {
     let (name, sub) = (&request[0], request.get(1).unwrap_or_default());
     let text = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
@@ -232,7 +231,7 @@ pub fn unknown_subcommand(request: &Request) -> Fail {
     Fail::text(format!("ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {name} HELP."))
 }
 
-/// Notes what a connection was refused.
+/// Logs that a connection was refused a command.
 pub fn note_refusal(cx: &Cx<'_>, reason: Reason, object: Vec<u8>, user: String) {
     let is_script = cx.server.scripts.is_running.load(Ordering::Relaxed);
     let context = match (cx.session.turn.is_inside, &cx.session.multi) {

@@ -1,9 +1,8 @@
-//! What commands cause beside changes of data. It happens once they have committed.
+//! Effects of commands apart from changes of data. They happen after the commit.
 //!
-//! effects.1. A message is published after the commit of the command that caused it: who hears it finds what
-//!     it speaks of.
-//! effects.2. What the commands of a script or a transaction cause is bounded: the command that exceeds the
-//!     limit fails.
+//! effects.1. A message is published after the commit of the command that caused it, so that its receivers
+//!     find the data it refers to.
+//! effects.2. The effects of a script or a transaction are bounded: the command that exceeds the limit fails.
 
 use crate::base::fail::{Done, Fail};
 use crate::base::numbers::shown;
@@ -12,10 +11,10 @@ use crate::run::memory::Progress;
 use crate::store::Durability;
 use crate::store::holdings::topics::{Change, Saying};
 
-/// A class of events of keys: see the option `notify-keyspace-events`.
+/// A class of key events. See the option `notify-keyspace-events`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Commands for any type.
+    /// Commands that work on any type.
     Generic,
     /// Strings.
     String,
@@ -29,23 +28,23 @@ pub enum Event {
     SortedSet,
     /// Streams.
     Stream,
-    /// Keys that have expired.
+    /// Keys that expired.
     Expired,
-    /// Keys that are new.
+    /// New keys.
     New,
 }
 
-/// Letters of the classes, in their order, then those of the two kinds of channels, then those of what this
-/// server never does: evictions, modules, misses.
+/// Letters of the classes, in their order, then of the two kinds of channels, then of events that this server
+/// never has: evictions, modules, misses.
 const LETTERS: &[u8] = b"g$lshztxnKEedm";
-/// The order in which letters are shown.
+/// Order in which letters are shown.
 const SHOWN: &[u8] = b"g$lshzxetdKEmn";
 const KEYSPACE: u32 = 1 << 9;
 const KEYEVENT: u32 = 1 << 10;
-/// What `A` stands for: all but misses and new keys.
+/// Classes that the letter `A` stands for: all except misses and new keys.
 const ALL: u32 = 0xFF | 1 << 11 | 1 << 12;
 
-/// The classes that letters name; none if one names nothing.
+/// Returns the classes that `letters` name, or `None` if a letter is unknown.
 pub fn events_of(letters: &[u8]) -> Option<u32> {
     letters.iter().try_fold(0, |events, letter| match letter {
         b'A' => Some(events | ALL),
@@ -53,7 +52,7 @@ pub fn events_of(letters: &[u8]) -> Option<u32> {
     })
 }
 
-/// The letters of classes.
+/// Returns the letters of `events`.
 pub fn letters_of(events: u32) -> String {
     let mut letters = String::new();
     let mut rest = events;
@@ -67,7 +66,7 @@ pub fn letters_of(events: u32) -> String {
     letters
 }
 
-/// What an effect takes beside its bytes, about.
+/// Estimated bytes of an effect beside its content.
 const EFFECT_OVERHEAD: usize = 64;
 
 fn too_much(limit: usize) -> Fail {
@@ -77,41 +76,42 @@ fn too_much(limit: usize) -> Fail {
     ))
 }
 
-/// What is to be done after the commit.
+/// Effects that take place after the commit.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// What is to be said on channels (effects.1).
+    /// Messages to publish on channels (effects.1).
     pub messages: Vec<Said>,
-    /// Databases and keys that may have what somebody waits for.
+    /// Databases and keys that may have received what a command waits for.
     pub filled: Vec<(usize, Vec<u8>)>,
-    /// Databases all of whose keys may have changed.
+    /// Databases whose keys may all have changed.
     pub replaced: Vec<usize>,
-    /// Changes of keys so far.
+    /// Number of key changes.
     pub changes: u64,
-    /// Versions given so far.
+    /// Number of versions given out.
     pub versions: u64,
-    /// Changes are not told to those who watch keys.
+    /// Set while watchers are not notified of changes.
     pub is_quiet: bool,
-    /// A command failed and its writes could not be undone: nothing may be committed.
+    /// Set when a command failed and its writes could not be undone: nothing may be committed.
     pub must_not_commit: bool,
-    /// A script was ended in the midst of its writes: they are undone with the command that ran it (parts.1).
+    /// Set when a script was ended in the middle of its writes. They are undone with the command that ran it
+    /// (parts.1).
     pub has_ended_script: bool,
-    /// What was said (effects.1).
+    /// Messages to publish on topics (effects.1).
     pub said: Vec<Saying>,
-    /// Keys that have changed and how, for those who watch them (effects.1).
+    /// Changes of keys, for connections that watch ranges (effects.1).
     pub changed: Vec<Change>,
-    /// What the commit waits for, at least.
+    /// Minimum durability that the commit waits for.
     pub durability: Option<Durability>,
-    /// A buffer for records.
+    /// Reusable buffer for records.
     pub scratch: Vec<u8>,
-    /// Memory that has been taken by all of these so far, and at the beginning of the outermost command.
+    /// Bytes used by these effects, in total and at the start of the outermost command.
     pub bytes: usize,
     pub bytes_before: usize,
-    /// How far the command is.
+    /// Progress of the current command.
     pub progress: Progress,
 }
 
-/// How far the effects were at a moment.
+/// State of the effects at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct EffectsMark {
     messages: usize,
@@ -124,7 +124,7 @@ pub struct EffectsMark {
 }
 
 impl Effects {
-    /// This moment.
+    /// Returns the current state, to undo back to.
     pub fn mark(&self) -> EffectsMark {
         EffectsMark {
             messages: self.messages.len(),
@@ -137,7 +137,7 @@ impl Effects {
         }
     }
 
-    /// Forgets what a failed command added since a moment.
+    /// Discards the effects added since `mark` by a failed command.
     pub fn undo(&mut self, mark: EffectsMark) {
         self.messages.truncate(mark.messages);
         self.filled.truncate(mark.filled);
@@ -168,7 +168,7 @@ impl Effects {
         self.messages.push(said);
     }
 
-    /// Adds a message (effects.1).
+    /// Adds a message for channels (effects.1).
     ///
     /// # Errors
     /// See [`add`](Self::add).
@@ -178,7 +178,7 @@ impl Effects {
         Ok(())
     }
 
-    /// Adds what is said of topics (effects.1).
+    /// Adds messages for topics (effects.1).
     ///
     /// # Errors
     /// See [`add`](Self::add).
@@ -188,11 +188,11 @@ impl Effects {
         Ok(())
     }
 
-    /// Counts bytes that are kept until the commit. The first effect may have any size: its command holds it,
-    /// too.
+    /// Adds to the bytes that are kept until the commit. The first effect may have any size, because its
+    /// command holds the same bytes.
     ///
     /// # Errors
-    /// The script or transaction would keep too much (effects.2).
+    /// Fails if the script or transaction would keep too much (effects.2).
     fn add(&mut self, bytes: usize, limit: usize) -> Done {
         let after = self.bytes + bytes + EFFECT_OVERHEAD;
         if self.bytes > self.bytes_before && after - self.bytes_before > limit {
@@ -202,16 +202,16 @@ impl Effects {
         Ok(())
     }
 
-    /// Counts what a change of a key adds, beside messages.
+    /// Adds the bytes that a change of a key keeps, beside messages.
     pub fn count(&mut self, bytes: usize) {
         self.bytes += bytes + EFFECT_OVERHEAD;
     }
 
-    /// Called after a command of a script or a transaction: it may have caused effects that cannot fail by
-    /// themselves.
+    /// Checks the limit after a command of a script or a transaction, because some effects are added without
+    /// a check.
     ///
     /// # Errors
-    /// There are too many (effects.2).
+    /// Fails if there are too many effects (effects.2).
     pub fn check(&self, before: EffectsMark, limit: usize) -> Done {
         if self.bytes > before.bytes
             && self.bytes - self.bytes_before > limit

@@ -1,4 +1,4 @@
-//! What follows when a command waits no more, and when a connection ends.
+//! Ends the wait of a command, and cleans up after a connection.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use crate::run::queue::Woken;
 use crate::run::server::Server;
 use crate::run::session::Session;
 
-/// Keeps account of a command that waits no more.
+/// Updates the counters of a command whose wait has ended.
 pub fn note_end_of_wait(server: &Server, session: &Session, request: &Request, woken: Woken) {
     let Some((_, at)) = server.commands.entry(&request[0]) else { return };
     let stats = server.commands.stats_at(at);
@@ -23,7 +23,7 @@ pub fn note_end_of_wait(server: &Server, session: &Session, request: &Request, w
     }
 }
 
-/// Replies to a command whose time is over.
+/// Replies to a command whose timeout has passed.
 pub fn timed_out(server: &Server, request: &Request, out: &mut Out) {
     if server.commands.has_flag(request, flag::LOCKS) {
         out.error(LOCK_TIMEOUT);
@@ -32,7 +32,7 @@ pub fn timed_out(server: &Server, request: &Request, out: &mut Out) {
     }
 }
 
-/// A connection has ended: nothing of it is left behind.
+/// Releases everything that belongs to a connection that has ended.
 pub fn leave(server: &Server, session: &mut Session) {
     unwatch(server, session);
     unsubscribe_all(server, session);
@@ -41,7 +41,7 @@ pub fn leave(server: &Server, session: &mut Session) {
     session.places.rows = None;
 }
 
-/// A session watches no keys any more.
+/// Stops watching all keys of a session.
 pub fn unwatch(server: &Server, session: &mut Session) {
     if let Some(watch) = session.watch.take() {
         session.client.counts.watched.store(0, Ordering::Relaxed);
@@ -49,7 +49,7 @@ pub fn unwatch(server: &Server, session: &mut Session) {
     }
 }
 
-/// A connection has ended, or begins anew.
+/// Removes all subscriptions of a connection that has ended or was reset.
 fn unsubscribe_all(server: &Server, session: &mut Session) {
     for from in [Hearing::Channel, Hearing::Pattern, Hearing::Shard] {
         for name in std::mem::take(&mut session.subscribed[from as usize]) {

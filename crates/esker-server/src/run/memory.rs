@@ -1,12 +1,12 @@
-//! How much memory one command, script or transaction may take beside its request.
+//! Limits on the memory that one command, script or transaction may use beside its request.
 //!
 //! ```text
-//!   command --reads--> what it gathers --> its reply     each has a limit, which is looked at with each piece
-//!           --tells--> effects, until the commit         of a script or transaction, all of its commands together
+//!   command --reads--> gathered pieces --> its reply     each has a limit, checked at each piece
+//!           --adds---> effects, until the commit         limited for a whole script or transaction
 //! ```
 //!
-//! command_memory.1. A command that reads or replies more than the limits fails while it does so, before the
-//!     memory is taken.
+//! command_memory.1. A command that reads or replies more than the limits allow fails before the memory is
+//!     allocated.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize;
@@ -16,26 +16,26 @@ use crate::base::fail::Done;
 use crate::resp::REPLY_BYTES_MAX;
 use crate::store::{Result, Value};
 
-/// What a piece takes beside its bytes, about.
+/// Estimated bytes of a piece beside its content.
 const PIECE_OVERHEAD: usize = 64;
-/// Bytes of work between two looks at the time of a script.
+/// Bytes of work between two checks of the time of a script.
 const WORK_BYTES: usize = 1 << 20;
-/// What a step counts beside its bytes: a look-up takes about as long as it takes to copy these.
+/// Bytes that a step counts as beside its content: a look-up takes about as long as copying these.
 const STEP_OVERHEAD: usize = 256;
-/// A script that runs longer fails (lua.2).
+/// Time after which a running script fails (lua.2).
 pub const SCRIPT_TIME_MAX: Duration = Duration::from_secs(5);
-/// Bytes of values that are read at once.
+/// Maximum bytes of values read at a time.
 const VALUES_BYTES: usize = 4 << 20;
 
-/// The limits, in bytes. Relaxed: tests alone change them.
+/// Limits, in bytes. Relaxed: only tests change them.
 pub struct MemoryLimits {
-    /// Of the replies that a connection holds.
+    /// For the replies that a connection holds.
     pub reply: AtomicUsize,
-    /// Of the reply to a command of a script.
+    /// For the reply to a command of a script.
     pub script_reply: AtomicUsize,
-    /// Of what a command gathers before it replies or writes.
+    /// For what a command gathers before it replies or writes.
     pub gathered: AtomicUsize,
-    /// Of the effects of a script or a transaction.
+    /// For the effects of a script or a transaction.
     pub effects: AtomicUsize,
 }
 
@@ -50,7 +50,7 @@ impl Default for MemoryLimits {
     }
 }
 
-/// How far a command is.
+/// Progress of the current command.
 #[derive(Debug, Default)]
 pub struct Progress {
     gathered: Cell<usize>,
@@ -58,18 +58,18 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A command begins.
+    /// Resets the progress when a command begins.
     pub fn begin(&self) {
         self.gathered.set(0);
     }
 
-    /// Counts bytes that a command keeps, and returns how many it keeps by then.
+    /// Adds bytes that the command keeps, and returns their total.
     pub fn gather(&self, bytes: usize) -> usize {
         self.gathered.set(self.gathered.get().saturating_add(bytes + PIECE_OVERHEAD));
         self.gathered.get()
     }
 
-    /// Counts a step that works on this number of bytes. Whether the time of a script is to be looked at.
+    /// Adds a step of work on this number of bytes. Returns whether the time of a script must be checked.
     #[inline]
     pub fn step(&self, bytes: usize) -> bool {
         let worked = self.worked.get().saturating_add(bytes + STEP_OVERHEAD);
@@ -79,10 +79,10 @@ impl Progress {
     }
 }
 
-/// Shows the values of keys to `visit`, in order. A few are in memory at a time (command_memory.1).
+/// Passes the values of keys to `visit`, in order, and holds few of them at a time (command_memory.1).
 ///
 /// # Errors
-/// Those of `read`, which has the form of `Reads::multi_get`, and of `visit`.
+/// Fails if `read`, which works like `Reads::multi_get`, or `visit` fails.
 pub fn each_value(
     keys: &[&[u8]],
     read: impl Fn(&[&[u8]], usize) -> Result<Vec<Option<Value>>>,

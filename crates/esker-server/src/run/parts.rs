@@ -1,7 +1,7 @@
-//! Commands that are undone as a whole while what shares their commit stays: scripts that are ended, and
-//! `EXEC` with such a script in it.
+//! Undoes a command as a whole without affecting the other commands of its commit. This applies to scripts
+//! that are ended, and to an `EXEC` that contains such a script.
 //!
-//! parts.1. A script that is ended takes nothing from others: neither their writes nor their replies.
+//! parts.1. Ending a script does not affect the writes or the replies of other commands.
 
 use crate::base::fail::{Done, ENDED_SCRIPT};
 use crate::command::flag;
@@ -11,7 +11,7 @@ use crate::run::cx::{Access, Cx};
 use crate::run::effects::EffectsMark;
 use crate::run::registry::Command;
 
-/// Whether a command that a client sent may run scripts.
+/// Returns whether a command sent by a client may run scripts.
 fn may_run_scripts(cx: &Cx<'_>, command: &Command) -> bool {
     let is_script = |request: &Request| {
         cx.server.commands.find(&request[0]).is_some_and(|command| command.group == Group::Scripting)
@@ -23,7 +23,7 @@ fn may_run_scripts(cx: &Cx<'_>, command: &Command) -> bool {
     }
 }
 
-/// Notes the moment before a command that may be ended.
+/// Records the state before a command that may be ended.
 pub fn begin(cx: &mut Cx<'_>, command: &Command) -> Option<(EffectsMark, usize)> {
     if !may_run_scripts(cx, command) {
         return None;
@@ -32,7 +32,7 @@ pub fn begin(cx: &mut Cx<'_>, command: &Command) -> Option<(EffectsMark, usize)>
     Some((cx.effects.mark(), transaction.savepoint()))
 }
 
-/// Undoes all since that moment if a script was ended (parts.1).
+/// Undoes everything since the recorded state if a script was ended (parts.1).
 pub fn end(cx: &mut Cx<'_>, (before, point): (EffectsMark, usize), done: Done) -> Done {
     let Access::Write(transaction) = cx.access else { return done };
     let has_ended = std::mem::take(&mut cx.effects.has_ended_script);

@@ -1,4 +1,4 @@
-//! The way to the sequencer: jobs, and what else is asked of it.
+//! The queue of the sequencer: jobs, and other messages to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,33 +11,33 @@ use crate::clients::Client;
 use crate::resp::{Out, Request};
 use crate::run::session::{ReplyMode, Session};
 
-/// So many jobs share a commit at the most.
+/// Maximum number of jobs per commit.
 const JOBS_MAX: usize = 1024;
-/// A job fails after this many conflicts with writes of the embedding program.
+/// Number of conflicts with writes of the embedding program after which a job fails.
 const CONFLICTS_MAX: usize = 1000;
 
-/// Commands of one connection, on their way. What the connection is goes with them.
+/// Commands of one connection on their way through the sequencer, with the state of the connection.
 pub struct Job {
-    /// What the connection is.
+    /// State of the connection.
     pub session: Session,
     /// The commands.
     pub requests: Vec<Request>,
-    /// How many of them are done.
+    /// Number of commands that are done.
     pub done: usize,
-    /// To how many of them the replies have been sent (sequencer.4).
+    /// Number of commands whose replies have been sent (sequencer.4).
     pub answered: usize,
-    /// Replies to them.
+    /// Replies to the commands.
     pub out: Out,
     /// The client's reply mode when the job was submitted.
     reply: ReplyMode,
     /// Number of runs whose commit conflicted with a write of the embedding program.
     conflicts: usize,
-    /// Where it goes when it is done.
+    /// Channel that returns the finished job to the connection.
     pub back: Option<oneshot::Sender<Box<Job>>>,
 }
 
 impl Job {
-    /// Of a connection that has sent nothing yet.
+    /// Creates the job of a connection that has sent nothing yet.
     pub fn new(session: Session) -> Box<Self> {
         Box::new(Job {
             reply: session.reply,
@@ -51,7 +51,7 @@ impl Job {
         })
     }
 
-    /// Whether all of it is still to do.
+    /// Marks all commands as not done.
     pub fn begin(&mut self) {
         (self.done, self.answered) = (0, 0);
     }
@@ -72,34 +72,34 @@ impl Job {
         may
     }
 
-    /// Takes the replies that were not sent yet, to how many commands they are, and who gets them.
+    /// Takes the replies that were not sent yet, with their number and the client.
     pub fn take_replies(&mut self) -> Replies {
         let count = self.done - std::mem::replace(&mut self.answered, self.done);
         Replies { client: self.session.client.clone(), count, out: self.out.take() }
     }
 }
 
-/// Replies that are sent before their job comes back.
+/// Replies that are sent before the job returns.
 pub struct Replies {
     pub client: Arc<Client>,
     pub count: usize,
     pub out: Out,
 }
 
-/// Why a job waits no more, if not because it was served.
+/// Why a job stops waiting without being served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// Its time is over, or somebody has said so.
+    /// Its timeout has passed, or `CLIENT UNBLOCK` ended the wait like a timeout.
     Timeout,
-    /// Somebody wants it to fail.
+    /// `CLIENT UNBLOCK` made it fail.
     Unblocked,
-    /// Its connection is gone.
+    /// Its connection has ended.
     Gone,
     /// The server has become a replica.
     Demoted,
 }
 
-/// What is asked of the sequencer.
+/// A message to the sequencer.
 pub enum Message {
     Run(Box<Job>),
     Wake(Arc<Client>, Woken),
@@ -108,21 +108,23 @@ pub enum Message {
     EndWaits,
 }
 
-/// The way in.
+/// Sends jobs and other messages to the sequencer.
 #[derive(Default)]
 pub struct Sequencer {
     queue: Mutex<Vec<Message>>,
-    /// There is something to do.
+    /// Notified when there are messages.
     pub wake: Notify,
-    /// How many jobs wait for keys. Relaxed: only the sequencer changes it, and what fills keys runs there.
+    /// Number of jobs that wait for keys. Relaxed: only the sequencer changes it, and commands that fill keys
+    /// run there.
     pub waiting: AtomicUsize,
-    /// Whether one of them is tried again after any change of its keys. Relaxed, for the same reason.
+    /// Set if any change of its keys makes a waiting job retry. Relaxed, for the same reason.
     pub minds_changes: AtomicBool,
-    /// How many keys are waited for, and of how many changes are minded. Relaxed: they are figures.
+    /// Number of keys that jobs wait for, and number of keys whose every change makes a job retry. Relaxed:
+    /// they are only shown.
     pub keys: [AtomicUsize; 2],
 }
 
-/// Makes the waiting command of a connection run again.
+/// Makes the waiting command of a connection retry.
 struct Retry {
     sequencer: Arc<Sequencer>,
     client: u64,
@@ -145,7 +147,7 @@ impl Sequencer {
         }
     }
 
-    /// Takes a job. It comes back when it is done (sequencer.1).
+    /// Submits a job. It returns through the receiver when it is done (sequencer.1).
     pub fn submit(&self, mut job: Box<Job>) -> oneshot::Receiver<Box<Job>> {
         let (sender, receiver) = oneshot::channel();
         job.back = Some(sender);
@@ -154,69 +156,69 @@ impl Sequencer {
         receiver
     }
 
-    /// Submits a job again whose commit conflicted.
+    /// Submits a job again after its commit conflicted.
     pub fn run_again(&self, job: Box<Job>) {
         self.push(Message::Run(job));
     }
 
-    /// Ends the waiting of a connection, if it waits.
+    /// Ends the wait of a connection, if it waits.
     pub fn end_wait(&self, client: &Arc<Client>, woken: Woken) {
         self.push(Message::Wake(client.clone(), woken));
     }
 
-    /// Returns a waker that makes the waiting command of a connection run again.
+    /// Returns a waker that makes the waiting command of a connection retry.
     pub fn waker(self: &Arc<Self>, client: u64) -> Waker {
         Waker::from(Arc::new(Retry { sequencer: self.clone(), client }))
     }
 
-    /// Makes the waiting command of a connection run again, if one waits.
+    /// Makes the waiting command of a connection retry, if there is one.
     pub fn retry(&self, client: u64) {
         self.push(Message::Retry(client));
     }
 
-    /// Ends the waiting of all connections: the server has become a replica.
+    /// Ends the waits of all connections, because the server has become a replica.
     pub fn end_waits(&self) {
         self.push(Message::EndWaits);
     }
 
-    /// Somebody else has filled a key: a replica's primary.
+    /// Reports a key that was filled by a commit of a replica's primary.
     pub fn fill(&self, db: usize, key: Vec<u8>) {
         self.push(Message::Filled(db, key));
     }
 
-    /// Whether anybody waits for a key.
+    /// Returns whether a job waits for a key.
     #[inline]
     pub fn has_waiters(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether a waiting command has to be tried again after any change of its keys.
+    /// Returns whether any change of its keys makes a waiting command retry.
     #[inline]
     pub fn minds_changes(&self) -> bool {
         self.minds_changes.load(Ordering::Relaxed)
     }
 
-    /// How many keys are waited for, and of how many changes are minded.
+    /// Returns the number of keys that jobs wait for, and of keys whose every change makes a job retry.
     pub fn waited_keys(&self) -> [usize; 2] {
         self.keys.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// How many wait.
+    /// Returns the number of waiting jobs.
     pub fn waiters(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Has it look whether there is something to do.
+    /// Wakes the sequencer to look for work.
     pub fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// How many messages there are.
+    /// Returns the number of queued messages.
     pub fn len(&self) -> usize {
         self.queue.lock().len()
     }
 
-    /// Takes the messages of the next commit.
+    /// Takes the messages of the next commit, at most `JOBS_MAX`.
     pub fn take(&self) -> Vec<Message> {
         let mut queue = self.queue.lock();
         if queue.len() <= JOBS_MAX {

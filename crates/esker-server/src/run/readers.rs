@@ -1,11 +1,11 @@
-//! Threads that wait for the disk, so that those of the connections do not.
+//! Threads that read from the disk, so that the threads of connections do not wait for it.
 //!
 //! ```text
-//!   connection --what may read the disk--> queue --> one of READERS threads --> it goes on
+//!   connection --read that may wait--> queue --> one of READERS threads --> result to the connection
 //! ```
 //!
-//! readers.1. However many connections there are, [`READERS`] threads read: each costs a stack, a part of the
-//!     allocator, and blocks that were evicted and are not free yet.
+//! readers.1. At most [`READERS`] threads read, however many connections there are. Each thread costs a
+//!     stack, a part of the allocator, and evicted blocks that it still holds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,22 +14,22 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// So many threads read. Disks that answer side by side are busy with as many.
+/// Number of reading threads. Enough to keep disks with parallel queues busy.
 const READERS: usize = 16;
 
 type Read = Box<dyn FnOnce() + Send>;
 
-/// The way to the threads. They begin with the first read, and end with this.
+/// Sends reads to the threads. The first read starts the threads. They end when this is dropped.
 #[derive(Default)]
 pub struct Readers(OnceLock<Sender<Read>>);
 
 impl Readers {
-    /// Has a thread run `read`, which may wait for the disk. A panic of it goes on here; none if no thread
-    /// could be started.
+    /// Runs `read`, which may wait for the disk, in a thread. A panic of `read` continues in the caller.
+    /// Returns `None` if no thread could be started.
     pub async fn run<T: Send + 'static>(&self, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let (sender, receiver) = oneshot::channel();
         let read = move || {
-            // If nobody waits for it, its connection is gone.
+            // If the receiver is gone, so is the connection.
             let _ = sender.send(catch_unwind(AssertUnwindSafe(read)));
         };
         self.0.get_or_init(start).send(Box::new(read)).ok()?;
@@ -43,7 +43,7 @@ fn start() -> Sender<Read> {
     for _ in 0..READERS {
         let receiver = receiver.clone();
         let thread = std::thread::Builder::new().name("esker-server-read".into());
-        // Fewer do as well.
+        // Fewer threads suffice if some cannot be started.
         let _ = thread.spawn(move || serve(&receiver));
     }
     sender

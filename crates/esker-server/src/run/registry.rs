@@ -1,4 +1,4 @@
-//! The commands that a server has: specifications, the functions that do the work, and counters.
+//! The commands of a server: specifications, functions and counters.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -13,7 +13,7 @@ use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::memory::MemoryLimits;
 
-/// What a line of a table of commands needs.
+/// The imports that a command table needs.
 pub mod row {
     pub use super::{Command, command};
     pub use crate::command::flag::*;
@@ -23,13 +23,13 @@ pub mod row {
     pub use crate::command::{reach, secrets};
 }
 
-/// What a command does.
+/// The function that executes a command.
 pub type Run = fn(&mut Cx<'_>, &Request) -> Done;
 
-/// A command: what there is to know of it, and what it does.
+/// A command: its specification and its function.
 pub struct Command {
     spec: Spec,
-    /// What it does.
+    /// The function that executes it.
     pub run: Run,
 }
 
@@ -41,7 +41,7 @@ impl Deref for Command {
     }
 }
 
-/// A line of a table.
+/// Defines a command, as a row of a command table.
 #[expect(clippy::too_many_arguments, reason = "a line of a table")]
 pub const fn command(
     name: &'static str,
@@ -57,68 +57,68 @@ pub const fn command(
 }
 
 impl Command {
-    /// How it uses its keys, if the flags do not say it.
+    /// Sets how it uses its keys, if the flags do not say it.
     pub const fn uses(mut self, uses: Uses) -> Self {
         self.spec.uses = uses;
         self
     }
 
-    /// It uses each of its keys in this way.
+    /// Sets that it uses each of its keys in this way.
     pub const fn each(self, used: KeyUse) -> Self {
         self.uses(Uses::All(used))
     }
 
-    /// What it touches beside its keys.
+    /// Sets what it accesses beside its keys.
     pub const fn reaches(mut self, reaches: Reaches) -> Self {
         self.spec.reaches = Some(reaches);
         self
     }
 
-    /// Its categories, in place of that of its group.
+    /// Sets its categories, in place of the category of its group.
     pub const fn in_categories(mut self, categories: &'static [&'static str]) -> Self {
         self.spec.categories = Some(categories);
         self
     }
 
-    /// Subcommands whose flags are not those of the command.
+    /// Sets the flags of subcommands that differ from those of the command.
     pub const fn own_flags(mut self, flags: &'static [(&'static [&'static str], u32)]) -> Self {
         self.spec.own_flags = flags;
         self
     }
 
-    /// Where passwords stand.
+    /// Sets the function that finds the passwords among the arguments.
     pub const fn hides(mut self, secrets: fn(&Request) -> Vec<usize>) -> Self {
         self.spec.secrets = Some(secrets);
         self
     }
 
-    /// What it logs in with.
+    /// Sets the credentials that it logs in with.
     pub const fn logs_in(mut self, credentials: Credentials) -> Self {
         self.spec.credentials = Some(credentials);
         self
     }
 
-    /// What it waits for.
+    /// Sets what it waits for.
     pub const fn awaits(mut self, awaits: Awaits) -> Self {
         self.spec.awaits = Some(awaits);
         self
     }
 }
 
-/// Names of commands are no longer.
+/// Maximum length of a command name, in bytes.
 const NAME_BYTES_MAX: usize = 32;
 
-/// All commands, by their names, and what they have done.
+/// All commands by name, with their counters.
 pub struct Commands {
     by_name: HashMap<&'static [u8], (&'static Command, usize)>,
     specs: Specs,
     stats: Vec<CommandStats>,
-    /// How much memory they may take.
+    /// Limits on the memory that commands use.
     pub memory: MemoryLimits,
 }
 
 impl Commands {
-    /// The commands of a table.
+    /// Creates the registry of a table.
     pub fn new(table: impl Iterator<Item = &'static Command>, specs: Specs) -> Self {
         let by_name: HashMap<_, _> =
             table.enumerate().map(|(at, command)| (command.name.as_bytes(), (command, at))).collect();
@@ -126,7 +126,7 @@ impl Commands {
         Commands { by_name, specs, stats, memory: MemoryLimits::default() }
     }
 
-    /// The command of a name, whatever its case, and its place in the table.
+    /// Returns the command of a name and its index in the table. Case does not matter.
     pub fn entry(&self, name: &[u8]) -> Option<(&'static Command, usize)> {
         let mut lower = [0; NAME_BYTES_MAX];
         let lower = lower.get_mut(..name.len())?;
@@ -135,32 +135,32 @@ impl Commands {
         self.by_name.get(&*lower).copied()
     }
 
-    /// The command of a name, whatever its case.
+    /// Returns the command of a name. Case does not matter.
     pub fn find(&self, name: &[u8]) -> Option<&'static Command> {
         self.entry(name).map(|entry| entry.0)
     }
 
-    /// Whether the command of a request has one of these flags.
+    /// Returns whether the command of a request has one of these flags.
     pub fn has_flag(&self, request: &Request, flags: u32) -> bool {
         self.find(&request[0]).is_some_and(|command| command.is(flags))
     }
 
-    /// How many there are.
+    /// Returns the number of commands.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// What the command at a place of the table has done.
+    /// Returns the counters of the command at an index of the table.
     pub fn stats_at(&self, at: usize) -> &CommandStats {
         &self.stats[at]
     }
 
-    /// What each has done.
+    /// Returns the counters of each command, by name.
     pub fn stats(&self) -> impl Iterator<Item = (&'static str, &CommandStats)> {
         self.specs.iter().map(|spec| spec.name).zip(&self.stats)
     }
 
-    /// All specifications, in the order of the table.
+    /// Returns all specifications, in the order of the table.
     pub fn specs(&self) -> Specs {
         self.specs
     }

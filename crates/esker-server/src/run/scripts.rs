@@ -1,4 +1,4 @@
-//! The scripts that a server knows, and the one that runs.
+//! The scripts known to a server, and the state of the running script.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,27 +10,28 @@ use parking_lot::Mutex;
 use crate::base::clock;
 use crate::run::memory::SCRIPT_TIME_MAX;
 
-/// So many bytes of scripts are known; then all are forgotten. Clients send them again.
+/// Maximum bytes of known scripts. Beyond it all are dropped, and clients send them again.
 const KNOWN_BYTES_MAX: usize = 64 << 20;
 
-/// The scripts that are known, and what runs them.
+/// Known scripts, and the machine that runs them.
 #[derive(Default)]
 pub struct Scripts {
     known: Mutex<HashMap<String, Vec<u8>>>,
-    /// The one that runs is to end. Relaxed: it is looked at now and then.
+    /// Set when the running script must end. Relaxed: it is checked from time to time.
     pub kill: Arc<AtomicBool>,
-    /// One runs. Relaxed: it is told to people.
+    /// Set while a script runs. Relaxed: it is only shown.
     pub is_running: AtomicBool,
-    /// Since when, in milliseconds since 1970; 0: none does. Relaxed: others ask whether it takes long.
+    /// Start time of the running script, in milliseconds since 1970, or 0. Relaxed: it only serves to find
+    /// slow scripts.
     since: AtomicU64,
-    /// The same, by a clock that is never set.
+    /// The same time, of the monotonic clock.
     began: Mutex<Option<Instant>>,
     #[cfg(feature = "lua")]
     pub(crate) machine: Mutex<Option<crate::lua::machine::Machine>>,
 }
 
 impl Scripts {
-    /// Keeps one that can be read.
+    /// Stores the source of a script that compiles.
     pub fn add(&self, digest: &str, source: &[u8]) {
         let mut known = self.known.lock();
         if !known.contains_key(digest) {
@@ -41,19 +42,19 @@ impl Scripts {
         }
     }
 
-    /// Whether one runs for longer than this, in milliseconds; 0: none runs for too long.
+    /// Returns whether a script has run for longer than `limit` milliseconds. False if `limit` is 0.
     pub fn is_busy(&self, limit: u64) -> bool {
         let since = self.since.load(Ordering::Relaxed);
         since > 0 && limit > 0 && clock::now_ms().saturating_sub(since) > limit
     }
 
-    /// Whether the one that runs has to end.
+    /// Returns whether the running script must end.
     pub fn must_end(&self) -> bool {
         let has_taken_too_long = || self.began.lock().is_some_and(|began| began.elapsed() > SCRIPT_TIME_MAX);
         self.is_running.load(Ordering::Relaxed) && (self.kill.load(Ordering::Relaxed) || has_taken_too_long())
     }
 
-    /// How many are known.
+    /// Returns the number of known scripts.
     pub fn len(&self) -> usize {
         self.known.lock().len()
     }
@@ -62,7 +63,7 @@ impl Scripts {
         self.known.lock().get(digest).cloned()
     }
 
-    /// Forgets all.
+    /// Drops all known scripts.
     pub fn clear(&self) {
         self.known.lock().clear();
     }
@@ -72,7 +73,7 @@ impl Scripts {
 pub struct Running<'a>(&'a Scripts);
 
 impl<'a> Running<'a> {
-    /// A script begins, at this time.
+    /// Marks that a script began at time `since`, in milliseconds since 1970.
     pub fn new(scripts: &'a Scripts, since: u64) -> Self {
         scripts.kill.store(false, Ordering::Relaxed);
         scripts.is_running.store(true, Ordering::Relaxed);
@@ -95,9 +96,9 @@ impl Drop for Running<'_> {
 #[derive(Clone, Copy)]
 pub struct Script<'a> {
     pub digest: &'a str,
-    /// As the client sent it.
+    /// Source as the client sent it.
     pub whole: &'a [u8],
-    /// What is compiled of it.
+    /// Part of the source that is compiled.
     pub source: &'a [u8],
     pub keys: &'a [&'a [u8]],
     pub arguments: &'a [&'a [u8]],

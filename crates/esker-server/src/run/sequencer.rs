@@ -1,18 +1,18 @@
-//! Where commands that write run: one after the other, many in one commit.
+//! Runs the commands that write: one after the other, many in one commit.
 //!
 //! ```text
 //!   connections --Job--> queue --take all--> one transaction: job 1, job 2, ... --commit--> publish, replies
-//!                                               `-- nothing there: the job waits --> waiters, by key
+//!                                               `-- key missing: the job waits --> waiters, by key
 //! ```
 //!
 //! So no two commands conflict, a hot key costs no more than a cold one, and all connections share commits.
 //!
-//! sequencer.1. A job comes back after the commit of all that it wrote or has read here.
-//! sequencer.2. Who waits for a key is served first come, first served, right after the command that filled
+//! sequencer.1. A job returns to its connection after the commit of everything that it wrote or read here.
+//! sequencer.2. Jobs that wait for a key are served in order of arrival, right after the command that filled
 //!     the key.
-//! sequencer.3. If a commit fails, all of its jobs are told so, and nothing of them is there. If it
-//!     conflicts with a write of the embedding program, the jobs run again that only read and write data.
-//! sequencer.4. Replies to what came before a command that waits are sent before it waits, after their
+//! sequencer.3. If a commit fails, all of its jobs get the error, and none of their writes are stored. If it
+//!     conflicts with a write of the embedding program, those jobs that only read and write data run again.
+//! sequencer.4. The replies to the commands before a waiting command are sent before it waits, after their
 //!     commit.
 
 mod crowd;
@@ -38,16 +38,16 @@ use crate::run::waiters::Waiters;
 use crate::store::{Durability, Error};
 use crate::types::{expire_some, remove_garbage};
 
-/// Keys that are fetched before the first command runs: they fit the processor's second cache.
+/// Maximum number of keys prefetched before the first command runs. They fit in the L2 cache.
 const PREFETCHED_MAX: usize = 512;
-/// How long it removes from one database while commands wait.
+/// Maximum time to remove keys from one database while commands wait.
 const SWEEP_FOR: Duration = Duration::from_millis(10);
-/// A job whose replies take more bytes comes back before all of it is done.
+/// Bytes of replies after which a job returns before all of its commands are done.
 const OUT_BYTES_MAX: usize = 1 << 20;
-/// How often it looks for what has expired, and for garbage.
+/// Interval between searches for expired keys and garbage.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
-/// Runs jobs until the server stops. Those that are there by then are done.
+/// Runs jobs until the server stops. Jobs that are queued by then are completed.
 pub async fn run(server: Arc<Server>) {
     let mut turn = Turns { server: server.clone(), waiters: Waiters::default(), crowd: Crowd::default() };
     let mut sweep = tokio::time::interval(SWEEP_EVERY);
@@ -59,7 +59,7 @@ pub async fn run(server: Arc<Server>) {
         tokio::select! {
             biased;
             () = server.sequencer.wake.notified() => {
-                // What other connections have to do by now joins the commit.
+                // Requests that other connections have received meanwhile join the commit.
                 tokio::task::yield_now().await;
             }
             () = until, if deadline.is_some() => {}
@@ -72,7 +72,7 @@ pub async fn run(server: Arc<Server>) {
                 break;
             }
             turn.take(messages);
-            // Commands that never stop coming do not keep it from sweeping.
+            // A constant stream of commands does not delay sweeping.
             if swept.elapsed() >= SWEEP_EVERY {
                 swept = turn.sweep_at(&mut sweep);
             }
@@ -90,18 +90,18 @@ struct Turns {
     crowd: Crowd,
 }
 
-/// How far a sweep of a database has come.
+/// How far a sweep of a database got.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Swept {
-    /// There is nothing more to remove.
+    /// Nothing is left to remove.
     All,
-    /// Its time was over before all was removed.
+    /// The time was over before everything was removed.
     Some,
-    /// A commit failed: the next time comes after a pause.
+    /// A commit failed: the next sweep comes after a pause.
     Failed,
 }
 
-/// One commit on its way.
+/// A commit in progress.
 struct Turn<'a> {
     server: &'a Arc<Server>,
     access: Access,
@@ -109,9 +109,9 @@ struct Turn<'a> {
     now: u64,
     #[expect(clippy::vec_box, reason = "jobs go from hand to hand")]
     done: Vec<Box<Job>>,
-    /// Of jobs that wait.
+    /// Replies that jobs sent before they began to wait.
     early: Vec<Replies>,
-    /// A command broke off in the midst of its writes: nothing may be committed.
+    /// Set when a command panicked in the middle of its writes: nothing may be committed.
     is_spoilt: bool,
 }
 
@@ -147,14 +147,14 @@ impl Turns {
         }
     }
 
-    /// Has the processor fetch the keys of what comes, where it is many commands on one database: one after
-    /// the other each would wait for memory.
+    /// Prefetches the keys of several commands on one database. Otherwise each command would wait for memory
+    /// in turn.
     fn prefetch(&self, messages: &[Message]) {
         let jobs =
             || messages.iter().filter_map(|m| if let Message::Run(job) = m { Some(job) } else { None });
         let Some(first) = jobs().next() else { return };
         let same = jobs().filter(|job| job.session.db == first.session.db);
-        // The first argument is a key in nearly all commands.
+        // The first argument of nearly all commands is a key.
         let keys = same.flat_map(|job| &job.requests[job.done..]).filter_map(|request| request.get(1));
         let keys: Vec<_> = keys.take(PREFETCHED_MAX).collect();
         if keys.len() > 1 {
@@ -196,7 +196,7 @@ impl Turns {
         self.finish(turn);
     }
 
-    /// Runs a job's commands until all are done, or one has to wait.
+    /// Runs the commands of a job until all are done, or one has to wait.
     fn advance(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>) {
         while job.done < job.requests.len() && !job.session.is_over {
             if is_first_of_commit(turn.server, &job.session, &job.requests[job.done]) {
@@ -219,7 +219,7 @@ impl Turns {
                 _ => job.done += 1,
             }
             self.serve(turn);
-            // The connection sends these replies before it gives the rest again.
+            // The connection sends these replies before it submits the rest again.
             if job.out.bytes.len() > OUT_BYTES_MAX {
                 break;
             }
@@ -227,8 +227,8 @@ impl Turns {
         turn.done.push(job);
     }
 
-    /// Commits what others, and the same connection, have written before a command that has to be the first
-    /// of its commit.
+    /// Commits everything before a command that must be the first of its commit, including earlier commands
+    /// of the same connection.
     fn begin_again<'a>(&mut self, turn: &mut Turn<'a>, job: &mut Job) {
         if job.answered < job.done {
             turn.early.push(job.take_replies());
@@ -237,14 +237,14 @@ impl Turns {
         self.finish(std::mem::replace(turn, next));
     }
 
-    /// Serves those who wait for keys that were just filled (sequencer.2).
+    /// Serves the jobs that wait for keys that were just filled (sequencer.2).
     fn serve(&mut self, turn: &mut Turn<'_>) {
         while let Some(db) = turn.effects.replaced.pop() {
             turn.effects.filled.extend(self.waiters.keys_of(db));
         }
         while !turn.effects.filled.is_empty() {
             let (db, key) = turn.effects.filled.remove(0);
-            // Each change is looked at once by those who wait for the same, not by each of them.
+            // Of the jobs that wait for the same thing, only one checks each change.
             let mut in_vain: Vec<Vec<u8>> = Vec::new();
             for id in self.waiters.of(db, &key) {
                 let class = self.waiters.class(id);
@@ -259,7 +259,7 @@ impl Turns {
         }
     }
 
-    /// Tries again what a connection waits for. Whether that was in vain.
+    /// Retries a waiting command. Returns whether it still has to wait.
     fn retry(&mut self, turn: &mut Turn<'_>, id: u64) -> bool {
         let Some(mut job) = self.waiters.take(id) else { return false };
         let mark = job.out.mark();
@@ -271,7 +271,7 @@ impl Turns {
                 self.waiters.put_back(job);
                 true
             }
-            // A key of another type is as good as none.
+            // A key of another type counts as missing.
             Err(Fail::WrongType) => {
                 job.out.truncate(mark);
                 self.waiters.put_back(job);
@@ -285,7 +285,7 @@ impl Turns {
         }
     }
 
-    /// Goes on with a job whose command has ended its waiting.
+    /// Continues a job whose command has stopped waiting.
     fn go_on(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>) {
         self.count_waiters();
         job.session.client.state.is_blocked.store(false, Ordering::Relaxed);
@@ -307,7 +307,7 @@ impl Turns {
             }
             Woken::Gone => {
                 job.session.is_over = true;
-                // What it sent behind must not commit without the lock that it has not got.
+                // The commands after it must not commit without the lock that it did not get.
                 leave(&self.server, &mut job.session);
             }
         }
@@ -322,7 +322,7 @@ impl Turns {
         }
     }
 
-    /// Commits, publishes, replies. Whether the commit succeeded.
+    /// Commits, publishes and replies. Returns whether the commit succeeded.
     fn finish(&mut self, turn: Turn<'_>) -> bool {
         let Turn { server, access, effects, done, early, is_spoilt, .. } = turn;
         let Access::Write(transaction) = access else { return true };
@@ -331,7 +331,7 @@ impl Turns {
             false => Ok(()),
         };
         if server.replication.is_replica() && !transaction.is_empty() && committed.is_ok() {
-            // It became one while they ran.
+            // The server became a replica while they ran.
             committed = Err(Fail::from(READ_ONLY));
         }
         if committed.is_ok() && !transaction.is_empty() {
@@ -379,15 +379,15 @@ impl Turns {
             let count = job.done - job.answered;
             fail_all(&mut job.out, count);
             if let Some(back) = job.back.take() {
-                // If nobody waits for it, its connection is gone.
+                // If the receiver is gone, so is the connection.
                 drop(back.send(job));
             }
         }
         failed.is_none()
     }
 
-    /// Sweeps, and says when that was. If there is more to remove, the next time comes as soon as no commands
-    /// wait.
+    /// Sweeps and returns the time of the sweep. If more is left to remove, the next sweep comes as soon as
+    /// no commands wait.
     fn sweep_at(&mut self, interval: &mut tokio::time::Interval) -> std::time::Instant {
         if self.sweep() {
             interval.reset_immediately();
@@ -395,7 +395,7 @@ impl Turns {
         clock::moment()
     }
 
-    /// Removes what has expired, and garbage. Whether there may be more.
+    /// Removes expired keys and garbage. Returns whether more may be left.
     fn sweep(&mut self) -> bool {
         let idle_ms = 1000 * self.server.config.number("transaction-timeout").max(0) as u64;
         if idle_ms > 0 {
@@ -428,12 +428,12 @@ impl Turns {
     ) -> Swept {
         let server = self.server.clone();
         let mut session = Session::new(Arc::default(), data.clone(), true);
-        // The rest is for the next time: commands wait meanwhile.
+        // Commands wait meanwhile, so the rest is left to the next sweep.
         let start = clock::moment();
         while start.elapsed() < SWEEP_FOR {
             let mut turn = Self::begin(&server);
             let step = step(&mut turn.cx(&mut session, &mut Out::default()));
-            // Readers of a group wait for a key that may have expired.
+            // Readers of a group may wait for a key that has expired.
             if step.is_ok() {
                 self.serve(&mut turn);
             }

@@ -1,4 +1,4 @@
-//! What all connections share.
+//! State shared by all connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ use crate::store::holdings::Holdings;
 use crate::store::{Error, Result, Space, Store};
 use crate::types::Database;
 
-/// The ports that it listens on; 0: none yet.
+/// Ports that the server listens on. 0 means none yet.
 #[derive(Default)]
 pub struct Ports {
     /// The port of plain connections.
@@ -38,48 +38,48 @@ pub struct Ports {
     pub http: AtomicU64,
 }
 
-/// The numbered databases.
+/// The numbered databases and the state of their maintenance.
 pub struct Databases {
     list: RwLock<Vec<Option<Arc<Database>>>>,
-    /// Number of times that databases were exchanged. Relaxed: a session with an old one notices at its next
-    /// command.
+    /// Number of times that databases were swapped. Relaxed: a session with an outdated one notices at its
+    /// next command.
     generation: AtomicU64,
-    /// Reads hardly ever wait for a disk. Relaxed: it is a guess.
+    /// Set if reads hardly ever wait for a disk. Relaxed: it is an estimate.
     are_in_memory: AtomicBool,
-    /// There may be parts to remove. Relaxed: a sweep that misses it finds it the next time.
+    /// Set if there may be garbage to remove. Relaxed: a sweep that misses it finds it the next time.
     garbage: AtomicBool,
-    /// When data was last made durable by `SAVE` and the like, in seconds since 1970.
+    /// When `SAVE` or a similar command last made the data durable, in seconds since 1970.
     pub saved: AtomicU64,
-    /// Cursors of walks.
+    /// Cursors of scans.
     pub cursors: Cursors,
-    /// Threads that wait for the disk.
+    /// Threads that read from the disk.
     pub readers: Readers,
 }
 
-/// When the server began, and how it ends.
+/// When the server started, and how it ends.
 pub struct Life {
-    /// When it was started, in milliseconds since 1970.
+    /// Start time, in milliseconds since 1970.
     pub started_ms: u64,
-    /// When it was started.
+    /// Start time of the monotonic clock.
     pub started: Instant,
-    /// A name by which clients tell this start from others.
+    /// Name by which clients tell this run of the server from others.
     pub run_id: String,
     stopping: AtomicBool,
-    /// It was told to stop. Relaxed, as the next.
+    /// Set when a stop was requested. Relaxed, like `has_copy`.
     is_told: AtomicBool,
-    /// A copy has come, to restart from. Relaxed: it is read when all has ended.
+    /// Set when a copy to restart from was received. Relaxed: it is read after everything has ended.
     has_copy: AtomicBool,
     /// Notified when the server is to stop.
     pub stop: Notify,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 pub struct Server {
     /// The data.
     pub store: Arc<dyn Store>,
-    /// How it was started.
+    /// Options given at the start.
     pub options: Options,
-    /// The options in force.
+    /// Options in force.
     pub config: Config,
     /// Users.
     pub acl: Acl,
@@ -87,32 +87,32 @@ pub struct Server {
     pub commands: Commands,
     /// The connections.
     pub clients: Clients,
-    /// Its primary, or its replicas.
+    /// Link to the primary, or to the replicas.
     pub replication: Replication,
     /// Watched keys.
     pub watches: Watches,
     /// Transactions, locks and topics of connections.
     pub holdings: Holdings,
-    /// Where commands that write run.
+    /// Runs the commands that write.
     pub sequencer: Arc<Sequencer>,
-    /// Scripts, by their digests.
+    /// Scripts by their digests.
     pub scripts: Scripts,
     /// The numbered databases.
     pub databases: Databases,
     /// Counters and latencies.
     pub observed: Observed,
-    /// The ports that it listens on.
+    /// Ports that the server listens on.
     pub ports: Ports,
-    /// When it began, and how it ends.
+    /// When the server started, and how it ends.
     pub life: Life,
 }
 
 impl Server {
-    /// A server of a store, with these commands. `db`: the database of this process that holds the store's
-    /// data, if one does.
+    /// Creates a server for `store` with these commands. `db` is the database of this process that holds the
+    /// store's data, if there is one.
     ///
     /// # Errors
-    /// The store's; and what is wrong with the file of users.
+    /// Fails if the store fails, or if the file of users is invalid.
     pub(crate) fn with_commands(
         store: Arc<dyn Store>,
         db: Option<Db>,
@@ -173,10 +173,10 @@ impl Server {
         }))
     }
 
-    /// A numbered database.
+    /// Returns a numbered database, and creates it if needed.
     ///
     /// # Errors
-    /// There is none of this number; and the store's.
+    /// Fails if the number is out of range, or if the store fails.
     pub fn database(&self, number: usize) -> Done<Arc<Database>> {
         match self.databases.list.read().get(number) {
             None => return Err("ERR DB index is out of range".into()),
@@ -186,7 +186,7 @@ impl Server {
         let mut databases = self.databases.list.write();
         match &mut databases[number] {
             Some(database) => Ok(database.clone()),
-            // Only its primary makes databases.
+            // On a replica, only the primary creates databases.
             None if self.replication.is_replica() => {
                 Ok(Arc::new(replication::empty_database(&*self.store, number)?))
             }
@@ -194,20 +194,20 @@ impl Server {
         }
     }
 
-    /// The databases that there are.
+    /// Returns the existing databases.
     pub fn open_databases(&self) -> Vec<Arc<Database>> {
         self.databases.list.read().iter().flatten().cloned().collect()
     }
 
-    /// How many databases there may be.
+    /// Returns the maximum number of databases.
     pub fn databases_max(&self) -> usize {
         self.databases.list.read().len()
     }
 
-    /// Exchanges two databases.
+    /// Swaps two databases.
     ///
     /// # Errors
-    /// There are none of these numbers; and the store's.
+    /// Fails if a number is out of range, or if the store fails.
     pub fn swap_databases(&self, a: usize, b: usize) -> Done {
         let (one, other) = (self.database(a)?, self.database(b)?);
         let (old, new) = (Database::names(a), Database::names(b));
@@ -229,23 +229,23 @@ impl Server {
         Ok(())
     }
 
-    /// Becomes a replica of this source. `may_discard`: its data may be given up if it is none of the
-    /// primary's history.
+    /// Makes the server a replica of `source`. `may_discard` allows it to discard its data if the data is not
+    /// part of the primary's history.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn become_replica(&self, source: Source, may_discard: bool) -> Result<()> {
-        // Nobody makes a database meanwhile.
+        // The lock prevents the creation of databases meanwhile.
         let _databases = self.databases.list.write();
         self.replication.become_replica(source, may_discard)?;
         self.sequencer.end_waits();
         Ok(())
     }
 
-    /// Looks again which databases there are: on a replica they come and go with what its primary commits.
+    /// Updates the list of databases. On a replica, the commits of the primary create and remove them.
     ///
     /// # Errors
-    /// The store's.
+    /// Fails if the store fails.
     pub fn find_databases(&self) -> Result<()> {
         let mut databases = self.databases.list.write();
         find_databases(&*self.store, &mut databases)?;
@@ -253,40 +253,40 @@ impl Server {
         Ok(())
     }
 
-    /// How often databases were exchanged.
+    /// Returns the number of times that databases were swapped.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.databases.generation.load(Ordering::Relaxed)
     }
 
-    /// Whether reads hardly ever wait for a disk.
+    /// Returns whether reads hardly ever wait for a disk.
     #[inline]
     pub fn is_in_memory(&self) -> bool {
         self.databases.are_in_memory.load(Ordering::Relaxed)
     }
 
-    /// Looks again whether reads hardly ever wait for a disk.
+    /// Updates the estimate of whether reads wait for a disk.
     pub fn look_at_memory(&self) {
         self.databases.are_in_memory.store(self.store.is_in_memory(), Ordering::Relaxed);
     }
 
-    /// Whether memory has the answer to a look-up of this key, so that it does not wait for a disk or another
-    /// machine.
+    /// Returns whether a look-up of this key can be answered from memory, without waiting for a disk or
+    /// another machine.
     pub fn is_cached(&self, space: &Space, key: &[u8]) -> bool {
         let keyspace = self.local().ok().and_then(|_| space.handle::<esker::Keyspace>());
         keyspace.is_some_and(|keyspace| matches!(keyspace.get_if_cached(key), Ok(Some(_))))
     }
 
-    /// The database of this process that holds the data.
+    /// Returns the database of this process that holds the data.
     ///
     /// # Errors
-    /// There is none.
+    /// Fails if there is none.
     pub fn local(&self) -> Done<&Db> {
         let local = self.replication.local().map(|(db, _)| db);
         Ok(local.ok_or("ERR another machine has the files: make copies and backups there")?)
     }
 
-    /// What keeps the server from doing its work, if anything does.
+    /// Returns the error that keeps the server from working, if there is one.
     pub fn trouble(&self) -> Option<String> {
         match self.is_stopping() {
             true => Some("the server stops".to_owned()),
@@ -294,7 +294,7 @@ impl Server {
         }
     }
 
-    /// Notes something that took some time, if that is longer than operators want to know of.
+    /// Records the duration of an event if it exceeds the latency threshold.
     pub fn note_latency(&self, name: &'static str, took: Duration) {
         let limit = self.config.latency_ms();
         let ms = took.as_millis() as u64;
@@ -303,17 +303,17 @@ impl Server {
         }
     }
 
-    /// There are parts to remove.
+    /// Records that there is garbage to remove.
     pub fn has_garbage(&self) {
         self.databases.garbage.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there may be parts to remove; then not any more.
+    /// Returns whether there may be garbage to remove, and clears the mark.
     pub fn take_garbage(&self) -> bool {
         self.databases.garbage.swap(false, Ordering::Relaxed)
     }
 
-    /// Tells what commits have said and changed to those who listen and watch.
+    /// Publishes the messages and changes of committed commands to subscribers and watchers.
     pub fn tell_effects(&self, effects: &Effects) {
         effects.messages.iter().for_each(|said| self.clients.pubsub.publish(said));
         effects
@@ -325,13 +325,13 @@ impl Server {
         self.replication.tell();
     }
 
-    /// Has it stop.
+    /// Makes the server stop.
     pub fn stop_now(&self) {
         self.life.is_told.store(true, Ordering::Relaxed);
         self.end();
     }
 
-    /// Ends what runs.
+    /// Ends the background work.
     pub(crate) fn end(&self) {
         self.life.stopping.store(true, Ordering::Release);
         self.life.stop.notify_waiters();
@@ -339,25 +339,25 @@ impl Server {
         self.clients.list().iter().for_each(|client| client.kill());
     }
 
-    /// Has it stop, and begin anew with a copy that has come.
+    /// Makes the server stop and restart from a received copy.
     pub fn begin_anew(&self) {
         self.life.has_copy.store(true, Ordering::Relaxed);
         self.end();
     }
 
-    /// Whether it is to begin anew with a copy that has come: not if it was told to stop, then it takes the
-    /// copy the next time.
+    /// Returns whether to restart from a received copy. False once a stop was requested: the copy is then
+    /// used at the next start.
     pub fn has_copy(&self) -> bool {
         self.life.has_copy.load(Ordering::Relaxed) && !self.life.is_told.load(Ordering::Relaxed)
     }
 
-    /// Whether it is to stop.
+    /// Returns whether the server is stopping.
     pub fn is_stopping(&self) -> bool {
         self.life.stopping.load(Ordering::Acquire)
     }
 }
 
-/// The databases that are there as wholes, none made.
+/// Finds the complete databases of the store, and creates none.
 fn find_databases(store: &dyn Store, databases: &mut [Option<Arc<Database>>]) -> Result<()> {
     for (number, slot) in databases.iter_mut().enumerate() {
         let mut spaces = Vec::new();

@@ -1,4 +1,4 @@
-//! What a connection is to the commands that it sends. It goes with them to where they run, and comes back.
+//! The state of a connection that its commands use. It travels with them to where they run, and back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,116 +16,117 @@ use crate::store::holdings::place::Place;
 use crate::store::{Snapshot, Space};
 use crate::types::Database;
 
-/// Commands that wait for `EXEC`.
+/// Commands queued for `EXEC`.
 #[derive(Debug, Default)]
 pub struct Multi {
-    /// The commands.
+    /// The queued commands.
     pub queue: Vec<Request>,
-    /// One was refused, so all will be.
+    /// Set when a command was refused: `EXEC` will fail.
     pub has_failed: bool,
-    /// One may change data, or tell somebody something.
+    /// Set if a command may change data or publish a message.
     pub may_write: bool,
-    /// One has to come first in its commit.
+    /// Set if a command must be the first of its commit.
     pub is_first_of_commit: bool,
-    /// Memory that they take.
+    /// Bytes that the queued commands use.
     pub bytes: usize,
 }
 
 /// Which replies a client wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
-    /// All.
+    /// All replies.
     #[default]
     On,
-    /// None.
+    /// No replies.
     Off,
-    /// None of the next command.
+    /// No reply to the next command.
     SkipNext,
-    /// None of this one.
+    /// No reply to this command.
     Skip,
 }
 
-/// When a command began to wait for other servers.
+/// State when a command began to wait for other servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// The newest commit.
+    /// Newest commit.
     pub seq: u64,
-    /// This server was a replica.
+    /// Set if this server was a replica.
     pub was_replica: bool,
 }
 
-/// Who a connection has logged in as.
+/// The user of a connection.
 #[derive(Default)]
 pub struct Login {
-    /// It has logged in, or need not.
+    /// Set if the connection has logged in, or need not.
     pub is_known: bool,
-    /// Its user; none if that is not known.
+    /// The user, or `None` if it is not known.
     pub user: Option<Arc<User>>,
-    /// The state of the users when `user` was taken.
+    /// Generation of the users when `user` was taken.
     pub users_generation: u64,
 }
 
-/// How the command of a connection runs.
+/// How the current command of a connection runs.
 #[derive(Default)]
 pub struct Turn {
-    /// It runs inside of `EXEC` or a script: it may not wait.
+    /// Set if it runs inside `EXEC` or a script, where it may not wait.
     pub is_inside: bool,
-    /// It has waited, and is tried again.
+    /// Set if it has waited and is being retried.
     pub is_again: bool,
-    /// The keys that it names; none if it may use others, too. The data layer checks it in tests.
+    /// Keys that the command names, or `None` if it may use others, too. The data layer checks accesses
+    /// against them in tests.
     #[cfg(debug_assertions)]
     pub named: Option<Vec<Vec<u8>>>,
-    /// What it waits for is measured by this.
+    /// State when it began to wait for other servers.
     pub awaited: Option<Moment>,
-    /// The commits that it has waited for.
+    /// Commits that it waited for.
     pub fed: Option<Done<Batch>>,
 }
 
 /// Where the commands of a connection work, if not in its database.
 #[derive(Default)]
 pub struct Places {
-    /// The space of ordered commands; none: that of the database.
+    /// Space of ordered commands. `None` means that of the database.
     pub space: Option<Space>,
-    /// The keyspace of rows; none: the one called `default`.
+    /// Keyspace of rows. `None` means the keyspace `default`.
     pub rows: Option<Space>,
-    /// Snapshots that it holds.
+    /// Snapshots held by the connection.
     pub snapshots: BTreeMap<u64, Arc<dyn Snapshot>>,
 }
 
-/// What a connection is to its commands.
+/// The state of a connection that its commands use.
 pub struct Session {
-    /// What others see of it.
+    /// The part of the connection that is visible to others.
     pub client: Arc<Client>,
-    /// The number of its database.
+    /// Number of the current database.
     pub db: usize,
-    /// Its database.
+    /// The current database.
     pub data: Arc<Database>,
-    /// The generation of the databases when `data` was taken.
+    /// Generation of the databases when `data` was taken.
     pub generation: u64,
-    /// Who it has logged in as.
+    /// The user of the connection.
     pub login: Login,
-    /// Between `MULTI` and `EXEC`.
+    /// Commands queued since `MULTI`.
     pub multi: Option<Multi>,
-    /// Keys that it watches.
+    /// Keys watched by the connection.
     pub watch: Option<Watch>,
-    /// How its command runs.
+    /// How its current command runs.
     pub turn: Turn,
-    /// Which replies it wants.
+    /// Which replies the client wants.
     pub reply: ReplyMode,
-    /// The connection ends after the reply.
+    /// Set if the connection ends after the reply.
     pub is_over: bool,
-    /// What it is subscribed to, by `Hearing`.
+    /// Names of the subscriptions, by `Hearing`.
     pub subscribed: [BTreeSet<Vec<u8>>; Hearing::COUNT],
     /// Where its commands work.
     pub places: Places,
-    /// It is a replica's, which gets commits from now on.
+    /// Set when the connection belongs to a replica, which receives commits from here on.
     pub link: Option<Link>,
-    /// What it holds over many requests.
+    /// State held across requests, such as transactions.
     pub own: Own,
 }
 
 impl Session {
-    /// Of a new connection.
+    /// Returns the state of a new connection.
     pub fn new(client: Arc<Client>, data: Arc<Database>, is_known: bool) -> Self {
         Session {
             client,
@@ -145,14 +146,14 @@ impl Session {
         }
     }
 
-    /// It is this user from now on, or nobody.
+    /// Sets the user. `None` logs the connection out.
     pub fn become_user(&mut self, user: Option<Arc<User>>) {
         self.login.is_known = user.is_some();
         *self.client.user.lock() = user.as_ref().map_or(String::new(), |user| user.name.clone());
         self.login.user = user;
     }
 
-    /// Where its ordered commands work.
+    /// Returns where its ordered commands work.
     pub fn place(&self) -> Place {
         match &self.places.space {
             Some(space) => Place::keyspace(space.clone()),
@@ -160,29 +161,29 @@ impl Session {
         }
     }
 
-    /// Whether it is sent messages that answer no request.
+    /// Returns whether the connection receives messages that answer no request.
     pub fn is_subscribed(&self) -> bool {
         self.subscriptions() + self.own.subscriptions() > 0
     }
 
-    /// Channels and patterns that it is subscribed to.
+    /// Returns the number of subscribed channels and patterns.
     pub fn subscriptions(&self) -> usize {
         self.subscribed.iter().map(BTreeSet::len).sum()
     }
 
-    /// Notes for others how many channels and patterns it is subscribed to.
+    /// Publishes the number of subscribed channels and patterns to other connections.
     pub fn count_subscriptions(&self) {
         for (names, count) in self.subscribed.iter().zip(&self.client.counts.subscribed) {
             count.store(names.len(), Ordering::Relaxed);
         }
     }
 
-    /// Whether commands that were queued since `MULTI` may write.
+    /// Returns whether commands queued since `MULTI` may write.
     pub fn queues_writes(&self) -> bool {
         self.multi.as_ref().is_some_and(|multi| multi.may_write)
     }
 
-    /// Takes the commands that were queued since `MULTI`.
+    /// Takes the commands queued since `MULTI`.
     pub fn take_multi(&mut self) -> Option<Multi> {
         self.client.counts.queued.store(0, Ordering::Relaxed);
         self.multi.take()

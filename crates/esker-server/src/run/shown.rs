@@ -1,15 +1,15 @@
-//! The words of a command as others see them, in the slow log and by `MONITOR`: without passwords.
+//! The words of a command as shown in the slow log and by `MONITOR`, without passwords.
 
 use std::borrow::Cow;
 
 use crate::command::spec::Spec;
 use crate::resp::Request;
 
-/// The most words of a command, and the most bytes of each word, that the slow log keeps.
+/// Maximum number of words of a command, and maximum bytes per word, in the slow log.
 const WORDS_MAX: usize = 32;
 const WORD_BYTES_MAX: usize = 128;
 
-/// The words of a request, the long ones and the last of many cut off.
+/// Returns the words of a request, with long words shortened and words beyond the limit omitted.
 pub fn short_words(command: &Spec, request: &Request) -> Vec<Vec<u8>> {
     let words = command.shown_words(request);
     let kept = if words.len() > WORDS_MAX { WORDS_MAX - 1 } else { words.len() };

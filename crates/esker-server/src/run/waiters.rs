@@ -1,40 +1,40 @@
 //! Jobs that wait for keys to be filled.
 //!
-//! waiters.1. For each key they are served in the order in which they came.
+//! waiters.1. The jobs that wait for a key are served in order of arrival.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::base::fail::Wait;
 use crate::run::queue::Job;
 
-/// When a connection came, and its number.
+/// Order of arrival, and the number of the connection.
 type Place = (u64, u64);
 
 struct Waiting {
-    /// None while it is tried.
+    /// `None` while the job is retried.
     job: Option<Box<Job>>,
     keys: Vec<(usize, Vec<u8>)>,
-    /// In milliseconds since 1970.
+    /// Milliseconds since 1970.
     deadline: Option<u64>,
     place: u64,
     minds_changes: bool,
-    /// Those of one class get the same of a key: if it is nothing, all of them go on waiting.
+    /// Jobs of one class get the same from a key: if one has to keep waiting, so do the others.
     class: Option<Vec<u8>>,
 }
 
-/// Jobs that wait, by the numbers of their connections.
+/// Waiting jobs, by the numbers of their connections.
 #[derive(Default)]
 pub struct Waiters {
     waiting: HashMap<u64, Waiting>,
     by_key: HashMap<(usize, Vec<u8>), BTreeSet<Place>>,
     deadlines: BTreeSet<(u64, u64)>,
     next_place: u64,
-    /// How many mind changes of their keys.
+    /// Number of jobs that retry after any change of their keys.
     minding: usize,
 }
 
 impl Waiters {
-    /// Has a job wait.
+    /// Makes a job wait.
     pub fn add(&mut self, job: Box<Job>, wait: Wait, now: u64) {
         let id = job.session.client.id;
         let place = self.next_place;
@@ -50,23 +50,23 @@ impl Waiters {
         self.waiting.insert(id, Waiting { job: Some(job), keys, deadline, place, minds_changes, class });
     }
 
-    /// The connections that wait for a key, in their order (waiters.1).
+    /// Returns the connections that wait for a key, in order of arrival (waiters.1).
     pub fn of(&self, db: usize, key: &[u8]) -> Vec<u64> {
         let waiting = self.by_key.get(&(db, key.to_vec()));
         waiting.map_or(Vec::new(), |ids| ids.iter().map(|(_, id)| *id).collect())
     }
 
-    /// What a connection waits for, if others may wait for the same.
+    /// Returns what a connection waits for, if other connections may wait for the same.
     pub fn class(&self, id: u64) -> Option<&[u8]> {
         self.waiting.get(&id)?.class.as_deref()
     }
 
-    /// The keys of a database that somebody waits for.
+    /// Returns the keys of a database that jobs wait for.
     pub fn keys_of(&self, db: usize) -> Vec<(usize, Vec<u8>)> {
         self.by_key.keys().filter(|key| key.0 == db).cloned().collect()
     }
 
-    /// How many keys are waited for, and of how many changes are minded.
+    /// Returns the number of keys that jobs wait for, and of keys whose every change makes a job retry.
     pub fn keys(&self) -> [usize; 2] {
         let minding = self.waiting.values().filter(|waiting| waiting.minds_changes);
         let minded: BTreeSet<_> =
@@ -74,29 +74,29 @@ impl Waiters {
         [self.by_key.len(), minded.len()]
     }
 
-    /// Whether a command waits that any change of its keys may end.
+    /// Returns whether any change of its keys makes a waiting command retry.
     pub fn minds_changes(&self) -> bool {
         self.minding > 0
     }
 
-    /// The connections that wait.
+    /// Returns the connections that wait.
     pub fn all(&self) -> Vec<u64> {
         self.waiting.keys().copied().collect()
     }
 
-    /// A job, to try it. It keeps its place.
+    /// Takes a job to retry it. It keeps its position.
     pub fn take(&mut self, id: u64) -> Option<Box<Job>> {
         self.waiting.get_mut(&id)?.job.take()
     }
 
-    /// The job was tried in vain.
+    /// Returns a job that still has to wait.
     pub fn put_back(&mut self, job: Box<Job>) {
         if let Some(waiting) = self.waiting.get_mut(&job.session.client.id) {
             waiting.job = Some(job);
         }
     }
 
-    /// The job waits no more.
+    /// Removes a job that has stopped waiting.
     pub fn forget(&mut self, id: u64) -> Option<Box<Job>> {
         let waiting = self.waiting.remove(&id)?;
         self.minding -= usize::from(waiting.minds_changes);
@@ -114,12 +114,12 @@ impl Waiters {
         waiting.job
     }
 
-    /// Takes out the job of a connection, if it waits.
+    /// Removes and returns the job of a connection, if it waits.
     pub fn remove(&mut self, id: u64) -> Option<Box<Job>> {
         self.forget(id)
     }
 
-    /// Takes out a job whose time is over.
+    /// Removes and returns a job whose timeout has passed.
     pub fn remove_due(&mut self, now: u64) -> Option<Box<Job>> {
         let (at, id) = *self.deadlines.first()?;
         if at > now {
@@ -128,12 +128,12 @@ impl Waiters {
         self.forget(id)
     }
 
-    /// When the first time is over, in milliseconds since 1970.
+    /// Returns the earliest deadline, in milliseconds since 1970.
     pub fn deadline(&self) -> Option<u64> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// How many wait.
+    /// Returns the number of waiting jobs.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }

@@ -1,7 +1,7 @@
 //! Keys that are watched until `EXEC`.
 //!
-//! watches.1. Watching, changing and `EXEC` happen in the sequencer, one after the other: a change between
-//!     the two others is never missed.
+//! watches.1. Watching, changes and `EXEC` all happen in the sequencer, one after the other. So a change
+//!     between `WATCH` and `EXEC` is never missed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ type Key = (usize, Vec<u8>);
 #[derive(Default)]
 pub struct Watches {
     watchers: Mutex<HashMap<Key, Vec<Arc<AtomicBool>>>>,
-    /// How many keys. Relaxed: a watch is set in the sequencer, as are changes (watches.1).
+    /// Number of watched keys. Relaxed: watches and changes both happen in the sequencer (watches.1).
     len: AtomicUsize,
 }
 
-/// The keys of one connection.
+/// Keys watched by one connection.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// The keys, and whether each was there.
+    /// The keys, and whether each existed.
     pub keys: Vec<(Key, bool)>,
-    /// Whether one has changed. Relaxed: see `Watches::len`.
+    /// Set when one of them has changed. Relaxed: see `Watches::len`.
     changed: Arc<AtomicBool>,
 }
 
 impl Watch {
-    /// Whether a key has changed.
+    /// Returns whether a watched key has changed.
     pub fn has_changed(&self) -> bool {
         self.changed.load(Ordering::Relaxed)
     }
@@ -48,17 +48,17 @@ impl Watches {
         watch.keys.push((key, was_there));
     }
 
-    /// How many keys are watched.
+    /// Returns the number of watched keys.
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody watches anything.
+    /// Returns whether no key is watched.
     pub fn is_empty(&self) -> bool {
         self.len.load(Ordering::Relaxed) == 0
     }
 
-    /// Watches none of these any more.
+    /// Stops watching the keys of `watch`.
     pub fn remove(&self, watch: &Watch) {
         let mut watchers = self.watchers.lock();
         for (key, _) in &watch.keys {
@@ -72,7 +72,7 @@ impl Watches {
         self.len.store(watchers.len(), Ordering::Relaxed);
     }
 
-    /// A key has changed.
+    /// Reports that a key has changed.
     #[inline]
     pub fn touch(&self, db: usize, key: &[u8]) {
         if self.len.load(Ordering::Relaxed) > 0 {
@@ -80,7 +80,7 @@ impl Watches {
         }
     }
 
-    /// A whole database has changed.
+    /// Reports that all keys of a database may have changed.
     pub fn touch_all(&self, db: usize) {
         if self.len.load(Ordering::Relaxed) > 0 {
             self.tell(|known| known.0 == db);

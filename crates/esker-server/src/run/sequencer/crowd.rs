@@ -1,21 +1,22 @@
-//! How long a commit waits for others to join it.
+//! Decides how long a commit waits for other jobs to join it.
 
 use std::time::Duration;
 
 use crate::base::clock;
 use crate::run::queue::Sequencer;
 
-/// How many jobs shared commits lately that waited for the disk. Their connections send the next ones at about the same time: the next commit waits a
-/// moment for all of them, or each would be followed by another that has the rest.
+/// The number of jobs that recently shared commits. After a commit that waited for the disk, the connections
+/// send their next jobs at about the same time. The next commit waits briefly for all of them. Otherwise each
+/// commit would be followed by another one with the rest.
 #[derive(Default)]
 pub(super) struct Crowd {
     size: usize,
-    /// How long the last commit took; none: the next one waits for nobody.
+    /// Duration of the last commit. `None`: the next one does not wait.
     took: Option<Duration>,
 }
 
 impl Crowd {
-    /// It waits no longer than this.
+    /// Maximum time that a commit waits.
     const WAIT_MAX: Duration = Duration::from_millis(1);
 
     pub(super) fn note(&mut self, jobs: usize, took: Duration) {
