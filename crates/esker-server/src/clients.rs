@@ -27,18 +27,18 @@ pub struct Origin {
     pub since: u64,
 }
 
-/// What a connection has sent and got. Atomics are relaxed: they are figures.
+/// What a connection has sent and received. Atomics are relaxed: they are statistics.
 #[derive(Default)]
 pub struct Traffic {
     /// Bytes that it has sent.
     pub bytes_in: Counter,
     /// Bytes that were sent to it.
     pub bytes_out: Counter,
-    /// Commands that it has had done.
+    /// Number of commands that it has run.
     pub commands: Counter,
 }
 
-/// What a connection holds, as numbers. Atomics are relaxed: they are figures.
+/// Sizes of what a connection holds. Atomics are relaxed: they are statistics.
 #[derive(Default)]
 pub struct Counts {
     /// Number of watched keys.
@@ -53,7 +53,7 @@ pub struct Counts {
     pub queued: AtomicUsize,
 }
 
-/// What a connection is or does. Atomics are relaxed: they are figures.
+/// State of a connection. Atomics are relaxed: they are statistics.
 #[derive(Default)]
 pub struct State {
     /// It speaks RESP3.
@@ -85,11 +85,11 @@ pub struct Client {
     pub library: Mutex<(String, String)>,
     /// The last command, and its subcommand if it has any.
     pub command: Mutex<(&'static str, Option<&'static str>)>,
-    /// What it has sent and got.
+    /// Bytes and commands that it has sent and received.
     pub traffic: Traffic,
-    /// What it holds.
+    /// Sizes of what it holds.
     pub counts: Counts,
-    /// What it is or does.
+    /// Its state.
     pub state: State,
     /// How to unblock it: 0 not, 1 like a timeout, 2 with an error.
     unblock: AtomicU32,
@@ -141,7 +141,7 @@ impl Client {
         self.wake.notify_one();
     }
 
-    /// The class that limits its output.
+    /// Returns the class that limits its output.
     pub fn class(&self) -> Class {
         match self.state.is_replica.load(Ordering::Relaxed) {
             true => Class::Replica,
@@ -165,7 +165,7 @@ impl Client {
         counts.map(|count| count.load(Ordering::Relaxed)).any(|count| count > 0)
     }
 
-    /// A line of `CLIENT LIST`.
+    /// Returns a line of `CLIENT LIST`.
     pub fn describe(&self, now: u64) -> String {
         let load = |n: &AtomicUsize| n.load(Ordering::Relaxed);
         let (library, version) = self.library.lock().clone();
@@ -269,8 +269,8 @@ impl Clients {
         all.wrapping_add(bytes).wrapping_sub(before)
     }
 
-    /// Ends the connections that hold most until the others hold at most this much together. Returns the
-    /// ended ones.
+    /// Ends the connections that hold most until the others hold at most this much together. Returns
+    /// the ended ones.
     pub fn end_largest(&self, held_max: usize) -> Vec<Arc<Client>> {
         let held = |client: &Arc<Client>| client.counts.held.load(Ordering::Relaxed);
         let mut clients = self.list();
@@ -307,12 +307,12 @@ impl Clients {
         self.all.lock().values().for_each(|client| client.wake.notify_one());
     }
 
-    /// All connections, oldest first.
+    /// Returns all connections, oldest first.
     pub fn list(&self) -> Vec<Arc<Client>> {
         self.all.lock().values().cloned().collect()
     }
 
-    /// Number of connections.
+    /// Returns the number of connections.
     pub fn len(&self) -> usize {
         self.all.lock().len()
     }
@@ -322,7 +322,7 @@ impl Clients {
         self.len() == 0
     }
 
-    /// The connection with this number.
+    /// Returns the connection with this number.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.all.lock().get(&id).cloned()
     }

@@ -109,7 +109,7 @@ const QUERY_BYTES_MAX: u64 = 1 << 30;
 const KEEPALIVE_SECONDS: u64 = 300;
 
 impl Config {
-    /// The parameters that the server was started with.
+    /// Returns the parameters for a server with these options.
     pub fn new(options: &Options) -> Self {
         let bounds = Bounds::of(options);
         let clients_max = bounds.clients.min(options.clients_max as u64);
@@ -159,27 +159,27 @@ impl Config {
         }
     }
 
-    /// Maximum number of HTTP connections (http.1).
+    /// Returns the maximum number of HTTP connections (http.1).
     pub fn http_max(&self) -> usize {
         self.bounds.http
     }
 
-    /// Limits of clients' output.
+    /// Returns the limits of clients' output.
     pub fn output_limits(&self) -> &Arc<OutputLimits> {
         &self.output
     }
 
-    /// Maximum bytes of a client's incomplete request, and of its commands that wait for `EXEC`.
+    /// Returns the maximum bytes of a client's incomplete request, and of its commands that wait for `EXEC`.
     pub fn query_bytes_max(&self) -> usize {
         self.query_bytes_max.load(Ordering::Relaxed) as usize
     }
 
-    /// Seconds after which the system probes a silent client; 0: never.
+    /// Returns the seconds after which the system probes a silent client; 0: never.
     pub fn keepalive_seconds(&self) -> u64 {
         self.keepalive_seconds.load(Ordering::Relaxed)
     }
 
-    /// Classes of published key events.
+    /// Returns the classes of published key events.
     #[inline]
     pub fn events(&self) -> u32 {
         self.events.load(Ordering::Relaxed)
@@ -215,27 +215,27 @@ impl Config {
         self.tracks_latency.load(Ordering::Relaxed) != 0
     }
 
-    /// Milliseconds after which commits are synced for replicas; 0: they are not.
+    /// Returns the milliseconds after which commits are synced for replicas; 0: they are not.
     pub fn replica_sync_ms(&self) -> u64 {
         self.replica_sync_ms.load(Ordering::Relaxed)
     }
 
-    /// How many refused requests are kept for `ACL LOG`.
+    /// Returns the number of refused requests kept for `ACL LOG`.
     pub fn refusals_max(&self) -> usize {
         self.number("acllog-max-len").max(0) as usize
     }
 
-    /// Milliseconds of a script's run after which other commands are refused; 0: they wait.
+    /// Returns the milliseconds of a script's run after which other commands are refused; 0: they wait.
     pub fn busy_ms(&self) -> u64 {
         self.busy_ms.load(Ordering::Relaxed)
     }
 
-    /// Maximum number of connections.
+    /// Returns the maximum number of connections.
     pub fn clients_max(&self) -> usize {
         self.clients_max.load(Ordering::Relaxed) as usize
     }
 
-    /// Seconds without a command after which a connection is closed; 0: never.
+    /// Returns the seconds without a command after which a connection is closed; 0: never.
     pub fn idle_seconds(&self) -> u64 {
         self.idle_seconds.load(Ordering::Relaxed)
     }
@@ -245,7 +245,7 @@ impl Config {
         self.protected.load(Ordering::Relaxed) != 0
     }
 
-    /// Names and values of all parameters that match one of the patterns.
+    /// Returns the names and values of all parameters that match one of the patterns.
     pub fn find(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {
         let values = self.values.lock();
         values
@@ -255,12 +255,12 @@ impl Config {
             .collect()
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     pub fn get(&self, name: &str) -> Option<String> {
         self.values.lock().get(name).cloned()
     }
 
-    /// The value of a parameter as a number.
+    /// Returns the value of a parameter as a number.
     pub fn number(&self, name: &str) -> i64 {
         self.get(name).and_then(|value| parse_int(value.as_bytes())).unwrap_or(0)
     }

@@ -3,25 +3,25 @@
 //! ```text
 //!   listen --> connection --requests--> commands --reads--> store
 //!                  |                        ^
-//!                  `--a write, and what follows--> sequencer: many commands, one commit
+//!                  `--writes, and the requests after them--> sequencer: many commands, one commit
 //! ```
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | `base` | time, texts, numbers, failures |
+//! | `base` | time, texts, numbers, errors |
 //! | `resp` | the protocol: requests and replies |
-//! | `store` | the seam to what stores the data; `holdings`: transactions, locks and topics of connections |
+//! | `store` | the interface to the storage; `holdings`: transactions, locks and topics of connections |
 //! | `config` | options and parameters |
-//! | `types` | how types lie in ordered maps: docs/formats/server.md, docs/formats/obigstore.md |
-//! | `command` | the specification of commands |
-//! | `acl` | users, and what they may do |
-//! | `clients` | connections as others see them, what waits to be sent to them, what they hear |
-//! | `run` | how commands run, wait, are noticed |
-//! | `commands` | the table of commands, and what they do |
+//! | `types` | data types in ordered maps: docs/formats/server.md, docs/formats/obigstore.md |
+//! | `command` | specifications of commands |
+//! | `acl` | users and their rights |
+//! | `clients` | the shared state of connections: output, subscriptions, pauses |
+//! | `run` | dispatch, the sequencer, waits, effects, accounting |
+//! | `commands` | the table of commands, and their functions |
 //! | `lua` | scripts |
 //! | `replication` | primaries and replicas: docs/formats/replication.md |
-//! | `observe` | what operators see |
-//! | `net` | listens, and serves connections |
+//! | `observe` | counters, latencies, slow commands, traces |
+//! | `net` | listeners and connections |
 //!
 //! For users: docs/server.md, docs/commands.md
 

@@ -44,7 +44,7 @@ const STACK: usize = 32 << 20;
 /// Checks that a script can be compiled.
 ///
 /// # Errors
-/// If it cannot.
+/// Fails if it cannot.
 pub fn check(source: &[u8]) -> Done {
     stacker::maybe_grow(STACK, STACK, || {
         let (_, source) = header(source)?;
@@ -59,7 +59,7 @@ pub fn check(source: &[u8]) -> Done {
 /// Checks the length of a script before it is compiled.
 ///
 /// # Errors
-/// If it is too long.
+/// Fails if it is too long.
 pub fn check_len(source: &[u8]) -> Done {
     machine::check_len(source).map_err(|error| unreadable(&error))
 }
@@ -98,7 +98,7 @@ fn header(source: &[u8]) -> Done<(bool, std::borrow::Cow<'_, [u8]>)> {
 /// Runs a script and replies with its result.
 ///
 /// # Errors
-/// If the script cannot be compiled, or fails.
+/// Fails if the script cannot be compiled, or fails.
 pub fn run(cx: &mut Cx<'_>, script: &Script<'_>) -> Done {
     stacker::maybe_grow(STACK, STACK, || run_here(cx, script))
 }

@@ -116,9 +116,9 @@ pub struct Replication {
     synced: Mutex<Option<Instant>>,
 }
 
-/// The first commit number for a database whose data may come from another one (`esker load`, a restore).
-/// Commit numbers tell collections apart, so they must exceed all numbers that the other database has given
-/// out. No server makes 2^24 commits a second, so the time in seconds times 2^24 does.
+/// Returns the first commit number for a database whose data may come from another one (`esker load`, a
+/// restore). Commit numbers tell collections apart, so they must exceed all numbers that the other database
+/// has given out. No server makes 2^24 commits a second, so the time in seconds times 2^24 does.
 fn loaded_gap() -> u64 {
     ((clock::now_ms() / 1000) << 24).max(1 << 32)
 }
@@ -130,7 +130,7 @@ impl Replication {
     /// Opens the replication of a database, or of a store without one. `source`: the primary to follow.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn open(db: Option<&Db>, source: Option<Source>) -> Result<Self> {
         let local = match db {
             Some(db) => Some((db.clone(), Records::open(db)?)),
@@ -213,7 +213,7 @@ impl Replication {
         self.is_replica.load(Ordering::Relaxed)
     }
 
-    /// The address of its primary, if it has one.
+    /// Returns the address of its primary, if it has one.
     pub fn source(&self) -> Option<Source> {
         match &self.state.lock().role {
             Role::Replica(source) => Some(source.clone()),
@@ -221,17 +221,17 @@ impl Replication {
         }
     }
 
-    /// State of the connection to its primary.
+    /// Returns the state of the connection to its primary.
     pub fn upstream(&self) -> Upstream {
         self.state.lock().upstream.clone()
     }
 
-    /// The epochs, each with the last commit before it.
+    /// Returns the epochs, each with the last commit before it.
     pub fn epochs(&self) -> Vec<(Epoch, u64)> {
         self.state.lock().history.epochs().to_vec()
     }
 
-    /// The newest visible commit.
+    /// Returns the newest visible commit.
     pub fn position(&self) -> Position {
         self.position_in(&self.state.lock())
     }
@@ -240,8 +240,8 @@ impl Replication {
         self.here_in(state).0
     }
 
-    /// The newest visible commit, and the engine's number up to which this database has everything up to that
-    /// commit.
+    /// Returns the newest visible commit, and the engine's number up to which this database has everything up
+    /// to that commit.
     fn here_in(&self, state: &State) -> (Position, u64) {
         let (Role::Primary(base), Some((db, _))) = (&state.role, self.local()) else {
             return (state.applied, state.applied_local);
@@ -270,7 +270,7 @@ impl Replication {
         state.history.relation(self.position_in(&state).seq, at) == Relation::Prefix
     }
 
-    /// The number in the history of a commit of this primary.
+    /// Returns the number in the history of a commit of this primary.
     pub fn version(&self, local: u64) -> u64 {
         match self.state.lock().role {
             Role::Primary(base) => base.seq_of(local).unwrap_or(local),
@@ -287,7 +287,7 @@ impl Replication {
     /// history.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn become_replica(&self, source: Source, may_discard: bool) -> Result<()> {
         let Some((db, records)) = self.local() else {
             return Err(Error::Invalid(NO_DATABASE.to_owned()));
@@ -326,7 +326,7 @@ impl Replication {
     /// Becomes a primary. Returns false if it is one already.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn become_primary(&self) -> Result<bool> {
         let _turn = self.take_turn();
         let mut state = self.state.lock();
@@ -385,7 +385,7 @@ impl Replication {
     /// Makes all commits so far durable, so that they can be sent.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn sync(&self) -> Result<()> {
         self.local().map_or(Ok(()), |(db, _)| db.sync())
     }
@@ -393,7 +393,7 @@ impl Replication {
     /// Makes commits durable for replicas, at most once in this time however many replicas there are.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     fn sync_for_replicas(&self, every: Duration) -> Result<()> {
         let now = clock::moment();
         let mut synced = self.synced.lock();

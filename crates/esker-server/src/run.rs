@@ -1,4 +1,4 @@
-//! Runs commands: what they work with, their turns and waits, and what follows once they have committed.
+//! Runs commands: dispatch, the sequencer, waits, and the effects after a commit.
 
 pub mod calls;
 pub mod cursors;

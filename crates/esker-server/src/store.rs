@@ -77,12 +77,12 @@ impl<'a> Span<'a> {
     /// All keys.
     pub const ALL: Span<'static> = Span { lower: Bound::Unbounded, upper: Bound::Unbounded };
 
-    /// The keys from this one on, inclusive.
+    /// Returns the keys from this one on, inclusive.
     pub fn from(key: &'a [u8]) -> Self {
         Span { lower: Bound::Included(key), upper: Bound::Unbounded }
     }
 
-    /// The keys from `from` (inclusive) to `to` (exclusive).
+    /// Returns the keys from `from` (inclusive) to `to` (exclusive).
     pub fn between(from: &'a [u8], to: &'a [u8]) -> Self {
         Span { lower: Bound::Included(from), upper: Bound::Excluded(to) }
     }
@@ -242,7 +242,7 @@ pub trait Transaction: Reads + Send {
         }
     }
 
-    /// Commits.
+    /// Commits the transaction.
     ///
     /// # Errors
     /// See [`esker::Transaction::commit`].

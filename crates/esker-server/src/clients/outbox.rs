@@ -190,12 +190,12 @@ impl Outbox {
         }
     }
 
-    /// Bytes that the task has not taken.
+    /// Returns the number of bytes that the task has not taken.
     fn unsent(&self) -> usize {
         self.messages.lock().len() + self.early.lock().len()
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the number of bytes that wait to be sent.
     pub fn waiting(&self) -> usize {
         self.unsent() + self.sending.load(Ordering::Relaxed)
     }

@@ -83,7 +83,7 @@ impl Pause {
         }
     }
 
-    /// Number of connections that wait.
+    /// Returns the number of connections that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -56,7 +56,7 @@ pub fn send(client: &Client, words: &[&[u8]]) {
     client.send(&out.bytes);
 }
 
-/// Patterns that match a channel, with their subscribers.
+/// Returns the patterns that match a channel, with their subscribers.
 fn matching<'t>(table: &'t Table, channel: &[u8]) -> impl Iterator<Item = (&'t Vec<u8>, &'t Hearers)> {
     table[Hearing::Pattern as usize].iter().filter(|(pattern, _)| glob::matches(pattern, channel))
 }
@@ -93,7 +93,7 @@ impl PubSub {
         }
     }
 
-    /// Number of clients that a message on a channel would reach.
+    /// Returns the number of clients that a message on a channel would reach.
     pub fn hearers(&self, on: Hearing, channel: &[u8]) -> usize {
         let table = self.table.lock();
         let by_pattern = match on {
@@ -103,19 +103,19 @@ impl PubSub {
         table[on as usize].get(channel).map_or(0, Hearers::len) + by_pattern
     }
 
-    /// Channels with subscribers that match a pattern.
+    /// Returns the channels with subscribers that match a pattern.
     pub fn channels(&self, kind: Hearing, pattern: Option<&[u8]>) -> Vec<Vec<u8>> {
         let table = self.table.lock();
         let is_meant = |channel: &&Vec<u8>| pattern.is_none_or(|pattern| glob::matches(pattern, channel));
         table[kind as usize].keys().filter(is_meant).cloned().collect()
     }
 
-    /// Number of subscribers of the channel itself.
+    /// Returns the number of subscribers of the channel itself.
     pub fn subscribers(&self, kind: Hearing, channel: &[u8]) -> usize {
         self.table.lock()[kind as usize].get(channel).map_or(0, Hearers::len)
     }
 
-    /// Number of patterns with subscribers.
+    /// Returns the number of patterns with subscribers.
     pub fn patterns(&self) -> usize {
         self.table.lock()[Hearing::Pattern as usize].len()
     }

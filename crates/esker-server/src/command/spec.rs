@@ -298,14 +298,14 @@ pub fn document(specs: Specs) -> String {
     let mut all = specs.to_vec();
     all.sort_by_key(|spec| (spec.group, spec.name));
     let mut text = String::from(
-        "# Commands\n\nWhat `esker serve` understands. This page is made from the server's table of commands; a test keeps it current.\n\
-         How they differ from Redis: [server.md](server.md).\n",
+        "# Commands\n\nThe commands of `esker serve`. This page is generated from the server's table of commands, and a test\n\
+         compares them. Differences from Redis: [server.md](server.md).\n",
     );
     let mut group = None;
     for spec in all {
         if group != Some(spec.group) {
             group = Some(spec.group);
-            let _ = write!(text, "\n## {}\n\n| command | does |\n|---|---|\n", spec.group.name());
+            let _ = write!(text, "\n## {}\n\n| command | description |\n|---|---|\n", spec.group.name());
         }
         let usage = [spec.name.to_uppercase().as_str(), spec.usage].join(" ");
         let usage = usage.trim_end().replace('|', "\\|");

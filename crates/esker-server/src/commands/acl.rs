@@ -12,7 +12,7 @@ use crate::run::registry::row::*;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("acl", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "whoami | users | list | getuser name | setuser name [rule ...] | deluser name ... | cat [category] | genpass [bits] | dryrun name command ... | log [n|reset] | save | load", "Users, and what they may do.", acl).own_flags(&[(&["cat", "genpass", "help", "whoami"], 0)]).hides(secrets::users),
+    command("acl", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "whoami | users | list | getuser name | setuser name [rule ...] | deluser name ... | cat [category] | genpass [bits] | dryrun name command ... | log [n|reset] | save | load", "Manages users and their rights.", acl).own_flags(&[(&["cat", "genpass", "help", "whoami"], 0)]).hides(secrets::users),
 ];
 
 fn acl(cx: &mut Cx<'_>, request: &Request) -> Done {

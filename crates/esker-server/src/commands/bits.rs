@@ -12,13 +12,13 @@ use crate::types::Main;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("bitcount", -2, READ, FIRST, Bitmap, "key [start end [byte|bit]]", "How many bits are 1.", bitcount),
-    command("bitfield", -2, WRITE | DENY_OOM, FIRST, Bitmap, "key [get type at] [overflow wrap|sat|fail] [set type at n] [incrby type at n] ...", "Numbers of any width in a string.", |cx, r| super::bit_fields::bitfield(cx, r, false)).uses(Uses::Asked(uses::of_bitfield)),
-    command("bitfield_ro", -2, READ | FAST, FIRST, Bitmap, "key [get type at] ...", "Numbers of any width in a string, read.", |cx, r| super::bit_fields::bitfield(cx, r, true)),
+    command("bitcount", -2, READ, FIRST, Bitmap, "key [start end [byte|bit]]", "Counts the bits that are 1.", bitcount),
+    command("bitfield", -2, WRITE | DENY_OOM, FIRST, Bitmap, "key [get type at] [overflow wrap|sat|fail] [set type at n] [incrby type at n] ...", "Reads and writes integers of any width in a string.", |cx, r| super::bit_fields::bitfield(cx, r, false)).uses(Uses::Asked(uses::of_bitfield)),
+    command("bitfield_ro", -2, READ | FAST, FIRST, Bitmap, "key [get type at] ...", "Reads integers of any width in a string.", |cx, r| super::bit_fields::bitfield(cx, r, true)),
     command("bitop", -4, WRITE | DENY_OOM, Keys::At(2, -1, 1), Bitmap, "and|or|xor|not to key ...", "Combines strings bit by bit.", bitop).uses(Uses::STORE_FIRST),
-    command("bitpos", -3, READ, FIRST, Bitmap, "key 0|1 [start [end [byte|bit]]]", "The first bit that is so.", bitpos),
-    command("getbit", 3, READ | FAST | ONE, FIRST, Bitmap, "key at", "A bit.", getbit),
-    command("setbit", 4, WRITE | DENY_OOM, FIRST, Bitmap, "key at 0|1", "Sets a bit, and tells what it was.", setbit).each(KeyUse::SHOW_UPDATE),
+    command("bitpos", -3, READ, FIRST, Bitmap, "key 0|1 [start [end [byte|bit]]]", "Returns the position of the first bit with this value.", bitpos),
+    command("getbit", 3, READ | FAST | ONE, FIRST, Bitmap, "key at", "Returns a bit.", getbit),
+    command("setbit", 4, WRITE | DENY_OOM, FIRST, Bitmap, "key at 0|1", "Sets a bit and returns its old value.", setbit).each(KeyUse::SHOW_UPDATE),
 ];
 
 impl Cx<'_> {

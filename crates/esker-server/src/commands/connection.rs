@@ -18,14 +18,14 @@ use crate::run::session::ReplyMode;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("auth", -2, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI | WHILE_BUSY, NO_KEYS, Connection, "[user] password", "Says who the client is.", auth).hides(secrets::all).logs_in(secrets::auth),
-    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list [type kind|id id ...] | getname | setname name | setinfo lib-name|lib-ver text | kill address|filter ... | unblock id [timeout|error] | reply on|off|skip | pause ms [all|write] | unpause | no-evict on|off | no-touch on|off | tracking on|off ... | trackinginfo | caching yes|no | getredir", "Tells of connections and changes them.", client).own_flags(&[(&["kill", "list", "no-evict", "pause", "unblock", "unpause"], ADMIN)]),
-    command("echo", 2, FAST, NO_KEYS, Connection, "text", "Replies the text.", echo),
-    command("hello", -1, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI | WHILE_BUSY, NO_KEYS, Connection, "[2|3 [auth user password] [setname name]]", "Chooses the version of the protocol.", hello).hides(secrets::behind_auth).logs_in(secrets::hello),
-    command("ping", -1, FAST | WHILE_SUBSCRIBED, NO_KEYS, Connection, "[text]", "Replies PONG, or the text.", ping),
+    command("auth", -2, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI | WHILE_BUSY, NO_KEYS, Connection, "[user] password", "Logs the connection in.", auth).hides(secrets::all).logs_in(secrets::auth),
+    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list [type kind|id id ...] | getname | setname name | setinfo lib-name|lib-ver text | kill address|filter ... | unblock id [timeout|error] | reply on|off|skip | pause ms [all|write] | unpause | no-evict on|off | no-touch on|off | tracking on|off ... | trackinginfo | caching yes|no | getredir", "Shows connections and changes them.", client).own_flags(&[(&["kill", "list", "no-evict", "pause", "unblock", "unpause"], ADMIN)]),
+    command("echo", 2, FAST, NO_KEYS, Connection, "text", "Returns the text.", echo),
+    command("hello", -1, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI | WHILE_BUSY, NO_KEYS, Connection, "[2|3 [auth user password] [setname name]]", "Chooses the protocol version.", hello).hides(secrets::behind_auth).logs_in(secrets::hello),
+    command("ping", -1, FAST | WHILE_SUBSCRIBED, NO_KEYS, Connection, "[text]", "Returns PONG, or the text.", ping),
     command("quit", -1, NO_AUTH | NO_SCRIPT | FAST | WHILE_SUBSCRIBED | ENDS_MULTI | WHILE_BUSY, NO_KEYS, Connection, "", "Ends the connection.", quit),
-    command("reset", 1, NO_AUTH | NO_SCRIPT | FAST | WHILE_SUBSCRIBED | ENDS_MULTI | WHILE_BUSY, NO_KEYS, Connection, "", "Makes the connection as if it were new.", reset),
-    command("select", 2, FAST, NO_KEYS, Connection, "number", "Chooses a database.", select),
+    command("reset", 1, NO_AUTH | NO_SCRIPT | FAST | WHILE_SUBSCRIBED | ENDS_MULTI | WHILE_BUSY, NO_KEYS, Connection, "", "Resets the connection to the state of a new one.", reset),
+    command("select", 2, FAST, NO_KEYS, Connection, "number", "Chooses the database of the connection.", select),
 ];
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";

@@ -17,8 +17,8 @@ use std::ops::ControlFlow;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("dump", 2, READ, FIRST, Generic, "key", "A key as bytes, for RESTORE.", dump),
-    command("restore", -4, WRITE | DENY_OOM | DANGEROUS, FIRST, Generic, "key milliseconds bytes [replace] [absttl] [idletime s] [freq n]", "Makes a key of what DUMP told.", restore).each(KeyUse::SET),
+    command("dump", 2, READ, FIRST, Generic, "key", "Returns a key as bytes for RESTORE.", dump),
+    command("restore", -4, WRITE | DENY_OOM | DANGEROUS, FIRST, Generic, "key milliseconds bytes [replace] [absttl] [idletime s] [freq n]", "Creates a key from the bytes returned by DUMP.", restore).each(KeyUse::SET),
 ];
 
 const MAGIC: &[u8; 4] = b"ESK1";

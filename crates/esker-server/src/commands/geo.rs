@@ -18,15 +18,15 @@ const STORES: u32 = WRITE | DENY_OOM;
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("geoadd", -5, STORES, FIRST, Geo, "key [nx|xx] [ch] longitude latitude member ...", "Adds places, or moves them.", geoadd),
-    command("geodist", -4, READ, FIRST, Geo, "key member other [m|km|ft|mi]", "How far two places are from each other.", geodist),
-    command("geohash", -2, READ, FIRST, Geo, "key [member ...]", "The geohashes of places.", geohash),
-    command("geopos", -2, READ, FIRST, Geo, "key [member ...]", "Longitude and latitude of places.", geopos),
-    command("georadius", -6, STORES, Keys::Stored(radius_to), Geo, "key longitude latitude radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Places near a place. GEOSEARCH does more.", |cx, r| near(cx, r, &Form::RADIUS)).uses(Uses::STORE_SECOND),
-    command("georadius_ro", -6, READ, FIRST, Geo, "key longitude latitude radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc]", "As GEORADIUS, without STORE.", |cx, r| near(cx, r, &Form { stores: false, ..Form::RADIUS })),
-    command("georadiusbymember", -5, STORES, Keys::Stored(radius_by_member_to), Geo, "key member radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Places near a member.", |cx, r| near(cx, r, &Form::BY_MEMBER)).uses(Uses::STORE_SECOND),
-    command("georadiusbymember_ro", -5, READ, FIRST, Geo, "key member radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc]", "As GEORADIUSBYMEMBER, without STORE.", |cx, r| near(cx, r, &Form { stores: false, ..Form::BY_MEMBER })),
-    command("geosearch", -7, READ, FIRST, Geo, "key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [withcoord] [withdist] [withhash]", "Places in a circle or a box.", geosearch),
-    command("geosearchstore", -8, STORES, FIRST_TWO, Geo, "to key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [storedist]", "Stores what GEOSEARCH finds.", geosearchstore).uses(Uses::STORE_FIRST),
+    command("geodist", -4, READ, FIRST, Geo, "key member other [m|km|ft|mi]", "Returns the distance between two places.", geodist),
+    command("geohash", -2, READ, FIRST, Geo, "key [member ...]", "Returns the geohashes of places.", geohash),
+    command("geopos", -2, READ, FIRST, Geo, "key [member ...]", "Returns the longitude and latitude of places.", geopos),
+    command("georadius", -6, STORES, Keys::Stored(radius_to), Geo, "key longitude latitude radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Returns or stores the places near a point. GEOSEARCH can do more.", |cx, r| near(cx, r, &Form::RADIUS)).uses(Uses::STORE_SECOND),
+    command("georadius_ro", -6, READ, FIRST, Geo, "key longitude latitude radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc]", "Same as GEORADIUS, without STORE.", |cx, r| near(cx, r, &Form { stores: false, ..Form::RADIUS })),
+    command("georadiusbymember", -5, STORES, Keys::Stored(radius_by_member_to), Geo, "key member radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc] [store to|storedist to]", "Returns or stores the places near a member.", |cx, r| near(cx, r, &Form::BY_MEMBER)).uses(Uses::STORE_SECOND),
+    command("georadiusbymember_ro", -5, READ, FIRST, Geo, "key member radius m|km|ft|mi [withcoord] [withdist] [withhash] [count n [any]] [asc|desc]", "Same as GEORADIUSBYMEMBER, without STORE.", |cx, r| near(cx, r, &Form { stores: false, ..Form::BY_MEMBER })),
+    command("geosearch", -7, READ, FIRST, Geo, "key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [withcoord] [withdist] [withhash]", "Returns the places in a circle or a box.", geosearch),
+    command("geosearchstore", -8, STORES, FIRST_TWO, Geo, "to key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [storedist]", "Stores the places in a circle or a box.", geosearchstore).uses(Uses::STORE_FIRST),
 ];
 
 /// Length of a unit in metres.

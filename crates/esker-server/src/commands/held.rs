@@ -1,4 +1,4 @@
-//! The transaction that a connection holds, as the commands of both families begin it, work in it and end it.
+//! The transaction that a connection holds: how the commands of both families begin it, use it and end it.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::store::spans::Stretch;
 use crate::store::{Durability, Isolation, LockMode, Value, Write};
 use crate::types::Main;
 
-/// The transaction that the connection holds, if it does.
+/// Returns the transaction that the connection holds, if there is one.
 ///
 /// # Errors
-/// It does, and the command runs inside of `MULTI` or a script.
+/// Fails if there is one and the command runs inside `MULTI` or a script.
 pub(super) fn held(cx: &Cx<'_>) -> Done<Option<Arc<Held>>> {
     match &cx.session.own.transaction {
         Some(_) if cx.session.turn.is_inside => {
@@ -28,15 +28,15 @@ pub(super) fn held(cx: &Cx<'_>) -> Done<Option<Arc<Held>>> {
     }
 }
 
-/// The same; it has to hold one.
+/// Returns the transaction that the connection holds.
 ///
 /// # Errors
-/// It does not.
+/// Fails if there is none.
 pub(super) fn transaction(cx: &Cx<'_>) -> Done<Arc<Held>> {
     Ok(held(cx)?.ok_or("ERR no transaction: begin one")?)
 }
 
-/// Reads `os` or `disk`, behind the word `sync`.
+/// Parses `os` or `disk` after the word `sync`.
 pub(super) fn read_durability(words: &mut Words<'_>) -> Done<Durability> {
     match words.next()?.to_ascii_lowercase().as_slice() {
         b"os" => Ok(Durability::Buffered),
@@ -45,11 +45,11 @@ pub(super) fn read_durability(words: &mut Words<'_>) -> Done<Durability> {
     }
 }
 
-/// Begins a transaction in a place, or one inside of the one that the connection holds. Its number is the
-/// reply.
+/// Begins a transaction in a place, or a nested one inside the transaction that the connection holds. Replies
+/// with its number.
 ///
 /// # Errors
-/// There are too many one in another.
+/// Fails if transactions are nested too deeply.
 pub(super) fn begin(
     cx: &mut Cx<'_>,
     began_in: &str,
@@ -75,7 +75,7 @@ pub(super) fn begin(
 /// Commits the innermost transaction.
 ///
 /// # Errors
-/// Why nothing was committed. Then it has ended, too.
+/// Returns why nothing was committed. The transaction has ended in this case, too.
 pub(super) fn commit(cx: &mut Cx<'_>) -> Done {
     let held = transaction(cx)?;
     if !matches!(held.leave(cx.now, true), Ok(true)) {
@@ -105,7 +105,7 @@ fn finish(cx: &mut Cx<'_>, held: &Held) -> Done {
     Ok(())
 }
 
-/// Makes a write of a held transaction, whose strings of databases are records.
+/// Applies a write of a held transaction. In databases, its values are complete records.
 fn apply_stored(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) -> Done {
     match write {
         Write::Put { key, value } if place.database.is_some() => {
@@ -116,10 +116,10 @@ fn apply_stored(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) -> Done {
     }
 }
 
-/// Makes writes to a place at once, or in the transaction that the connection holds.
+/// Writes to a place directly, or in the transaction that the connection holds.
 ///
 /// # Errors
-/// The store's. Writes that were made by then are undone with the command (commands.2).
+/// Fails if the store fails. The writes made until then are undone with the command (commands.2).
 pub(super) fn write(cx: &mut Cx<'_>, place: &Place, writes: &[Write<'_>]) -> Done {
     match held(cx)? {
         Some(held) => held.with(cx.now, |state| state.write(place, writes, cx.server.generation())),
@@ -127,7 +127,7 @@ pub(super) fn write(cx: &mut Cx<'_>, place: &Place, writes: &[Write<'_>]) -> Don
     }
 }
 
-/// Makes a write to a place.
+/// Applies a write to a place.
 fn apply(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) -> Done {
     if let Some(number) = place.database {
         return cx.in_database(number, |cx| match write {
@@ -153,10 +153,10 @@ fn apply(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) -> Done {
 /// Rolls back the innermost transaction.
 ///
 /// # Errors
-/// There is none.
+/// Fails if there is none.
 pub(super) fn rollback(cx: &mut Cx<'_>) -> Done {
     let held = transaction(cx)?;
-    // An idle transaction may be gone already. Its client ends it with a rollback.
+    // The transaction may have ended for being idle. Its client still ends it with a rollback.
     if !matches!(held.leave(cx.now, false), Ok(true)) {
         cx.session.own.transaction = None;
         cx.server.holdings.end(&held);
@@ -165,17 +165,18 @@ pub(super) fn rollback(cx: &mut Cx<'_>) -> Done {
     Ok(())
 }
 
-/// Locks names, until the transaction ends if the connection holds one. `ms`: how long it waits for them; 0:
-/// for ever; none: not at all.
+/// Locks names, until the transaction ends if the connection holds one. `ms` is the maximum wait in
+/// milliseconds: 0 means no limit, `None` no wait.
 ///
 /// # Errors
-/// A deadlock; it was not given back in time; too many locks.
+/// Fails on a deadlock, on a timeout, and if the connection holds too many locks.
 pub(super) fn lock(cx: &mut Cx<'_>, mut names: Vec<Name>, mode: LockMode, ms: Option<u64>) -> Done {
     let held = held(cx)?;
     if let Some(held) = &held {
         held.with(cx.now, |_| Ok(()))?;
     }
-    // In one order, so that two that ask for the same names at once do not wait for each other.
+    // Locks are taken in one order, so that two connections that ask for the same names do not block each
+    // other.
     names.sort_unstable();
     let until = if held.is_some() { Until::TransactionEnd } else { Until::Unlock };
     let client = cx.session.client.id;
@@ -195,7 +196,7 @@ pub(super) fn lock(cx: &mut Cx<'_>, mut names: Vec<Name>, mode: LockMode, ms: Op
         (Ok(false), None) => return Err(LOCK_TIMEOUT.into()),
         (Err(why), _) => {
             if let Some(held) = held {
-                // A commit that was sent together with this must not happen without the lock.
+                // A commit that the client sent together with this command must not happen without the lock.
                 held.with(cx.now, |state| {
                     state.refuse(why.message().into_owned());
                     Ok(())
@@ -208,16 +209,17 @@ pub(super) fn lock(cx: &mut Cx<'_>, mut names: Vec<Name>, mode: LockMode, ms: Op
     Ok(())
 }
 
-/// Says something once the transaction of the connection has committed; without one, once this command has.
+/// Publishes messages after the commit of the connection's transaction, or after this command if there is
+/// none.
 ///
 /// # Errors
-/// The transaction says too much.
+/// Fails if the transaction publishes too much.
 pub(super) fn say(cx: &mut Cx<'_>, sayings: Vec<Saying>) -> Done {
     match held(cx)? {
         Some(held) => {
             held.with(cx.now, |state| sayings.into_iter().try_for_each(|saying| state.say(saying)))?;
         }
-        // Without a listener there is nothing to say.
+        // Without a listener, the messages are dropped.
         None if cx.server.holdings.has_no_listeners() => {}
         None => cx.effects.say(sayings, cx.effects_max())?,
     }

@@ -14,9 +14,9 @@ use crate::run::registry::row::*;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("pfadd", -2, WRITE | DENY_OOM | FAST, FIRST, HyperLogLog, "key element ...", "Adds elements.", pfadd).each(KeyUse::INSERT),
-    command("pfcount", -2, READ | PAUSED, ALL, HyperLogLog, "key ...", "About how many different elements were added.", pfcount),
-    command("pfmerge", -2, WRITE | DENY_OOM, ALL, HyperLogLog, "to key ...", "Makes one of several.", pfmerge).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SHOW)),
+    command("pfadd", -2, WRITE | DENY_OOM | FAST, FIRST, HyperLogLog, "key element ...", "Adds elements to a HyperLogLog.", pfadd).each(KeyUse::INSERT),
+    command("pfcount", -2, READ | PAUSED, ALL, HyperLogLog, "key ...", "Estimates the number of distinct elements.", pfcount),
+    command("pfmerge", -2, WRITE | DENY_OOM, ALL, HyperLogLog, "to key ...", "Merges HyperLogLogs.", pfmerge).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SHOW)),
 ];
 
 const REGISTERS: usize = 1 << 14;

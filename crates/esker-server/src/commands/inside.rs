@@ -15,13 +15,13 @@ use crate::types::{Collection, Kind, Main};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list [filterby pattern|aclcat|module name] | getkeys command argument ... | getkeysandflags command argument ...]", "Tells of commands.", command_command).in_categories(&["connection"]),
-    command("function", -2, NO_SCRIPT | OPEN, NO_KEYS, Server, "flush [async|sync] | list [libraryname pattern] [withcode]", "There are no functions: flush has nothing to do.", function),
-    command("info", -1, DANGEROUS, NO_KEYS, Server, "[section ...]", "Figures of the server.", info::info),
-    command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key [samples n] | doctor | stats | malloc-stats | purge", "Figures of memory.", memory).each(KeyUse::LOOK).own_flags(&[(&["doctor", "help", "malloc-stats", "purge", "stats"], 0)]),
-    command("module", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "list", "There are no modules.", module).own_flags(&[(&["help"], 0)]),
-    command("monitor", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Shows all commands as they come.", monitor),
-    command("slowlog", -2, ADMIN, NO_KEYS, Server, "get [n] | len | reset", "Commands that took long.", slowlog).own_flags(&[(&["help"], 0)]),
+    command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list [filterby pattern|aclcat|module name] | getkeys command argument ... | getkeysandflags command argument ...]", "Describes commands.", command_command).in_categories(&["connection"]),
+    command("function", -2, NO_SCRIPT | OPEN, NO_KEYS, Server, "flush [async|sync] | list [libraryname pattern] [withcode]", "Reports that there are no functions. FLUSH does nothing.", function),
+    command("info", -1, DANGEROUS, NO_KEYS, Server, "[section ...]", "Shows the state and the counters of the server.", info::info),
+    command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key [samples n] | doctor | stats | malloc-stats | purge", "Shows the use of memory.", memory).each(KeyUse::LOOK).own_flags(&[(&["doctor", "help", "malloc-stats", "purge", "stats"], 0)]),
+    command("module", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "list", "Reports that there are no modules.", module).own_flags(&[(&["help"], 0)]),
+    command("monitor", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Shows all commands as the server receives them.", monitor),
+    command("slowlog", -2, ADMIN, NO_KEYS, Server, "get [n] | len | reset", "Shows slow commands.", slowlog).own_flags(&[(&["help"], 0)]),
 ];
 
 fn command_command(cx: &mut Cx<'_>, request: &Request) -> Done {

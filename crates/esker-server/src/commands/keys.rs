@@ -16,15 +16,15 @@ use std::ops::ControlFlow;
 pub(super) const TABLE: &[Command] = &[
     command("copy", -3, WRITE | DENY_OOM, FIRST_TWO, Generic, "from to [db number] [replace]", "Copies a key.", copy).uses(Uses::STORE_SECOND),
     command("del", -2, WRITE, ALL, Generic, "key ...", "Removes keys.", del).each(KeyUse::REMOVE),
-    command("exists", -2, READ | FAST, ALL, Generic, "key ...", "How many of the keys are there.", exists).each(KeyUse::LOOK),
+    command("exists", -2, READ | FAST, ALL, Generic, "key ...", "Counts how many of the keys exist.", exists).each(KeyUse::LOOK),
     command("move", 3, WRITE | FAST, FIRST, Generic, "key number", "Moves a key to another database.", move_key).each(KeyUse::TAKE),
-    command("object", -2, READ, Keys::At(2, 2, 1), Generic, "encoding key | refcount key | idletime key | freq key", "What Redis would tell of how it stores a key.", object).each(KeyUse::LOOK),
-    command("randomkey", 1, READ, NO_KEYS, Generic, "", "One of the keys.", randomkey),
-    command("rename", 3, WRITE, FIRST_TWO, Generic, "from to", "Gives a key another name.", rename).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SET)),
-    command("renamenx", 3, WRITE | FAST, FIRST_TWO, Generic, "from to", "Gives a key another name that no key has.", renamenx).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SET)),
-    command("touch", -2, READ | FAST, ALL, Generic, "key ...", "As EXISTS.", exists).each(KeyUse::LOOK),
-    command("type", 2, READ | FAST | ONE, FIRST, Generic, "key", "What a key holds.", type_of).each(KeyUse::LOOK),
-    command("unlink", -2, WRITE | FAST, ALL, Generic, "key ...", "As DEL.", del).each(KeyUse::REMOVE),
+    command("object", -2, READ, Keys::At(2, 2, 1), Generic, "encoding key | refcount key | idletime key | freq key", "Shows how Redis would store a key.", object).each(KeyUse::LOOK),
+    command("randomkey", 1, READ, NO_KEYS, Generic, "", "Returns a random key.", randomkey),
+    command("rename", 3, WRITE, FIRST_TWO, Generic, "from to", "Renames a key.", rename).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SET)),
+    command("renamenx", 3, WRITE | FAST, FIRST_TWO, Generic, "from to", "Renames a key if the new name does not exist.", renamenx).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SET)),
+    command("touch", -2, READ | FAST, ALL, Generic, "key ...", "Same as EXISTS.", exists).each(KeyUse::LOOK),
+    command("type", 2, READ | FAST | ONE, FIRST, Generic, "key", "Returns the type of a key.", type_of).each(KeyUse::LOOK),
+    command("unlink", -2, WRITE | FAST, ALL, Generic, "key ...", "Same as DEL.", del).each(KeyUse::REMOVE),
 ];
 
 fn del(cx: &mut Cx<'_>, request: &Request) -> Done {

@@ -9,7 +9,7 @@ use crate::run::registry::row::*;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("latency", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "histogram [command ...] | latest | history event | reset [event ...] | doctor", "How long commands take, and what took longer than latency-monitor-threshold.", latency).own_flags(&[(&["help"], 0)]),
+    command("latency", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "histogram [command ...] | latest | history event | reset [event ...] | doctor", "Shows how long commands took, and events longer than latency-monitor-threshold.", latency).own_flags(&[(&["help"], 0)]),
 ];
 
 fn latency(cx: &mut Cx<'_>, request: &Request) -> Done {

@@ -17,14 +17,14 @@ const WAITED: Keys = Keys::At(1, -2, 1);
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("blmove", 6, WAITS | DENY_OOM, FIRST_TWO, Lists, "from to left|right left|right seconds", "As LMOVE, and waits.", blmove).uses(Uses::MOVE),
-    command("blmpop", -5, WAITS, Keys::Numbered(2, 0), Lists, "seconds n key ... left|right [count n]", "As LMPOP, and waits.", blmpop).each(KeyUse::TAKE),
-    command("blpop", -3, WAITS, WAITED, Lists, "key ... seconds", "Takes out the first element, and waits for one.", |cx, r| wait_pop(cx, r, End::Left)).each(KeyUse::TAKE),
-    command("brpop", -3, WAITS, WAITED, Lists, "key ... seconds", "Takes out the last element, and waits for one.", |cx, r| wait_pop(cx, r, End::Right)).each(KeyUse::TAKE),
-    command("brpoplpush", 4, WAITS | DENY_OOM, FIRST_TWO, Lists, "from to seconds", "As RPOPLPUSH, and waits.", brpoplpush).uses(Uses::MOVE),
-    command("lmove", 5, WRITE | DENY_OOM, FIRST_TWO, Lists, "from to left|right left|right", "Moves an element from an end of a list to an end of another.", lmove).uses(Uses::MOVE),
-    command("lmpop", -4, WRITE, Keys::Numbered(1, 0), Lists, "n key ... left|right [count n]", "Takes elements out of the first list that has some.", lmpop).each(KeyUse::TAKE),
-    command("rpoplpush", 3, WRITE | DENY_OOM, FIRST_TWO, Lists, "from to", "Moves the last element of a list in front of another.", rpoplpush).uses(Uses::MOVE),
+    command("blmove", 6, WAITS | DENY_OOM, FIRST_TWO, Lists, "from to left|right left|right seconds", "Moves an element like LMOVE, and waits for one.", blmove).uses(Uses::MOVE),
+    command("blmpop", -5, WAITS, Keys::Numbered(2, 0), Lists, "seconds n key ... left|right [count n]", "Removes and returns elements like LMPOP, and waits for some.", blmpop).each(KeyUse::TAKE),
+    command("blpop", -3, WAITS, WAITED, Lists, "key ... seconds", "Removes and returns the first element, and waits for one.", |cx, r| wait_pop(cx, r, End::Left)).each(KeyUse::TAKE),
+    command("brpop", -3, WAITS, WAITED, Lists, "key ... seconds", "Removes and returns the last element, and waits for one.", |cx, r| wait_pop(cx, r, End::Right)).each(KeyUse::TAKE),
+    command("brpoplpush", 4, WAITS | DENY_OOM, FIRST_TWO, Lists, "from to seconds", "Moves an element like RPOPLPUSH, and waits for one.", brpoplpush).uses(Uses::MOVE),
+    command("lmove", 5, WRITE | DENY_OOM, FIRST_TWO, Lists, "from to left|right left|right", "Moves an element from one end of a list to an end of another.", lmove).uses(Uses::MOVE),
+    command("lmpop", -4, WRITE, Keys::Numbered(1, 0), Lists, "n key ... left|right [count n]", "Removes and returns elements of the first list that is not empty.", lmpop).each(KeyUse::TAKE),
+    command("rpoplpush", 3, WRITE | DENY_OOM, FIRST_TWO, Lists, "from to", "Moves the last element of a list to the front of another.", rpoplpush).uses(Uses::MOVE),
 ];
 
 fn end(word: &[u8]) -> Done<End> {

@@ -16,20 +16,20 @@ const ADD: u32 = WRITE | DENY_OOM;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("lindex", 3, READ, FIRST, Lists, "key index", "The element at an index.", lindex),
-    command("linsert", 5, ADD, FIRST, Lists, "key before|after pivot element", "Adds an element beside another.", linsert).each(KeyUse::INSERT),
-    command("llen", 2, READ | FAST | ONE, FIRST, Lists, "key", "How many elements there are.", llen).each(KeyUse::LOOK),
-    command("lpop", -2, WRITE | FAST, FIRST, Lists, "key [count]", "Takes out the first elements.", |cx, r| pop(cx, r, End::Left)).each(KeyUse::TAKE),
-    command("lpos", -3, READ, FIRST, Lists, "key element [rank n] [count n] [maxlen n]", "Where an element stands.", lpos),
-    command("lpush", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements in front.", |cx, r| push(cx, r, End::Left, false)).each(KeyUse::INSERT),
-    command("lpushx", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements in front of a list that is there.", |cx, r| push(cx, r, End::Left, true)).each(KeyUse::INSERT),
-    command("lrange", 4, READ, FIRST, Lists, "key start stop", "Elements of a range.", lrange),
-    command("lrem", 4, WRITE, FIRST, Lists, "key count element", "Removes elements that are equal to this.", lrem).each(KeyUse::DELETE),
+    command("lindex", 3, READ, FIRST, Lists, "key index", "Returns the element at an index.", lindex),
+    command("linsert", 5, ADD, FIRST, Lists, "key before|after pivot element", "Inserts an element before or after another.", linsert).each(KeyUse::INSERT),
+    command("llen", 2, READ | FAST | ONE, FIRST, Lists, "key", "Returns the number of elements.", llen).each(KeyUse::LOOK),
+    command("lpop", -2, WRITE | FAST, FIRST, Lists, "key [count]", "Removes and returns the first elements.", |cx, r| pop(cx, r, End::Left)).each(KeyUse::TAKE),
+    command("lpos", -3, READ, FIRST, Lists, "key element [rank n] [count n] [maxlen n]", "Returns the positions of an element.", lpos),
+    command("lpush", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements at the front.", |cx, r| push(cx, r, End::Left, false)).each(KeyUse::INSERT),
+    command("lpushx", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements at the front of an existing list.", |cx, r| push(cx, r, End::Left, true)).each(KeyUse::INSERT),
+    command("lrange", 4, READ, FIRST, Lists, "key start stop", "Returns the elements of a range.", lrange),
+    command("lrem", 4, WRITE, FIRST, Lists, "key count element", "Removes elements with this value.", lrem).each(KeyUse::DELETE),
     command("lset", 4, ADD, FIRST, Lists, "key index element", "Sets the element at an index.", lset),
-    command("ltrim", 4, WRITE, FIRST, Lists, "key start stop", "Keeps a range alone.", ltrim).each(KeyUse::DELETE),
-    command("rpop", -2, WRITE | FAST, FIRST, Lists, "key [count]", "Takes out the last elements.", |cx, r| pop(cx, r, End::Right)).each(KeyUse::TAKE),
+    command("ltrim", 4, WRITE, FIRST, Lists, "key start stop", "Removes all elements outside a range.", ltrim).each(KeyUse::DELETE),
+    command("rpop", -2, WRITE | FAST, FIRST, Lists, "key [count]", "Removes and returns the last elements.", |cx, r| pop(cx, r, End::Right)).each(KeyUse::TAKE),
     command("rpush", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements at the end.", |cx, r| push(cx, r, End::Right, false)).each(KeyUse::INSERT),
-    command("rpushx", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements at the end of a list that is there.", |cx, r| push(cx, r, End::Right, true)).each(KeyUse::INSERT),
+    command("rpushx", -3, ADD | FAST, FIRST, Lists, "key element ...", "Adds elements at the end of an existing list.", |cx, r| push(cx, r, End::Right, true)).each(KeyUse::INSERT),
 ];
 
 /// Saves a list after elements were removed.

@@ -1,6 +1,7 @@
 //! Commands of `ES.` about the engine's own operations: merges, copies and backups.
 //!
-//! operations.1. Clients name what is made; where it is made the operator has said.
+//! operations.1. Clients name what a command creates. The operator has chosen the directory in which it is
+//!     created.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use crate::resp::Request;
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 
-/// It takes long, and other commits must not wait for it.
+/// Flags of commands that run outside the sequencer, because other commits must not wait for them.
 const LONG: u32 = ADMIN | NO_SCRIPT | NO_MULTI;
 
 /// The directory of backups in `--backup-dir`.
@@ -21,8 +22,8 @@ const BACKUPS: &str = "backups";
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("es.backup", -1, LONG, NO_KEYS, Esker, "[feed]", "Adds a backup to those in --backup-dir: only what is new is copied. feed: keeps what was committed since, to restore moments between backups.", backup),
-    command("es.checkpoint", 2, LONG, NO_KEYS, Esker, "name", "Makes a copy of the database in --backup-dir, by hard links where there are such.", checkpoint),
+    command("es.backup", -1, LONG, NO_KEYS, Esker, "[feed]", "Adds an incremental backup to those in --backup-dir. With feed, it keeps later commits, to restore any moment between backups.", backup),
+    command("es.checkpoint", 2, LONG, NO_KEYS, Esker, "name", "Copies the database to --backup-dir, with hard links where possible.", checkpoint),
 ];
 
 fn backup_dir<'c>(cx: &'c Cx<'_>) -> Done<&'c Path> {
@@ -30,7 +31,7 @@ fn backup_dir<'c>(cx: &'c Cx<'_>) -> Done<&'c Path> {
     dir.ok_or("ERR the server has no directory for backups: start it with --backup-dir PATH".into())
 }
 
-/// A place in the directory of backups (operations.1).
+/// A path in the directory of backups (operations.1).
 fn place(cx: &Cx<'_>, name: &[u8]) -> Done<PathBuf> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if name == BACKUPS.as_bytes() {
@@ -79,7 +80,7 @@ fn backup(cx: &mut Cx<'_>, request: &Request) -> Done {
     )
 }
 
-/// Two copies at once in the same place are no fault of the database.
+/// Two simultaneous copies to the same path are not an error of the database.
 fn failed(error: Error) -> Fail {
     match error {
         Error::Locked { path, .. } => {

@@ -1,13 +1,13 @@
-//! The ordered family: ranges of keys, neighbours, compare-and-set, as the engine has them.
+//! The ordered family of commands: ranges of keys, neighbours and compare-and-set, as the engine has them.
 //!
 //! ```text
-//!   command --reads---> a snapshot that the connection holds | its transaction | what is there
+//!   command --reads---> a snapshot held by the connection | its transaction | the newest state
 //!           --writes--> its transaction | the sequencer's
 //! ```
 //!
-//! They work in the connection's database, whose strings have values and whose other keys have none, or in a
-//! keyspace that `ES.KS USE` chose. That one holds plain keys and values: programs that embed the engine see
-//! the same.
+//! The commands work in the connection's database or in a keyspace chosen by `ES.KS USE`. In a database, only
+//! strings have values; other keys appear without one. A keyspace holds plain keys and values, which are the
+//! same for programs that embed the engine.
 
 mod feed;
 mod messages;
@@ -41,31 +41,31 @@ const ADD: u32 = WRITE | flag::DENY_OOM;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("es.cas", -5, ADD, FIRST, Esker, "key eq old|none set new|del", "Sets or removes a key if it has this value, or is not there.", cas).each(KeyUse::SHOW_UPDATE),
-    command("es.count", -1, READ, NO_KEYS, Esker, "[from to]", "How many keys there are, or lie in a range.", count),
+    command("es.cas", -5, ADD, FIRST, Esker, "key eq old|none set new|del", "Sets or removes a key if it has the expected value, or does not exist.", cas).each(KeyUse::SHOW_UPDATE),
+    command("es.count", -1, READ, NO_KEYS, Esker, "[from to]", "Counts all keys, or those in a range.", count),
     command("es.del", -2, WRITE, ALL, Esker, "key ...", "Removes keys.", del),
     command("es.delrange", 3, WRITE, NO_KEYS, Esker, "from to", "Removes the keys of a range.", delrange),
-    command("es.first", -1, READ, NO_KEYS, Esker, "[snap id]", "The first key and its value.", |cx, r| neighbour(cx, r, None, Order::Up)),
-    command("es.get", -2, READ, FIRST, Esker, "key [snap id]", "The value of a key.", get),
-    command("es.last", -1, READ, NO_KEYS, Esker, "[snap id]", "The last key and its value.", |cx, r| neighbour(cx, r, None, Order::Down)),
-    command("es.merge", 3, ADD | flag::FAST, FIRST, Esker, "key operand", "Merges an operand into a key, by the operator of the keyspace that ES.KS USE chose.", merge),
-    command("es.next", -2, READ, NO_KEYS, Esker, "key [snap id]", "The key behind this one, and its value.", |cx, r| neighbour(cx, r, Some(1), Order::Up)),
-    command("es.prefix", -2, READ, NO_KEYS, Esker, "prefix [after key] [rev] [limit n] [keys|values] [snap id]", "Keys that begin with this, and their values.", prefix),
-    command("es.prev", -2, READ, NO_KEYS, Esker, "key [snap id]", "The key before this one, and its value.", |cx, r| neighbour(cx, r, Some(1), Order::Down)),
-    command("es.range", -3, READ, NO_KEYS, Esker, "from to [excl] [incl] [rev] [limit n] [keys|values] [snap id]", "Keys from one on, up to another, and their values.", range),
+    command("es.first", -1, READ, NO_KEYS, Esker, "[snap id]", "Returns the first key and its value.", |cx, r| neighbour(cx, r, None, Order::Up)),
+    command("es.get", -2, READ, FIRST, Esker, "key [snap id]", "Returns the value of a key.", get),
+    command("es.last", -1, READ, NO_KEYS, Esker, "[snap id]", "Returns the last key and its value.", |cx, r| neighbour(cx, r, None, Order::Down)),
+    command("es.merge", 3, ADD | flag::FAST, FIRST, Esker, "key operand", "Merges an operand into a key with the operator of the keyspace chosen by ES.KS USE.", merge),
+    command("es.next", -2, READ, NO_KEYS, Esker, "key [snap id]", "Returns the key after this one, and its value.", |cx, r| neighbour(cx, r, Some(1), Order::Up)),
+    command("es.prefix", -2, READ, NO_KEYS, Esker, "prefix [after key] [rev] [limit n] [keys|values] [snap id]", "Returns the keys that begin with a prefix, and their values.", prefix),
+    command("es.prev", -2, READ, NO_KEYS, Esker, "key [snap id]", "Returns the key before this one, and its value.", |cx, r| neighbour(cx, r, Some(1), Order::Down)),
+    command("es.range", -3, READ, NO_KEYS, Esker, "from to [excl] [incl] [rev] [limit n] [keys|values] [snap id]", "Returns the keys in a range, and their values.", range),
     command("es.set", 3, ADD, FIRST, Esker, "key value", "Sets a key.", set),
 ];
 
-/// What a command sees of where it works.
+/// What a command sees of the place in which it works.
 struct Seen<'a> {
     reads: &'a dyn Reads,
     place: &'a Place,
     now: u64,
-    /// The transaction that the connection holds.
+    /// Transaction held by the connection.
     held: Option<&'a State>,
 }
 
-/// Reads what the connection sees: a snapshot that it holds, its transaction, or what is there.
+/// Reads a snapshot held by the connection, its transaction, or the newest state.
 fn read<T>(cx: &Cx<'_>, snapshot: Option<u64>, read: impl FnOnce(&Seen<'_>) -> Done<T>) -> Done<T> {
     let place = &cx.session.place();
     if let Some(id) = snapshot {
@@ -83,8 +83,8 @@ fn read<T>(cx: &Cx<'_>, snapshot: Option<u64>, read: impl FnOnce(&Seen<'_>) -> D
 }
 
 impl Seen<'_> {
-    /// What is shown of a stored value: none if the key is not there any more; then whether it has a value of
-    /// its own.
+    /// Returns the value to show for a stored value. `None` if the key has expired; `Some(None)` if the key
+    /// has no value of its own.
     fn show(&self, raw: &[u8]) -> Done<Option<Option<Value>>> {
         if self.place.database.is_none() {
             return Ok(Some(Some(Value::from(raw))));
@@ -106,7 +106,7 @@ impl Seen<'_> {
         }
     }
 
-    /// Shows keys and their values.
+    /// Passes keys and their values to the caller.
     fn walk(
         &self,
         span: Span<'_>,
@@ -129,7 +129,7 @@ impl Seen<'_> {
     }
 }
 
-/// The options of ranges.
+/// Options of range commands.
 struct Query<'r> {
     order: Order,
     limit: usize,
@@ -207,7 +207,7 @@ fn put_range(cx: &mut Cx<'_>, query: &Query<'_>, span: Span<'_>) -> Done {
     Ok(())
 }
 
-/// Up to a key; an empty one: to the end.
+/// Returns the upper bound at a key. An empty key means the end.
 fn upper(to: &[u8], is_included: bool) -> Bound<&[u8]> {
     match (to, is_included) {
         ([], _) => Bound::Unbounded,
@@ -294,7 +294,7 @@ fn get(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Writes where the connection works, at once or in the transaction that it holds.
+/// Writes to the place of the connection, directly or in the transaction that it holds.
 fn write(cx: &mut Cx<'_>, writes: &[Write<'_>]) -> Done {
     write_to(cx, &cx.session.place(), writes)
 }

@@ -13,13 +13,13 @@ const OWN: u32 = PUBSUB | NO_SCRIPT | WHILE_SUBSCRIBED;
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("psubscribe", -2, OWN, NO_KEYS, PubSub, "pattern ...", "Subscribes to all channels that match.", |cx, r| subscribe(cx, r, Hearing::Pattern)).reaches(reach::patterns),
-    command("publish", 3, PUBSUB | FAST | PAUSED, NO_KEYS, PubSub, "channel message", "Says something on a channel.", |cx, r| publish(cx, r, Hearing::Channel)).reaches(reach::channel),
-    command("pubsub", -2, PUBSUB, NO_KEYS, PubSub, "channels [pattern] | numsub [channel ...] | numpat | shardchannels [pattern] | shardnumsub [channel ...]", "Tells of subscriptions.", pubsub),
+    command("publish", 3, PUBSUB | FAST | PAUSED, NO_KEYS, PubSub, "channel message", "Publishes a message on a channel.", |cx, r| publish(cx, r, Hearing::Channel)).reaches(reach::channel),
+    command("pubsub", -2, PUBSUB, NO_KEYS, PubSub, "channels [pattern] | numsub [channel ...] | numpat | shardchannels [pattern] | shardnumsub [channel ...]", "Shows subscriptions.", pubsub),
     command("punsubscribe", -1, OWN, NO_KEYS, PubSub, "[pattern ...]", "Ends subscriptions to patterns.", |cx, r| unsubscribe(cx, r, Hearing::Pattern)),
-    command("spublish", 3, PUBSUB | FAST | PAUSED, NO_KEYS, PubSub, "channel message", "Says something on a channel of the shard, which is this server.", |cx, r| publish(cx, r, Hearing::Shard)).reaches(reach::channel),
-    command("ssubscribe", -2, OWN, NO_KEYS, PubSub, "channel ...", "Subscribes to channels of the shard.", |cx, r| subscribe(cx, r, Hearing::Shard)).reaches(reach::channels),
+    command("spublish", 3, PUBSUB | FAST | PAUSED, NO_KEYS, PubSub, "channel message", "Publishes a message on a shard channel. The server is the only shard.", |cx, r| publish(cx, r, Hearing::Shard)).reaches(reach::channel),
+    command("ssubscribe", -2, OWN, NO_KEYS, PubSub, "channel ...", "Subscribes to shard channels.", |cx, r| subscribe(cx, r, Hearing::Shard)).reaches(reach::channels),
     command("subscribe", -2, OWN, NO_KEYS, PubSub, "channel ...", "Subscribes to channels.", |cx, r| subscribe(cx, r, Hearing::Channel)).reaches(reach::channels),
-    command("sunsubscribe", -1, OWN, NO_KEYS, PubSub, "[channel ...]", "Ends subscriptions to channels of the shard.", |cx, r| unsubscribe(cx, r, Hearing::Shard)),
+    command("sunsubscribe", -1, OWN, NO_KEYS, PubSub, "[channel ...]", "Ends subscriptions to shard channels.", |cx, r| unsubscribe(cx, r, Hearing::Shard)),
     command("unsubscribe", -1, OWN, NO_KEYS, PubSub, "[channel ...]", "Ends subscriptions to channels.", |cx, r| unsubscribe(cx, r, Hearing::Channel)),
 ];
 

@@ -18,15 +18,15 @@ use crate::run::session::{Moment, Session};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("es.position", 1, FAST, NO_KEYS, Esker, "", "The newest commit that readers see here: its epoch and its number.", position),
-    command("es.read", 5, FAST | NO_SCRIPT | WAITS, NO_KEYS, Esker, "after epoch number milliseconds", "Waits until readers here see this commit; 0: for as long as it takes.", read_after).awaits(Awaits::Position),
-    command("es.replicate", -6, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Esker, "version epoch number port slot [full]", "Makes the connection a replica's: docs/formats/replication.md.", replicate),
-    command("failover", -1, ADMIN | NO_SCRIPT, NO_KEYS, OfServer, "", "Not supported: promote a replica by REPLICAOF NO ONE.", failover),
-    command("replicaof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one|host port [discard]", "Makes the server a primary, or a replica of another one.", replica_of),
-    command("role", 1, FAST | NO_SCRIPT | ADMIN, NO_KEYS, OfServer, "", "Whether this is a primary, and who follows; or whom it follows.", role),
-    command("slaveof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one|host port [discard]", "As REPLICAOF.", replica_of),
-    command("wait", 3, NO_SCRIPT | WAITS, NO_KEYS, OfServer, "replicas milliseconds", "Waits until this number of replicas have all that was written. Replies how many have it.", wait).in_categories(&["connection"]).awaits(Awaits::Replicas { count_at: 1, ms_at: 2, is_durable: false }),
-    command("waitaof", 4, FAST | NO_SCRIPT | WAITS, NO_KEYS, OfServer, "local replicas milliseconds", "Waits until all that was written is on disk here and on this number of replicas.", waitaof).awaits(Awaits::Replicas { count_at: 2, ms_at: 3, is_durable: true }),
+    command("es.position", 1, FAST, NO_KEYS, Esker, "", "Returns the epoch and the number of the newest commit visible to reads here.", position),
+    command("es.read", 5, FAST | NO_SCRIPT | WAITS, NO_KEYS, Esker, "after epoch number milliseconds", "Waits until reads here see this commit. 0 milliseconds means no limit.", read_after).awaits(Awaits::Position),
+    command("es.replicate", -6, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Esker, "version epoch number port slot [full]", "Turns the connection into that of a replica: docs/formats/replication.md.", replicate),
+    command("failover", -1, ADMIN | NO_SCRIPT, NO_KEYS, OfServer, "", "Not supported: promote a replica with REPLICAOF NO ONE.", failover),
+    command("replicaof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one|host port [discard]", "Makes the server a primary, or a replica of another server.", replica_of),
+    command("role", 1, FAST | NO_SCRIPT | ADMIN, NO_KEYS, OfServer, "", "Shows whether the server is a primary, with its replicas, or a replica, with its primary.", role),
+    command("slaveof", -3, ADMIN | NO_SCRIPT | NO_MULTI | SEQUENCED, NO_KEYS, OfServer, "no one|host port [discard]", "Same as REPLICAOF.", replica_of),
+    command("wait", 3, NO_SCRIPT | WAITS, NO_KEYS, OfServer, "replicas milliseconds", "Waits until this number of replicas have all writes. Returns how many have them.", wait).in_categories(&["connection"]).awaits(Awaits::Replicas { count_at: 1, ms_at: 2, is_durable: false }),
+    command("waitaof", 4, FAST | NO_SCRIPT | WAITS, NO_KEYS, OfServer, "local replicas milliseconds", "Waits until all writes are on disk here and on this number of replicas.", waitaof).awaits(Awaits::Replicas { count_at: 2, ms_at: 3, is_durable: true }),
 ];
 
 /// The condition that a command waits for.

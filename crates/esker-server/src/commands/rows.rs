@@ -1,4 +1,4 @@
-//! obigstore's model: rows written, and read by their keys.
+//! The data model of obigstore: commands that write rows and read them by key.
 
 mod slices;
 mod transactions;
@@ -28,24 +28,24 @@ const ADD: u32 = WRITE | DENY_OOM;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("ob.del", -3, WRITE, NO_KEYS, Rows, "table key [column ...]", "Removes columns of a key, or all of them.", del),
-    command("ob.exists", -3, READ, NO_KEYS, Rows, "table key ...", "For each key, whether it has columns: 1 or 0.", exists),
-    command("ob.get", -3, READ, NO_KEYS, Rows, "table key [column ...]", "The data of columns, or all columns of a key with their data.", get),
-    command("ob.ks", -2, NO_SCRIPT | NO_MULTI, NO_KEYS, Rows, "list | use name | drop name", "Keyspaces of rows, and which one the connection works in.", keyspaces).reaches(reach::keyspace).own_flags(&[(&["drop"], DANGEROUS)]),
-    command("ob.mput", -7, ADD, NO_KEYS, Rows, "table row key n column data ... [at microseconds] [row ...]", "Sets columns of several keys, n of each.", mput),
+    command("ob.del", -3, WRITE, NO_KEYS, Rows, "table key [column ...]", "Removes some or all columns of a key.", del),
+    command("ob.exists", -3, READ, NO_KEYS, Rows, "table key ...", "Returns 1 for each key that has columns, and 0 for others.", exists),
+    command("ob.get", -3, READ, NO_KEYS, Rows, "table key [column ...]", "Returns the data of columns, or all columns of a key with their data.", get),
+    command("ob.ks", -2, NO_SCRIPT | NO_MULTI, NO_KEYS, Rows, "list | use name | drop name", "Manages keyspaces of rows, and chooses that of the connection.", keyspaces).reaches(reach::keyspace).own_flags(&[(&["drop"], DANGEROUS)]),
+    command("ob.mput", -7, ADD, NO_KEYS, Rows, "table row key n column data ... [at microseconds] [row ...]", "Sets n columns of each of several keys.", mput),
     command("ob.put", -5, ADD, NO_KEYS, Rows, "table key column data [column data ...]", "Sets columns of a key.", put),
-    command("ob.size", -2, READ, NO_KEYS, Rows, "table [from to]", "How many bytes the keys and data of a table have, or of a range of its keys.", size),
-    command("ob.tables", 1, READ, NO_KEYS, Rows, "", "The names of all tables.", tables),
+    command("ob.size", -2, READ, NO_KEYS, Rows, "table [from to]", "Returns the number of bytes in the keys and data of a table, or of a range of its keys.", size),
+    command("ob.tables", 1, READ, NO_KEYS, Rows, "", "Returns the names of all tables.", tables),
 ];
 
-/// The keyspace of connections that have not chosen one.
+/// Keyspace of connections that have not chosen one.
 const DEFAULT: &str = "default";
 
 fn space_name(name: &str) -> String {
     format!("{PREFIX}{name}")
 }
 
-/// Where the connection works.
+/// Returns the place of the connection.
 fn place(cx: &mut Cx<'_>) -> Done<Place> {
     let space = match cx.session.places.rows.take() {
         Some(space) => space,
@@ -55,7 +55,7 @@ fn place(cx: &mut Cx<'_>) -> Done<Place> {
     Ok(Place::keyspace(space))
 }
 
-/// Reads what the connection sees.
+/// Reads the state that the connection sees.
 fn read<T>(cx: &mut Cx<'_>, read: impl FnOnce(Source<'_>) -> Done<T>) -> Done<T> {
     let place = place(cx)?;
     match held(cx)? {
@@ -67,16 +67,16 @@ fn read<T>(cx: &mut Cx<'_>, read: impl FnOnce(Source<'_>) -> Done<T>) -> Done<T>
     }
 }
 
-/// Writes where the connection works, at once or in the transaction that it holds.
+/// Writes to the place of the connection, directly or in the transaction that it holds.
 fn write(cx: &mut Cx<'_>, writes: &[Write<'_>]) -> Done {
     let place = place(cx)?;
     write_to(cx, &place, writes)
 }
 
-/// Cells of columns: where they are stored, and what.
+/// Cells of columns: the keys under which they are stored, and their values.
 type Cells = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Adds cells of columns: pairs of a name and data.
+/// Adds cells of columns, given as pairs of a name and data.
 fn add_cells<'r>(
     cells: &mut Cells,
     (table, key): (&[u8], &[u8]),

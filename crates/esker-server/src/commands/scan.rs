@@ -15,8 +15,8 @@ use crate::types::Main;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("keys", 2, READ | DANGEROUS, NO_KEYS, Generic, "pattern", "All keys that match, in order.", keys),
-    command("scan", -2, READ, NO_KEYS, Generic, "cursor [match pattern] [count n] [type name]", "Some keys that match, and where to go on.", scan),
+    command("keys", 2, READ | DANGEROUS, NO_KEYS, Generic, "pattern", "Returns all keys that match, in order.", keys),
+    command("scan", -2, READ, NO_KEYS, Generic, "cursor [match pattern] [count n] [type name]", "Returns some of the keys that match, and a cursor to continue.", scan),
 ];
 
 const UNKNOWN_CURSOR: &str = "ERR the cursor is not known: begin again with cursor 0";

@@ -18,10 +18,10 @@ const SCRIPT_KEYS: Keys = Keys::Numbered(2, 0);
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("eval", -3, RUNS, SCRIPT_KEYS, Scripting, "script n key ... argument ...", "Runs a script.", |cx, r| eval(cx, r, false)).each(KeyUse::SHOW_UPDATE),
-    command("eval_ro", -3, RUNS, SCRIPT_KEYS, Scripting, "script n key ... argument ...", "Runs a script that does not write.", |cx, r| eval(cx, r, true)).each(KeyUse::SHOW),
-    command("evalsha", -3, RUNS, SCRIPT_KEYS, Scripting, "digest n key ... argument ...", "Runs a script that is known.", |cx, r| evalsha(cx, r, false)).each(KeyUse::SHOW_UPDATE),
-    command("evalsha_ro", -3, RUNS, SCRIPT_KEYS, Scripting, "digest n key ... argument ...", "Runs a script that is known and does not write.", |cx, r| evalsha(cx, r, true)).each(KeyUse::SHOW),
-    command("script", -2, NO_SCRIPT, NO_KEYS, Scripting, "load script | exists digest ... | flush [async|sync] | kill | debug yes|sync|no", "Scripts that are known.", script).own_flags(&[(&["kill"], NO_SCRIPT | WHILE_BUSY)]),
+    command("eval_ro", -3, RUNS, SCRIPT_KEYS, Scripting, "script n key ... argument ...", "Runs a script that only reads.", |cx, r| eval(cx, r, true)).each(KeyUse::SHOW),
+    command("evalsha", -3, RUNS, SCRIPT_KEYS, Scripting, "digest n key ... argument ...", "Runs a known script.", |cx, r| evalsha(cx, r, false)).each(KeyUse::SHOW_UPDATE),
+    command("evalsha_ro", -3, RUNS, SCRIPT_KEYS, Scripting, "digest n key ... argument ...", "Runs a known script that only reads.", |cx, r| evalsha(cx, r, true)).each(KeyUse::SHOW),
+    command("script", -2, NO_SCRIPT, NO_KEYS, Scripting, "load script | exists digest ... | flush [async|sync] | kill | debug yes|sync|no", "Manages the known scripts.", script).own_flags(&[(&["kill"], NO_SCRIPT | WHILE_BUSY)]),
 ];
 
 /// Number of hexadecimal digits of a digest.

@@ -22,20 +22,20 @@ const WHOLE: u32 = WRITE | DANGEROUS;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("bgrewriteaof", 1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Does nothing: the engine keeps its log short itself.", bgrewriteaof),
-    command("bgsave", -1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "[schedule]", "As SAVE.", bgsave),
-    command("cluster", -2, ADMIN | NO_SCRIPT | OPEN, NO_KEYS, Server, "info | myid | nodes | slots", "Says that there is no cluster mode.", |_, _| Err("ERR This instance has cluster support disabled".into())),
-    command("config", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "get pattern ... | set name value ... | resetstat | rewrite", "Tells options, and sets them.", config).own_flags(&[(&["help"], 0)]).hides(secrets::options),
-    command("dbsize", 1, READ | FAST, NO_KEYS, Server, "", "How many keys the database has.", dbsize).in_categories(&["keyspace"]),
-    command("debug", -2, ADMIN | NO_SCRIPT | OPEN | ONE_RIGHT, NO_KEYS, Server, "sleep seconds | jmap | set-active-expire n | object key | error text | digest", "For tests.", debug),
+    command("bgrewriteaof", 1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "", "Does nothing: the engine limits the size of its log itself.", bgrewriteaof),
+    command("bgsave", -1, ADMIN | NO_SCRIPT, NO_KEYS, Server, "[schedule]", "Same as SAVE.", bgsave),
+    command("cluster", -2, ADMIN | NO_SCRIPT | OPEN, NO_KEYS, Server, "info | myid | nodes | slots", "Reports that there is no cluster mode.", |_, _| Err("ERR This instance has cluster support disabled".into())),
+    command("config", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "get pattern ... | set name value ... | resetstat | rewrite", "Shows options and sets them.", config).own_flags(&[(&["help"], 0)]).hides(secrets::options),
+    command("dbsize", 1, READ | FAST, NO_KEYS, Server, "", "Returns the number of keys in the database.", dbsize).in_categories(&["keyspace"]),
+    command("debug", -2, ADMIN | NO_SCRIPT | OPEN | ONE_RIGHT, NO_KEYS, Server, "sleep seconds | jmap | set-active-expire n | object key | error text | digest", "Supports tests.", debug),
     command("flushall", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of all databases.", flushall).in_categories(&["keyspace"]),
     command("flushdb", -1, WHOLE, NO_KEYS, Server, "[async|sync]", "Removes all keys of the database.", flushdb).in_categories(&["keyspace"]),
-    command("lastsave", 1, FAST | ADMIN, NO_KEYS, Server, "", "When SAVE was called last.", lastsave),
-    command("lolwut", -1, READ | FAST, NO_KEYS, Server, "[version n]", "Tells the version.", lolwut),
-    command("save", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Makes all that was written durable.", save),
-    command("shutdown", -1, ADMIN | NO_SCRIPT | NO_MULTI | WHILE_BUSY, NO_KEYS, Server, "[nosave|save] [now] [force]", "Stops the server, with all that was written durable.", shutdown),
-    command("swapdb", 3, WHOLE | FAST | FIRST_OF_COMMIT, NO_KEYS, Server, "number number", "Exchanges two databases.", swapdb).in_categories(&["keyspace"]),
-    command("time", 1, FAST, NO_KEYS, Server, "", "The time: seconds and microseconds.", time),
+    command("lastsave", 1, FAST | ADMIN, NO_KEYS, Server, "", "Returns when SAVE last ran.", lastsave),
+    command("lolwut", -1, READ | FAST, NO_KEYS, Server, "[version n]", "Shows the version.", lolwut),
+    command("save", 1, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Server, "", "Makes all writes durable.", save),
+    command("shutdown", -1, ADMIN | NO_SCRIPT | NO_MULTI | WHILE_BUSY, NO_KEYS, Server, "[nosave|save] [now] [force]", "Makes all writes durable and stops the server.", shutdown),
+    command("swapdb", 3, WHOLE | FAST | FIRST_OF_COMMIT, NO_KEYS, Server, "number number", "Swaps two databases.", swapdb).in_categories(&["keyspace"]),
+    command("time", 1, FAST, NO_KEYS, Server, "", "Returns the time in seconds and microseconds.", time),
 ];
 
 /// Parses a parameter and its new value.

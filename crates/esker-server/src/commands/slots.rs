@@ -11,8 +11,8 @@ use crate::run::server::Server;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("es.slot", 3, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Esker, "drop name", "Keeps the log no more for a replica that is gone for good.", drop_slot),
-    command("es.slots", 1, NO_SCRIPT, NO_KEYS, Esker, "", "For which replicas the log is kept, from which commit on, and how much that is.", slots),
+    command("es.slot", 3, ADMIN | NO_SCRIPT | NO_MULTI, NO_KEYS, Esker, "drop name", "Drops a replication slot, so that no log is kept for its replica.", drop_slot),
+    command("es.slots", 1, NO_SCRIPT, NO_KEYS, Esker, "", "Shows the replication slots, with the commit from which each keeps the log, and the size of that log.", slots),
 ];
 
 fn slots(cx: &mut Cx<'_>, _: &Request) -> Done {

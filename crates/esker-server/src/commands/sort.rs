@@ -12,8 +12,8 @@ use std::cmp::Ordering;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("sort", -2, WRITE | DENY_OOM | DANGEROUS, Keys::Stored(sort_to), Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha] [store to]", "Elements in order.", |cx, r| sort(cx, r, false)).uses(Uses::STORE_SECOND).reaches(reach::sort_patterns).in_categories(&["set", "sortedset", "list"]),
-    command("sort_ro", -2, READ | DANGEROUS | MOVABLE_KEYS, FIRST, Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha]", "As SORT, without STORE.", |cx, r| sort(cx, r, true)).reaches(reach::sort_patterns).in_categories(&["set", "sortedset", "list"]),
+    command("sort", -2, WRITE | DENY_OOM | DANGEROUS, Keys::Stored(sort_to), Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha] [store to]", "Returns or stores the elements of a key, sorted.", |cx, r| sort(cx, r, false)).uses(Uses::STORE_SECOND).reaches(reach::sort_patterns).in_categories(&["set", "sortedset", "list"]),
+    command("sort_ro", -2, READ | DANGEROUS | MOVABLE_KEYS, FIRST, Generic, "key [by pattern] [limit skip n] [get pattern ...] [asc|desc] [alpha]", "Same as SORT, without STORE.", |cx, r| sort(cx, r, true)).reaches(reach::sort_patterns).in_categories(&["set", "sortedset", "list"]),
 ];
 
 struct Options<'r> {

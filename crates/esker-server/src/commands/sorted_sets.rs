@@ -27,16 +27,16 @@ const ADD: u32 = WRITE | DENY_OOM;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("zadd", -4, ADD | FAST, FIRST, Sorted, "key [nx|xx] [gt|lt] [ch] [incr] score member ...", "Adds members, or gives them other scores.", zadd),
-    command("zcard", 2, READ | FAST | ONE, FIRST, Sorted, "key", "How many members there are.", zcard).each(KeyUse::LOOK),
+    command("zadd", -4, ADD | FAST, FIRST, Sorted, "key [nx|xx] [gt|lt] [ch] [incr] score member ...", "Adds members or changes their scores.", zadd),
+    command("zcard", 2, READ | FAST | ONE, FIRST, Sorted, "key", "Returns the number of members.", zcard).each(KeyUse::LOOK),
     command("zincrby", 4, ADD | FAST, FIRST, Sorted, "key n member", "Adds to a score.", zincrby).each(KeyUse::SHOW_UPDATE),
-    command("zmscore", -3, READ | FAST, FIRST, Sorted, "key member ...", "Scores of members.", zmscore),
-    command("zrandmember", -2, READ, FIRST, Sorted, "key [count [withscores]]", "Some members, by chance.", zrandmember),
-    command("zrank", -3, READ | FAST, FIRST, Sorted, "key member [withscore]", "How many members have smaller scores.", |cx, r| rank(cx, r, Order::Up)),
+    command("zmscore", -3, READ | FAST, FIRST, Sorted, "key member ...", "Returns the scores of members.", zmscore),
+    command("zrandmember", -2, READ, FIRST, Sorted, "key [count [withscores]]", "Returns random members.", zrandmember),
+    command("zrank", -3, READ | FAST, FIRST, Sorted, "key member [withscore]", "Returns the number of members with smaller scores.", |cx, r| rank(cx, r, Order::Up)),
     command("zrem", -3, WRITE | FAST, FIRST, Sorted, "key member ...", "Removes members.", zrem).each(KeyUse::DELETE),
-    command("zrevrank", -3, READ | FAST, FIRST, Sorted, "key member [withscore]", "How many members have larger scores.", |cx, r| rank(cx, r, Order::Down)),
-    command("zscan", -3, READ, FIRST, Sorted, "key cursor [match pattern] [count n] [noscores]", "Some members, and where to go on.", zscan),
-    command("zscore", 3, READ | FAST, FIRST, Sorted, "key member", "The score of a member.", zscore),
+    command("zrevrank", -3, READ | FAST, FIRST, Sorted, "key member [withscore]", "Returns the number of members with larger scores.", |cx, r| rank(cx, r, Order::Down)),
+    command("zscan", -3, READ, FIRST, Sorted, "key cursor [match pattern] [count n] [noscores]", "Returns some members, and a cursor to continue.", zscan),
+    command("zscore", 3, READ | FAST, FIRST, Sorted, "key member", "Returns the score of a member.", zscore),
 ];
 
 /// Conditions of `ZADD`.

@@ -17,11 +17,11 @@ use crate::types::{Entry, Group, Pending, Stream, StreamId};
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("xack", -4, WRITE | FAST, FIRST, Streams, "key group id ...", "Acknowledges entries.", xack).each(KeyUse::DELETE),
-    command("xautoclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms from [count n] [justid]", "Takes over entries that others have not acknowledged for long.", xautoclaim),
-    command("xclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms id ... [idle ms] [time ms] [retrycount n] [force] [justid]", "Takes over entries.", xclaim),
-    command("xgroup", -2, WRITE | DENY_OOM, Keys::At(2, 2, 1), Streams, "create key group id [mkstream] [entriesread n] | setid key group id [entriesread n] | destroy key group | createconsumer key group consumer | delconsumer key group consumer", "Makes, changes and removes groups and consumers.", xgroup),
-    command("xpending", -3, READ, FIRST, Streams, "key group [[idle ms] from to count [consumer]]", "Entries that are not acknowledged.", xpending),
-    command("xreadgroup", -7, WRITE | BLOCKING, Keys::Streams, Streams, "group name consumer [count n] [block ms] [noack] streams key ... id ...", "Entries that no other reader of the group gets, and waits for some.", xreadgroup).each(KeyUse::SHOW),
+    command("xautoclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms from [count n] [justid]", "Takes over entries that another consumer has not acknowledged for a time.", xautoclaim),
+    command("xclaim", -6, WRITE | FAST, FIRST, Streams, "key group consumer idle-ms id ... [idle ms] [time ms] [retrycount n] [force] [justid]", "Takes over entries of another consumer.", xclaim),
+    command("xgroup", -2, WRITE | DENY_OOM, Keys::At(2, 2, 1), Streams, "create key group id [mkstream] [entriesread n] | setid key group id [entriesread n] | destroy key group | createconsumer key group consumer | delconsumer key group consumer", "Creates, changes and removes groups and consumers.", xgroup),
+    command("xpending", -3, READ, FIRST, Streams, "key group [[idle ms] from to count [consumer]]", "Returns the entries that are not acknowledged.", xpending),
+    command("xreadgroup", -7, WRITE | BLOCKING, Keys::Streams, Streams, "group name consumer [count n] [block ms] [noack] streams key ... id ...", "Returns entries that no other consumer of the group gets, and waits for some.", xreadgroup).each(KeyUse::SHOW),
 ];
 
 /// An entry of a consumer's history. The fields are none if the entry was removed.

@@ -11,7 +11,7 @@ use crate::types::{Consumer, Group, Stream, StreamId};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("xinfo", -2, READ, Keys::At(2, 2, 1), Streams, "stream key [full [count n]] | groups key | consumers key group", "What there is to know of a stream.", xinfo),
+    command("xinfo", -2, READ, Keys::At(2, 2, 1), Streams, "stream key [full [count n]] | groups key | consumers key group", "Shows the state of a stream.", xinfo),
 ];
 
 fn xinfo(cx: &mut Cx<'_>, request: &Request) -> Done {

@@ -15,11 +15,11 @@ use crate::types::{Entry, Stream, StreamId, parse_count};
 pub(super) const TABLE: &[Command] = &[
     command("xadd", -5, WRITE | DENY_OOM | FAST, FIRST, Streams, "key [nomkstream] [maxlen|minid [=|~] n [limit n]] *|id field value ...", "Adds an entry.", xadd),
     command("xdel", -3, WRITE | FAST, FIRST, Streams, "key id ...", "Removes entries.", xdel).each(KeyUse::DELETE),
-    command("xlen", 2, READ | FAST | ONE, FIRST, Streams, "key", "How many entries there are.", xlen).each(KeyUse::LOOK),
-    command("xrange", -4, READ, FIRST, Streams, "key from to [count n]", "Entries of a range.", |cx, r| xrange(cx, r, Order::Up)),
-    command("xread", -4, BLOCKING | SEQUENCED, Keys::Streams, Streams, "[count n] [block ms] streams key ... id ...", "Entries behind ids, and waits for some.", xread).in_categories(&["stream", "read"]),
-    command("xrevrange", -4, READ, FIRST, Streams, "key to from [count n]", "Entries of a range, last first.", |cx, r| xrange(cx, r, Order::Down)),
-    command("xsetid", -3, WRITE | DENY_OOM | FAST, FIRST, Streams, "key id [entriesadded n] [maxdeletedid id]", "Sets the last id.", xsetid),
+    command("xlen", 2, READ | FAST | ONE, FIRST, Streams, "key", "Returns the number of entries.", xlen).each(KeyUse::LOOK),
+    command("xrange", -4, READ, FIRST, Streams, "key from to [count n]", "Returns the entries of a range.", |cx, r| xrange(cx, r, Order::Up)),
+    command("xread", -4, BLOCKING | SEQUENCED, Keys::Streams, Streams, "[count n] [block ms] streams key ... id ...", "Returns the entries after the given ids, and waits for some.", xread).in_categories(&["stream", "read"]),
+    command("xrevrange", -4, READ, FIRST, Streams, "key to from [count n]", "Returns the entries of a range, last first.", |cx, r| xrange(cx, r, Order::Down)),
+    command("xsetid", -3, WRITE | DENY_OOM | FAST, FIRST, Streams, "key id [entriesadded n] [maxdeletedid id]", "Sets the last id of a stream.", xsetid),
     command("xtrim", -4, WRITE, FIRST, Streams, "key maxlen|minid [=|~] n [limit n]", "Removes the oldest entries.", xtrim).each(KeyUse::DELETE),
 ];
 

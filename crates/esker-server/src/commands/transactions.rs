@@ -15,11 +15,11 @@ use crate::run::session::Multi;
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
-    command("discard", 1, NO_SCRIPT | FAST | ENDS_MULTI | WHILE_BUSY, NO_KEYS, Transactions, "", "Forgets the commands since MULTI.", discard),
-    command("exec", 1, NO_SCRIPT | ENDS_MULTI | SEQUENCED | RUNS_QUEUE, NO_KEYS, Transactions, "", "Runs the commands since MULTI, in one commit.", exec),
-    command("multi", 1, NO_SCRIPT | FAST | ENDS_MULTI | WHILE_BUSY, NO_KEYS, Transactions, "", "Begins to gather commands.", multi),
-    command("unwatch", 1, NO_SCRIPT | FAST | WHILE_BUSY, NO_KEYS, Transactions, "", "Watches no keys any more.", unwatch_all),
-    command("watch", -2, NO_SCRIPT | FAST | NO_MULTI | SEQUENCED | BEFORE_MULTI, ALL, Transactions, "key ...", "Has EXEC do nothing if one of the keys changes before.", watch).each(KeyUse::LOOK),
+    command("discard", 1, NO_SCRIPT | FAST | ENDS_MULTI | WHILE_BUSY, NO_KEYS, Transactions, "", "Discards the commands queued since MULTI.", discard),
+    command("exec", 1, NO_SCRIPT | ENDS_MULTI | SEQUENCED | RUNS_QUEUE, NO_KEYS, Transactions, "", "Runs the commands queued since MULTI in one commit.", exec),
+    command("multi", 1, NO_SCRIPT | FAST | ENDS_MULTI | WHILE_BUSY, NO_KEYS, Transactions, "", "Starts to queue commands.", multi),
+    command("unwatch", 1, NO_SCRIPT | FAST | WHILE_BUSY, NO_KEYS, Transactions, "", "Stops watching all keys.", unwatch_all),
+    command("watch", -2, NO_SCRIPT | FAST | NO_MULTI | SEQUENCED | BEFORE_MULTI, ALL, Transactions, "key ...", "Makes EXEC do nothing if one of the keys changes before it.", watch).each(KeyUse::LOOK),
 ];
 
 fn multi(cx: &mut Cx<'_>, _: &Request) -> Done {

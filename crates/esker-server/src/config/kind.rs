@@ -143,7 +143,7 @@ impl Kind {
         Ok(value.to_owned())
     }
 
-    /// The type of a parameter, if this table has it.
+    /// Returns the type of a parameter, if this table has it.
     pub fn of(name: &str) -> Option<Kind> {
         let knob = KNOBS.iter().find(|knob| knob.0 == name).map(|knob| knob.1);
         knob.or_else(|| OWN.iter().find(|own| own.0 == name).map(|own| own.1))

@@ -26,7 +26,7 @@ impl Fsync {
         }
     }
 
-    /// The variant with this name.
+    /// Returns the variant with this name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "always" => Some(Fsync::Always),

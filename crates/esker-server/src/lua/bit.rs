@@ -4,7 +4,7 @@ use mlua::{Lua, Table, Variadic};
 
 type Op = fn(u32, u32) -> u32;
 
-/// A number modulo 2^32.
+/// Returns a number modulo 2^32.
 fn word(n: f64) -> u32 {
     n.rem_euclid(4_294_967_296.0) as u64 as u32
 }

@@ -12,7 +12,7 @@ use crate::resp::{ERROR_BYTES_MAX, Mark, Out};
 /// Maximum depth of nested tables.
 const DEPTH_MAX: usize = 64;
 
-/// A table that represents an error.
+/// Returns a table that represents an error.
 pub(super) fn error(lua: &Lua, text: &str) -> mlua::Result<Value> {
     let table = lua.create_table()?;
     table.raw_set("err", text)?;
@@ -35,7 +35,7 @@ pub(super) fn script_error(text: impl Into<String>) -> mlua::Error {
     mlua::Error::external(ScriptError(text.into()))
 }
 
-/// The text of a server error or a Lua error.
+/// Returns the text of a server error or a Lua error.
 fn text_of(error: &mlua::Error) -> Cow<'_, str> {
     match error.downcast_ref::<ScriptError>() {
         Some(ScriptError(text)) => Cow::Borrowed(text),
@@ -43,20 +43,21 @@ fn text_of(error: &mlua::Error) -> Cow<'_, str> {
     }
 }
 
-/// The text of a Luau error without the line of the prelude, if that differs. No program depends on the line.
+/// Returns the text of a Luau error without the line of the prelude, if that differs. No program depends on
+/// the line.
 fn in_words_of_redis(text: &str) -> Option<String> {
     let own = without_prelude(text);
     let own = own.replace("attempt to modify a readonly table", "Attempt to modify a readonly table");
     (own != text).then_some(own)
 }
 
-/// The start of a text, as much as an error shows. The rest is not read: it may be long.
+/// Returns the part of a text that an error shows. The rest may be long and is not read.
 fn beginning(text: &LuaString) -> String {
     let bytes = text.as_bytes();
     String::from_utf8_lossy(&bytes[..bytes.len().min(ERROR_BYTES_MAX)]).into_owned()
 }
 
-/// An error as scripts see it: a table, or the text of an error.
+/// Returns an error as scripts see it: a table, or the text of an error.
 pub(super) fn caught(lua: &Lua, value: Value, as_table: bool) -> mlua::Result<Value> {
     match &value {
         Value::Error(failed) if as_table => error(lua, &text_of(failed)),
@@ -75,7 +76,7 @@ pub(super) fn caught(lua: &Lua, value: Value, as_table: bool) -> mlua::Result<Va
     }
 }
 
-/// The reply for an error that a script did not catch, with the place where it was raised.
+/// Returns the reply for an error that a script did not catch, with the place where it was raised.
 pub(super) fn error_text(value: &Value, digest: &str, place: Option<&str>) -> String {
     let behind = place.map(|place| format!(" script: {digest}, on @{place}.")).unwrap_or_default();
     let of_lua = |text: &str| {
@@ -109,7 +110,7 @@ pub(super) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// A number as an argument of a command. Integers have no fraction.
+/// Formats a number as an argument of a command. Integers have no fraction.
 pub(super) fn number_text(n: f64) -> String {
     if n.fract() == 0.0 && n.abs() < 1e17 { format!("{}", n as i64) } else { crate::resp::format_double(n) }
 }

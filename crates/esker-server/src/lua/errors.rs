@@ -2,7 +2,7 @@
 
 use crate::resp::ERROR_BYTES_MAX;
 
-/// The text of an error that is no error of ours. Its first line: what follows is where it came from.
+/// Returns the first line of an error that did not come from the server. A stack trace may follow it.
 pub(super) fn plain(error: &mlua::Error) -> String {
     let text: std::borrow::Cow<'_, str> = match error {
         mlua::Error::SyntaxError { message, .. } | mlua::Error::RuntimeError(message) => message.into(),
@@ -13,12 +13,12 @@ pub(super) fn plain(error: &mlua::Error) -> String {
     without_prelude(beginning(&text).lines().next().unwrap_or_default()).to_owned()
 }
 
-/// As much of a text as an error shows.
+/// Returns the part of a text that an error shows.
 fn beginning(text: &str) -> &str {
     &text[..text.floor_char_boundary(ERROR_BYTES_MAX)]
 }
 
-/// A text without the line of the prelude that raised it.
+/// Returns a text without the line of the prelude that raised it.
 pub(super) fn without_prelude(text: &str) -> &str {
     let behind = text.strip_prefix("prelude:").and_then(|rest| rest.split_once(": "));
     behind.map_or(text, |(_, text)| text)

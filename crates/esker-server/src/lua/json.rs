@@ -102,7 +102,7 @@ fn number(n: f64) -> mlua::Result<String> {
     Ok(crate::resp::format_double(rounded))
 }
 
-/// Length of a table as a list. `None` if it is not a list.
+/// Returns the length of a table as a list. `None` if it is not a list.
 fn list_len(limits: &Limits, table: &Table) -> mlua::Result<Option<usize>> {
     let (mut count, mut max) = (0usize, 0usize);
     for pair in table.pairs::<Value, Value>() {

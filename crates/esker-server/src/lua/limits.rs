@@ -1,9 +1,9 @@
-//! What bounds a script: its time, `SCRIPT KILL`, the memory of the interpreter, and the bytes that its library
-//! functions make outside of it.
+//! Limits of a script: its time, `SCRIPT KILL`, the memory of the interpreter, and the bytes that library
+//! functions allocate outside of it.
 //!
-//! The interpreter collects garbage in steps, one with each value it makes, however large the value is. A few large
-//! texts fill its memory before all steps of a collection are done. So the garbage is collected here, at once, when
-//! it may be large.
+//! The interpreter collects garbage in small steps, one per value that it allocates, however large the value
+//! is. A few large texts could fill its memory before a collection is complete. So this module runs a full
+//! collection when much garbage may exist.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -14,36 +14,37 @@ use mlua::{Lua, LuaString, Value};
 use crate::base::clock;
 use crate::run::memory::SCRIPT_TIME_MAX;
 
-/// Steps between two looks at the clock.
+/// Number of steps between two reads of the clock.
 const STEPS: u32 = 8;
-/// Memory of the interpreter.
+/// Maximum memory of the interpreter, in bytes.
 pub(super) const MEMORY_MAX: usize = 256 << 20;
-/// Bytes of a text that a library function makes, of the words of a command, and of a reply.
+/// Maximum bytes of a text made by a library function, of the words of a command, and of a reply.
 const BYTES_MAX: usize = 128 << 20;
-/// Bytes of a script's source: the compiler's memory is not the interpreter's, and grows with them.
+/// Maximum bytes of a script's source. The compiler's memory grows with the source and does not count as the
+/// interpreter's.
 pub(super) const SOURCE_MAX: usize = 1 << 20;
-/// Below this, garbage is left to the interpreter.
+/// Bytes in use below which only the interpreter collects garbage.
 const COLLECT_MIN: usize = 32 << 20;
-/// After a collection, one more is due once this part of what is left of the memory is used.
+/// After a collection, the next one is due once `1 / COLLECT_PART` of the remaining memory is used.
 const COLLECT_PART: usize = 8;
 /// Bytes of a text that are converted between two steps.
 pub(super) const PIECE: usize = 1 << 16;
-/// Values that a function of ours returns: as many as the stack of Redis takes.
+/// Maximum number of values that a library function returns. Equals the limit of the stack of Redis.
 pub(super) const VALUES_MAX: usize = 8000;
 
-/// The limits of the script that an interpreter runs. The atomics are
-/// relaxed: only the thread of the script uses them. Other threads set `kill`, and nothing else depends on it.
+/// Limits of the script that an interpreter runs. The atomics are relaxed: only the thread of the script uses
+/// them. Other threads set `kill`, and nothing else depends on it.
 pub(super) struct Limits {
-    /// That of `Scripts`.
+    /// The flag of `Scripts`.
     kill: Arc<AtomicBool>,
-    /// When the interpreter was made, and when its script began, in nanoseconds after it.
+    /// When the interpreter was created. The start of its script is in nanoseconds after that.
     made: Instant,
     start: AtomicU64,
     steps: AtomicU32,
     was_killed: AtomicBool,
     has_taken_too_long: AtomicBool,
     random: AtomicU64,
-    /// With more memory in use than this, garbage is collected.
+    /// Bytes in use above which garbage is collected.
     collect_at: AtomicUsize,
 }
 
@@ -61,7 +62,7 @@ impl Limits {
         }
     }
 
-    /// Begins a script.
+    /// Resets the limits for a new script.
     pub(super) fn begin(&self) {
         self.start.store(self.age(), Ordering::Relaxed);
         self.steps.store(0, Ordering::Relaxed);
@@ -72,15 +73,16 @@ impl Limits {
         self.made.elapsed().as_nanos() as u64
     }
 
-    /// Whether the script was ended.
+    /// Returns whether the script was ended.
     pub(super) fn has_ended(&self) -> bool {
         self.was_killed.load(Ordering::Relaxed) || self.has_taken_too_long.load(Ordering::Relaxed)
     }
 
-    /// Called in each loop, call and step of a match, and for each value that is converted.
+    /// Counts a step: a loop, a call, a step of a match, or a converted value.
     ///
     /// # Errors
-    /// The script was ended. Then each later call fails, too: what a script does with the error does not matter.
+    /// Fails if the script was ended. Then each later call fails, too, so that a script cannot continue by
+    /// catching the error.
     pub(super) fn step(&self) -> mlua::Result<()> {
         let steps = self.steps.load(Ordering::Relaxed);
         self.steps.store(steps.wrapping_add(1), Ordering::Relaxed);
@@ -92,10 +94,10 @@ impl Limits {
         self.failed()
     }
 
-    /// The same before what may take long.
+    /// Checks the time before an operation that may take long.
     ///
     /// # Errors
-    /// The script was ended.
+    /// Fails if the script was ended.
     pub(super) fn long_step(&self) -> mlua::Result<()> {
         self.look_at_clock();
         self.step()
@@ -116,11 +118,11 @@ impl Limits {
         }
     }
 
-    /// Collects garbage, if there may be much of it. Called in each loop and call, and before a text of this length
-    /// is made.
+    /// Collects garbage if there may be much of it. Called in each loop and call, and before a text of this
+    /// length is allocated.
     ///
     /// # Errors
-    /// The interpreter has no memory left for it.
+    /// Fails if the interpreter has no memory left for the text.
     pub(super) fn collect(&self, lua: &Lua, len: usize) -> mlua::Result<()> {
         if lua.used_memory().saturating_add(len) <= self.collect_at.load(Ordering::Relaxed) {
             return Ok(());
@@ -132,25 +134,26 @@ impl Limits {
         Ok(())
     }
 
-    /// Makes a text of Lua.
+    /// Creates a Lua string.
     ///
     /// # Errors
-    /// The interpreter has no memory for it.
+    /// Fails if the interpreter has no memory for it.
     pub(super) fn text(&self, lua: &Lua, bytes: impl AsRef<[u8]>) -> mlua::Result<LuaString> {
         self.collect(lua, bytes.as_ref().len())?;
         lua.create_string(bytes)
     }
 
-    /// Called for each value that is added to a text of this length.
+    /// Checks the limits before a value is added to a text of this length.
     ///
     /// # Errors
-    /// The text is too long, or the script was ended.
+    /// Fails if the text is too long, or if the script was ended.
     pub(super) fn add(&self, len: usize) -> mlua::Result<()> {
         self.step()?;
         if len > BYTES_MAX { Err(mlua::Error::runtime("not enough memory")) } else { Ok(()) }
     }
 
-    /// The next random number from 0 to 1: what Redis gives after the same seed. Each script begins with another one.
+    /// Returns the next random number from 0 to 1, the same as Redis after the same seed. Each script starts
+    /// with its own seed.
     pub(super) fn random(&self) -> f64 {
         let next = self.random.load(Ordering::Relaxed).wrapping_mul(0x5_DEEC_E66D).wrapping_add(0xB);
         let next = next & 0xFFFF_FFFF_FFFF;
@@ -168,13 +171,13 @@ fn seeded(seed: u32) -> u64 {
     u64::from(seed) << 16 | 0x330E
 }
 
-/// The limits of the script that runs.
+/// Returns the limits of the script that runs.
 pub(super) fn of(lua: &Lua) -> mlua::Result<Arc<Limits>> {
     let limits = lua.app_data_ref::<Arc<Limits>>().map(|limits| Arc::clone(&limits));
     limits.ok_or_else(|| mlua::Error::runtime("no script runs"))
 }
 
-/// Bytes that a value takes in a text, at least.
+/// Returns the minimum number of bytes that a value takes in a text.
 pub(super) fn len_of(value: &Value) -> usize {
     match value {
         Value::String(text) => text.as_bytes().len(),

@@ -46,7 +46,7 @@ impl<'a> Format<'a> {
         Format { limits, rest: text, is_little: cfg!(target_endian = "little"), align_max: 1 }
     }
 
-    /// The number that follows, or `otherwise`.
+    /// Parses the number that follows, or returns `otherwise`.
     fn number(&mut self, otherwise: usize) -> mlua::Result<usize> {
         let digits = self.rest.iter().take(DIGITS_MAX + 1).take_while(|byte| byte.is_ascii_digit()).count();
         if digits > DIGITS_MAX {
@@ -103,7 +103,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// Padding before an item that would start at `at`.
+    /// Returns the padding before an item that would start at `at`.
     fn padding(&self, item: Item, at: usize) -> usize {
         let (Item::Int { size, .. } | Item::Float { size }) = item else { return 0 };
         let align = size.min(self.align_max);

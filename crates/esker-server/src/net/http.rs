@@ -27,7 +27,7 @@ const TIME_MAX: Duration = Duration::from_secs(5);
 /// Listens at an address and port.
 ///
 /// # Errors
-/// If they are not available.
+/// Fails if they are not available.
 pub async fn bind(server: &Server, address: &str) -> io::Result<TcpListener> {
     let bound = TcpListener::bind(address).await;
     let listener = bound

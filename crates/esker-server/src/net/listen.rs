@@ -55,7 +55,7 @@ impl Listeners {
     /// Begins to listen as the server's options say.
     ///
     /// # Errors
-    /// If an address is not available.
+    /// Fails if an address is not available.
     pub async fn bind(server: &Server) -> io::Result<Self> {
         let options = &server.options;
         #[cfg(feature = "tls")]
@@ -105,7 +105,7 @@ impl Listeners {
         tell(self.http.as_ref(), &server.ports.http);
     }
 
-    /// The addresses that it listens on.
+    /// Returns the addresses that it listens on.
     pub fn addresses(&self) -> Vec<String> {
         let name = |listener: &TcpListener, kind| {
             listener.local_addr().map_or(String::new(), |address| format!("{address}{kind}"))
@@ -135,7 +135,7 @@ pub(crate) async fn bind_tcp(
     Ok((listeners, port))
 }
 
-/// Listens on a Unix socket, replacing one that a killed server has left.
+/// Listens on a Unix socket, and replaces a socket left by a killed server.
 #[cfg(unix)]
 fn bind_unix(path: &Path) -> io::Result<tokio::net::UnixListener> {
     let bind = || tokio::net::UnixListener::bind(path);
@@ -156,7 +156,7 @@ fn bind_unix(path: &Path) -> io::Result<tokio::net::UnixListener> {
 /// Serves until the server is asked to stop, then makes everything durable (listen.1).
 ///
 /// # Errors
-/// If the last commits cannot be made durable.
+/// Fails if the last commits cannot be made durable.
 pub async fn run(server: Arc<Server>, listeners: &Listeners) -> crate::store::Result<Ended> {
     let sequencer = tokio::spawn(sequencer::run(server.clone()));
     listeners.tell_port(&server);

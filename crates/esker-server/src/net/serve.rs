@@ -24,10 +24,11 @@ use crate::run::server::Server;
 use crate::store::{self, LocalStore, Store};
 
 impl Server {
-    /// A server of a store. `db`: the database of this process that holds the store's data, if one does.
+    /// Creates a server for `store`. `db` is the database of this process that holds the store's data, if there
+    /// is one.
     ///
     /// # Errors
-    /// The store's; and what is wrong with the file of users.
+    /// Fails if the store fails, or if the file of users is invalid.
     pub fn new(store: Arc<dyn Store>, db: Option<Db>, options: Options) -> store::Result<Arc<Self>> {
         Server::with_commands(store, db, options, Commands::new(commands::commands(), commands::specs()))
     }

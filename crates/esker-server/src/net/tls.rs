@@ -130,7 +130,7 @@ impl TlsListeners {
         })
     }
 
-    /// Each listening socket, and what completes the handshakes of its connections.
+    /// Returns each listening socket, with the acceptor for its handshakes.
     pub fn doors(&self) -> impl Iterator<Item = (Arc<TcpListener>, TlsDoor)> {
         self.listeners.iter().map(|listener| {
             let door = TlsDoor { acceptor: self.acceptor.clone(), knows_clients: self.knows_clients };

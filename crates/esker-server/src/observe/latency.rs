@@ -24,7 +24,7 @@ fn bucket_of(micros: u64) -> usize {
     (((power - 2) * STEPS + step) as usize).min(BUCKETS - 1)
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value of a bucket.
 fn bucket_end(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < STEPS {
@@ -52,7 +52,7 @@ impl Histogram {
         self.buckets.get().into_iter().flatten().for_each(|bucket| bucket.store(0, Ordering::Relaxed));
     }
 
-    /// Ends and counts of the non-empty buckets.
+    /// Returns the ends and counts of the non-empty buckets.
     fn filled(&self) -> Vec<(u64, u64)> {
         let counts = self.buckets.get().into_iter().flatten().map(|bucket| bucket.load(Ordering::Relaxed));
         counts
@@ -62,12 +62,12 @@ impl Histogram {
             .collect()
     }
 
-    /// Number of recorded durations.
+    /// Returns the number of recorded durations.
     pub fn count(&self) -> u64 {
         self.filled().iter().map(|(_, count)| count).sum()
     }
 
-    /// The duration that this percentage did not exceed (latency.1). `None` if nothing was recorded.
+    /// Returns the duration that this percentage did not exceed (latency.1). `None` if nothing was recorded.
     pub fn percentile(&self, percent: f64) -> Option<u64> {
         let filled = self.filled();
         let count: u64 = filled.iter().map(|(_, count)| count).sum();
@@ -79,7 +79,7 @@ impl Histogram {
         })
     }
 
-    /// Cumulative counts by powers of two, without powers that add none.
+    /// Returns the cumulative counts by powers of two, without powers that add none.
     pub fn powers(&self) -> Vec<(u64, u64)> {
         let mut powers: Vec<(u64, u64)> = Vec::new();
         let mut below = 0;
@@ -126,7 +126,7 @@ impl LatencyEvents {
         }
     }
 
-    /// All events by name.
+    /// Returns all events by name.
     pub fn all(&self) -> Vec<(&'static str, Event)> {
         self.0.lock().iter().map(|(name, event)| (*name, event.clone())).collect()
     }

@@ -25,7 +25,7 @@ pub fn memory_peak() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Seconds of CPU time: system, user, and the same of ended child processes.
+/// Returns the seconds of CPU time: system, user, and the same of ended child processes.
 pub fn cpu_seconds() -> [f64; 4] {
     let stat = read("stat");
     // The program's name is in parentheses and may contain anything. The third field follows it.

@@ -88,7 +88,7 @@ impl Rates {
         self.0.lock().clear();
     }
 
-    /// Average rate over the last `seconds`, or over as many as there are samples for.
+    /// Returns the average rate over the last `seconds`, or over as many as there are samples for.
     pub fn average(&self, rate: Rate, seconds: u64) -> f64 {
         let samples = self.0.lock();
         let Some(last) = samples.back() else { return 0.0 };
@@ -96,12 +96,12 @@ impl Rates {
         per_second(rate, &first, last)
     }
 
-    /// Seconds covered by samples.
+    /// Returns the number of seconds covered by samples.
     pub fn seconds(&self) -> u64 {
         self.0.lock().len().saturating_sub(1) as u64
     }
 
-    /// Rates at `points` moments of the covered time, newest last.
+    /// Returns the rates at `points` moments of the covered time, newest last.
     pub fn series(&self, rate: Rate, points: usize) -> Vec<f64> {
         let samples = self.0.lock();
         let step = (samples.len().saturating_sub(1)).div_ceil(points.max(1)).max(1);

@@ -41,12 +41,12 @@ impl SlowLog {
         log.entries.truncate(kept);
     }
 
-    /// The newest `n` entries.
+    /// Returns the newest `n` entries.
     pub fn newest(&self, n: usize) -> Vec<SlowCommand> {
         self.0.lock().entries.iter().take(n).cloned().collect()
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.0.lock().entries.len()
     }

@@ -87,7 +87,7 @@ impl Stats {
         *codes.entry(if is_kept { code } else { FURTHER_CODES }.to_owned()).or_default() += 1;
     }
 
-    /// Number of error replies by code.
+    /// Returns the number of error replies by code.
     pub fn error_codes(&self) -> BTreeMap<String, u64> {
         self.codes.lock().clone()
     }

@@ -5,8 +5,8 @@
 //!   refused, slow, failed, link                                events, at level warn
 //! ```
 //!
-//! Without the feature `tracing` there is no code for it. With it, and without a subscriber, a span costs a
-//! comparison.
+//! Without the feature `tracing`, this compiles to nothing. With the feature but without a subscriber, a span
+//! costs one comparison.
 
 #[cfg(feature = "tracing")]
 mod on {

@@ -42,7 +42,7 @@ pub struct Changed {
     pub places: Vec<Notice>,
 }
 
-/// An error as a text.
+/// Returns an error as a text.
 pub(super) fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
@@ -56,7 +56,7 @@ pub struct Noted {
     pub places: bool,
 }
 
-/// A change of the keyspace with this name, for watchers.
+/// Describes a change of the keyspace with this name, for watchers.
 fn notice(change: &FeedChange<'_>, key: &[u8], name: &str) -> Notice {
     let (place, key) = (name.to_owned(), key.to_vec());
     let how = match change {
@@ -70,7 +70,7 @@ fn notice(change: &FeedChange<'_>, key: &[u8], name: &str) -> Notice {
     Notice::Key(Saying { place, topic: key, message: how.as_bytes().to_vec() })
 }
 
-/// The number of the database whose keys are in a keyspace of this name.
+/// Returns the number of the database whose keys are in a keyspace of this name.
 fn database_of(name: &str) -> Option<usize> {
     name.strip_prefix('r').filter(|number| !number.starts_with('+'))?.parse().ok()
 }
@@ -79,7 +79,7 @@ impl Applier {
     /// Starts at the database's position.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn new(replication: &Replication, term: u64) -> Applied<Self> {
         let (db, records) = replication.local().ok_or(super::NO_DATABASE)?.clone();
         let replay = Replay::new(&db).map_err(text)?;
@@ -157,7 +157,7 @@ impl Applier {
     /// Drops the changes taken of a commit.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn abandon(&mut self) -> Applied {
         (self.epoch, self.changed) = (None, Changed::default());
         self.replay.abandon().map_err(text)
@@ -167,7 +167,7 @@ impl Applier {
 /// Returns whether a database holds no data that could be missed.
 ///
 /// # Errors
-/// The engine's.
+/// Fails if the engine fails.
 pub fn is_pristine(db: &Db) -> esker::Result<bool> {
     for name in db.keyspaces()?.iter().filter(|name| !name.starts_with(super::OWN_PREFIX)) {
         if db.open_keyspace(name)?.first()?.is_some() {
@@ -177,10 +177,10 @@ pub fn is_pristine(db: &Db) -> esker::Result<bool> {
     Ok(true)
 }
 
-/// The maps of a database that its primary has not created yet. They are empty.
+/// Returns the maps of a database that its primary has not created yet. They are empty.
 ///
 /// # Errors
-/// The store's.
+/// Fails if the store fails.
 pub fn empty_database(store: &dyn Store, number: usize) -> crate::store::Result<Database> {
     let nothing = store.space(super::NOTHING, true)?;
     Ok(Database {

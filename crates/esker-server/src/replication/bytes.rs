@@ -23,12 +23,12 @@ impl<'a> Reader<'a> {
         Reader(bytes)
     }
 
-    /// Number of bytes left.
+    /// Returns the number of bytes left.
     pub fn left(&self) -> usize {
         self.0.len()
     }
 
-    /// The next bytes.
+    /// Reads the next bytes.
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], Broken> {
         let (taken, rest) = self.0.split_at_checked(n).ok_or(Broken("it ends too early"))?;
         self.0 = rest;
@@ -41,28 +41,28 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// A byte.
+    /// Reads a byte.
     pub fn u8(&mut self) -> Result<u8, Broken> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// A number of four bytes.
+    /// Reads a number of four bytes.
     pub fn u32(&mut self) -> Result<u32, Broken> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// A number of eight bytes.
+    /// Reads a number of eight bytes.
     pub fn u64(&mut self) -> Result<u64, Broken> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A string with its length.
+    /// Reads a string with its length.
     pub fn string(&mut self) -> Result<&'a [u8], Broken> {
         let len = self.u32()?;
         self.take(len as usize)
     }
 
-    /// A text with its length.
+    /// Reads a text with its length.
     pub fn text(&mut self) -> Result<&'a str, Broken> {
         std::str::from_utf8(self.string()?).map_err(|_| Broken("a text is not UTF-8"))
     }

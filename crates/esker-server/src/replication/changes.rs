@@ -32,21 +32,21 @@ pub struct KeyChange {
     pub name: &'static str,
     /// The key, or the first key of a range.
     pub key: Vec<u8>,
-    /// The value, or null for one that is no string; the operands; or the end of the range, empty for the end
-    /// of the keyspace.
+    /// The value, or null if it is not a string; the operands; or the end of the range, empty for the end of
+    /// the keyspace.
     pub words: Vec<Option<Vec<u8>>>,
 }
 
-/// Commits, and the position behind which to go on.
+/// Commits, and the position after which to continue.
 #[derive(Debug)]
 pub struct Batch {
-    /// Each with its position. Those that change nothing of the keyspace are left out.
+    /// Commits with their positions. Commits that do not change the keyspace are left out.
     pub commits: Vec<(Position, Vec<KeyChange>)>,
-    /// Up to here all was looked at.
+    /// Position up to which all commits were examined.
     pub at: Position,
 }
 
-/// Commits behind a position.
+/// Commits after a position.
 pub struct ChangeFeed {
     outgoing: Box<Outgoing>,
     at: Position,
@@ -55,10 +55,11 @@ pub struct ChangeFeed {
 }
 
 impl Replication {
-    /// What has changed of a place behind a position.
+    /// Returns the feed of changes of a place after a position.
     ///
     /// # Errors
-    /// It is not kept any more (`TRUNCATED`); it is none of this history (`FORKED`); there is no feed.
+    /// Fails if the commits are not kept any longer (`TRUNCATED`), if the position belongs to another history
+    /// (`FORKED`), or if there is no feed.
     pub fn changes(&self, place: &Place, at: Position) -> Done<ChangeFeed> {
         let (db, _) = self.local().ok_or("ERR this store has no feed of its commits")?;
         let keyspace = db.open_keyspace(&place.name())?.id().get();
@@ -80,10 +81,11 @@ impl Replication {
 }
 
 impl ChangeFeed {
-    /// The next commits, not more than these; none if there are none yet (repl_changes.1).
+    /// Returns the next commits, at most `commits_max`. The batch is empty if there are none yet
+    /// (repl_changes.1).
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn read(&mut self, replication: &Replication, commits_max: usize) -> Done<Batch> {
         let (mut commits, mut bytes) = (Vec::new(), 0);
         for _ in 0..LOOKED_AT_MAX {
@@ -125,7 +127,7 @@ impl ChangeFeed {
         Ok(Batch { commits, at: self.at })
     }
 
-    /// Up to here all was looked at.
+    /// Returns the position up to which all commits were examined.
     pub fn at(&self) -> Position {
         self.at
     }

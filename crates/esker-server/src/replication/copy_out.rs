@@ -20,7 +20,7 @@ pub const FILES_MAX: usize = 1 << 20;
 /// Size of the pieces in which files are sent.
 const PIECE_BYTES: usize = FRAME_BYTES_MAX / 2;
 
-/// Why this server's database cannot be copied, if it cannot.
+/// Returns why this server's database cannot be copied, if it cannot.
 pub fn why_not(server: &Server) -> Option<&'static str> {
     if server.replication.local().is_none() {
         return Some(super::NO_DATABASE);

@@ -38,14 +38,14 @@ const DATABASE_NEW: &str = "db.esker-new";
 /// Maximum number tried for a copy to send. Directories of other programs may have lower ones.
 const COPIES_MAX: u64 = 1000;
 
-/// A path beside a directory.
+/// Returns a path beside a directory.
 pub fn beside(dir: &Path, suffix: &str) -> PathBuf {
     let mut name = dir.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     dir.with_file_name(name)
 }
 
-/// The directory of an arriving copy.
+/// Returns the directory of an arriving copy.
 pub fn full_dir(dir: &Path) -> PathBuf {
     beside(dir, ".esker-full")
 }
@@ -54,7 +54,7 @@ fn old_dir(dir: &Path) -> PathBuf {
     beside(dir, ".esker-old")
 }
 
-/// A file system that reaches the directories beside this one through no link (repl_disk.3).
+/// Returns a file system that reaches the directories beside this one through no link (repl_disk.3).
 fn env_beside(dir: &Path) -> io::Result<Env> {
     Env::real().hold(parent(dir), None)
 }
@@ -118,7 +118,7 @@ pub fn begin_full(dir: &Path) -> io::Result<PathBuf> {
 /// Replaces a closed database by a complete copy (repl_disk.1).
 ///
 /// # Errors
-/// Of the file system.
+/// Fails if the file system fails.
 pub fn exchange(dir: &Path) -> io::Result<()> {
     let (env, old) = (env_beside(dir)?, old_dir(dir));
     make_way(&env, &old)?;
@@ -132,7 +132,7 @@ pub fn exchange(dir: &Path) -> io::Result<()> {
 /// opened.
 ///
 /// # Errors
-/// Of the file system.
+/// Fails if the file system fails.
 pub fn finish_copy(dir: &Path) -> io::Result<()> {
     if !parent(dir).is_dir() {
         return Ok(());
@@ -216,7 +216,7 @@ impl Sent {
     /// Makes one beside a database.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Fails if the file system fails.
     pub fn begin(dir: &Path) -> io::Result<Sent> {
         let env = env_beside(dir)?;
         let mut number = 1;
@@ -231,7 +231,7 @@ impl Sent {
         Ok(Sent { env, path })
     }
 
-    /// The path for the checkpoint.
+    /// Returns the path for the checkpoint.
     pub fn database(&self) -> PathBuf {
         self.path.join(DATABASE)
     }
@@ -244,7 +244,7 @@ impl Drop for Sent {
     }
 }
 
-/// The parent directory. That of a single name is the working directory.
+/// Returns the parent directory. That of a single name is the working directory.
 fn parent(dir: &Path) -> &Path {
     dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -256,16 +256,17 @@ fn sync_parent(dir: &Path) -> io::Result<()> {
 /// Makes the names in a directory durable.
 ///
 /// # Errors
-/// Of the file system.
+/// Fails if the file system fails.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
     // Other systems have no such call, and need none.
     if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
-/// Names and sizes of the files in a database's directory, sorted by name. A database has no subdirectories.
+/// Returns the names and sizes of the files in a database's directory, sorted by name. A database has no
+/// subdirectories.
 ///
 /// # Errors
-/// Of the file system.
+/// Fails if the file system fails.
 pub fn files(dir: &Path) -> io::Result<Vec<(String, u64)>> {
     let mut files = Vec::new();
     let env = env_beside(dir)?;
@@ -281,7 +282,7 @@ pub fn files(dir: &Path) -> io::Result<Vec<(String, u64)>> {
 /// Passes a file to `see` in pieces, and returns the digest of what was passed. `see` returns false to stop.
 ///
 /// # Errors
-/// Of the file system.
+/// Fails if the file system fails.
 pub fn read(path: &Path, piece: usize, mut see: impl FnMut(&[u8]) -> bool) -> io::Result<u128> {
     let file = env_beside(path)?.fs.open(path, OpenOptions::read())?;
     let mut digest = Xxh3::new();
@@ -316,7 +317,7 @@ impl Writer {
     /// Begins a file.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Fails if the file system fails.
     pub fn create(path: &Path, len: u64) -> io::Result<Self> {
         let env = env_beside(path)?;
         if env.fs.entry(path)?.is_some() {
@@ -339,7 +340,7 @@ impl Writer {
     /// Makes the file durable, and returns the digest of its content.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Fails if the file system fails.
     pub fn finish(self) -> io::Result<u128> {
         self.file.finish()?;
         Ok(self.digest.digest128())
@@ -349,7 +350,7 @@ impl Writer {
 /// Removes a file.
 ///
 /// # Errors
-/// Of the file system.
+/// Fails if the file system fails.
 pub fn remove_file(path: &Path) -> io::Result<()> {
     env_beside(path)?.fs.remove_file(path)
 }

@@ -192,7 +192,7 @@ impl Upstream {
         }
     }
 
-    /// The next frame, if one arrives shortly.
+    /// Returns the next frame, if one arrives shortly.
     ///
     /// # Errors
     /// The connection has ended, or has to end.

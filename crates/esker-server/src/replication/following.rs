@@ -21,7 +21,7 @@ impl Following {
     /// Starts at the database's position, for as long as the role has this number.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn new(replication: &Replication, term: u64) -> Applied<Self> {
         Ok(Following { applier: Applier::new(replication, term)? })
     }
@@ -49,7 +49,7 @@ impl Following {
 }
 
 impl Replication {
-    /// Progress of a replica: the newest received, applied and durable commit (following.1).
+    /// Returns the progress of a replica: the newest received, applied and durable commit (following.1).
     pub(super) fn numbers(&self) -> [u64; 3] {
         let state = self.state.lock();
         [state.applied.seq, state.applied.seq, state.durable]
@@ -58,7 +58,7 @@ impl Replication {
     /// Makes durable what has been applied.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub(super) fn sync_applied(&self) -> Applied {
         let [_, applied, _] = self.numbers();
         self.sync().map_err(text)?;

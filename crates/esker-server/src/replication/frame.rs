@@ -144,7 +144,7 @@ impl Frame {
     }
 }
 
-/// Checksum of length, type and content.
+/// Returns the checksum of length, type and content.
 fn checksum(frame: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&frame[..5]), &frame[HEADER_BYTES..])
 }

@@ -46,7 +46,7 @@ pub struct Outgoing {
 }
 
 impl Replication {
-    /// The answer to a replica at this position.
+    /// Returns the answer to a replica at this position.
     pub fn answer(&self, at: Position) -> Answer {
         let Some((db, records)) = self.local() else { return Answer::Refused(super::NO_DATABASE.to_owned()) };
         let state = self.state.lock().clone();
@@ -75,7 +75,7 @@ impl Replication {
 }
 
 impl Replication {
-    /// Why a replica cannot continue after this commit.
+    /// Returns why a replica cannot continue after this commit.
     fn why_copy(&self, seq: u64) -> String {
         let kept =
             self.first_kept().map_or(String::new(), |first| format!(", which begins with commit {first}"));
@@ -86,7 +86,7 @@ impl Replication {
     }
 }
 
-/// The feed from a commit on. `None` if the commit is not there.
+/// Returns the feed from a commit on. `None` if the commit is not there.
 fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Result<Option<Feed>> {
     // The first commit that did not come from a primary.
     let edge = base.unwrap_or(Base { local: state.applied_local + 1, seq: state.applied.seq + 1 });
@@ -124,7 +124,7 @@ fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Resu
     }
 }
 
-/// The number of a commit. `None` if it belongs to this database alone.
+/// Returns the number of a commit. `None` if it belongs to this database alone.
 fn number(commit: &mut FeedCommit, base: Option<Base>, repl: u32) -> Result<Option<u64>> {
     if let Some(seq) = base.and_then(|base| base.seq_of(commit.seqno().get())) {
         return Ok(Some(seq));
@@ -161,13 +161,13 @@ impl Noted {
         true
     }
 
-    /// The number of a commit that came from a primary (outgoing.2).
+    /// Returns the number of a commit that came from a primary (outgoing.2).
     fn seq(&self) -> Option<u64> {
         self.position.filter(|_| !self.has_own)
     }
 }
 
-/// The epoch that a change begins, and the last commit before it, if it begins one.
+/// Returns the epoch that a change begins, and the last commit before it, if it begins one.
 fn begun_epoch(change: &FeedChange<'_>, repl: u32) -> Option<(Epoch, u64)> {
     match change {
         FeedChange::Put { keyspace, key, value } if keyspace.get() == repl => {
@@ -182,7 +182,7 @@ impl Outgoing {
     /// they fill up. Returns whether there was a commit.
     ///
     /// # Errors
-    /// The engine's; a gap (outgoing.1).
+    /// Fails if the engine fails: a gap (outgoing.1).
     pub fn step(
         &mut self,
         patience: Duration,
@@ -226,8 +226,8 @@ impl Outgoing {
         Ok(true)
     }
 
-    /// The position of the commit with this number, which is next. `None` if it is not part of the history,
-    /// or was sent before (outgoing.1).
+    /// Returns the position of the commit with this number, which is next. `None` if it is not part of the
+    /// history, or was sent before (outgoing.1).
     fn arrive(&mut self, seq: Option<u64>) -> Result<Option<Position>> {
         let Some(seq) = seq.filter(|seq| *seq >= self.next) else { return Ok(None) };
         if seq > self.next {
@@ -265,7 +265,7 @@ impl Outgoing {
         self.arrive(own.or(noted.seq())).map(Some)
     }
 
-    /// The engine's number up to which commits have been taken.
+    /// Returns the engine's number up to which commits have been taken.
     pub fn taken(&self) -> u64 {
         self.feed.position().get() - 1
     }

@@ -58,7 +58,7 @@ impl FromStr for Epoch {
 }
 
 impl Epoch {
-    /// The epoch after this one.
+    /// Returns the epoch after this one.
     pub fn next(self) -> Self {
         Epoch { number: self.number + 1, mark: fastrand::u64(1..) }
     }
@@ -92,12 +92,12 @@ pub enum Relation {
 }
 
 impl History {
-    /// A history of these epochs, oldest first.
+    /// Creates a history of these epochs, oldest first.
     pub fn new(epochs: Vec<(Epoch, u64)>) -> Self {
         History(epochs)
     }
 
-    /// The epochs, oldest first, each with the last commit before it.
+    /// Returns the epochs, oldest first, each with the last commit before it.
     pub fn epochs(&self) -> &[(Epoch, u64)] {
         &self.0
     }
@@ -108,12 +108,12 @@ impl History {
         self.0.push(epoch);
     }
 
-    /// The newest epoch.
+    /// Returns the newest epoch.
     pub fn newest(&self) -> Epoch {
         self.0.last().map_or(Epoch::default(), |(epoch, _)| *epoch)
     }
 
-    /// The epoch of a commit.
+    /// Returns the epoch of a commit.
     pub fn epoch_of(&self, seq: u64) -> Epoch {
         let found = self.0.iter().rev().find(|(_, start)| *start < seq);
         found.or(self.0.first()).map_or(Epoch::default(), |(epoch, _)| *epoch)

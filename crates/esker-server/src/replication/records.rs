@@ -62,7 +62,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// The number in the history of a commit at or after the base.
+    /// Returns the number in the history of a commit at or after the base.
     pub fn seq_of(self, local: u64) -> Option<u64> {
         local.checked_sub(self.local).map(|behind| self.seq + behind)
     }
@@ -171,33 +171,33 @@ fn is_slot_name(name: &[u8]) -> std::result::Result<(), Broken> {
 }
 
 impl Records {
-    /// The records of a database. Creates them if there are none.
+    /// Opens the records of a database. Creates them if there are none.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn open(db: &Db) -> Result<Self> {
         db.keyspace(NOTHING)?;
         Ok(Records { db: db.clone(), space: db.keyspace(KEYSPACE)? })
     }
 
-    /// The keyspace.
+    /// Returns the keyspace.
     pub fn space(&self) -> &Keyspace {
         &self.space
     }
 
-    /// The role. `None` before the first record.
+    /// Returns the role. `None` before the first record.
     ///
     /// # Errors
-    /// The engine's; the record is damaged.
+    /// Fails if the engine fails: the record is damaged.
     pub fn role(&self) -> Result<Option<Role>> {
         let raw = self.space.get(ROLE_KEY)?;
         raw.map(|raw| Role::decode(&raw).map_err(|broken| corrupt(ROLE_KEY, &broken))).transpose()
     }
 
-    /// The position of the newest commit that came from a primary.
+    /// Returns the position of the newest commit that came from a primary.
     ///
     /// # Errors
-    /// The engine's; the record is damaged.
+    /// Fails if the engine fails: the record is damaged.
     pub fn position(&self) -> Result<Option<Position>> {
         let raw = self.space.get(POSITION_KEY)?;
         let decode = |raw: esker::Value| {
@@ -206,10 +206,10 @@ impl Records {
         raw.map(decode).transpose()
     }
 
-    /// The epochs.
+    /// Returns the epochs.
     ///
     /// # Errors
-    /// The engine's; a record is damaged.
+    /// Fails if the engine fails: a record is damaged.
     pub fn history(&self) -> Result<History> {
         let mut epochs = Vec::new();
         for entry in self.space.prefix([EPOCH_PREFIX]) {
@@ -223,7 +223,7 @@ impl Records {
     /// commit.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn begin_epoch(&self, epoch: Epoch, start: u64, role: &Role) -> Result<u64> {
         let mut batch = self.db.batch();
         let history = self.history()?;
@@ -244,17 +244,17 @@ impl Records {
     /// Removes all epochs, because the data belongs to another history.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn forget_epochs(&self) -> Result<()> {
         let mut batch = self.db.batch();
         batch.remove_prefix(&self.space, [EPOCH_PREFIX])?;
         Ok(batch.commit_with(esker::Durability::Sync).map(drop)?)
     }
 
-    /// The slots and their names.
+    /// Returns the slots and their names.
     ///
     /// # Errors
-    /// The engine's; a record is damaged.
+    /// Fails if the engine fails: a record is damaged.
     pub fn slots(&self) -> Result<BTreeMap<String, Slot>> {
         let mut slots = BTreeMap::new();
         for entry in self.space.prefix([SLOT_PREFIX]) {
@@ -268,7 +268,7 @@ impl Records {
     /// Writes slots, or removes those without a value.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn write_slots(&self, slots: &[(String, Option<Slot>)]) -> Result<()> {
         let mut batch = self.db.batch();
         for (name, slot) in slots {
@@ -281,10 +281,10 @@ impl Records {
         Ok(batch.commit_with(esker::Durability::Sync).map(drop)?)
     }
 
-    /// The name under which this database follows primaries, if it has one.
+    /// Returns the name under which this database follows primaries, if it has one.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn name(&self) -> Result<Option<String>> {
         Ok(self.space.get(NAME_KEY)?.map(|name| String::from_utf8_lossy(&name).into_owned()))
     }
@@ -292,7 +292,7 @@ impl Records {
     /// Sets its name.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn set_name(&self, name: &str) -> Result<()> {
         self.space.put_with(NAME_KEY, name, esker::Durability::Sync).map(drop)?;
         Ok(())
@@ -302,7 +302,7 @@ impl Records {
     /// original's slots.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn begin_copy(&self, source: &Source, position: Position, name: Option<&str>) -> Result<()> {
         let mut batch = self.db.batch();
         batch.remove_prefix(&self.space, [SLOT_PREFIX])?;
@@ -318,7 +318,7 @@ impl Records {
     /// commit.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn write_role(&self, role: &Role, position: Option<Position>) -> Result<u64> {
         let mut batch = self.db.batch();
         self.put_role(&mut batch, role, position)?;

@@ -42,7 +42,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A follower at this commit. It reports its durable commit later.
+    /// Creates a follower at this commit. It reports its durable commit later.
     pub fn new(client: &Client, port: u16, slot: String, seq: u64) -> Self {
         let address =
             client.origin.address.rsplit_once(':').map_or(&*client.origin.address, |(host, _)| host);
@@ -65,7 +65,7 @@ impl Replica {
         [&self.received, &self.applied, &self.durable].map(|n| n.load(Ordering::Relaxed))
     }
 
-    /// Milliseconds since its last report.
+    /// Returns the milliseconds since its last report.
     pub fn silent_ms(&self) -> u64 {
         clock::now_ms().saturating_sub(self.heard.load(Ordering::Relaxed))
     }
@@ -89,12 +89,12 @@ impl Replicas {
         self.0.lock().remove(&client.id);
     }
 
-    /// All followers.
+    /// Returns all followers.
     pub fn list(&self) -> Vec<Arc<Replica>> {
         self.0.lock().values().map(|(_, replica)| replica.clone()).collect()
     }
 
-    /// Number of followers that have applied a commit, or have it durably.
+    /// Returns the number of followers that have applied a commit, or have it durably.
     pub fn count(&self, seq: u64, is_durable: bool) -> usize {
         let at = if is_durable { 2 } else { 1 };
         let replicas = self.0.lock();
@@ -102,13 +102,13 @@ impl Replicas {
         online.filter(|(_, replica)| replica.numbers()[at] >= seq).count()
     }
 
-    /// Number of followers with this slot.
+    /// Returns the number of followers with this slot.
     pub fn with_slot(&self, name: &str) -> usize {
         self.0.lock().values().filter(|(_, replica)| replica.slot == name).count()
     }
 
-    /// The durable commits of followers that receive commits, by their slots. The slowest of several with one
-    /// slot counts.
+    /// Returns the durable commits of followers that receive commits, by their slots. The slowest of several
+    /// with one slot counts.
     pub fn durable(&self) -> BTreeMap<String, u64> {
         let mut durable = BTreeMap::new();
         for (_, replica) in self.0.lock().values() {

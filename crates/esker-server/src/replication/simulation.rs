@@ -151,7 +151,7 @@ fn source(machine: usize) -> Source {
     Source { host: "machine".to_owned(), port: machine as u16 }
 }
 
-/// Everything that users see of a database.
+/// Returns everything that users see of a database.
 fn contents(db: &Db) -> esker::Result<String> {
     let mut all = String::new();
     for name in db.keyspaces()?.iter().filter(|name| !name.starts_with(super::OWN_PREFIX)) {
@@ -187,7 +187,7 @@ impl World {
         &self.up(m).expect("it runs").replication
     }
 
-    /// The machine that a machine follows.
+    /// Returns the machine that a machine follows.
     fn followed(&self, m: usize) -> Option<usize> {
         Some(self.up(m)?.replication.source()?.port.into())
     }
@@ -328,7 +328,7 @@ impl World {
         self.look(m)
     }
 
-    /// A replica asks its primary where to continue (simulation.4).
+    /// Asks the primary of a replica where to continue (simulation.4).
     fn connect(&mut self, m: usize, may_discard: bool) -> Died {
         let Some(to) = self.followed(m).filter(|to| *to != m && self.up(*to).is_some()) else {
             return Ok(());

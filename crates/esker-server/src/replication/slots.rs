@@ -69,7 +69,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// The first commit that a slot needs, by the engine's number.
+    /// Returns the first commit that a slot needs, by the engine's number.
     fn first(&self) -> Option<SeqNo> {
         self.all.values().map(|slot| SeqNo::new(slot.local + 1)).min()
     }
@@ -116,10 +116,10 @@ pub fn is_name(name: &str) -> bool {
 }
 
 impl Replication {
-    /// The name under which this database follows primaries, if it has one.
+    /// Returns the name under which this database follows primaries, if it has one.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn name(&self) -> Result<Option<String>> {
         self.local().map_or(Ok(None), |(_, records)| records.name())
     }
@@ -127,7 +127,7 @@ impl Replication {
     /// Same as `name`, but makes a name if there is none.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub(super) fn own_name(&self) -> Result<String> {
         if let Some(name) = self.name()? {
             return Ok(name);
@@ -140,12 +140,12 @@ impl Replication {
         Ok(name)
     }
 
-    /// The slots and their names.
+    /// Returns the slots and their names.
     pub fn slots(&self) -> BTreeMap<String, Slot> {
         self.slots.lock().all.clone()
     }
 
-    /// Bytes of log kept from a slot on.
+    /// Returns the bytes of log kept from a slot on.
     pub fn slot_bytes(&self, slot: &Slot) -> u64 {
         let local = self.local();
         local.map_or(0, |(db, _)| db.feed_bytes(SeqNo::new(slot.local + 1)).unwrap_or_default())
@@ -181,7 +181,7 @@ impl Replication {
     /// gets a copy. A slot that is earlier stays (slots.2).
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn take_slot(&self, name: &str, from: Option<(Position, u64)>) -> Result<()> {
         let turn = self.take_turn();
         let known = self.slots.lock().all.get(name).copied();
@@ -195,7 +195,7 @@ impl Replication {
     /// Removes a slot. Returns false if there is none with this name.
     ///
     /// # Errors
-    /// The engine's.
+    /// Fails if the engine fails.
     pub fn drop_slot(&self, name: &str) -> Result<bool> {
         let turn = self.take_turn();
         let is_there = self.slots.lock().all.contains_key(name);

@@ -38,7 +38,7 @@ impl Stream {
         }
     }
 
-    /// The socket below.
+    /// Returns the socket below.
     pub fn socket(&self) -> &TcpStream {
         match self {
             Stream::Plain(stream) => stream,

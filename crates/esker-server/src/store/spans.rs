@@ -1,37 +1,37 @@
-//! Sets of keys or of columns: ranges and lists, put together.
+//! Sets of keys or of columns, combined from ranges and lists.
 //!
-//! spans.1. Stretches are in order, none is empty, and none touches the next.
+//! spans.1. The stretches are sorted and not empty, and no two of them touch.
 
 use std::ops::Bound;
 
 use crate::store::{Order, Span, prefix_end};
 
-/// From one name on, with it, up to another, without it, or to the end.
+/// A range of names: from one name, included, to another, excluded, or to the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Where it begins.
+    /// First name of the range.
     pub from: Vec<u8>,
-    /// Where it ends.
+    /// End of the range, excluded. `None` means the end of all names.
     pub to: Option<Vec<u8>>,
 }
 
 impl Stretch {
-    /// A range. An empty `to` is the end.
+    /// Returns the range from `from` to `to`. An empty `to` means the end.
     pub fn range(from: &[u8], to: &[u8]) -> Self {
         Stretch { from: from.to_vec(), to: (!to.is_empty()).then(|| to.to_vec()) }
     }
 
-    /// All that begin with this.
+    /// Returns the range of all names that begin with `prefix`.
     pub fn prefix(prefix: &[u8]) -> Self {
         Stretch { from: prefix.to_vec(), to: prefix_end(prefix) }
     }
 
-    /// One name.
+    /// Returns the range with this name only.
     pub fn point(name: &[u8]) -> Self {
         Stretch { from: name.to_vec(), to: Some(next_name(name)) }
     }
 
-    /// What a walk over these bounds visits.
+    /// Returns the range that a walk over these bounds visits.
     pub fn of_span(span: Span<'_>) -> Self {
         let from = match span.lower {
             Bound::Unbounded => Vec::new(),
@@ -46,7 +46,7 @@ impl Stretch {
         Stretch { from, to }
     }
 
-    /// It as bounds of a walk.
+    /// Returns the bounds of a walk over the range.
     pub fn span(&self) -> Span<'_> {
         Span {
             lower: Bound::Included(&self.from),
@@ -58,7 +58,7 @@ impl Stretch {
         self.to.as_ref().is_some_and(|to| *to <= self.from)
     }
 
-    /// Whether a name may lie in both.
+    /// Returns whether the two ranges may have a name in common.
     pub fn meets(&self, other: &Stretch) -> bool {
         let begins_in = |a: &Stretch, b: &Stretch| b.to.as_ref().is_none_or(|to| a.from < *to);
         begins_in(self, other) && begins_in(other, self)
@@ -69,19 +69,20 @@ impl Stretch {
     }
 }
 
-/// The smallest name behind another.
+/// Returns the smallest name after `name`.
 pub fn next_name(name: &[u8]) -> Vec<u8> {
     [name, &[0]].concat()
 }
 
-/// Where a name stands.
+/// Position of a name relative to a set.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// In a stretch.
+    /// Inside a stretch.
     Inside,
-    /// Before a stretch, which is entered here: its beginning, or its end if one walks down.
+    /// Before a stretch. Holds the name at which a walk enters the stretch: its start, or its end for a
+    /// descending walk.
     Before(&'a [u8]),
-    /// Behind all of them.
+    /// After all stretches.
     Behind,
 }
 
@@ -90,12 +91,12 @@ pub enum Place<'a> {
 pub struct Spans(Vec<Stretch>);
 
 impl Spans {
-    /// All names.
+    /// Returns the set of all names.
     pub fn all() -> Self {
         Spans(vec![Stretch::range(b"", b"")])
     }
 
-    /// What lies in any of these.
+    /// Returns the union of these ranges.
     pub fn of(mut stretches: Vec<Stretch>) -> Self {
         stretches.retain(|stretch| !stretch.is_empty());
         stretches.sort_unstable_by(|a, b| a.from.cmp(&b.from));
@@ -114,7 +115,7 @@ impl Spans {
         Spans(spans)
     }
 
-    /// Those behind a name, on the way that one walks.
+    /// Returns the part after `name` in the order of the walk.
     pub fn after(self, name: &[u8], order: Order) -> Self {
         let mut stretches = self.0;
         for stretch in &mut stretches {
@@ -129,13 +130,13 @@ impl Spans {
         Spans::of(stretches)
     }
 
-    /// The stretches, on the way that one walks.
+    /// Returns the stretches in the order of the walk.
     pub fn in_order(&self, order: Order) -> impl Iterator<Item = &Stretch> {
         let len = self.0.len();
         (0..len).map(move |at| &self.0[if order == Order::Up { at } else { len - 1 - at }])
     }
 
-    /// Where a name stands, for one that walks this way.
+    /// Returns the position of a name for a walk in this order.
     pub fn place(&self, name: &[u8], order: Order) -> Place<'_> {
         match order {
             Order::Up => {

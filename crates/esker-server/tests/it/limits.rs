@@ -101,7 +101,7 @@ fn outbox_1_clients_that_do_not_read_are_ended_by_the_output_limit() {
     other.send(&["EXEC"]);
     assert!(other.try_reply().is_none());
     assert_eq!(wire.say("GET done"), "\"yes\"");
-    for wrong in ["normal 1", "nobody 1 2 3", "normal x 1 1"] {
+    for wrong in ["normal 1", "other 1 2 3", "normal x 1 1"] {
         let refused = wire.call(&["CONFIG", "SET", "client-output-buffer-limit", wrong]);
         assert!(format!("{refused:?}").starts_with("-ERR CONFIG SET failed"), "{wrong}");
     }

@@ -15,7 +15,7 @@ fn a_user_may_do_what_the_rules_say() {
     assert_eq!(admin.say("ACL WHOAMI"), "\"default\"");
     assert_eq!(admin.say("ACL SETUSER ann on >secret ~a* %R~r* &news +@all -flushall"), "+OK");
     assert!(ann.say("AUTH ann wrong").starts_with("-WRONGPASS"));
-    assert!(ann.say("AUTH nobody secret").starts_with("-WRONGPASS"));
+    assert!(ann.say("AUTH zoe secret").starts_with("-WRONGPASS"));
     assert_eq!(ann.say("ACL WHOAMI"), "\"default\"");
     assert_eq!(ann.say("AUTH ann secret"), "+OK");
     assert_eq!(ann.say("ACL WHOAMI"), "\"ann\"");
@@ -54,7 +54,7 @@ fn a_user_may_do_what_the_rules_say() {
     admin.say("AUTH bob hidden");
     let slow = ann.say("SLOWLOG GET 100");
     assert!(slow.contains("SETUSER") && slow.contains("AUTH") && !slow.contains("hidden"), "{slow}");
-    assert_eq!(server.wire().say("ACL DELUSER ann nobody"), ":1");
+    assert_eq!(server.wire().say("ACL DELUSER ann zoe"), ":1");
     assert!(ann.try_reply().is_none());
 }
 

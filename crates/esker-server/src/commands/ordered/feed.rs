@@ -1,7 +1,7 @@
-//! `ES.FEED`: what commits have changed where the connection works, in order.
+//! `ES.FEED`: returns the changes of commits in the place of the connection, in order.
 //!
 //! ```text
-//!   ES.FEED 1-9f.. 40 --> 1-9f.. 44 | 42: set a 1, del b | 44: ...      go on: ES.FEED 1-9f.. 44
+//!   ES.FEED 1-9f.. 40 --> 1-9f.. 44 | 42: set a 1, del b | 44: ...      continue with: ES.FEED 1-9f.. 44
 //! ```
 
 use std::time::Duration;
@@ -19,29 +19,29 @@ use crate::run::registry::row::*;
 use crate::run::session::Session;
 use crate::store::holdings::place::Place;
 
-/// So many commits at the most, if a client does not say.
+/// Default maximum number of commits per reply.
 const COMMITS: usize = 100;
-/// Commits that come in quick succession are made durable together.
+/// Time to wait for further commits, so that commits in quick succession are synced together.
 const GATHER: Duration = Duration::from_millis(5);
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
-    command("es.feed", -3, READ | NO_SCRIPT | NO_MULTI | WAITS, NO_KEYS, Esker, "epoch number [count n] [block milliseconds]", "Durable commits behind this one, with what they have changed; before them, the commit to go on behind.", feed).awaits(Awaits::Feed),
+    command("es.feed", -3, READ | NO_SCRIPT | NO_MULTI | WAITS, NO_KEYS, Esker, "epoch number [count n] [block milliseconds]", "Returns the durable commits after a position, with their changes, and the position to continue from.", feed).awaits(Awaits::Feed),
 ];
 
-/// What is asked for.
+/// The arguments of `ES.FEED`.
 pub struct FeedRequest {
     place: Place,
     at: Position,
     count: usize,
-    /// Milliseconds to wait; 0: for ever; none: not at all.
+    /// Milliseconds to wait. 0 means no limit, `None` no wait.
     block: Option<u64>,
 }
 
-/// Reads the words of a request.
+/// Parses the words of a request.
 ///
 /// # Errors
-/// They make no sense.
+/// Fails if the words are invalid.
 pub fn feed_request(session: &Session, request: &Request) -> Done<FeedRequest> {
     let mut asked =
         FeedRequest { place: session.place(), at: position_of(request, 1)?, count: COMMITS, block: None };
@@ -59,10 +59,10 @@ pub fn feed_request(session: &Session, request: &Request) -> Done<FeedRequest> {
 }
 
 impl FeedRequest {
-    /// Waits for commits, as long as it says.
+    /// Waits for commits for the requested time.
     ///
     /// # Errors
-    /// They are not kept any more, are none of this history, or cannot be read.
+    /// Fails if the commits are not kept any longer, belong to another history, or cannot be read.
     pub async fn wait(self, replication: &Replication) -> Done<Batch> {
         let end = self.block.filter(|ms| *ms > 0).map(|ms| clock::now_ms().saturating_add(ms));
         let mut feed = tokio::task::block_in_place(|| replication.changes(&self.place, self.at))?;
@@ -83,7 +83,7 @@ fn feed(cx: &mut Cx<'_>, request: &Request) -> Done {
     let asked = feed_request(cx.session, request)?;
     let batch = match cx.session.turn.fed.take() {
         Some(batch) => batch?,
-        // Its waiting was ended.
+        // The wait was ended from outside.
         None => {
             check_demoted(cx)?;
             Batch { commits: Vec::new(), at: asked.at }

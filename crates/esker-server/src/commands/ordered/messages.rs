@@ -1,7 +1,9 @@
-//! Topics that are said with commits, and keys whose changes are told: clients get both without asking for each.
+//! Topics that commits publish, and keys whose changes are reported. Clients receive both without a request
+//! for each message.
 //!
-//! messages.1. They come in the form of Redis's pub/sub, so that libraries understand them: what is said as a message of a channel, a change as a message
-//!      of a pattern. A client of version 2 of the protocol that gets them is subscribed.
+//! messages.1. Messages have the form of Redis's pub/sub, so that client libraries understand them. A message
+//!     on a topic looks like that of a channel, a change like that of a pattern. A RESP2 client that receives
+//!     them counts as subscribed.
 
 use std::sync::atomic::Ordering;
 
@@ -19,17 +21,17 @@ const OWN: u32 = NO_SCRIPT | NO_MULTI | PUBSUB | WHILE_SUBSCRIBED;
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
-    command("es.listen", -2, OWN, NO_KEYS, Esker, "topic ...", "Has the connection sent what is said of topics, as messages of channels.", listen).reaches(reach::channels),
-    command("es.notify", 3, PUBSUB | SEQUENCED | TAKES_PART | PAUSED, NO_KEYS, Esker, "topic message", "Says something of a topic, once the transaction has committed.", notify).reaches(reach::channel),
-    command("es.unlisten", -1, OWN, NO_KEYS, Esker, "[topic ...]", "Listens no more to topics.", unlisten),
-    command("es.unwatch", -1, OWN, NO_KEYS, Esker, "[key|prefix name ...]", "Watches keys no more.", unwatch),
-    command("es.watch", -3, OWN | READ, NO_KEYS, Esker, "key|prefix name ...", "Has the connection sent changes of keys, or of keys that begin so, as messages of patterns.", watch).reaches(reach::watched),
+    command("es.listen", -2, OWN, NO_KEYS, Esker, "topic ...", "Subscribes the connection to topics. Their messages arrive like those of channels.", listen).reaches(reach::channels),
+    command("es.notify", 3, PUBSUB | SEQUENCED | TAKES_PART | PAUSED, NO_KEYS, Esker, "topic message", "Publishes a message on a topic once the transaction has committed.", notify).reaches(reach::channel),
+    command("es.unlisten", -1, OWN, NO_KEYS, Esker, "[topic ...]", "Ends subscriptions to topics.", unlisten),
+    command("es.unwatch", -1, OWN, NO_KEYS, Esker, "[key|prefix name ...]", "Stops watching keys.", unwatch),
+    command("es.watch", -3, OWN | READ, NO_KEYS, Esker, "key|prefix name ...", "Sends the connection the changes of keys, or of keys with a prefix. They arrive like messages of patterns.", watch).reaches(reach::watched),
 ];
 
-/// A connection listens to so much at the most, and watches so much.
+/// Maximum number of topics per connection, and maximum number of watched keys and prefixes.
 const INTERESTS_MAX: usize = 10_000;
 
-/// One of the two kinds.
+/// One of the two kinds: topics or watched keys.
 struct Kind {
     topics: fn(&Holdings) -> &Topics,
     interests: fn(&mut Session) -> &mut Interests,
@@ -63,7 +65,7 @@ fn add(cx: &mut Cx<'_>, kind: &Kind, interests: Vec<Interest>) -> Done {
     Ok(())
 }
 
-/// Takes interests away where the connection works; of none, all of them.
+/// Removes interests in the place of the connection. An empty list removes all of them.
 fn remove(cx: &mut Cx<'_>, kind: &Kind, interests: &[Interest]) {
     let place = cx.session.place().name();
     let client = cx.session.client.id;
@@ -78,7 +80,7 @@ fn remove(cx: &mut Cx<'_>, kind: &Kind, interests: &[Interest]) {
     cx.out.ok();
 }
 
-/// Has others see how much it listens to.
+/// Publishes the number of interests to other connections.
 fn note(session: &Session) {
     session.client.counts.listens.store(session.own.subscriptions(), Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! What keys lie in, snapshots of it, and the engine.
+//! Commands for keyspaces, snapshots and the engine.
 
 use crate::base::fail::{Done, Fail, READ_ONLY};
 use crate::base::numbers::int;
@@ -10,12 +10,12 @@ use crate::run::registry::row::*;
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
-    command("es.compact", 1, ADMIN | NO_SCRIPT, NO_KEYS, Esker, "", "Merges all data into one run.", compact),
-    command("es.ks", -2, NO_SCRIPT | SEQUENCED, NO_KEYS, Esker, "list | use [name] | create name | drop name | rename old new | operator name operator", "Keyspaces, and which one the connection works in.", keyspaces).reaches(reach::keyspace).own_flags(&[(&["drop"], DANGEROUS)]),
-    command("es.snap", -2, NO_SCRIPT, NO_KEYS, Esker, "open | close id | list", "Snapshots that the connection holds.", snap),
-    command("es.stats", 1, 0, NO_KEYS, Esker, "", "Figures of the engine.", stats),
-    command("es.sync", 1, 0, NO_KEYS, Esker, "", "Makes all that was written durable.", sync),
-    command("es.verify", 1, ADMIN | NO_SCRIPT, NO_KEYS, Esker, "", "What is wrong with what is stored: nothing, as a rule.", verify),
+    command("es.compact", 1, ADMIN | NO_SCRIPT, NO_KEYS, Esker, "", "Compacts all data into one sorted run.", compact),
+    command("es.ks", -2, NO_SCRIPT | SEQUENCED, NO_KEYS, Esker, "list | use [name] | create name | drop name | rename old new | operator name operator", "Manages keyspaces, and chooses that of the connection.", keyspaces).reaches(reach::keyspace).own_flags(&[(&["drop"], DANGEROUS)]),
+    command("es.snap", -2, NO_SCRIPT, NO_KEYS, Esker, "open | close id | list", "Manages the snapshots held by the connection.", snap),
+    command("es.stats", 1, 0, NO_KEYS, Esker, "", "Shows the counters of the engine.", stats),
+    command("es.sync", 1, 0, NO_KEYS, Esker, "", "Makes all writes durable.", sync),
+    command("es.verify", 1, ADMIN | NO_SCRIPT, NO_KEYS, Esker, "", "Checks the stored data and returns what is wrong with it.", verify),
 ];
 
 fn snap(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -37,7 +37,7 @@ fn snap(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// The name of a keyspace that is not one of a database's.
+/// Checks that a name is that of a keyspace and not that of a database.
 fn own_name(word: &[u8]) -> Done<&str> {
     let name = std::str::from_utf8(word).map_err(|_| "ERR names of keyspaces are UTF-8")?;
     let digits = name.strip_prefix('r').map(|rest| rest.split('.').next().unwrap_or_default());

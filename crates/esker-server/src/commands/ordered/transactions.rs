@@ -14,12 +14,12 @@ const OWN: u32 = NO_SCRIPT | NO_MULTI | TAKES_PART;
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
-    command("es.begin", -1, OWN | BEGINS, NO_KEYS, Esker, "[serializable|snapshot] [sync os|disk]", "Begins a transaction, or one inside of another; its number.", begin),
+    command("es.begin", -1, OWN | BEGINS, NO_KEYS, Esker, "[serializable|snapshot] [sync os|disk]", "Begins a transaction, or a nested one. Returns its number.", begin),
     command("es.commit", 1, OWN | SEQUENCED | COMMITS, NO_KEYS, Esker, "", "Commits the innermost transaction.", |cx, _| held::commit(cx)),
-    command("es.lock", -2, OWN | BLOCKING | SEQUENCED | LOCKS, FIRST, Esker, "name [shared] [wait milliseconds]", "Locks a name until the transaction ends, or, without one, until ES.UNLOCK; waits for it.", lock).uses(Uses::Asked(uses::of_lock)),
-    command("es.rollback", -1, OWN, NO_KEYS, Esker, "[to savepoint]", "Rolls back the innermost transaction, or to a savepoint of it, which stays.", rollback),
-    command("es.savepoint", 2, OWN, NO_KEYS, Esker, "name", "Has ES.ROLLBACK TO undo what is written from now on.", savepoint),
-    command("es.unlock", 2, OWN, FIRST, Esker, "name", "Gives a lock back that was taken outside of transactions: 1, or 0 if the connection does not hold it.", unlock),
+    command("es.lock", -2, OWN | BLOCKING | SEQUENCED | LOCKS, FIRST, Esker, "name [shared] [wait milliseconds]", "Locks a name until the transaction ends, or until ES.UNLOCK if there is none. Waits for it if asked to.", lock).uses(Uses::Asked(uses::of_lock)),
+    command("es.rollback", -1, OWN, NO_KEYS, Esker, "[to savepoint]", "Rolls back the innermost transaction, or rolls back to one of its savepoints, which is kept.", rollback),
+    command("es.savepoint", 2, OWN, NO_KEYS, Esker, "name", "Sets a savepoint for ES.ROLLBACK TO.", savepoint),
+    command("es.unlock", 2, OWN, FIRST, Esker, "name", "Releases a lock taken outside of transactions. Returns 1, or 0 if the connection does not hold it.", unlock),
 ];
 
 fn begin(cx: &mut Cx<'_>, request: &Request) -> Done {

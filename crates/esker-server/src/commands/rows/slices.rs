@@ -1,4 +1,4 @@
-//! Slices of tables: which keys, which columns of them, and what rows they have to be.
+//! Slices of tables: the choice of keys and columns, and conditions on rows.
 
 use super::super::words::Words;
 use super::{read, write};
@@ -15,22 +15,22 @@ use crate::types::rows::walk::stored_stretch;
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
-    command("ob.count", -2, READ, NO_KEYS, Rows, "table [range from to] [prefix p] [keys n key ...] ...", "How many keys have columns.", count),
+    command("ob.count", -2, READ, NO_KEYS, Rows, "table [range from to] [prefix p] [keys n key ...] ...", "Counts the keys that have columns.", count),
     command("ob.delkeys", -4, WRITE, NO_KEYS, Rows, "table [range from to] [prefix p] [keys n key ...] ...", "Removes keys with all their columns.", delkeys),
-    command("ob.keys", -2, READ, NO_KEYS, Rows, "table [range from to] [prefix p] [keys n key ...] ... [after key] [rev] [maxkeys n]", "Keys that have columns, behind the key to go on after, or null if these are all.", keys),
-    command("ob.slice", -2, READ, NO_KEYS, Rows, "table [range from to] [prefix p] [keys n key ...] ... [colrange from to] [colprefix p] [cols n column ...] ... [after key] [rev] [maxkeys n] [maxcols n] [where column test [and ...] [or ...]] [ts]", "Columns of rows, behind the key to go on after, or null if these are all.", slice),
+    command("ob.keys", -2, READ, NO_KEYS, Rows, "table [range from to] [prefix p] [keys n key ...] ... [after key] [rev] [maxkeys n]", "Returns keys that have columns. The first element is the key to continue after, or null at the end.", keys),
+    command("ob.slice", -2, READ, NO_KEYS, Rows, "table [range from to] [prefix p] [keys n key ...] ... [colrange from to] [colprefix p] [cols n column ...] ... [after key] [rev] [maxkeys n] [maxcols n] [where column test [and ...] [or ...]] [ts]", "Returns columns of rows. The first element is the key to continue after, or null at the end.", slice),
 ];
 
 /// The options of a slice.
 struct Options {
     query: Query,
-    /// Keys were named.
+    /// Set if the request names keys.
     has_keys: bool,
-    /// Timestamps are told.
+    /// Set if the reply includes timestamps.
     has_stamps: bool,
 }
 
-/// What a command takes beside keys.
+/// What a command accepts beside keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Takes {
     Keys,
@@ -39,7 +39,7 @@ enum Takes {
 }
 
 fn options(request: &Request, takes: Takes) -> Done<Options> {
-    // None of them was named: all.
+    // Without a choice of keys or columns, all are meant.
     let (mut keys, mut columns, mut after) = (None, None, None);
     let (mut order, mut condition, mut has_stamps) = (Order::Up, None, false);
     let (mut keys_max, mut columns_max) = (usize::MAX, usize::MAX);
@@ -80,7 +80,7 @@ fn options(request: &Request, takes: Takes) -> Done<Options> {
     })
 }
 
-/// A part of a selection, if one stands there.
+/// Parses a part of a selection, if there is one at this position.
 pub(super) fn read_part(
     words: &mut Words<'_>,
     [range, prefix, list]: [&str; 3],

@@ -1,4 +1,4 @@
-//! Transactions that a connection holds: isolation, locks, watches, topics.
+//! Transactions held by a connection: isolation, locks, watches, topics.
 
 use super::super::held::{self, transaction};
 use super::super::words::Words;
@@ -22,19 +22,19 @@ const OWN: u32 = NO_SCRIPT | NO_MULTI;
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
     command("ob.abort", 1, OWN, NO_KEYS, Rows, "", "Rolls back the innermost transaction.", |cx, _| held::rollback(cx)),
-    command("ob.await", 2, OWN | BLOCKING | SEQUENCED, NO_KEYS, Rows, "seconds", "The topics that were said since the last time; waits for one.", wait),
-    command("ob.begin", -1, OWN | BEGINS, NO_KEYS, Rows, "[rc|rr] [sync os|disk]", "Begins a transaction, or one inside of another; its number.", begin),
-    command("ob.changed", -1, OWN, NO_KEYS, Rows, "[transaction]", "The tables that a transaction has changed.", changed),
+    command("ob.await", 2, OWN | BLOCKING | SEQUENCED, NO_KEYS, Rows, "seconds", "Returns the topics notified since the last call, and waits for one.", wait),
+    command("ob.begin", -1, OWN | BEGINS, NO_KEYS, Rows, "[rc|rr] [sync os|disk]", "Begins a transaction, or a nested one. Returns its number.", begin),
+    command("ob.changed", -1, OWN, NO_KEYS, Rows, "[transaction]", "Returns the tables changed by a transaction.", changed),
     command("ob.commit", 1, OWN | SEQUENCED | COMMITS, NO_KEYS, Rows, "", "Commits the innermost transaction.", |cx, _| held::commit(cx)),
-    command("ob.listen", -2, OWN, NO_KEYS, Rows, "topic ...", "Listens to topics.", |cx, r| listen(cx, r, Interest::Topic)).reaches(reach::channels),
-    command("ob.lock", -4, OWN | BLOCKING | SEQUENCED | LOCKS, NO_KEYS, Rows, "shared|exclusive seconds name ...", "Locks names until the transaction ends; waits for them.", lock),
-    command("ob.notify", -2, SEQUENCED | PAUSED, NO_KEYS, Rows, "topic ...", "Says topics, once the transaction has committed.", notify).reaches(reach::channels),
-    command("ob.plisten", -2, OWN, NO_KEYS, Rows, "prefix ...", "Listens to all topics that begin so.", |cx, r| listen(cx, r, Interest::Prefix)).reaches(reach::prefixes),
-    command("ob.punlisten", -1, OWN, NO_KEYS, Rows, "[prefix ...]", "Listens no more to topics that begin so.", |cx, r| unlisten(cx, r, Interest::Prefix)),
-    command("ob.txid", 1, OWN, NO_KEYS, Rows, "", "The number of the transaction, if there is one.", txid),
-    command("ob.txlist", 1, OWN, NO_KEYS, Rows, "", "All transactions, with the locks that they hold and want.", txlist),
-    command("ob.unlisten", -1, OWN, NO_KEYS, Rows, "[topic ...]", "Listens no more to topics.", |cx, r| unlisten(cx, r, Interest::Topic)),
-    command("ob.watch", -4, OWN, NO_KEYS, Rows, "table [range from to] [prefix p] [keys n key ...] [cols key n column ...] ...", "Has the transaction not commit if one of these changes before.", watch),
+    command("ob.listen", -2, OWN, NO_KEYS, Rows, "topic ...", "Subscribes to topics.", |cx, r| listen(cx, r, Interest::Topic)).reaches(reach::channels),
+    command("ob.lock", -4, OWN | BLOCKING | SEQUENCED | LOCKS, NO_KEYS, Rows, "shared|exclusive seconds name ...", "Locks names until the transaction ends. Waits for them.", lock),
+    command("ob.notify", -2, SEQUENCED | PAUSED, NO_KEYS, Rows, "topic ...", "Notifies topics once the transaction has committed.", notify).reaches(reach::channels),
+    command("ob.plisten", -2, OWN, NO_KEYS, Rows, "prefix ...", "Subscribes to all topics that begin with a prefix.", |cx, r| listen(cx, r, Interest::Prefix)).reaches(reach::prefixes),
+    command("ob.punlisten", -1, OWN, NO_KEYS, Rows, "[prefix ...]", "Ends subscriptions to prefixes of topics.", |cx, r| unlisten(cx, r, Interest::Prefix)),
+    command("ob.txid", 1, OWN, NO_KEYS, Rows, "", "Returns the number of the transaction, if there is one.", txid),
+    command("ob.txlist", 1, OWN, NO_KEYS, Rows, "", "Shows all transactions, with the locks that they hold and wait for.", txlist),
+    command("ob.unlisten", -1, OWN, NO_KEYS, Rows, "[topic ...]", "Ends subscriptions to topics.", |cx, r| unlisten(cx, r, Interest::Topic)),
+    command("ob.watch", -4, OWN, NO_KEYS, Rows, "table [range from to] [prefix p] [keys n key ...] [cols key n column ...] ...", "Makes the commit fail if one of these keys or columns changes before it.", watch),
 ];
 
 fn begin(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -98,7 +98,7 @@ fn notify(cx: &mut Cx<'_>, request: &Request) -> Done {
     held::say(cx, request.from(1).map(say).collect())
 }
 
-/// A connection listens to so much at the most.
+/// Maximum number of topics that a connection listens to.
 const INTERESTS_MAX: usize = 10_000;
 
 fn listen(cx: &mut Cx<'_>, request: &Request, interest: fn(Vec<u8>) -> Interest) -> Done {
@@ -175,7 +175,7 @@ fn changed(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// The tables that a transaction has changed.
+/// Returns the tables that a transaction has changed.
 fn changed_tables(state: &State) -> Done<Vec<Vec<u8>>> {
     let mut tables: Vec<Vec<u8>> = Vec::new();
     for place in state.places().filter(|place| place.name().starts_with(super::PREFIX)) {

@@ -18,13 +18,13 @@ const STORED: Keys = Keys::Numbered(2, 1);
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
-    command("zdiff", -3, READ, NUMBERED, Sorted, "n key ... [withscores]", "Members of the first set that no other has.", |cx, r| show(cx, r, How::Without)),
-    command("zdiffstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ...", "Stores what ZDIFF tells.", |cx, r| keep(cx, r, How::Without)).uses(Uses::STORE_FIRST),
-    command("zinter", -3, READ, NUMBERED, Sorted, "n key ... [weights w ...] [aggregate sum|min|max] [withscores]", "Members that all sets have.", |cx, r| show(cx, r, How::Common)),
-    command("zintercard", -3, READ, NUMBERED, Sorted, "n key ... [limit n]", "How many members all sets have.", zintercard),
-    command("zinterstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ... [weights w ...] [aggregate sum|min|max]", "Stores what ZINTER tells.", |cx, r| keep(cx, r, How::Common)).uses(Uses::STORE_FIRST),
-    command("zunion", -3, READ, NUMBERED, Sorted, "n key ... [weights w ...] [aggregate sum|min|max] [withscores]", "Members that any set has.", |cx, r| show(cx, r, How::All)),
-    command("zunionstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ... [weights w ...] [aggregate sum|min|max]", "Stores what ZUNION tells.", |cx, r| keep(cx, r, How::All)).uses(Uses::STORE_FIRST),
+    command("zdiff", -3, READ, NUMBERED, Sorted, "n key ... [withscores]", "Returns the members of the first set that are in no other set.", |cx, r| show(cx, r, How::Without)),
+    command("zdiffstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ...", "Stores the difference of sorted sets.", |cx, r| keep(cx, r, How::Without)).uses(Uses::STORE_FIRST),
+    command("zinter", -3, READ, NUMBERED, Sorted, "n key ... [weights w ...] [aggregate sum|min|max] [withscores]", "Returns the members that all sets have.", |cx, r| show(cx, r, How::Common)),
+    command("zintercard", -3, READ, NUMBERED, Sorted, "n key ... [limit n]", "Counts the members that all sets have.", zintercard),
+    command("zinterstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ... [weights w ...] [aggregate sum|min|max]", "Stores the intersection of sorted sets.", |cx, r| keep(cx, r, How::Common)).uses(Uses::STORE_FIRST),
+    command("zunion", -3, READ, NUMBERED, Sorted, "n key ... [weights w ...] [aggregate sum|min|max] [withscores]", "Returns the members of all sets.", |cx, r| show(cx, r, How::All)),
+    command("zunionstore", -4, WRITE | DENY_OOM, STORED, Sorted, "to n key ... [weights w ...] [aggregate sum|min|max]", "Stores the union of sorted sets.", |cx, r| keep(cx, r, How::All)).uses(Uses::STORE_FIRST),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -15,12 +15,12 @@ const WAITED: Keys = Keys::At(1, -2, 1);
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
-    command("bzmpop", -5, WRITE | BLOCKING, Keys::Numbered(2, 0), Sorted, "seconds n key ... min|max [count n]", "As ZMPOP, and waits.", bzmpop).each(KeyUse::TAKE),
-    command("bzpopmax", -3, WRITE | BLOCKING | FAST, WAITED, Sorted, "key ... seconds", "Takes out the member with the largest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Down)).each(KeyUse::TAKE),
-    command("bzpopmin", -3, WRITE | BLOCKING | FAST, WAITED, Sorted, "key ... seconds", "Takes out the member with the smallest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Up)).each(KeyUse::TAKE),
-    command("zmpop", -4, WRITE, Keys::Numbered(1, 0), Sorted, "n key ... min|max [count n]", "Takes members out of the first set that has some.", zmpop).each(KeyUse::TAKE),
-    command("zpopmax", -2, WRITE | FAST, FIRST, Sorted, "key [count]", "Takes out members with the largest scores.", |cx, r| zpop(cx, r, Order::Down)).each(KeyUse::TAKE),
-    command("zpopmin", -2, WRITE | FAST, FIRST, Sorted, "key [count]", "Takes out members with the smallest scores.", |cx, r| zpop(cx, r, Order::Up)).each(KeyUse::TAKE),
+    command("bzmpop", -5, WRITE | BLOCKING, Keys::Numbered(2, 0), Sorted, "seconds n key ... min|max [count n]", "Removes and returns members like ZMPOP, and waits for some.", bzmpop).each(KeyUse::TAKE),
+    command("bzpopmax", -3, WRITE | BLOCKING | FAST, WAITED, Sorted, "key ... seconds", "Removes and returns the member with the largest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Down)).each(KeyUse::TAKE),
+    command("bzpopmin", -3, WRITE | BLOCKING | FAST, WAITED, Sorted, "key ... seconds", "Removes and returns the member with the smallest score, and waits for one.", |cx, r| bzpop(cx, r, Order::Up)).each(KeyUse::TAKE),
+    command("zmpop", -4, WRITE, Keys::Numbered(1, 0), Sorted, "n key ... min|max [count n]", "Removes and returns members of the first set that is not empty.", zmpop).each(KeyUse::TAKE),
+    command("zpopmax", -2, WRITE | FAST, FIRST, Sorted, "key [count]", "Removes and returns the members with the largest scores.", |cx, r| zpop(cx, r, Order::Down)).each(KeyUse::TAKE),
+    command("zpopmin", -2, WRITE | FAST, FIRST, Sorted, "key [count]", "Removes and returns the members with the smallest scores.", |cx, r| zpop(cx, r, Order::Up)).each(KeyUse::TAKE),
 ];
 
 fn pop(cx: &mut Cx<'_>, key: &[u8], order: Order, count: usize) -> Done<Vec<Scored>> {

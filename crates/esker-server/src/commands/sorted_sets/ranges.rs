@@ -15,18 +15,18 @@ use crate::types::{Scored, SortedSet, ZSpan};
 
 #[rustfmt::skip]
 pub(in super::super) const TABLE: &[Command] = &[
-    command("zcount", 4, READ | FAST, FIRST, Sorted, "key min max", "How many members have scores in a range.", |cx, r| count(cx, r, By::Score)),
-    command("zlexcount", 4, READ | FAST, FIRST, Sorted, "key min max", "How many members lie in a range.", |cx, r| count(cx, r, By::Member)),
-    command("zrange", -4, READ, FIRST, Sorted, "key from to [byscore|bylex] [rev] [limit skip n] [withscores]", "Members of a range.", zrange),
-    command("zrangebylex", -4, READ, FIRST, Sorted, "key min max [limit skip n]", "Members of a range.", |cx, r| old(cx, r, By::Member, Order::Up)),
-    command("zrangebyscore", -4, READ, FIRST, Sorted, "key min max [withscores] [limit skip n]", "Members with scores in a range.", |cx, r| old(cx, r, By::Score, Order::Up)),
-    command("zrangestore", -5, WRITE | DENY_OOM, FIRST_TWO, Sorted, "to key from to [byscore|bylex] [rev] [limit skip n]", "Stores what ZRANGE tells.", zrangestore).uses(Uses::STORE_FIRST),
-    command("zremrangebylex", 4, WRITE, FIRST, Sorted, "key min max", "Removes members of a range.", |cx, r| remove(cx, r, By::Member)).each(KeyUse::DELETE),
-    command("zremrangebyrank", 4, WRITE, FIRST, Sorted, "key start stop", "Removes members by rank.", |cx, r| remove(cx, r, By::Rank)).each(KeyUse::DELETE),
-    command("zremrangebyscore", 4, WRITE, FIRST, Sorted, "key min max", "Removes members with scores in a range.", |cx, r| remove(cx, r, By::Score)).each(KeyUse::DELETE),
-    command("zrevrange", -4, READ, FIRST, Sorted, "key start stop [withscores]", "Members by rank, largest score first.", |cx, r| old(cx, r, By::Rank, Order::Down)),
-    command("zrevrangebylex", -4, READ, FIRST, Sorted, "key max min [limit skip n]", "Members of a range, largest first.", |cx, r| old(cx, r, By::Member, Order::Down)),
-    command("zrevrangebyscore", -4, READ, FIRST, Sorted, "key max min [withscores] [limit skip n]", "Members with scores in a range, largest first.", |cx, r| old(cx, r, By::Score, Order::Down)),
+    command("zcount", 4, READ | FAST, FIRST, Sorted, "key min max", "Counts the members with scores in a range.", |cx, r| count(cx, r, By::Score)),
+    command("zlexcount", 4, READ | FAST, FIRST, Sorted, "key min max", "Counts the members in a range of names.", |cx, r| count(cx, r, By::Member)),
+    command("zrange", -4, READ, FIRST, Sorted, "key from to [byscore|bylex] [rev] [limit skip n] [withscores]", "Returns the members of a range.", zrange),
+    command("zrangebylex", -4, READ, FIRST, Sorted, "key min max [limit skip n]", "Returns the members in a range of names.", |cx, r| old(cx, r, By::Member, Order::Up)),
+    command("zrangebyscore", -4, READ, FIRST, Sorted, "key min max [withscores] [limit skip n]", "Returns the members with scores in a range.", |cx, r| old(cx, r, By::Score, Order::Up)),
+    command("zrangestore", -5, WRITE | DENY_OOM, FIRST_TWO, Sorted, "to key from to [byscore|bylex] [rev] [limit skip n]", "Stores the members of a range.", zrangestore).uses(Uses::STORE_FIRST),
+    command("zremrangebylex", 4, WRITE, FIRST, Sorted, "key min max", "Removes the members in a range of names.", |cx, r| remove(cx, r, By::Member)).each(KeyUse::DELETE),
+    command("zremrangebyrank", 4, WRITE, FIRST, Sorted, "key start stop", "Removes the members in a range of ranks.", |cx, r| remove(cx, r, By::Rank)).each(KeyUse::DELETE),
+    command("zremrangebyscore", 4, WRITE, FIRST, Sorted, "key min max", "Removes the members with scores in a range.", |cx, r| remove(cx, r, By::Score)).each(KeyUse::DELETE),
+    command("zrevrange", -4, READ, FIRST, Sorted, "key start stop [withscores]", "Returns the members in a range of ranks, largest score first.", |cx, r| old(cx, r, By::Rank, Order::Down)),
+    command("zrevrangebylex", -4, READ, FIRST, Sorted, "key max min [limit skip n]", "Returns the members in a range of names, largest first.", |cx, r| old(cx, r, By::Member, Order::Down)),
+    command("zrevrangebyscore", -4, READ, FIRST, Sorted, "key max min [withscores] [limit skip n]", "Returns the members with scores in a range, largest first.", |cx, r| old(cx, r, By::Score, Order::Down)),
 ];
 
 /// How a range selects members.

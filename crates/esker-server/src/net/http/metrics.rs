@@ -23,7 +23,7 @@ impl Text {
     }
 }
 
-/// All metrics.
+/// Returns all metrics.
 pub fn metrics(server: &Arc<Server>) -> String {
     let mut text = Text(String::new());
     let stats = &server.observed.stats;

@@ -26,7 +26,7 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
 @media (max-width: 40rem) { table { font-size: .8rem; } th, td { padding: .15rem 0 .15rem .4rem; } }
 ";
 
-/// The current page. The browser reloads it every five seconds.
+/// Renders the current page. The browser reloads it every five seconds.
 pub fn page(server: &Arc<Server>) -> String {
     let mut html =
         String::from("<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=5>");

@@ -305,7 +305,7 @@ impl State {
     /// Visits the writes to one of these places.
     ///
     /// # Errors
-    /// Errors of the store.
+    /// Fails if the store fails.
     pub fn visit_writes(&self, place: &Place, visit: &mut dyn FnMut(Write<'_>)) -> Result<()> {
         self.transaction.visit_writes(&place.space, visit)
     }
@@ -397,8 +397,8 @@ impl Held {
         self.with(now, |state| state.enter(store, is_repeatable, None, durability))
     }
 
-    /// Ends a nested transaction, and keeps or undoes its writes. Returns false if the innermost transaction
-    /// is the outermost one.
+    /// Ends a nested transaction, and keeps or undoes its writes. Returns false if the innermost
+    /// transaction is the outermost one.
     ///
     /// # Errors
     /// [`IDLE`].

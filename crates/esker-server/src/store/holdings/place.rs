@@ -1,23 +1,23 @@
-//! Where keys lie.
+//! Places that hold keys: keyspaces and numbered databases.
 
 use crate::store::Space;
 
 /// A keyspace, or the keys of a numbered database.
 #[derive(Clone)]
 pub struct Place {
-    /// The map that holds the keys.
+    /// Map that holds the keys.
     pub space: Space,
-    /// The database's number, if it is one. Its values are main records, and keys expire.
+    /// Number of the database, if it is one. Values in a database are main records, and keys expire.
     pub database: Option<usize>,
 }
 
 impl Place {
-    /// A keyspace of plain keys.
+    /// Returns the place of a keyspace of plain keys.
     pub fn keyspace(space: Space) -> Self {
         Place { space, database: None }
     }
 
-    /// The name that tells it from all others.
+    /// Returns a name that is unique among places.
     pub fn name(&self) -> String {
         match self.database {
             Some(number) => database_name(number),
@@ -26,7 +26,7 @@ impl Place {
     }
 }
 
-/// The name of the place of a database.
+/// Returns the name of the place of a database.
 pub fn database_name(number: usize) -> String {
     format!("r{number}")
 }

@@ -1,7 +1,8 @@
-//! Topics: who listens, and what was said and not fetched yet.
+//! Topics: their listeners, and the messages that listeners have not fetched yet.
 //!
-//! topics.1. A topic is kept once for a listener that fetches, however often it was said before.
-//! topics.2. A message names no key outside of what is watched: if a removed range begins before it, the message has the watched prefix or key.
+//! topics.1. A listener that fetches has each topic at most once, however often the topic was notified.
+//! topics.2. A message names no key outside of what the listener watches. If a removed range begins before
+//!     that, the message names the watched prefix or key.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,10 +14,11 @@ use crate::clients::Client;
 use crate::clients::pubsub;
 use crate::store::spans::Stretch;
 
-/// So many bytes of topics may wait for one listener. Then the rest is lost, and it is told so.
+/// Maximum bytes of topics kept for one listener. Beyond it, further topics are dropped and the listener
+/// learns that some were lost.
 const BYTES_MAX: usize = 1 << 20;
 
-/// What was said to one connection.
+/// Topics to be fetched by one connection.
 #[derive(Debug, Default)]
 pub struct Inbox {
     said: Mutex<Said>,
@@ -30,7 +32,7 @@ struct Said {
 }
 
 impl Inbox {
-    /// Keeps a topic (topics.1).
+    /// Adds a topic (topics.1).
     fn add(&self, topic: &[u8]) {
         let mut said = self.said.lock();
         if said.topics.contains(topic) {
@@ -44,24 +46,24 @@ impl Inbox {
         said.topics.insert(topic.to_vec());
     }
 
-    /// What was said since the last time; none: more was said than is kept.
+    /// Takes the topics since the last call. `None` if topics were dropped.
     pub fn take(&self) -> Option<BTreeSet<Vec<u8>>> {
         let said = std::mem::take(&mut *self.said.lock());
         (!said.has_lost).then_some(said.topics)
     }
 }
 
-/// What is listened to.
+/// What a connection listens to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Interest {
     /// A topic.
     Topic(Vec<u8>),
-    /// All topics that begin with this.
+    /// All topics that begin with this prefix.
     Prefix(Vec<u8>),
 }
 
 impl Interest {
-    /// The names it is about.
+    /// Returns the range of names that it covers.
     fn stretch(&self) -> Stretch {
         match self {
             Interest::Topic(name) => Stretch::point(name),
@@ -70,41 +72,41 @@ impl Interest {
     }
 }
 
-/// Something that is said.
+/// A message on a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saying {
-    /// The name of the place where it is said.
+    /// Name of the place of the topic.
     pub place: String,
     /// The topic.
     pub topic: Vec<u8>,
-    /// What is said; of commands that say topics alone it is nothing.
+    /// The message. Empty for commands that only name topics.
     pub message: Vec<u8>,
 }
 
-/// A change that those are told of who watch keys.
+/// A change to report to connections that watch keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Of a key: the topic; the message is how.
+    /// The change of one key. The topic is the key, and the message says how it changed.
     Key(Saying),
-    /// Of a stretch of keys in a place of this name, and how.
+    /// The change of a range of keys: the name of their place, the range, and how they changed.
     Stretch(String, Stretch, &'static str),
 }
 
 impl Saying {
-    /// How much memory it takes.
+    /// Returns the memory that it uses, in bytes.
     pub fn bytes(&self) -> usize {
         self.topic.len() + self.message.len()
     }
 }
 
-/// How a listener hears.
+/// How a listener receives messages.
 #[derive(Clone)]
 pub enum Ear {
-    /// It fetches topics.
+    /// It fetches topics from this inbox.
     Inbox(Arc<Inbox>),
-    /// It is sent topics and what is said, as messages of a channel.
+    /// The server sends it topics and messages like those of a channel.
     Messages(Arc<Client>),
-    /// The same, as messages of a pattern: with what it listens to.
+    /// The server sends it topics and messages like those of a pattern, with the watched key or prefix.
     Matches(Arc<Client>),
 }
 
@@ -124,20 +126,20 @@ type Listeners = BTreeMap<u64, Ear>;
 #[derive(Default)]
 struct Table {
     listeners: HashMap<(String, Interest), Listeners>,
-    /// How long prefixes are that somebody listens to, and how many of each length.
+    /// Number of watched prefixes by their length.
     lengths: BTreeMap<usize, usize>,
 }
 
-/// Listeners, by place.
+/// Listeners by place.
 #[derive(Default)]
 pub struct Topics {
     table: Mutex<Table>,
-    /// How many interests there are. Relaxed: who begins to listen hears what is said later.
+    /// Number of interests. Relaxed: a new listener receives only later messages.
     len: AtomicUsize,
 }
 
 impl Topics {
-    /// A connection listens from now on.
+    /// Adds a listener.
     pub fn listen(&self, place: &str, interest: Interest, client: u64, ear: Ear) {
         let table = &mut *self.table.lock();
         if let Interest::Prefix(prefix) = &interest
@@ -149,7 +151,7 @@ impl Topics {
         self.len.store(table.listeners.len(), Ordering::Relaxed);
     }
 
-    /// A connection listens no more.
+    /// Removes a listener.
     pub fn unlisten(&self, place: &str, interest: &Interest, client: u64) {
         let table = &mut *self.table.lock();
         let place = (place.to_owned(), interest.clone());
@@ -170,13 +172,13 @@ impl Topics {
         }
     }
 
-    /// Whether nobody listens.
+    /// Returns whether there are no listeners.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len.load(Ordering::Relaxed) == 0
     }
 
-    /// Says something. The connections that have it to fetch.
+    /// Delivers a message. Returns the connections that have it to fetch.
     pub fn say(&self, said: &Saying) -> Vec<u64> {
         let mut heard = Vec::new();
         if self.is_empty() {
@@ -196,7 +198,7 @@ impl Topics {
         heard
     }
 
-    /// Tells of a change.
+    /// Reports a change to the connections that watch its keys.
     pub fn tell(&self, change: &Change) {
         let (place, stretch, how) = match change {
             Change::Key(said) => return drop(self.say(said)),
