@@ -229,7 +229,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Without connections. The output of each is limited by `limits`.
+    /// Creates an empty table. `limits` applies to the output of each connection.
     pub fn new(limits: Arc<OutputLimits>) -> Self {
         Clients { limits, ..Clients::default() }
     }

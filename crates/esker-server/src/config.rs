@@ -190,7 +190,7 @@ impl Config {
         self.events() >> event as u32 & 1 == 1
     }
 
-    /// What commits wait for.
+    /// Returns what commits wait for.
     pub fn durability(&self) -> Durability {
         match self.fsync.load(Ordering::Relaxed) {
             n if n == Fsync::Always as u32 => Durability::Sync,
@@ -199,12 +199,12 @@ impl Config {
         }
     }
 
-    /// Commands that take this many microseconds are logged as slow; negative: none.
+    /// Returns the microseconds from which commands are logged as slow; negative: none are.
     pub fn slow_micros(&self) -> i64 {
         self.slow_micros.load(Ordering::Relaxed)
     }
 
-    /// Work that takes this many milliseconds is recorded as a latency event; 0: none.
+    /// Returns the milliseconds from which work is recorded as a latency event; 0: none is.
     pub fn latency_ms(&self) -> u64 {
         self.latency_ms.load(Ordering::Relaxed)
     }

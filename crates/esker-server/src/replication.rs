@@ -251,8 +251,8 @@ impl Replication {
         (Position { epoch: state.history.epoch_of(seq), seq }, local)
     }
 
-    /// On a primary: the first commit from which a replica can continue without a copy. `None`: there is no
-    /// log for replicas.
+    /// Returns the first commit from which a replica of this primary can continue without a copy. `None`:
+    /// there is no log for replicas.
     pub fn first_kept(&self) -> Option<u64> {
         let role = self.state.lock().role.clone();
         let (Role::Primary(base), Some((db, _))) = (role, self.local()) else { return None };
@@ -278,7 +278,7 @@ impl Replication {
         }
     }
 
-    /// On a replica: the newest durable commit.
+    /// Returns the newest durable commit of a replica.
     pub fn durable(&self) -> u64 {
         self.state.lock().durable
     }
@@ -338,7 +338,7 @@ impl Replication {
         Ok(true)
     }
 
-    /// Called after a change of the role. Followers have to ask again.
+    /// Ends the connections of followers after a change of the role. They have to ask again.
     fn has_changed(&self, mut state: MutexGuard<'_, State>) {
         state.term += 1;
         state.upstream = Upstream::default();

@@ -117,7 +117,7 @@ pub const NO_KEY: &str = "ERR no such key";
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 /// Reply to a client whose script was ended.
 pub const ENDED_SCRIPT: &str =
-    "ERR Script killed by user with SCRIPT KILL, or after 5 seconds: nothing of what it did stays";
+    "ERR Script killed by user with SCRIPT KILL, or after 5 seconds: all of its changes were undone";
 /// Reply to a waiting client that another client has unblocked.
 pub const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 /// Reply to a client that waits while its server becomes a replica. Its connection is closed, so that it
@@ -125,7 +125,7 @@ pub const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 pub const DEMOTED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 /// Reply to a client whose command panicked.
-pub const BROKEN: &str = "ERR internal error: the command was not done; please report it";
+pub const BROKEN: &str = "ERR internal error: the command had no effect; please report it";
 /// Reply to a client whose wait for a lock has timed out.
 pub const LOCK_TIMEOUT: &str = "LOCKTIMEOUT a lock was not released in time; locks that were free are held";
 

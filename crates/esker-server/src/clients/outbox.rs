@@ -119,7 +119,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// For a connection with these limits.
+    /// Creates the output of a connection with these limits.
     pub fn new(limits: Arc<OutputLimits>) -> Self {
         Outbox { limits, ..Outbox::default() }
     }

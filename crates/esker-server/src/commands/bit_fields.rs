@@ -172,7 +172,7 @@ pub(super) fn bitfield(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> 
     Ok(())
 }
 
-/// The integer to set. For unsigned widths a negative argument stands for its two's complement.
+/// Returns the integer to set. For unsigned widths a negative argument stands for its two's complement.
 fn set_value(n: i64, width: Width) -> i128 {
     if width.is_signed { i128::from(n) } else { i128::from(n as u64) }
 }

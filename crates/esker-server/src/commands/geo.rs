@@ -29,7 +29,7 @@ pub(super) const TABLE: &[Command] = &[
     command("geosearchstore", -8, STORES, FIRST_TWO, Geo, "to key frommember member|fromlonlat longitude latitude byradius radius unit|bybox width height unit [asc|desc] [count n [any]] [storedist]", "Stores the places in a circle or a box.", geosearchstore).uses(Uses::STORE_FIRST),
 ];
 
-/// Length of a unit in metres.
+/// Returns the length of a unit in metres.
 fn unit(word: &[u8]) -> Done<f64> {
     match word.to_ascii_lowercase().as_slice() {
         b"m" => Ok(1.0),

@@ -282,7 +282,7 @@ pub(super) fn random_count(request: &Request, at: usize, in_pairs: bool) -> Done
     Ok((count.unsigned_abs() as usize, count < 0))
 }
 
-/// Number of indexes that [`random_places`] returns.
+/// Returns the number of indexes that [`random_places`] returns.
 pub(super) fn random_len(len: usize, count: usize, repeats: bool) -> usize {
     if repeats && len > 0 { count } else { count.min(len) }
 }

@@ -134,7 +134,7 @@ fn apply(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) -> Done {
             Write::Put { key, value } => write_string(cx, key, Some(value)),
             Write::Remove { key } => write_string(cx, key, None),
             Write::RemoveRange { .. } | Write::Merge { .. } => {
-                Err("ERR a database takes no such write".into())
+                Err("ERR a database does not support this write".into())
             }
         });
     }

@@ -91,7 +91,7 @@ fn encode(registers: &Registers) -> Vec<u8> {
     bytes
 }
 
-/// MurmurHash64A by Austin Appleby, which is in the public domain.
+/// Computes MurmurHash64A by Austin Appleby, which is in the public domain.
 fn hash(bytes: &[u8]) -> u64 {
     const M: u64 = 0xc6a4_a793_5bd1_e995;
     let mut h = 0xadc8_3b19 ^ (bytes.len() as u64).wrapping_mul(M);

@@ -231,7 +231,7 @@ fn any_key(cx: &Cx<'_>) -> Done<Option<Vec<u8>>> {
     }
 }
 
-/// The name of the encoding that Redis would use for this value.
+/// Returns the name of the encoding that Redis would use for this value.
 pub(super) fn encoding(cx: &Cx<'_>, key: &[u8], main: &Main) -> Done<&'static str> {
     if main.kind == Kind::String {
         let text = main.text();

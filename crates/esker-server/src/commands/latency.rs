@@ -74,7 +74,7 @@ fn histogram(cx: &mut Cx<'_>, request: &Request) {
     }
 }
 
-/// Advice for operators.
+/// Replies with advice for operators.
 fn doctor(cx: &Cx<'_>) -> String {
     let limit = cx.server.config.latency_ms();
     if limit == 0 {

@@ -31,15 +31,15 @@ fn backup_dir<'c>(cx: &'c Cx<'_>) -> Done<&'c Path> {
     dir.ok_or("ERR the server has no directory for backups: start it with --backup-dir PATH".into())
 }
 
-/// A path in the directory of backups (operations.1).
+/// Returns a path in the directory of backups (operations.1).
 fn place(cx: &Cx<'_>, name: &[u8]) -> Done<PathBuf> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if name == BACKUPS.as_bytes() {
-        return Err("ERR the backups have this name".into());
+        return Err("ERR this name is reserved for the backups".into());
     }
     if name.is_empty() || name.len() > 200 || name[0] == b'.' || !name.iter().all(is_plain) {
         return Err(
-            "ERR a name has letters, digits, '-', '_' and '.', and begins with none of the last".into()
+            "ERR a name consists of letters, digits, '-', '_' and '.', and does not begin with '.'".into()
         );
     }
     Ok(backup_dir(cx)?.join(&*String::from_utf8_lossy(name)))
@@ -80,7 +80,7 @@ fn backup(cx: &mut Cx<'_>, request: &Request) -> Done {
     )
 }
 
-/// Two simultaneous copies to the same path are not an error of the database.
+/// Converts an error. Two simultaneous copies to the same path are not an error of the database.
 fn failed(error: Error) -> Fail {
     match error {
         Error::Locked { path, .. } => {

@@ -123,7 +123,7 @@ fn read_after(cx: &mut Cx<'_>, request: &Request) -> Done {
     check_demoted(cx)?;
     Err(Fail::text(match newest.seq < at.seq {
         true => format!("NOTYET this server is at {newest}, which is before {at}"),
-        false => format!("FORKED {at} is no commit of this server's history"),
+        false => format!("FORKED {at} is not a commit of this server's history"),
     }))
 }
 
@@ -135,7 +135,7 @@ fn replicate(cx: &mut Cx<'_>, request: &Request) -> Done {
         )));
     }
     let at = position_of(request, 2)?;
-    let port = u16::try_from(int(&request[4])?).map_err(|_| "ERR this is no port")?;
+    let port = u16::try_from(int(&request[4])?).map_err(|_| "ERR invalid port")?;
     let slot = slot_name(request, 5)?;
     let wants_copy = match request.len() {
         6 => false,
@@ -154,7 +154,8 @@ pub(super) fn slot_name(request: &Request, at: usize) -> Done<String> {
 }
 
 fn failover(_: &mut Cx<'_>, _: &Request) -> Done {
-    Err("ERR FAILOVER is not supported: stop the primary, then promote a replica by REPLICAOF NO ONE".into())
+    Err("ERR FAILOVER is not supported: stop the primary, then promote a replica with REPLICAOF NO ONE"
+        .into())
 }
 
 fn replica_of(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -277,7 +278,7 @@ fn waitaof(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Names and values of the section of `INFO`.
+/// Returns the names and values of the section of `INFO`.
 pub(super) fn figures(server: &Server) -> Vec<(String, String)> {
     let replication = &server.replication;
     let at = replication.position();

@@ -66,7 +66,7 @@ impl Step {
         self.pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name))
     }
 
-    /// The keys that the walk has not reached yet.
+    /// Returns the keys that the walk has not reached yet.
     pub(super) fn span(&self) -> Span<'_> {
         match &self.from {
             From::Start => Span::ALL,

@@ -50,7 +50,7 @@ pub struct ShownSlot {
     pub bytes: u64,
 }
 
-/// All slots.
+/// Returns all slots.
 pub fn shown_slots(server: &Server) -> Vec<ShownSlot> {
     let replication = &server.replication;
     let newest = replication.position().seq;

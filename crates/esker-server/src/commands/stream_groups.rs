@@ -148,7 +148,7 @@ fn note_consumer(
     stream.put_consumer(cx, group, name, cx.now, active)
 }
 
-/// The error for a waiting reader whose group is gone.
+/// Returns the error for a waiting reader whose group is gone.
 fn why_unblocked(cx: &mut Cx<'_>, key: &[u8]) -> &'static str {
     match Stream::open(cx, key) {
         Ok(Some(_)) => "NOGROUP the consumer group this client was blocked on no longer exists",

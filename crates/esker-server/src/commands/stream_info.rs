@@ -96,7 +96,7 @@ impl<'s> AddedCount<'s> {
         removed != StreamId::default() && self.first.is_some_and(|first| removed >= id.max(first))
     }
 
-    /// Number of entries added up to this id, including removed ones. None if it is unknown.
+    /// Returns the number of entries added up to this id, including removed ones. None if it is unknown.
     fn count_up_to(&self, id: StreamId) -> Option<u64> {
         let added = self.stream.added();
         match self.first {
@@ -110,13 +110,13 @@ impl<'s> AddedCount<'s> {
         }
     }
 
-    /// Number of entries that a group has read, once it has read this one too.
+    /// Returns the number of entries that a group has read, once it has read this one too.
     pub(super) fn read_after(&self, read: Option<u64>, id: StreamId) -> Option<u64> {
         read.filter(|_| !self.has_gaps_from(id)).map(|read| read + 1).or_else(|| self.count_up_to(id))
     }
 
-    /// Number of entries that a group has not read. None if it is unknown. Negative if `ENTRIESREAD` was set
-    /// too high.
+    /// Returns the number of entries that a group has not read. None if it is unknown. Negative if
+    /// `ENTRIESREAD` was set too high.
     fn lag(&self, group: &Group) -> Option<i64> {
         let read = match group.read {
             _ if self.stream.added() == 0 => return Some(0),

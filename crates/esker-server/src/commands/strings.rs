@@ -94,7 +94,7 @@ impl Lifetime {
         (at + 1 < request.len()).then_some(Lifetime::At { at: at + 1, unit, is_relative })
     }
 
-    /// Number of words of the option.
+    /// Returns the number of words of the option.
     fn words(self) -> usize {
         if matches!(self, Lifetime::At { .. }) { 2 } else { 1 }
     }
@@ -110,7 +110,7 @@ impl Lifetime {
         }
     }
 
-    /// The expiry in Unix milliseconds, or none if the request has no time.
+    /// Returns the expiry in Unix milliseconds, or none if the request has no time.
     fn moment(self, cx: &Cx<'_>, request: &Request, name: &str) -> Done<Option<i64>> {
         let Lifetime::At { at, unit, is_relative } = self else { return Ok(None) };
         let n = int(&request[at])?;

@@ -56,12 +56,12 @@ static TABLES: &[&[Command]] = &[
 
 static SPECS: LazyLock<Vec<&'static Spec>> = LazyLock::new(|| commands().map(|command| &**command).collect());
 
-/// All commands.
+/// Returns all commands.
 pub fn commands() -> impl Iterator<Item = &'static Command> {
     TABLES.iter().copied().flatten()
 }
 
-/// The specifications of all commands, in the same order.
+/// Returns the specifications of all commands, in the same order.
 pub fn specs() -> Specs {
     &SPECS
 }

@@ -24,7 +24,7 @@ impl<'r> Words<'r> {
     /// Reads the next word.
     ///
     /// # Errors
-    /// If there is none.
+    /// Fails if there is none.
     pub(super) fn next(&mut self) -> Done<&'r [u8]> {
         let word = self.request.get(self.at).ok_or(SYNTAX)?;
         self.at += 1;
@@ -41,7 +41,7 @@ impl<'r> Words<'r> {
     /// Reads the next word, which must equal `word`.
     ///
     /// # Errors
-    /// If it does not.
+    /// Fails if it does not.
     pub(super) fn expect(&mut self, word: &str) -> Done {
         if self.takes(word) { Ok(()) } else { Err(SYNTAX.into()) }
     }
@@ -49,7 +49,7 @@ impl<'r> Words<'r> {
     /// Reads a number, and that many groups of `each` words.
     ///
     /// # Errors
-    /// If there are fewer words.
+    /// Fails if there are fewer words.
     pub(super) fn list(&mut self, each: usize) -> Done<Vec<&'r [u8]>> {
         let count = usize::try_from(int(self.next()?)?).ok().and_then(|n| n.checked_mul(each));
         let count = count.filter(|n| *n <= self.request.len() - self.at).ok_or(SYNTAX)?;
@@ -59,7 +59,7 @@ impl<'r> Words<'r> {
     /// Reads a positive number.
     ///
     /// # Errors
-    /// If the word is not one.
+    /// Fails if the word is not one.
     pub(super) fn positive(&mut self) -> Done<usize> {
         let n = int(self.next()?)?;
         Ok(usize::try_from(n).ok().filter(|n| *n > 0).ok_or("ERR value is out of range, must be positive")?)

@@ -37,7 +37,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// `kill` is set to end the current script.
+    /// Creates an interpreter. `kill` is set to end the current script.
     pub(super) fn new(kill: Arc<AtomicBool>) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS | StdLib::COROUTINE;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
@@ -96,7 +96,7 @@ fn load(lua: &Lua, source: &[u8], name: &str, globals: &Table) -> mlua::Result<F
     chunk.set_environment(globals.clone()).into_function()
 }
 
-/// `loadstring`: returns a function, or nil and an error.
+/// Implements `loadstring`: returns a function, or nil and an error.
 fn load_text(
     lua: &Lua,
     (source, name): (LuaString, Option<LuaString>),
@@ -115,7 +115,8 @@ fn load_text(
     }
 }
 
-/// `string.find` of plain text. The time grows with the sum of the lengths, not with their product.
+/// Implements `string.find` of plain text. The time grows with the sum of the lengths, not with their
+/// product.
 fn search(lua: &Lua, (text, part, first): (LuaString, LuaString, Option<f64>)) -> mlua::Result<MultiValue> {
     limits::of(lua)?.long_step()?;
     let (text, part) = (text.as_bytes(), part.as_bytes());
@@ -135,8 +136,8 @@ fn search(lua: &Lua, (text, part, first): (LuaString, LuaString, Option<f64>)) -
     })
 }
 
-/// `string.rep`. The interpreter's own function takes a step for each repetition, even of an empty text, and
-/// cannot be interrupted.
+/// Implements `string.rep`. The interpreter's own function takes a step for each repetition, even of an empty
+/// text, and cannot be interrupted.
 fn repeat(lua: &Lua, (text, count): (LuaString, f64)) -> mlua::Result<LuaString> {
     let limits = limits::of(lua)?;
     limits.long_step()?;

@@ -11,13 +11,13 @@ fn read(name: &str) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Resident memory in bytes.
+/// Returns the resident memory in bytes.
 pub fn memory() -> u64 {
     let pages = read("statm").split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0) * PAGE
 }
 
-/// Peak resident memory in bytes.
+/// Returns the peak resident memory in bytes.
 pub fn memory_peak() -> u64 {
     let status = read("status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

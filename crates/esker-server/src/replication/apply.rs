@@ -132,7 +132,7 @@ impl Applier {
             return Err("the role of this server has changed".to_owned());
         }
         if at.seq != applied.seq + 1 {
-            return Err(format!("commit {} came behind commit {}", at.seq, applied.seq));
+            return Err(format!("commit {} arrived after commit {}", at.seq, applied.seq));
         }
         if self.epoch.unwrap_or(epoch) != at.epoch {
             return Err(format!("commit {} is of epoch {}, which is not known here", at.seq, at.epoch));

@@ -141,7 +141,7 @@ pub(super) fn prepare(db: Db, source: &Source, name: Option<&str>) -> Result<(),
     let position = match records.role().map_err(text)? {
         Some(Role::Primary(base)) => {
             let seq = base.seq_of(db.snapshot().seqno().get());
-            let seq = seq.ok_or("the copy says that it begins behind its end")?;
+            let seq = seq.ok_or("the copy's start position is after its end")?;
             Position { epoch: history.epoch_of(seq), seq }
         }
         Some(Role::Replica(_)) => records.position().map_err(text)?.ok_or("the copy has no position")?,

@@ -29,7 +29,7 @@ pub fn why_not(server: &Server) -> Option<&'static str> {
         return Some("ERR a database in memory cannot be copied");
     }
     if server.replication.upstream().is_copying {
-        return Some("LOADING this server is getting a copy itself: ask again later");
+        return Some("LOADING this server is receiving a copy itself: try again later");
     }
     None
 }

@@ -175,7 +175,7 @@ impl Upstream {
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 if self.heard.elapsed() > SILENCE {
-                    return Err(format!("the primary has said nothing for {} seconds", SILENCE.as_secs()));
+                    return Err(format!("the primary has been silent for {} seconds", SILENCE.as_secs()));
                 }
                 Ok(())
             }

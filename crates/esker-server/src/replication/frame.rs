@@ -116,7 +116,7 @@ impl Frame {
         let frame = Self::decode_body(kind, &mut reader)?;
         match reader.left() {
             0 => Ok(Some((frame, HEADER_BYTES + len))),
-            _ => Err(Broken("a frame is longer than what it says")),
+            _ => Err(Broken("a frame has bytes after its content")),
         }
     }
 

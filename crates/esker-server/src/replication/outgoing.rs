@@ -80,7 +80,7 @@ impl Replication {
         let kept =
             self.first_kept().map_or(String::new(), |first| format!(", which begins with commit {first}"));
         format!(
-            "commit {} is not in the primary's log any more{kept}. A larger --slot-limit or --backlog there keeps more",
+            "commit {} is no longer in the primary's log{kept}. A larger --slot-limit or --backlog there keeps more",
             seq + 1
         )
     }

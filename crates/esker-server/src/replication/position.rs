@@ -119,10 +119,10 @@ impl History {
         found.or(self.0.first()).map_or(Epoch::default(), |(epoch, _)| *epoch)
     }
 
-    /// How a position relates to this history, whose newest commit is `newest`.
+    /// Returns how a position relates to this history, whose newest commit is `newest`.
     pub fn relation(&self, newest: u64, at: Position) -> Relation {
         let Some(found) = self.0.iter().position(|(epoch, _)| *epoch == at.epoch) else {
-            return Relation::Fork(format!("epoch {} is none of this server's history", at.epoch));
+            return Relation::Fork(format!("epoch {} is not part of this server's history", at.epoch));
         };
         let end = self.0.get(found + 1).map_or(newest, |(_, start)| *start);
         if at.seq > end {

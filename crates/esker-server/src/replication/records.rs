@@ -161,7 +161,7 @@ pub fn problem(key: &[u8], value: &[u8]) -> Option<&'static str> {
     };
     match read {
         Err(Broken(why)) => Some(why),
-        Ok(()) => (reader.left() > 0).then_some("bytes behind the end of the record"),
+        Ok(()) => (reader.left() > 0).then_some("bytes after the end of the record"),
     }
 }
 

@@ -91,8 +91,8 @@ impl Slots {
         }
     }
 
-    /// Which slots can move, given the durable commits of their replicas. Empty if that is not worth a commit
-    /// (slots.2, slots.3).
+    /// Returns which slots can move, given the durable commits of their replicas. Empty if that is not worth
+    /// a commit (slots.2, slots.3).
     fn moves(&self, durable: &BTreeMap<String, u64>) -> Vec<(String, u64, u64)> {
         let behind = |name: &str, slot: &Slot| {
             let durable = *durable.get(name)?;
@@ -124,7 +124,7 @@ impl Replication {
         self.local().map_or(Ok(None), |(_, records)| records.name())
     }
 
-    /// Same as `name`, but makes a name if there is none.
+    /// Returns the name like `name`, and creates one if there is none.
     ///
     /// # Errors
     /// Fails if the engine fails.

@@ -88,7 +88,7 @@ impl Cx<'_> {
         let base = self.server.replication.version(version) << 16;
         self.effects.versions += 1;
         if self.effects.versions > 0xFFFF {
-            return Err("ERR too many collections made at once".into());
+            return Err("ERR too many collections created in one commit".into());
         }
         Ok(base | self.effects.versions)
     }
@@ -198,7 +198,7 @@ impl Cx<'_> {
         if gathered > limit {
             let limit = shown(limit);
             return Err(Fail::text(format!(
-                "ERR the command would take more than {limit} of memory: do it in parts"
+                "ERR the command would use more than {limit} of memory: split it into parts"
             )));
         }
         self.step(bytes)

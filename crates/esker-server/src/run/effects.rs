@@ -71,9 +71,7 @@ const EFFECT_OVERHEAD: usize = 64;
 
 fn too_much(limit: usize) -> Fail {
     let limit = shown(limit);
-    Fail::text(format!(
-        "ERR the script or transaction would publish and tell more than {limit}: do it in parts"
-    ))
+    Fail::text(format!("ERR the script or transaction would publish more than {limit}: split it into parts"))
 }
 
 /// Effects that take place after the commit.

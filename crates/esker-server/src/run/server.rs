@@ -283,7 +283,7 @@ impl Server {
     /// Fails if there is none.
     pub fn local(&self) -> Done<&Db> {
         let local = self.replication.local().map(|(db, _)| db);
-        Ok(local.ok_or("ERR another machine has the files: make copies and backups there")?)
+        Ok(local.ok_or("ERR the files are on another machine: make copies and backups there")?)
     }
 
     /// Returns the error that keeps the server from working, if there is one.

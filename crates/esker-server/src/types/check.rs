@@ -56,7 +56,7 @@ pub fn check(main: &Main, parts: &Parts) -> Result<(), Problem> {
             own.as_slice()
         }
         None => {
-            ensure(main.has_no_rest(), "bytes behind the head of the collection")?;
+            ensure(main.has_no_rest(), "bytes after the head of the collection")?;
             parts
         }
     };

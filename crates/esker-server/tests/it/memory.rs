@@ -99,7 +99,7 @@ const GATHER: &[&str] = &[
 ];
 
 const TOO_LARGE: &str = "-ERR the reply is larger than 1 MiB: ask for less at a time";
-const TOO_MUCH: &str = "-ERR the command would take more than 1 MiB of memory: do it in parts";
+const TOO_MUCH: &str = "-ERR the command would use more than 1 MiB of memory: split it into parts";
 
 fn refused(wire: &mut Wire, line: &str, why: &str) {
     let reply = wire.say(line);
@@ -165,7 +165,7 @@ fn effects_2_what_scripts_and_transactions_tell_is_bounded() {
     let (mut wire, mut hearer) = (server.wire(), server.wire());
     server.server.commands.memory.effects.store(1 << 20, Ordering::Relaxed);
     hearer.say("SUBSCRIBE c");
-    let error = "-ERR the script or transaction would publish and tell more than 1 MiB: do it in parts";
+    let error = "-ERR the script or transaction would publish more than 1 MiB: split it into parts";
     let text = "x".repeat(100_000);
     // A single message may have any size. Without a subscriber there is no message.
     assert_eq!(wire.say(&format!("PUBLISH c {}", text.repeat(20))), ":1");

@@ -44,7 +44,7 @@ fn several_copies_at_once_in_one_place_are_told_from_each_other() {
     let server = TestServer::start_with(Db::open(data.path()).unwrap(), options);
     let mut wire = server.wire();
     let refused = wire.say("ES.CHECKPOINT backups");
-    assert!(refused.starts_with("-ERR the backups have this name"), "{refused}");
+    assert!(refused.starts_with("-ERR this name is reserved for the backups"), "{refused}");
     wire.say("ES.BACKUP");
     // Hold the lock, like another backup.
     let _held = Env::real().fs.lock(&dir.path().join("backups/LOCK")).unwrap();

@@ -155,7 +155,7 @@ fn what_is_inside_is_undone_alone() {
         &[
             ("ES.BEGIN SNAPSHOT", ":.."),
             ("ES.SET a 1", "+OK"),
-            ("ES.BEGIN SERIALIZABLE", "-ERR the transaction around it has another isolation.."),
+            ("ES.BEGIN SERIALIZABLE", "-ERR the outer transaction has another isolation.."),
             ("ES.BEGIN", ":.."),
             ("ES.SET b 1", "+OK"),
             ("ES.SAVEPOINT s", "+OK"),

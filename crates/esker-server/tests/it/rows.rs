@@ -136,7 +136,7 @@ fn isolation_is_what_was_chosen() {
 fn a_watch_prevents_lost_updates_write_skew_and_phantoms() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.wire(), server.wire());
-    let dirty = "-DIRTY something that was watched has changed: nothing was committed; begin again";
+    let dirty = "-DIRTY watched data has changed: nothing was committed; run the transaction again";
     say(&mut b, &[("OB.PUT acct x n 1 m 1", "+OK"), ("OB.PUT acct y n 1", "+OK")]);
     let cases = [
         // The watch, the command of the other client, and whether it changes what is watched.

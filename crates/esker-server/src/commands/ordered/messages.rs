@@ -54,7 +54,7 @@ fn add(cx: &mut Cx<'_>, kind: &Kind, interests: Vec<Interest>) -> Done {
     let client = cx.session.client.id;
     let own = (kind.interests)(cx.session);
     if own.len() + interests.len() > INTERESTS_MAX {
-        return Err("ERR the connection listens to too much, or watches too much".into());
+        return Err("ERR the connection has too many subscriptions or watched keys".into());
     }
     for interest in interests {
         (kind.topics)(&cx.server.holdings).listen(&place, interest.clone(), client, ear.clone());

@@ -37,9 +37,7 @@ fn begin(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     let outer = held::held(cx)?.map(|held| held.isolation);
     if asked.is_some_and(|asked| outer.is_some_and(|outer| outer != asked)) {
-        return Err(
-            "ERR the transaction around it has another isolation: ES.BEGIN without one takes that".into()
-        );
+        return Err("ERR the outer transaction has another isolation: omit it in a nested ES.BEGIN".into());
     }
     let isolation = asked.or(outer).unwrap_or(Isolation::Serializable);
     let place = cx.session.place().name();

@@ -105,7 +105,7 @@ fn listen(cx: &mut Cx<'_>, request: &Request, interest: fn(Vec<u8>) -> Interest)
     let place = place(cx)?.name();
     let own = &mut cx.session.own;
     if own.fetched.len() + request.len() > INTERESTS_MAX {
-        return Err("ERR the connection listens to too much".into());
+        return Err("ERR the connection has too many subscriptions".into());
     }
     for topic in request.from(1) {
         let interest = interest(topic.to_vec());
@@ -138,9 +138,12 @@ fn unlisten(cx: &mut Cx<'_>, request: &Request, interest: fn(Vec<u8>) -> Interes
 
 fn wait(cx: &mut Cx<'_>, request: &Request) -> Done {
     let ms = timeout(&request[1])?;
-    let said = cx.session.own.inbox.take().ok_or(
-        "OVERFLOW more was said than is kept for a connection: read again what you were waiting for",
-    )?;
+    let said = cx
+        .session
+        .own
+        .inbox
+        .take()
+        .ok_or("OVERFLOW some topics were dropped because too many were waiting: read the data again")?;
     if said.is_empty() {
         return Err(Fail::Blocks(Wait {
             keys: Vec::new(),

@@ -37,7 +37,7 @@ const SAID_BYTES_MAX: usize = 16 << 20;
 const LEVELS_MAX: usize = 64;
 
 /// Reply to a commit that finds a changed key among the watched ones.
-const DIRTY: &str = "DIRTY something that was watched has changed: nothing was committed; begin again";
+const DIRTY: &str = "DIRTY watched data has changed: nothing was committed; run the transaction again";
 /// Reply to a commit that finds a changed key among those read or written.
 const CONFLICT: &str = "CONFLICT another commit has changed what the transaction has read or written: nothing was \
      committed; begin again";

@@ -53,7 +53,7 @@ pub fn cell_key(table: &[u8], key: &[u8], column: &[u8]) -> Done<Vec<u8>> {
     let stored = prefix(&[table, key, column]);
     match stored.len() {
         ..=KEY_BYTES_MAX => Ok(stored),
-        _ => Err("ERR table, key and column have together more than 65535 bytes, as they are stored".into()),
+        _ => Err("ERR table, key and column exceed 65535 bytes in their stored form".into()),
     }
 }
 

@@ -94,7 +94,7 @@ impl Source<'_> {
             bytes += shown.column.len() + data.len();
             columns += 1;
             if bytes + columns * COLUMN_OVERHEAD > ROW_BYTES_MAX {
-                return Err("ERR a row of more than 1 GiB: ask for some of its columns".into());
+                return Err("ERR the row is larger than 1 GiB: request fewer columns".into());
             }
             row.columns.push(Column { name: shown.column.to_vec(), stamp, data: data.to_vec() });
             Ok(if row.columns.len() < query.columns_max { Step::Next } else { Step::NextKey })
