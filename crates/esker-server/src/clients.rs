@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::base::counter::Counter;
 use crate::clients::outbox::{Class, Outbox, OutputLimits};
 use crate::clients::pause::Pause;
 use crate::clients::pubsub::{Hearing, PubSub};
-use crate::observe::stats::Counter;
 
 /// Where a connection comes from.
 #[derive(Default)]

@@ -8,6 +8,7 @@
 
 mod kind;
 pub mod options;
+pub mod source;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,12 +16,11 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-pub use self::kind::bytes_of;
 use self::kind::{KNOBS, Kind};
-use crate::base::numbers::parse_int;
+use crate::base::events::{Event, events_of, letters_of};
 use crate::clients::outbox::{DEFAULT_LIMITS, OutputLimits};
 use crate::config::options::{Fsync, Options};
-use crate::run::effects::{Event, events_of, letters_of};
+use crate::resp::numbers::{bytes_of, parse_int};
 use crate::store::Durability;
 
 /// Requests over HTTP that are served at once.

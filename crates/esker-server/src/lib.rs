@@ -31,6 +31,7 @@ mod clients;
 mod command;
 mod commands;
 mod config;
+mod holdings;
 #[cfg(feature = "lua")]
 mod lua;
 mod net;
@@ -38,13 +39,15 @@ mod observe;
 mod replication;
 mod resp;
 mod run;
+mod sequencer;
 pub mod store;
 mod types;
 
 pub use self::commands::commands_document;
-pub use self::config::bytes_of;
 pub use self::config::options::{ClientCertificates, Fsync, Options, ReplicaTls, Tls};
+pub use self::config::source::Source;
 pub use self::net::listen::{Ended, Listeners, run};
 pub use self::net::serve::{Failed, Stopper, serve};
-pub use self::replication::{Source, finish_copy, is_slot_name};
+pub use self::replication::{finish_copy, is_slot_name};
+pub use self::resp::numbers::bytes_of;
 pub use self::run::server::Server;

@@ -16,26 +16,22 @@
 //! replication.4. A replica takes writes only from its primary. It neither removes expired keys nor sweeps
 //!     garbage.
 //!
-//! For users: docs/server.md. Bytes: docs/formats/replication.md
+//! The connections are in net/replica/. For users: docs/server.md. Bytes: docs/formats/replication.md
 
-mod apply;
+pub mod apply;
 mod bytes;
 mod changes;
-mod copy_in;
-mod copy_out;
-mod disk;
-mod follow;
-mod following;
-mod frame;
-mod outgoing;
-mod position;
-mod records;
-mod replicas;
-mod sender;
+pub mod disk;
+pub mod following;
+pub mod frame;
+pub mod outgoing;
+pub mod position;
+pub mod prepare;
+pub mod records;
+pub mod replicas;
 #[cfg(test)]
 mod simulation;
 mod slots;
-mod stream;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -47,20 +43,19 @@ use tokio::sync::Notify;
 pub use self::apply::empty_database;
 pub use self::changes::{Batch, KeyChange};
 pub use self::disk::{exchange, finish_copy};
-pub use self::follow::run as follow;
 pub use self::frame::VERSION;
 pub use self::position::{Epoch, Position};
-pub use self::records::{KEYSPACE as RECORDS, Source, problem};
+pub use self::records::{KEYSPACE as RECORDS, problem};
 pub use self::replicas::Link;
 use self::replicas::Replicas;
-pub use self::sender::serve;
 pub use self::slots::{Slot, is_name as is_slot_name};
 
 use self::position::{History, Relation};
 use self::records::{Base, Records, Role};
 use self::slots::Slots;
 use crate::base::clock;
-use crate::types::Database;
+use crate::config::source::Source;
+use crate::store::database::Database;
 
 /// Prefix of the names of the server's own keyspaces.
 pub const OWN_PREFIX: &str = "es.";
@@ -84,25 +79,25 @@ pub struct Upstream {
 
 /// State of this server's replication.
 #[derive(Clone)]
-struct State {
-    role: Role,
-    history: History,
+pub(crate) struct State {
+    pub(crate) role: Role,
+    pub(crate) history: History,
     /// On a replica: the newest applied commit, and the engine's number of it or of a later commit.
-    applied: Position,
-    applied_local: u64,
+    pub(crate) applied: Position,
+    pub(crate) applied_local: u64,
     /// On a replica: the newest durable commit.
-    durable: u64,
+    pub(crate) durable: u64,
     /// Counts changes of the role. A thread that follows a primary stops when it changes.
-    term: u64,
+    pub(crate) term: u64,
     /// Whether own data may be discarded for a copy.
-    may_discard: bool,
-    upstream: Upstream,
+    pub(crate) may_discard: bool,
+    pub(crate) upstream: Upstream,
 }
 
 /// The replication of a server.
 pub struct Replication {
     local: Option<(Db, Records)>,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
     /// Held while a commit of the primary is applied, and while the role changes.
     turn: Mutex<()>,
     /// Relaxed: writes check again at their commit, which is ordered with changes of the role.
@@ -124,7 +119,7 @@ fn loaded_gap() -> u64 {
 }
 
 /// Error of replication commands on a store without a database.
-const NO_DATABASE: &str = "ERR this store cannot be replicated";
+pub(crate) const NO_DATABASE: &str = "ERR this store cannot be replicated";
 
 impl Replication {
     /// Opens the replication of a database, or of a store without one. `source`: the primary to follow.
@@ -378,7 +373,7 @@ impl Replication {
     }
 
     /// Returns whether there are commits after this one, by the engine's numbers.
-    fn has_more_than(&self, local: u64) -> bool {
+    pub(crate) fn has_more_than(&self, local: u64) -> bool {
         self.local().is_some_and(|(db, _)| db.snapshot().seqno().get() > local)
     }
 
@@ -394,7 +389,7 @@ impl Replication {
     ///
     /// # Errors
     /// Fails if the engine fails.
-    fn sync_for_replicas(&self, every: Duration) -> Result<()> {
+    pub(crate) fn sync_for_replicas(&self, every: Duration) -> Result<()> {
         let now = clock::moment();
         let mut synced = self.synced.lock();
         if synced.is_some_and(|at| now.saturating_duration_since(at) < every) {

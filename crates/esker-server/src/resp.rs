@@ -6,7 +6,9 @@
 //!
 //! Bytes: <https://redis.io/docs/latest/develop/reference/protocol-spec/>
 
+pub mod fail;
 mod input;
+pub mod numbers;
 mod out;
 mod parser;
 mod request;

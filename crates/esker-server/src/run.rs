@@ -12,7 +12,6 @@ pub mod queue;
 pub mod readers;
 pub mod registry;
 pub mod scripts;
-pub mod sequencer;
 pub mod server;
 pub mod session;
 pub mod shown;

@@ -12,9 +12,10 @@
 //! store.3. A part is a transaction that commits inside another one, which admits it and makes its writes.
 //!     Until then it blocks no commit.
 
+pub(crate) mod database;
 mod error;
-pub(crate) mod holdings;
 mod local;
+pub(crate) mod record;
 pub(crate) mod spans;
 
 use std::any::Any;

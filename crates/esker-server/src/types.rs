@@ -18,64 +18,21 @@ mod collection;
 pub mod geo;
 mod keys;
 mod list;
-mod main_record;
 pub mod rows;
 mod small;
 mod sorted_set;
 mod stream;
 mod subkey;
 mod sweeper;
-mod verify;
+pub mod verify;
 
 pub use self::check::check_copy;
 pub use self::collection::Collection;
 pub use self::list::{End, List};
-pub use self::main_record::{Kind, Main, string_record};
 pub use self::sorted_set::{Scored, SortedSet, ZSpan};
 pub use self::stream::{Consumer, Entry, Group, Pending, Stream, StreamId, parse_count};
 pub use self::verify::verify;
+pub use crate::store::database::Database;
+pub use crate::store::record::{Kind, Main};
 
 pub use self::sweeper::{expire_some, remove_garbage};
-
-use crate::store::{Result, Space, Store};
-
-/// One of the numbered databases.
-pub struct Database {
-    /// Its number.
-    pub number: usize,
-    /// Main records by key.
-    pub main: Space,
-    /// Parts of collections.
-    pub sub: Space,
-    /// Keys by expiry.
-    pub ttl: Space,
-    /// Garbage.
-    pub garbage: Space,
-}
-
-impl Database {
-    /// Opens or creates the maps of a database.
-    ///
-    /// # Errors
-    /// The store's.
-    pub fn open(store: &dyn Store, number: usize) -> Result<Self> {
-        let [main, sub, ttl, garbage] = Self::names(number);
-        Ok(Database {
-            number,
-            main: store.space(&main, true)?,
-            sub: store.space(&sub, false)?,
-            ttl: store.space(&ttl, false)?,
-            garbage: store.space(&garbage, false)?,
-        })
-    }
-
-    /// The names of its maps.
-    pub fn names(number: usize) -> [String; 4] {
-        ["", ".s", ".t", ".g"].map(|suffix| format!("r{number}{suffix}"))
-    }
-
-    /// Its maps.
-    pub fn spaces(&self) -> [&Space; 4] {
-        [&self.main, &self.sub, &self.ttl, &self.garbage]
-    }
-}

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::base::clock;
-use crate::config::bytes_of;
+use crate::resp::numbers::bytes_of;
 
 /// A class of clients in `client-output-buffer-limit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Finds the keys among the words of a request. `COMMAND GETKEYS`, users' rights and the commands all use
 //! this.
 
-use crate::base::numbers::parse_int;
 use crate::resp::Request;
+use crate::resp::numbers::parse_int;
 
 /// Positions of the keys among the words of a command.
 #[derive(Clone, Copy)]

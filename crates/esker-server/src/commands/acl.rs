@@ -1,11 +1,11 @@
 //! `ACL`: users and their rights.
 
 use crate::acl::{DEFAULT, User, random};
-use crate::base::fail::{Done, Fail};
-use crate::base::numbers::int;
 use crate::command::spec::CATEGORIES;
 use crate::command::spec::Group::Server;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail};
+use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
 use crate::run::registry::row::*;

@@ -1,11 +1,11 @@
 //! `BITFIELD`: integers of any width in a string.
 
 use super::strings::STRING_BYTES_MAX;
-use crate::base::fail::{Done, SYNTAX};
-use crate::base::numbers::{int, parse_int};
+use crate::base::events::Event;
 use crate::resp::Request;
+use crate::resp::fail::{Done, SYNTAX};
+use crate::resp::numbers::{int, parse_int};
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 
 /// Width and signedness of an integer.
 #[derive(Clone, Copy)]

@@ -1,12 +1,12 @@
 //! Strings as arrays of bits. Bit 0 is the highest bit of the first byte.
 
 use super::strings::STRING_BYTES_MAX;
-use crate::base::fail::{Done, SYNTAX};
-use crate::base::numbers::int;
+use crate::base::events::Event;
 use crate::command::spec::Group::Bitmap;
 use crate::resp::Request;
+use crate::resp::fail::{Done, SYNTAX};
+use crate::resp::numbers::int;
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 use crate::types::Main;
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::acl::{DEFAULT, Reason};
-use crate::base::fail::{Done, Fail, SYNTAX};
-use crate::base::numbers::{int, timeout_ms};
 use crate::clients::Client;
 use crate::command::spec::Group::Connection;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX};
+use crate::resp::numbers::{int, timeout_ms};
 use crate::run::cx::Cx;
 use crate::run::dispatch::note_refusal;
 use crate::run::dispatch::unknown_subcommand;

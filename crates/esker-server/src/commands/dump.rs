@@ -4,12 +4,12 @@
 //!   "ESK1" | length (4) | main record | parts: length, sub-key, length, value | FNV-1a of all before (8)
 //! ```
 
-use crate::base::fail::{Done, SYNTAX};
-use crate::base::numbers::int;
+use crate::base::events::Event;
 use crate::command::spec::Group::Generic;
 use crate::resp::Request;
+use crate::resp::fail::{Done, SYNTAX};
+use crate::resp::numbers::int;
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 use crate::store::{Order, Span, Value};
 use crate::types::{Collection, Kind, Main, check_copy};

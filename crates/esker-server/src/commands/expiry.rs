@@ -1,11 +1,11 @@
 //! Commands about the expiry of keys.
 
-use crate::base::fail::{Done, Fail};
-use crate::base::numbers::int;
+use crate::base::events::Event;
 use crate::command::spec::Group::Generic;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail};
+use crate::resp::numbers::int;
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 
 #[rustfmt::skip]

@@ -3,10 +3,10 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::sorted_sets::store;
-use crate::base::fail::{Done, Fail, SYNTAX};
-use crate::base::numbers::{float, int, parse_float};
 use crate::command::spec::Group::Geo;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX};
+use crate::resp::numbers::{float, int, parse_float};
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 use crate::store::Order;

@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 
 use super::scan::{Step, put_cursor};
 use super::strings::plain_float;
-use crate::base::fail::{Done, Fail, SYNTAX, too_large};
-use crate::base::numbers::{decimal_sum, float, int, parse_float, parse_int};
+use crate::base::events::Event;
 use crate::command::spec::Group::Hash;
+use crate::resp::fail::{Done, Fail, SYNTAX, too_large};
+use crate::resp::numbers::{decimal_sum, float, int, parse_float, parse_int};
 use crate::resp::{REPLY_BYTES_MAX, Request, format_int};
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 use crate::store::{Order, Span, Value};
 use crate::types::{Collection, Kind};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::ordered::write_string;
 
 use super::words::Words;
-use crate::base::fail::{Done, Fail, LOCK_TIMEOUT, SYNTAX, Wait};
+use crate::holdings::held_transaction::{Held, IDLE};
+use crate::holdings::named_locks::{Name, Until};
+use crate::holdings::place::Place;
+use crate::holdings::topics::Saying;
+use crate::resp::fail::{Done, Fail, LOCK_TIMEOUT, SYNTAX, Wait};
 use crate::run::cx::Cx;
-use crate::store::holdings::held_transaction::{Held, IDLE};
-use crate::store::holdings::named_locks::{Name, Until};
-use crate::store::holdings::place::Place;
-use crate::store::holdings::topics::Saying;
 use crate::store::spans::Stretch;
 use crate::store::{Durability, Isolation, LockMode, Value, Write};
 use crate::types::Main;

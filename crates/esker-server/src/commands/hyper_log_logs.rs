@@ -5,11 +5,11 @@
 //! algorithm" (2007). The estimator is that of Ertl: "New cardinality estimation algorithms for HyperLogLog
 //! sketches" (2017).
 
-use crate::base::fail::Done;
+use crate::base::events::Event;
 use crate::command::spec::Group::HyperLogLog;
 use crate::resp::Request;
+use crate::resp::fail::Done;
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 
 #[rustfmt::skip]
@@ -217,7 +217,7 @@ fn pfmerge(cx: &mut Cx<'_>, request: &Request) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::fail::Fail;
+    use crate::resp::fail::Fail;
 
     #[test]
     fn estimates_are_near() {

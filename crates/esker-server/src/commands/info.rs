@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use super::server::REDIS_VERSION;
 use crate::base::clock;
-use crate::base::fail::Done;
 use crate::clients::Client;
 use crate::clients::pubsub::Hearing;
 use crate::observe::process;
 use crate::observe::rates::{Rate, WINDOWS};
 use crate::resp::Request;
+use crate::resp::fail::Done;
 use crate::run::cx::Cx;
 use crate::run::server::Server;
 

@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use super::info;
-use crate::base::fail::{Done, SYNTAX};
-use crate::base::numbers::{int, parse_int};
 use crate::command::spec::{Group::Server, Spec};
+use crate::resp::fail::{Done, SYNTAX};
+use crate::resp::numbers::{int, parse_int};
 use crate::resp::{Out, Request};
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;

@@ -1,12 +1,12 @@
 //! Commands for keys of any type.
 
-use crate::base::fail::{Done, NO_INTEGER, NO_KEY, SYNTAX};
-use crate::base::numbers::{int, parse_int};
+use crate::base::events::Event;
 use crate::command::spec::Group::Generic;
 use crate::resp::Request;
+use crate::resp::fail::{Done, NO_INTEGER, NO_KEY, SYNTAX};
+use crate::resp::numbers::{int, parse_int};
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 use crate::store::{Order, Span};
 use crate::types::{Collection, Kind, Main};

@@ -1,8 +1,8 @@
 //! `LATENCY`: how long commands take, and which took long.
 
-use crate::base::fail::Done;
 use crate::command::spec::Group::Server;
 use crate::resp::Request;
+use crate::resp::fail::Done;
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
 use crate::run::registry::row::*;

@@ -1,8 +1,8 @@
 //! `LCS`: the longest common subsequence of two strings.
 
-use crate::base::fail::{Done, Fail, SYNTAX};
-use crate::base::numbers::int;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX};
+use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::types::Main;
 

@@ -2,12 +2,12 @@
 
 use super::lists::{pop_event, save_shorter, take};
 use super::sets::numbered_keys;
-use crate::base::fail::{Done, Fail, SYNTAX};
-use crate::base::numbers::{int, timeout};
+use crate::base::events::Event;
 use crate::command::spec::Group::List as Lists;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX};
+use crate::resp::numbers::{int, timeout};
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 use crate::store::Value;
 use crate::types::{End, List};

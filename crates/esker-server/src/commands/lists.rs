@@ -2,12 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use crate::base::fail::{Done, Fail, NO_KEY, SYNTAX};
-use crate::base::numbers::{int, places};
+use crate::base::events::Event;
 use crate::command::spec::Group::List as Lists;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, NO_KEY, SYNTAX};
+use crate::resp::numbers::{int, places};
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 use crate::store::{Order, Value};
 use crate::types::{End, List};

@@ -17,6 +17,8 @@ mod latency;
 mod lcs;
 mod list_pops;
 mod lists;
+#[cfg(feature = "lua")]
+mod lua;
 mod operations;
 mod ordered;
 mod pubsub;

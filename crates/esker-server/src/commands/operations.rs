@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use esker::Error;
 use esker::backup::Backup;
 
-use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::command::spec::Group::Esker;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX};
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 

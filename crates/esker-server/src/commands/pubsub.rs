@@ -1,9 +1,9 @@
 //! Channels: subscriptions and messages.
 
-use crate::base::fail::Done;
 use crate::clients::pubsub::{Hearing, Said};
 use crate::command::spec::Group::PubSub;
 use crate::resp::Request;
+use crate::resp::fail::Done;
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
 use crate::run::registry::row::*;

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 
 use super::ordered::{FeedRequest, feed_request};
 use super::slots::{ShownSlot, shown_slots};
-use crate::base::fail::{Done, Fail, SYNTAX};
-use crate::base::numbers::{int, parse_int, timeout_ms};
 use crate::command::spec::{Group::Esker, Group::Server as OfServer};
-use crate::replication::{self, Batch, Link, Position, Source};
+use crate::config::source::Source;
+use crate::replication::{self, Batch, Link, Position};
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX};
+use crate::resp::numbers::{int, parse_int, timeout_ms};
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 use crate::run::server::Server;
@@ -235,7 +236,7 @@ pub(super) fn check_demoted(cx: &mut Cx<'_>) -> Done {
     let was_primary = cx.session.turn.awaited.is_some_and(|from| !from.was_replica);
     if was_primary && cx.server.replication.is_replica() {
         cx.session.is_over = true;
-        return Err(crate::base::fail::DEMOTED.into());
+        return Err(crate::resp::fail::DEMOTED.into());
     }
     Ok(())
 }

@@ -2,11 +2,11 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use crate::base::fail::{Done, Fail, NO_INTEGER, SYNTAX};
 use crate::base::glob;
-use crate::base::numbers::int;
 use crate::command::spec::Group::Generic;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, NO_INTEGER, SYNTAX};
+use crate::resp::numbers::int;
 use crate::run::cursors::From;
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;

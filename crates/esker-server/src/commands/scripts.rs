@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::base::fail::Done;
-use crate::base::numbers::int;
 use crate::base::sha1;
 use crate::command::spec::Group::Scripting;
 use crate::resp::Request;
+use crate::resp::fail::Done;
+use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
 use crate::run::registry::row::*;
@@ -28,7 +28,7 @@ pub(super) const TABLE: &[Command] = &[
 const DIGEST_LEN: usize = 40;
 fn eval(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Done {
     #[cfg(feature = "lua")]
-    crate::lua::check_len(&request[1])?;
+    super::lua::check_len(&request[1])?;
     run(cx, request, &sha1::hex(&request[1]), &request[1], only_reads)
 }
 
@@ -68,7 +68,7 @@ fn run(cx: &mut Cx<'_>, request: &Request, digest: &str, source: &[u8], only_rea
 
 #[cfg(feature = "lua")]
 fn execute(cx: &mut Cx<'_>, script: &Script<'_>) -> Done {
-    crate::lua::run(cx, script)
+    super::lua::run(cx, script)
 }
 
 #[cfg(not(feature = "lua"))]
@@ -81,7 +81,7 @@ fn script(cx: &mut Cx<'_>, request: &Request) -> Done {
     match (request[1].to_ascii_lowercase().as_slice(), request.len()) {
         (b"load", 3) => {
             #[cfg(feature = "lua")]
-            crate::lua::check(&request[2])?;
+            super::lua::check(&request[2])?;
             let digest = sha1::hex(&request[2]);
             scripts.add(&digest, &request[2]);
             cx.out.bulk(digest.as_bytes());

@@ -3,17 +3,17 @@
 use std::sync::atomic::Ordering;
 
 use crate::base::clock;
-use crate::base::fail::{Done, Fail, SYNTAX};
-use crate::base::numbers::{int, parse_float};
 use crate::command::spec::Group::Server;
 use crate::config;
+use crate::holdings::place::database_name;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX};
+use crate::resp::numbers::{int, parse_float};
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
 use crate::run::registry::row::*;
 use crate::store::Span;
-use crate::store::holdings::place::database_name;
-use crate::types::Database;
+use crate::store::database::Database;
 
 /// The version of Redis that the commands follow.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
@@ -250,7 +250,7 @@ fn debug(cx: &mut Cx<'_>, request: &Request) -> Done {
     } else if request.is(1, "digest") {
         cx.out.simple(&"0".repeat(40));
     } else if request.is(1, "object") && request.len() == 3 {
-        let main = cx.main(&request[2])?.ok_or(crate::base::fail::NO_KEY)?;
+        let main = cx.main(&request[2])?.ok_or(crate::resp::fail::NO_KEY)?;
         let encoding = super::keys::encoding(cx, &request[2], &main)?;
         let bytes = main.stored_bytes();
         cx.out.simple(&format!(

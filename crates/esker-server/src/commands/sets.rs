@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 
 use super::hashes::{random_count, random_len, random_places, walk_step};
 use super::scan::{Step, put_cursor};
-use crate::base::fail::{Done, SYNTAX};
-use crate::base::numbers::int;
+use crate::base::events::Event;
 use crate::command::spec::Group::Set;
 use crate::resp::Request;
+use crate::resp::fail::{Done, SYNTAX};
+use crate::resp::numbers::int;
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 use crate::store::{Order, Span};
 use crate::types::{Collection, Kind};

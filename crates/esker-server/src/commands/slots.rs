@@ -1,10 +1,10 @@
 //! Slots of replicas, for which the log is retained.
 
 use super::replication::slot_name;
-use crate::base::fail::{Done, Fail, SYNTAX};
 use crate::command::spec::Group::Esker;
 use crate::replication::{Position, Slot};
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX};
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 use crate::run::server::Server;

@@ -1,11 +1,11 @@
 //! `SORT`: sorts the elements of a list, a set or a sorted set, possibly by the values of other keys.
 
-use crate::base::fail::{Done, Fail, SYNTAX};
-use crate::base::numbers::{int, parse_weight};
+use crate::base::events::Event;
 use crate::command::spec::Group::Generic;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX};
+use crate::resp::numbers::{int, parse_weight};
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 use crate::types::{Collection, End, Kind, List, SortedSet};
 use std::cmp::Ordering;

@@ -9,12 +9,12 @@ use std::ops::ControlFlow;
 
 use super::hashes::{random_count, random_len, random_places};
 use super::scan::{Step, put_cursor};
-use crate::base::fail::{Done, SYNTAX};
-use crate::base::numbers::float;
+use crate::base::events::Event;
 use crate::command::spec::Group::SortedSet as Sorted;
+use crate::resp::fail::{Done, SYNTAX};
+use crate::resp::numbers::float;
 use crate::resp::{Request, format_double};
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::types::{Scored, SortedSet, ZSpan};

@@ -3,13 +3,13 @@
 
 use super::stream_info::AddedCount;
 use super::streams::{Reading, bound, count, id, put_entries, reading};
-use crate::base::fail::{Done, Fail, SYNTAX, Wait};
-use crate::base::numbers::{int, parse_int};
+use crate::base::events::Event;
 use crate::command::spec::Group::Stream as Streams;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX, Wait};
+use crate::resp::numbers::{int, parse_int};
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::types::{Entry, Group, Pending, Stream, StreamId};
@@ -375,7 +375,7 @@ fn xclaim(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (mut delivered, mut retries, mut force, mut only_ids) = (cx.now, None, false, false);
     while at < request.len() {
         let value =
-            || parse_int(request.get(at + 1).unwrap_or_default()).ok_or(crate::base::fail::NO_INTEGER);
+            || parse_int(request.get(at + 1).unwrap_or_default()).ok_or(crate::resp::fail::NO_INTEGER);
         match request[at].to_ascii_lowercase().as_slice() {
             b"force" => force = true,
             b"justid" => only_ids = true,

@@ -1,8 +1,8 @@
 //! `XINFO`: information about a stream, its groups and their consumers.
 
-use crate::base::fail::{Done, Fail, NO_KEY, SYNTAX};
 use crate::command::spec::Group::Stream as Streams;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, NO_KEY, SYNTAX};
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
 use crate::run::registry::row::*;

@@ -1,9 +1,9 @@
 //! Trimming of streams: the options of `XTRIM`, which `XADD` shares.
 
 use super::streams::id;
-use crate::base::fail::{Done, SYNTAX};
-use crate::base::numbers::int;
 use crate::resp::Request;
+use crate::resp::fail::{Done, SYNTAX};
+use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::store::Order;
 use crate::types::{Stream, StreamId};

@@ -1,12 +1,12 @@
 //! Streams: adding, reading, trimming. Consumer groups are in `stream_groups.rs`.
 
 use super::stream_trim::Trim;
-use crate::base::fail::{Done, Fail, SYNTAX, Wait};
-use crate::base::numbers::{int, timeout_ms};
+use crate::base::events::Event;
 use crate::command::spec::Group::Stream as Streams;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX, Wait};
+use crate::resp::numbers::{int, timeout_ms};
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::types::{Entry, Stream, StreamId, parse_count};
@@ -304,7 +304,7 @@ fn xsetid(cx: &mut Cx<'_>, request: &Request) -> Done {
             return Err(SYNTAX.into());
         }
     }
-    let mut stream = Stream::open(cx, &request[1])?.ok_or(crate::base::fail::NO_KEY)?;
+    let mut stream = Stream::open(cx, &request[1])?.ok_or(crate::resp::fail::NO_KEY)?;
     let newest = stream.entries(cx, StreamId::default(), StreamId::MAX, Order::Down, 1)?;
     if newest.first().is_some_and(|newest| last < newest.0) {
         return Err("ERR The ID specified in XSETID is smaller than the target stream top item".into());
@@ -328,6 +328,6 @@ fn xsetid(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 /// Parses a count. A count that is too large is capped.
 pub(super) fn count(word: &[u8]) -> Done<usize> {
-    let n = parse_count(word).ok_or(crate::base::fail::NO_INTEGER)?;
+    let n = parse_count(word).ok_or(crate::resp::fail::NO_INTEGER)?;
     Ok(usize::try_from(n).unwrap_or(usize::MAX))
 }

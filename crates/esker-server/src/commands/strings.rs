@@ -1,15 +1,15 @@
 //! Strings.
 
 use super::expiry::deadline;
-use crate::base::fail::{Done, Fail, NO_INTEGER, SYNTAX};
-use crate::base::numbers::{decimal_sum, float, int, parse_float, parse_int};
+use crate::base::events::Event;
 use crate::command::spec::Group::String as Strings;
+use crate::resp::fail::{Done, Fail, NO_INTEGER, SYNTAX};
+use crate::resp::numbers::{decimal_sum, float, int, parse_float, parse_int};
 use crate::resp::{Request, format_int};
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::memory::each_value;
 use crate::run::registry::row::*;
-use crate::types::{Kind, Main};
+use crate::store::record::{Kind, Main};
 
 const ADD: u32 = WRITE | DENY_OOM;
 const PAIRS: Keys = Keys::At(1, -1, 2);

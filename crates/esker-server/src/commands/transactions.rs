@@ -4,9 +4,9 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::base::fail::{Done, Fail};
 use crate::command::spec::Group::Transactions;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail};
 use crate::run::cx::Cx;
 use crate::run::dispatch;
 use crate::run::leave::{timed_out, unwatch};

@@ -12,17 +12,13 @@
 
 use std::ops::ControlFlow;
 
-use crate::base::fail::Done;
 use crate::replication::{self, NOTHING, RECORDS};
+use crate::resp::fail::Done;
 use crate::run::server::Server;
 use crate::store::{Order, Reads, Result, Space, Span};
 use crate::types::rows;
+use crate::types::verify::{PASSED_OVER, PROBLEMS_MAX};
 use crate::types::{self, Database};
-
-/// Maximum number of problems of a keyspace or database in a report.
-pub const PROBLEMS_MAX: usize = 1000;
-/// Prefix of a line that reports something unchecked, not a problem (verify.1).
-pub const PASSED_OVER: &str = "passed over: ";
 
 /// Returns what is wrong with an entry, if anything is.
 type Check = fn(&[u8], &[u8]) -> Option<&'static str>;

@@ -1,8 +1,8 @@
 //! Reads the words of a request in order.
 
-use crate::base::fail::{Done, SYNTAX};
-use crate::base::numbers::int;
 use crate::resp::Request;
+use crate::resp::fail::{Done, SYNTAX};
+use crate::resp::numbers::int;
 
 /// The unread words of a request.
 pub(super) struct Words<'r> {

@@ -1,7 +1,8 @@
 //! The type of each parameter's values.
 
 use self::Kind::{Bytes, Int, Switch, Text, Word};
-use crate::base::numbers::parse_int;
+use crate::resp::numbers::bytes_of;
+use crate::resp::numbers::parse_int;
 
 /// The least `client-query-buffer-limit`.
 const QUERY_BYTES_MAX_MIN: u64 = 1 << 20;
@@ -148,23 +149,6 @@ impl Kind {
         let knob = KNOBS.iter().find(|knob| knob.0 == name).map(|knob| knob.1);
         knob.or_else(|| OWN.iter().find(|own| own.0 == name).map(|own| own.1))
     }
-}
-
-/// Parses a number of bytes with a unit, such as `100mb`.
-pub fn bytes_of(text: &str) -> Option<u64> {
-    let text = text.to_ascii_lowercase();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let unit = match &text[digits..] {
-        "" | "b" => 1,
-        "k" => 1000,
-        "kb" | "kib" => 1 << 10,
-        "m" => 1_000_000,
-        "mb" | "mib" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gb" | "gib" => 1 << 30,
-        _ => return None,
-    };
-    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! The options that a server is started with.
 
+use crate::config::source::Source;
 use std::path::PathBuf;
-
-use crate::replication::Source;
 
 /// What commits wait for before their replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

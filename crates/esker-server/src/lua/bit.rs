@@ -13,7 +13,7 @@ fn signed(n: u32) -> i32 {
     n as i32
 }
 
-pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
+pub(crate) fn library(lua: &Lua) -> mlua::Result<Table> {
     let bit = lua.create_table()?;
     let folds: [(&str, Op); 3] = [("band", |a, b| a & b), ("bor", |a, b| a | b), ("bxor", |a, b| a ^ b)];
     for (name, op) in folds {

@@ -13,7 +13,7 @@ use crate::resp::{ERROR_BYTES_MAX, Mark, Out};
 const DEPTH_MAX: usize = 64;
 
 /// Returns a table that represents an error.
-pub(super) fn error(lua: &Lua, text: &str) -> mlua::Result<Value> {
+pub(crate) fn error(lua: &Lua, text: &str) -> mlua::Result<Value> {
     let table = lua.create_table()?;
     table.raw_set("err", text)?;
     Ok(Value::Table(table))
@@ -31,7 +31,7 @@ impl fmt::Display for ScriptError {
 
 impl std::error::Error for ScriptError {}
 
-pub(super) fn script_error(text: impl Into<String>) -> mlua::Error {
+pub(crate) fn script_error(text: impl Into<String>) -> mlua::Error {
     mlua::Error::external(ScriptError(text.into()))
 }
 
@@ -58,7 +58,7 @@ fn beginning(text: &LuaString) -> String {
 }
 
 /// Returns an error as scripts see it: a table, or the text of an error.
-pub(super) fn caught(lua: &Lua, value: Value, as_table: bool) -> mlua::Result<Value> {
+pub(crate) fn caught(lua: &Lua, value: Value, as_table: bool) -> mlua::Result<Value> {
     match &value {
         Value::Error(failed) if as_table => error(lua, &text_of(failed)),
         Value::Error(failed) => Ok(Value::String(lua.create_string(text_of(failed).as_bytes())?)),
@@ -77,7 +77,7 @@ pub(super) fn caught(lua: &Lua, value: Value, as_table: bool) -> mlua::Result<Va
 }
 
 /// Returns the reply for an error that a script did not catch, with the place where it was raised.
-pub(super) fn error_text(value: &Value, digest: &str, place: Option<&str>) -> String {
+pub(crate) fn error_text(value: &Value, digest: &str, place: Option<&str>) -> String {
     let behind = place.map(|place| format!(" script: {digest}, on @{place}.")).unwrap_or_default();
     let of_lua = |text: &str| {
         let own = without_prelude(text);
@@ -101,17 +101,17 @@ pub(super) fn error_text(value: &Value, digest: &str, place: Option<&str>) -> St
 }
 
 /// Converts a value to a number, like Lua.
-pub(super) fn number(value: &Value) -> Option<f64> {
+pub(crate) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(n) => Some(*n as f64),
         Value::Number(n) => Some(*n),
-        Value::String(text) => crate::base::numbers::parse_float(&text.as_bytes()),
+        Value::String(text) => crate::resp::numbers::parse_float(&text.as_bytes()),
         _ => None,
     }
 }
 
 /// Formats a number as an argument of a command. Integers have no fraction.
-pub(super) fn number_text(n: f64) -> String {
+pub(crate) fn number_text(n: f64) -> String {
     if n.fract() == 0.0 && n.abs() < 1e17 { format!("{}", n as i64) } else { crate::resp::format_double(n) }
 }
 
@@ -134,7 +134,7 @@ fn tagged(lua: &Lua, name: &str, value: Value) -> mlua::Result<Value> {
 }
 
 /// Converts the next reply.
-pub(super) fn reply(lua: &Lua, limits: &Limits, bytes: &mut &[u8]) -> mlua::Result<Value> {
+pub(crate) fn reply(lua: &Lua, limits: &Limits, bytes: &mut &[u8]) -> mlua::Result<Value> {
     limits.step()?;
     let head = line(bytes);
     let Some((kind, text)) = head.split_first() else { return Ok(Value::Boolean(false)) };
@@ -143,7 +143,7 @@ pub(super) fn reply(lua: &Lua, limits: &Limits, bytes: &mut &[u8]) -> mlua::Resu
         b'-' => tagged(lua, "err", Value::String(lua.create_string(text)?)),
         b':' => Ok(Value::Number(count_int(text) as f64)),
         b',' => {
-            let n = crate::base::numbers::parse_float(text).unwrap_or(f64::NAN);
+            let n = crate::resp::numbers::parse_float(text).unwrap_or(f64::NAN);
             tagged(lua, "double", Value::Number(n))
         }
         b'#' => Ok(Value::Boolean(text == b"t")),
@@ -183,11 +183,11 @@ pub(super) fn reply(lua: &Lua, limits: &Limits, bytes: &mut &[u8]) -> mlua::Resu
 }
 
 fn count_int(text: &[u8]) -> i64 {
-    crate::base::numbers::parse_int(text).unwrap_or(0)
+    crate::resp::numbers::parse_int(text).unwrap_or(0)
 }
 
 /// Writes values of a script as replies.
-pub(super) struct Putter<'a> {
+pub(crate) struct Putter<'a> {
     pub out: &'a mut Out,
     pub limits: &'a Limits,
     /// Whether the script has chosen RESP3, which distinguishes false from null.
@@ -197,7 +197,7 @@ pub(super) struct Putter<'a> {
 }
 
 impl Putter<'_> {
-    pub(super) fn put(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
+    pub(crate) fn put(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
         self.limits.add(self.out.since(self.mark).len() + limits::len_of(value))?;
         if depth > DEPTH_MAX {
             self.out.error("ERR reached lua stack limit");

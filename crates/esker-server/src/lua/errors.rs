@@ -3,7 +3,7 @@
 use crate::resp::ERROR_BYTES_MAX;
 
 /// Returns the first line of an error that did not come from the server. A stack trace may follow it.
-pub(super) fn plain(error: &mlua::Error) -> String {
+pub(crate) fn plain(error: &mlua::Error) -> String {
     let text: std::borrow::Cow<'_, str> = match error {
         mlua::Error::SyntaxError { message, .. } | mlua::Error::RuntimeError(message) => message.into(),
         mlua::Error::CallbackError { cause, .. } => return plain(cause),
@@ -19,7 +19,7 @@ fn beginning(text: &str) -> &str {
 }
 
 /// Returns a text without the line of the prelude that raised it.
-pub(super) fn without_prelude(text: &str) -> &str {
+pub(crate) fn without_prelude(text: &str) -> &str {
     let behind = text.strip_prefix("prelude:").and_then(|rest| rest.split_once(": "));
     behind.map_or(text, |(_, text)| text)
 }

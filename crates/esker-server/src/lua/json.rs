@@ -11,7 +11,7 @@ fn wrong<T>(text: impl Into<String>) -> mlua::Result<T> {
     Err(mlua::Error::runtime(text.into()))
 }
 
-pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
+pub(crate) fn library(lua: &Lua) -> mlua::Result<Table> {
     let json = lua.create_table()?;
     json.set("null", Value::NULL)?;
     json.set(

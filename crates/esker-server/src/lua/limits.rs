@@ -11,30 +11,30 @@ use std::time::{Duration, Instant};
 
 use mlua::{Lua, LuaString, Value};
 
+use crate::base::SCRIPT_TIME_MAX;
 use crate::base::clock;
-use crate::run::memory::SCRIPT_TIME_MAX;
 
 /// Number of steps between two reads of the clock.
 const STEPS: u32 = 8;
 /// Maximum memory of the interpreter, in bytes.
-pub(super) const MEMORY_MAX: usize = 256 << 20;
+pub(crate) const MEMORY_MAX: usize = 256 << 20;
 /// Maximum bytes of a text made by a library function, of the words of a command, and of a reply.
 const BYTES_MAX: usize = 128 << 20;
 /// Maximum bytes of a script's source. The compiler's memory grows with the source and does not count as the
 /// interpreter's.
-pub(super) const SOURCE_MAX: usize = 1 << 20;
+pub(crate) const SOURCE_MAX: usize = 1 << 20;
 /// Bytes in use below which only the interpreter collects garbage.
 const COLLECT_MIN: usize = 32 << 20;
 /// After a collection, the next one is due once `1 / COLLECT_PART` of the remaining memory is used.
 const COLLECT_PART: usize = 8;
 /// Bytes of a text that are converted between two steps.
-pub(super) const PIECE: usize = 1 << 16;
+pub(crate) const PIECE: usize = 1 << 16;
 /// Maximum number of values that a library function returns. Equals the limit of the stack of Redis.
-pub(super) const VALUES_MAX: usize = 8000;
+pub(crate) const VALUES_MAX: usize = 8000;
 
 /// Limits of the script that an interpreter runs. The atomics are relaxed: only the thread of the script uses
 /// them. Other threads set `kill`, and nothing else depends on it.
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// The flag of `Scripts`.
     kill: Arc<AtomicBool>,
     /// When the interpreter was created. The start of its script is in nanoseconds after that.
@@ -49,7 +49,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn new(kill: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(kill: Arc<AtomicBool>) -> Self {
         Limits {
             kill,
             made: clock::moment(),
@@ -63,7 +63,7 @@ impl Limits {
     }
 
     /// Resets the limits for a new script.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.start.store(self.age(), Ordering::Relaxed);
         self.steps.store(0, Ordering::Relaxed);
         self.seed(fastrand::u32(..));
@@ -74,7 +74,7 @@ impl Limits {
     }
 
     /// Returns whether the script was ended.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.was_killed.load(Ordering::Relaxed) || self.has_taken_too_long.load(Ordering::Relaxed)
     }
 
@@ -83,7 +83,7 @@ impl Limits {
     /// # Errors
     /// Fails if the script was ended. Then each later call fails, too, so that a script cannot continue by
     /// catching the error.
-    pub(super) fn step(&self) -> mlua::Result<()> {
+    pub(crate) fn step(&self) -> mlua::Result<()> {
         let steps = self.steps.load(Ordering::Relaxed);
         self.steps.store(steps.wrapping_add(1), Ordering::Relaxed);
         if self.kill.load(Ordering::Relaxed) {
@@ -98,7 +98,7 @@ impl Limits {
     ///
     /// # Errors
     /// Fails if the script was ended.
-    pub(super) fn long_step(&self) -> mlua::Result<()> {
+    pub(crate) fn long_step(&self) -> mlua::Result<()> {
         self.look_at_clock();
         self.step()
     }
@@ -123,7 +123,7 @@ impl Limits {
     ///
     /// # Errors
     /// Fails if the interpreter has no memory left for the text.
-    pub(super) fn collect(&self, lua: &Lua, len: usize) -> mlua::Result<()> {
+    pub(crate) fn collect(&self, lua: &Lua, len: usize) -> mlua::Result<()> {
         if lua.used_memory().saturating_add(len) <= self.collect_at.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -138,7 +138,7 @@ impl Limits {
     ///
     /// # Errors
     /// Fails if the interpreter has no memory for it.
-    pub(super) fn text(&self, lua: &Lua, bytes: impl AsRef<[u8]>) -> mlua::Result<LuaString> {
+    pub(crate) fn text(&self, lua: &Lua, bytes: impl AsRef<[u8]>) -> mlua::Result<LuaString> {
         self.collect(lua, bytes.as_ref().len())?;
         lua.create_string(bytes)
     }
@@ -147,14 +147,14 @@ impl Limits {
     ///
     /// # Errors
     /// Fails if the text is too long, or if the script was ended.
-    pub(super) fn add(&self, len: usize) -> mlua::Result<()> {
+    pub(crate) fn add(&self, len: usize) -> mlua::Result<()> {
         self.step()?;
         if len > BYTES_MAX { Err(mlua::Error::runtime("not enough memory")) } else { Ok(()) }
     }
 
     /// Returns the next random number from 0 to 1, the same as Redis after the same seed. Each script starts
     /// with its own seed.
-    pub(super) fn random(&self) -> f64 {
+    pub(crate) fn random(&self) -> f64 {
         let next = self.random.load(Ordering::Relaxed).wrapping_mul(0x5_DEEC_E66D).wrapping_add(0xB);
         let next = next & 0xFFFF_FFFF_FFFF;
         self.random.store(next, Ordering::Relaxed);
@@ -162,7 +162,7 @@ impl Limits {
         ((next >> 17) as f64 % max) / max
     }
 
-    pub(super) fn seed(&self, seed: u32) {
+    pub(crate) fn seed(&self, seed: u32) {
         self.random.store(seeded(seed), Ordering::Relaxed);
     }
 }
@@ -172,13 +172,13 @@ fn seeded(seed: u32) -> u64 {
 }
 
 /// Returns the limits of the script that runs.
-pub(super) fn of(lua: &Lua) -> mlua::Result<Arc<Limits>> {
+pub(crate) fn of(lua: &Lua) -> mlua::Result<Arc<Limits>> {
     let limits = lua.app_data_ref::<Arc<Limits>>().map(|limits| Arc::clone(&limits));
     limits.ok_or_else(|| mlua::Error::runtime("no script runs"))
 }
 
 /// Returns the minimum number of bytes that a value takes in a text.
-pub(super) fn len_of(value: &Value) -> usize {
+pub(crate) fn len_of(value: &Value) -> usize {
     match value {
         Value::String(text) => text.as_bytes().len(),
         _ => 1,

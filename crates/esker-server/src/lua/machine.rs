@@ -13,9 +13,9 @@ use super::{bit, convert, json, msgpack, structs};
 
 const PRELUDE: &str = include_str!("prelude.luau");
 /// Source name in errors of the prelude, which is not users' code.
-pub(super) const PRELUDE_NAME: &str = "=prelude";
+pub(crate) const PRELUDE_NAME: &str = "=prelude";
 /// Source name in errors of scripts.
-pub(super) const SCRIPT_NAME: &str = "=user_script";
+pub(crate) const SCRIPT_NAME: &str = "=user_script";
 /// Maximum bytes of sources kept in compiled form.
 const COMPILED_MAX: usize = 1 << 20;
 /// An interpreter that holds more memory after a script is not reused.
@@ -25,20 +25,20 @@ const NAME_MAX: usize = 60;
 
 /// Runs scripts.
 pub struct Machine {
-    pub(super) lua: Lua,
-    pub(super) limits: Arc<Limits>,
+    pub(crate) lua: Lua,
+    pub(crate) limits: Arc<Limits>,
     /// The table `redis`. It is read-only except while commands are added.
-    pub(super) calls: Table,
-    pub(super) globals: Table,
+    pub(crate) calls: Table,
+    pub(crate) globals: Table,
     /// The interpreter's own `xpcall`.
-    pub(super) protect: Function,
+    pub(crate) protect: Function,
     compiled: HashMap<String, Function>,
     compiled_bytes: usize,
 }
 
 impl Machine {
     /// Creates an interpreter. `kill` is set to end the current script.
-    pub(super) fn new(kill: Arc<AtomicBool>) -> mlua::Result<Self> {
+    pub(crate) fn new(kill: Arc<AtomicBool>) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS | StdLib::COROUTINE;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(MEMORY_MAX)?;
@@ -58,12 +58,12 @@ impl Machine {
     }
 
     /// Returns whether it may be reused: no script has left much in it.
-    pub(super) fn is_small(&self) -> bool {
+    pub(crate) fn is_small(&self) -> bool {
         self.lua.used_memory() <= KEPT_MAX
     }
 
     /// Compiles a script to a function.
-    pub(super) fn compile(&mut self, digest: &str, source: &[u8]) -> mlua::Result<Function> {
+    pub(crate) fn compile(&mut self, digest: &str, source: &[u8]) -> mlua::Result<Function> {
         if let Some(function) = self.compiled.get(digest) {
             return Ok(function.clone());
         }
@@ -81,7 +81,7 @@ impl Machine {
 const GLOBALS: &str = "globals";
 
 /// Refuses sources that are too long for the compiler.
-pub(super) fn check_len(source: &[u8]) -> mlua::Result<()> {
+pub(crate) fn check_len(source: &[u8]) -> mlua::Result<()> {
     if source.len() <= SOURCE_MAX {
         return Ok(());
     }

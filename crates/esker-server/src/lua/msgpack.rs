@@ -7,7 +7,7 @@ use super::limits::{self, Limits, VALUES_MAX};
 /// Deeper tables are packed as nil, and refused when unpacking.
 const DEPTH_MAX: usize = 16;
 
-pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
+pub(crate) fn library(lua: &Lua) -> mlua::Result<Table> {
     let msgpack = lua.create_table()?;
     msgpack.set(
         "pack",

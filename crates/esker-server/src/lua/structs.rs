@@ -250,7 +250,7 @@ fn size(limits: &Limits, format: &[u8]) -> mlua::Result<usize> {
     Ok(total)
 }
 
-pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
+pub(crate) fn library(lua: &Lua) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     let packing = lua.create_function(|lua, (format, values): (LuaString, Variadic<Value>)| {
         let limits = limits::of(lua)?;

@@ -25,8 +25,8 @@ use self::waits::REFUSED_DELAY;
 use crate::base::clock;
 use crate::clients::Client;
 use crate::command::flag;
+use crate::net::replica;
 use crate::observe::trace;
-use crate::replication;
 use crate::resp::{Input, Limits, Parser, Request};
 use crate::run::cx::{Access, Cx};
 use crate::run::dispatch;
@@ -124,7 +124,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if let Some(link) = job.session.link.take() {
                 let input = std::mem::take(&mut self.input);
                 let (server, client) = (self.server.clone(), self.client.clone());
-                replication::serve(server, &client, &mut self.stream, input, link).await;
+                replica::sender::serve(server, &client, &mut self.stream, input, link).await;
                 return Some(job);
             }
             if self.flush(&mut job).await.is_err() || job.session.is_over {

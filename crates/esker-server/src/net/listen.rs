@@ -19,12 +19,12 @@ use crate::base::clock;
 use crate::clients::Client;
 use crate::net::connection;
 use crate::net::http;
+use crate::net::replica;
 #[cfg(feature = "tls")]
 use crate::net::tls::{TlsDoor, TlsListeners};
 use crate::observe::trace;
-use crate::replication;
-use crate::run::sequencer;
 use crate::run::server::Server;
+use crate::sequencer;
 
 /// How long connections may take to end before the server ends.
 const GRACE: Duration = Duration::from_secs(5);
@@ -181,7 +181,7 @@ pub async fn run(server: Arc<Server>, listeners: &Listeners) -> crate::store::Re
     }
     let follower = tokio::task::spawn_blocking({
         let server = server.clone();
-        move || replication::follow(&server)
+        move || replica::follow::run(&server)
     });
     let stopped = server.life.stop.notified();
     if !server.is_stopping() {

@@ -13,10 +13,10 @@ use esker::{Db, Durability, FeedChange};
 use super::Replication;
 use super::position::{Epoch, Position};
 use super::records::{EPOCH_PREFIX, KEYSPACE, POSITION_KEY, Records, decode_epoch};
+use crate::holdings::topics::{Change as Notice, Saying};
 use crate::store::Store;
-use crate::store::holdings::topics::{Change as Notice, Saying};
+use crate::store::database::Database;
 use crate::store::spans::Stretch;
-use crate::types::Database;
 
 /// The error is a reason for people.
 pub type Applied<T = ()> = Result<T, String>;
@@ -43,7 +43,7 @@ pub struct Changed {
 }
 
 /// Returns an error as a text.
-pub(super) fn text(error: impl std::fmt::Display) -> String {
+pub(crate) fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 

@@ -14,9 +14,9 @@ use esker::{FeedChange, Result};
 use super::Replication;
 use super::outgoing::{Answer, Outgoing};
 use super::position::Position;
-use crate::base::fail::{Done, Fail};
-use crate::store::holdings::place::Place;
-use crate::types::{Kind, Main};
+use crate::holdings::place::Place;
+use crate::resp::fail::{Done, Fail};
+use crate::store::record::{Kind, Main};
 
 /// A batch ends with the commit that exceeds this size.
 const BATCH_BYTES_MAX: usize = 1 << 20;

@@ -50,7 +50,7 @@ impl Following {
 
 impl Replication {
     /// Returns the progress of a replica: the newest received, applied and durable commit (following.1).
-    pub(super) fn numbers(&self) -> [u64; 3] {
+    pub(crate) fn numbers(&self) -> [u64; 3] {
         let state = self.state.lock();
         [state.applied.seq, state.applied.seq, state.durable]
     }
@@ -59,7 +59,7 @@ impl Replication {
     ///
     /// # Errors
     /// Fails if the engine fails.
-    pub(super) fn sync_applied(&self) -> Applied {
+    pub(crate) fn sync_applied(&self) -> Applied {
         let [_, applied, _] = self.numbers();
         self.sync().map_err(text)?;
         let mut state = self.state.lock();

@@ -14,8 +14,8 @@
 //!
 //! Bytes: docs/formats/replication.md
 
+use crate::config::source::Source;
 use std::collections::BTreeMap;
-use std::fmt;
 
 use esker::{Db, Error, Keyspace, Result, WriteBatch};
 
@@ -36,21 +36,6 @@ const NAME_KEY: &[u8] = b"i";
 const SLOT_PREFIX: u8 = b's';
 /// Maximum number of epochs kept. A replica that was away for more takes a copy.
 const EPOCHS_MAX: usize = 256;
-
-/// The address of a primary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// Its name or address.
-    pub host: String,
-    /// Its port.
-    pub port: u16,
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
-    }
-}
 
 /// A commit of this database, and its number in the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,13 +33,15 @@ use esker_env::{
 };
 use fastrand::Rng;
 
+use super::Replication;
 use super::apply::Noted;
 use super::following::Following;
 use super::frame::Frame;
 use super::outgoing::{Answer, Outgoing};
 use super::position::{Epoch, Position};
-use super::records::{Role, Source};
-use super::{Replication, copy_in};
+use super::prepare::prepare;
+use super::records::Role;
+use crate::config::source::Source;
 
 const MACHINES: usize = 3;
 const STEPS: usize = 600;
@@ -438,7 +440,7 @@ impl World {
         self.crash(m);
         self.machines[m].disk = disk;
         let db = self.open(m);
-        copy_in::prepare(db, &source(to), None).expect("the copy is whole");
+        prepare(db, &source(to), None).expect("the copy is whole");
         self.start(m, None);
         self.tally.copies += 1;
     }

@@ -128,7 +128,7 @@ impl Replication {
     ///
     /// # Errors
     /// Fails if the engine fails.
-    pub(super) fn own_name(&self) -> Result<String> {
+    pub(crate) fn own_name(&self) -> Result<String> {
         if let Some(name) = self.name()? {
             return Ok(name);
         }

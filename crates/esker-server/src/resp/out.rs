@@ -1,7 +1,7 @@
 //! Replies, encoded for the client's protocol version.
 
-use crate::base::fail::too_large;
-use crate::base::fail::{Done, Fail};
+use crate::resp::fail::too_large;
+use crate::resp::fail::{Done, Fail};
 
 /// Maximum bytes of a connection's replies in one piece. A command whose reply does not fit fails.
 pub const REPLY_BYTES_MAX: usize = 1 << 30;

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use crate::base::clock;
-use crate::base::fail::{Done, Fail};
 use crate::command::flag;
 #[cfg(debug_assertions)]
 use crate::command::{keys::Keys, reach::Reach};
 use crate::observe::slow_log::SlowCommand;
 use crate::observe::trace;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail};
 use crate::run::cx::{Access, Cx};
 use crate::run::effects::EffectsMark;
 use crate::run::parts;

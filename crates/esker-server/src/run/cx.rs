@@ -11,17 +11,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::base::fail::{Done, Fail};
-use crate::base::numbers::shown;
+use crate::base::events::Event;
+use crate::holdings::place::{Place, database_name};
+use crate::holdings::topics::{Change, Saying};
 use crate::resp::Out;
-use crate::run::effects::{Effects, Event};
+use crate::resp::fail::{Done, Fail};
+use crate::resp::numbers::shown;
+use crate::run::effects::Effects;
 use crate::run::server::Server;
 use crate::run::session::Session;
-use crate::store::holdings::place::{Place, database_name};
-use crate::store::holdings::topics::{Change, Saying};
+use crate::store::database::Database;
 use crate::store::spans::Stretch;
 use crate::store::{Reads, Snapshot, Store, Transaction};
-use crate::types::Database;
 
 /// How a command accesses the data.
 pub enum Access {

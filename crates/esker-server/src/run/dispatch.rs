@@ -13,10 +13,10 @@
 use std::sync::atomic::Ordering;
 
 use crate::acl::{Reason, Refusal};
-use crate::base::fail::{BROKEN, Done, Fail, READ_ONLY};
 use crate::command::{flag, not_built};
 use crate::observe::trace;
 use crate::resp::Request;
+use crate::resp::fail::{BROKEN, Done, Fail, READ_ONLY};
 use crate::run::calls::{call, refuse_commit};
 use crate::run::cx::Cx;
 use crate::run::leave::unwatch;

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::base::fail::{LOCK_TIMEOUT, UNBLOCKED};
 use crate::clients::pubsub::Hearing;
 use crate::command::flag;
+use crate::resp::fail::{LOCK_TIMEOUT, UNBLOCKED};
 use crate::resp::{Out, Request};
 use crate::run::queue::Woken;
 use crate::run::server::Server;

@@ -10,10 +10,9 @@
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
 
-use crate::base::fail::Done;
 use crate::resp::REPLY_BYTES_MAX;
+use crate::resp::fail::Done;
 use crate::store::{Result, Value};
 
 /// Estimated bytes of a piece beside its content.
@@ -22,8 +21,6 @@ const PIECE_OVERHEAD: usize = 64;
 const WORK_BYTES: usize = 1 << 20;
 /// Bytes that a step counts as beside its content: a look-up takes about as long as copying these.
 const STEP_OVERHEAD: usize = 256;
-/// Time after which a running script fails (lua.2).
-pub const SCRIPT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Maximum bytes of values read at a time.
 const VALUES_BYTES: usize = 4 << 20;
 
@@ -100,8 +97,8 @@ pub fn each_value(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::fail::too_large;
     use crate::resp::Out;
+    use crate::resp::fail::too_large;
 
     #[test]
     fn command_memory_1_no_more_values_are_read_than_fit() {

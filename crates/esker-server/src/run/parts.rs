@@ -3,10 +3,10 @@
 //!
 //! parts.1. Ending a script does not affect the writes or the replies of other commands.
 
-use crate::base::fail::{Done, ENDED_SCRIPT};
 use crate::command::flag;
 use crate::command::spec::Group;
 use crate::resp::Request;
+use crate::resp::fail::{Done, ENDED_SCRIPT};
 use crate::run::cx::{Access, Cx};
 use crate::run::effects::EffectsMark;
 use crate::run::registry::Command;

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 
-use crate::base::fail::Done;
 use crate::command::keys::Keys;
 use crate::command::reach::Reaches;
 use crate::command::spec::{Awaits, Credentials, Group, Spec, Specs};
 use crate::command::uses::{KeyUse, Uses};
 use crate::observe::stats::CommandStats;
 use crate::resp::Request;
+use crate::resp::fail::Done;
 use crate::run::cx::Cx;
 use crate::run::memory::MemoryLimits;
 

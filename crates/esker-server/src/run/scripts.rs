@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
+use crate::base::SCRIPT_TIME_MAX;
 use crate::base::clock;
-use crate::run::memory::SCRIPT_TIME_MAX;
 
 /// Maximum bytes of known scripts. Beyond it all are dropped, and clients send them again.
 const KNOWN_BYTES_MAX: usize = 64 << 20;

@@ -10,12 +10,14 @@ use tokio::sync::Notify;
 
 use crate::acl::Acl;
 use crate::base::clock;
-use crate::base::fail::Done;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::config::options::Options;
+use crate::config::source::Source;
+use crate::holdings::Holdings;
 use crate::observe::Observed;
-use crate::replication::{self, Replication, Source};
+use crate::replication::{self, Replication};
+use crate::resp::fail::Done;
 use crate::run::cursors::Cursors;
 use crate::run::effects::Effects;
 use crate::run::queue::Sequencer;
@@ -23,9 +25,8 @@ use crate::run::readers::Readers;
 use crate::run::registry::Commands;
 use crate::run::scripts::Scripts;
 use crate::run::watches::Watches;
-use crate::store::holdings::Holdings;
+use crate::store::database::Database;
 use crate::store::{Error, Result, Space, Store};
-use crate::types::Database;
 
 /// Ports that the server listens on. 0 means none yet.
 #[derive(Default)]

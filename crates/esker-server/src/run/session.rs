@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::acl::User;
-use crate::base::fail::Done;
 use crate::clients::Client;
 use crate::clients::pubsub::Hearing;
+use crate::holdings::Own;
+use crate::holdings::place::Place;
 use crate::replication::{Batch, Link};
 use crate::resp::Request;
+use crate::resp::fail::Done;
 use crate::run::watches::Watch;
-use crate::store::holdings::Own;
-use crate::store::holdings::place::Place;
+use crate::store::database::Database;
 use crate::store::{Snapshot, Space};
-use crate::types::Database;
 
 /// Commands queued for `EXEC`.
 #[derive(Debug, Default)]

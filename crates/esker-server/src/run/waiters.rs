@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::base::fail::Wait;
+use crate::resp::fail::Wait;
 use crate::run::queue::Job;
 
 /// Order of arrival, and the number of the connection.

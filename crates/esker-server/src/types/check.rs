@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use super::main_record::{Kind, Main, Shape};
 use super::small;
 use super::stream::groups::{BY_CONSUMER, CONSUMER, CONSUMER_COUNT_AT, GROUP, GROUP_COUNT_AT, PENDING};
 use super::stream::{ENTRY, StreamId, number};
 use super::subkey::{ordered_score, score_of};
+use crate::store::record::{Kind, Main, Shape};
 
 /// What is wrong.
 pub type Problem = &'static str;

@@ -9,12 +9,12 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use super::main_record::{Kind, Main, Shape, encode_collection};
 use super::small;
 use super::subkey::parts_prefix;
-use crate::base::fail::Done;
+use crate::resp::fail::Done;
 use crate::run::cx::Cx;
 use crate::run::memory::each_value;
+use crate::store::record::{Kind, Main, Shape, encode_collection};
 use crate::store::{Order, Span, Value, Visit, prefix_end};
 
 /// Like `Visit`, but may fail.

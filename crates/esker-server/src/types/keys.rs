@@ -1,10 +1,10 @@
 //! Whole keys: reads, writes and removes main records, with everything that follows.
 
-use super::main_record::{Kind, Main, encode_string};
 use super::subkey::{parts_prefix, ttl_key};
-use crate::base::fail::{Done, Fail};
+use crate::base::events::Event;
+use crate::resp::fail::{Done, Fail};
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
+use crate::store::record::{Kind, Main, encode_string};
 
 impl Cx<'_> {
     /// Asserts that a command uses only keys that it names, since users' rights go by these.

@@ -10,9 +10,9 @@
 use std::ops::ControlFlow;
 
 use super::collection::Collection;
-use super::main_record::Kind;
-use crate::base::fail::Done;
+use crate::resp::fail::Done;
 use crate::run::cx::Cx;
+use crate::store::record::Kind;
 use crate::store::{Order, Span, Value};
 
 const MIDDLE: u64 = 1 << 63;

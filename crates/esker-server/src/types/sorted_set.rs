@@ -10,10 +10,10 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::collection::Collection;
-use super::main_record::Kind;
 use super::subkey::{ordered_score, score_of};
-use crate::base::fail::Done;
+use crate::resp::fail::Done;
 use crate::run::cx::Cx;
+use crate::store::record::Kind;
 use crate::store::{Order, Span, prefix_end};
 
 const BY_MEMBER: u8 = 0;
@@ -124,7 +124,7 @@ impl SortedSet {
             Some(main) if main.kind == Kind::SortedSet => {
                 SortedSet(Collection::of(key, &main)?).list(cx, &ZSpan::all(), Order::Up, 0, usize::MAX)
             }
-            Some(_) => Err(crate::base::fail::Fail::WrongType),
+            Some(_) => Err(crate::resp::fail::Fail::WrongType),
         }
     }
 

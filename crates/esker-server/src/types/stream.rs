@@ -19,10 +19,10 @@ use std::ops::{Bound, ControlFlow};
 
 pub use self::groups::{Consumer, Group, Pending};
 use super::collection::Collection;
-use super::main_record::Kind;
-use crate::base::fail::Done;
-use crate::base::numbers::parse_int;
+use crate::resp::fail::Done;
+use crate::resp::numbers::parse_int;
 use crate::run::cx::Cx;
+use crate::store::record::Kind;
 use crate::store::{Order, Span};
 
 pub(in crate::types) const ENTRY: u8 = 0;

@@ -4,10 +4,10 @@
 
 use std::ops::ControlFlow;
 
-use super::main_record::Main;
 use super::subkey::split_number;
-use crate::base::fail::Done;
+use crate::resp::fail::Done;
 use crate::run::cx::Cx;
+use crate::store::record::Main;
 use crate::store::{Order, Span, prefix_end};
 
 /// Maximum number of keys removed at a time.

@@ -9,10 +9,14 @@ use std::ops::{Bound, ControlFlow};
 
 use super::Database;
 use super::check::check;
-use super::main_record::{Kind, Main};
 use super::subkey::{parts_prefix, split_number, ttl_key};
-use crate::commands::verify::{PASSED_OVER, PROBLEMS_MAX};
+use crate::store::record::{Kind, Main};
 use crate::store::{Order, Reads, Result, Span, Value, prefix_end};
+
+/// Maximum number of problems of a keyspace or database in a report.
+pub const PROBLEMS_MAX: usize = 1000;
+/// Prefix of a line that reports something unchecked, not a problem (verify.1).
+pub const PASSED_OVER: &str = "passed over: ";
 
 /// Keys and values of the parts of a version.
 type Parts = Vec<(Vec<u8>, Vec<u8>)>;
@@ -205,8 +209,8 @@ impl Verify<'_> {
 mod tests {
     use esker::{Db, Durability};
 
-    use super::super::main_record::{Shape, encode_collection};
     use super::*;
+    use crate::store::record::{Shape, encode_collection};
     use crate::store::{LocalStore, Store, Transaction};
 
     fn put_set(data: &Database, transaction: &mut dyn Transaction, key: &[u8], version: u64, members: u64) {

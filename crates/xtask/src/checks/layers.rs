@@ -1,4 +1,4 @@
-//! The engine's modules use only what stands below them.
+//! Modules of the engine and of the server use only modules of lower layers.
 //!
 //! ```text
 //!   sync < types < encoding < recordio, cache < blob < wal, memtable, sstable < manifest < read < compaction < txn < feed < engine < rescue < db < replay < backup, typed, unload
@@ -8,6 +8,13 @@
 //!
 //! ```text
 //!   base < disk < state < upkeep < writes < core < life
+//! ```
+//!
+//! The server:
+//!
+//! ```text
+//!   base < store < resp < command < clients < observe < config < acl < holdings < replication, lua < run
+//!     < types < commands < sequencer < net
 //! ```
 //!
 //! Read from every `crate::NAME` and `crate::engine::NAME` outside tests. A name that `lib.rs` re-exports counts as its module.
@@ -20,7 +27,7 @@ use crate::source::{Source, is_name};
 
 const ROOT: &str = "crates/esker/src/";
 
-/// The steps, lowest first. Modules of one step do not use each other.
+/// The layers of `esker`, lowest first. Modules of one layer do not use each other.
 const STEPS: &[&[&str]] = &[
     &["sync"],
     &["types"],
@@ -44,12 +51,34 @@ const STEPS: &[&[&str]] = &[
 const ENGINE_STEPS: &[&[&str]] =
     &[&["base"], &["disk"], &["state"], &["upkeep"], &["writes"], &["core"], &["life"]];
 
+const SERVER_ROOT: &str = "crates/esker-server/src/";
+
+/// The layers of `esker-server`, lowest first.
+const SERVER_STEPS: &[&[&str]] = &[
+    &["base"],
+    &["store"],
+    &["resp"],
+    &["command"],
+    &["clients"],
+    &["observe"],
+    &["config"],
+    &["acl"],
+    &["holdings"],
+    &["replication", "lua"],
+    &["run"],
+    &["types"],
+    &["commands"],
+    &["sequencer"],
+    &["net"],
+];
+
 pub(super) fn check(repo: &Repo) -> Vec<Finding> {
     let lib = repo.get(&format!("{ROOT}lib.rs")).and_then(|f| f.source.as_ref());
     let reexports = lib.map(reexports).unwrap_or_default();
     let mut findings = check_order(repo, ROOT, "lib.rs", "crate::", STEPS, &reexports);
     let engine = format!("{ROOT}engine/");
     findings.extend(check_order(repo, &engine, "mod.rs", "crate::engine::", ENGINE_STEPS, &BTreeMap::new()));
+    findings.extend(check_order(repo, SERVER_ROOT, "lib.rs", "crate::", SERVER_STEPS, &BTreeMap::new()));
     findings
 }
 

@@ -9,15 +9,15 @@ use std::time::Duration;
 use super::super::replication::{check_demoted, position_of};
 use super::super::words::Words;
 use crate::base::clock;
-use crate::base::fail::Done;
-use crate::base::numbers::int;
 use crate::command::spec::Group::Esker;
+use crate::holdings::place::Place;
 use crate::replication::{Batch, KeyChange, Position, Replication};
+use crate::resp::fail::Done;
+use crate::resp::numbers::int;
 use crate::resp::{Out, Request};
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 use crate::run::session::Session;
-use crate::store::holdings::place::Place;
 
 /// Default maximum number of commits per reply.
 const COMMITS: usize = 100;

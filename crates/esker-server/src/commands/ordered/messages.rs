@@ -8,14 +8,14 @@
 use std::sync::atomic::Ordering;
 
 use super::super::held;
-use crate::base::fail::{Done, SYNTAX};
 use crate::command::spec::Group::Esker;
+use crate::holdings::topics::{Ear, Interest, Saying, Topics};
+use crate::holdings::{Holdings, Interests};
 use crate::resp::Request;
+use crate::resp::fail::{Done, SYNTAX};
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 use crate::run::session::Session;
-use crate::store::holdings::topics::{Ear, Interest, Saying, Topics};
-use crate::store::holdings::{Holdings, Interests};
 
 const OWN: u32 = NO_SCRIPT | NO_MULTI | PUBSUB | WHILE_SUBSCRIBED;
 

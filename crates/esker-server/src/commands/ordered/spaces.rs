@@ -1,9 +1,9 @@
 //! Commands for keyspaces, snapshots and the engine.
 
-use crate::base::fail::{Done, Fail, READ_ONLY};
-use crate::base::numbers::int;
 use crate::command::spec::Group::Esker;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, READ_ONLY};
+use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
 use crate::run::registry::row::*;

@@ -2,10 +2,10 @@
 
 use super::super::held;
 use super::super::words::Words;
-use crate::base::fail::{Done, SYNTAX};
-use crate::base::numbers::int;
 use crate::command::spec::Group::Esker;
 use crate::resp::Request;
+use crate::resp::fail::{Done, SYNTAX};
+use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 use crate::store::{Durability, Isolation, LockMode};

@@ -2,9 +2,9 @@
 
 use super::super::words::Words;
 use super::{read, write};
-use crate::base::fail::{Done, SYNTAX};
 use crate::command::spec::Group::Rows;
 use crate::resp::Request;
+use crate::resp::fail::{Done, SYNTAX};
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 use crate::store::spans::{Spans, Stretch};

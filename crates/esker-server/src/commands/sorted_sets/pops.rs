@@ -2,10 +2,10 @@
 
 use super::super::sets::numbered_keys;
 use super::save_smaller;
-use crate::base::fail::{Done, Fail, SYNTAX};
-use crate::base::numbers::{int, timeout};
 use crate::command::spec::Group::SortedSet as Sorted;
 use crate::resp::Request;
+use crate::resp::fail::{Done, Fail, SYNTAX};
+use crate::resp::numbers::{int, timeout};
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 use crate::store::Order;

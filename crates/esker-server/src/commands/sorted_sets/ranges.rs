@@ -3,12 +3,12 @@
 use std::ops::Bound;
 
 use super::{put_members, save_smaller};
-use crate::base::fail::{Done, SYNTAX};
-use crate::base::numbers::{int, parse_bound, places};
+use crate::base::events::Event;
 use crate::command::spec::Group::SortedSet as Sorted;
 use crate::resp::Request;
+use crate::resp::fail::{Done, SYNTAX};
+use crate::resp::numbers::{int, parse_bound, places};
 use crate::run::cx::Cx;
-use crate::run::effects::Event;
 use crate::run::registry::row::*;
 use crate::store::Order;
 use crate::types::{Scored, SortedSet, ZSpan};

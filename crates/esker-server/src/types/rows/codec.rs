@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use crate::base::fail::{Done, Fail};
+use crate::resp::fail::{Done, Fail};
 
 /// Ends a part.
 const END: u8 = 0;

@@ -2,7 +2,7 @@
 
 use super::codec::{cell_key, decode_value};
 use super::walk::Source;
-use crate::base::fail::Done;
+use crate::resp::fail::Done;
 
 /// A test of a column's data, byte by byte.
 #[derive(Clone, Debug)]

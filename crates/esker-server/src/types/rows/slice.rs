@@ -5,7 +5,7 @@
 use super::codec::decode_value;
 use super::condition::Condition;
 use super::walk::{Source, Step};
-use crate::base::fail::Done;
+use crate::resp::fail::Done;
 use crate::store::Order;
 use crate::store::spans::Spans;
 

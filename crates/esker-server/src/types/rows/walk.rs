@@ -10,7 +10,7 @@
 use std::ops::ControlFlow;
 
 use super::codec::{behind, first_part, foreign, plain, prefix, push_part};
-use crate::base::fail::Done;
+use crate::resp::fail::Done;
 use crate::store::spans::{Place, Spans, Stretch};
 use crate::store::{Order, Reads, Space, Span};
 

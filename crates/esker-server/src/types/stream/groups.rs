@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use super::{Stream, StreamId, number};
-use crate::base::fail::Done;
+use crate::resp::fail::Done;
 use crate::run::cx::Cx;
 use crate::store::{Order, Span, Value, prefix_end};
 

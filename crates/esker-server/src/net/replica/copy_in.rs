@@ -16,12 +16,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use esker::{Db, is_of_database};
 
-use super::apply::text;
-use super::disk;
 use super::follow::Upstream;
-use super::frame::Frame;
-use super::position::Position;
-use super::records::{Records, Role, Source};
+use crate::config::source::Source;
+use crate::replication::apply::text;
+use crate::replication::disk;
+use crate::replication::frame::Frame;
 use crate::run::server::Server;
 
 /// Size of pieces when reading files.
@@ -52,7 +51,7 @@ pub fn receive(server: &Arc<Server>, upstream: &mut Upstream, source: &Source) -
     }
     disk::sync_dir(&full).map_err(text)?;
     let db = Db::builder().allow_missing_merge_operators(true).open(&full).map_err(text)?;
-    prepare(db, source, server.replication.name().map_err(text)?.as_deref())?;
+    crate::replication::prepare::prepare(db, source, server.replication.name().map_err(text)?.as_deref())?;
     server.begin_anew();
     Ok(())
 }
@@ -132,24 +131,6 @@ fn write_files(full: &Path, queue: &Receiver<Work>) -> Result<(), String> {
 fn is_plain(name: &str) -> bool {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     is_of_database(name) && name.bytes().all(is_known)
-}
-
-/// Records in the copy that it is a replica (copy_in.2), with the name of the database that it replaces.
-pub(super) fn prepare(db: Db, source: &Source, name: Option<&str>) -> Result<(), String> {
-    let records = Records::open(&db).map_err(text)?;
-    let history = records.history().map_err(text)?;
-    let position = match records.role().map_err(text)? {
-        Some(Role::Primary(base)) => {
-            let seq = base.seq_of(db.snapshot().seqno().get());
-            let seq = seq.ok_or("the copy's start position is after its end")?;
-            Position { epoch: history.epoch_of(seq), seq }
-        }
-        Some(Role::Replica(_)) => records.position().map_err(text)?.ok_or("the copy has no position")?,
-        _ => return Err("the copy was made while its server was becoming a primary".to_owned()),
-    };
-    records.begin_copy(source, position, name).map_err(text)?;
-    drop(records);
-    db.close().map_err(text)
 }
 
 #[cfg(test)]

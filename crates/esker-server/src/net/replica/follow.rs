@@ -14,16 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::apply::{Changed, Noted, is_pristine, text};
 use super::copy_in;
-use super::following::Following;
-use super::frame::{Frame, VERSION};
-use super::records::{Role, Source};
 use super::sender::take_frame;
 use super::stream::Stream;
 use crate::base::clock;
 use crate::config::options::Fsync;
+use crate::config::source::Source;
 use crate::observe::trace;
+use crate::replication::apply::{Changed, Noted, is_pristine, text};
+use crate::replication::following::Following;
+use crate::replication::frame::{Frame, VERSION};
+use crate::replication::records::Role;
 use crate::resp::Input;
 use crate::run::server::Server;
 
@@ -297,7 +298,7 @@ fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(),
     })
 }
 
-fn note(server: &Server, change: impl FnOnce(&mut super::Upstream)) {
+fn note(server: &Server, change: impl FnOnce(&mut crate::replication::Upstream)) {
     change(&mut server.replication.state.lock().upstream);
 }
 

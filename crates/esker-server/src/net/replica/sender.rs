@@ -16,12 +16,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use super::copy_out;
-use super::frame::Frame;
-use super::outgoing::{Answer, Outgoing};
-use super::replicas::{Link, Replica};
 use crate::base::clock;
 use crate::clients::Client;
 use crate::net::connection::{send, send_last};
+use crate::replication::frame::Frame;
+use crate::replication::outgoing::{Answer, Outgoing};
+use crate::replication::replicas::{Link, Replica};
 use crate::resp::Input;
 use crate::run::server::Server;
 

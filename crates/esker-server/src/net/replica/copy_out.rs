@@ -10,9 +10,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::disk;
-use super::frame::{FRAME_BYTES_MAX, Frame};
 use super::sender::Pieces;
+use crate::replication::disk;
+use crate::replication::frame::{FRAME_BYTES_MAX, Frame};
 use crate::run::server::Server;
 
 /// Maximum number of files that a replica may name.
@@ -23,7 +23,7 @@ const PIECE_BYTES: usize = FRAME_BYTES_MAX / 2;
 /// Returns why this server's database cannot be copied, if it cannot.
 pub fn why_not(server: &Server) -> Option<&'static str> {
     if server.replication.local().is_none() {
-        return Some(super::NO_DATABASE);
+        return Some(crate::replication::NO_DATABASE);
     }
     if server.options.dir.as_os_str().is_empty() {
         return Some("ERR a database in memory cannot be copied");

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::base::numbers::shown;
 use crate::resp::Request;
+use crate::resp::numbers::shown;
 use crate::store::Error;
 
 /// Why a command did not complete.

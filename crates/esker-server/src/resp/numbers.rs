@@ -3,7 +3,7 @@
 mod floats;
 
 pub use self::floats::{parse_bound, parse_float, parse_weight};
-use crate::base::fail::{Done, NO_FLOAT, NO_INTEGER};
+use crate::resp::fail::{Done, NO_FLOAT, NO_INTEGER};
 
 /// Parses an integer in canonical form: no sign except a minus, no leading zeros, no spaces.
 pub fn parse_int(text: &[u8]) -> Option<i64> {
@@ -128,6 +128,23 @@ pub fn shown(bytes: usize) -> String {
         _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
         _ => format!("{bytes} bytes"),
     }
+}
+
+/// Parses a number of bytes with a unit, such as `100mb`.
+pub fn bytes_of(text: &str) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit = match &text[digits..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" | "kib" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" | "mib" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" | "gib" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
 }
 
 #[cfg(test)]

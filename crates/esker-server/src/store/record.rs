@@ -123,12 +123,12 @@ impl Main {
     }
 
     /// Returns whether it contains its parts.
-    pub(super) fn is_small(&self) -> bool {
+    pub(crate) fn is_small(&self) -> bool {
         self.is_small
     }
 
     /// Returns whether nothing follows the head of a collection.
-    pub(super) fn has_no_rest(&self) -> bool {
+    pub(crate) fn has_no_rest(&self) -> bool {
         self.text().len() == 16 + 8 * self.kind.head_len()
     }
 
@@ -166,7 +166,7 @@ fn put_tag(bytes: &mut Vec<u8>, kind: Kind, is_small: bool, expires: u64) {
 }
 
 /// Encodes the main record of a string.
-pub(super) fn encode_string(bytes: &mut Vec<u8>, expires: u64, text: &[u8]) {
+pub(crate) fn encode_string(bytes: &mut Vec<u8>, expires: u64, text: &[u8]) {
     put_tag(bytes, Kind::String, false, expires);
     bytes.extend_from_slice(text);
 }
@@ -179,7 +179,7 @@ pub fn string_record(text: &[u8], expires: u64) -> Vec<u8> {
 }
 
 /// Encodes the main record of a collection.
-pub(super) fn encode_collection(
+pub(crate) fn encode_collection(
     bytes: &mut Vec<u8>,
     kind: Kind,
     expires: u64,

@@ -21,10 +21,10 @@ use parking_lot::Mutex;
 
 use super::place::Place;
 use super::topics::Saying;
-use crate::base::fail::{Done, Fail};
+use crate::resp::fail::{Done, Fail};
+use crate::store::record::string_record;
 use crate::store::spans::Stretch;
 use crate::store::{Durability, Error, Isolation, Reads, Result, Store, Transaction, Write};
-use crate::types::string_record;
 
 /// Maximum total size of the written keys and values, in bytes.
 const BYTES_MAX: usize = 64 << 20;

@@ -13,7 +13,7 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
-use crate::base::fail::{Done, Fail};
+use crate::resp::fail::{Done, Fail};
 use crate::store::{Error, LockMode, Store};
 
 /// For how long a lock is held.

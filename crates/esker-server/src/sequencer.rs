@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use self::crowd::Crowd;
 use crate::base::clock;
-use crate::base::fail::{BROKEN, DEMOTED, Done, Fail, READ_ONLY, UNBLOCKED};
 use crate::command::flag;
 use crate::observe::trace;
+use crate::resp::fail::{BROKEN, DEMOTED, Done, Fail, READ_ONLY, UNBLOCKED};
 use crate::resp::{Out, Request};
 use crate::run::cx::{Access, Cx};
 use crate::run::dispatch::{self, is_first_of_commit};
@@ -423,7 +423,7 @@ impl Turns {
 
     fn sweep_database(
         &mut self,
-        data: &Arc<crate::types::Database>,
+        data: &Arc<crate::store::database::Database>,
         step: impl Fn(&mut Cx<'_>) -> Done<bool>,
     ) -> Swept {
         let server = self.server.clone();
