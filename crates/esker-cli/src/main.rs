@@ -8,10 +8,10 @@
 //!                              `-- formats:  rows from and to TSV, CSV, JSON lines, word lists
 //! ```
 //!
-//! cli.1. Standard output contains only the answer. Progress and messages go to standard error.
-//! cli.2. Keys and values are bytes: import restores exactly what export wrote.
-//! cli.3. Only `put`, `import` and `serve` create a database, and commands that copy one: `load`,
-//!     `checkpoint`, `backup restore` and `repair`.
+//! - Standard output contains only the answer. Progress and messages go to standard error.
+//! - Keys and values are bytes: import restores exactly what export wrote.
+//! - Only `put`, `import` and `serve` create a database, and commands that copy one: `load`, `checkpoint`,
+//!   `backup restore` and `repair`.
 //!
 //! For users: docs/cli.md
 #![expect(

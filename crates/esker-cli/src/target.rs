@@ -10,9 +10,8 @@
 //!     older file stays.
 //! cli_target.2. Nothing else is replaced, truncated or removed: no device, pipe or link, no `.partial` file
 //!     of another export, and no file in the directory of a database.
-//! cli_target.3. An exported file is not readable by more users than the file it replaces, or, for a new
-//!     file, than the database. This concerns Unix modes. Access control lists are not copied; the
-//!     directory's defaults apply.
+//! - An exported file is not readable by more users than the file it replaces, or, for a new file, than the
+//!   database. This concerns Unix modes. Access control lists are not copied; the directory's defaults apply.
 
 #[cfg(all(test, unix))]
 mod tests;
@@ -112,7 +111,7 @@ pub(crate) struct Partial {
 
 impl Partial {
     /// Creates a file beside `target`, to replace `existing`. `database` is the directory that the rows come
-    /// from (cli_target.3).
+    /// from.
     pub(crate) fn create(target: &Path, existing: Option<&Metadata>, database: &Path) -> Result<Self> {
         let mut name = OsString::from(target);
         name.push(".partial");
@@ -167,7 +166,7 @@ impl Drop for Partial {
     }
 }
 
-/// Creates the file with the mode that cli_target.3 requires.
+/// Creates the file with the required mode.
 #[cfg(unix)]
 fn create_new(path: &Path, existing: Option<&Metadata>, database: &Path) -> io::Result<File> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};

@@ -6,11 +6,11 @@
 //!   hex       610962ff5c   two digits per byte
 //! ```
 //!
-//! text.1. `decode(encode(bytes)) == bytes` for all bytes.
-//! text.2. Escaped and hex text contains no control characters, including tabs and line ends, and none that
-//!     change the text direction.
-//! text.3. `shown` formats all names, paths and file contents in messages, so that they can neither imitate
-//!     other lines nor control the terminal.
+//! - `decode(encode(bytes)) == bytes` for all bytes.
+//! - Escaped and hex text contains no control characters, including tabs and line ends, and none that change
+//!   the text direction.
+//! - `shown` formats all names, paths and file contents in messages, so that they can neither imitate other
+//!   lines nor control the terminal.
 
 use std::fmt::{Display, Write as _};
 use std::io;
@@ -59,7 +59,7 @@ fn is_hidden(c: char) -> bool {
     c.is_control() || is_direction || c == '\u{feff}'
 }
 
-/// Returns the text for people, on one line (text.3).
+/// Returns the text for people, on one line.
 pub(crate) fn shown(text: impl Display) -> String {
     let mut out = String::new();
     for c in text.to_string().chars() {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn text_1_random_bytes_come_back() {
+    fn random_bytes_come_back() {
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..5_000 {
             let alphabet: &[u8] = b"ab\\xn0\t\n\r\0\xc3\xa4\xff\x7f\xe2\x82\xac";
@@ -199,8 +199,8 @@ mod tests {
                 form.encode(&bytes, &mut text);
                 let mut back = Vec::new();
                 form.decode(&text, &mut back).unwrap();
-                assert_eq!(back, bytes, "text.1: {form:?}");
-                assert!(form == ByteForm::Raw || !text.iter().any(|b| b.is_ascii_control()), "text.2");
+                assert_eq!(back, bytes, "{form:?}");
+                assert!(form == ByteForm::Raw || !text.iter().any(|b| b.is_ascii_control()));
             }
         }
     }
@@ -221,11 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn text_3_a_message_shows_what_a_terminal_would_act_on() {
+    fn a_message_shows_what_a_terminal_would_act_on() {
         let hidden = "\0\t\n\u{1b}\u{7f}\u{80}\u{9b}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}";
         let text = shown(hidden);
-        assert!(text.is_ascii() && !text.contains(char::is_control), "text.3: {text}");
-        assert_eq!(shown("a\u{1b}[2J\nb\u{202e}c"), "a\\u{1b}[2J\\nb\\u{202e}c", "text.3");
+        assert!(text.is_ascii() && !text.contains(char::is_control), "{text}");
+        assert_eq!(shown("a\u{1b}[2J\nb\u{202e}c"), "a\\u{1b}[2J\\nb\\u{202e}c");
         assert_eq!(shown("C:\\d\u{e4}ta \"x\""), "C:\\d\u{e4}ta \"x\"", "all else stays");
     }
 

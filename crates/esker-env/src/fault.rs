@@ -8,8 +8,8 @@
 //! Every call is counted and matched against all rules in order. The first rule that fires decides; later
 //! ones still count the call. Rules match an open file by its current name.
 //!
-//! fault.2. After [`FaultFs::freeze`] every call fails and none reaches the inner file system, as if the
-//!     process had died. Locks are kept by the inner file system until their handles drop.
+//! After [`FaultFs::freeze`] every call fails and none reaches the inner file system, as if the process had
+//! died. Locks are kept by the inner file system until their handles drop.
 
 mod file;
 mod rule;
@@ -112,7 +112,7 @@ impl FaultFs {
         self.shared.plan.lock().fingerprint
     }
 
-    /// Makes every later call fail (fault.2).
+    /// Makes every later call fail.
     pub fn freeze(&self) {
         self.shared.plan.lock().frozen = true;
     }

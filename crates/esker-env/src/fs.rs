@@ -7,10 +7,9 @@
 //! A [`File`] has no position: reads and writes specify their offset, so threads can share a file.
 //! Directories made by `create_dir_all` are durable when it returns.
 //!
-//! fs.2. Bytes survive a crash after `sync_data` returned. A directory entry survives after `sync_dir`
-//!     returned.
-//! fs.4. A directory with write and search but no read permission (mode 0711 or 0733) cannot be synced.
-//!     Callers that do not own the directory ignore this failure (`sync_dir_if_readable`).
+//! - Bytes survive a crash after `sync_data` returned. A directory entry survives after `sync_dir` returned.
+//! - A directory with write and search but no read permission (mode 0711 or 0733) cannot be synced. Callers
+//!   that do not own the directory ignore this failure (`sync_dir_if_readable`).
 //! fs.5. A held directory stays the same directory when it is moved or replaced: names are looked up and
 //!     changed only in it.
 
@@ -156,7 +155,7 @@ pub trait Fs: Send + Sync + Debug + 'static {
         let _ = path;
         Ok(())
     }
-    /// Like [`sync_dir`](Self::sync_dir), but ignores a directory that may not be read (fs.4).
+    /// Like [`sync_dir`](Self::sync_dir), but ignores a directory that may not be read.
     fn sync_dir_if_readable(&self, path: &Path) -> io::Result<()> {
         match self.sync_dir(path) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),

@@ -12,9 +12,8 @@
 //!     are durably gone. So after a crash, leftovers lie beside their job file.
 //! job.2. A job file contains a checksum of its content, and its name contains the same random id. Any other
 //!     file is not a job file and is not touched.
-//! job.3. Temporary files of a job have its id in their names ([`JobFile::temporary`]). Cleanup removes only
-//!     these, or, in a directory created by the job, files with Esker's names. Links are removed, not
-//!     followed.
+//! - Temporary files of a job have its id in their names ([`JobFile::temporary`]). Cleanup removes only
+//!   these, or, in a directory created by the job, files with Esker's names. Links are removed, not followed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -96,7 +95,7 @@ impl JobFile {
         self.dir.join(format!("{PREFIX}{:016x}", self.id))
     }
 
-    /// Returns the path of a temporary file of this job (job.3).
+    /// Returns the path of a temporary file of this job.
     pub fn temporary(&self, dir: &Path, name: &str) -> PathBuf {
         dir.join(format!("{name}-{:016x}.tmp", self.id))
     }
@@ -170,7 +169,7 @@ mod tests {
         write(&ours, b"1");
         write(&others, b"2");
         job.remove_temporary(&env, dir).unwrap();
-        assert!(!fs.exists(&ours).unwrap() && fs.exists(&others).unwrap(), "job.3");
+        assert!(!fs.exists(&ours).unwrap() && fs.exists(&others).unwrap());
         // A file that is damaged, copied to another name or truncated is not a job file.
         let text = content("test", job.id);
         for at in 0..text.len() {

@@ -5,9 +5,9 @@
 //!         --crash(seed)--> another MemFs: a possible disk state after power loss
 //! ```
 //!
-//! mem.1. Operations and crashes are atomic: operations hold the state shared or exclusively, a crash holds
-//!     it exclusively.
-//! mem.4. A direct file accepts only aligned offsets, lengths and buffers. Anything else is a bug and panics.
+//! - Operations and crashes are atomic: operations hold the state shared or exclusively, a crash holds it
+//!   exclusively.
+//! - A direct file accepts only aligned offsets, lengths and buffers. Anything else is a bug and panics.
 //!
 //! The result of a crash depends only on the operations and the seed. The total length of all reachable files
 //! never exceeds the capacity.

@@ -11,9 +11,9 @@
 //! process with a budget of 256 MiB used up to 1,200 MiB (`cargo run --release -p esker --example memory`).
 //!
 //! env_pages.1. A slot belongs to one `PageBuf`, or is in one free list, or is moving to the cold list.
-//! env_pages.2. Free warm slots take at most an eighth of the bytes in use, within [`WARM_BYTES_MIN`] and
-//!     [`WARM_BYTES_MAX`], or the recent peak if that is larger ([`age_page_bufs`]). Locked memory is an
-//!     exception, because the system refuses to take it back.
+//! - Free warm slots take at most an eighth of the bytes in use, within [`WARM_BYTES_MIN`] and
+//!   [`WARM_BYTES_MAX`], or the recent peak if that is larger ([`age_page_bufs`]). Locked memory is an
+//!   exception, because the system refuses to take it back.
 //!
 //! Warm slots pay off because a fresh page costs more than a lock: the system zeroes it, and interrupts all
 //! threads when it takes it back. The address space of the pool is never returned; it grows to the peak use
@@ -37,7 +37,7 @@ const PAGE_BYTES: usize = 4096;
 const HEAP_BYTES_MAX: usize = PAGE_BYTES / 2;
 /// Larger buffers get their own mapping.
 const POOLED_BYTES_MAX: usize = 4 << 20;
-/// Limits on the bytes of warm free slots (env_pages.2).
+/// Limits on the bytes of warm free slots.
 const WARM_BYTES_MIN: usize = 4 << 20;
 const WARM_BYTES_MAX: usize = 256 << 20;
 const WARM_PART: usize = 8;
@@ -278,7 +278,7 @@ impl Pool {
         Some(slot)
     }
 
-    /// Removes a warm slot whose pages should be returned (env_pages.2), from the class with the most warm
+    /// Removes a warm slot whose pages should be returned, from the class with the most warm
     /// bytes.
     fn take_surplus(&mut self) -> Option<(usize, Slot)> {
         let limit = (self.used_bytes / WARM_PART).clamp(WARM_BYTES_MIN, WARM_BYTES_MAX);
@@ -329,7 +329,7 @@ fn give_back(class: usize, slot: Slot) {
     trim(pool);
 }
 
-/// Ages the recent peak and returns surplus pages to the system (env_pages.2). A background thread calls it
+/// Ages the recent peak and returns surplus pages to the system. A background thread calls it
 /// periodically with a monotonic time.
 pub fn age_page_bufs(now: Duration) {
     let mut pool = POOL.lock();

@@ -5,14 +5,14 @@
 //!                     `-direct I/O, allocation, cache hints, directory sync--> unix.rs | windows.rs
 //! ```
 //!
-//! real.2. A lock is the operating system's (flock, LockFileEx). It ends with its handle or its process. The
-//!     process id in the file only serves error messages, and shared holders do not write it.
-//! real.3. Only regular files are opened. Others are refused without opening them, because opening a named
-//!     pipe would block.
+//! - A lock is the operating system's (flock, LockFileEx). It ends with its handle or its process. The
+//!   process id in the file only serves error messages, and shared holders do not write it.
+//! - Only regular files are opened. Others are refused without opening them, because opening a named pipe
+//!   would block.
 //! real.4. After locking, the file must still have its name. Otherwise the previous holder removed it after
 //!     we opened it, and a new holder locks a new file.
-//! real.6. A direct write cut short inside a block is repeated from the start of that block, because an
-//!     unaligned continuation would fail and hide the true error. If it is cut there again, the disk is full.
+//! - A direct write cut short inside a block is repeated from the start of that block, because an unaligned
+//!   continuation would fail and hide the true error. If it is cut there again, the disk is full.
 //! real.7. In a held directory (fs.5), no file is opened or created through a symbolic link. Otherwise a user
 //!     who may only create names there could redirect writes elsewhere. Renames and removals apply to the
 //!     link itself.
@@ -311,7 +311,7 @@ fn open_file(at: At<'_>, options: OpenOptions) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Refuses special files (real.3) and links in held directories (real.7). Returns whether the file exists.
+/// Refuses special files and links in held directories (real.7). Returns whether the file exists.
 /// Other errors are left to the opening.
 fn refuse_special(at: At<'_>) -> io::Result<bool> {
     match sys::stat(at) {

@@ -8,10 +8,10 @@
 //! A store survives a crash of the process, like a write, and a sync makes it durable. The engine's example
 //! `costs` shows what a commit saves.
 //!
-//! env_window.1. A store cannot report an error: if the system cannot provide the page, a signal ends the
-//!     process. So stores go only to pages that `MADV_POPULATE_WRITE` (Linux 5.14) prepared, including their
-//!     space on disk, on file systems that write in place. Pages that a sync cleaned must be prepared again
-//!     ([`FileWindow::renew`]).
+//! A store cannot report an error: if the system cannot provide the page, a signal ends the process. So
+//! stores go only to pages that `MADV_POPULATE_WRITE` (Linux 5.14) prepared, including their space on disk,
+//! on file systems that write in place. Pages that a sync cleaned must be prepared again
+//! ([`FileWindow::renew`]).
 //!
 //! The window must lie inside the file, since a store after its end would be lost. While a window exists, its
 //! file must not be truncated.
@@ -45,7 +45,7 @@ unsafe impl Sync for FileWindow {}
 
 impl FileWindow {
     /// Maps `len` bytes from `offset`, rounded down to a page. Returns `None` if the system or the file
-    /// system does not support this (env_window.1).
+    /// system does not support this.
     #[expect(clippy::disallowed_types, reason = "beside the door that the rule is about")]
     pub(crate) fn new(file: &std::fs::File, offset: u64, len: usize) -> Option<Self> {
         let before = (offset % PAGE_BYTES as u64) as usize;

@@ -9,9 +9,9 @@
 //! zeros. If creating the writer of a new file fails, the file is removed, so that it can be created again. A
 //! steady writer keeps at most one buffer under writeback, so that its final sync does not delay others.
 //!
-//! env_writer.2. A direct file is written in whole blocks of [`AlignedBuf::ALIGN`] bytes. A last block padded
-//!     with zeros is rewritten from its start when more bytes arrive. Its earlier bytes do not change, so a
-//!     torn rewrite loses nothing that was synced.
+//! - A direct file is written in whole blocks of [`AlignedBuf::ALIGN`] bytes. A last block padded with zeros
+//!   is rewritten from its start when more bytes arrive. Its earlier bytes do not change, so a torn rewrite
+//!   loses nothing that was synced.
 //! env_writer.3. After an error or a panic nothing more is written, because the content of the file is
 //!     unknown.
 
@@ -43,7 +43,7 @@ pub struct AppendWriter {
 enum Buffer {
     /// For a buffered file; written before it would exceed its capacity.
     Plain { bytes: Vec<u8>, capacity: usize },
-    /// For a direct file. Of the `filled` bytes, the first `written` are already in the file (env_writer.2).
+    /// For a direct file. Of the `filled` bytes, the first `written` are already in the file.
     Aligned { bytes: AlignedBuf, filled: usize, written: usize },
 }
 
@@ -240,7 +240,7 @@ impl AppendWriter {
                 let padded = filled.next_multiple_of(AlignedBuf::ALIGN);
                 bytes[*filled..padded].fill(0);
                 self.file.write_all_at(&bytes[..padded], self.base)?;
-                // env_writer.2: move the unfinished block to the front of the buffer, to be rewritten with
+                // Move the unfinished block to the front of the buffer, to be rewritten with
                 // more bytes.
                 let whole = *filled / AlignedBuf::ALIGN * AlignedBuf::ALIGN;
                 bytes.copy_within(whole..*filled, 0);

@@ -17,7 +17,7 @@ fn resident_bytes() -> usize {
 }
 
 #[test]
-fn env_pages_2_what_is_given_up_goes_back() {
+fn what_is_given_up_goes_back() {
     let before = resident_bytes();
     let seconds = |n| age_page_bufs(Duration::from_secs(n));
     let in_a_minute = || (1..60).for_each(seconds);
@@ -33,6 +33,6 @@ fn env_pages_2_what_is_given_up_goes_back() {
         drop(held);
         give_back();
         let after = resident_bytes();
-        assert!(after < before + KEPT_BYTES_MAX, "env_pages.2: {len}: {before} bytes before, {after} after");
+        assert!(after < before + KEPT_BYTES_MAX, "{len}: {before} bytes before, {after} after");
     }
 }

@@ -8,7 +8,7 @@
 //! acl.1. A request of a restricted user is checked when `MULTI` queues it, when it runs, and when a script
 //!     calls it.
 //! acl.2. A change of a user applies to its connections from their next command on.
-//! acl.3. Passwords are hashed outside the threads that serve connections, a few at a time.
+//! - Passwords are hashed outside the threads that serve connections, a few at a time.
 //!
 //! The file of users: docs/formats/server.md
 
@@ -139,7 +139,7 @@ impl Acl {
         self.change(|users| users.remove(name)).is_some()
     }
 
-    /// Hashes a password that a client has sent, unless it is known to be right (acl.3). `log_in` uses the
+    /// Hashes a password that a client has sent, unless it is known to be right. `log_in` uses the
     /// result.
     pub async fn prove(&self, name: &[u8], password: &[u8]) {
         let user = std::str::from_utf8(name).ok().and_then(|name| self.user(name));

@@ -1,10 +1,9 @@
 //! Parameters of `CONFIG GET` and `CONFIG SET`: those with a meaning here, and those that clients and test
 //! suites expect.
 //!
-//! config.1. A parameter without meaning here returns the value it was set to.
-//! config.2. A parameter without meaning here that promises safety accepts only the value that promises
-//!     nothing.
-//! config.3. A value is checked by the type of its parameter, whatever the previous value.
+//! - A parameter without meaning here returns the value it was set to.
+//! - A parameter without meaning here that promises safety accepts only the value that promises nothing.
+//! - A value is checked by the type of its parameter, whatever the previous value.
 
 mod kind;
 pub mod options;
@@ -27,7 +26,7 @@ use crate::store::Durability;
 pub const HTTP_AT_ONCE: usize = 64;
 
 /// Parameters that promise safety which the server does not give, or rights which it never gives by default.
-/// They keep their value (config.2).
+/// They keep their value.
 const PROMISES: &[(&str, &str, &str)] = &[
     (
         "acl-pubsub-default",
@@ -159,7 +158,7 @@ impl Config {
         }
     }
 
-    /// Returns the maximum number of HTTP connections (http.1).
+    /// Returns the maximum number of HTTP connections.
     pub fn http_max(&self) -> usize {
         self.bounds.http
     }
@@ -381,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn config_1_knobs_give_back_what_they_were_set_to() {
+    fn knobs_give_back_what_they_were_set_to() {
         let config = Config::new(&Options::default());
         let pair = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
         config.set(&pair("HASH-max-listpack-entries", "7")).unwrap();
@@ -396,7 +395,6 @@ mod tests {
         {
             assert!(config.set(&pair(name, value)).is_err(), "{name}");
         }
-        // config.2
         for (name, value) in [
             ("maxmemory", "100mb"),
             ("maxmemory-policy", "allkeys-lru"),

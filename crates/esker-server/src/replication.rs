@@ -13,8 +13,7 @@
 //! replication.3. Each start of a primary and each promotion begins an epoch, which is durable before
 //!     anything of it is sent. A position outside the primary's history is refused: histories are never
 //!     merged.
-//! replication.4. A replica takes writes only from its primary. It neither removes expired keys nor sweeps
-//!     garbage.
+//! - A replica takes writes only from its primary. It neither removes expired keys nor sweeps garbage.
 //!
 //! The connections are in net/replica/. For users: docs/server.md. Bytes: docs/formats/replication.md
 

@@ -8,12 +8,10 @@
 //! So no two commands conflict, a hot key costs no more than a cold one, and all connections share commits.
 //!
 //! sequencer.1. A job returns to its connection after the commit of everything that it wrote or read here.
-//! sequencer.2. Jobs that wait for a key are served in order of arrival, right after the command that filled
-//!     the key.
-//! sequencer.3. If a commit fails, all of its jobs get the error, and none of their writes are stored. If it
-//!     conflicts with a write of the embedding program, those jobs that only read and write data run again.
-//! sequencer.4. The replies to the commands before a waiting command are sent before it waits, after their
-//!     commit.
+//! - Jobs that wait for a key are served in order of arrival, right after the command that filled the key.
+//! - If a commit fails, all of its jobs get the error, and none of their writes are stored. If it conflicts
+//!   with a write of the embedding program, those jobs that only read and write data run again.
+//! - The replies to the commands before a waiting command are sent before it waits, after their commit.
 
 mod crowd;
 
@@ -237,7 +235,7 @@ impl Turns {
         self.finish(std::mem::replace(turn, next));
     }
 
-    /// Serves the jobs that wait for keys that were just filled (sequencer.2).
+    /// Serves the jobs that wait for keys that were just filled.
     fn serve(&mut self, turn: &mut Turn<'_>) {
         while let Some(db) = turn.effects.replaced.pop() {
             turn.effects.filled.extend(self.waiters.keys_of(db));
@@ -361,7 +359,6 @@ impl Turns {
         }
         let fail_all = |out: &mut Out, count: usize| {
             if let Some(failed) = &failed {
-                // sequencer.3
                 out.bytes.clear();
                 (0..count).for_each(|_| out.error(&failed.message()));
             }

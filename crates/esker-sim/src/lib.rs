@@ -9,8 +9,8 @@
 //!   seed --damage/--> a database with damaged files: opened, read, checked, compacted, repaired
 //! ```
 //!
-//! sim.2. A process runs one simulation at a time, each in its own thread, because the engine frees memory
-//!     and files by epochs that the whole process shares.
+//! A process runs one simulation at a time, each in its own thread, because the engine frees memory and files
+//! by epochs that the whole process shares.
 //!
 //! A run depends only on its seed and number of operations, or on its bytes: not on clocks, threads or hash
 //! orders. Usage, model and findings: docs/testing.md

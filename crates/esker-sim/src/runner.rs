@@ -1,4 +1,4 @@
-//! Runs simulations, each in its own thread (sim.2), and turns panics into failures. A simulation that hangs
+//! Runs simulations, each in its own thread, and turns panics into failures. A simulation that hangs
 //! ends the process (watch.rs), because it cannot be stopped and no other one can run beside it.
 
 use std::io::Write;
@@ -47,7 +47,7 @@ pub fn alone<T: Send + 'static>(
     let thread = thread.expect("a thread for the simulation");
     let outcome = wait(name, &receiver, || done.load(Ordering::Relaxed), HANG_TIMEOUT);
     let outcome = outcome.unwrap_or_else(|stuck| give_up(&stuck));
-    // sim.2: thread-local state must be gone before the next run.
+    // Thread-local state must be gone before the next run.
     thread.join().expect("panics are caught inside");
     outcome.map_err(|failure| Failure { ops: done.load(Ordering::Relaxed), ..failure })
 }

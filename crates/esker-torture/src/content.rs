@@ -8,8 +8,8 @@
 //!
 //! content.1. After a power loss, each sector (512 or 4096 bytes) with unsynced writes contains the first n
 //!     of them, for a separate n per sector: a cache may write back its current contents at any time.
-//! content.2. Lengths survive as a prefix of their changes. Bytes within a surviving length that no write
-//!     reached are zero.
+//! - Lengths survive as a prefix of their changes. Bytes within a surviving length that no write reached are
+//!   zero.
 
 use std::collections::HashMap;
 
@@ -75,7 +75,7 @@ impl Content {
         }
     }
 
-    /// Returns a possible state after a power loss (content.1, content.2).
+    /// Returns a possible state after a power loss (content.1).
     pub(crate) fn power_loss(&self, rng: &mut Rng) -> Vec<u8> {
         if self.pending.is_empty() {
             return self.durable.clone();

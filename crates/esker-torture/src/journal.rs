@@ -7,10 +7,9 @@
 //!
 //! journal.1. A writer starts an operation after the previous one is acknowledged. So its state after a crash
 //!     is that after its first k operations, for some k, and each operation is atomic.
-//! journal.2. Every operation acknowledged with sufficient durability for the kind of crash is among them.
-//! journal.3. The commits of all writers have one order, and a prefix of it survives: if an operation
-//!     survives or was promised, so does every operation of any writer that was acknowledged before it
-//!     started.
+//! - Every operation acknowledged with sufficient durability for the kind of crash is among them.
+//! - The commits of all writers have one order, and a prefix of it survives: if an operation survives or was
+//!   promised, so does every operation of any writer that was acknowledged before it started.
 //! journal.4. The bank is the result of the surviving transactions. If a writer's keyspaces match several
 //!     numbers of operations, some choice of them results in the bank.
 
@@ -200,7 +199,7 @@ impl Journal {
     }
 
     /// Returns the number of acknowledged operations per writer, and which operations must survive for which
-    /// reason (journal.2, journal.3).
+    /// reason.
     fn promises(&self, crash: Crash, matches: &[Vec<usize>]) -> (Vec<usize>, Vec<Promise>) {
         let writers = self.tasks.len();
         let mut acked = vec![0; writers];
@@ -230,7 +229,7 @@ impl Journal {
     }
 
     /// Continues after a kill with this state: lost operations never happened, and unacknowledged ones have
-    /// been seen. Being seen promises nothing, but later operations come after them (journal.3).
+    /// been seen. Being seen promises nothing, but later operations come after them.
     pub(crate) fn settle(&mut self, left: &Left) {
         let happened = |writer: usize, index: usize| index < left.ops[writer];
         self.events.retain(|event| match *event {

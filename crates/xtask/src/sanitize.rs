@@ -7,9 +7,9 @@
 //! Each kind builds into its own directory below `target`, because its flags apply to every crate.
 //!
 //! A filter that selects no test fails the run, so that renamed tests are noticed.
-//! sanitize.2. A tool that does not report an injected fault fails the run: after the tests, each canary's
-//!     test runs again with its fault (`crates/esker/src/sync/fault.rs`) and must fail with the tool's
-//!     report. The canaries of loom are ordinary tests.
+//! - A tool that does not report an injected fault fails the run: after the tests, each canary's test runs
+//!   again with its fault (`crates/esker/src/sync/fault.rs`) and must fail with the tool's report. The
+//!   canaries of loom are ordinary tests.
 
 mod canary;
 
@@ -122,7 +122,7 @@ pub(crate) const KINDS: &[(&str, &str)] = &[
     ("miri", "Miri: undefined behaviour by the language's rules (nightly with rust-src and miri)"),
 ];
 
-/// Runs one kind. Returns whether the tests passed and all canaries were found (sanitize.2).
+/// Runs one kind. Returns whether the tests passed and all canaries were found.
 pub(crate) fn run(kind: &str, long: bool) -> Result<bool, String> {
     let recipe = recipe(kind, long)?;
     if !run_tests(&recipe)? {

@@ -5,7 +5,7 @@
 //!                   `--cfg(test) items--> test lines
 //! ```
 //!
-//! source.1. The masked text has the length and line ends of the original, so offsets are the same in both.
+//! The masked text has the length and line ends of the original, so offsets are the same in both.
 
 /// A Rust file with its masked code.
 pub(crate) struct Source {
@@ -21,7 +21,7 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn new(text: &str) -> Source {
         let code = mask(text);
-        assert_eq!(code.len(), text.len(), "source.1");
+        assert_eq!(code.len(), text.len());
         let mut source = Source {
             text: text.to_owned(),
             test_lines: vec![false; text.lines().count() + 1],
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn source_1_masking_blanks_comments_and_literals_only() {
+    fn masking_blanks_comments_and_literals_only() {
         let cases = [
             ("a // b\nc", "a     \nc"),
             ("a /* b /* c */ d */ e", "a                   e"),

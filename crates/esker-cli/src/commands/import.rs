@@ -10,11 +10,11 @@
 //! keyspace created by an import that fails before its first commit is dropped. The database directory is
 //! never removed, because another process may have opened or filled it.
 //!
-//! import.2. A batch is committed atomically. Nothing after a bad line is in the database unless bad lines
-//!     are skipped.
-//! import.3. However an import ends, it closes the database and reports how many rows are in it, and also a
-//!     failure to close. If commits did not wait for the disk and the import fails, it says that the last of
-//!     them may be lost.
+//! - A batch is committed atomically. Nothing after a bad line is in the database unless bad lines are
+//!   skipped.
+//! - However an import ends, it closes the database and reports how many rows are in it, and also a failure
+//!   to close. If commits did not wait for the disk and the import fails, it says that the last of them may
+//!   be lost.
 
 mod destination;
 
@@ -169,7 +169,7 @@ fn read_rows(
     Ok(bad)
 }
 
-/// Describes why an import stopped and which rows are in the database (import.3). Importing the file again is
+/// Describes why an import stopped and which rows are in the database. Importing the file again is
 /// safe.
 fn stopped(failure: &Failure, rows: u64, is_known: bool) -> Failure {
     let rows = output::plural(rows, "row");

@@ -9,7 +9,7 @@
 //! On a terminal, the shell reports a failed command and reads the next one. A script ends at the first
 //! failure, because later commands may depend on it.
 //!
-//! shell.1. A transaction that is still open at the end is rolled back, and the shell says so.
+//! A transaction that is still open at the end is rolled back, and the shell says so.
 
 mod console;
 mod line;
@@ -153,7 +153,7 @@ fn execute(subject: &mut dyn Subject, line: &str) -> Result<Next> {
     }
 }
 
-/// Reports that an open transaction was rolled back (shell.1).
+/// Reports that an open transaction was rolled back.
 fn tell_rolled_back() {
     output::print_message("the transaction was not committed: rolled back");
 }

@@ -1,8 +1,8 @@
 //! Reads a file line by line, as bytes.
 //!
-//! lines.1. A line uses no more memory than a valid key and value need. A longer line is bad (formats.2), and
-//!     its rest is skipped when the next line is requested. For formats with values the limit is some GiB,
-//!     because every exported row must be readable (formats.1).
+//! A line uses no more memory than a valid key and value need. A longer line is bad (formats.2), and its rest
+//! is skipped when the next line is requested. For formats with values the limit is some GiB, because every
+//! exported row must be readable (formats.1).
 
 use std::io::{self, BufRead, Read};
 
@@ -112,27 +112,27 @@ mod tests {
     }
 
     #[test]
-    fn lines_1_long_lines_are_bad_lines() {
+    fn long_lines_are_bad_lines() {
         // Four bytes are a line and five are too long, whatever line end follows.
         let text = b"abcd\r\nabcde\nabcd\n0123456789\r\nabcd\r\nabcde\rabcd";
         let mut lines = Lines::new(Box::new(io::Cursor::new(text.to_vec())), true, 4);
         let mut bad = Vec::new();
         while let Some(line) = lines.next_line().unwrap() {
             match line.map(<[u8]>::to_vec) {
-                Ok(line) => assert_eq!(line, b"abcd", "lines.1"),
+                Ok(line) => assert_eq!(line, b"abcd"),
                 Err(reason) => {
                     assert!(reason.contains("longer than 4 bytes"), "{reason}");
                     bad.push(lines.number());
                 }
             }
         }
-        assert_eq!((bad, lines.number()), (vec![2, 4, 6], 6), "lines.1");
+        assert_eq!((bad, lines.number()), (vec![2, 4, 6], 6));
     }
 
     #[test]
-    fn lines_1_input_without_lines_ends() {
+    fn input_without_lines_ends() {
         let mut lines = Lines::new(Box::new(io::BufReader::new(io::repeat(0))), true, 1_000);
-        assert!(lines.next_line().unwrap().unwrap().is_err(), "lines.1");
-        assert!(lines.buffer.capacity() < 10_000, "lines.1");
+        assert!(lines.next_line().unwrap().unwrap().is_err());
+        assert!(lines.buffer.capacity() < 10_000);
     }
 }

@@ -63,6 +63,6 @@ fn cli_target_3_an_export_can_be_read_by_no_more_people() {
         });
         let partial = Partial::create(&old, existing.as_ref(), &database).unwrap();
         let mode = partial.output.metadata().unwrap().mode() & 0o7777;
-        assert_eq!(mode, expected, "cli_target.3: {of_old:?} {of_database:o}");
+        assert_eq!(mode, expected, "{of_old:?} {of_database:o}");
     }
 }

@@ -84,7 +84,7 @@ fn json_contains_no_terminal_control_characters() {
     let escaped = "a\\u007f\\u009b\\u202e\\u2066\\u200f\\u061c\u{e4}\u{1f980}";
     let expected = format!("{{\"keyspace\":\"{escaped}\",\"key\":\"{escaped}\",\"value\":\"{escaped}\"}}\n");
     assert_eq!(row.text(), expected);
-    assert!(esker.ok("info --json").contains(escaped), "text.3");
+    assert!(esker.ok("info --json").contains(escaped));
     let row: serde_json::Value = serde_json::from_str(row.text()).unwrap();
     assert_eq!(row["value"], hidden, "it is the same");
 }
@@ -195,12 +195,12 @@ fn keyspaces_are_apart() {
 }
 
 #[test]
-fn cli_3_only_put_and_import_create() {
+fn only_put_and_import_create() {
     let esker = Esker::new();
     for line in ["get a", "del a", "scan", "count", "export", "info", "stats", "check", "compact"] {
         let message = esker.fails(line);
         assert!(message.contains("no database in db") && message.contains("esker put"), "{line}: {message}");
-        assert!(!esker.path("db").exists(), "cli.3: {line}");
+        assert!(!esker.path("db").exists(), "{line}");
     }
     esker.ok("put a 1 --db other");
     assert!(esker.path("other").exists() && !esker.path("db").exists(), "--db goes before ESKER_DB");

@@ -122,7 +122,7 @@ impl Esker {
     pub fn fails(&self, line: &str) -> String {
         let outcome = self.run(line.split(' '));
         assert_eq!(outcome.code, 2, "esker {line}: {}{}", outcome.text(), outcome.err);
-        assert!(outcome.out.is_empty(), "cli.1: {}", outcome.text());
+        assert!(outcome.out.is_empty(), "{}", outcome.text());
         outcome.err
     }
 }

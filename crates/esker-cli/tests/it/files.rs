@@ -29,7 +29,7 @@ fn every_format_comes_back_exactly() {
             assert!(esker.ok(&format!("export {name}{bytes}")).starts_with("exported 2,000 rows, "));
             let copy = format!("copy{number}{}", bytes.len());
             esker.ok(&format!("import {name}{bytes} -k {copy} --batch 300"));
-            assert_eq!(esker.ok(&format!("scan -k {copy}")), all, "cli.2: {name}{bytes}");
+            assert_eq!(esker.ok(&format!("scan -k {copy}")), all, "{name}{bytes}");
         }
     }
     esker.ok("export a.txt");
@@ -272,28 +272,28 @@ mod targets {
     }
 
     #[test]
-    fn cli_target_3_the_mode_of_a_file_is_kept() {
+    fn the_mode_of_a_file_is_kept() {
         let esker = filled();
         for mode in [0o600, 0o640, 0o666] {
             esker.write("x.tsv", "old");
             fs::set_permissions(esker.path("x.tsv"), fs::Permissions::from_mode(mode)).unwrap();
             esker.ok("export x.tsv");
-            assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, mode, "cli_target.3");
+            assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, mode);
             assert_eq!(esker.read("x.tsv"), ROWS);
         }
     }
 
     #[test]
-    fn cli_target_3_an_export_is_no_more_open_than_its_database() {
+    fn an_export_is_no_more_open_than_its_database() {
         let esker = filled();
         fs::set_permissions(esker.path("db"), fs::Permissions::from_mode(0o700)).unwrap();
         esker.ok("export x.tsv");
-        assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, 0o600, "cli_target.3");
+        assert_eq!(fs::metadata(esker.path("x.tsv")).unwrap().mode() & 0o777, 0o600);
     }
 
     /// Runs where the test may change the group of a file.
     #[test]
-    fn cli_target_3_what_was_the_groups_is_not_another_groups() {
+    fn what_was_the_groups_is_not_another_groups() {
         let esker = filled();
         esker.write("x.tsv", "old");
         fs::set_permissions(esker.path("x.tsv"), fs::Permissions::from_mode(0o640)).unwrap();
@@ -303,7 +303,7 @@ mod targets {
         }
         esker.ok("export x.tsv");
         let meta = fs::metadata(esker.path("x.tsv")).unwrap();
-        assert_eq!((meta.gid(), meta.mode() & 0o777), (group, 0o600), "cli_target.3");
+        assert_eq!((meta.gid(), meta.mode() & 0o777), (group, 0o600));
     }
 }
 
@@ -423,7 +423,7 @@ fn a_last_line_without_its_end_is_imported_with_a_note() {
 /// The input fails after some rows, like a connection that is reset.
 #[cfg(target_os = "linux")]
 #[test]
-fn import_3_a_read_error_says_what_is_in() {
+fn a_read_error_says_what_is_in() {
     use std::io::Write;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
@@ -437,17 +437,14 @@ fn import_3_a_read_error_says_what_is_in() {
     let output = esker.command("import --batch 2").stdin(OwnedFd::from(theirs)).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(
-        said.contains("read standard input: ") && said.contains("; 2 rows of earlier batches"),
-        "import.3: {said}"
-    );
+    assert!(said.contains("read standard input: ") && said.contains("; 2 rows of earlier batches"), "{said}");
     assert_eq!(esker.ok("scan"), "a\t1\nb\t2\n");
 }
 
 /// The database may not grow further.
 #[cfg(target_os = "linux")]
 #[test]
-fn import_3_a_failed_commit_says_what_is_in() {
+fn a_failed_commit_says_what_is_in() {
     let esker = Esker::new();
     let rows: String = (0..4_000).map(|number| format!("key{number:04}\t{}\n", "v".repeat(1_000))).collect();
     esker.write("rows.tsv", rows);
@@ -461,19 +458,16 @@ fn import_3_a_failed_commit_says_what_is_in() {
         .expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    let (_, rest) = said.split_once("import stopped; ").expect("import.3");
+    let (_, rest) = said.split_once("import stopped; ").expect("the rest of the message");
     let rows: u64 = rest.split(' ').next().expect("a number").replace(',', "").parse().expect("a number");
     let found: u64 = esker.ok("count").trim().parse().expect("a number");
-    assert!(
-        rows > 0 && rows < 4_000 && (rows == found || rows + 100 == found),
-        "import.3: {found} found: {said}"
-    );
+    assert!(rows > 0 && rows < 4_000 && (rows == found || rows + 100 == found), "{found} found: {said}");
 }
 
 /// The log can no longer be written while commits do not wait for the disk: committed rows may be lost.
 #[cfg(target_os = "linux")]
 #[test]
-fn import_3_rows_that_may_be_lost_are_not_said_to_be_in() {
+fn rows_that_may_be_lost_are_not_said_to_be_in() {
     use std::io::Write;
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
@@ -511,23 +505,20 @@ fn import_3_rows_that_may_be_lost_are_not_said_to_be_in() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(
             said.contains(" rows had been committed; how many of the last ones are on disk is not known"),
-            "import.3: {durability}: {said}"
+            "{durability}: {said}"
         );
-        assert!(
-            said.contains("closing the database: ") && !said.contains("in the database"),
-            "import.3: {said}"
-        );
+        assert!(said.contains("closing the database: ") && !said.contains("in the database"), "{said}");
         let found: u64 = esker.ok("count").trim().parse().expect("a number");
-        assert!(found < 200, "import.3: {durability}: {found} rows are there: {said}");
+        assert!(found < 200, "{durability}: {found} rows are there: {said}");
     }
 }
 
 #[test]
-fn import_3_a_keyspace_that_cannot_be_created_stops_the_import() {
+fn a_keyspace_that_cannot_be_created_stops_the_import() {
     let esker = Esker::new();
     let outcome = esker.run_with(b"a\t1\n", ["import", "-k", ""]);
     assert_eq!(outcome.code, 2, "{}", outcome.err);
-    assert!(outcome.err.contains("import stopped; 0 rows"), "import.3: {}", outcome.err);
+    assert!(outcome.err.contains("import stopped; 0 rows"), "{}", outcome.err);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::common::Esker;
 #[test]
 fn keyspaces_come_and_go() {
     let esker = Esker::new();
-    assert!(esker.fails("keyspaces create a").contains("no database in db"), "cli.3");
+    assert!(esker.fails("keyspaces create a").contains("no database in db"));
     esker.ok("put ann 1");
     assert_eq!(esker.ok("keyspaces create users"), "");
     assert!(esker.fails("keyspaces create users").contains("exists already"));

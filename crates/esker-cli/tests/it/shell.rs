@@ -114,12 +114,12 @@ fn a_transaction_changes_keyspaces_or_does_not() {
 }
 
 #[test]
-fn shell_1_a_transaction_is_all_or_nothing() {
+fn a_transaction_is_all_or_nothing() {
     let esker = filled();
     let script = "begin\nput c 3\ndel ann\ndel --prefix b\nput -k users pear 4\nget c\nget -k users pear\ncount\nscan\n";
     let open = shell(&esker, script);
     assert_eq!((open.code, open.text()), (1, "3\n4\n1\nc\t3\n"), "{open:?}");
-    assert!(open.err.contains("rolled back"), "shell.1: {}", open.err);
+    assert!(open.err.contains("rolled back"), "{}", open.err);
     let rolled_back = shell(&esker, &format!("{script}rollback\nscan\n"));
     assert_eq!(
         (rolled_back.code, rolled_back.text()),
@@ -127,7 +127,7 @@ fn shell_1_a_transaction_is_all_or_nothing() {
         "{rolled_back:?}"
     );
     let failed = shell(&esker, &format!("{script}nonsense\ncommit\n"));
-    assert_eq!((failed.code, esker.ok("count")), (2, "2\n".to_owned()), "shell.1: {failed:?}");
+    assert_eq!((failed.code, esker.ok("count")), (2, "2\n".to_owned()), "{failed:?}");
     let committed = shell(&esker, &format!("{script}commit\n"));
     assert_eq!(committed.code, 0, "{committed:?}");
     assert_eq!(esker.ok("scan -k default -k users"), "default\tc\t3\nusers\tapple\t3\nusers\tpear\t4\n");

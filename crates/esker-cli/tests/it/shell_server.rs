@@ -128,7 +128,7 @@ fn transactions_and_errors_of_a_server() {
     let server = Server::start(&esker);
     let open = server.shell(&esker, "-k default", "begin\nput ann 2\nget ann\n");
     assert_eq!((open.code, open.text()), (1, "2\n"), "{open:?}");
-    assert!(open.err.contains("rolled back"), "shell.1: {}", open.err);
+    assert!(open.err.contains("rolled back"), "{}", open.err);
     let done =
         server.shell(&esker, "-k default", "begin\nput ann 3\nrollback\nbegin\nput bob 2\ncommit\nscan\n");
     assert_eq!((done.code, done.text()), (0, "ann\t1\nbob\t2\n"), "{done:?}");

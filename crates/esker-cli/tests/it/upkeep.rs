@@ -263,7 +263,7 @@ fn names_paths_and_keys_do_not_control_the_terminal() {
         let hidden = |c: char| {
             (c.is_control() && !"\n\t".contains(c)) || "\u{202e}\u{2066}\u{200f}\u{61c}".contains(c)
         };
-        assert!(!text.contains(hidden), "text.3: {text:?}");
+        assert!(!text.contains(hidden), "{text:?}");
     };
     let esker = Esker::new();
     let directory = esker.path(EVIL);

@@ -158,7 +158,7 @@ fn short_and_interrupted_reads_change_nothing() {
 }
 
 #[test]
-fn fault_2_nothing_passes_a_freeze() {
+fn nothing_passes_a_freeze() {
     let (fs, file) = setup();
     fs.freeze();
     fs.clear();
@@ -169,7 +169,7 @@ fn fault_2_nothing_passes_a_freeze() {
 }
 
 #[test]
-fn fault_2_a_process_may_die_inside_a_write() {
+fn a_process_may_die_inside_a_write() {
     let (fs, file) = setup();
     fs.add(rule(OpKind::Write, FaultAction::Freeze { keep: 2 }));
     assert!(file.write_all_at(b"abcd", 0).is_err() && fs.is_frozen() && fs.fired() == 1);

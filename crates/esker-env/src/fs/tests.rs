@@ -142,12 +142,12 @@ fn names_move_and_go() {
 }
 
 #[test]
-fn fs_4_a_directory_that_may_not_be_read_is_taken_as_it_is() {
+fn a_directory_that_may_not_be_read_is_taken_as_it_is() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let root = Path::new("/");
     for (kind, is_done) in [(io::ErrorKind::PermissionDenied, true), (io::ErrorKind::Other, false)] {
         fs.add(FaultRule { times: 2, ..FaultRule::new(&[OpKind::SyncDir], FaultAction::Fail(kind)) });
-        assert_eq!(fs.sync_dir_if_readable(root).is_ok(), is_done, "fs.4: {kind}");
+        assert_eq!(fs.sync_dir_if_readable(root).is_ok(), is_done, "{kind}");
         assert_eq!(fs.sync_dir(root).unwrap_err().kind(), kind);
     }
     fs.sync_dir_if_readable(root).unwrap();
@@ -175,7 +175,7 @@ fn a_held_lock_names_its_holder() {
 }
 
 #[test]
-fn real_2_a_lock_held_to_read_names_nobody() {
+fn a_lock_held_to_read_names_nobody() {
     let dir = tempfile::tempdir().unwrap();
     let (fs, path) = (RealFs::new(), dir.path().join("LOCK"));
     assert!(fs.lock_to_read(&path).unwrap().is_none(), "there is no lock file");
@@ -183,7 +183,7 @@ fn real_2_a_lock_held_to_read_names_nobody() {
     drop(fs.lock(&path).unwrap());
     let readers = [fs.lock_to_read(&path).unwrap(), fs.lock_to_read(&path).unwrap()];
     match fs.lock(&path) {
-        Err(LockError::Held { pid, .. }) => assert_eq!(pid, None, "real.2"),
+        Err(LockError::Held { pid, .. }) => assert_eq!(pid, None),
         other => panic!("expected Held, got {other:?}"),
     }
     drop(readers);
@@ -200,14 +200,12 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, outcome) = std::sync::mpsc::channel();
     std::thread::Builder::new().spawn(move || done.send(work())).unwrap();
     // Longer than any slow machine takes.
-    outcome
-        .recv_timeout(std::time::Duration::from_secs(300))
-        .expect("real.3: it waits for the pipe's other end")
+    outcome.recv_timeout(std::time::Duration::from_secs(300)).expect("it waits for the pipe's other end")
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn real_3_a_pipe_is_refused_in_every_role() {
+fn a_pipe_is_refused_in_every_role() {
     use rustix::fs::{CWD, Mode, mkfifoat};
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pipe");

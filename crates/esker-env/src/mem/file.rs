@@ -1,4 +1,4 @@
-//! An open file in memory: each call is one operation on its inode (mem.1).
+//! An open file in memory: each call is one operation on its inode.
 
 use std::io;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl MemFile {
             let aligned = |n: u64| n.is_multiple_of(AlignedBuf::ALIGN as u64);
             assert!(
                 aligned(offset) && aligned(buf.len() as u64) && aligned(buf.as_ptr().addr() as u64),
-                "mem.4: direct I/O of {} bytes at offset {offset} from address {:p}",
+                "direct I/O of {} bytes at offset {offset} from address {:p}",
                 buf.len(),
                 buf.as_ptr()
             );
@@ -50,7 +50,7 @@ impl MemFile {
         if self.writable { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
     }
 
-    /// Runs `work` on the inode, as one operation (mem.1).
+    /// Runs `work` on the inode, as one operation.
     fn with<R>(&self, work: impl FnOnce(&mut Inode) -> R) -> R {
         let _state = self.shared.state.read();
         work(&mut self.inode.lock())

@@ -5,7 +5,7 @@
 //!              `-> pending, in order --crash--> each kept, lost or torn over `synced`
 //! ```
 //!
-//! inode.2. A crash keeps every synced byte that no pending change touches.
+//! A crash keeps every synced byte that no pending change touches.
 //!
 //! `current` equals `synced` with all of `pending` applied in order, except for bytes forgotten by a failed
 //! sync. A prefix of the length changes survives a crash, as in a journal, independently of the bytes. A kept
@@ -162,7 +162,7 @@ impl Inode {
         bytes
     }
 
-    /// Returns the bytes that a power loss may leave (inode.2).
+    /// Returns the bytes that a power loss may leave.
     pub(super) fn crash(&self, crash: &mut Crash) -> Pages {
         match crash {
             Crash::Strict => self.synced.clone(),

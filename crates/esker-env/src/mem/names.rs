@@ -6,15 +6,15 @@
 //! ```
 //!
 //! `current` equals `synced` with all of `pending` applied in order. `sync_dir` makes the pending operations
-//! on the directory durable, and those that they need (names.2). Directories of `create_dir_all` are durable
+//! on the directory durable, and those that they need. Directories of `create_dir_all` are durable
 //! in their parent; one of `make_dir` is durable after a sync of its parent. A crash that loses a directory
 //! loses everything below it.
 //!
-//! names.2. A crash keeps a pending operation only together with the earlier ones it needs: those on the same
-//!     names, and on directories in their paths. So renames are atomic, and a file has two names only if it
-//!     was linked.
-//! names.5. Renaming a directory does not make the names in it durable: a crash may keep the new name and
-//!     lose unsynced files of the directory.
+//! - A crash keeps a pending operation only together with the earlier ones it needs: those on the same names,
+//!   and on directories in their paths. So renames are atomic, and a file has two names only if it was
+//!   linked.
+//! - Renaming a directory does not make the names in it durable: a crash may keep the new name and lose
+//!   unsynced files of the directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -77,12 +77,11 @@ impl Op {
         matches!(self, Op::RenameDir(..) | Op::RemoveDir(_))
     }
 
-    /// Returns whether it depends on an earlier operation (names.2).
+    /// Returns whether it depends on an earlier operation.
     fn needs(&self, earlier: &Op) -> bool {
         let within =
             |inner: &Op, outer: &Op| inner.names().any(|name| outer.names().any(|dir| name.starts_with(dir)));
         match (self, earlier) {
-            // names.5
             (Op::RenameDir(..), Op::Create(..) | Op::Rename(..) | Op::Remove(_)) => false,
             (Op::RemoveDir(_), _) => within(self, earlier) || within(earlier, self),
             (_, earlier) if earlier.is_of_dirs() => within(self, earlier) || within(earlier, self),
@@ -106,10 +105,8 @@ impl Op {
         match self {
             Op::Create(path, inode) => tree.files.insert(path.clone(), inode.clone()),
             Op::Rename(from, to) => {
-                let inode = tree
-                    .files
-                    .remove(from)
-                    .expect("names.2: the name was there when the operation was accepted");
+                let inode =
+                    tree.files.remove(from).expect("the name was there when the operation was accepted");
                 tree.files.insert(to.clone(), inode)
             }
             Op::Remove(path) => tree.files.remove(path),
@@ -286,7 +283,7 @@ impl Names {
         Ok(())
     }
 
-    /// Makes pending operations durable, and those that they need (names.2).
+    /// Makes pending operations durable, and those that they need.
     fn make_durable(&mut self, is_meant: impl Fn(&Op) -> bool) {
         let ops = std::mem::take(&mut self.pending);
         let mut durable: Vec<bool> = ops.iter().map(is_meant).collect();
@@ -307,7 +304,7 @@ impl Names {
         self.pending = others;
     }
 
-    /// Returns the directories and names that a power loss may leave (names.2).
+    /// Returns the directories and names that a power loss may leave.
     pub(super) fn crash(&self, crash: &mut Crash) -> (BTreeSet<PathBuf>, Table) {
         let Tree { mut dirs, mut files } = self.crash_tree(crash);
         for dir in &self.unsynced_dirs {

@@ -116,7 +116,7 @@ fn lost_bytes_of_a_kept_length_may_be_noise() {
         }
         assert!(left.len() > 5);
         let is_legal = |left: &Vec<u8>| left == b"ab" || left.len() == 6 && left.starts_with(b"ab\0\0");
-        assert!(left.iter().all(is_legal), "inode.2");
+        assert!(left.iter().all(is_legal));
     }
 }
 
@@ -150,9 +150,9 @@ fn writes_tear_at_sectors() {
     assert_eq!(units, BTreeSet::from([512, 4096]));
 }
 
-/// Checks inode.2 by brute force: synced bytes that no later write touches are never lost.
+/// Checks by brute force: synced bytes that no later write touches are never lost.
 #[test]
-fn inode_2_synced_bytes_stay() {
+fn synced_bytes_stay() {
     for seed in 0..60 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (fs, file) = durable(&[]);
@@ -187,7 +187,7 @@ fn inode_2_synced_bytes_stay() {
             let left = content(&fs.crash(rng.u64(..)), "/f").unwrap();
             assert!(left.len() >= shortest);
             let kept = (0..shortest).all(|i| dirty[i] || left[i] == synced[i]);
-            assert!(kept, "inode.2, seed {seed}");
+            assert!(kept, "seed {seed}");
         }
     }
 }
@@ -251,7 +251,7 @@ fn a_rename_is_atomic() {
     assert_eq!(outcomes(&fs), BTreeSet::from([b"old".to_vec(), b"new".to_vec()]));
     for seed in 0..SEEDS {
         let left = fs.crash(seed);
-        assert_eq!(content(&left, "/f").unwrap() == b"old", content(&left, "/t").is_some(), "names.2");
+        assert_eq!(content(&left, "/f").unwrap() == b"old", content(&left, "/t").is_some());
     }
 }
 
@@ -389,8 +389,8 @@ fn after_a_kill_everything_is_there_and_the_unsynced_can_still_be_lost() {
 }
 
 #[test]
-#[should_panic(expected = "mem.4")]
-fn mem_4_unaligned_direct_io_is_caught() {
+#[should_panic(expected = "direct I/O")]
+fn unaligned_direct_io_is_caught() {
     let fs = MemFs::new();
     let file = fs.open(Path::new("/f"), OpenOptions::create().direct()).unwrap();
     let _ = file.write_all_at(&AlignedBuf::zeroed(4096)[1..], 0);
@@ -449,7 +449,7 @@ fn what_a_sync_has_forgotten_can_be_evicted_unheard() {
 }
 
 #[test]
-fn names_2_a_link_comes_and_goes_by_itself_and_its_bytes_are_the_same() {
+fn a_link_comes_and_goes_by_itself_and_its_bytes_are_the_same() {
     let (fs, file) = durable(&[1; 9000]);
     let path = Path::new;
     fs.hard_link(path("/f"), path("/g")).unwrap();
@@ -470,7 +470,7 @@ fn names_2_a_link_comes_and_goes_by_itself_and_its_bytes_are_the_same() {
 }
 
 #[test]
-fn names_5_a_renamed_directory_may_lose_what_was_not_synced_in_it() {
+fn a_renamed_directory_may_lose_what_was_not_synced_in_it() {
     let path = Path::new;
     let fs = MemFs::new();
     fs.create_dir_all(path("/tmp")).unwrap();
@@ -491,7 +491,7 @@ fn names_5_a_renamed_directory_may_lose_what_was_not_synced_in_it() {
     let expected = ["new: a c", "new: a c e", "new: a d", "new: a d e", "tmp: a c", "tmp: a d"];
     assert_eq!(outcomes, set(&expected));
     fs.sync_dir(path("/")).unwrap();
-    assert_eq!(look(&fs.crash_strict()), "new: a c", "names.5: the file's other name is not durable");
+    assert_eq!(look(&fs.crash_strict()), "new: a c", "the file's other name is not durable");
     let left = fs.kill();
     left.sync_dir(path("/new")).unwrap();
     assert_eq!(look(&left.crash_strict()), "new: a d e");

@@ -71,7 +71,7 @@ fn a_cut_keeps_bytes_and_origin() {
 }
 
 #[test]
-fn env_pages_2_what_is_warm_follows_what_is_used() {
+fn what_is_warm_follows_what_is_used() {
     fn put(pool: &mut Pool, class: usize, slots: usize) {
         (0..slots).for_each(|_| pool.put_warm(class, Slot(NonNull::dangling())));
     }
@@ -112,7 +112,7 @@ fn an_observer_hears_of_each_byte_that_is_not_from_the_allocator() {
 }
 
 #[test]
-fn env_pages_2_what_was_in_use_stays_for_a_moment() {
+fn what_was_in_use_stays_for_a_moment() {
     let mut pool = Pool::new();
     let slots = 4 * WARM_BYTES_MIN / slot_bytes(1);
     let held = |pool: &mut Pool| {

@@ -1,4 +1,4 @@
-//! An open file of the operating system (real.6).
+//! An open file of the operating system.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ impl RealFile {
     }
 }
 
-/// Writes all of `buf` by calls of `write` that may write less, in whole blocks if `in_blocks` (real.6).
+/// Writes all of `buf` by calls of `write` that may write less, in whole blocks if `in_blocks`.
 pub(super) fn write_all_by(
     buf: &[u8],
     offset: u64,

@@ -1,4 +1,4 @@
-//! Locks of files by the operating system (real.2, real.4).
+//! Locks of files by the operating system (real.4).
 
 use std::fs;
 use std::io;
@@ -34,7 +34,7 @@ pub(super) fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<
                 if file.try_lock_shared().is_err() {
                     return Err(LockError::Held { path: at.path.to_owned(), pid: read_pid(&file) });
                 }
-                // real.2: the holders are shared and the id is that of an earlier holder, or the lock was
+                // The holders are shared and the id is that of an earlier holder, or the lock was
                 // just released.
                 file.unlock().map_err(LockError::Io)?;
                 if file.try_lock().is_err() {
@@ -52,7 +52,7 @@ pub(super) fn lock_with(at: At<'_>, mut when: impl FnMut(Moment)) -> Result<Box<
         // Padded to a fixed length, so that the file rarely needs truncation, which is the slowest step here.
         let pid = format!("{:<10}\n", std::process::id());
         let is_longer = file.metadata().is_ok_and(|meta| meta.len() > pid.len() as u64);
-        // real.2: a full disk is no reason to refuse the lock; at worst an error message lacks the id.
+        // A full disk is no reason to refuse the lock; at worst an error message lacks the id.
         let cut = || if is_longer { file.set_len(0) } else { Ok(()) };
         if look(at).is_ok_and(|meta| meta.is_none_or(|meta| meta.names == 1)) {
             let _ = cut().and_then(|()| sys::write_at(&file, pid.as_bytes(), 0));

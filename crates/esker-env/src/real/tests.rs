@@ -56,7 +56,7 @@ fn three_blocks() -> Vec<u8> {
 }
 
 #[test]
-fn real_6_a_direct_write_that_is_cut_inside_a_block_is_repeated_from_its_start() {
+fn a_direct_write_that_is_cut_inside_a_block_is_repeated_from_its_start() {
     const OFFSET: usize = 5 * AlignedBuf::ALIGN;
     let bytes = three_blocks();
     for whole in [0, AlignedBuf::ALIGN, 2 * AlignedBuf::ALIGN] {
@@ -75,14 +75,14 @@ fn real_6_a_direct_write_that_is_cut_inside_a_block_is_repeated_from_its_start()
             Ok(n)
         });
         written.unwrap();
-        assert_eq!(calls, [0, whole, whole], "real.6");
-        assert!(store[OFFSET..] == bytes[..], "real.6: cut behind {whole}");
-        assert!(store[..OFFSET].iter().all(|byte| *byte == 0), "real.6: cut behind {whole}");
+        assert_eq!(calls, [0, whole, whole]);
+        assert!(store[OFFSET..] == bytes[..], "cut behind {whole}");
+        assert!(store[..OFFSET].iter().all(|byte| *byte == 0), "cut behind {whole}");
     }
 }
 
 #[test]
-fn real_6_a_direct_write_that_is_cut_inside_a_block_again_has_met_a_full_disk() {
+fn a_direct_write_that_is_cut_inside_a_block_again_has_met_a_full_disk() {
     let bytes = three_blocks();
     for whole in [0, AlignedBuf::ALIGN, 2 * AlignedBuf::ALIGN] {
         // The disk has this much space. A retry reports that it is full, or writes as little as before.
@@ -90,14 +90,14 @@ fn real_6_a_direct_write_that_is_cut_inside_a_block_again_has_met_a_full_disk() 
             let mut calls = 0;
             let written = write_all_by(&bytes, 0, true, |part, at| {
                 calls += 1;
-                assert!(calls < 10, "real.6: it goes round for ever");
+                assert!(calls < 10, "it goes round for ever");
                 match error {
                     Some(error) if calls > 1 => Err(error.into()),
                     _ => Ok(part.len().min(whole + 1024 - at as usize)),
                 }
             });
             let expected = error.unwrap_or(io::ErrorKind::StorageFull);
-            assert_eq!(written.unwrap_err().kind(), expected, "real.6: {whole}");
+            assert_eq!(written.unwrap_err().kind(), expected, "{whole}");
         }
     }
 }
@@ -140,7 +140,7 @@ fn syncs_of_files_and_directories_reach_the_kernel() {
 }
 
 #[test]
-fn real_2_a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {
+fn a_lock_ends_with_its_handle_although_a_descriptor_of_it_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
     let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
@@ -208,7 +208,7 @@ fn real_4_a_file_that_was_removed_before_it_is_locked_to_read_keeps_nobody_out()
 }
 
 #[test]
-fn real_2_a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
+fn a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
     let mut held = Some(RealFs::new().lock(&path).unwrap());
@@ -217,7 +217,7 @@ fn real_2_a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
             held = None;
         }
     });
-    assert!(mine.is_ok(), "real.2: {:?}", mine.err());
+    assert!(mine.is_ok(), "{:?}", mine.err());
     // Shared holders exclude others.
     drop(mine);
     let _reading = RealFs::new().lock_to_read(&path).unwrap().unwrap();
@@ -339,14 +339,11 @@ fn an_absolute_path_has_no_links_also_before_its_end_is_made() {
 /// The kernel cannot sync directories of sysfs, in which cgroups are mounted.
 #[cfg(target_os = "linux")]
 #[test]
-fn fs_4_the_directory_above_a_mount_point_need_not_be_synced() {
+fn the_directory_above_a_mount_point_need_not_be_synced() {
     let (mounted, inside) = (Path::new("/sys/fs/cgroup/.."), Path::new("/proc/self/.."));
     let refused =
         |path: &Path| RealFs::new().sync_dir(path).is_err_and(|e| e.kind() == io::ErrorKind::InvalidInput);
-    assert!(
-        refused(inside) && RealFs::new().sync_dir_if_readable(inside).is_err(),
-        "fs.4: of one file system"
-    );
+    assert!(refused(inside) && RealFs::new().sync_dir_if_readable(inside).is_err(), "of one file system");
     if !refused(mounted) || !is_above_mount(at(mounted)) {
         // Written directly, because the output of a passing test is not shown.
         let _ = io::Write::write_all(

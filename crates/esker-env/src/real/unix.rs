@@ -56,7 +56,7 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn open(at: At<'_>, mode: Option<u32>) -> io::Result<Self> {
         let fd = match open_dir(at) {
-            // A directory with search but no read permission can be held, too (fs.4).
+            // A directory with search but no read permission can be held, too.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => open_dir_unread(at)?,
             opened => opened?,
         };

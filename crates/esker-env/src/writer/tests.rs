@@ -48,9 +48,9 @@ fn the_file_is_what_was_written() {
     }
 }
 
-/// Synced bytes survive every crash, even while their last block is rewritten (env_writer.2).
+/// Synced bytes survive every crash, even while their last block is rewritten.
 #[test]
-fn env_writer_2_synced_bytes_survive() {
+fn synced_bytes_survive() {
     for seed in 0..200 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let fs = MemFs::new();
@@ -71,7 +71,7 @@ fn env_writer_2_synced_bytes_survive() {
                 _ => {}
             }
             let left = fs.crash(rng.u64(..)).open(Path::new("/f"), OpenOptions::read()).unwrap();
-            assert!(read_range(&*left, 0, synced).unwrap() == model[..synced], "env_writer.2, seed {seed}");
+            assert!(read_range(&*left, 0, synced).unwrap() == model[..synced], "seed {seed}");
         }
         writer.finish().unwrap();
         assert_eq!(fs.crash_strict().file_size(Path::new("/f")).unwrap(), model.len() as u64);

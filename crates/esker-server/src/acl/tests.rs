@@ -139,7 +139,7 @@ fn keys_are_used_as_commands_say() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acl_3_a_password_is_known_once_it_was_proven() {
+async fn a_password_is_known_once_it_was_proven() {
     let acl = Acl::new(commands::specs(), &Options::default()).unwrap();
     let fast = format!("#{}", secret_of("quick"));
     acl.set("ann", &[b"on", b">slow", fast.as_bytes()]).unwrap();

@@ -5,9 +5,8 @@
 //!                               `-- over the limit: end
 //! ```
 //!
-//! outbox.1. Waiting bytes are limited by `client-output-buffer-limit`. A client that does not read is
-//!     disconnected.
-//! outbox.2. A task that waits for the socket of a connection also waits for the end of that connection.
+//! - Waiting bytes are limited by `client-output-buffer-limit`. A client that does not read is disconnected.
+//! - A task that waits for the socket of a connection also waits for the end of that connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,7 +22,7 @@ use crate::resp::numbers::bytes_of;
 pub enum Class {
     /// Replies to clients without subscriptions.
     Normal,
-    /// Replicas. Their output is bounded by sender.1, below any limit that can be set.
+    /// Replicas. The sender bounds their output, below any limit that can be set.
     Replica,
     /// Messages that answer no request, and replies to subscribers.
     Pubsub,
@@ -143,7 +142,7 @@ impl Outbox {
         }
     }
 
-    /// Adds a message. Ends the connection if too much waits (outbox.1).
+    /// Adds a message. Ends the connection if too much waits.
     pub fn add(&self, bytes: &[u8]) {
         let mut messages = self.messages.lock();
         if self.is_ended() {
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn outbox_1_what_waits_is_bounded() {
+    fn what_waits_is_bounded() {
         let limits = Arc::new(OutputLimits::default());
         limits.set([[0; 3], [0; 3], [100, 50, 0]]);
         let outbox = Outbox::new(limits);
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn outbox_1_soft_limits_count_all_that_waits() {
+    fn soft_limits_count_all_that_waits() {
         let limits = Arc::new(OutputLimits::default());
         limits.set([[0; 3], [0; 3], [0, 50, 0]]);
         for class in [Class::Normal, Class::Pubsub] {

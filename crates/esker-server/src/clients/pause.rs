@@ -1,9 +1,9 @@
 //! `CLIENT PAUSE`: holds commands back, so that an operator can move clients to another server.
 //!
-//! pause.1. A pause holds all commands, including `CLIENT UNPAUSE`, or only those that may write. Running
-//!     commands continue. No expired data is removed during a pause, so the database does not change.
-//! pause.2. Pauses never shorten each other. The later end counts, and a pause of all commands takes
-//!     precedence over a pause of writes.
+//! - A pause holds all commands, including `CLIENT UNPAUSE`, or only those that may write. Running commands
+//!   continue. No expired data is removed during a pause, so the database does not change.
+//! - Pauses never shorten each other. The later end counts, and a pause of all commands takes precedence over
+//!   a pause of writes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pause_2_pauses_do_not_shorten_each_other() {
+    fn pauses_do_not_shorten_each_other() {
         let pause = Pause::default();
         let held = || pause.held.lock().map(|held| (held.until_ms, held.all));
         pause.begin(100, true, 10);

@@ -1,7 +1,6 @@
 //! Commands of `ES.` about the engine's own operations: merges, copies and backups.
 //!
-//! operations.1. Clients name what a command creates. The operator has chosen the directory in which it is
-//!     created.
+//! Clients name what a command creates. The operator has chosen the directory in which it is created.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +30,7 @@ fn backup_dir<'c>(cx: &'c Cx<'_>) -> Done<&'c Path> {
     dir.ok_or("ERR the server has no directory for backups: start it with --backup-dir PATH".into())
 }
 
-/// Returns a path in the directory of backups (operations.1).
+/// Returns a path in the directory of backups.
 fn place(cx: &Cx<'_>, name: &[u8]) -> Done<PathBuf> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if name == BACKUPS.as_bytes() {

@@ -8,7 +8,7 @@
 //!   other keyspaces       --> any bytes
 //! ```
 //!
-//! verify.1. The report names everything that was not fully checked.
+//! The report names everything that was not fully checked.
 
 use std::ops::ControlFlow;
 

@@ -12,7 +12,7 @@ const SECONDS: Kind = Int(0, SECONDS_MAX);
 const COUNT: Kind = Int(0, i64::MAX);
 const SIGNED: Kind = Int(i32::MIN as i64, i32::MAX as i64);
 
-/// Parameters with their types and default values. Most have no meaning here (config.1).
+/// Parameters with their types and default values. Most have no meaning here.
 #[rustfmt::skip]
 pub const KNOBS: &[(&str, Kind, &str)] = &[
     ("acllog-max-len", COUNT, "128"),
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn config_3_values_are_checked_by_the_type_of_their_parameter() {
+    fn values_are_checked_by_the_type_of_their_parameter() {
         for (name, kind, first) in KNOBS {
             assert_eq!(kind.checked(first).as_deref(), Ok(*first), "{name}");
             assert!(Kind::of(name).is_some());

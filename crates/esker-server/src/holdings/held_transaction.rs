@@ -5,13 +5,11 @@
 //!            --read---> the part's snapshot with its writes on top
 //! ```
 //!
-//! held_transaction.1. The store has none of its writes before the commit, and it does not block the
-//!     sequencer.
-//! held_transaction.2. It sees its own writes. Repeatable reads see the state at its beginning, other reads
-//!     the newest state.
-//! held_transaction.3. The commit fails if a watched key was written after the watch began. Depending on the
-//!     isolation, it also fails if a key that the transaction has written or read was written. A key that it
-//!     has read and that has expired since then counts as written.
+//! - The store has none of its writes before the commit, and it does not block the sequencer.
+//! - It sees its own writes. Repeatable reads see the state at its beginning, other reads the newest state.
+//! - The commit fails if a watched key was written after the watch began. Depending on the isolation, it also
+//!   fails if a key that the transaction has written or read was written. A key that it has read and that has
+//!   expired since then counts as written.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -114,7 +112,7 @@ impl State {
         self.levels.push(Level { point, name: name.map(<[u8]>::to_vec), said, is_repeatable });
     }
 
-    /// Returns whether reads are repeatable (held_transaction.2).
+    /// Returns whether reads are repeatable.
     fn is_repeatable(&self) -> bool {
         self.levels.iter().any(|level| level.is_repeatable)
     }
@@ -268,7 +266,7 @@ impl State {
         self.failed_at = Some(self.failed_at.map_or(level, |failed| failed.min(level)));
     }
 
-    /// Checks that the transaction may commit inside `whole` (held_transaction.3). Without writes and
+    /// Checks that the transaction may commit inside `whole`. Without writes and
     /// messages it always may.
     ///
     /// # Errors

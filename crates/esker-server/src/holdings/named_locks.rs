@@ -5,8 +5,8 @@
 //!                                 `-taken--> queue --released--> waker: the command runs again
 //! ```
 //!
-//! named_locks.1. A lock taken in a transaction is released when the transaction ends. Other locks are
-//!     released by the connection, or when it closes.
+//! A lock taken in a transaction is released when the transaction ends. Other locks are released by the
+//! connection, or when it closes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
@@ -101,7 +101,7 @@ impl Locks {
     /// Releases a lock of a connection. Returns false if the connection does not hold it.
     ///
     /// # Errors
-    /// The connection's transaction holds the lock (named_locks.1).
+    /// The connection's transaction holds the lock.
     pub fn unlock(&self, client: u64, name: &Name) -> Done<bool> {
         let mut owners = self.owners.lock();
         let Some(owner) = owners.get_mut(&client) else { return Ok(false) };
@@ -117,7 +117,7 @@ impl Locks {
         }
     }
 
-    /// Releases the locks of a connection's transaction, which has ended (named_locks.1).
+    /// Releases the locks of a connection's transaction, which has ended.
     pub fn end_transaction(&self, client: u64) {
         let mut owners = self.owners.lock();
         let Some(owner) = owners.get_mut(&client) else { return };

@@ -1,8 +1,8 @@
 //! Topics: their listeners, and the messages that listeners have not fetched yet.
 //!
-//! topics.1. A listener that fetches has each topic at most once, however often the topic was notified.
-//! topics.2. A message names no key outside of what the listener watches. If a removed range begins before
-//!     that, the message names the watched prefix or key.
+//! - A listener that fetches has each topic at most once, however often the topic was notified.
+//! - A message names no key outside of what the listener watches. If a removed range begins before that, the
+//!   message names the watched prefix or key.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct Said {
 }
 
 impl Inbox {
-    /// Adds a topic (topics.1).
+    /// Adds a topic.
     fn add(&self, topic: &[u8]) {
         let mut said = self.said.lock();
         if said.topics.contains(topic) {
@@ -210,7 +210,6 @@ impl Topics {
         for ((of, interest), listeners) in &self.table.lock().listeners {
             let watched = interest.stretch();
             if of == place && watched.meets(stretch) {
-                // topics.2
                 let from =
                     if *how == "delrange" { (&stretch.from).max(&watched.from) } else { &stretch.from };
                 let (topic, message) = (from.clone(), how.as_bytes().to_vec());
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_1_a_topic_is_heard_once() {
+    fn a_topic_is_heard_once() {
         let (topics, inbox) = (Topics::default(), Arc::new(Inbox::default()));
         let (exact, prefix) = (Interest::Topic(b"jobs/7".to_vec()), Interest::Prefix(b"jobs/".to_vec()));
         for interest in [&exact, &prefix, &prefix] {
@@ -239,7 +238,7 @@ mod tests {
         assert_eq!(say(&topics, "a", b"jobs/7"), [1, 1]);
         assert_eq!(say(&topics, "a", b"jobs/8"), [1]);
         assert_eq!((say(&topics, "a", b"jobs"), say(&topics, "b", b"jobs/7")), (vec![], vec![]));
-        assert_eq!(inbox.take(), Some([b"jobs/7".to_vec(), b"jobs/8".to_vec()].into()), "topics.1");
+        assert_eq!(inbox.take(), Some([b"jobs/7".to_vec(), b"jobs/8".to_vec()].into()));
         assert_eq!(inbox.take(), Some(BTreeSet::new()));
         topics.unlisten("a", &exact, 1);
         topics.unlisten("a", &prefix, 1);
@@ -257,8 +256,8 @@ mod tests {
         topics.listen("b", Interest::Prefix(b"x".to_vec()), 1, Ear::Matches(client.clone()));
         topics.tell(&Change::Stretch("b".to_owned(), Stretch::range(b"own", b"z"), "delrange"));
         let said = String::from_utf8(client.outbox.take_messages()).unwrap();
-        assert_eq!(said.matches("$3\r\nown\r\n$8\r\ndelrange").count(), 1, "topics.2");
-        assert_eq!(said.matches("$1\r\nx\r\n$1\r\nx\r\n$8\r\ndelrange").count(), 1, "topics.2");
+        assert_eq!(said.matches("$3\r\nown\r\n$8\r\ndelrange").count(), 1);
+        assert_eq!(said.matches("$1\r\nx\r\n$1\r\nx\r\n$8\r\ndelrange").count(), 1);
         topics.tell(&Change::Stretch("b".to_owned(), Stretch::range(b"", b"x"), "all"));
         assert_eq!(
             client.outbox.take_messages(),

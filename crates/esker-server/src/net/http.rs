@@ -1,8 +1,8 @@
 //! Monitoring over HTTP: Prometheus metrics, health, and a status page.
 //!
-//! http.1. A connection has five seconds for a request of up to 8 KiB and its answer. When 64 are open, or
-//!     fewer if the process has few descriptors, a new connection replaces the oldest. So slow clients do not
-//!     delay others.
+//! A connection has five seconds for a request of up to 8 KiB and its answer. When 64 are open, or fewer if
+//! the process has few descriptors, a new connection replaces the oldest. So slow clients do not delay
+//! others.
 
 mod metrics;
 mod page;
@@ -19,7 +19,6 @@ use tokio::task::JoinHandle;
 
 use crate::run::server::Server;
 
-// http.1
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
 const TIME_MAX: Duration = Duration::from_secs(5);

@@ -1,8 +1,8 @@
 //! Accepts connections, and stops the server on request.
 //!
-//! listen.1. When `run` has ended, everything that was answered is durable, whatever commits wait for.
-//! listen.2. A connection counts as a client while it has a descriptor, unless it is refused at once. HTTP
-//!     connections are counted separately (http.1). So the engine keeps its share of the descriptors.
+//! - When `run` has ended, everything that was answered is durable, whatever commits wait for.
+//! - A connection counts as a client while it has a descriptor, unless it is refused at once. HTTP
+//!   connections are counted separately. So the engine keeps its share of the descriptors.
 
 use std::io;
 use std::net::IpAddr;
@@ -153,7 +153,7 @@ fn bind_unix(path: &Path) -> io::Result<tokio::net::UnixListener> {
     }
 }
 
-/// Serves until the server is asked to stop, then makes everything durable (listen.1).
+/// Serves until the server is asked to stop, then makes everything durable.
 ///
 /// # Errors
 /// Fails if the last commits cannot be made durable.
@@ -309,7 +309,7 @@ fn is_refused(server: &Server, peer: &Peer) -> bool {
     !peer.is_near && server.config.is_protected() && server.acl.stranger().is_some()
 }
 
-/// Counts a connection as a client, unless there are too many (listen.2).
+/// Counts a connection as a client, unless there are too many.
 fn admit(server: &Server, peer: Peer) -> Option<Arc<Client>> {
     let Peer { address, own_address, .. } = peer;
     let client = server.clients.add(address, own_address, clock::now_ms(), server.config.clients_max());

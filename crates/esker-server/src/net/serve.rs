@@ -7,8 +7,8 @@
 //!     `----------------------------------------------------------------'
 //! ```
 //!
-//! serve.1. A request to stop is never lost. It applies to the running server, or to the next one, which then
-//!     does not start.
+//! A request to stop is never lost. It applies to the running server, or to the next one, which then does not
+//! start.
 
 use std::sync::{Arc, Weak};
 
@@ -64,7 +64,7 @@ impl From<store::Error> for Failed {
     }
 }
 
-/// Stops [`serve`] at any moment, even before it begins or while one server follows another (serve.1).
+/// Stops [`serve`] at any moment, even before it begins or while one server follows another.
 #[derive(Clone, Default)]
 pub struct Stopper(Arc<Mutex<Stopping>>);
 

@@ -1,7 +1,7 @@
 //! TLS: certificates of the server, of clients, and of a primary.
 //!
-//! tls.1. A connection counts as a client before its handshake. A silent client keeps its place for at most
-//!     ten seconds. So handshakes take no descriptors beyond `maxclients`.
+//! A connection counts as a client before its handshake. A silent client keeps its place for at most ten
+//! seconds. So handshakes take no descriptors beyond `maxclients`.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::clients::Client;
 use crate::config::options::{ClientCertificates, ReplicaTls, Tls};
 use crate::run::server::Server;
 
-/// Time limit of a handshake (tls.1).
+/// Time limit of a handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// The sockets for encrypted connections.
@@ -148,7 +148,7 @@ pub struct TlsDoor {
 }
 
 impl TlsDoor {
-    /// Completes a handshake. `None` if it takes too long (tls.1), or if the connection has to end.
+    /// Completes a handshake. `None` if it takes too long, or if the connection has to end.
     pub async fn agree(&self, stream: TcpStream, client: &Client) -> Option<TlsStream<TcpStream>> {
         tokio::select! {
             agreed = tokio::time::timeout(HANDSHAKE_MAX, self.acceptor.accept(stream)) => agreed.ok()?.ok(),

@@ -1,6 +1,6 @@
 //! Latencies: a histogram for each command, and events that took long.
 //!
-//! latency.1. Buckets are eighths of a power of two, so a reported value is at most 12.5 % too large.
+//! Buckets are eighths of a power of two, so a reported value is at most 12.5 % too large.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
@@ -67,7 +67,7 @@ impl Histogram {
         self.filled().iter().map(|(_, count)| count).sum()
     }
 
-    /// Returns the duration that this percentage did not exceed (latency.1). `None` if nothing was recorded.
+    /// Returns the duration that this percentage did not exceed. `None` if nothing was recorded.
     pub fn percentile(&self, percent: f64) -> Option<u64> {
         let filled = self.filled();
         let count: u64 = filled.iter().map(|(_, count)| count).sum();
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn latency_1_a_number_lies_in_a_bucket_that_ends_little_beyond() {
+    fn a_number_lies_in_a_bucket_that_ends_little_beyond() {
         let mut last = 0;
         for n in (0..5000).chain([1 << 20, (1 << 30) + 7, (1 << 36) - 1]) {
             let (bucket, end) = (bucket_of(n), bucket_end(bucket_of(n)));

@@ -4,8 +4,8 @@
 //!   Ops, Ops, ... --Replay--> batch --Commit: position--> one commit of the database --> Changed: notices
 //! ```
 //!
-//! repl_apply.1. A commit is applied as a whole, together with the replica's new position (replication.2). A
-//!     commit that does not follow the position is refused.
+//! A commit is applied as a whole, together with the replica's new position (replication.2). A commit that
+//! does not follow the position is refused.
 
 use esker::replay::Replay;
 use esker::{Db, Durability, FeedChange};
@@ -118,7 +118,7 @@ impl Applier {
         damaged.map_or(Ok(()), |broken| Err(text(broken)))
     }
 
-    /// Commits the changes taken (repl_apply.1).
+    /// Commits the changes taken.
     ///
     /// # Errors
     /// Why it failed. Nothing of the commit is applied, and the applier cannot be used again.

@@ -1,7 +1,7 @@
 //! Decodes and encodes what replication sends and stores. Numbers are little-endian. Strings follow their
 //! lengths.
 //!
-//! repl_bytes.1. Reading stops at the end, and allocates nothing for an unchecked length.
+//! Reading stops at the end, and allocates nothing for an unchecked length.
 
 /// Bytes that cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// Reads values one after the other (repl_bytes.1).
+/// Reads values one after the other.
 #[derive(Clone, Copy)]
 pub struct Reader<'a>(&'a [u8]);
 

@@ -4,8 +4,8 @@
 //!   ES.FEED epoch number --answer--> outgoing --changes of the keyspace--> Batch: commits, next position
 //! ```
 //!
-//! repl_changes.1. Commits come in order, once, entire, and once they are durable. A client that continues
-//!     from the end of a batch misses none, even at another server of the same history.
+//! Commits come in order, once, entire, and once they are durable. A client that continues from the end of a
+//! batch misses none, even at another server of the same history.
 
 use std::time::Duration;
 
@@ -81,8 +81,7 @@ impl Replication {
 }
 
 impl ChangeFeed {
-    /// Returns the next commits, at most `commits_max`. The batch is empty if there are none yet
-    /// (repl_changes.1).
+    /// Returns the next commits, at most `commits_max`. The batch is empty if there are none yet.
     ///
     /// # Errors
     /// Fails if the engine fails.

@@ -7,12 +7,11 @@
 //!   data.esker-old        the replaced database, until the copy has its name
 //! ```
 //!
-//! repl_disk.1. At each moment of the exchange one of the directories is complete. The next start finishes
-//!     the exchange.
-//! repl_disk.2. Each of these directories has a job file that proves what it is (job.2). A directory that
-//!     only has such a name is left alone, and blocks the copy. Only files with names of a database are
-//!     removed from a proved one.
-//! repl_disk.3. No symbolic link below the parent directory is followed (fs.5).
+//! - At each moment of the exchange one of the directories is complete. The next start finishes the exchange.
+//! - Each of these directories has a job file that proves what it is (job.2). A directory that only has such
+//!   a name is left alone, and blocks the copy. Only files with names of a database are removed from a proved
+//!   one.
+//! - No symbolic link below the parent directory is followed (fs.5).
 #![expect(
     clippy::disallowed_types,
     reason = "files of a database that is not open are sent and exchanged around the engine"
@@ -54,7 +53,7 @@ fn old_dir(dir: &Path) -> PathBuf {
     beside(dir, ".esker-old")
 }
 
-/// Returns a file system that reaches the directories beside this one through no link (repl_disk.3).
+/// Returns a file system that reaches the directories beside this one through no link.
 fn env_beside(dir: &Path) -> io::Result<Env> {
     Env::real().hold(parent(dir), None)
 }
@@ -115,7 +114,7 @@ pub fn begin_full(dir: &Path) -> io::Result<PathBuf> {
     Ok(full)
 }
 
-/// Replaces a closed database by a complete copy (repl_disk.1).
+/// Replaces a closed database by a complete copy.
 ///
 /// # Errors
 /// Fails if the file system fails.
@@ -183,7 +182,7 @@ fn remove_sent(env: &Env, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a proved directory, or one in a proved directory, if it holds no other files (repl_disk.2). The
+/// Removes a proved directory, or one in a proved directory, if it holds no other files. The
 /// proof is removed last, once the other removals are durable.
 fn remove_proved(env: &Env, dir: &Path, kinds: &[&str]) -> io::Result<()> {
     if env.fs.entry(dir)? != Some(Entry::Dir) {
@@ -366,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repl_disk_2_a_power_loss_leaves_no_file_without_its_proof() {
+    fn a_power_loss_leaves_no_file_without_its_proof() {
         let (fs, dir) = (MemFs::new(), Path::new("beside/data.esker-full"));
         let env = Env::simulated(Arc::new(fs.clone()), 1);
         fs.create_dir_all(dir).unwrap();
@@ -386,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn repl_disk_1_the_next_start_ends_an_exchange_wherever_it_was_broken_off() {
+    fn the_next_start_ends_an_exchange_wherever_it_was_broken_off() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("data");
         let env = Env::real();
@@ -411,7 +410,7 @@ mod tests {
                 fs::rename(full_dir(&dir), &dir).unwrap();
             }
             finish_copy(&dir).unwrap();
-            assert_eq!(now(), if step > 0 { &b"new"[..] } else { b"old" }, "repl_disk.1: step {step}");
+            assert_eq!(now(), if step > 0 { &b"new"[..] } else { b"old" }, "step {step}");
             assert_eq!(files(&dir).unwrap().len(), fs::read_dir(&dir).unwrap().count());
             let left = fs::read_dir(parent.path()).unwrap().count();
             assert_eq!(left, if step > 0 { 1 } else { 2 }, "an unfinished copy stays, to go on with it");
@@ -425,7 +424,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn repl_disk_2_repl_disk_3_directories_of_others_stay_whatever_they_are_called() {
+    fn repl_disk_3_directories_of_others_stay_whatever_they_are_called() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("data");
         fs::create_dir(&dir).unwrap();
@@ -437,7 +436,7 @@ mod tests {
         }
         let check = || {
             for path in &names {
-                assert_eq!(fs::read(path.join("CURRENT")).unwrap(), b"mine", "repl_disk.2: {path:?}");
+                assert_eq!(fs::read(path.join("CURRENT")).unwrap(), b"mine", "{path:?}");
             }
         };
         finish_copy(&dir).unwrap();

@@ -5,8 +5,8 @@
 //!   Frame --take--> commits of the database;   sync --> they are durable;   numbers --> Ack
 //! ```
 //!
-//! following.1. Reported numbers are true when they are reported: a commit is applied once readers see it,
-//!     and durable once it is on the disk.
+//! Reported numbers are true when they are reported: a commit is applied once readers see it, and durable
+//! once it is on the disk.
 
 use super::Replication;
 use super::apply::{Applied, Applier, Changed, Noted, text};
@@ -49,7 +49,7 @@ impl Following {
 }
 
 impl Replication {
-    /// Returns the progress of a replica: the newest received, applied and durable commit (following.1).
+    /// Returns the progress of a replica: the newest received, applied and durable commit.
     pub(crate) fn numbers(&self) -> [u64; 3] {
         let state = self.state.lock();
         [state.applied.seq, state.applied.seq, state.durable]

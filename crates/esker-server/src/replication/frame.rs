@@ -5,7 +5,7 @@
 //!           <--Ack; copies: Have, HaveEnd-----------------------------------------
 //! ```
 //!
-//! repl_frame.1. A frame with a wrong checksum or an unknown type ends the connection. Nothing of it is used.
+//! A frame with a wrong checksum or an unknown type ends the connection. Nothing of it is used.
 //!
 //! Bytes: docs/formats/replication.md
 
@@ -98,7 +98,7 @@ impl Frame {
         out[start + 5..start + HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Decodes the first frame, and returns its size. `None` if it is incomplete (repl_frame.1).
+    /// Decodes the first frame, and returns its size. `None` if it is incomplete.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Broken> {
         let mut reader = Reader::new(bytes);
         let (Ok(len), Ok(kind), Ok(sum)) = (reader.u32(), reader.u8(), reader.u32()) else {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn repl_frame_1_damage_is_found_and_nothing_panics() {
+    fn damage_is_found_and_nothing_panics() {
         let mut rng = fastrand::Rng::with_seed(1);
         for frame in all().into_iter().filter(|frame| !matches!(frame, Frame::Data(_))) {
             let mut bytes = Vec::new();
@@ -199,10 +199,7 @@ mod tests {
             for at in 0..bytes.len() {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 1 << rng.u32(0..8);
-                assert!(
-                    !matches!(Frame::decode(&damaged), Ok(Some(_))),
-                    "repl_frame.1: {frame:?}, byte {at}"
-                );
+                assert!(!matches!(Frame::decode(&damaged), Ok(Some(_))), "{frame:?}, byte {at}");
             }
         }
         for _ in 0..20_000 {

@@ -5,9 +5,9 @@
 //!   replica:  number = the position that the commit itself wrote, if any
 //! ```
 //!
-//! outgoing.1. Commits are sent in order. A gap ends the stream, and nothing is repeated.
-//! outgoing.2. A commit that records the role, or something else of this database alone, together with a
-//!     position is not part of the history: it says where the database was when it became a replica.
+//! - Commits are sent in order. A gap ends the stream, and nothing is repeated.
+//! - A commit that records the role, or something else of this database alone, together with a position is
+//!   not part of the history: it says where the database was when it became a replica.
 
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Resu
             }
         };
         if has_smaller || is_all {
-            // It would have to lie in between (outgoing.1).
+            // It would have to lie in between.
             return Ok(None);
         }
         back += 2 * (found - seq);
@@ -161,7 +161,7 @@ impl Noted {
         true
     }
 
-    /// Returns the number of a commit that came from a primary (outgoing.2).
+    /// Returns the number of a commit that came from a primary.
     fn seq(&self) -> Option<u64> {
         self.position.filter(|_| !self.has_own)
     }
@@ -182,7 +182,7 @@ impl Outgoing {
     /// they fill up. Returns whether there was a commit.
     ///
     /// # Errors
-    /// Fails if the engine fails: a gap (outgoing.1).
+    /// Fails if the engine fails: a gap.
     pub fn step(
         &mut self,
         patience: Duration,
@@ -227,7 +227,7 @@ impl Outgoing {
     }
 
     /// Returns the position of the commit with this number, which is next. `None` if it is not part of the
-    /// history, or was sent before (outgoing.1).
+    /// history, or was sent before.
     fn arrive(&mut self, seq: Option<u64>) -> Result<Option<Position>> {
         let Some(seq) = seq.filter(|seq| *seq >= self.next) else { return Ok(None) };
         if seq > self.next {

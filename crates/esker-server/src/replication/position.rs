@@ -6,18 +6,17 @@
 //!   epoch 3-c1..: commits from 78 on
 //! ```
 //!
-//! repl_position.1. An epoch belongs to one run of one primary: its mark is drawn at random. So an epoch and
-//!     a number name one commit for ever.
-//! repl_position.2. Numbers continue from epoch to epoch without a gap.
-//! repl_position.3. A position beyond the end of its epoch, or in an epoch that a history lacks, belongs to a
-//!     fork.
+//! - An epoch belongs to one run of one primary: its mark is drawn at random. So an epoch and a number name
+//!   one commit for ever.
+//! - Numbers continue from epoch to epoch without a gap.
+//! - A position beyond the end of its epoch, or in an epoch that a history lacks, belongs to a fork.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::replication::bytes::{Broken, Reader};
 
-/// One run of one primary (repl_position.1).
+/// One run of one primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch {
     /// Its place in the order of the history's epochs.
@@ -87,7 +86,7 @@ pub struct History(Vec<(Epoch, u64)>);
 pub enum Relation {
     /// The history passes through it.
     Prefix,
-    /// It belongs to another history, for this reason (repl_position.3).
+    /// It belongs to another history, for this reason.
     Fork(String),
 }
 
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn repl_position_3_forks_are_told_from_prefixes() {
+    fn forks_are_told_from_prefixes() {
         let (a, b, c) = (epoch(1, 10), epoch(2, 20), epoch(3, 30));
         let history = History::new(vec![(a, 0), (b, 40), (c, 77)]);
         // Newest commit 90: epoch, number -> does the history pass through it?

@@ -7,7 +7,7 @@ use super::position::Position;
 use super::records::{Records, Role};
 use crate::config::source::Source;
 
-/// Records in the copy that it is a replica (copy_in.2), with the name of the database that it replaces.
+/// Records in the copy that it is a replica, with the name of the database that it replaces.
 pub fn prepare(db: Db, source: &Source, name: Option<&str>) -> Result<(), String> {
     let records = Records::open(&db).map_err(text)?;
     let history = records.history().map_err(text)?;

@@ -9,8 +9,7 @@
 //!   es.none:  always empty: shown for a database that the primary has not created yet
 //! ```
 //!
-//! records.1. All records except epochs belong to this database alone, and are not sent. A copy starts
-//!     without slots.
+//! All records except epochs belong to this database alone, and are not sent. A copy starts without slots.
 //!
 //! Bytes: docs/formats/replication.md
 

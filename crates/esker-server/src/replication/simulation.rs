@@ -6,17 +6,16 @@
 //!       `--> Model: the state after each commit of each epoch, and the last commit before each epoch
 //! ```
 //!
-//! simulation.1. A replica holds the state of the commit at its position, whatever died and whatever broke
-//!     (replication.2).
-//! simulation.2. A machine that returns has all commits of its epochs that others have: nothing is sent
-//!     before it is durable (replication.1).
-//! simulation.3. What a replica has acknowledged is there when it returns: applied commits after a kill,
-//!     durable commits after a power loss. So a promotion loses nothing that `WAIT` or `WAITAOF` has counted.
-//! simulation.4. A replica is served if and only if the primary's history passes through its position
-//!     (replication.3).
-//! simulation.5. Once all follow one machine, all come to hold the same.
-//! simulation.6. A replica with a slot on a primary continues without a copy after any absence, unless it
-//!     lacks commits from before that server became a primary (slots.1, slots.2, slots.4).
+//! - A replica holds the state of the commit at its position, whatever died and whatever broke
+//!   (replication.2).
+//! - A machine that returns has all commits of its epochs that others have: nothing is sent before it is
+//!   durable (replication.1).
+//! - What a replica has acknowledged is there when it returns: applied commits after a kill, durable commits
+//!   after a power loss. So a promotion loses nothing that `WAIT` or `WAITAOF` has counted.
+//! - A replica is served if and only if the primary's history passes through its position (replication.3).
+//! - Once all follow one machine, all come to hold the same.
+//! - A replica with a slot on a primary continues without a copy after any absence, unless it lacks commits
+//!   from before that server became a primary (slots.1, slots.2).
 //!
 //! More seeds: `ESKER_SEEDS=1000 cargo test --release -p esker-server --lib simulation`; one:
 //! `ESKER_SEED=17`.
@@ -94,7 +93,7 @@ struct Up {
 struct Machine {
     disk: MemFs,
     up: Option<Up>,
-    /// Positions that it has acknowledged: as applied, and as durable (simulation.3).
+    /// Positions that it has acknowledged: as applied, and as durable.
     applied: Option<Position>,
     durable: Option<Position>,
 }
@@ -240,7 +239,7 @@ impl World {
         db
     }
 
-    /// Starts a process, which must find everything that it should (simulation.1 to 3).
+    /// Starts a process, which must find everything that it should.
     fn start(&mut self, m: usize, follow: Option<usize>) {
         let db = self.open(m);
         let replication = Replication::open(Some(&db), follow.map(source)).expect("its records are whole");
@@ -249,10 +248,7 @@ impl World {
         let Machine { applied, durable, .. } = self.machines[m];
         let at = self.replication(m).position();
         for promised in applied.into_iter().chain(durable) {
-            assert!(
-                self.model.leads_through(promised, at),
-                "simulation.3: machine {m} had {promised}, and is at {at}"
-            );
+            assert!(self.model.leads_through(promised, at), "machine {m} had {promised}, and is at {at}");
         }
         for other in (0..MACHINES).filter(|other| self.up(*other).is_some()) {
             let mut theirs = Some(self.replication(other).position());
@@ -260,7 +256,7 @@ impl World {
                 let is_own = self.model.owners.get(&made.epoch) == Some(&m);
                 assert!(
                     !is_own || self.model.leads_through(made, at),
-                    "simulation.2: machine {other} has {made}, and who has made it is at {at}"
+                    "machine {other} has {made}, and who has made it is at {at}"
                 );
                 theirs = self.model.parents.get(&made.epoch).copied();
             }
@@ -286,7 +282,7 @@ impl World {
             if !self.model.owners.contains_key(&epoch) {
                 assert!(
                     !is_replica || has_begun,
-                    "simulation.1: machine {m} knows epoch {epoch}, which no machine has begun"
+                    "machine {m} knows epoch {epoch}, which no machine has begun"
                 );
                 self.model.owners.insert(epoch, m);
                 // From here on it is known whether a crash has taken these commits.
@@ -297,7 +293,7 @@ impl World {
             self.model.note(at, &now);
         }
         let expected = self.model.states.get(&at).map_or("nothing known", |state| state);
-        assert_eq!(&*now, expected, "simulation.1: machine {m} at {at}");
+        assert_eq!(&*now, expected, "machine {m} at {at}");
         Ok(())
     }
 
@@ -330,7 +326,7 @@ impl World {
         self.look(m)
     }
 
-    /// Asks the primary of a replica where to continue (simulation.4).
+    /// Asks the primary of a replica where to continue.
     fn connect(&mut self, m: usize, may_discard: bool) -> Died {
         let Some(to) = self.followed(m).filter(|to| *to != m && self.up(*to).is_some()) else {
             return Ok(());
@@ -345,7 +341,7 @@ impl World {
         let slot = slot.filter(|_| matches!(role, Role::Primary(base) if base.seq <= at.seq + 1));
         match self.replication(to).answer(at) {
             Answer::Continue(outgoing) => {
-                assert!(leads, "simulation.4: {theirs} does not lead through {at}");
+                assert!(leads, "{theirs} does not lead through {at}");
                 let bytes = slot.map_or(0, |slot| self.replication(to).slot_bytes(&slot));
                 self.tally.held += u64::from(bytes > 2 * RETENTION);
                 self.take_slot(m, to, Some((at, outgoing.taken())));
@@ -358,12 +354,12 @@ impl World {
                 self.links[m] = Some(Link { to, outgoing, following, wire, input, acks, durable });
             }
             Answer::Copy(why) => {
-                assert!(leads, "simulation.4: {theirs} does not lead through {at}");
-                assert!(slot.is_none(), "simulation.6: machine {m} at {at} has {slot:?}, and yet: {why}");
+                assert!(leads, "{theirs} does not lead through {at}");
+                assert!(slot.is_none(), "machine {m} at {at} has {slot:?}, and yet: {why}");
                 self.copy(m, to);
             }
             Answer::Forked(why) => {
-                assert!(!leads, "simulation.4: {theirs} leads through {at}, and yet: {why}");
+                assert!(!leads, "{theirs} leads through {at}, and yet: {why}");
                 self.tally.forks += 1;
                 if may_discard {
                     self.machines[m].applied = None;
@@ -394,10 +390,7 @@ impl World {
             Ok(gone) => {
                 let left =
                     self.up(to).map_or(0, |up| up.db.feed_bytes(esker::SeqNo::ZERO).unwrap_or_default());
-                assert!(
-                    left > HOLD / 2,
-                    "simulation.6: the log of {gone:?} has gone early: {left} bytes are left"
-                );
+                assert!(left > HOLD / 2, "the log of {gone:?} has gone early: {left} bytes are left");
                 self.tally.dropped += gone.len() as u64;
             }
             Err(error) => self.died(to, "slots", &error),
@@ -560,7 +553,7 @@ impl World {
         }
     }
 
-    /// Makes all follow one primary until they hold the same (simulation.5).
+    /// Makes all follow one primary until they hold the same.
     fn settle(&mut self) {
         for m in 0..MACHINES {
             self.crash(m);
@@ -580,11 +573,7 @@ impl World {
                 let went_on = if self.links[m].is_none() { self.connect(m, true) } else { self.link(m) };
                 went_on.expect("nothing fails any more");
             }
-            assert!(
-                is_there(self),
-                "simulation.5: machine {m} does not come to {}",
-                self.replication(first).position()
-            );
+            assert!(is_there(self), "machine {m} does not come to {}", self.replication(first).position());
             assert!(self.up(m).expect("it runs").db.check().expect("it can be read").is_sound());
         }
     }

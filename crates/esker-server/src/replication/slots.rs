@@ -9,10 +9,9 @@
 //! slots.1. The log is held by what the durable records say. So no crash makes a slot ask for released log.
 //! slots.2. A slot moves to a commit that its replica has durably, or to an earlier one. If several
 //!     connections use the slot, the slowest counts.
-//! slots.3. Moving a slot is itself a commit on a primary. A slot that lacks only that commit stays, or the
-//!     moves would never end.
-//! slots.4. Commits from before a server took its role may have no numbers there. A slot promises nothing for
-//!     them.
+//! - Moving a slot is itself a commit on a primary. A slot that lacks only that commit stays, or the moves
+//!   would never end.
+//! - Commits from before a server took its role may have no numbers there. A slot promises nothing for them.
 //!
 //! Bytes: docs/formats/replication.md
 
@@ -92,7 +91,7 @@ impl Slots {
     }
 
     /// Returns which slots can move, given the durable commits of their replicas. Empty if that is not worth
-    /// a commit (slots.2, slots.3).
+    /// a commit (slots.2).
     fn moves(&self, durable: &BTreeMap<String, u64>) -> Vec<(String, u64, u64)> {
         let behind = |name: &str, slot: &Slot| {
             let durable = *durable.get(name)?;
@@ -271,7 +270,7 @@ mod tests {
         }
         assert_eq!(slots.moves(&BTreeMap::new()), [], "no replica follows");
         slots.all.insert("a".to_owned(), slot(29));
-        assert_eq!(moves(&slots, [30, 12]), <[&str; 0]>::default(), "slots.3");
+        assert_eq!(moves(&slots, [30, 12]), <[&str; 0]>::default());
         assert_eq!(moves(&slots, [30, 30]), ["a30", "b30"], "both by one commit");
         assert_eq!(slots.first(), Some(SeqNo::new(1013)));
         (31..9000).for_each(|seq| slots.note((seq, seq + 1000)));

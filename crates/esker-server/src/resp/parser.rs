@@ -1,7 +1,7 @@
 //! Parses requests: arrays of bulk strings, or lines of words.
 //!
-//! parser.1. Memory is allocated for received bytes only, never for an announced length.
-//! parser.2. Parsed bytes are not parsed again when more arrive.
+//! - Memory is allocated for received bytes only, never for an announced length.
+//! - Parsed bytes are not parsed again when more arrive.
 
 use super::input::Input;
 use super::request::Request;
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn parser_2_requests_come_in_any_pieces() {
+    fn requests_come_in_any_pieces() {
         let bytes = b"*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\nPING  \"a\\x00 b\"\r\n*0\r\n\r\n*1\r\n$0\r\n\r\n";
         let whole = requests(&[bytes]).unwrap();
         assert_eq!(whole, [&["GET", "a\\r\\nb"][..], &["PING", "a\\x00 b"], &[], &[], &[""]]);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn parser_1_random_bytes_make_no_panic_and_take_no_memory() {
+    fn random_bytes_make_no_panic_and_take_no_memory() {
         let mut random = fastrand::Rng::with_seed(7);
         let alphabet = b"*$0123456789\r\n\r\n\r\n\"'\\x -aG";
         for _ in 0..20_000 {
@@ -317,7 +317,7 @@ mod tests {
                     rounds += 1;
                     assert!(rounds < 200, "each request takes bytes");
                 }
-                assert!(input.capacity() < 4096 && request.bytes() < 4096, "parser.1");
+                assert!(input.capacity() < 4096 && request.bytes() < 4096);
             }
         }
     }

@@ -91,7 +91,7 @@ fn run_traced(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
 }
 
 /// Resets the memory limits when a command begins (command_memory.1). Effects are limited for the whole
-/// script or transaction (effects.2).
+/// script or transaction.
 fn begin_memory(cx: &mut Cx<'_>) {
     cx.effects.progress.begin();
     if !cx.session.turn.is_inside {

@@ -5,11 +5,11 @@
 //!   number = walk (32 bits), step (20 bits)        walk --> the positions of its last steps
 //! ```
 //!
-//! cursors.1. Numbers are below 2^52, so that clients that store numbers as doubles represent them exactly.
-//! cursors.2. A walk only moves forward, so it ends. A number leads to the position for which it was issued,
-//!     or to none. So the walk neither ends early nor skips keys.
-//! cursors.3. A client that repeats one of the last steps gets the same position.
-//! cursors.4. The table drops the least recently used walk once it holds too many walks, or too many bytes.
+//! - Numbers are below 2^52, so that clients that store numbers as doubles represent them exactly.
+//! - A walk only moves forward, so it ends. A number leads to the position for which it was issued, or to
+//!   none. So the walk neither ends early nor skips keys.
+//! - A client that repeats one of the last steps gets the same position.
+//! - The table drops the least recently used walk once it holds too many walks, or too many bytes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -125,8 +125,8 @@ impl Cursors {
     }
 
     /// Returns where the walk of a cursor continues. `None` if the cursor was never issued or its position is
-    /// not kept: an earlier run of the server issued it, its walk was dropped (cursors.4), or the walk is too
-    /// far ahead of it (cursors.2).
+    /// not kept: an earlier run of the server issued it, its walk was dropped, or the walk is too
+    /// far ahead of it.
     pub fn find(&self, number: u64) -> Option<From> {
         if number == 0 {
             return Some(From::Start);
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_1_cursors_2_cursors_3_walks_go_forward_and_skip_nothing() {
+    fn cursors_3_walks_go_forward_and_skip_nothing() {
         let cursors = Cursors::default();
         let (mut from, mut numbers) = (From::Start, Vec::new());
         for n in 0..10_u32 {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn cursors_4_the_table_is_bounded_and_keeps_what_is_used() {
+    fn the_table_is_bounded_and_keeps_what_is_used() {
         let cursors = Cursors::default();
         let mine = cursors.number(&From::Start, b"mine");
         for n in 0..2 * WALKS_MAX as u32 {

@@ -171,7 +171,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Returns the maximum bytes of effects of a script or a transaction (effects.2).
+    /// Returns the maximum bytes of effects of a script or a transaction.
     pub fn effects_max(&self) -> usize {
         self.server.commands.memory.effects.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! Effects of commands apart from changes of data. They happen after the commit.
 //!
-//! effects.1. A message is published after the commit of the command that caused it, so that its receivers
-//!     find the data it refers to.
-//! effects.2. The effects of a script or a transaction are bounded: the command that exceeds the limit fails.
+//! - A message is published after the commit of the command that caused it, so that its receivers find the
+//!   data it refers to.
+//! - The effects of a script or a transaction are bounded: the command that exceeds the limit fails.
 
 use crate::base::events::{Event, KEYEVENT, KEYSPACE};
 use crate::clients::pubsub::{Hearing, Said};
@@ -23,7 +23,7 @@ fn too_much(limit: usize) -> Fail {
 /// Effects that take place after the commit.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Messages to publish on channels (effects.1).
+    /// Messages to publish on channels.
     pub messages: Vec<Said>,
     /// Databases and keys that may have received what a command waits for.
     pub filled: Vec<(usize, Vec<u8>)>,
@@ -40,9 +40,9 @@ pub struct Effects {
     /// Set when a script was ended in the middle of its writes. They are undone with the command that ran it
     /// (parts.1).
     pub has_ended_script: bool,
-    /// Messages to publish on topics (effects.1).
+    /// Messages to publish on topics.
     pub said: Vec<Saying>,
-    /// Changes of keys, for connections that watch ranges (effects.1).
+    /// Changes of keys, for connections that watch ranges.
     pub changed: Vec<Change>,
     /// Minimum durability that the commit waits for.
     pub durability: Option<Durability>,
@@ -112,7 +112,7 @@ impl Effects {
         self.messages.push(said);
     }
 
-    /// Adds a message for channels (effects.1).
+    /// Adds a message for channels.
     ///
     /// # Errors
     /// See [`add`](Self::add).
@@ -122,7 +122,7 @@ impl Effects {
         Ok(())
     }
 
-    /// Adds messages for topics (effects.1).
+    /// Adds messages for topics.
     ///
     /// # Errors
     /// See [`add`](Self::add).
@@ -136,7 +136,7 @@ impl Effects {
     /// command holds the same bytes.
     ///
     /// # Errors
-    /// Fails if the script or transaction would keep too much (effects.2).
+    /// Fails if the script or transaction would keep too much.
     fn add(&mut self, bytes: usize, limit: usize) -> Done {
         let after = self.bytes + bytes + EFFECT_OVERHEAD;
         if self.bytes > self.bytes_before && after - self.bytes_before > limit {
@@ -155,7 +155,7 @@ impl Effects {
     /// a check.
     ///
     /// # Errors
-    /// Fails if there are too many effects (effects.2).
+    /// Fails if there are too many effects.
     pub fn check(&self, before: EffectsMark, limit: usize) -> Done {
         if self.bytes > before.bytes
             && self.bytes - self.bytes_before > limit

@@ -24,7 +24,7 @@ pub struct Job {
     pub requests: Vec<Request>,
     /// Number of commands that are done.
     pub done: usize,
-    /// Number of commands whose replies have been sent (sequencer.4).
+    /// Number of commands whose replies have been sent.
     pub answered: usize,
     /// Replies to the commands.
     pub out: Out,

@@ -4,8 +4,8 @@
 //!   connection --read that may wait--> queue --> one of READERS threads --> result to the connection
 //! ```
 //!
-//! readers.1. At most [`READERS`] threads read, however many connections there are. Each thread costs a
-//!     stack, a part of the allocator, and evicted blocks that it still holds.
+//! At most [`READERS`] threads read, however many connections there are. Each thread costs a stack, a part of
+//! the allocator, and evicted blocks that it still holds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};

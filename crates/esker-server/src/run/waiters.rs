@@ -1,6 +1,6 @@
 //! Jobs that wait for keys to be filled.
 //!
-//! waiters.1. The jobs that wait for a key are served in order of arrival.
+//! The jobs that wait for a key are served in order of arrival.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -50,7 +50,7 @@ impl Waiters {
         self.waiting.insert(id, Waiting { job: Some(job), keys, deadline, place, minds_changes, class });
     }
 
-    /// Returns the connections that wait for a key, in order of arrival (waiters.1).
+    /// Returns the connections that wait for a key, in order of arrival.
     pub fn of(&self, db: usize, key: &[u8]) -> Vec<u64> {
         let waiting = self.by_key.get(&(db, key.to_vec()));
         waiting.map_or(Vec::new(), |ids| ids.iter().map(|(_, id)| *id).collect())

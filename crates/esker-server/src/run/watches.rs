@@ -1,7 +1,7 @@
 //! Keys that are watched until `EXEC`.
 //!
-//! watches.1. Watching, changes and `EXEC` all happen in the sequencer, one after the other. So a change
-//!     between `WATCH` and `EXEC` is never missed.
+//! Watching, changes and `EXEC` all happen in the sequencer, one after the other. So a change between `WATCH`
+//! and `EXEC` is never missed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ type Key = (usize, Vec<u8>);
 #[derive(Default)]
 pub struct Watches {
     watchers: Mutex<HashMap<Key, Vec<Arc<AtomicBool>>>>,
-    /// Number of watched keys. Relaxed: watches and changes both happen in the sequencer (watches.1).
+    /// Number of watched keys. Relaxed: watches and changes both happen in the sequencer.
     len: AtomicUsize,
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watches_1_changes_are_told_until_the_watch_ends() {
+    fn changes_are_told_until_the_watch_ends() {
         let (watches, mut a, mut b) = (Watches::default(), Watch::default(), Watch::default());
         watches.add(&mut a, 0, b"k", true);
         watches.add(&mut b, 1, b"k", true);

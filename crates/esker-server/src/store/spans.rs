@@ -1,6 +1,6 @@
 //! Sets of keys or of columns, combined from ranges and lists.
 //!
-//! spans.1. The stretches are sorted and not empty, and no two of them touch.
+//! The stretches are sorted and not empty, and no two of them touch.
 
 use std::ops::Bound;
 
@@ -103,7 +103,6 @@ impl Spans {
         let mut spans: Vec<Stretch> = Vec::new();
         for next in stretches {
             match spans.last_mut() {
-                // spans.1
                 Some(last) if last.to.as_ref().is_none_or(|to| *to >= next.from) => {
                     if last.to.is_some() && (next.to.is_none() || next.to > last.to) {
                         last.to = next.to;
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_1_a_union_holds_what_any_part_holds() {
+    fn a_union_holds_what_any_part_holds() {
         let mut random = fastrand::Rng::with_seed(7);
         let all: Vec<Vec<u8>> = names().collect();
         for _ in 0..500 {

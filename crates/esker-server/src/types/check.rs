@@ -1,7 +1,7 @@
 //! Checks that a key holds what this server could have written. `RESTORE` checks a payload, `ES.VERIFY` all
 //! keys.
 //!
-//! check.1. Every command can read and change what passes, without an overflow, a panic or an endless walk.
+//! Every command can read and change what passes, without an overflow, a panic or an endless walk.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@
 //!   else:  main record, parts as separate records
 //! ```
 //!
-//! collection.1. `save` comes last and stores the changes. A collection that is empty by then is removed.
+//! `save` comes last and stores the changes. A collection that is empty by then is removed.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -322,7 +322,7 @@ impl Collection {
         Ok(subs)
     }
 
-    /// Stores all changes. Parts that are separate records are stored already (collection.1).
+    /// Stores all changes. Parts that are separate records are stored already.
     ///
     /// # Errors
     /// The store's.

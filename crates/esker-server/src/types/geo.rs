@@ -7,7 +7,7 @@
 //!
 //! Numbers, distances and geohashes equal those of Redis, so its sorted sets can be used here.
 //!
-//! geo.1. The cells of a search cover all positions that it may find.
+//! The cells of a search cover all positions that it may find.
 
 const BITS: u32 = 26;
 const LONGITUDE_MAX: f64 = 180.0;
@@ -105,7 +105,7 @@ impl Shape {
         is_in.then_some(metres)
     }
 
-    /// Sorted ranges of scores (start, end) that hold everything in the area around a centre (geo.1).
+    /// Sorted ranges of scores (start, end) that hold everything in the area around a centre.
     pub fn scores(self, centre: Place) -> Vec<(f64, f64)> {
         let (up, along) = match self {
             Shape::Circle(radius) => (radius, radius),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn geo_1_cells_cover_what_is_found() {
+    fn cells_cover_what_is_found() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut draw = || place(random.f64() * 360.0 - 180.0, (random.f64() * 2.0 - 1.0) * LATITUDE_MAX);
         let places: Vec<_> = (0..2000).map(|_| Place::of_score(draw().score())).collect();

@@ -4,8 +4,7 @@
 //!   position (u64) --> element         head: the first position, the one after the last
 //! ```
 //!
-//! list.1. Positions have no gaps. The first element of a new list has position 2^63, and lists grow to both
-//!     sides.
+//! Positions have no gaps. The first element of a new list has position 2^63, and lists grow to both sides.
 
 use std::ops::ControlFlow;
 

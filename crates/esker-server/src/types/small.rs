@@ -1,7 +1,7 @@
 //! The parts of a small collection in one byte string: sub-keys and values with their lengths, sorted by
 //! sub-key.
 //!
-//! small.1. Sub-keys are strictly ascending.
+//! Sub-keys are strictly ascending.
 
 use std::ops::{ControlFlow, Range};
 
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn small_1_it_does_what_a_map_does() {
+    fn it_does_what_a_map_does() {
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..200 {
             let (mut bytes, mut model) = (Vec::new(), BTreeMap::new());

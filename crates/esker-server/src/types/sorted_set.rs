@@ -5,7 +5,7 @@
 //!   1, score, member        --> nothing    by score: see `ordered_score`
 //! ```
 //!
-//! sorted_set.1. Each member has one part of each kind, with the same score.
+//! Each member has one part of each kind, with the same score.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -151,7 +151,7 @@ impl SortedSet {
         Ok(self.0.get(cx, &by_member(member))?.map(|value| score_in(&value)))
     }
 
-    /// Sets the score of a member, replacing its old one (sorted_set.1).
+    /// Sets the score of a member, replacing its old one.
     ///
     /// # Errors
     /// The store's.

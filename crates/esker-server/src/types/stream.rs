@@ -11,7 +11,7 @@
 //! Names of groups, and in kind 4 those of consumers, are stored with their lengths. The head holds the last
 //! id, the number of entries ever added, and the largest removed id.
 //!
-//! server_stream.1. Ids only grow.
+//! Ids only grow.
 
 pub(in crate::types) mod groups;
 
@@ -184,7 +184,7 @@ impl Stream {
         self.parts.shape.head[3..5].copy_from_slice(&[id.ms, id.seq]);
     }
 
-    /// Adds an entry with an id above all others (server_stream.1).
+    /// Adds an entry with an id above all others.
     ///
     /// # Errors
     /// The store's.

@@ -1,6 +1,6 @@
 //! Background removal of expired keys and of garbage parts of collections.
 //!
-//! sweeper.1. Parts are removed in several commits. The entry that names them is removed last.
+//! Parts are removed in several commits. The entry that names them is removed last.
 
 use std::ops::ControlFlow;
 
@@ -38,7 +38,7 @@ pub fn expire_some(cx: &mut Cx<'_>) -> Done<bool> {
     Ok(due.len() == AT_A_TIME)
 }
 
-/// Removes some garbage parts (sweeper.1). Returns whether there may be more.
+/// Removes some garbage parts. Returns whether there may be more.
 ///
 /// # Errors
 /// The store's.

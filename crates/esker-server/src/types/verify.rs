@@ -15,7 +15,7 @@ use crate::store::{Order, Reads, Result, Span, Value, prefix_end};
 
 /// Maximum number of problems of a keyspace or database in a report.
 pub const PROBLEMS_MAX: usize = 1000;
-/// Prefix of a line that reports something unchecked, not a problem (verify.1).
+/// Prefix of a line that reports something unchecked, not a problem.
 pub const PASSED_OVER: &str = "passed over: ";
 
 /// Keys and values of the parts of a version.
@@ -35,7 +35,7 @@ struct Verify<'a> {
     parts_bytes_max: usize,
 }
 
-/// Problems of a database in one state of the store, and what was skipped (verify.1).
+/// Problems of a database in one state of the store, and what was skipped.
 ///
 /// # Errors
 /// The store's.
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn verify_1_what_is_not_checked_is_named() {
+    fn what_is_not_checked_is_named() {
         let store = LocalStore::new(Db::in_memory().unwrap(), 1 << 20);
         let data = Database::open(&store, 3).unwrap();
         let mut transaction = store.begin();

@@ -126,7 +126,7 @@ fn cursors_are_kept_exactly_as_doubles_and_walks_end_with_writers_beside() {
 }
 
 #[test]
-fn cursors_2_a_walk_never_ends_early_without_a_word() {
+fn a_walk_never_ends_early_without_a_word() {
     let dir = tempfile::tempdir().unwrap();
     let open = || TestServer::start_with(Db::open(dir.path()).unwrap(), Options::default());
     let server = open();

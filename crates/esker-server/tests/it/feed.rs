@@ -35,7 +35,7 @@ fn feed(wire: &mut Wire, request: &str) -> (String, Vec<String>) {
 }
 
 #[test]
-fn repl_changes_1_commits_come_in_order_and_each_once() {
+fn commits_come_in_order_and_each_once() {
     let server = start();
     let mut wire = server.wire();
     wire.say("ES.KS CREATE plain");

@@ -213,7 +213,7 @@ fn sources_are_bounded_for_the_compiler() {
 }
 
 #[test]
-fn lua_1_nothing_is_left_for_others() {
+fn nothing_is_left_for_others() {
     let server = TestServer::start();
     let mut wire = server.wire();
     wire.send(&["EVAL", "return loadstring(ARGV[1])", "0", "\u{1b}Lua"]);

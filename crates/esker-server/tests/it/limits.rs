@@ -64,7 +64,7 @@ fn clients_that_do_not_read_are_ended_by_the_timeout() {
 }
 
 #[test]
-fn outbox_1_clients_that_do_not_read_are_ended_by_the_output_limit() {
+fn clients_that_do_not_read_are_ended_by_the_output_limit() {
     let (server, mut wire) = with_large_value();
     assert_eq!(
         wire.say("CONFIG GET client-output-buffer-limit"),
@@ -108,7 +108,7 @@ fn outbox_1_clients_that_do_not_read_are_ended_by_the_output_limit() {
 }
 
 #[test]
-fn outbox_1_the_soft_limit_counts_messages_that_wait_and_those_on_their_way() {
+fn the_soft_limit_counts_messages_that_wait_and_those_on_their_way() {
     let server = TestServer::start();
     let mut wire = server.wire();
     wire.call(&["CONFIG", "SET", "client-output-buffer-limit", "pubsub 32mb 1mb 1"]);
@@ -250,7 +250,7 @@ fn large_replies_of_a_pipeline_come_in_parts() {
 }
 
 #[test]
-fn http_1_slow_clients_do_not_delay_health() {
+fn slow_clients_do_not_delay_health() {
     let options = Options { http: Some("127.0.0.1:0".to_owned()), ..Options::default() };
     let server = TestServer::start_with(Db::in_memory().unwrap(), options);
     let port = server.server.ports.http.load(Ordering::Relaxed) as u16;
@@ -370,7 +370,7 @@ fn replicas_are_a_type_of_clients() {
 }
 
 #[test]
-fn serve_1_a_stop_is_not_lost_at_any_moment() {
+fn a_stop_is_not_lost_at_any_moment() {
     // Number of the `open` call that requests the stop; 0 requests it before the first.
     for stop_at in 0..3 {
         let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

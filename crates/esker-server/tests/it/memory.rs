@@ -160,7 +160,7 @@ fn command_memory_1_what_commands_gather_is_bounded() {
 }
 
 #[test]
-fn effects_2_what_scripts_and_transactions_tell_is_bounded() {
+fn what_scripts_and_transactions_tell_is_bounded() {
     let server = TestServer::start();
     let (mut wire, mut hearer) = (server.wire(), server.wire());
     server.server.commands.memory.effects.store(1 << 20, Ordering::Relaxed);

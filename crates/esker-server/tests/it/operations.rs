@@ -12,7 +12,7 @@ use crate::harness::TestServer;
 use crate::wire::Wire;
 
 #[test]
-fn operations_1_copies_and_backups_are_made_where_the_operator_says() {
+fn copies_and_backups_are_made_where_the_operator_says() {
     let (data, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let options = Options { backup_dir: Some(dir.path().to_owned()), ..Options::default() };
     let server = TestServer::start_with(Db::open(data.path()).unwrap(), options);
@@ -25,7 +25,7 @@ fn operations_1_copies_and_backups_are_made_where_the_operator_says() {
     assert!(wire.say("ES.BACKUP").starts_with("*[\"id\", :2, "));
     for name in ["../x", "a/b", ".x", "", "/tmp/x"] {
         let reply = format!("{:?}", wire.call(&["ES.CHECKPOINT", name]));
-        assert!(reply.starts_with("-ERR"), "operations.1 {name}: {reply}");
+        assert!(reply.starts_with("-ERR"), "{name}: {reply}");
     }
     let mut backups = Backup::open(dir.path().join("backups")).unwrap();
     assert!(backups.verify().unwrap().is_sound());

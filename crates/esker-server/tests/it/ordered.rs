@@ -47,7 +47,7 @@ fn a_transaction_lasts_over_requests_and_commits_as_a_whole() {
                 ("ES.PREV z", "*[\"b\", \"2\"]"),
             ],
         );
-        // held_transaction.1: its writes are invisible, and no other client waits for it.
+        // Its writes are invisible, and no other client waits for it.
         say(&mut b, &[("ES.RANGE '' ''", "*[\"a\", \"1\", \"c\", \"3\"]"), ("ES.SET other 1", "+OK")]);
         say(
             &mut a,
@@ -112,7 +112,7 @@ fn isolation_is_what_was_chosen() {
     say(&mut a, &[("ES.BEGIN", ":.."), ("ES.GET k", "\"0\"")]);
     say(&mut b, &[("ES.SET k 5", "+OK"), ("ES.SET l 5", "+OK")]);
     say(&mut a, &[("ES.GET k", "\"0\""), ("ES.GET l", "null"), ("ES.COMMIT", "+OK")]);
-    // held_transaction.3, write skew: each transaction reads what the other writes.
+    // Write skew: each transaction reads what the other writes.
     for (isolation, last) in [("SNAPSHOT", "+OK"), ("SERIALIZABLE", conflict)] {
         for (wire, key) in [(&mut a, "k"), (&mut b, "l")] {
             say(wire, &[(&format!("ES.BEGIN {isolation}"), ":.."), (&format!("ES.GET {key}"), "\"..")]);

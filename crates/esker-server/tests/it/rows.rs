@@ -60,7 +60,7 @@ fn rows_lie_in_a_keyspace_that_programs_can_read() {
 }
 
 #[test]
-fn walk_1_wide_rows_are_passed_by() {
+fn wide_rows_are_passed_by() {
     let server = TestServer::start();
     let mut wire = server.wire();
     for key in ["a", "b", "c"] {
@@ -98,7 +98,7 @@ fn isolation_is_what_was_chosen() {
         say(&mut b, &[("OB.PUT t k c 1", "+OK"), ("OB.DEL t new", "+OK")]);
         begin(&mut a, how);
         say(&mut a, &[("OB.GET t k c", "*[\"1\"]"), ("OB.PUT t own c x", "+OK")]);
-        // held_transaction.1: no dirty reads, and no client waits for an idle transaction.
+        // No dirty reads, and no client waits for an idle transaction.
         say(
             &mut b,
             &[
@@ -111,7 +111,7 @@ fn isolation_is_what_was_chosen() {
         say(&mut a, &[("OB.GET t k c", second), ("OB.GET t own c", "*[\"x\"]")]);
         let keys = a.say("OB.KEYS t");
         assert_eq!(keys.contains("new"), how == "RC", "a phantom is seen by {how}: {keys}");
-        // held_transaction.2: a repeatable-read transaction inside another one.
+        // A repeatable-read transaction inside another one.
         begin(&mut a, "RR");
         say(&mut b, &[("OB.PUT t k c 3", "+OK")]);
         say(&mut a, &[("OB.GET t k c", second), ("OB.PUT t own d y", "+OK"), ("OB.ABORT", "+OK")]);
@@ -167,7 +167,7 @@ fn a_watch_prevents_lost_updates_write_skew_and_phantoms() {
     begin(&mut a, "RR");
     say(&mut b, &[("OB.PUT acct x n 9", "+OK")]);
     say(&mut a, &[("OB.WATCH acct KEYS 1 x", "+OK"), ("OB.PUT out k c 1", "+OK"), ("OB.COMMIT", dirty)]);
-    // held_transaction.3, write skew: each transaction reads what the other writes.
+    // Write skew: each transaction reads what the other writes.
     for (wire, watched) in [(&mut a, "x"), (&mut b, "y")] {
         begin(wire, "RC");
         say(wire, &[(&format!("OB.WATCH acct KEYS 1 {watched}"), "+OK")]);

@@ -1,4 +1,4 @@
-//! Random `OB` commands, compared with a model: walk.1, slice.1, and nested transactions.
+//! Random `OB` commands, compared with a model: walks, slices, and nested transactions.
 
 use std::collections::BTreeMap;
 
@@ -125,7 +125,7 @@ impl Slice {
         let mut shown = Vec::new();
         for (key, columns) in keys {
             let mut chosen: Vec<_> = columns.iter().filter(|column| (self.columns.holds)(column.0)).collect();
-            // slice.1: rows with a column count towards the limit, even if they do not fulfil the condition.
+            // Rows with a column count towards the limit, even if they do not fulfil the condition.
             let is_row = self.max_columns.is_none() || !chosen.is_empty();
             if !is_row {
                 continue;

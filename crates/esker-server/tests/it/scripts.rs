@@ -261,7 +261,7 @@ fn a_script_that_catches_its_end_is_ended_and_others_are_told_that_it_runs() {
 }
 
 #[test]
-fn lua_1_scripts_do_not_change_what_others_find() {
+fn scripts_do_not_change_what_others_find() {
     let server = TestServer::start();
     let mut wire = server.wire();
     for script in [

@@ -111,7 +111,7 @@ fn certificates_decide_who_comes_in() {
 }
 
 #[test]
-fn tls_1_silent_clients_and_plain_ones_hold_up_nobody() {
+fn silent_clients_and_plain_ones_hold_up_nobody() {
     let files = Files::make();
     let options = Options { clients_max: 30, ..files.options(ClientCertificates::No) };
     let server = TestServer::start_with(Db::in_memory().unwrap(), options);
@@ -130,7 +130,7 @@ fn tls_1_silent_clients_and_plain_ones_hold_up_nobody() {
 }
 
 #[test]
-fn listen_2_handshakes_count_as_clients() {
+fn handshakes_count_as_clients() {
     let files = Files::make();
     let options = Options { descriptors: Some(220), ..files.options(ClientCertificates::No) };
     let server = TestServer::start_with(Db::in_memory().unwrap(), options);
@@ -158,7 +158,7 @@ fn listen_2_handshakes_count_as_clients() {
 }
 
 #[test]
-fn repl_stream_1_a_replica_speaks_to_the_primary_whose_certificate_it_knows() {
+fn a_replica_speaks_to_the_primary_whose_certificate_it_knows() {
     let files = Files::make();
     let dir = tempfile::tempdir().unwrap();
     let primary =

@@ -93,7 +93,7 @@ fn a_move_that_waited_is_told_that_its_target_is_no_list() {
 }
 
 #[test]
-fn sequencer_4_replies_wait_for_no_command_that_waits() {
+fn replies_wait_for_no_command_that_waits() {
     let server = TestServer::start();
     let (mut first, mut wire, mut other) = (server.wire(), server.wire(), server.wire());
     first.send(&["BLPOP", "q", "0"]);
@@ -167,7 +167,7 @@ fn a_pause_holds_what_it_names_until_it_ends() {
     until(|| a.say("INFO clients").contains("blocked_clients:1\\r"));
     until(|| a.say("GET brief") == "null");
     std::thread::sleep(Duration::from_millis(250));
-    assert!(a.say("INFO stats").contains("expired_keys:0"), "pause.1");
+    assert!(a.say("INFO stats").contains("expired_keys:0"));
     assert!(a.say("SET k").starts_with("-ERR wrong number"));
     let reads = ["MULTI", "GET k", "EXEC"].map(|line| a.say(line));
     assert_eq!(reads, ["+OK", "+QUEUED", "*[null]"]);

@@ -8,7 +8,7 @@
 //! marker, after damage proves it. If no record is damaged, the bytes after them are not an edit. Another
 //! manifest has another salt, so nothing is proven if the file now starts with the header and a readable
 //! record of another one. A file without a readable edit describes nothing, so it is evident that the
-//! manifest named by CURRENT is lost (sources.5).
+//! manifest named by CURRENT is lost.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

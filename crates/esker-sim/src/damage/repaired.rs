@@ -13,7 +13,7 @@
 //!     Uncommitted values may be present if a loss covers that table's keys (tables.6 of the engine's
 //!     rescue/repair/tables.rs).
 //! repaired.4. The remainder of a commit may contain values that it replaced itself, if a loss of a table
-//!     covers the key (tables.7).
+//!     covers the key.
 
 use std::collections::BTreeMap;
 

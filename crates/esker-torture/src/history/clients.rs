@@ -404,7 +404,7 @@ impl<'a> Client<'a> {
         self.record(called, Event::Fork(group, seen[0], seen[1]))
     }
 
-    /// Flushes and writes after space is available again, which must succeed (full_disk.2).
+    /// Flushes and writes after space is available again, which must succeed.
     pub(crate) fn write_after_full(&mut self, ops: u64) -> Result<()> {
         let flushed = self.keyspaces.db.flush().map_err(Failure::from);
         flushed.map_err(|failure| failure.during("flushing after space is available again"))?;

@@ -7,8 +7,8 @@
 //!
 //! full_disk.1. A commit that fails for lack of space has no effect, even after crashes. It counts as
 //!     aborted.
-//! full_disk.2. Once there is space, a flush succeeds and then commits do, and nothing else has failed
-//!     meanwhile. A writer that waits for a flush may still get the error of an earlier one.
+//! - Once there is space, a flush succeeds and then commits do, and nothing else has failed meanwhile. A
+//!   writer that waits for a flush may still get the error of an earlier one.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -9,9 +9,9 @@
 //! observations", 2020): every appended element is unique, so a read of a list shows the order of all earlier
 //! versions and their writers. Anomalies have Adya's names.
 //!
-//! lists.1. Allowed are write skew and, in general, cycles with two consecutive antidependencies around a
-//!     transaction that was only promised a snapshot (graph.2). Everything else is forbidden. A scan reads
-//!     every key of its range, including missing ones, so a phantom is an ordinary antidependency.
+//! Allowed are write skew and, in general, cycles with two consecutive antidependencies around a transaction
+//! that was only promised a snapshot (graph.2). Everything else is forbidden. A scan reads every key of its
+//! range, including missing ones, so a phantom is an ordinary antidependency.
 //!
 //! Time counts: a transaction that ended before another began precedes it. Snapshots show the state when they
 //! are taken. A transaction with unknown outcome from which a committed one has read is committed, at its end

@@ -70,7 +70,7 @@ fn journal_1_half_an_operation_is_no_state() {
 }
 
 #[test]
-fn journal_3_what_is_left_is_a_prefix_over_all_writers() {
+fn what_is_left_is_a_prefix_over_all_writers() {
     let journal = example();
     // x started after c was acknowledged, so x must not survive without c.
     let error = journal.verify(&after(&journal, &[1, 1]), Crash::Power).unwrap_err();
@@ -78,7 +78,7 @@ fn journal_3_what_is_left_is_a_prefix_over_all_writers() {
 }
 
 #[test]
-fn journal_3_what_was_seen_after_a_kill_comes_before_what_follows() {
+fn what_was_seen_after_a_kill_comes_before_what_follows() {
     let mut journal = example();
     let left = journal.verify(&after(&journal, &[3, 2]), Crash::Process).unwrap();
     journal.settle(&left);

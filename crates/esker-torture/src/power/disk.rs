@@ -6,8 +6,8 @@
 //!                       `--power_loss(rng): a possible view of the next process after a power loss
 //! ```
 //!
-//! A sync makes durable what was written before the sync started. Bytes and lengths of files follow content.1
-//! and content.2. Changes of names survive as a prefix, or as a subset that keeps the order on each name;
+//! A sync makes durable what was written before the sync started. `content.rs` says which bytes and lengths
+//! of files survive. Changes of names survive as a prefix, or as a subset that keeps the order on each name;
 //! renames are atomic.
 
 use std::collections::{BTreeMap, BTreeSet};

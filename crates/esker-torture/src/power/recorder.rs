@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Changes of names and lengths happen under the lock of the trace, so their order in the trace is the real
-//! one. Writes and syncs do not hold it (trace.1). Only flat directories are supported; anything else panics.
+//! one. Writes and syncs do not hold it. Only flat directories are supported; anything else panics.
 //! A sync of the parent directory is not recorded, because only a sync of this directory makes its names
 //! durable.
 

@@ -1,7 +1,7 @@
 //! A trace: all changes that a database made to its directory, in order, with the reports of its writers.
 //!
-//! trace.1. A change enters the trace after it was made, a sync with the position at which it started. So the
-//!     trace never claims that a sync covers a later change.
+//! A change enters the trace after it was made, a sync with the position at which it started. So the trace
+//! never claims that a sync covers a later change.
 
 use crate::writers::WriterEvent;
 

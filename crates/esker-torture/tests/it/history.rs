@@ -19,7 +19,7 @@ fn campaign(dir: &Path, seed: u64, histories: u64) -> HistoryCampaign {
 
 /// Thread scheduling decides what happens, so campaigns run until everything was covered.
 #[test]
-fn torture_history_2_torture_history_3_histories_are_linearizable_snapshot_isolated_and_serializable() {
+fn torture_history_3_histories_are_linearizable_snapshot_isolated_and_serializable() {
     let mut seen = BTreeSet::new();
     let mut unseen = Vec::new();
     for seed in 4..12 {
@@ -88,7 +88,7 @@ fn ranges_removed_without_conflict_checks_are_caught() {
 }
 
 #[test]
-fn torture_history_2_serializable_transactions_whose_ranges_are_not_looked_at_are_caught() {
+fn serializable_transactions_whose_ranges_are_not_looked_at_are_caught() {
     let ways = ["WriteSkew: ", "G2: "];
     let is_named = |error: String| ways.iter().any(|way| error.contains(way));
     assert!((2..12).any(|seed| is_named(caught(Canary::NoPhantomCheck, seed))), "caught, as something else");

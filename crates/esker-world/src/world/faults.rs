@@ -1,4 +1,4 @@
-//! Injected faults and full disks, and which errors they excuse (world.4 to world.6).
+//! Injected faults and full disks, and which errors they excuse.
 
 #[cfg(test)]
 mod tests;
@@ -52,7 +52,7 @@ pub fn misread(n: u64) -> FaultAction {
     FaultAction::CorruptRead { xor: 1 << (n % 8), at: n as usize * 7919 }
 }
 
-/// The operation name of an error that stands for a panic in the file system (world.8).
+/// The operation name of an error that stands for a panic in the file system.
 const PANIC: &str = "end in a panic";
 
 /// Calls the database. An injected panic of the file system becomes an error, because users may catch it,
@@ -126,7 +126,7 @@ impl World {
     pub(super) fn read<T>(&mut self, result: Result<T>) -> Option<T> {
         if let Err(error) = &result {
             let own = self.met_fault() && !matches!(error, Error::Poisoned(_));
-            assert!(own, "world.6: reads do not go on: {error}");
+            assert!(own, "reads do not go on: {error}");
         }
         self.excused(result)
     }
@@ -144,7 +144,7 @@ impl World {
             return;
         }
         fired.retain(|call| !trifles.contains(&call.kind));
-        // A full disk fails a commit before it writes anything, so it does not stop later ones (world.5).
+        // A full disk fails a commit before it writes anything, so it does not stop later ones.
         let full = self.was_refused() && matches!(error, Error::NoSpace { .. }) || self.is_held_back(error);
         let poisoned = matches!(error, Error::Poisoned(_));
         // A dead process needs no reason. Also, if the manifest can be neither written nor replaced, it is

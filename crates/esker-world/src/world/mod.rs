@@ -14,11 +14,11 @@
 //! world.4. A call fails only with a reason: an injected fault, a full disk, or an earlier failure of the
 //!     log. A failed commit has no effect, unless the log failed. The log fails only if one of its own calls
 //!     does.
-//! world.5. A full disk fails a commit, but not the log: commits succeed again once there is space.
-//!     Exception: a large commit whose manifest edit fails, if there is no space for a new manifest.
-//! world.6. Reads continue after failures: a read fails only if one of its own calls does.
-//! world.8. A panic in the file system ends only the current operation. Writes may be refused until the
-//!     database is reopened; otherwise the operation had no effect.
+//! - A full disk fails a commit, but not the log: commits succeed again once there is space. Exception: a
+//!   large commit whose manifest edit fails, if there is no space for a new manifest.
+//! - Reads continue after failures: a read fails only if one of its own calls does.
+//! - A panic in the file system ends only the current operation. Writes may be refused until the database is
+//!   reopened; otherwise the operation had no effect.
 //! world.9. Reads of history return the state at the commit, or are refused with the oldest available commit.
 //!     Changes since a commit lead from its state to the newest (past.rs).
 //! world.10. A checkpoint or backup equals the database at its commit, whatever happens to either and

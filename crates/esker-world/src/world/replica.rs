@@ -8,7 +8,7 @@
 //!
 //! world_replica.1. The replica equals the state at its position: entries, expiry times, keyspaces and
 //!     options.
-//! world_replica.2. The feed shows no commit that a crash of the first database undoes.
+//! - The feed shows no commit that a crash of the first database undoes.
 //!
 //! A restarted replica keeps its durable commits and continues after them. If the feed retains everything,
 //! the replica is never too far behind.
@@ -198,9 +198,9 @@ impl World {
         }
     }
 
-    /// Compares the replica's position with the last commit that an opening found (world_replica.2).
+    /// Compares the replica's position with the last commit that an opening found.
     pub(super) fn check_replica_is_behind(&self, seqno: u64) {
         let position = self.copies.replica.as_ref().map_or(0, Replica::position);
-        assert!(position <= seqno, "world_replica.2: the feed has shown {position}, and {seqno} is the last");
+        assert!(position <= seqno, "the feed has shown {position}, and {seqno} is the last");
     }
 }

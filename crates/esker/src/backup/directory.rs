@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A directory with other contents is never written to, nor is a directory inside a database. Names of
-//! temporary files contain the id of a job (job.3). Leftovers of a crash are identified by the job file, so
+//! temporary files contain the id of a job. Leftovers of a crash are identified by the job file, so
 //! that files of other programs are never removed. Symbolic links in the directory are not followed, because
 //! the directory is held open while it is used (fs.5).
 

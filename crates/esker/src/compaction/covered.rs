@@ -11,15 +11,13 @@
 //!     everything in the table and in the same stripe (compaction/judge.rs) as all its numbers. So no reader
 //!     can distinguish the two. The table's own tombstones lie in its range, and what they hide is older
 //!     still, so the same tombstones hide it.
-//! covered.2. What covers a table is in a source that stays, or in one itself covered by a source
-//!     that stays.
+//! - What covers a table is in a source that stays, or in one itself covered by a source that stays.
 //! covered.3. Memtables, including the active one, cover tables, too. Before a table is dropped because of
 //!     one, the log is made durable.
-//! covered.4. A table with unresolved versions (types/op.rs) is kept until a compaction has resolved them. A
-//!     table below unresolved versions is kept, because it resolves them.
-//! covered.5. A table with keys of a keyspace under a history rule (rules.rs) is dropped only if no reader
-//!     that the rule allows can distinguish it. Under a rule that keeps a number of versions it is never
-//!     dropped.
+//! - A table with unresolved versions (types/op.rs) is kept until a compaction has resolved them. A table
+//!   below unresolved versions is kept, because it resolves them.
+//! - A table with keys of a keyspace under a history rule (rules.rs) is dropped only if no reader that the
+//!   rule allows can distinguish it. Under a rule that keeps a number of versions it is never dropped.
 
 use std::sync::Arc;
 
@@ -45,7 +43,6 @@ pub(crate) fn covered<'a, T>(
     let (mut out, mut floors) = (Vec::new(), Floors::default());
     // Runs above that hold range tombstones, and runs above that hold unresolved versions.
     let (mut above, mut unresolved): (Vec<&Run<T>>, Vec<&Run<T>>) = Default::default();
-    // covered.4
     let is_asked_for = |range: &KeyRange, unresolved: &[&Run<T>]| {
         let mut tables = unresolved.iter().flat_map(|run| run.overlapping(range));
         tables.any(|table| table.meta.counts.unresolved > 0) || is_waiting(range)
@@ -83,7 +80,7 @@ pub(crate) fn covered<'a, T>(
     (out, floors)
 }
 
-/// Returns whether a table is covered for all readers that history rules allow (covered.5).
+/// Returns whether a table is covered for all readers that history rules allow.
 fn is_covered_by_rules<T>(
     table: &LiveTable<T>,
     covers: &[&RangeTombstones],
@@ -106,7 +103,6 @@ pub(crate) fn is_hidden<T>(table: &LiveTable<T>, tombstones: &RangeTombstones, v
 fn is_covered<T>(table: &LiveTable<T>, covers: &[&RangeTombstones], horizons: &Horizons) -> bool {
     let (range, counts) = (&table.meta.range, &table.meta.counts);
     let stripe_end = horizons.stripe_end(counts.min_seq);
-    // covered.4
     if stripe_end <= counts.max_seq || counts.unresolved > 0 {
         return false;
     }
@@ -207,7 +203,7 @@ mod tests {
             let mut found: Vec<_> = found.iter().map(FileId::to_string).collect();
             found.sort();
             let found = if found.is_empty() { "none".to_owned() } else { found.join(" ") };
-            assert_eq!(found, expected, "covered.1, covered.2: {line}");
+            assert_eq!(found, expected, "covered.1: {line}");
         }
     }
 
@@ -246,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn covered_5_what_a_rule_keeps_for_readers_to_come_stays() {
+    fn what_a_rule_keeps_for_readers_to_come_stays() {
         let under = |rule| Rules::new([(KeyspaceId::new(b'd'.into()), rule)]);
         let text = |newest: &str, expected: &str| {
             format!(

@@ -8,11 +8,10 @@
 //! (engine/writes/decisions.rs). So readers, snapshots, counts, transactions and the log treat them like any
 //! other removal or put.
 //!
-//! compaction_filter.1. A filter sees no version that a snapshot may read, none that is not visible yet, and
-//!     none with a newer version in the compaction.
-//! compaction_filter.2. Batches are passed on as they fill, so memory does not grow with the compaction.
-//! compaction_filter.4. An entry on which a filter panics is kept, and the failure is reported once per
-//!     compaction.
+//! - A filter sees no version that a snapshot may read, none that is not visible yet, and none with a newer
+//!   version in the compaction.
+//! - Batches are passed on as they fill, so memory does not grow with the compaction.
+//! - An entry on which a filter panics is kept, and the failure is reported once per compaction.
 //!
 //! Of operands a filter sees the value that the compaction folds them into, under the number of the newest
 //! one. It is not called for a key whose newest version stays an operand.
@@ -87,7 +86,7 @@ pub(crate) struct Sieve<'a> {
     filtered: Vec<Filtered>,
     /// Index of the first keyspace that may contain the current key.
     at: usize,
-    /// The newest snapshot, if there is one (compaction_filter.1).
+    /// The newest snapshot, if there is one.
     newest_snapshot: Option<SeqNo>,
     visible: SeqNo,
     blobs: BlobSet,
@@ -97,7 +96,7 @@ pub(crate) struct Sieve<'a> {
     batch_bytes: usize,
     /// Whether a filter has panicked.
     has_failed: bool,
-    /// Receives batches and failures (compaction_filter.4).
+    /// Receives batches and failures.
     take: Box<dyn FnMut(Result<Vec<Decided>>) + 'a>,
 }
 
@@ -172,7 +171,7 @@ impl<'a> Sieve<'a> {
         Ok(())
     }
 
-    /// Reports the first panic of a filter (compaction_filter.4).
+    /// Reports the first panic of a filter.
     #[cold]
     fn note_panic(&mut self, key: String, panic: &(dyn Any + Send)) {
         if !std::mem::replace(&mut self.has_failed, true) {
@@ -200,7 +199,7 @@ mod tests {
     use crate::types::op::Kind;
 
     #[test]
-    fn compaction_filter_1_compaction_filter_2_a_filter_sees_the_newest_versions_that_no_snapshot_reads() {
+    fn a_filter_sees_the_newest_versions_that_no_snapshot_reads() {
         let filtered = |n: u32| {
             let id = KeyspaceId::new(n);
             let drop_all = Filter(Arc::new(|_: &[u8], _: &[u8]| Decision::Drop));
@@ -243,7 +242,7 @@ mod tests {
         let many: Vec<_> = (0..20_000).map(|n| format!("{n:06}")).collect();
         let mut batches = 0;
         let take = |batch: Result<Vec<Decided>>| {
-            assert!(batch.unwrap().len() < 10_000, "compaction_filter.2");
+            assert!(batch.unwrap().len() < 10_000);
             batches += 1;
         };
         let mut sieve = Sieve::new(vec![filtered(2)], None, SeqNo::new(9), BlobSet::default(), take).unwrap();
@@ -253,6 +252,6 @@ mod tests {
             sieve.see(&entry, SeqNo::ZERO).unwrap();
         }
         drop(sieve);
-        assert!(batches > 1, "compaction_filter.2");
+        assert!(batches > 1);
     }
 }

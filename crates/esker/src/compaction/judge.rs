@@ -13,13 +13,13 @@
 //!
 //! compaction_judge.1. Of the versions of a key in one stripe the newest is kept. Older ones are kept only as
 //!     far as the resolver asks for them.
-//! compaction_judge.2. A range tombstone drops the versions of its own stripe that it covers. It does not
-//!     drop versions of an earlier stripe, because a reader between them still sees those.
+//! - A range tombstone drops the versions of its own stripe that it covers. It does not drop versions of an
+//!   earlier stripe, because a reader between them still sees those.
 //! compaction_judge.3. A tombstone is dropped only at the bottom, where nothing older can lie below it, and
 //!     if it is not newer than the oldest horizon. Otherwise the data that it hides would reappear.
-//! compaction_judge.4. A sequence number becomes zero under the same two conditions. So no reader and no kept
-//!     tombstone stands between zero and the original number.
-//! compaction_judge.5. Versions newer than the newest horizon stay unchanged.
+//! - A sequence number becomes zero under the same two conditions. So no reader and no kept tombstone stands
+//!   between zero and the original number.
+//! - Versions newer than the newest horizon stay unchanged.
 //! compaction_judge.6. An unresolved version is dropped only after it is resolved: by the next older version
 //!     of its key, by a range tombstone over that, or by the bottom. Until then a version that would be
 //!     dropped becomes an unresolved tombstone without a value. If the older version was live, the unresolved
@@ -27,10 +27,10 @@
 //! compaction_judge.7. In a keyspace with a history rule (rules.rs) no version loses its number. Under
 //!     `From(n)` readers may stand at any number from `n` on. Under `Versions(n)` the newest `n` versions are
 //!     kept, range tombstones included.
-//! compaction_judge.8. Each version dropped from such a keyspace raises the keyspace's floor above all
-//!     numbers at which a reader would miss it (manifest/history.rs).
-//! compaction_judge.9. If a rule keeps operands, the versions below them are kept down to their base. Those
-//!     that the rule itself does not keep may be folded into the operands (operands.rs).
+//! - Each version dropped from such a keyspace raises the keyspace's floor above all numbers at which a
+//!   reader would miss it (manifest/history.rs).
+//! - If a rule keeps operands, the versions below them are kept down to their base. Those that the rule
+//!   itself does not keep may be folded into the operands (operands.rs).
 //! compaction_judge.10. The tombstone of a sweep above a version of its own stripe becomes a plain tombstone.
 //!     That version may be a write that a transaction has not seen and conflicts with (conflict.3).
 
@@ -64,7 +64,7 @@ pub enum Verdict<'a> {
 pub enum Why {
     /// A newer version of the same stripe replaces it (compaction_judge.1).
     Outdated,
-    /// A range tombstone hides it (compaction_judge.2).
+    /// A range tombstone hides it.
     Covered,
     /// It is a tombstone that hides nothing any more (compaction_judge.3).
     Spent,
@@ -155,13 +155,12 @@ impl Judge {
         self.horizons.stripe_end(seq)
     }
 
-    /// Returns the sequence number for a resolved put that replaces the last judged version `seq`
-    /// (compaction_judge.4, rules.1).
+    /// Returns the sequence number for a resolved put that replaces the last judged version `seq`.
     pub(super) fn seq_of_put(&self, seq: SeqNo) -> SeqNo {
         if self.settled(seq) && !self.at_rule.is_in { SeqNo::ZERO } else { seq }
     }
 
-    /// Returns whether a rule keeps the last judged version as a version of its own (compaction_judge.9).
+    /// Returns whether a rule keeps the last judged version as a version of its own.
     #[inline(always)]
     pub(super) fn is_apart(&self) -> bool {
         self.at_rule.is_apart
@@ -177,8 +176,7 @@ impl Judge {
         self
     }
 
-    /// Returns the numbers from which on histories are complete, for keyspaces that lost versions
-    /// (compaction_judge.8).
+    /// Returns the numbers from which on histories are complete, for keyspaces that lost versions.
     pub fn floors(&self) -> &Floors {
         &self.floors
     }
@@ -296,7 +294,7 @@ impl Judge {
             && newer > entry.seq
             && !self.at_rule.is_apart
         {
-            // It may be folded into the newer version (compaction_judge.8).
+            // It may be folded into the newer version.
             self.floors.raise(self.rules.all()[self.at_rule.next].id, newer);
         }
         fate
@@ -324,9 +322,8 @@ impl Judge {
         match fate {
             Ok(_) => Ok(entry.seq),
             Err(_) if self.at_rule.is_apart => Ok(entry.seq),
-            Err(Why::Outdated | Why::Covered) if is_base => Ok(entry.seq), // compaction_judge.9
+            Err(Why::Outdated | Why::Covered) if is_base => Ok(entry.seq),
             Err(why) => {
-                // compaction_judge.8
                 let missed_below = match why {
                     Why::Outdated => newer,
                     Why::Covered => self.cover(self.horizons.stripe_end(entry.seq)),
@@ -396,7 +393,7 @@ impl Judge {
         }
         match answer {
             Answer::Gone => Err(Why::Spent), // compaction_judge.3
-            Answer::Live => Ok(SeqNo::ZERO), // compaction_judge.4
+            Answer::Live => Ok(SeqNo::ZERO),
             Answer::Operand | Answer::Older => Ok(entry.seq),
         }
     }
@@ -431,7 +428,6 @@ impl Judge {
                 place += 1;
                 let stays = !is_outdated && !is_settled || place <= versions;
                 if let Some(ruled) = ruled.filter(|_| !stays) {
-                    // compaction_judge.8
                     floors.raise(ruled.id, if is_outdated { newer } else { seq });
                 }
                 newer = seq;

@@ -6,8 +6,7 @@
 //!   run       --TableScan, table after table--> MergeScan --> EntryRef, EntryRef, ...
 //! ```
 //!
-//! compaction_merge.1. Entries come by key ascending, then sequence number descending, then newest source
-//!     first.
+//! Entries come by key ascending, then sequence number descending, then newest source first.
 //!
 //! Nothing is copied: an entry borrows from its source. The sources are in a heap. Consecutive entries mostly
 //! come from the same source, which costs one or two comparisons, and none with a single source.
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn compaction_merge_1_sources_come_out_as_one_sequence() {
+    fn sources_come_out_as_one_sequence() {
         assert_eq!(merged(vec![]), "");
         assert_eq!(merged(vec![memtable(&[])]), "");
         assert_eq!(merged(vec![memtable(&[("a", 1), ("a", 2), ("b", 1)])]), "a2 a1 b1");
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn compaction_merge_1_random_sources_agree_with_sorting() {
+    fn random_sources_agree_with_sorting() {
         for seed in 0..200 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut all = Vec::new();

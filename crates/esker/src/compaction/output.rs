@@ -8,15 +8,14 @@
 //!   tombstones  [----------)       [---)      each table takes the part up to the next one's start
 //! ```
 //!
-//! compaction_output.1. The tables' ranges, tombstones included, do not overlap (version.2), and no table
-//!     crosses a fence.
+//! - The tables' ranges, tombstones included, do not overlap (version.2), and no table crosses a fence.
 //! compaction_output.2. All versions of a key are in one table.
-//! compaction_output.3. `made` contains the id of every file before it is created, so that a failed output
-//!     can be removed. It never contains a file that existed before.
+//! - `made` contains the id of every file before it is created, so that a failed output can be removed. It
+//!   never contains a file that existed before.
 //! compaction_output.4. Each table records the newest commit among the inputs, even if the judge dropped it
 //!     or its number. If the manifest loses the table, this shows which commits existed
 //!     (engine/disk/unnamed.rs).
-//! compaction_output.5. A table ends long before its index is full (index.5 in sstable/index.rs).
+//! - A table ends long before its index is full (index.5 in sstable/index.rs).
 
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
@@ -145,7 +144,7 @@ impl<'a> Output<'a> {
         Ok(std::mem::take(&mut self.written))
     }
 
-    /// Removes every file made (compaction_output.3). The next opening removes files that are left.
+    /// Removes every file made. The next opening removes files that are left.
     pub(crate) fn discard(self) {
         let fs = self.context.env.fs.clone();
         self.discard_by(&|path| drop(fs.remove_file(path)));
@@ -203,7 +202,7 @@ impl<'a> Output<'a> {
         let Some((file, writer)) = self.writer.take() else { return Ok(()) };
         let (meta, table) = writer.finish_open(None, &self.context.cache)?;
         if let Some(before) = self.written.added.last() {
-            assert!(!before.meta.range.overlaps(&meta.range), "compaction_output.1");
+            assert!(!before.meta.range.overlaps(&meta.range));
         }
         self.written.added.push(AddedTable { file, level: self.shape.level, run: self.shape.run, meta });
         self.written.opened.insert(file, table);
@@ -222,7 +221,7 @@ mod tests {
     use crate::types::op::Kind;
 
     #[test]
-    fn compaction_output_5_a_table_ends_before_its_index_is_full() {
+    fn a_table_ends_before_its_index_is_full() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let cache = BlockCache::new(MemoryBudget::new(1 << 20));
         let files = AtomicU64::new(1);
@@ -258,9 +257,9 @@ mod tests {
                 }
             }
             let written = output.finish().unwrap();
-            assert!(written.added.len() > 5, "compaction_output.5: {} tables", written.added.len());
+            assert!(written.added.len() > 5, "{} tables", written.added.len());
             let entries: u64 = written.opened.values().map(|table| table.verify().unwrap().entries).sum();
-            assert_eq!(entries, 300, "compaction_output.5: {index_limits:?}");
+            assert_eq!(entries, 300, "{index_limits:?}");
         }
     }
 }

@@ -5,11 +5,10 @@
 //!   pressure: 0 up to the soft limit, 1 at the hard limit, larger beyond it
 //! ```
 //!
-//! pacing.1. The delay is a continuous function of the backlog, without steps and without memory of earlier
-//!     stalls.
-//! pacing.2. At the hard limit writers get exactly the speed that compaction sustains. Beyond it they get
-//!     less, because the estimates were wrong.
-//! pacing.3. What cannot be compacted does not count: waiting would not help.
+//! - The delay is a continuous function of the backlog, without steps and without memory of earlier stalls.
+//! - At the hard limit writers get exactly the speed that compaction sustains. Beyond it they get less,
+//!   because the estimates were wrong.
+//! - What cannot be compacted does not count: waiting would not help.
 //!
 //! If the data exceeds the cache, a backlog affects all tiers alike (tiers.rs), so the runs of L0 measure all
 //! of them.
@@ -47,7 +46,7 @@ impl Backlog {
     }
 }
 
-/// Returns the backlog of a version without the tables that wait for unreadable ones (pacing.3).
+/// Returns the backlog of a version without the tables that wait for unreadable ones.
 pub(crate) fn backlog<T>(version: &Version<T>, limits: &Limits, unreadable: &BTreeSet<FileId>) -> Backlog {
     let stuck = stuck(version, unreadable, limits.fits_cache);
     let above_base = version.runs().iter().filter(|run| run.level != Level::BASE);
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn pacing_1_pacing_2_the_delay_grows_smoothly_from_the_soft_limit_to_merging_speed() {
+    fn the_delay_grows_smoothly_from_the_soft_limit_to_merging_speed() {
         let delay = |n| write_delay(&runs(n), 1 << 20, 100 << 20, 5.0).as_micros();
         assert_eq!([delay(1), delay(4)], [0, 0]);
         assert_eq!([delay(5), delay(6), delay(8)], [3125, 12_500, 50_000]);
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn pacing_3_what_cannot_be_compacted_does_not_count() {
+    fn what_cannot_be_compacted_does_not_count() {
         let tables: Vec<_> = (0..8).map(|i| format!("{}[a-b]1 {}[m-n]1", i + 10, i + 20)).collect();
         let version = parse_version(&format!("L0: {}  base: 1[a-c]1000 2[m-p]1000", tables.join(" / ")));
         let of = |unreadable: &[u64]| {

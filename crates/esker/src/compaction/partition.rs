@@ -6,12 +6,11 @@
 //!         `-- 1 --' `-2-'`-- 3 ---' `4-'
 //! ```
 //!
-//! partition.1. Partitions are in key order and share no key. Each table is in exactly one; runs come newest
-//!     first.
-//! partition.2. A partition contains every table that shares a key with its range.
-//! partition.3. Fences are first keys of base tables. For the same base tables, a coarser choice of fences is
-//!     a subset of every finer one, because the choice depends on each key alone. So runs that were cut at
-//!     different times share their cuts and do not join partitions.
+//! - Partitions are in key order and share no key. Each table is in exactly one; runs come newest first.
+//! - A partition contains every table that shares a key with its range.
+//! - Fences are first keys of base tables. For the same base tables, a coarser choice of fences is a subset
+//!   of every finer one, because the choice depends on each key alone. So runs that were cut at different
+//!   times share their cuts and do not join partitions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,7 +36,7 @@ pub(crate) struct Member<'a, T> {
     pub table: &'a LiveTable<T>,
 }
 
-/// A closed key range (partition.2) with its tables.
+/// A closed key range with its tables.
 #[derive(Debug)]
 pub(crate) struct Partition<'a, T> {
     /// The range from the first to the last key of the tables.
@@ -91,7 +90,7 @@ impl<'a, T> Partition<'a, T> {
     }
 }
 
-/// Returns the partitions of these runs, as small as partition.2 allows. `first_index` is the index of the
+/// Returns the partitions of these runs, as small as possible. `first_index` is the index of the
 /// first run in the version.
 pub(crate) fn partitions<T>(runs: &[Arc<Run<T>>], first_index: usize) -> Vec<Partition<'_, T>> {
     let mut tables: Vec<Member<'_, T>> = Vec::new();
@@ -140,7 +139,7 @@ pub(crate) fn free_bytes<T>(run: &Run<T>, stuck: &BTreeSet<FileId>) -> Option<u6
 }
 
 /// Returns the keys at which runs above the base are cut, so that their tables fall into partitions with
-/// about `partition_bytes` of base tables (partition.3).
+/// about `partition_bytes` of base tables.
 pub(crate) fn fences<T>(version: &Version<T>, partition_bytes: u64) -> Vec<Vec<u8>> {
     let Some(base) = version.base() else { return Vec::new() };
     let starts = base.tables().iter().skip(1).map(|t| t.meta.range.start.clone()).collect();
@@ -172,7 +171,7 @@ mod tests {
     use crate::types::key_range::End;
 
     #[test]
-    fn partition_1_partition_2_partitions_are_closed() {
+    fn partitions_are_closed() {
         let version = parse_version("L0: 9[a-d] 8[k-p] 7[r-t]  base: 1[a-c] 2[d-f] 3[g-j] 4[k-m] 5[n-q]");
         let show = |p: &Partition<'_, ()>| {
             let files: Vec<_> = p.members.iter().map(|m| m.table.file.get()).collect();
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn partition_3_coarser_fences_are_a_part_of_finer_ones() {
+    fn coarser_fences_are_a_part_of_finer_ones() {
         let keys: Vec<Vec<u8>> = (0..1000).map(|i| format!("{i:04}").into_bytes()).collect();
         let mut finer = keys.clone();
         for count_max in [999, 500, 130, 20, 3, 0] {

@@ -7,8 +7,8 @@
 //! Of each key the newest layer's operation is kept; a range tombstone hides keys of older layers. Tombstones
 //! are kept, because they apply to committed data.
 //!
-//! private.2. As for any output: the tables and their names are durable when `write_private` returns, and
-//!     after an error none of its files is left.
+//! As for any output: the tables and their names are durable when `write_private` returns, and after an error
+//! none of its files is left.
 
 use super::execute::{Built, CompactionStats, Context};
 use super::judge::{Horizons, Judge, Verdict};

@@ -7,7 +7,7 @@
 //!   all from 5 on               k9 k7 k4                what a reader at 5 sees, and everything newer
 //! ```
 //!
-//! rules.1. No version under a rule loses its sequence number.
+//! No version under a rule loses its sequence number.
 
 use std::ops::Range;
 use std::sync::Arc;

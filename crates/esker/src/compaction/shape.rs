@@ -12,9 +12,9 @@
 //! with the logarithm of the base's size. Slots are equal parts of the base in bytes. Their number grows by
 //! the same factor from tier to tier.
 //!
-//! shape.3. A run is cut only at keys inside no table of its own or a deeper tier. So each slot of a tier
-//!     lies inside one slot of the tier above, whenever their runs were cut. A cut may lie inside a table of
-//!     the base, which costs a compaction one more table.
+//! A run is cut only at keys inside no table of its own or a deeper tier. So each slot of a tier lies inside
+//! one slot of the tier above, whenever their runs were cut. A cut may lie inside a table of the base, which
+//! costs a compaction one more table.
 //!
 //! The shape is not stored: it follows from the tables of the version.
 
@@ -86,7 +86,7 @@ impl Shape {
         (self.base_bytes as f64 / slots) as u64
     }
 
-    /// Returns the keys at which to cut the output of a compaction that replaces `inputs` (shape.3).
+    /// Returns the keys at which to cut the output of a compaction that replaces `inputs`.
     pub(crate) fn cuts<T>(
         &self,
         version: &Version<T>,

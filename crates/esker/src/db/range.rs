@@ -11,8 +11,8 @@
 //!
 //! range.1. An iterator or cursor owns what it reads from (a read view and, for snapshots, its pin), so it is
 //!     `Send + 'static`.
-//! range.4. Front and back are walks of the same kind. A memtable that was empty for the first walk may hold
-//!     entries when the second begins. All of them are newer than the state that is read.
+//! - Front and back are walks of the same kind. A memtable that was empty for the first walk may hold entries
+//!   when the second begins. All of them are newer than the state that is read.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -231,7 +231,6 @@ impl Walks {
         match (&self.source, self.failed.take()) {
             (_, Some(error)) => Err(error),
             (Some(source), None) => Ok(match (&self.front, &self.back) {
-                // range.4
                 (Some(Walk::Run(other)), None) | (None, Some(Walk::Run(other))) => Walk::Run(other.again()),
                 _ => Walk::new(source, self.bounds.clone()),
             }),

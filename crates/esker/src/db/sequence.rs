@@ -6,8 +6,8 @@
 //! ```
 //!
 //! sequence.1. A number is returned only after a synced commit has stored the end of its lease.
-//! sequence.2. The stored number never expires, whatever the default lifetime of the keyspace: without it the
-//!     sequence would start again at 0.
+//! - The stored number never expires, whatever the default lifetime of the keyspace: without it the sequence
+//!   would start again at 0.
 
 use parking_lot::Mutex;
 

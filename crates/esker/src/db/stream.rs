@@ -7,9 +7,9 @@
 //!
 //! The polling task never waits for a disk, or for a lock that is held over I/O. `spawn_blocking` does.
 //!
-//! stream.2. Cancel-safe: an item leaves the stream only when the poll that returns it is ready. A dropped
-//!     stream's pending read ends by itself.
-//! stream.3. The first batch is small. A batch is limited in bytes, but has at least one item.
+//! - Cancel-safe: an item leaves the stream only when the poll that returns it is ready. A dropped stream's
+//!   pending read ends by itself.
+//! - The first batch is small. A batch is limited in bytes, but has at least one item.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use super::key_handle::Key;
 use super::range::{Keys, Range};
 use crate::types::{Error, Result, Value};
 
-/// Items of the first and of the largest batch (stream.3).
+/// Items of the first and of the largest batch.
 const BATCH_LEN_MIN: usize = 8;
 const BATCH_LEN_MAX: usize = 1024;
 const BATCH_BYTES: usize = 256 << 10;

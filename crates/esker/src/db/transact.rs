@@ -1,12 +1,11 @@
 //! `transact`: repeats a transaction until it commits without a conflict.
 //!
-//! transact.1. Between attempts it waits for a random time with a growing limit, so that two conflicting
-//!     transactions do not meet again at once.
-//! transact.2. After [`TRIES_BEFORE_TURN`] attempts it requests the exclusive turn
-//!     (engine/writes/exclusive_turn.rs), with which it commits.
-//! transact.3. A conflict or deadlock that an operation reports to `body` counts like one at the commit.
-//!     After a deadlock the transaction releases the exclusive turn, because the others in the cycle may wait
-//!     for it.
+//! - Between attempts it waits for a random time with a growing limit, so that two conflicting transactions
+//!   do not meet again at once.
+//! - After [`TRIES_BEFORE_TURN`] attempts it requests the exclusive turn (engine/writes/exclusive_turn.rs),
+//!   with which it commits.
+//! - A conflict or deadlock that an operation reports to `body` counts like one at the commit. After a
+//!   deadlock the transaction releases the exclusive turn, because the others in the cycle may wait for it.
 
 use std::time::Duration;
 
@@ -106,7 +105,6 @@ impl Db {
                     Err(failed) if matches!(failed.error, Error::Conflict { .. }) => {}
                     Err(failed) => return Err(failed.error.into()),
                 },
-                // transact.3
                 Err(error) if !transaction.restart.is_due() => return Err(error),
                 Err(_) => {
                     if transaction.restart.is_after_deadlock() {
@@ -131,7 +129,7 @@ impl Db {
         }
     }
 
-    /// Waits before the next attempt (transact.1).
+    /// Waits before the next attempt.
     fn back_off(&self, attempts: u32) {
         let env = &self.handle.core.env;
         let longest = (WAIT_MIN * (1 << attempts.min(10))).min(WAIT_MAX).as_nanos() as u64;

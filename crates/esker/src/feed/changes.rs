@@ -8,8 +8,7 @@
 //! Ops of a record are neither copied nor reordered. Of tables, only one key with its operands is in memory.
 //!
 //! changes.1. Applying the changes in order reproduces the commit.
-//! changes.3. Operands of several runs come oldest first, after the commit's own put of the key, if there is
-//!     one.
+//! - Operands of several runs come oldest first, after the commit's own put of the key, if there is one.
 
 use std::path::Path;
 use std::sync::Arc;

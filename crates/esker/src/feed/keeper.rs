@@ -8,7 +8,7 @@
 //!
 //! keeper.1. A table is kept before the version has it, so a thread that removes it from the version sees
 //!     that it is kept. Both happen under the manifest's lock, as does forgetting.
-//! keeper.2. The files of a forgotten commit stay while a reader uses them.
+//! - The files of a forgotten commit stay while a reader uses them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub(crate) struct KeptTables {
     commit: KeptCommit,
     /// Open tables.
     open: Mutex<BTreeMap<FileId, Weak<Table>>>,
-    /// Files to remove with the last user, and how (keeper.2).
+    /// Files to remove with the last user, and how.
     obsolete: Mutex<Option<(Remover, Vec<FileId>)>>,
 }
 

@@ -3,8 +3,8 @@
 //! Bytes: docs/formats/manifest.md
 //!
 //! edit.1. An absent field keeps its earlier value. Lists add to the earlier items.
-//! edit.2. For an adopted commit (engine/writes/adoption.rs) the log holds only its number and count changes,
-//!     and perhaps not durably. The manifest repeats these as long as its own counts are older.
+//! - For an adopted commit (engine/writes/adoption.rs) the log holds only its number and count changes, and
+//!   perhaps not durably. The manifest repeats these as long as its own counts are older.
 
 use super::feed::FeedEdit;
 use super::field::{Field, Item, Rows};
@@ -65,7 +65,7 @@ pub struct VersionEdit {
     pub removed: Vec<FileId>,
     /// Tables added to the version.
     pub added: Vec<AddedTable>,
-    /// Commits whose tables are added, by number (edit.2).
+    /// Commits whose tables are added, by number.
     pub adopted: Vec<Adopted>,
     /// Blob files added and removed.
     pub blobs: BlobEdit,
@@ -219,7 +219,6 @@ impl VersionEdit {
     /// Returns the newest commit that is known to be durable in the log.
     fn durable_in_log(&self) -> Option<SeqNo> {
         let mut durable = self.durable_seq?;
-        // edit.2
         while self.adopted.iter().any(|adopted| adopted.seq == durable) {
             durable = durable.before()?;
         }
@@ -268,7 +267,6 @@ impl VersionEdit {
             merge_counts(self.counts.all.get_or_insert_default(), changed);
         }
         feed_from.into_iter().for_each(|from| self.feed.forget_before(from));
-        // edit.2
         self.adopted.retain(|adopted| Some(adopted.seq) > self.flushed_seq);
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! manifest_feed.1. Nothing that the feed may need is removed before an edit that moves `from` past it is
 //!     durable. So an older segment that a power loss brings back is not read.
-//! manifest_feed.2. The edit that adopts the tables of a commit also names them as kept.
+//! - The edit that adopts the tables of a commit also names them as kept.
 //!
 //! Bytes: docs/formats/manifest.md
 

@@ -4,7 +4,7 @@
 //!   LOCK  CURRENT  OPTIONS  MANIFEST-000001  000002.wal  000003.sst  000004.blob  REPAIRING
 //! ```
 //!
-//! file_name.1. A file whose name this module does not know is never touched.
+//! A file whose name this module does not know is never touched.
 
 use std::path::{Path, PathBuf};
 
@@ -56,8 +56,7 @@ pub enum FileKind {
     Other,
 }
 
-/// The kind of a file by its name. A number in another form than the engine's is not the engine's
-/// (file_name.1).
+/// The kind of a file by its name. A number in another form than the engine's is not the engine's.
 pub fn parse(name: &str) -> FileKind {
     if name == CURRENT_TMP || name == OPTIONS_TMP {
         return FileKind::Temporary;

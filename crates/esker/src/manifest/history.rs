@@ -6,10 +6,10 @@
 //!   compaction --commit below which versions were dropped--> Floors --> older reads are refused
 //! ```
 //!
-//! marks.1. A mark states that its commit was visible at its time. Times and commits ascend, even if the
-//!     clock goes back.
-//! marks.2. There are at most [`MARKS_MAX`]. When there are more, the one whose removal leaves the smallest
-//!     gap relative to its age is removed. So the distance of marks grows with their age.
+//! - A mark states that its commit was visible at its time. Times and commits ascend, even if the clock goes
+//!   back.
+//! - There are at most [`MARKS_MAX`]. When there are more, the one whose removal leaves the smallest gap
+//!   relative to its age is removed. So the distance of marks grows with their age.
 //! marks.3. A mark for the same commit as the last one with an earlier time sets the clock back: no commit
 //!     counts as made after that time. floors.1. A floor only rises.
 
@@ -54,7 +54,6 @@ impl Marks {
                 // marks.3
                 Some(last) if last.1 == seq => self.0.iter_mut().for_each(|mark| mark.0 = mark.0.min(ms)),
                 Some(last) if last.1 > seq => {}
-                // marks.1
                 _ => self.0.push((ms.max(self.newest_ms()), seq)),
             }
         }
@@ -63,7 +62,7 @@ impl Marks {
         }
     }
 
-    /// The mark whose removal leaves the smallest gap relative to its age (marks.2). Never the first or the
+    /// The mark whose removal leaves the smallest gap relative to its age. Never the first or the
     /// last.
     fn least_needed(&self) -> usize {
         let newest = self.newest_ms();
@@ -129,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_1_the_newest_commit_by_a_time_and_clocks_that_go_back() {
+    fn the_newest_commit_by_a_time_and_clocks_that_go_back() {
         let seq = SeqNo::new;
         let mut marks = Marks::default();
         for (ms, n) in [(10, 5), (20, 7), (5, 9), (30, 9), (40, 12)] {
@@ -145,16 +144,16 @@ mod tests {
     }
 
     #[test]
-    fn marks_2_marks_are_few_and_their_distance_grows_with_their_age() {
+    fn marks_are_few_and_their_distance_grows_with_their_age() {
         let mut marks = Marks::default();
         for n in 1..=50_000 {
             marks.extend(&Marks::one(n, SeqNo::new(n)));
-            assert!(marks.0.len() <= MARKS_MAX, "marks.2");
+            assert!(marks.0.len() <= MARKS_MAX);
         }
         for age in [1, 10, 100, 1000, 10_000, 40_000] {
             let found = marks.newest_by(50_000 - age).unwrap().get();
             let late = 50_000 - age - found;
-            assert!(late <= age / 10, "marks.2: {late} of {age}");
+            assert!(late <= age / 10, "{late} of {age}");
         }
     }
 

@@ -7,8 +7,8 @@
 //!   len() = count - overcounts - unresolved versions above a live one
 //! ```
 //!
-//! overcounts.1. An overcount applies to readers from a sequence number on: that of its version, or any
-//!     number below which no reader exists.
+//! An overcount applies to readers from a sequence number on: that of its version, or any number below which
+//! no reader exists.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ impl Overcounts {
         self.0.iter().map(|(&(keyspace, from), &keys)| (keyspace, from, keys))
     }
 
-    /// Returns the number of overcounted keys of a keyspace for a reader at this number (overcounts.1).
+    /// Returns the number of overcounted keys of a keyspace for a reader at this number.
     pub fn at(&self, keyspace: KeyspaceId, at: SeqNo) -> u64 {
         self.0.range((keyspace, SeqNo::ZERO)..=(keyspace, at)).map(|(_, keys)| keys).sum()
     }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overcounts_1_apply_to_readers_from_their_number_on() {
+    fn apply_to_readers_from_their_number_on() {
         let (a, b, seq) = (KeyspaceId::new(1), KeyspaceId::new(2), SeqNo::new);
         let mut overcounts = Overcounts::default();
         for (keyspace, from, keys) in [(a, 0, 5), (a, 7, 1), (a, 7, 2), (b, 3, 9), (b, 3, 0)] {

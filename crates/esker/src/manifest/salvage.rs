@@ -5,10 +5,10 @@
 //!              `-others---------> damage; `complete` is false
 //! ```
 //!
-//! manifest_salvage.1. Nothing is changed, and no bytes cause a panic.
+//! - Nothing is changed, and no bytes cause a panic.
 //! manifest_salvage.2. `complete` is true only if every edit that took effect is in the state.
-//! manifest_salvage.3. Unreadable bytes cost the edits in the 4 KiB around them, including those that begin
-//!     or end there. In the first 4 KiB they cost the manifest.
+//! - Unreadable bytes cost the edits in the 4 KiB around them, including those that begin or end there. In
+//!   the first 4 KiB they cost the manifest.
 
 use std::collections::BTreeSet;
 use std::path::Path;

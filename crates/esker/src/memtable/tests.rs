@@ -238,7 +238,7 @@ fn sorted_batches_between_random_keys() {
 
 /// Batches with many keys for each leaf, and with many leaves for each key, as commits insert them.
 #[test]
-fn memtable_writer_3_sorted_batches_find_their_leaves_however_dense() {
+fn sorted_batches_find_their_leaves_however_dense() {
     let mut rng = Rng::with_seed(7);
     let mut pair = Pair::new();
     let most = scaled(20_000) as u32;

@@ -8,8 +8,8 @@
 //! Each tree has one writer (memtable.1), and only it stores to nodes. The finger remembers the leaf of the
 //! last insert.
 //!
-//! memtable_writer.3. The leaf of the finger is in the tree, and the path and the fences are those that a
-//!     descent would produce. A split clears the finger.
+//! The leaf of the finger is in the tree, and the path and the fences are those that a descent would produce.
+//! A split clears the finger.
 //!
 //! A split at the end of the tree, or in a run of ascending keys, leaves the full node unchanged and starts a
 //! new one with the new entry. Sorted loads therefore fill their nodes completely and copy nothing.
@@ -154,7 +154,7 @@ impl Finger {
             // The last key was in this leaf and `key` is larger: only the upper fence remains to be checked.
             if record_at(tree, self.high).is_none_or(|high| key < high.key()) {
                 self.has_hit = true;
-                // SAFETY: the leaf is a complete node in the arena of this tree (memtable_writer.3). Only its
+                // SAFETY: the leaf is a complete node in the arena of this tree. Only its
                 // atomics change.
                 return unsafe { &*self.leaf };
             }
@@ -222,11 +222,11 @@ impl<'a> Split<'a, '_> {
     fn link(&mut self, mut separator: RecordRef<'a>, mut right: *const Node, mut left: Option<*const Node>) {
         let mut level = 1;
         while let Some(step) = self.finger.path.pop() {
-            // SAFETY: the path consists of nodes in the arena of this tree (memtable_writer.3). Only their
+            // SAFETY: the path consists of nodes in the arena of this tree. Only their
             // atomics change.
             let inner: &'a Inner = unsafe { &*step.inner };
             let permutation = inner.node.permutation();
-            assert!(inner.node.level() == level, "memtable_writer.3");
+            assert!(inner.node.level() == level);
             if !permutation.is_full() {
                 inner.insert(permutation, step.rank, separator, right);
                 if let Some(left) = left {

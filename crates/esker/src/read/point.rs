@@ -4,9 +4,9 @@
 //!   key --hash--> each memtable's filter, tree --> each run: its one table, filter, index, block
 //! ```
 //!
-//! point.1. The first version found up to `at` is the newest (view.1), and the resolver interprets it. The
-//!     resolver is given the range tombstones of that source and of newer ones. Older sources hold only older
-//!     tombstones over the key.
+//! The first version found up to `at` is the newest (view.1), and the resolver interprets it. The resolver is
+//! given the range tombstones of that source and of newer ones. Older sources hold only older tombstones over
+//! the key.
 //!
 //! A caller that looks up many keys repins after every [`LOOKUPS_PER_PIN`]. Blocks that lookups evict from
 //! the block cache stay in memory as long as the pin.

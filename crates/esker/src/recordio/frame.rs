@@ -10,8 +10,7 @@
 //!
 //! The header is verified before its lengths are used, and the payload before it is decompressed.
 //!
-//! frame.3. A record that does not shrink is stored uncompressed, so a payload is never longer than its
-//!     record.
+//! A record that does not shrink is stored uncompressed, so a payload is never longer than its record.
 //!
 //! Bytes: docs/formats/recordio.md
 
@@ -165,7 +164,7 @@ mod tests {
     fn golden_v1() {
         let (frame, payload) =
             pack(b"hello", 5, &FILE, &mut Vec::new()).map(|(f, p)| (f, p.to_vec())).unwrap();
-        assert_eq!(payload, b"hello", "frame.3");
+        assert_eq!(payload, b"hello");
         let bytes = frame.encode(&FILE, 20);
         assert_eq!(
             bytes,
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn frame_3_what_a_codec_does_not_take_is_stored_as_it_is() {
+    fn what_a_codec_does_not_take_is_stored_as_it_is() {
         let longest = u32::MAX as usize;
         assert!(can_compress(Compression::Snappy, 0) && can_compress(Compression::Snappy, 3_681_400_000));
         assert!(

@@ -186,7 +186,7 @@ fn short_and_interrupted_reads_change_nothing() {
 }
 
 #[test]
-fn window_2_salvage_passes_over_the_pieces_that_cannot_be_read() {
+fn salvage_passes_over_the_pieces_that_cannot_be_read() {
     let records: Vec<Vec<u8>> = (0..100).map(|i| vec![i; 300]).collect();
     let (bytes, offsets) = file_of(Compression::None, &records);
     let (size, record_size) = (bytes.len() as u64, 300 + FRAME_BYTES as u64);
@@ -198,23 +198,23 @@ fn window_2_salvage_passes_over_the_pieces_that_cannot_be_read() {
         faulty.add(FaultRule::new(&[OpKind::Read], fails).on_bytes(bad..bad + 1).forever());
         let before = faulty.fired();
         let (found, end) = read(&env, &Reader::options().salvage());
-        assert_eq!(faulty.fired() - before, 2, "window.2: within a larger read, and as a piece");
+        assert_eq!(faulty.fired() - before, 2, "within a larger read, and as a piece");
         let piece = bad / 4096 * 4096..(bad + 1).next_multiple_of(4096);
         let is_kept = |at: u64| at + record_size <= piece.start || at >= piece.end;
         let kept = records.iter().zip(&offsets).filter(|(_, at)| is_kept(**at));
-        assert!(found.iter().eq(kept.map(|(record, _)| record)), "window.2: {bad}");
+        assert!(found.iter().eq(kept.map(|(record, _)| record)), "{bad}");
         let skipped = size - HEADER_BYTES as u64 - found.len() as u64 * record_size;
-        assert_eq!(end.unwrap(), (Tail::Clean, skipped), "window.2: {bad}");
+        assert_eq!(end.unwrap(), (Tail::Clean, skipped), "{bad}");
         for strict in [Reader::options(), Reader::options().resync(true)] {
             let error = read(&env, &strict).1.unwrap_err();
-            assert!(matches!(error, Error::Io { .. }), "window.2: {bad}: {error}");
+            assert!(matches!(error, Error::Io { .. }), "{bad}: {error}");
             assert!(error.to_string().contains("bytes at offset"), "{bad}: {error}");
         }
     }
     faulty.clear();
     let fails = FaultAction::Fail(std::io::ErrorKind::Other);
     faulty.add(FaultRule::new(&[OpKind::Read], fails).on_bytes(0..1).forever());
-    assert!(matches!(read(&env, &Reader::options().salvage()).1, Err(Error::Io { .. })), "window.2");
+    assert!(matches!(read(&env, &Reader::options().salvage()).1, Err(Error::Io { .. })));
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn reader_2_every_truncation_is_a_torn_tail() {
             assert_eq!(strict.is_ok(), expected == Tail::Clean, "{len}");
 
             let mut writer = Writer::options().env(&env).compression(codec).open_append(PATH).unwrap();
-            assert_eq!((writer.len(), writer.cut_tail()), (whole as u64, expected), "recordio_writer.3");
+            assert_eq!((writer.len(), writer.cut_tail()), (whole as u64, expected));
             writer.append(b"more").unwrap();
             writer.finish().unwrap();
             let (found, tail) = read(&env, &Reader::options());
@@ -377,8 +377,8 @@ fn reader_1_every_flipped_byte_is_found() {
                 assert_eq!((&*path, named), (Path::new(PATH), offset), "{at}");
                 assert_eq!(resynced.unwrap(), (Tail::Clean, offsets[hit + 1] - offset));
                 let refused = Writer::options().env(&env).open_append(PATH).unwrap_err();
-                assert!(refused.is_corrupt(), "recordio_writer.3");
-                assert_eq!(bytes_of_env(&env), bad, "recordio_writer.3: nothing is changed");
+                assert!(refused.is_corrupt());
+                assert_eq!(bytes_of_env(&env), bad, "nothing is changed");
             }
         }
     }

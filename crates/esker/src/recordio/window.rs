@@ -7,9 +7,8 @@
 //! A window allocates no more than the larger of its buffer and the bytes that the file has at the requested
 //! offset.
 //!
-//! window.2. A salvaging window reads unreadable parts as zeros, in pieces of 4 KiB, and records which parts
-//!     and why. The first piece is excepted: it holds the file header, without which no record can be
-//!     recognized.
+//! A salvaging window reads unreadable parts as zeros, in pieces of 4 KiB, and records which parts and why.
+//! The first piece is excepted: it holds the file header, without which no record can be recognized.
 
 use std::io;
 use std::ops::Range;
@@ -25,7 +24,7 @@ use super::scan::{STEP_BYTES, Source};
 /// Minimum buffer size. Smaller requests are raised to it.
 pub(super) const BUFFER_BYTES_MIN: usize = 2 * STEP_BYTES as usize;
 
-/// Bytes read at a time from a file that cannot be read as a whole (window.2).
+/// Bytes read at a time from a file that cannot be read as a whole.
 const PIECE_BYTES: u64 = 4 << 10;
 
 /// How a window reads.
@@ -35,7 +34,7 @@ enum Reading {
     Strict,
     /// The same, until a read fails.
     UntilError,
-    /// One piece at a time (window.2).
+    /// One piece at a time.
     InPieces,
 }
 
@@ -53,7 +52,7 @@ pub(super) struct Window {
     base: u64,
     filled: usize,
     reading: Reading,
-    /// Unreadable parts found so far, with the error (window.2).
+    /// Unreadable parts found so far, with the error.
     holes: Vec<(Range<u64>, io::Error)>,
 }
 
@@ -78,7 +77,7 @@ impl Window {
         }
     }
 
-    /// Reads unreadable parts as zeros from now on (window.2).
+    /// Reads unreadable parts as zeros from now on.
     pub(super) fn salvaging(self) -> Window {
         Window { reading: Reading::UntilError, ..self }
     }

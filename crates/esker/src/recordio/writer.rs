@@ -10,8 +10,8 @@
 //!
 //! After a failed write or sync nothing more is written, and nothing is retried.
 //!
-//! recordio_writer.3. A file is continued only directly after its last valid record, and never if there is
-//!     damage before that record.
+//! - A file is continued only directly after its last valid record, and never if there is damage before that
+//!   record.
 //! recordio_writer.4. The contents and the name of a continued file are durable before anything is appended.
 //!     A killed process leaves readable records that were never synced. After a failed sync the system may
 //!     even consider them written, so that another sync does nothing. Therefore the same bytes are written

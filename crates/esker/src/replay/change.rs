@@ -2,8 +2,8 @@
 //!
 //! Changes refer to keyspaces by number (replay.2).
 //!
-//! change.2. The decoder never reads beyond the end, and allocates nothing for an unchecked length. The bytes
-//!     may end within a change.
+//! The decoder never reads beyond the end, and allocates nothing for an unchecked length. The bytes may end
+//! within a change.
 //!
 //! Bytes: docs/formats/changes.md
 
@@ -155,7 +155,7 @@ mod tests {
     use crate::engine::state::keyspace_options::KeyspaceOptions;
 
     #[test]
-    fn change_2_changes_are_written_and_read_wherever_they_break_off() {
+    fn changes_are_written_and_read_wherever_they_break_off() {
         let options =
             KeyspaceOptions { merge_operator: Some("max".to_owned()), ..KeyspaceOptions::default() };
         let id = KeyspaceId::new;

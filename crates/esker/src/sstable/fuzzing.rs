@@ -121,7 +121,7 @@ fn salvage(bytes: &[u8]) {
     while scan.advance() {
         let entry = scan.entry();
         let place = (entry.key.to_vec(), Reverse(entry.seq));
-        assert!(last.as_ref().is_none_or(|last| *last < place), "sstable_salvage.2");
+        assert!(last.as_ref().is_none_or(|last| *last < place));
         last = Some(place);
         if let Some(expected) = &mut expected {
             assert_eq!(expected.next().ok().flatten(), Some(entry), "a sound table is salvaged as it is");

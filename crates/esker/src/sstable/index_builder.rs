@@ -53,7 +53,7 @@ impl IndexBuilder {
     }
 
     /// Returns the separator between the current block, which ends with `last`, and the next one, which
-    /// starts with `key`. Fails if it exceeds the limits (sstable_writer.4).
+    /// starts with `key`. Fails if it exceeds the limits.
     pub(super) fn next_separator(&self, last: &[u8], key: &[u8]) -> Result<(Vec<u8>, bool)> {
         let continues = key == last;
         let separator = if continues { key } else { shortest_separator(last, key) };

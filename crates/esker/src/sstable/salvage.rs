@@ -9,9 +9,9 @@
 //! The footer and the index are the only source of these positions. Without a valid footer nothing can be
 //! read; without a valid index only the range tombstones.
 //!
-//! sstable_salvage.2. Entries are returned in the order of a table: key ascending, then sequence number
-//!     descending. An entry out of order is reported and skipped.
-//! sstable_salvage.3. All damage is reported: each part and each block that is not valid.
+//! - Entries are returned in the order of a table: key ascending, then sequence number descending. An entry
+//!   out of order is reported and skipped.
+//! - All damage is reported: each part and each block that is not valid.
 //!
 //! Everything is verified by its checksum before use. No input causes a panic, or an allocation larger than
 //! the file: a footer names only parts inside the file, and an index only blocks before the other parts.
@@ -238,7 +238,7 @@ pub(crate) struct SalvageScan {
     block: Option<Block>,
     next_entry: usize,
     key: Vec<u8>,
-    /// The previous entry (sstable_salvage.2).
+    /// The previous entry.
     last: Option<(Vec<u8>, SeqNo)>,
     /// Number of valid blocks.
     pub(crate) blocks_read: u64,

@@ -5,10 +5,9 @@
 //!   cache --blocks that are in memory-------------------'
 //! ```
 //!
-//! sstable_scan.2. Entries are returned in order from verified blocks. A block whose first and last keys do
-//!     not fit its position is damage, reported with file and offset.
-//! sstable_scan.3. An unreadable part of the file only loses the blocks it contains, not the other blocks of
-//!     the same read.
+//! - Entries are returned in order from verified blocks. A block whose first and last keys do not fit its
+//!   position is damage, reported with file and offset.
+//! - An unreadable part of the file only loses the blocks it contains, not the other blocks of the same read.
 //!
 //! A scan neither fills the cache nor changes its order.
 
@@ -37,7 +36,7 @@ pub(crate) struct TableScan {
     window: PageBuf,
     /// The part of the file in the window.
     window_extent: Range<u64>,
-    /// End of the last window that could not be read. Blocks before it are read one by one (sstable_scan.3).
+    /// End of the last window that could not be read. Blocks before it are read one by one.
     alone_until: u64,
     key: Vec<u8>,
 }

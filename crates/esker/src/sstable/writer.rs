@@ -8,8 +8,8 @@
 //! Entries must be added in order: key ascending, then sequence number descending. Others
 //! are refused.
 //!
-//! sstable_writer.4. An entry whose block would exceed the limits of the index (index.5) is refused without
-//!     any change: the table can still be finished.
+//! An entry whose block would exceed the limits of the index (index.5) is refused without any change: the
+//! table can still be finished.
 //!
 //! After an error the table is lost: without `finish` the file has no footer, and no reader opens it.
 //! `finish` returns once the file is durable; the caller must sync its directory.
@@ -141,7 +141,7 @@ impl TableWriter {
         self.warm = Some(Warm { cache: cache.clone(), blocks: Vec::new(), bytes: 0 });
     }
 
-    /// Sets smaller limits for the index than those of the format (sstable_writer.4).
+    /// Sets smaller limits for the index than those of the format.
     pub(crate) fn limit_index(&mut self, limits: IndexLimits) {
         self.index.limits = limits;
     }
@@ -158,7 +158,7 @@ impl TableWriter {
         self.newest_commit = self.newest_commit.max(commit);
     }
 
-    /// Adds a version (sstable_writer.4).
+    /// Adds a version.
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
         let first = self.properties.counts.entries == 0;
         let new_key = first || entry.key > &*self.last_key;

@@ -5,8 +5,8 @@
 //!   stats  --sums all lines
 //! ```
 //!
-//! activity.1. An index below `SHARED` belongs to one living thread. It passes from one thread to the next
-//!     under a lock. So its owner adds with a load and a store, and no count is lost.
+//! An index below `SHARED` belongs to one living thread. It passes from one thread to the next under a lock.
+//! So its owner adds with a load and a store, and no count is lost.
 //!
 //! Further threads share the last line and add atomically.
 
@@ -33,7 +33,7 @@ thread_local! {
     static OWNED: Owned = Owned::claim();
 }
 
-/// An index, owned until the thread ends (activity.1).
+/// An index, owned until the thread ends.
 struct Owned(usize);
 
 impl Owned {
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn activity_1_activity_2_no_count_is_lost_with_more_threads_than_lines() {
+    fn activity_2_no_count_is_lost_with_more_threads_than_lines() {
         let (activity, threads, each) = (Activity::default(), 3 * SHARED as u64, 500);
         // Two rounds, so that indices pass from ended threads to new ones.
         for _ in 0..2 {

@@ -7,7 +7,7 @@
 //!   otherwise:                        is_set is constant false: the broken variant is compiled away
 //! ```
 //!
-//! canary.1. Without the feature there is no switch: nothing can turn a fault on.
+//! Without the feature there is no switch: nothing can turn a fault on.
 //!
 //! A fault is on for the thread that set it. If its name is in the environment, it is on for the whole
 //! process: for harnesses in which the engine runs threads. The feature serves the tests of `esker-sim`,
@@ -21,7 +21,7 @@ pub enum Canary {
     WalGenerationIgnored,
     /// A `Sync` commit is acknowledged once the operating system has its record (commit.1).
     WalSyncSkipped,
-    /// The timed sync passes records to the operating system without syncing them (engine_background.4).
+    /// The timed sync passes records to the operating system without syncing them.
     TimedSyncSkipped,
     /// A segment gets its successor before it is durable (wal.3).
     WalEndNotSynced,
@@ -81,7 +81,7 @@ pub enum Canary {
     UnresolvedForgotten,
     /// Expired versions are returned (time.1).
     ExpiredReturned,
-    /// Tables of large transactions are adopted before their content is durable (private.2).
+    /// Tables of large transactions are adopted before their content is durable.
     AdoptedTableNotSynced,
     /// The change feed leaves out some commits (follow.1).
     FeedSkips,
@@ -107,7 +107,7 @@ pub enum Canary {
     /// A value replaced by an update gets the default lifetime of its keyspace, or none, instead of keeping
     /// its own.
     UpdateForgetsExpiry,
-    /// The record of a sequence gets the default lifetime of its keyspace (sequence.2).
+    /// The record of a sequence gets the default lifetime of its keyspace.
     SequenceExpires,
     /// A serializable transaction forgets what a length revealed about keys whose writes are rolled back
     /// (read_set.4).

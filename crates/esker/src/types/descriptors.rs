@@ -8,7 +8,7 @@
 //!
 //! descriptors.1. A file that is opened again is checked: the footer of a table that was open before, the
 //!     header of a blob file. Both keep their names until their last users are gone.
-//! descriptors.2. Each reader has its own handle. A file closed here stays open for its current readers.
+//! - Each reader has its own handle. A file closed here stays open for its current readers.
 //!
 //! Files that do not belong to the operating system cost no descriptor, and stay open.
 
@@ -176,7 +176,7 @@ mod tests {
         let closed = files.iter().position(|file| file.open.read().is_none()).unwrap();
         let reader = files[8].get().unwrap();
         (0..4).for_each(|n| drop(files[n].get().unwrap()));
-        assert!(read_range(&*reader, 0, 1).is_ok(), "descriptors.2");
+        assert!(read_range(&*reader, 0, 1).is_ok());
         std::fs::write(path(closed as u8), [77; 50]).unwrap();
         (4..10).for_each(|n| drop(files[n].get()));
         if files[closed].open.read().is_none() {

@@ -1,9 +1,9 @@
 //! The engine's one error type.
 //!
-//! error.1. A variant exists only if callers act on it differently.
-//! error.2. Every corruption is reported by [`Error::corrupt`], with file and offset.
-//! error.3. A refusal that the user can lift says how (`remedy`). Its message does not mention repair:
-//!     nothing is damaged.
+//! - A variant exists only if callers act on it differently.
+//! - Every corruption is reported by [`Error::corrupt`], with file and offset.
+//! - A refusal that the user can lift says how (`remedy`). Its message does not mention repair: nothing is
+//!   damaged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -176,7 +176,7 @@ pub enum Error {
     Closed,
 }
 
-/// What the user can do about an error of the operating system, if anything (error.3).
+/// What the user can do about an error of the operating system, if anything.
 fn remedy(error: &io::Error) -> Option<&'static str> {
     // EMFILE and ENFILE everywhere; std has no kinds for them.
     let (of_process, of_system) = if cfg!(windows) { (4, None) } else { (24, Some(23)) };
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn error_3_refusals_say_what_lifts_them_and_not_to_repair() {
+    fn refusals_say_what_lifts_them_and_not_to_repair() {
         // EMFILE, ENFILE, EACCES, EPERM, EFBIG, EROFS, ENOSPC.
         let cases = [
             (24, "ulimit -n"),
@@ -367,8 +367,8 @@ mod tests {
             let error = Error::io("sync", "/db/x", io::Error::from_raw_os_error(code));
             for error in [error.duplicate(), error] {
                 let text = error.to_string();
-                assert!(text.contains(helps) && !text.contains("repair"), "error.3: {code}: {text}");
-                assert_eq!(error.remedy().is_some(), code != 28, "error.3: {code}");
+                assert!(text.contains(helps) && !text.contains("repair"), "{code}: {text}");
+                assert_eq!(error.remedy().is_some(), code != 28, "{code}");
             }
         }
         // EIO: the user can do nothing about it.

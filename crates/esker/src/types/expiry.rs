@@ -5,7 +5,7 @@
 //!   ExpiringPutBlob:  [expiry, 8 bytes][pointer]
 //! ```
 //!
-//! expiry.1. Too few bytes for an expiry, which only damage can leave, count as an expiry that has passed.
+//! - Too few bytes for an expiry, which only damage can leave, count as an expiry that has passed.
 //! expiry.2. Zero means no expiry in files and formats. The epoch and earlier times become the first
 //!     millisecond, which has passed as well.
 
@@ -42,7 +42,7 @@ impl Expiry {
         self.0.to_le_bytes()
     }
 
-    /// Decodes the expiry that precedes a value (expiry.1).
+    /// Decodes the expiry that precedes a value.
     #[inline]
     pub(crate) fn of(beside: &[u8]) -> Self {
         Expiry::at_ms(beside.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expiry_1_it_stands_before_the_value_and_damaged_ones_have_passed() {
+    fn it_stands_before_the_value_and_damaged_ones_have_passed() {
         let beside = [&Expiry::at_ms(0x0102).to_bytes()[..], b"value"].concat();
         assert_eq!(beside, b"\x02\x01\0\0\0\0\0\0value");
         assert_eq!(Expiry::of_version(Kind::PUT.expiring(), &beside), Some(Expiry::at_ms(0x0102)));

@@ -8,10 +8,10 @@
 //! A simulator has one thread. Without these points it would never see what happens between a check and the
 //! commit that relies on it.
 //!
-//! interleave.1. At each point the thread holds no lock that flushes, compactions, sweeps or commits of
-//!     others wait for. It may have passed the exclusive turn (engine/writes/exclusive_turn.rs), so a hook
-//!     must not begin an exclusive transaction.
-//! interleave.2. A hook does not run inside itself.
+//! - At each point the thread holds no lock that flushes, compactions, sweeps or commits of others wait for.
+//!   It may have passed the exclusive turn (engine/writes/exclusive_turn.rs), so a hook must not begin an
+//!   exclusive transaction.
+//! - A hook does not run inside itself.
 
 /// A point at which other work may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,6 @@ mod switch {
     }
 
     pub(crate) fn reached(point: Point) {
-        // interleave.2
         let Some(mut hook) = HOOK.take() else { return };
         hook(point);
         HOOK.with_borrow_mut(|slot| {

@@ -4,12 +4,11 @@
 //!   (KeyspaceId, user key) --encode--> [id, 1 to 5 bytes, order-preserving][user key]
 //! ```
 //!
-//! key.1. Encoded keys compare as bytes like (keyspace id, user key). No encoded prefix is a prefix of
-//!     another.
-//! key.2. Memtables, tables, range tombstones and the WAL hold encoded keys only. User keys appear only in
-//!     the API.
-//! key.3. The bounds of a range removal are the ends of a keyspace, or not longer than keys may be. So
-//!     another database accepts the bounds that the feed shows.
+//! - Encoded keys compare as bytes like (keyspace id, user key). No encoded prefix is a prefix of another.
+//! - Memtables, tables, range tombstones and the WAL hold encoded keys only. User keys appear only in the
+//!   API.
+//! - The bounds of a range removal are the ends of a keyspace, or not longer than keys may be. So another
+//!   database accepts the bounds that the feed shows.
 //!
 //! An id below 240 takes one byte, so that the 8-byte heads of the index hold 7 bytes of the user key. A
 //! larger id is the byte 0xF0 + n, then the id in n big-endian bytes without leading zeros, n in 1..=4.
@@ -97,7 +96,7 @@ pub fn prefix_len(encoded: &[u8]) -> usize {
 }
 
 /// The smallest bound above this key: the key and a zero byte, or the next prefix if no key may be longer. A
-/// user may pass it as a bound (key.3).
+/// user may pass it as a bound.
 pub fn key_after(key: &[u8]) -> Vec<u8> {
     if decode_key(key).is_none_or(|(_, user_key)| user_key.len() < KEY_BYTES_MAX) {
         return [key, &[0]].concat();
@@ -163,7 +162,7 @@ mod tests {
         [0, 1, 2, 239, 240, 241, 255, 256, 65_535, 65_536, 0xFF_FFFF, 0x100_0000, u32::MAX];
 
     #[test]
-    fn key_1_encoded_keys_order_like_id_and_key() {
+    fn encoded_keys_order_like_id_and_key() {
         let keys: [&[u8]; 5] = [b"", b"\0", b"a", b"\xff", b"\xff\xff\xff\xff\xff"];
         let all: Vec<_> = IDS.iter().flat_map(|&id| keys.map(|k| (KeyspaceId::new(id), k))).collect();
         for a in &all {

@@ -18,7 +18,7 @@
 //!
 //! Code asks for a property of a kind instead of naming kinds. So a new kind changes only this file.
 //!
-//! op.1. These numbers are stored in files: they never change, and none is reused.
+//! These numbers are stored in files: they never change, and none is reused.
 //!
 //! Bytes: docs/formats/wal.md, docs/formats/sstable.md
 
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn op_1_the_numbers_stay() {
+    fn the_numbers_stay() {
         let known: Vec<_> = (0..=u8::MAX).filter_map(Kind::from_u8).collect();
         let numbers = [0, 1, 2, 3, 4, 64, 65, 67, 68, 128, 129, 131, 192, 193, 195];
         assert_eq!(known, numbers.map(Kind));

@@ -10,7 +10,7 @@
 //! format.2. The stamp combines the segment number and the database id, which a client cannot know. So bytes
 //!     inside a value pass for a record of this segment only by chance, even if they were copied from another
 //!     database's log.
-//! format.3. Records start at multiples of 8.
+//! - Records start at multiples of 8.
 //!
 //! Byte tables: docs/formats/wal.md.
 
@@ -24,7 +24,7 @@ use crate::types::{Error, Result, SeqNo};
 
 pub(super) const SEGMENT_HEADER_BYTES: usize = 32;
 pub(super) const RECORD_HEADER_BYTES: usize = 24;
-/// Records start at multiples of this (format.3).
+/// Records start at multiples of this.
 pub(super) const ALIGN: usize = 8;
 /// Maximum size of a segment: `synced_to` is a u32, and a reader holds a segment in memory.
 pub(super) const SEGMENT_BYTES_LIMIT: u64 = 1 << 30;
@@ -213,7 +213,7 @@ fn header_crc(stamp: u64, rest: &[u8]) -> u32 {
     crc32c_append(crc32c(&stamp.to_le_bytes()), rest)
 }
 
-/// Rounds `n` up to the alignment of records (format.3).
+/// Rounds `n` up to the alignment of records.
 pub(super) fn padded(n: usize) -> usize {
     n.next_multiple_of(ALIGN)
 }

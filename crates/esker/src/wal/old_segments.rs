@@ -6,8 +6,8 @@
 //!   recovery ---------> of earlier processes ------obsolete, off the shelf-----------> removed
 //! ```
 //!
-//! wal_writer.5. An obsolete segment whose file cannot be removed does not delay the removal of others. Their
-//!     order does not matter, because recovery reads none of them.
+//! An obsolete segment whose file cannot be removed does not delay the removal of others. Their order does
+//! not matter, because recovery reads none of them.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -96,7 +96,6 @@ impl OldSegments {
         let segment = self.pool.shelf().map_or(self.obsolete, |shelf| shelf.first().min(self.obsolete));
         let pool = &self.pool;
         let mut failure = None;
-        // wal_writer.5
         let mut is_released = |released: Result<()>| match released {
             Ok(()) => true,
             Err(error) => {

@@ -6,8 +6,8 @@
 //!                                  `--> prepared --take--> WalWriter (prepares one itself if there is none)
 //! ```
 //!
-//! pool.3. The pool keeps one prepared file, and a spare for each recently taken segment: [`SPARES_MIN`] to
-//!     [`SPARES_MAX`]. Spares beyond the minimum take at most a part of the reserved disk space (pool.8).
+//! - The pool keeps one prepared file, and a spare for each recently taken segment: [`SPARES_MIN`] to
+//!   [`SPARES_MAX`]. Spares beyond the minimum take at most a part of the reserved disk space (pool.8).
 //! pool.4. The manifest names a segment after its prepared file is durable and before it is put to use. So
 //!     each named segment exists under one of its two names, or it was lost.
 //! pool.5. A prepared file is deleted only after the manifest has ceased to name it. If that manifest write
@@ -38,7 +38,7 @@ use super::sync::SyncBeside;
 use super::window::LogWindow;
 use crate::types::{Error, Result};
 
-/// Minimum and maximum number of spares kept (pool.3).
+/// Minimum and maximum number of spares kept.
 const SPARES_MIN: usize = 2;
 const SPARES_MAX: usize = 8;
 /// Number of spares made in advance while segments are taken often, not counting the prepared file.
@@ -265,7 +265,7 @@ impl WalPool {
         }
     }
 
-    /// Returns how many spares may be kept (pool.3).
+    /// Returns how many spares may be kept.
     fn spares_max(&self, state: &State) -> usize {
         let bytes_max = match self.held_back.load(Ordering::Relaxed) {
             0 => u64::MAX,
@@ -275,7 +275,7 @@ impl WalPool {
         lately.clamp(SPARES_MIN, SPARES_MAX)
     }
 
-    /// Deletes surplus spares when the log is idle (pool.3).
+    /// Deletes surplus spares when the log is idle.
     fn shrink(&self) {
         let now = self.env.clock.monotonic();
         let beyond = {

@@ -7,8 +7,8 @@
 //!
 //! wal_salvage.2. A commit is returned whole or not at all, and the sequence numbers of returned commits
 //!     strictly increase.
-//! wal_salvage.5. What recovery refuses is reported as damage, not as a torn tail. A record is damaged if a
-//!     later record header proves that it was durable, even if that later record's payload is invalid.
+//! - What recovery refuses is reported as damage, not as a torn tail. A record is damaged if a later record
+//!   header proves that it was durable, even if that later record's payload is invalid.
 //!
 //! Salvage changes nothing and no input makes it panic. One segment and one commit are in memory at a time.
 //! After damage, the search continues for the next record whose header and payload are valid in this segment.
@@ -56,7 +56,7 @@ pub(crate) enum SegmentPiece<'a> {
         payload: &'a [u8],
     },
     /// Bytes that are not a valid record. Either a valid record follows, or some of the bytes are unreadable,
-    /// or a later header proves that they were durable (wal_salvage.5).
+    /// or a later header proves that they were durable.
     Damage {
         /// Offset of the first byte.
         offset: u64,
@@ -121,7 +121,6 @@ fn walk_segment(
                     let evidence = segment.evidence(offset, header);
                     let (offset, bytes) = (offset as u64, evidence.remains_end.saturating_sub(offset) as u64);
                     return each(match evidence.proof_of_damage {
-                        // wal_salvage.5
                         Some(_) => SegmentPiece::Damage { offset, bytes, detail: WAS_SYNCED },
                         None => SegmentPiece::Tail { offset, torn_bytes: bytes, cut },
                     });

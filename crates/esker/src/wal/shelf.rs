@@ -9,7 +9,7 @@
 //!     nothing after it.
 //! shelf.2. Segments leave the shelf oldest first. The file of a segment on the shelf is neither removed nor
 //!     reused.
-//! shelf.3. Each change wakes all waiting readers, which then see the change.
+//! - Each change wakes all waiting readers, which then see the change.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -54,7 +54,7 @@ struct State {
     last: SeqNo,
     /// Older commits must not be read, even if their records are on the shelf.
     oldest_min: SeqNo,
-    /// Number of changes (shelf.3).
+    /// Number of changes.
     moves: u64,
     is_ended: bool,
     /// Tasks that wait for the next change.
@@ -255,6 +255,6 @@ mod tests {
         assert_eq!(shelf.reach(8), Reach::To(SEGMENT_HEADER_BYTES as u64), "shelf.1");
         let seen = shelf.moves();
         shelf.note_durable(8, 100);
-        assert!(shelf.moves() > seen && shelf.reach(8) == Reach::To(100), "shelf.3");
+        assert!(shelf.moves() > seen && shelf.reach(8) == Reach::To(100));
     }
 }

@@ -4,8 +4,8 @@
 //!     already mapped, and its sync flushes data only (figures in docs/formats/wal.md). Exception: files for
 //!     large records or rare syncs are only reserved, because writing the data twice costs more. Such a file
 //!     is recycled only after records filled it.
-//! pool.7. Before a file is filled with zeros, its space is allocated, so a full disk is noticed at once.
-//!     Otherwise each refused commit would fill the disk again with zeros.
+//! - Before a file is filled with zeros, its space is allocated, so a full disk is noticed at once. Otherwise
+//!   each refused commit would fill the disk again with zeros.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,7 +76,6 @@ impl Spare {
         let reserved = |file| Spare { path: path.clone(), file, bytes, is_written: false };
         reserve().map(reserved).or_else(|e: std::io::Error| {
             let _ = env.fs.remove_file(&path);
-            // pool.7
             if lacks_space(&e) {
                 Err(Error::io("make a WAL segment", &path, e))
             } else {
@@ -89,7 +88,7 @@ impl Spare {
     pub(super) fn make(env: &Env, path: PathBuf, bytes: u64) -> Result<Spare> {
         let fill = || {
             let file = env.fs.open(&path, OpenOptions::create())?;
-            // pool.7. If the allocation fails for another reason, the writes show whether there is space.
+            // If the allocation fails for another reason, the writes show whether there is space.
             file.allocate(0, bytes).or_else(|e| if lacks_space(&e) { Err(e) } else { Ok(()) })?;
             let zeros = vec![0; ZEROS_CHUNK.min(bytes as usize)];
             let mut at = 0;

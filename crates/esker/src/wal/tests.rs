@@ -414,7 +414,7 @@ fn wal_3_damage_before_a_newer_segment_and_missing_segments_are_told() {
 }
 
 #[test]
-fn wal_writer_3_a_full_disk_refuses_a_record_before_writing_any_of_it() {
+fn a_full_disk_refuses_a_record_before_writing_any_of_it() {
     let (fs, env) = mem();
     let mut log = writer(&env, 4096);
     append(&mut log, 1, 1000).unwrap();
@@ -460,7 +460,7 @@ fn pool_8_what_is_held_back_is_for_those_who_may_use_it() {
 }
 
 #[test]
-fn pool_7_a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
+fn a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
     for is_plain in [false, true] {
         let fs = MemFs::new();
         let faults = FaultFs::new(Arc::new(fs.clone()));
@@ -478,7 +478,7 @@ fn pool_7_a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
             assert_eq!(fs.used_bytes(), 0, "it has its space back");
         }
         // Without allocation only writing shows that the disk is full.
-        assert_eq!(faults.count(OpKind::Write) > before, is_plain, "pool.7");
+        assert_eq!(faults.count(OpKind::Write) > before, is_plain);
         fs.set_capacity(None);
         append(&mut log, 2, 100).unwrap();
         log.close().unwrap();
@@ -487,7 +487,7 @@ fn pool_7_a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
 }
 
 #[test]
-fn pool_7_a_segment_is_made_where_reserving_fails_for_another_reason_than_space() {
+fn a_segment_is_made_where_reserving_fails_for_another_reason_than_space() {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let env = env_on(Arc::new(faults.clone()) as FsRef);
@@ -578,7 +578,7 @@ fn a_sync_elsewhere_counts_for_the_bytes_that_it_covered() {
 }
 
 #[test]
-fn pool_3_the_pool_prepares_ahead_recycles_and_stays_small() {
+fn the_pool_prepares_ahead_recycles_and_stays_small() {
     let (_, env) = mem();
     let pool = pool(&env, 1024);
     let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
@@ -618,7 +618,7 @@ fn pool_9_files_for_small_syncs_grow_step_by_step_whatever_the_database_has() {
 }
 
 #[test]
-fn pool_3_a_busy_log_keeps_more_spares_than_one_at_rest() {
+fn a_busy_log_keeps_more_spares_than_one_at_rest() {
     let clock = Arc::new(ManualClock::new());
     let env = Env { clock: clock.clone(), ..mem().1 };
     let pool = pool(&env, 1024);
@@ -629,7 +629,7 @@ fn pool_3_a_busy_log_keeps_more_spares_than_one_at_rest() {
     let spares = || names(&env).iter().filter(|name| file_name::is_spare(name)).count();
     let current = log.rotate().unwrap();
     log.release_below(current).unwrap();
-    assert_eq!(spares(), 8, "pool.3");
+    assert_eq!(spares(), 8);
     // A record that is being appended needs the next file, and another one is made in advance.
     pool.trim().unwrap();
     append(&mut log, 12, 800).unwrap();
@@ -643,7 +643,7 @@ fn pool_3_a_busy_log_keeps_more_spares_than_one_at_rest() {
     clock.advance(Duration::from_secs(3));
     pool.prepare_step().unwrap();
     pool.prepare_step().unwrap();
-    assert_eq!(spares(), 2, "pool.3");
+    assert_eq!(spares(), 2);
     // The reserved disk space leaves no space for more spares.
     pool.hold_back(4 << 10);
     for n in 24..40 {
@@ -651,7 +651,7 @@ fn pool_3_a_busy_log_keeps_more_spares_than_one_at_rest() {
     }
     let current = log.rotate().unwrap();
     log.release_below(current).unwrap();
-    assert_eq!(spares(), 2, "pool.3");
+    assert_eq!(spares(), 2);
 }
 
 #[test]
@@ -789,7 +789,7 @@ fn recovery_4_what_a_failed_sync_forgot_is_written_again() {
 }
 
 #[test]
-fn wal_writer_3_a_record_for_which_there_is_no_room_takes_none() {
+fn a_record_for_which_there_is_no_room_takes_none() {
     let (fs, env) = mem();
     let mut log = writer(&env, 1 << 16);
     append(&mut log, 1, 100).unwrap();
@@ -807,7 +807,7 @@ fn wal_writer_3_a_record_for_which_there_is_no_room_takes_none() {
 }
 
 #[test]
-fn wal_writer_3_what_was_reserved_is_not_asked_for_again() {
+fn what_was_reserved_is_not_asked_for_again() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let env = env_on(Arc::new(faults.clone()) as FsRef);
     env.fs.create_dir_all(Path::new(DIR)).unwrap();
@@ -831,7 +831,7 @@ fn wal_writer_3_what_was_reserved_is_not_asked_for_again() {
 }
 
 #[test]
-fn wal_writer_4_wal_7_files_that_cannot_be_given_back_keep_their_numbers_and_are_named_again() {
+fn wal_7_files_that_cannot_be_given_back_keep_their_numbers_and_are_named_again() {
     let (fs, env) = mem();
     let named = Named::default();
     let register_in = named.clone();
@@ -872,7 +872,7 @@ fn wal_writer_4_wal_7_files_that_cannot_be_given_back_keep_their_numbers_and_are
 }
 
 #[test]
-fn wal_writer_3_what_was_reserved_stays_named_when_a_file_behind_it_cannot_be_given_back() {
+fn what_was_reserved_stays_named_when_a_file_behind_it_cannot_be_given_back() {
     let (_, env) = mem();
     let is_full = Arc::new(AtomicBool::new(false));
     let is_full_now = is_full.clone();
@@ -897,7 +897,7 @@ fn wal_writer_3_what_was_reserved_stays_named_when_a_file_behind_it_cannot_be_gi
 }
 
 #[test]
-fn wal_writer_6_a_log_is_closed_although_files_that_wait_for_their_use_stay() {
+fn a_log_is_closed_although_files_that_wait_for_their_use_stay() {
     for (removals, registers) in [(0, true), (1, true), (2, true), (2, false), (0, false)] {
         let (fs, _) = mem();
         let faults = FaultFs::new(Arc::new(fs.clone()));
@@ -931,7 +931,7 @@ fn wal_writer_6_a_log_is_closed_although_files_that_wait_for_their_use_stay() {
         }
         log.close().unwrap();
         faults.clear();
-        let when = format!("wal_writer.6: {removals}, {registers}");
+        let when = format!("{removals}, {registers}");
         // What the manifest may name stays, too.
         let stay = if registers { removals } else { 2 };
         assert_eq!(names(&env).len() as u64, 1 + stay, "{when}");
@@ -1003,15 +1003,15 @@ fn what_is_gone_is_released() {
 }
 
 #[test]
-fn wal_writer_5_a_segment_that_cannot_be_removed_holds_up_no_other() {
+fn a_segment_that_cannot_be_removed_holds_up_no_other() {
     for replays in [false, true] {
         for stuck in [1, 3] {
             let never = FaultAction::Fail(io::ErrorKind::PermissionDenied);
             let rule =
                 FaultRule::new(&[OpKind::Remove, OpKind::Rename], never).on_file(&path(stuck)).forever();
             let (released, left, mut log, env) = released_with(rule, replays);
-            assert!(matches!(released, Err(Error::Io { path: p, .. }) if p == path(stuck)), "wal_writer.5");
-            assert_eq!(left, [file_name::segment_file_name(stuck)], "wal_writer.5");
+            assert!(matches!(released, Err(Error::Io { path: p, .. }) if p == path(stuck)));
+            assert_eq!(left, [file_name::segment_file_name(stuck)]);
             let next = log.current_segment();
             log.release_below(next).unwrap();
             assert!(names(&env).iter().all(|name| file_name::is_spare(name)));

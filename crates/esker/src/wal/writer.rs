@@ -9,13 +9,13 @@
 //! Invariants wal.1 to wal.6: see the [module](super); wal_writer.1: active.rs. In addition:
 //!
 //! wal_writer.2. A segment always has space for its `End` record.
-//! wal_writer.3. `reserve` fails before anything of the record is written, and the writer stays usable, if
-//!     the disk is full, the manifest cannot name the record's segments, or the process has no descriptor
-//!     left to sync the directory. A record that fits the active segment needs none of these. A second
-//!     `reserve` of no more bytes does nothing that can fail.
-//! wal_writer.4. Segments are put to use in numeric order, and the manifest names them before (pool.4).
-//! wal_writer.6. `close` succeeds once the whole log is durable and finished. It ignores errors of deleting
-//!     unused files: the next opening deletes them.
+//! - `reserve` fails before anything of the record is written, and the writer stays usable, if the disk is
+//!   full, the manifest cannot name the record's segments, or the process has no descriptor left to sync the
+//!   directory. A record that fits the active segment needs none of these. A second `reserve` of no more
+//!   bytes does nothing that can fail.
+//! - Segments are put to use in numeric order, and the manifest names them before (pool.4).
+//! - `close` succeeds once the whole log is durable and finished. It ignores errors of deleting unused files:
+//!   the next opening deletes them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(crate) struct WalWriter {
     next_segment: u64,
     /// The segments before the active one.
     old: OldSegments,
-    /// Size of the record for which files are reserved (wal_writer.3).
+    /// Size of the record for which files are reserved.
     reserved: Option<u64>,
     /// Recovered bytes to make durable before a segment gets its name (recovery.4).
     end_before: Option<EndOfLog>,
@@ -126,7 +126,7 @@ impl WalWriter {
         self.pool.meter.set_live(self.old.needed_bytes() + active);
     }
 
-    /// Ensures that files exist for a record of `bytes`; has missing ones prepared (wal_writer.3).
+    /// Ensures that files exist for a record of `bytes`; has missing ones prepared.
     pub(crate) fn reserve(&mut self, bytes: u64, on_disk: LogRoom) -> Result<()> {
         self.check()?;
         if self.reserved.is_some_and(|reserved| bytes <= reserved) {
@@ -310,7 +310,7 @@ impl WalWriter {
         released
     }
 
-    /// Makes everything durable, truncates the last segment, and deletes unused files (wal_writer.6).
+    /// Makes everything durable, truncates the last segment, and deletes unused files.
     pub(crate) fn close(mut self) -> Result<()> {
         self.guard(|writer| {
             // Synced first, so that `End` states that all records are durable.
@@ -323,7 +323,6 @@ impl WalWriter {
             }
             Ok(())
         })?;
-        // wal_writer.6
         let _ = self.pool.give_back(&mut self.ready);
         let _ = self.pool.trim();
         Ok(())
@@ -480,8 +479,8 @@ impl WalWriter {
 
     /// Turns the first prepared file into the active segment by giving it its name, durably (wal.1, wal.3).
     fn activate(&mut self) -> Result<()> {
-        let Prepared { number, spare } = self.ready.pop_front().expect("wal_writer.3: append reserves first");
-        assert!(number == self.next_segment, "wal_writer.4: {number}, not {}", self.next_segment);
+        let Prepared { number, spare } = self.ready.pop_front().expect("append reserves first");
+        assert!(number == self.next_segment, "{number}, not {}", self.next_segment);
         let (env, dir) = (&self.pool.env, &self.pool.dir);
         let path = file_name::segment_path(dir, number);
         env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;

@@ -4,15 +4,13 @@
 //!   Db --threads--> Hooked file system (runs a hook before a file is made) --> MemFs
 //! ```
 //!
-//! esker_background.1. Failed work is retried after growing pauses, however many commits there are meanwhile.
-//! esker_background.2. After a panic of a thread, writes fail with an error that says so. None waits for the
-//!     thread.
-//! esker_background.3. The timed sync waits for no flush and no long commit.
-//! esker_background.4. A database is closed again if not all of its threads can be started.
-//! esker_background.5. After a full disk the first commit retries the flush that found no space. No commit
-//!     does if the free space could not be used.
-//! esker_background.6. A panic in the middle of a group leaves no writer waiting, and nothing half done
-//!     (poison.1).
+//! - Failed work is retried after growing pauses, however many commits there are meanwhile.
+//! - After a panic of a thread, writes fail with an error that says so. None waits for the thread.
+//! - The timed sync waits for no flush and no long commit.
+//! - A database is closed again if not all of its threads can be started.
+//! - After a full disk the first commit retries the flush that found no space. No commit does if the free
+//!   space could not be used.
+//! - A panic in the middle of a group leaves no writer waiting, and nothing half done (poison.1).
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
 use std::io;
@@ -112,7 +110,7 @@ fn put_until_it_fails(db: &Db) -> (u32, Error) {
         let failed = (0..).find_map(|n| map.put(key(n), [7; 500]).err().map(|error| (n, error)));
         sender.send(failed).unwrap();
     });
-    outcome.recv_timeout(PATIENCE).expect("esker_background.2: the writer waits for ever").unwrap()
+    outcome.recv_timeout(PATIENCE).expect("the writer waits for ever").unwrap()
 }
 
 /// Checks what happens after a panic of this thread.
@@ -128,7 +126,7 @@ fn panic_in(thread: &'static str) {
     assert!(text.ends_with(&noted), "{noted}");
     let map = db.default_keyspace();
     for refused in [db.flush(), db.compact(), map.put("again", "").map(drop)] {
-        assert!(matches!(refused, Err(Error::Poisoned(_))), "esker_background.2: it stays so: {refused:?}");
+        assert!(matches!(refused, Err(Error::Poisoned(_))), "it stays so: {refused:?}");
     }
     assert_eq!(map.get(0u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 500][..]), "reads go on");
     drop(map);
@@ -139,17 +137,17 @@ fn panic_in(thread: &'static str) {
 }
 
 #[test]
-fn esker_background_2_writers_learn_of_a_panic_of_the_flush_thread() {
+fn writers_learn_of_a_panic_of_the_flush_thread() {
     panic_in("esker-flush");
 }
 
 #[test]
-fn esker_background_2_writers_learn_of_a_panic_of_the_merge_thread() {
+fn writers_learn_of_a_panic_of_the_merge_thread() {
     panic_in("esker-compact");
 }
 
 #[test]
-fn esker_background_3_the_timed_sync_does_not_wait_for_a_flush() {
+fn the_timed_sync_does_not_wait_for_a_flush() {
     for durability in [Durability::Buffered, Durability::None] {
         let fs = MemFs::new();
         let gate = Arc::new(Mutex::new(()));
@@ -184,12 +182,12 @@ fn esker_background_3_the_timed_sync_does_not_wait_for_a_flush() {
         drop(map);
         db.close().unwrap();
         assert_eq!(flushes, 0, "the flush was held up all the time");
-        assert!(synced, "esker_background.3: {durability:?}");
+        assert!(synced, "{durability:?}");
     }
 }
 
 #[test]
-fn esker_background_3_the_timed_sync_does_not_wait_for_a_long_commit() {
+fn the_timed_sync_does_not_wait_for_a_long_commit() {
     const WRITER: &str = "writer";
     for durability in [Durability::Buffered, Durability::None] {
         let fs = MemFs::new();
@@ -230,7 +228,7 @@ fn esker_background_3_the_timed_sync_does_not_wait_for_a_long_commit() {
         assert!(map.contains("large").unwrap());
         drop(map);
         db.close().unwrap();
-        assert!(synced, "esker_background.3: {durability:?}");
+        assert!(synced, "{durability:?}");
     }
 }
 
@@ -248,7 +246,7 @@ impl Threads for FewThreads {
 }
 
 #[test]
-fn esker_background_4_a_database_whose_threads_do_not_start_can_be_opened_again() {
+fn a_database_whose_threads_do_not_start_can_be_opened_again() {
     let fs = MemFs::new();
     let with_threads = |count: usize| {
         let threads = Arc::new(FewThreads(AtomicUsize::new(count)));
@@ -259,10 +257,7 @@ fn esker_background_4_a_database_whose_threads_do_not_start_can_be_opened_again(
         match with_threads(count) {
             Ok(db) => break db,
             Err(error) => {
-                assert!(
-                    matches!(error, Error::Io { op: "start a thread for", .. }),
-                    "esker_background.4: {error:?}"
-                )
+                assert!(matches!(error, Error::Io { op: "start a thread for", .. }), "{error:?}")
             }
         }
         count += 1;
@@ -305,7 +300,7 @@ fn time_of_commits_after_failing_flushes() -> Duration {
     commit_for(&db, Duration::from_millis(1300));
     let failed = db.stats().flushes_failed;
     let most = tries_max(started.elapsed());
-    assert!((1..=most).contains(&failed), "esker_background.1: {failed} attempts, {most} at the most");
+    assert!((1..=most).contains(&failed), "{failed} attempts, {most} at the most");
     // The pause, now more than a second, ends with the first successful flush in any thread.
     faults.clear();
     db.flush().unwrap();
@@ -340,7 +335,7 @@ fn a_writer_without_room_is_told_that_writes_are_stopped_before_that_flushes_fai
 }
 
 #[test]
-fn esker_background_1_failing_flushes_pause_however_many_commits_there_are() {
+fn failing_flushes_pause_however_many_commits_there_are() {
     // On a machine that stalls, the commits themselves may take as long as the pause, but not every time.
     let mut times = Vec::new();
     while times.len() < 20 {
@@ -349,11 +344,11 @@ fn esker_background_1_failing_flushes_pause_however_many_commits_there_are() {
             return;
         }
     }
-    panic!("esker_background.1: the pause goes on after a flush that succeeded: {times:?}");
+    panic!("the pause goes on after a flush that succeeded: {times:?}");
 }
 
 #[test]
-fn admission_2_a_transaction_that_has_only_read_commits_on_a_full_disk() {
+fn a_transaction_that_has_only_read_commits_on_a_full_disk() {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
@@ -370,8 +365,8 @@ fn admission_2_a_transaction_that_has_only_read_commits_on_a_full_disk() {
     assert!(matches!(map.put("refused", ""), Err(Error::NoSpace { .. })), "the disk was not full");
 }
 
-/// Commits are refused. They wait neither for the end of a pause nor for a flush, and cause no extra attempts
-/// (esker_background.5).
+/// Commits are refused. They wait neither for the end of a pause nor for a flush, and cause no extra
+/// attempts.
 fn assert_commits_are_refused_at_once(db: &Db) {
     let map = db.default_keyspace();
     let mut counts = Vec::new();
@@ -386,18 +381,18 @@ fn assert_commits_are_refused_at_once(db: &Db) {
         }
         let tried = db.stats().flushes_failed - before;
         let most = tries_max(started.elapsed());
-        assert!(tried <= most, "esker_background.5: {tried} tries, {most} at the most, {refused} commits");
+        assert!(tried <= most, "{tried} tries, {most} at the most, {refused} commits");
         counts.push(refused);
         // A machine that stalls delays commits as well, but not every time.
         if refused > 100 {
             return;
         }
     }
-    panic!("esker_background.5: commits are held up: {counts:?}");
+    panic!("commits are held up: {counts:?}");
 }
 
 #[test]
-fn esker_background_5_the_first_commit_after_a_full_disk_has_the_flush_tried_again() {
+fn the_first_commit_after_a_full_disk_has_the_flush_tried_again() {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
@@ -419,7 +414,7 @@ fn esker_background_5_the_first_commit_after_a_full_disk_has_the_flush_tried_aga
 }
 
 #[test]
-fn esker_background_5_space_that_a_flush_could_not_use_holds_up_no_commit() {
+fn space_that_a_flush_could_not_use_holds_up_no_commit() {
     // Like a quota: the disk reports free space.
     let fs = MemFs::new();
     fs.set_capacity(Some(1 << 40));
@@ -440,7 +435,7 @@ fn esker_background_5_space_that_a_flush_could_not_use_holds_up_no_commit() {
 }
 
 #[test]
-fn esker_background_1_a_manifest_that_cannot_be_made_leaves_no_files() {
+fn a_manifest_that_cannot_be_made_leaves_no_files() {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let db = small(Env::with_fs(Arc::new(faults.clone()))).background(false).open(dir()).unwrap();
@@ -535,14 +530,13 @@ fn write_through_a_panic(db: &Db) -> Vec<Writer> {
             sender.send((thread, Writer { acknowledged, was_refused })).unwrap();
         });
     }
-    let mut ends: Vec<_> =
-        (0..4).map(|_| ended.recv_timeout(PATIENCE).expect("esker_background.6: a writer hangs")).collect();
+    let mut ends: Vec<_> = (0..4).map(|_| ended.recv_timeout(PATIENCE).expect("a writer hangs")).collect();
     ends.sort_by_key(|(thread, _)| *thread);
     ends.into_iter().map(|(_, writer)| writer).collect()
 }
 
 #[test]
-fn esker_background_6_tree_3_a_panic_anywhere_in_a_group_leaves_nobody_waiting_and_nothing_half_done() {
+fn tree_3_a_panic_anywhere_in_a_group_leaves_nobody_waiting_and_nothing_half_done() {
     let places = [
         (OpKind::Write, ".wal", 40),
         (OpKind::SyncData, ".wal", 40),

@@ -351,7 +351,7 @@ fn a_database_in_memory_is_backed_up_to_the_disk() {
 }
 
 #[test]
-fn point_1_any_commit_between_two_backups_comes_back() {
+fn any_commit_between_two_backups_comes_back() {
     let fs = MemFs::new();
     let feed = |fs: &MemFs| {
         let builder = builder(Arc::new(fs.clone())).feed_retention(1 << 30, Duration::MAX);

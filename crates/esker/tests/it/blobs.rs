@@ -173,7 +173,7 @@ fn txn_blobs_4_a_value_that_cannot_be_written_refuses_its_commit_and_no_other() 
 }
 
 #[test]
-fn repair_blobs_1_repair_copies_values_out_of_blob_files_and_tells_which_are_lost() {
+fn repair_copies_values_out_of_blob_files_and_tells_which_are_lost() {
     let fs = MemFs::new();
     let db = open(&fs);
     let map = db.default_keyspace();
@@ -311,7 +311,7 @@ fn stored_1_a_damaged_chunk_fails_alone() {
 }
 
 #[test]
-fn keyspace_options_1_a_keyspace_has_a_limit_of_its_own_until_it_is_dropped_and_ingests_keep_to_it() {
+fn a_keyspace_has_a_limit_of_its_own_until_it_is_dropped_and_ingests_keep_to_it() {
     let fs = MemFs::new();
     let large = long(1, 3000);
     let db = open(&fs);

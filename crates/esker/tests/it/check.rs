@@ -1,8 +1,8 @@
 //! Checks of a database while it is written, and of disagreements that a check must find.
 //!
-//! esker_check.1. A check of a sound database finds nothing, whatever runs meanwhile.
-//! esker_check.2. Disagreements between files that are sound by themselves are found. Here: those visible
-//!     from outside. `src/rescue/check/tests.rs` has those of a manifest and a catalog.
+//! - A check of a sound database finds nothing, whatever runs meanwhile.
+//! - Disagreements between files that are sound by themselves are found. Here: those visible from outside.
+//!   `src/rescue/check/tests.rs` has those of a manifest and a catalog.
 #![expect(clippy::disallowed_methods, reason = "writers are threads of their own")]
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use esker::{BackgroundStep, Durability, Error};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
 
 #[test]
-fn esker_check_1_nothing_is_found_while_others_write() {
+fn nothing_is_found_while_others_write() {
     let env = Env::with_fs(Arc::new(MemFs::new()));
     let db = tiny(env).background(true).durability(Durability::Buffered).open(dir()).unwrap();
     let done = Arc::new(AtomicBool::new(false));
@@ -56,7 +56,7 @@ fn esker_check_1_nothing_is_found_while_others_write() {
 }
 
 #[test]
-fn esker_check_2_a_manifest_that_the_next_opening_would_not_find_is_a_problem_now() {
+fn a_manifest_that_the_next_opening_would_not_find_is_a_problem_now() {
     let fs = Golden::flushed().copy();
     let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
     let check = || db.check().unwrap().problems;
@@ -79,7 +79,7 @@ fn esker_check_2_a_manifest_that_the_next_opening_would_not_find_is_a_problem_no
 }
 
 #[test]
-fn esker_check_2_leftovers_are_noted_and_missing_files_are_problems() {
+fn leftovers_are_noted_and_missing_files_are_problems() {
     let golden = Golden::layered();
     let fs = golden.copy();
     let builder = || simulated(Arc::new(fs.clone()));
@@ -101,11 +101,11 @@ fn esker_check_2_leftovers_are_noted_and_missing_files_are_problems() {
     let found = builder().check_offline(dir()).unwrap().problems;
     assert!(found.iter().any(|p| p.contains(&**tables[0]) && p.contains("missing")), "{found:#?}");
     assert!(found.iter().filter(|p| p.contains(&**tables[1])).count() >= 2, "{found:#?}");
-    assert!(fs.exists(&path("999999.sst")).unwrap(), "rescue_check.1: nothing is removed");
+    assert!(fs.exists(&path("999999.sst")).unwrap(), "nothing is removed");
 }
 
 #[test]
-fn esker_check_2_tables_that_prove_a_lost_end_are_told_beside_other_damage_and_not_called_leftovers() {
+fn tables_that_prove_a_lost_end_are_told_beside_other_damage_and_not_called_leftovers() {
     let golden = Golden::flushed();
     let tables: Vec<_> = golden.named(".sst").collect();
     let manifest = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
@@ -127,7 +127,7 @@ fn esker_check_2_tables_that_prove_a_lost_end_are_told_beside_other_damage_and_n
 }
 
 #[test]
-fn esker_check_2_an_unnamed_table_that_cannot_be_read_is_told_beside_other_damage() {
+fn an_unnamed_table_that_cannot_be_read_is_told_beside_other_damage() {
     let golden = Golden::flushed();
     let fs = golden.copy();
     let table = golden.named(".sst").next().unwrap();
@@ -142,7 +142,7 @@ fn esker_check_2_an_unnamed_table_that_cannot_be_read_is_told_beside_other_damag
 }
 
 #[test]
-fn esker_check_2_a_database_that_was_never_finished_is_none_and_one_without_current_is_damaged() {
+fn a_database_that_was_never_finished_is_none_and_one_without_current_is_damaged() {
     let fs = MemFs::new();
     let builder = || simulated(Arc::new(fs.clone()));
     fs.create_dir_all(dir()).unwrap();
@@ -158,7 +158,7 @@ fn esker_check_2_a_database_that_was_never_finished_is_none_and_one_without_curr
 }
 
 #[test]
-fn esker_check_2_commits_that_finished_segments_miss_are_found_while_the_database_is_open() {
+fn commits_that_finished_segments_miss_are_found_while_the_database_is_open() {
     let fs = MemFs::new();
     let builder = || simulated(Arc::new(fs.clone())).memtable_bytes(64 << 10);
     let db = builder().open(dir()).unwrap();
@@ -199,7 +199,7 @@ fn esker_check_2_commits_that_finished_segments_miss_are_found_while_the_databas
 }
 
 #[test]
-fn esker_check_2_lost_segments_of_the_log_are_found_while_the_database_is_open() {
+fn lost_segments_of_the_log_are_found_while_the_database_is_open() {
     let fs = MemFs::new();
     let builder = simulated(Arc::new(fs.clone())).memory(16 << 20).memtable_bytes(4 << 20);
     let db = builder.open(dir()).unwrap();
@@ -221,7 +221,7 @@ fn esker_check_2_lost_segments_of_the_log_are_found_while_the_database_is_open()
 }
 
 #[test]
-fn esker_check_2_foreign_and_renamed_segments_of_the_log_are_found_while_the_database_is_open() {
+fn foreign_and_renamed_segments_of_the_log_are_found_while_the_database_is_open() {
     let open = |seed| {
         let fs = MemFs::new();
         let builder = tiny(Env::simulated(Arc::new(fs.clone()), seed));
@@ -254,7 +254,7 @@ fn esker_check_2_foreign_and_renamed_segments_of_the_log_are_found_while_the_dat
 }
 
 #[test]
-fn esker_check_2_what_cannot_be_read_is_told_as_that_and_not_as_damage() {
+fn what_cannot_be_read_is_told_as_that_and_not_as_damage() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let builder = simulated(Arc::new(fs.clone())).stepped().memory(16 << 20).memtable_bytes(4 << 20);
     let db = builder.open(dir()).unwrap();

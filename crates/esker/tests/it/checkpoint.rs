@@ -55,7 +55,7 @@ fn workplaces(fs: &dyn Fs) -> Vec<String> {
 }
 
 #[test]
-fn checkpoint_1_a_copy_is_what_the_database_was_and_goes_its_own_way() {
+fn a_copy_is_what_the_database_was_and_goes_its_own_way() {
     for plain in [false, true] {
         let fs = MemFs::new();
         if plain {
@@ -137,7 +137,7 @@ fn workplace_1_checkpoint_2_whatever_crash_a_checkpoint_is_whole_or_not_there() 
             assert_same(&dump_sound(&db).unwrap(), &expected, &format!("the database, call {nth}"));
             db.checkpoint("copies/two").unwrap();
             let others = workplaces(&left);
-            assert_eq!(others, ["two"], "workplace.2: call {nth}");
+            assert_eq!(others, ["two"], "call {nth}");
         }
         if !faults.is_frozen() {
             break;
@@ -147,7 +147,7 @@ fn workplace_1_checkpoint_2_whatever_crash_a_checkpoint_is_whole_or_not_there() 
 }
 
 #[test]
-fn workplace_2_what_a_failed_checkpoint_has_removed_is_in_no_ones_way_after_a_power_loss() {
+fn what_a_failed_checkpoint_has_removed_is_in_no_ones_way_after_a_power_loss() {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let db = builder(Arc::new(faults.clone())).open(dir()).unwrap();
@@ -164,7 +164,7 @@ fn workplace_2_what_a_failed_checkpoint_has_removed_is_in_no_ones_way_after_a_po
 }
 
 #[test]
-fn transfer_1_whatever_call_fails_nothing_is_harmed_and_the_next_checkpoint_succeeds() {
+fn whatever_call_fails_nothing_is_harmed_and_the_next_checkpoint_succeeds() {
     let late = FaultAction::DoneThenFail(io::ErrorKind::Other);
     for action in [FaultAction::Fail(io::ErrorKind::Other), late] {
         for kind in
@@ -209,7 +209,7 @@ fn what_is_there_is_not_touched_and_two_do_not_make_the_same() {
     fs.create_dir_all("copies/one.esker-new".as_ref()).unwrap();
     let lock = fs.lock("copies/one.esker-new/LOCK".as_ref()).unwrap();
     assert!(matches!(db.checkpoint(COPY), Err(Error::Locked { .. })));
-    // workplace.2: another copy does not remove it either.
+    // Another copy does not remove it either.
     db.checkpoint("copies/two").unwrap();
     assert!(fs.exists("copies/one.esker-new".as_ref()).unwrap());
     drop(lock);
@@ -221,7 +221,7 @@ fn what_is_there_is_not_touched_and_two_do_not_make_the_same() {
 }
 
 #[test]
-fn capture_3_merges_and_collections_meanwhile_take_nothing_that_is_to_be_linked() {
+fn merges_and_collections_meanwhile_take_nothing_that_is_to_be_linked() {
     // Each link waits while another thread compacts.
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));

@@ -35,7 +35,7 @@ fn what_takes_long_to_replay_is_flushed_and_a_short_run_costs_no_table() {
 }
 
 #[test]
-fn handle_2_whoever_closes_is_told_how_closing_went() {
+fn whoever_closes_is_told_how_closing_went() {
     for panics in [false, true] {
         let faults = FaultFs::new(Arc::new(MemFs::new()));
         let db = simulated(Arc::new(faults.clone())).durability(Durability::Buffered).open(dir()).unwrap();
@@ -51,7 +51,7 @@ fn handle_2_whoever_closes_is_told_how_closing_went() {
         } else {
             matches!(reported, Err(Error::Poisoned(_)))
         };
-        assert!(expected, "handle.2: {reported:?}");
+        assert!(expected, "{reported:?}");
     }
     let db = simulated(Arc::new(MemFs::new())).open(dir()).unwrap();
     let again = db.clone();
@@ -180,7 +180,7 @@ fn close_during(maintain: fn(&Db) -> esker::Result<()>) {
         let closed = closers.iter().any(|closer| closer.is_finished());
         let second = simulated(gate.clone()).open(dir()).map(drop);
         gate.passed.wait();
-        assert!(!closed, "handle.1, handle.2: closed, and files still change");
+        assert!(!closed, "handle.1: closed, and files still change");
         assert!(matches!(second, Err(Error::Locked { .. })), "handle.1: {second:?}");
         let ended = busy.join().unwrap();
         assert!(matches!(ended, Ok(()) | Err(Error::Closed)), "{ended:?}");

@@ -4,10 +4,10 @@
 //!   tests/goldens/database-1/NAME --copy--> open, read, check, repair <--> EXPECTED
 //! ```
 //!
-//! compatibility.1. Every golden directory opens, holds exactly its expected contents, and is sound. It can
-//!     be written and compacted, and is repaired without loss.
-//! compatibility.2. A file with a newer format, or with flags that this build does not know, is refused. The
-//!     error names the file and both versions, and nothing changes.
+//! - Every golden directory opens, holds exactly its expected contents, and is sound. It can be written and
+//!   compacted, and is repaired without loss.
+//! - A file with a newer format, or with flags that this build does not know, is refused. The error names the
+//!   file and both versions, and nothing changes.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests read golden files")]
 
 use std::collections::BTreeSet;
@@ -47,7 +47,7 @@ fn load(golden: &Path) -> (MemFs, Contents) {
 }
 
 #[test]
-fn compatibility_1_golden_directories_are_read() {
+fn golden_directories_are_read() {
     for golden in goldens() {
         let name = golden.display();
         let (fs, mut expected) = load(&golden);
@@ -125,7 +125,7 @@ fn set(bytes: &mut [u8], (at, to): (usize, u8), covered: std::ops::Range<usize>,
     bytes[crc_at..crc_at + 4].copy_from_slice(&crc);
 }
 
-/// Opening, checking and repairing refuse `name` as of this version (compatibility.2).
+/// Opening, checking and repairing refuse `name` as of this version.
 fn refused(golden: &Golden, name: &str, version: u8, bytes: &[u8]) {
     let fs = golden.copy();
     replace(&fs, name, bytes);
@@ -148,7 +148,7 @@ fn refused(golden: &Golden, name: &str, version: u8, bytes: &[u8]) {
 }
 
 #[test]
-fn compatibility_2_newer_formats_are_refused() {
+fn newer_formats_are_refused() {
     let golden = Golden::merged();
     let file = |part: &str| golden.files.iter().rfind(|name| name.contains(part)).unwrap();
 
@@ -183,7 +183,7 @@ fn compatibility_2_newer_formats_are_refused() {
 }
 
 #[test]
-fn compatibility_2_a_newer_table_that_nothing_names_is_refused_and_kept() {
+fn a_newer_table_that_nothing_names_is_refused_and_kept() {
     let golden = Golden::merged();
     let mut bytes = golden.read(golden.named(".sst").last().unwrap());
     let footer = bytes.len() - 80;

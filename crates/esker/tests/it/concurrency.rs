@@ -4,13 +4,13 @@
 //!   writers, readers, snapshots, flush, compact --threads--> one Db --> invariants hold in any interleaving
 //! ```
 //!
-//! concurrency.1. A snapshot shows only whole commits, in order: sums and sequences never break, even for
-//!     cursors that change direction.
-//! concurrency.2. Acknowledged writes are visible to all later reads.
-//! concurrency.3. `len` equals what a scan of the same snapshot counts, also when commits are grouped.
-//! concurrency.4. There are no lost updates: conflicting transactions fail or are ordered.
-//! concurrency.5. Closing ends all threads, whatever handles remain.
-//! concurrency.6. A check finds nothing wrong, whatever runs beside it.
+//! - A snapshot shows only whole commits, in order: sums and sequences never break, even for cursors that
+//!   change direction.
+//! - Acknowledged writes are visible to all later reads.
+//! - `len` equals what a scan of the same snapshot counts, also when commits are grouped.
+//! - There are no lost updates: conflicting transactions fail or are ordered.
+//! - Closing ends all threads, whatever handles remain.
+//! - A check finds nothing wrong, whatever runs beside it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -128,11 +128,11 @@ impl Bank {
     fn audit(&self, snapshot: &Snapshot, backwards: bool) {
         let range = snapshot.iter(&self.accounts);
         let values: Vec<_> = if backwards { range.rev().collect() } else { range.collect() };
-        assert_eq!(values.len() as u64, snapshot.len(&self.accounts).unwrap(), "concurrency.3");
+        assert_eq!(values.len() as u64, snapshot.len(&self.accounts).unwrap());
         let sum: u64 = values.into_iter().map(|entry| number(Some(entry.unwrap().1))).sum();
-        assert_eq!(sum, Self::MONEY, "concurrency.1");
+        assert_eq!(sum, Self::MONEY);
         let logged = snapshot.iter(&self.log).keys().map(Result::unwrap).count();
-        assert_eq!(logged as u64, snapshot.len(&self.log).unwrap(), "concurrency.3");
+        assert_eq!(logged as u64, snapshot.len(&self.log).unwrap());
     }
 
     /// Audits new snapshots and an old one, which does not change, until the end.
@@ -158,9 +158,9 @@ impl Bank {
             let values = self.accounts.multi_get(&names).unwrap();
             let values: Vec<u64> = values.into_iter().map(number).collect();
             let sums = values.chunks(Self::ACCOUNTS as usize).map(|all| all.iter().sum::<u64>());
-            assert_eq!(sums.collect::<Vec<_>>(), [Self::MONEY; 10], "concurrency.1: multi_get");
+            assert_eq!(sums.collect::<Vec<_>>(), [Self::MONEY; 10], "multi_get");
             let sum: u64 = self.accounts.iter().map(|entry| number(Some(entry.unwrap().1))).sum();
-            assert_eq!(sum, Self::MONEY, "concurrency.1: iter");
+            assert_eq!(sum, Self::MONEY, "iter");
             if end.load(Ordering::Relaxed) {
                 break;
             }
@@ -169,7 +169,7 @@ impl Bank {
 }
 
 #[test]
-fn concurrency_1_concurrency_3_concurrency_4_transfers_keep_the_sum() {
+fn transfers_keep_the_sum() {
     const TRANSFERS: u64 = 300;
     everywhere(|db| {
         let bank = Bank::new(db);
@@ -201,7 +201,7 @@ fn concurrency_1_concurrency_3_concurrency_4_transfers_keep_the_sum() {
 }
 
 #[test]
-fn concurrency_4_counters_lose_no_increment() {
+fn counters_lose_no_increment() {
     const INCREMENTS: u64 = 200;
     everywhere(|db| {
         let keyspace = db.default_keyspace();
@@ -244,7 +244,7 @@ fn write_sequence(db: &Db, keyspace: &Keyspace, writer: usize, progress: &Progre
 }
 
 #[test]
-fn concurrency_1_concurrency_2_acknowledged_writes_are_seen_in_order_by_all() {
+fn acknowledged_writes_are_seen_in_order_by_all() {
     const ITEMS: u64 = 1500;
     everywhere(|db| {
         let keyspace = db.keyspace("sequences").unwrap();
@@ -272,10 +272,7 @@ fn concurrency_1_concurrency_2_acknowledged_writes_are_seen_in_order_by_all() {
                         if done > 0 {
                             let there = keyspace.contains(item(writer, done - 1)).unwrap();
                             // The writer removes it 500 items later at the earliest.
-                            assert!(
-                                there || progress.0[writer].load(Ordering::Acquire) >= done + 400,
-                                "concurrency.2"
-                            );
+                            assert!(there || progress.0[writer].load(Ordering::Acquire) >= done + 400);
                         }
                         check_sequences(keyspace, writer, done);
                     }
@@ -295,7 +292,7 @@ fn concurrency_1_concurrency_2_acknowledged_writes_are_seen_in_order_by_all() {
 /// A cursor that changes direction shows the entries of its moment, whatever is written, flushed and
 /// compacted meanwhile.
 #[test]
-fn concurrency_1_cursors_turn_round_while_others_write() {
+fn cursors_turn_round_while_others_write() {
     const KEYS: u64 = 3000;
     const WRITES: u64 = 6000;
     let name = |n: u64| format!("common/{n:05}");
@@ -360,7 +357,7 @@ fn turn_about(cursor: &mut Cursor, all: &[(Key, Value)], rng: &mut fastrand::Rng
     cursor.seek(&all[at].0).unwrap();
     for _ in 0..300 {
         let found = cursor.valid().then(|| (cursor.key(), cursor.value().unwrap()));
-        assert_eq!(found, Some((&all[at].0[..], &all[at].1[..])), "concurrency.1: entry {at}");
+        assert_eq!(found, Some((&all[at].0[..], &all[at].1[..])), "entry {at}");
         let on = if at == 0 { true } else { at + 1 < all.len() && rng.bool() };
         if on && at + 1 == all.len() {
             return;
@@ -374,12 +371,8 @@ fn turn_about(cursor: &mut Cursor, all: &[(Key, Value)], rng: &mut fastrand::Rng
 fn check_sequences(keyspace: &Keyspace, writer: usize, done: u64) {
     let keys: Vec<_> = keyspace.prefix(format!("{writer}/")).keys().map(Result::unwrap).collect();
     let ns: Vec<u64> = keys.iter().map(|k| std::str::from_utf8(&k[2..]).unwrap().parse().unwrap()).collect();
-    assert!(ns.windows(2).all(|pair| pair[0] + 1 == pair[1]), "concurrency.1: a gap in {ns:?}");
-    assert!(
-        done == 0 || ns.last().is_some_and(|last| last + 1 >= done),
-        "concurrency.2: {:?} after {done}",
-        ns.last()
-    );
+    assert!(ns.windows(2).all(|pair| pair[0] + 1 == pair[1]), "a gap in {ns:?}");
+    assert!(done == 0 || ns.last().is_some_and(|last| last + 1 >= done), "{:?} after {done}", ns.last());
 }
 
 /// Writers with every way to change a count, and readers that compare. Returns the number of conflicts.
@@ -436,7 +429,7 @@ fn count_and_scan(db: &Db) -> u64 {
                 let snapshot = db.snapshot();
                 for keyspace in &keyspaces {
                     let counted = snapshot.iter(keyspace).keys().map(Result::unwrap).count() as u64;
-                    assert_eq!(snapshot.len(keyspace).unwrap(), counted, "concurrency.3");
+                    assert_eq!(snapshot.len(keyspace).unwrap(), counted);
                 }
             }
         });
@@ -449,14 +442,14 @@ fn count_and_scan(db: &Db) -> u64 {
 }
 
 #[test]
-fn concurrency_3_len_equals_a_scan_of_the_snapshot() {
+fn len_equals_a_scan_of_the_snapshot() {
     everywhere(|db| {
         count_and_scan(db);
     });
 }
 
 #[test]
-fn concurrency_3_len_equals_a_scan_of_the_snapshot_where_commits_come_in_groups() {
+fn len_equals_a_scan_of_the_snapshot_where_commits_come_in_groups() {
     // Threads may by chance take turns without a conflict, but not every time.
     in_groups(|db| assert!((0..20).any(|_| count_and_scan(db) > 0), "transactions conflict"));
 }
@@ -478,7 +471,7 @@ fn a_second_open_names_the_holder() {
 }
 
 #[test]
-fn concurrency_5_close_ends_threads_while_others_read_and_write() {
+fn close_ends_threads_while_others_read_and_write() {
     let mem = MemFs::new();
     let open = || small(Db::builder()).env(Env::with_fs(Arc::new(mem.clone()))).open(dir()).unwrap();
     let db = open();
@@ -515,12 +508,12 @@ fn concurrency_5_close_ends_threads_while_others_read_and_write() {
     // The directory is free, and all acknowledged entries are there.
     let again = open();
     let last = acknowledged.load(Ordering::Acquire) as u32;
-    assert!(again.default_keyspace().contains(last.to_be_bytes()).unwrap(), "concurrency.2");
+    assert!(again.default_keyspace().contains(last.to_be_bytes()).unwrap());
     dump_sound(&again).unwrap();
 }
 
 #[test]
-fn concurrency_2_a_crash_in_full_flight_keeps_what_was_acknowledged() {
+fn a_crash_in_full_flight_keeps_what_was_acknowledged() {
     const CRASHES: u64 = 30;
     let mem = MemFs::new();
     let open =
@@ -557,7 +550,7 @@ fn concurrency_2_a_crash_in_full_flight_keeps_what_was_acknowledged() {
 
 /// Writes, range removals, changes of keyspaces, flushes and compactions, all while a check runs.
 #[test]
-fn concurrency_6_a_check_finds_nothing_wrong_beside_those_who_write() {
+fn a_check_finds_nothing_wrong_beside_those_who_write() {
     const ROUNDS_MAX: u64 = 20_000;
     on(Arc::new(MemFs::new()), |db| {
         let (end, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -599,7 +592,7 @@ fn concurrency_6_a_check_finds_nothing_wrong_beside_those_who_write() {
                     break;
                 }
                 let before = db.stats();
-                assert_eq!(db.check().unwrap().problems, Vec::<String>::new(), "concurrency.6");
+                assert_eq!(db.check().unwrap().problems, Vec::<String>::new());
                 let after = db.stats();
                 flushed += u32::from(after.flushes > before.flushes);
                 merged += u32::from(after.compactions > before.compactions);

@@ -5,16 +5,16 @@
 //!   the right data, or an error
 //! ```
 //!
-//! corruption.1. Damage gives the right data, or a typed error that names a damaged file and, in tables and
-//!     the log, the damaged block, record or other part. There is no panic and no wrong data, even where only
-//!     `check` sees the damage, and after everything was compacted.
-//! corruption.2. The exception is a log that was not closed. Damage to the last record of its last segment,
-//!     or to a record synced together with it, and zeros up to its end, look like a write torn by a crash. It
-//!     then counts as never made: the data is exactly that of the commits before it.
-//! corruption.3. Damage to files without data (LOCK, OPTIONS) is harmless.
-//! corruption.4. An offline check reports a problem if and only if opening refuses the database or an online
-//!     check reports one. A dump shows any database.
-//! corruption.5. Damage does not cost much memory or time.
+//! - Damage gives the right data, or a typed error that names a damaged file and, in tables and the log, the
+//!   damaged block, record or other part. There is no panic and no wrong data, even where only `check` sees
+//!   the damage, and after everything was compacted.
+//! - The exception is a log that was not closed. Damage to the last record of its last segment, or to a
+//!   record synced together with it, and zeros up to its end, look like a write torn by a crash. It then
+//!   counts as never made: the data is exactly that of the commits before it.
+//! - Damage to files without data (LOCK, OPTIONS) is harmless.
+//! - An offline check reports a problem if and only if opening refuses the database or an online check
+//!   reports one. A dump shows any database.
+//! - Damage does not cost much memory or time.
 //!
 //! `ESKER_SWEEP=full` damages every byte instead of a sample. With `--nocapture` the tests print how many
 //! databases they damaged.
@@ -72,11 +72,11 @@ enum Allowed {
     Newest,
     /// The newest contents, or those before the last commit.
     LastCommitTorn,
-    /// The contents this many commits ago, and no error: the log ends where the zeros start (corruption.2).
+    /// The contents this many commits ago, and no error: the log ends where the zeros start.
     Exactly(usize),
 }
 
-/// Reads all files one by one without opening the database. Returns the problems (corruption.4).
+/// Reads all files one by one without opening the database. Returns the problems.
 fn examine_offline(fs: &MemFs) -> Result<Vec<String>> {
     let env = Env::simulated(Arc::new(fs.clone()), 1);
     let mut damaged = Vec::new();
@@ -93,7 +93,7 @@ impl Judge {
         Judge(test, AtomicU64::new(0))
     }
 
-    /// Damages one copy and judges the outcome (corruption.1 to corruption.5).
+    /// Damages one copy and judges the outcome.
     fn damaged(
         &self,
         golden: &Golden,
@@ -125,17 +125,16 @@ impl Judge {
             let work = || (examine_offline(&fs), examine(golden, &fs), merge_and_examine(golden, &fs));
             results = Some(catch_unwind(AssertUnwindSafe(work)));
         });
-        assert!(peak <= MEMORY_BYTES_MAX, "corruption.5: {what}: {peak} bytes of memory");
-        assert!(started.elapsed() <= TIME_MAX, "corruption.5: {what}: {:?}", started.elapsed());
+        assert!(peak <= MEMORY_BYTES_MAX, "{what}: {peak} bytes of memory");
+        assert!(started.elapsed() <= TIME_MAX, "{what}: {:?}", started.elapsed());
         let results = results.expect("it ran");
-        let (offline, read, (merge, merged)) =
-            results.unwrap_or_else(|_| panic!("corruption.1: {what}: panic"));
+        let (offline, read, (merge, merged)) = results.unwrap_or_else(|_| panic!("{what}: panic"));
         let found_offline = !matches!(&offline, Ok(problems) if problems.is_empty());
         let found_online = !matches!(&read, Outcome::Data(_, problems) if problems.is_empty());
         let judge_place = |problems: &[String], when: &str| {
             let Some(part) = part.as_ref().filter(|_| !problems.is_empty()) else { return };
             let is_right = problems.iter().any(|text| points_into(text, names, part));
-            assert!(is_right, "corruption.1: {what}{when}: none of this is about {part:?}: {problems:?}");
+            assert!(is_right, "{what}{when}: none of this is about {part:?}: {problems:?}");
         };
         if let Ok(problems) = &offline {
             judge_place(problems, ", offline");
@@ -145,10 +144,7 @@ impl Judge {
                 Outcome::Data(found, problems) => {
                     judge_data(golden, &found, allowed, &format!("{what}{when}"));
                     let table = names.iter().any(|name| name.ends_with(".sst"));
-                    assert!(
-                        problems.is_empty() || table,
-                        "corruption.1: {what}{when}: found by check only: {problems:?}"
-                    );
+                    assert!(problems.is_empty() || table, "{what}{when}: found by check only: {problems:?}");
                     judge_place(&problems, when);
                 }
                 Outcome::Refused(error) => {
@@ -161,7 +157,7 @@ impl Judge {
             judge_error(&error, names, allowed, &format!("{what}, merging"));
             judge_place(&[error.to_string()], ", merging");
         }
-        assert_eq!(found_offline, found_online, "corruption.4: {what}: offline: {offline:?}");
+        assert_eq!(found_offline, found_online, "{what}: offline: {offline:?}");
     }
 }
 
@@ -171,7 +167,7 @@ impl Drop for Judge {
     }
 }
 
-/// Asserts that the contents are allowed (corruption.1, corruption.2).
+/// Asserts that the contents are allowed.
 fn judge_data(golden: &Golden, found: &Contents, allowed: Allowed, what: &str) {
     let missing = match allowed {
         Allowed::Newest => 0..=0,
@@ -179,20 +175,16 @@ fn judge_data(golden: &Golden, found: &Contents, allowed: Allowed, what: &str) {
         Allowed::Exactly(commits) => commits..=commits,
     };
     let text = || difference(found, golden.without(*missing.start()));
-    assert!(
-        missing.clone().any(|n| found == golden.without(n)),
-        "corruption.1: {what}: wrong data: {}",
-        text()
-    );
+    assert!(missing.clone().any(|n| found == golden.without(n)), "{what}: wrong data: {}", text());
 }
 
-/// Asserts that an error is allowed, and is the right one (corruption.1, corruption.2, corruption.3).
+/// Asserts that an error is allowed, and is the right one.
 fn judge_error(error: &Error, names: &[&str], allowed: Allowed, what: &str) {
-    assert!(names_the_damage(error, names), "corruption.1: {what}: {error:?}");
+    assert!(names_the_damage(error, names), "{what}: {error:?}");
     let may_fail = !matches!(allowed, Allowed::Exactly(_));
-    assert!(may_fail, "corruption.2: {what}: refused, though nothing stands behind it: {error}");
+    assert!(may_fail, "{what}: refused, though nothing stands behind it: {error}");
     let harmless = names.iter().all(|name| *name == "LOCK" || *name == "OPTIONS");
-    assert!(!harmless, "corruption.3: {what}: {error}");
+    assert!(!harmless, "{what}: {error}");
 }
 
 /// Returns whether the error names a damaged file or what it led to. CURRENT names the manifest, and a wrong
@@ -222,7 +214,7 @@ fn at_stake(golden: &Golden, name: &str, at: usize) -> Allowed {
 }
 
 #[test]
-fn corruption_1_a_flipped_bit_anywhere() {
+fn a_flipped_bit_anywhere() {
     let judge = Judge::new("a flipped bit");
     let goldens = [
         (Golden::merged(), 200),
@@ -252,7 +244,7 @@ fn corruption_1_a_flipped_bit_anywhere() {
 }
 
 #[test]
-fn corruption_1_a_flipped_bit_in_each_record_of_the_log() {
+fn a_flipped_bit_in_each_record_of_the_log() {
     let judge = Judge::new("a flipped bit of a record");
     for golden in [Golden::merged(), Golden::killed(), Golden::segmented()] {
         for name in golden.named(".wal") {
@@ -270,7 +262,7 @@ fn corruption_1_a_flipped_bit_in_each_record_of_the_log() {
 }
 
 #[test]
-fn corruption_1_a_flipped_bit_in_a_group_of_commits_that_was_synced_as_one_is_refused() {
+fn a_flipped_bit_in_a_group_of_commits_that_was_synced_as_one_is_refused() {
     let (judge, golden) = (Judge::new("a flipped bit of a group"), Golden::grouped());
     let name = golden.last_segment();
     let (bytes, records) = (golden.read(name), records(&golden.fs, name));
@@ -299,7 +291,7 @@ fn corruption_1_a_flipped_bit_in_a_group_of_commits_that_was_synced_as_one_is_re
 }
 
 #[test]
-fn corruption_1_damage_of_each_kind_of_database() {
+fn damage_of_each_kind_of_database() {
     let judge = Judge::new("damage of each kind");
     for kind in NAMES {
         let golden = Golden::kind(kind);
@@ -326,7 +318,7 @@ fn corruption_1_damage_of_each_kind_of_database() {
 }
 
 #[test]
-fn corruption_1_any_byte_turned_around() {
+fn any_byte_turned_around() {
     let (judge, golden) = (Judge::new("an inverted byte"), Golden::merged());
     for name in &golden.files {
         let bytes = golden.read(name);
@@ -340,7 +332,7 @@ fn corruption_1_any_byte_turned_around() {
 }
 
 #[test]
-fn corruption_1_cut_at_any_length() {
+fn cut_at_any_length() {
     let judge = Judge::new("a cut");
     for (golden, sample) in [(Golden::merged(), 100), (Golden::killed(), 40), (Golden::segmented(), 40)] {
         for name in &golden.files {
@@ -354,7 +346,7 @@ fn corruption_1_cut_at_any_length() {
 }
 
 #[test]
-fn corruption_1_a_manifest_that_lost_its_end_is_refused_before_its_tables_are_removed() {
+fn a_manifest_that_lost_its_end_is_refused_before_its_tables_are_removed() {
     let judge = Judge::new("an end of a manifest");
     for golden in [Golden::flushed(), Golden::flushed_once(), Golden::compacted(), Golden::compacted_later()]
     {
@@ -370,7 +362,7 @@ fn corruption_1_a_manifest_that_lost_its_end_is_refused_before_its_tables_are_re
 }
 
 #[test]
-fn corruption_1_a_block_in_the_place_of_another_is_noticed() {
+fn a_block_in_the_place_of_another_is_noticed() {
     let judge = Judge::new("a misplaced block");
     for golden in [Golden::merged(), Golden::layered(), Golden::twins()] {
         let stored = |name: &str| {
@@ -411,7 +403,7 @@ fn refused(golden: &Golden, fs: &MemFs, name: &str, what: &str) {
 }
 
 #[test]
-fn corruption_1_a_log_cut_between_records_is_refused() {
+fn a_log_cut_between_records_is_refused() {
     for golden in [Golden::merged(), Golden::killed(), Golden::segmented()] {
         let name = golden.last_segment();
         for record in records(&golden.fs, name) {
@@ -425,7 +417,7 @@ fn corruption_1_a_log_cut_between_records_is_refused() {
 }
 
 #[test]
-fn corruption_2_a_log_of_zeros_behind_a_record_ends_there_unless_it_was_closed() {
+fn a_log_of_zeros_behind_a_record_ends_there_unless_it_was_closed() {
     let judge = Judge::new("zeros");
     for golden in [Golden::merged(), Golden::killed()] {
         let name = golden.last_segment();
@@ -450,7 +442,7 @@ fn corruption_2_a_log_of_zeros_behind_a_record_ends_there_unless_it_was_closed()
 }
 
 #[test]
-fn corruption_1_files_of_another_database_of_the_same_shape_are_refused() {
+fn files_of_another_database_of_the_same_shape_are_refused() {
     let judge = Judge::new("a twin's file");
     let (one, other) = (Golden::double(1), Golden::double(2));
     assert!(one.files == other.files && one.newest != other.newest, "{:?}, {:?}", one.files, other.files);
@@ -470,7 +462,7 @@ fn corruption_1_files_of_another_database_of_the_same_shape_are_refused() {
 }
 
 #[test]
-fn corruption_1_a_log_segment_called_prepared_is_missed() {
+fn a_log_segment_called_prepared_is_missed() {
     let golden = Golden::segmented();
     let name = golden.last_segment();
     let fs = golden.copy();
@@ -479,7 +471,7 @@ fn corruption_1_a_log_segment_called_prepared_is_missed() {
 }
 
 #[test]
-fn corruption_1_each_file_lost() {
+fn each_file_lost() {
     let judge = Judge::new("a loss");
     for golden in
         [Golden::merged(), Golden::layered(), Golden::twins(), Golden::killed(), Golden::segmented()]
@@ -492,7 +484,7 @@ fn corruption_1_each_file_lost() {
 }
 
 #[test]
-fn corruption_1_each_file_foreign() {
+fn each_file_foreign() {
     let judge = Judge::new("a foreign file");
     let mut rng = fastrand::Rng::with_seed(5);
     let noise: Vec<u8> = (0..5000).map(|_| rng.u8(..)).collect();
@@ -517,7 +509,7 @@ fn corruption_1_each_file_foreign() {
 }
 
 #[test]
-fn corruption_1_any_two_files_swapped() {
+fn any_two_files_swapped() {
     let judge = Judge::new("a swap");
     for golden in [Golden::layered(), Golden::twins(), Golden::segmented()] {
         for (i, a) in golden.files.iter().enumerate() {
@@ -532,7 +524,7 @@ fn corruption_1_any_two_files_swapped() {
 }
 
 #[test]
-fn corruption_1_two_tables_of_one_shape_swapped_are_refused() {
+fn two_tables_of_one_shape_swapped_are_refused() {
     let golden = Golden::twins();
     let [a, b] = golden.twin_tables();
     let fs = golden.copy();
@@ -573,7 +565,7 @@ fn damage_in_the_middle_of_the_log_is_refused_and_repair_named() {
 }
 
 #[test]
-fn corruption_1_each_segment_of_the_log_lost() {
+fn each_segment_of_the_log_lost() {
     // Segments of 16 KiB, and one memtable for all commits.
     let builder = |fs: &MemFs| simulated(Arc::new(fs.clone())).memtable_bytes(64 << 10);
     let open = MemFs::new();
@@ -617,7 +609,7 @@ fn corruption_1_each_segment_of_the_log_lost() {
 }
 
 #[test]
-fn corruption_3_strange_files_beside_ours_are_left_alone() {
+fn strange_files_beside_ours_are_left_alone() {
     let golden = Golden::merged();
     let fs = golden.copy();
     let strange = ["notes.txt", "000001.sst.bak", "MANIFEST", "x.wal", "999999999999999999999999.sst"];

@@ -4,13 +4,13 @@
 //!   closed database --a value in one block changed--> open --walk, write, compact--> error, or right data
 //! ```
 //!
-//! damaged_blocks.1. A successful call stands on the right key. After a failed call the cursor is not valid.
-//!     There is no panic.
-//! damaged_blocks.2. An iterator gives the right entries, then one error, then nothing.
-//! damaged_blocks.3. A compaction that cannot read a table delays no other compaction, shows in the
-//!     statistics, and is retried later.
-//! damaged_blocks.4. Writes elsewhere succeed.
-//! damaged_blocks.5. A walk over a range does not meet damage in a table without entries in the range.
+//! - A successful call stands on the right key. After a failed call the cursor is not valid. There is no
+//!   panic.
+//! - An iterator gives the right entries, then one error, then nothing.
+//! - A compaction that cannot read a table delays no other compaction, shows in the statistics, and is
+//!   retried later.
+//! - Writes elsewhere succeed.
+//! - A walk over a range does not meet damage in a table without entries in the range.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::ops::Bound;
@@ -87,7 +87,7 @@ fn damaged() -> impl Iterator<Item = (Db, Entries)> {
 }
 
 #[test]
-fn damaged_blocks_1_the_usual_loop_ends_at_the_error() {
+fn the_usual_loop_ends_at_the_error() {
     for (db, newest) in damaged() {
         let walk = |start: fn(&mut Cursor) -> Result<bool>, go: fn(&mut Cursor) -> Result<bool>| {
             let mut cursor = db.default_keyspace().cursor().unwrap();
@@ -109,7 +109,7 @@ fn damaged_blocks_1_the_usual_loop_ends_at_the_error() {
 }
 
 #[test]
-fn damaged_blocks_1_any_moves_over_a_damaged_block() {
+fn any_moves_over_a_damaged_block() {
     let mut rng = fastrand::Rng::with_seed(3);
     let (mut failed, mut moved) = (0, 0);
     for (db, newest) in damaged() {
@@ -129,7 +129,7 @@ fn damaged_blocks_1_any_moves_over_a_damaged_block() {
             };
             at = to.filter(|&i| i < newest.len() && outcome.is_ok());
             let shown = cursor.valid().then(|| (cursor.key().to_vec(), cursor.value().unwrap().to_vec()));
-            assert_eq!(shown, at.map(|i| newest[i].clone()), "damaged_blocks.1: step {step}: {outcome:?}");
+            assert_eq!(shown, at.map(|i| newest[i].clone()), "step {step}: {outcome:?}");
             match outcome {
                 Ok(_) => moved += 1,
                 Err(error) => {
@@ -143,7 +143,7 @@ fn damaged_blocks_1_any_moves_over_a_damaged_block() {
 }
 
 #[test]
-fn damaged_blocks_2_iterators_end_with_the_error() {
+fn iterators_end_with_the_error() {
     let mut rng = fastrand::Rng::with_seed(4);
     let bare = |entry: Option<Result<(Key, Value)>>| entry.map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())));
     for (db, newest) in damaged() {
@@ -169,21 +169,21 @@ fn damaged_blocks_2_iterators_end_with_the_error() {
                     (bare(range.next()), front - 1)
                 };
                 match taken {
-                    (Some(Ok(entry)), at) => assert_eq!(entry, all[at], "damaged_blocks.2"),
+                    (Some(Ok(entry)), at) => assert_eq!(entry, all[at]),
                     (Some(Err(error)), _) => break error,
-                    (None, _) => panic!("damaged_blocks.2: the damage went unnoticed"),
+                    (None, _) => panic!("the damage went unnoticed"),
                 }
             };
             assert!(error.is_corrupt(), "{error:?}");
             for _ in 0..3 {
-                assert!(range.next().is_none() && range.next_back().is_none(), "damaged_blocks.2");
+                assert!(range.next().is_none() && range.next_back().is_none());
             }
         }
     }
 }
 
 #[test]
-fn damaged_blocks_5_damage_beside_a_range_is_not_met() {
+fn damage_beside_a_range_is_not_met() {
     let (sound, newest) = layers();
     let mut met = 0;
     for name in sound.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")) {
@@ -202,19 +202,11 @@ fn damaged_blocks_5_damage_beside_a_range_is_not_met() {
             let map = db.default_keyspace();
             let bare = |(key, value): (Key, Value)| (key.to_vec(), value.to_vec());
             let before: Entries = map.range(..first).map(|entry| bare(entry.unwrap())).collect();
-            assert_eq!(
-                before[..],
-                newest[..newest.partition_point(|(key, _)| key.as_slice() < first)],
-                "damaged_blocks.5"
-            );
+            assert_eq!(before[..], newest[..newest.partition_point(|(key, _)| key.as_slice() < first)]);
             let behind = (Bound::Excluded(last), Bound::<&[u8]>::Unbounded);
             let mut behind: Entries = map.range(behind).rev().map(|entry| bare(entry.unwrap())).collect();
             behind.reverse();
-            assert_eq!(
-                behind[..],
-                newest[newest.partition_point(|(key, _)| key.as_slice() <= last)..],
-                "damaged_blocks.5"
-            );
+            assert_eq!(behind[..], newest[newest.partition_point(|(key, _)| key.as_slice() <= last)..]);
             met += usize::from(map.iter().any(|entry| entry.is_err()));
         }
     }
@@ -249,11 +241,11 @@ fn merge_all(db: &Db) -> Vec<Error> {
             Err(error) => failed.push(error),
         }
     }
-    panic!("damaged_blocks.3: merging comes to no end: {failed:?}");
+    panic!("merging comes to no end: {failed:?}");
 }
 
 #[test]
-fn damaged_blocks_3_other_merges_go_on_and_the_error_is_seen() {
+fn other_merges_go_on_and_the_error_is_seen() {
     let fs = MemFs::new();
     let table = areas(&fs);
     let clock = Arc::new(ManualClock::new());
@@ -290,7 +282,7 @@ fn damaged_blocks_3_other_merges_go_on_and_the_error_is_seen() {
 }
 
 #[test]
-fn damaged_blocks_3_a_table_that_can_be_read_again_is_merged_and_forgotten() {
+fn a_table_that_can_be_read_again_is_merged_and_forgotten() {
     let fs = MemFs::new();
     let table = areas(&fs);
     let clock = Arc::new(ManualClock::new());
@@ -311,7 +303,7 @@ fn damaged_blocks_3_a_table_that_can_be_read_again_is_merged_and_forgotten() {
 }
 
 #[test]
-fn damaged_blocks_4_writes_elsewhere_succeed_without_threads() {
+fn writes_elsewhere_succeed_without_threads() {
     let fs = MemFs::new();
     areas(&fs);
     let db = simulated(Arc::new(fs.clone())).compression(TableCompression::None).open(dir()).unwrap();

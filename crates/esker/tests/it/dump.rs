@@ -1,8 +1,8 @@
 //! What a dump shows of damaged and unreadable files.
 //!
-//! esker_dump.1. A dump of a sound database shows no damage.
-//! esker_dump.2. A file that cannot be read is shown as damage, and all others are shown.
-//! esker_dump.3. A changed byte of `CURRENT` or `OPTIONS` is shown as damage.
+//! - A dump of a sound database shows no damage.
+//! - A file that cannot be read is shown as damage, and all others are shown.
+//! - A changed byte of `CURRENT` or `OPTIONS` is shown as damage.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -28,17 +28,17 @@ fn dump(fs: FsRef, path: &Path) -> Result<(Vec<String>, Vec<String>)> {
 }
 
 #[test]
-fn esker_dump_1_esker_dump_2_a_file_that_cannot_be_read_is_damage_and_the_others_are_shown() {
+fn a_file_that_cannot_be_read_is_damage_and_the_others_are_shown() {
     let golden = Golden::merged();
     let (files, damaged) = dump(Arc::new(golden.copy()), dir()).unwrap();
-    assert_eq!((files, damaged.len()), (golden.files.clone(), 0), "esker_dump.1");
+    assert_eq!((files, damaged.len()), (golden.files.clone(), 0));
     for name in &golden.files {
         for call in [OpKind::Open, OpKind::Stat, OpKind::Read] {
             let faults = FaultFs::new(Arc::new(golden.copy()));
             let fail = FaultAction::Fail(ErrorKind::Other);
             faults.add(FaultRule::new(&[call], fail).on_path(name).forever());
             let (files, damaged) = dump(Arc::new(faults.clone()), dir()).unwrap();
-            assert_eq!((&files, &damaged), (&golden.files, &vec![name.clone()]), "esker_dump.2: {call:?}");
+            assert_eq!((&files, &damaged), (&golden.files, &vec![name.clone()]), "{call:?}");
             // A dump of the file alone is an error.
             assert!(dump(Arc::new(faults), &path(name)).is_err(), "{call:?} of {name}");
         }
@@ -67,25 +67,25 @@ fn log_files_for_later_use_are_shown_as_such_whatever_is_in_them() {
 }
 
 #[test]
-fn esker_dump_2_a_directory_is_damage_only_in_the_place_of_a_file() {
+fn a_directory_is_damage_only_in_the_place_of_a_file() {
     for (name, expected) in [("backup", 0), ("CURRENT", 1), ("000099.sst", 1), ("000099.wal", 1)] {
         let fs = Golden::flushed().copy();
         let _ignored = fs.remove_file(&path(name));
         fs.create_dir_all(&path(name)).unwrap();
         let (files, damaged) = dump(Arc::new(fs), dir()).unwrap();
         assert!(files.iter().any(|file| file == name), "{name}: {files:?}");
-        assert_eq!(damaged, vec![name.to_owned(); expected], "esker_dump.2");
+        assert_eq!(damaged, vec![name.to_owned(); expected]);
     }
 }
 
 #[test]
-fn esker_dump_3_a_changed_byte_of_a_text_with_a_checksum_is_damage() {
+fn a_changed_byte_of_a_text_with_a_checksum_is_damage() {
     let golden = Golden::flushed();
     for name in ["CURRENT", "OPTIONS"] {
         for (at, byte) in golden.read(name).iter().enumerate() {
             let fs = golden.copy();
             overwrite(&fs, name, at, &[byte ^ 1]);
-            assert_eq!(dump(Arc::new(fs), dir()).unwrap().1, [name], "esker_dump.3: byte {at}");
+            assert_eq!(dump(Arc::new(fs), dir()).unwrap().1, [name], "byte {at}");
         }
     }
 }

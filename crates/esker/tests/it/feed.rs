@@ -186,7 +186,7 @@ fn feed_3_it_goes_on_after_a_restart_with_tables_and_blobs_that_nothing_else_nee
 }
 
 #[test]
-fn feed_2_retention_by_bytes_refuses_what_is_gone_and_readers_hold_nothing() {
+fn retention_by_bytes_refuses_what_is_gone_and_readers_hold_nothing() {
     let fs = MemFs::new();
     let env = simulated(&fs);
     let db = small(&env).feed_retention(200 << 10, DAY).open("db").unwrap();
@@ -209,7 +209,7 @@ fn feed_2_retention_by_bytes_refuses_what_is_gone_and_readers_hold_nothing() {
     assert!(wal_bytes() < 400 << 10, "{} bytes of log", wal_bytes());
     let oldest = truncated(db.feed(SeqNo::new(1)));
     assert!(oldest > SeqNo::new(500));
-    assert_eq!(truncated(slow.try_next()), oldest, "feed.2");
+    assert_eq!(truncated(slow.try_next()), oldest);
     let mut state = State::new();
     let mut feed = db.feed(oldest).unwrap();
     let seqnos = apply(&mut feed, &mut state);
@@ -232,7 +232,7 @@ fn feed_2_retention_by_bytes_refuses_what_is_gone_and_readers_hold_nothing() {
 }
 
 #[test]
-fn feed_2_what_is_held_stays_over_openings_up_to_its_limit() {
+fn what_is_held_stays_over_openings_up_to_its_limit() {
     let fs = MemFs::new();
     let env = simulated(&fs);
     let open = || small(&env).feed_retention(100 << 10, DAY).feed_hold(600 << 10).open("db").unwrap();
@@ -347,7 +347,7 @@ fn readers_wait_for_writers_and_not_the_other_way_round() {
 
 #[cfg(feature = "tokio")]
 #[test]
-fn stream_2_streams_give_everything_in_order_whatever_is_cancelled() {
+fn streams_give_everything_in_order_whatever_is_cancelled() {
     let db = Db::builder().feed_retention(1 << 30, DAY).open_in_memory().unwrap();
     let map = db.default_keyspace();
     let mut batch = db.batch();
@@ -371,7 +371,7 @@ fn stream_2_streams_give_everything_in_order_whatever_is_cancelled() {
                 keys.push(entry.unwrap().0.to_vec());
             }
         }
-        assert_eq!(keys, (0..5000_u32).map(|n| n.to_be_bytes().to_vec()).collect::<Vec<_>>(), "stream.2");
+        assert_eq!(keys, (0..5000_u32).map(|n| n.to_be_bytes().to_vec()).collect::<Vec<_>>());
         let mut commits = db.feed(SeqNo::new(2)).unwrap().into_stream();
         let reader = tokio::spawn(async move {
             let mut seqnos = Vec::new();
@@ -385,7 +385,7 @@ fn stream_2_streams_give_everything_in_order_whatever_is_cancelled() {
             tokio::task::yield_now().await;
         }
         let (mut commits, seqnos) = reader.await.unwrap();
-        assert_eq!(seqnos, (2..102).collect::<Vec<_>>(), "stream.2");
+        assert_eq!(seqnos, (2..102).collect::<Vec<_>>());
         let waiting = tokio::spawn(async move { commits.next().await.is_none() });
         tokio::task::yield_now().await;
         drop(map);

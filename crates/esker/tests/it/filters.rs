@@ -210,7 +210,7 @@ fn an_exclusive_transaction_puts_decisions_off_and_no_merge_waits_for_it() {
 }
 
 #[test]
-fn compaction_filter_4_a_panic_is_an_error_of_the_compaction_and_nothing_else() {
+fn a_panic_is_an_error_of_the_compaction_and_nothing_else() {
     let filter = |key: &[u8], _: &[u8]| match key[0] % 3 {
         0 => panic!("on purpose"),
         1 => Decision::Drop,
@@ -221,8 +221,8 @@ fn compaction_filter_4_a_panic_is_an_error_of_the_compaction_and_nothing_else() 
     (0..30_u8).for_each(|n| assert!(map.put([n], "1").is_ok()));
     let failed = db.compact();
     let text = failed.unwrap_err().to_string();
-    assert!(text.contains("filter") && text.contains("on purpose"), "compaction_filter.4: {text}");
-    assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20), "compaction_filter.4");
+    assert!(text.contains("filter") && text.contains("on purpose"), "{text}");
+    assert_eq!((map.len().unwrap(), map.iter().count()), (20, 20));
     map.put("a", "1").unwrap();
     assert!(db.check().unwrap().problems.is_empty());
 }

@@ -60,7 +60,7 @@ impl Scene {
 }
 
 #[test]
-fn workplace_2_workplace_4_checkpoints_and_restores_clear_away_nothing_of_others() {
+fn checkpoints_and_restores_clear_away_nothing_of_others() {
     let scene = Scene::new();
     let mut backup = scene.backup();
     let made = backup.create(&scene.db).unwrap();
@@ -104,7 +104,7 @@ fn workplace_2_workplace_4_checkpoints_and_restores_clear_away_nothing_of_others
 }
 
 #[test]
-fn workplace_3_what_others_put_into_a_workplace_that_a_crash_left_stays() {
+fn what_others_put_into_a_workplace_that_a_crash_left_stays() {
     let scene = Scene::new();
     // What a kill leaves. A child process that ends in the middle would leave the same.
     let left = scene.path("old.esker-new");
@@ -114,11 +114,11 @@ fn workplace_3_what_others_put_into_a_workplace_that_a_crash_left_stays() {
     symlink(scene.path("victim/db/precious.txt"), left.join("db/000002.sst")).unwrap();
     fs::write(left.join("db/notes.txt"), "mine").unwrap();
     scene.db.checkpoint(scene.path("copy")).unwrap();
-    assert!(!left.join("db/000001.sst").exists(), "workplace.2");
-    assert_eq!(fs::read_to_string(left.join("db/notes.txt")).unwrap(), "mine", "workplace.3");
+    assert!(!left.join("db/000001.sst").exists());
+    assert_eq!(fs::read_to_string(left.join("db/notes.txt")).unwrap(), "mine");
     fs::remove_file(left.join("db/notes.txt")).unwrap();
     scene.db.checkpoint(scene.path("another")).unwrap();
-    assert!(!left.exists(), "workplace.2");
+    assert!(!left.exists());
     scene.check("a link in it");
 }
 

@@ -1,4 +1,4 @@
-//! The child of a fork has its parent's database and must not change it (handle.3, dir_lock.2). The fork is
+//! The child of a fork has its parent's database and must not change it (handle.3). The fork is
 //! simulated: the Env reports another process id.
 
 use std::io;
@@ -84,7 +84,7 @@ fn handle_3_a_forked_child_changes_nothing() {
         assert_eq!(files(), before, "handle.3");
         process.become_process(PARENT);
         let locked = open();
-        assert!(matches!(locked, Err(Error::Locked { .. })), "dir_lock.2: {locked:?}");
+        assert!(matches!(locked, Err(Error::Locked { .. })), "{locked:?}");
         // As after the parent has ended.
         let fs = fs.kill();
         let db = tiny(Env::simulated(Arc::new(fs), 1)).open(dir()).unwrap();

@@ -5,12 +5,12 @@
 //!     others, meanwhile: commit, one by one     --> one group: one write, one sync, an outcome for each
 //! ```
 //!
-//! group_commit.1. A failed sync fails every commit of its group. None of them becomes visible, and a crash
-//!     loses nothing acknowledged.
-//! group_commit.2. Live counts are exact for any group: keys put and removed by a `clear` in one group, and
-//!     commits that conflict.
-//! group_commit.3. A commit that finds no space, or cannot read the old value of its key, fails alone. Its
-//!     neighbours exist entirely after any crash, and nothing of it does.
+//! - A failed sync fails every commit of its group. None of them becomes visible, and a crash loses nothing
+//!   acknowledged.
+//! - Live counts are exact for any group: keys put and removed by a `clear` in one group, and commits that
+//!   conflict.
+//! - A commit that finds no space, or cannot read the old value of its key, fails alone. Its neighbours exist
+//!   entirely after any crash, and nothing of it does.
 //!
 //! A machine that stalls may split a group. Then the test tries again.
 #![expect(clippy::unwrap_used, reason = "tests")]
@@ -69,7 +69,7 @@ fn as_a_group(faults: &FaultFs, first: Commit<'_>, others: &[Commit<'_>]) -> Vec
 }
 
 #[test]
-fn group_commit_1_a_sync_that_fails_fails_every_commit_of_its_group() {
+fn a_sync_that_fails_fails_every_commit_of_its_group() {
     for _ in 0..ATTEMPTS {
         let (mem, faults, db) = database();
         let keyspace = db.default_keyspace();
@@ -83,18 +83,15 @@ fn group_commit_1_a_sync_that_fails_fails_every_commit_of_its_group() {
         let outcomes = as_a_group(&faults, &put("first"), &[&put("a"), &put("b"), &put("c"), &put("d")]);
         assert!(outcomes[0].is_ok(), "{outcomes:?}");
         for outcome in &outcomes[1..] {
-            assert!(matches!(outcome, Err(Error::Poisoned(_))), "group_commit.1: {outcomes:?}");
+            assert!(matches!(outcome, Err(Error::Poisoned(_))), "{outcomes:?}");
         }
         let seen: Vec<_> = keyspace.iter().keys().map(|key| key.unwrap().to_vec()).collect();
-        assert_eq!(seen, [&b"before"[..], b"first"], "group_commit.1");
-        assert_eq!(keyspace.len().unwrap(), 2, "group_commit.1");
+        assert_eq!(seen, [&b"before"[..], b"first"]);
+        assert_eq!(keyspace.len().unwrap(), 2);
         let reopened = |mem: MemFs| {
             let db = builder(Arc::new(mem)).open(dir()).unwrap();
             let found = dump_sound(&db).unwrap().remove("default").unwrap();
-            assert!(
-                ["before", "first"].iter().all(|key| found.contains_key(key.as_bytes())),
-                "group_commit.1"
-            );
+            assert!(["before", "first"].iter().all(|key| found.contains_key(key.as_bytes())));
             found.len()
         };
         for seed in 0..SEEDS {
@@ -109,7 +106,7 @@ fn group_commit_1_a_sync_that_fails_fails_every_commit_of_its_group() {
 }
 
 #[test]
-fn group_commit_2_counts_are_exact_after_a_group_that_clears_and_conflicts() {
+fn counts_are_exact_after_a_group_that_clears_and_conflicts() {
     for _ in 0..ATTEMPTS {
         let (_, faults, db) = database();
         let (default, cleared) = (db.default_keyspace(), db.keyspace("cleared").unwrap());
@@ -141,7 +138,7 @@ fn group_commit_2_counts_are_exact_after_a_group_that_clears_and_conflicts() {
         let is_expected = outcomes.iter().enumerate().all(is_expected);
         let is_one_group = faults.count(OpKind::SyncData) == syncs + 2;
         let counted = cleared.iter().keys().collect::<Result<Vec<_>>>().unwrap().len() as u64;
-        assert_eq!(cleared.len().unwrap(), counted, "group_commit.2: {outcomes:?}");
+        assert_eq!(cleared.len().unwrap(), counted, "{outcomes:?}");
         dump_sound(&db).unwrap();
         if is_expected && is_one_group {
             assert_eq!(counted, 1, "what came behind the clear");
@@ -152,7 +149,7 @@ fn group_commit_2_counts_are_exact_after_a_group_that_clears_and_conflicts() {
 }
 
 #[test]
-fn group_commit_3_a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() {
+fn a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() {
     for _ in 0..ATTEMPTS {
         let (mem, faults, db) = database();
         db.default_keyspace().put("old", "in a table").unwrap();
@@ -186,7 +183,7 @@ fn group_commit_3_a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() 
             }
             _ => outcome.is_ok(),
         };
-        assert!(outcomes.iter().enumerate().all(|(n, o)| is_expected(n, o)), "group_commit.3: {outcomes:?}");
+        assert!(outcomes.iter().enumerate().all(|(n, o)| is_expected(n, o)), "{outcomes:?}");
         // Also without a crash: the writer continues.
         let (killed, crashed) = (mem.kill(), (0..SEEDS).map(|seed| mem.crash(seed)));
         let left: Vec<_> = crashed.chain([killed, mem.crash_strict()]).collect();
@@ -197,7 +194,7 @@ fn group_commit_3_a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() 
         let check = |db: &Db| {
             let found = dump_sound(db).unwrap().remove("default").unwrap();
             let found: Vec<_> = found.iter().map(|(k, v)| (str::from_utf8(k).unwrap(), v.len())).collect();
-            assert_eq!(found, expected, "group_commit.3");
+            assert_eq!(found, expected);
         };
         check(&db);
         for left in left {

@@ -4,8 +4,8 @@
 //!   Db, stepped, on a file system that fails on demand, with a clock that moves on demand --> Db::health
 //! ```
 //!
-//! esker_health.1. Health reports failing work until it succeeds, even where the statistics keep the error.
-//! esker_health.2. After a failed sync or a panic it reports poison until the database is closed.
+//! - Health reports failing work until it succeeds, even where the statistics keep the error.
+//! - After a failed sync or a panic it reports poison until the database is closed.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::io;
@@ -51,7 +51,7 @@ impl World {
         match self.db.health() {
             Health::NoSpace(failing) => (failing, true),
             Health::Retrying(failing) => (failing, false),
-            other => panic!("esker_health.1: {other:?}"),
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -59,7 +59,7 @@ impl World {
 const OTHER: FaultAction = FaultAction::Fail(io::ErrorKind::Other);
 
 #[test]
-fn esker_health_1_flushes_that_fail_and_succeed() {
+fn flushes_that_fail_and_succeed() {
     for (action, expected) in [(OTHER, false), (FaultAction::NoSpace, true)] {
         let world = world();
         world.put("a", 10).unwrap();
@@ -70,18 +70,18 @@ fn esker_health_1_flushes_that_fail_and_succeed() {
         world.db.flush().unwrap_err();
         let (failing, is_no_space) = world.failing();
         let FailingWork { work, since, times, error: text, .. } = failing;
-        assert_eq!((work, since, times), (Work::Flush, Duration::from_secs(5), 2), "esker_health.1");
+        assert_eq!((work, since, times), (Work::Flush, Duration::from_secs(5), 2));
         assert_eq!((is_no_space, matches!(error, Error::NoSpace { .. })), (expected, expected));
         assert_eq!(world.db.stats().background_error.as_ref(), Some(&text));
         world.faults.clear();
         world.db.flush().unwrap();
-        assert_eq!(world.db.health(), Health::Ok, "esker_health.1");
+        assert_eq!(world.db.health(), Health::Ok);
         assert_eq!(world.db.stats().background_error, Some(text), "it stays");
     }
 }
 
 #[test]
-fn esker_health_1_a_log_without_space() {
+fn a_log_without_space() {
     let world = world();
     world.put("a", 10).unwrap();
     world.fs.set_capacity(Some(world.fs.used_bytes()));
@@ -89,17 +89,17 @@ fn esker_health_1_a_log_without_space() {
         let refused = world.put("large", 400_000);
         assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
         let (failing, is_no_space) = world.failing();
-        assert_eq!((failing.work, failing.times, is_no_space), (Work::Log, times, true), "esker_health.1");
+        assert_eq!((failing.work, failing.times, is_no_space), (Work::Log, times, true));
     }
     world.put("small", 10).unwrap();
     assert_eq!(world.failing().0.work, Work::Log, "a commit that needs no file proves nothing");
     world.fs.set_capacity(None);
     world.put("large", 400_000).unwrap();
-    assert_eq!(world.db.health(), Health::Ok, "esker_health.1");
+    assert_eq!(world.db.health(), Health::Ok);
 }
 
 #[test]
-fn esker_health_1_large_values_without_space() {
+fn large_values_without_space() {
     let world = world_with(4096);
     world.put("a", 5000).unwrap();
     world.fs.set_capacity(Some(world.fs.used_bytes()));
@@ -108,14 +108,14 @@ fn esker_health_1_large_values_without_space() {
     let put = || world.db.default_keyspace().put("large", &large).map(drop);
     assert!(matches!(put(), Err(Error::NoSpace { .. })));
     let (failing, is_no_space) = world.failing();
-    assert_eq!((failing.work, is_no_space), (Work::Blobs, true), "esker_health.1");
+    assert_eq!((failing.work, is_no_space), (Work::Blobs, true));
     world.fs.set_capacity(None);
     put().unwrap();
-    assert_eq!(world.db.health(), Health::Ok, "esker_health.1");
+    assert_eq!(world.db.health(), Health::Ok);
 }
 
 #[test]
-fn esker_health_1_compactions_that_fail_and_succeed() {
+fn compactions_that_fail_and_succeed() {
     let world = world();
     for round in 0..3 {
         ["a", "b"].iter().for_each(|key| world.put(key, 100 + round).unwrap());
@@ -124,18 +124,18 @@ fn esker_health_1_compactions_that_fail_and_succeed() {
     world.fail(OpKind::Create, ".sst", OTHER);
     world.db.compact().unwrap_err();
     let (failing, _) = world.failing();
-    assert_eq!((failing.work, failing.times), (Work::Compaction, 1), "esker_health.1");
+    assert_eq!((failing.work, failing.times), (Work::Compaction, 1));
     // A flush without memtables succeeds, and does not change the state of compactions.
     world.db.flush().unwrap();
     assert_eq!(world.failing().0.work, Work::Compaction);
     world.faults.clear();
     world.env.clock.sleep(Duration::from_secs(10));
     while world.db.step(BackgroundStep::Compact { idle: true }).unwrap() {}
-    assert_eq!(world.db.health(), Health::Ok, "esker_health.1: merged, or no longer wanted");
+    assert_eq!(world.db.health(), Health::Ok, "merged, or no longer wanted");
 }
 
 #[test]
-fn esker_health_1_a_table_that_cannot_be_read_is_trouble_until_it_can() {
+fn a_table_that_cannot_be_read_is_trouble_until_it_can() {
     let world = world();
     for round in 0..3 {
         ["a", "b"].iter().for_each(|key| world.put(key, 300 + round).unwrap());
@@ -149,38 +149,35 @@ fn esker_health_1_a_table_that_cannot_be_read_is_trouble_until_it_can() {
     assert_eq!(world.failing().0.work, Work::Compaction);
     // A table that is skipped still counts as failing.
     while world.db.step(BackgroundStep::Compact { idle: true }).is_ok_and(|done| done) {}
-    assert_eq!(world.failing().0.work, Work::Compaction, "esker_health.1");
+    assert_eq!(world.failing().0.work, Work::Compaction);
     world.faults.clear();
     world.db.compact().unwrap();
-    assert_eq!(world.db.health(), Health::Ok, "esker_health.1");
+    assert_eq!(world.db.health(), Health::Ok);
 }
 
 #[test]
-fn esker_health_2_a_failed_sync() {
+fn a_failed_sync() {
     let world = world();
     world.fail(OpKind::SyncData, ".wal", OTHER);
     let error = world.put("a", 10).unwrap_err();
     let Error::Poisoned(cause) = error else { panic!("{error:?}") };
     let poisoned = Health::Poisoned { cause: cause.to_string() };
     world.faults.clear();
-    assert_eq!(world.db.health(), poisoned, "esker_health.2");
+    assert_eq!(world.db.health(), poisoned);
     world.put("b", 10).unwrap_err();
-    assert_eq!(world.db.health(), poisoned, "esker_health.2");
+    assert_eq!(world.db.health(), poisoned);
     let other = world.db.clone();
     other.close().unwrap_err();
-    assert_eq!(world.db.health(), Health::Closed, "esker_health.2");
+    assert_eq!(world.db.health(), Health::Closed);
 }
 
 #[test]
-fn esker_health_2_a_panic_in_a_commit() {
+fn a_panic_in_a_commit() {
     let world = world();
     world.fail(OpKind::Write, ".wal", FaultAction::Panic);
     catch_unwind(AssertUnwindSafe(|| world.put("a", 10))).unwrap_err();
     world.faults.clear();
     let health = world.db.health();
-    assert!(
-        matches!(&health, Health::Poisoned { cause } if cause.contains("panicked")),
-        "esker_health.2: {health:?}"
-    );
+    assert!(matches!(&health, Health::Poisoned { cause } if cause.contains("panicked")), "{health:?}");
     assert_eq!(world.db.default_keyspace().len().unwrap(), 0);
 }

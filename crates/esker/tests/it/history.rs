@@ -443,7 +443,7 @@ fn marks_3_a_clock_that_was_ahead_keeps_history_until_it_is_reset() {
         world.clock.advance(Duration::from_secs(20));
         db.compact().unwrap();
     }
-    assert!(map.get_at("k", first).is_ok(), "engine_history.3");
+    assert!(map.get_at("k", first).is_ok());
     db.reset_time().unwrap();
     for _ in 0..2 {
         db.close().unwrap();

@@ -111,7 +111,7 @@ fn ingest_2_a_keyspace_holds_what_a_map_would_after_any_ingests_between_other_wr
 }
 
 #[test]
-fn ingest_1_keys_ascend_and_a_key_that_does_not_changes_nothing() {
+fn keys_ascend_and_a_key_that_does_not_changes_nothing() {
     let fs = MemFs::new();
     let db = open(&fs);
     let map = db.default_keyspace();
@@ -122,9 +122,9 @@ fn ingest_1_keys_ascend_and_a_key_that_does_not_changes_nothing() {
     for low in ["m", "b", ""] {
         let refused = ingest.put(low, "x").unwrap_err();
         let text = format!("\"{low}\" does not come after \"m\"");
-        assert!(matches!(&refused, Error::Invalid(why) if why.contains(&text)), "ingest.1: {refused}");
+        assert!(matches!(&refused, Error::Invalid(why) if why.contains(&text)), "{refused}");
     }
-    assert!(matches!(ingest.table("low.sst"), Err(Error::Invalid(_))), "ingest.1");
+    assert!(matches!(ingest.table("low.sst"), Err(Error::Invalid(_))));
     assert!(matches!(ingest.put(vec![b'z'; 70_000], ""), Err(Error::KeyTooLong { .. })));
     ingest.put("n", "2").unwrap();
     ingest.commit().unwrap();
@@ -141,7 +141,7 @@ fn ingest_1_keys_ascend_and_a_key_that_does_not_changes_nothing() {
 }
 
 #[test]
-fn ingest_3_nothing_is_left_of_one_that_is_dropped_or_of_a_keyspace_that_was() {
+fn nothing_is_left_of_one_that_is_dropped_or_of_a_keyspace_that_was() {
     let fs = MemFs::new();
     let db = open(&fs);
     let map = db.create_keyspace("map").unwrap();
@@ -149,7 +149,7 @@ fn ingest_3_nothing_is_left_of_one_that_is_dropped_or_of_a_keyspace_that_was() {
     (0..300).for_each(|n| ingest.put(key(n), [1; 40]).unwrap());
     assert!(tables_of(&fs) > 2, "several tables");
     drop(ingest);
-    assert_eq!((tables_of(&fs), map.len().unwrap()), (0, 0), "ingest.3");
+    assert_eq!((tables_of(&fs), map.len().unwrap()), (0, 0));
     let mut ingest = map.ingest();
     (0..300).for_each(|n| ingest.put(key(n), [1; 40]).unwrap());
     db.drop_keyspace("map").unwrap();
@@ -157,7 +157,7 @@ fn ingest_3_nothing_is_left_of_one_that_is_dropped_or_of_a_keyspace_that_was() {
     let failed = ingest.commit().unwrap_err();
     assert!(matches!(failed.error, Error::KeyspaceNotFound(_)), "catalog.3: {failed:?}");
     drop(failed);
-    assert_eq!(tables_of(&fs), 0, "ingest.3");
+    assert_eq!(tables_of(&fs), 0);
     let mut ingest = db.default_keyspace().ingest();
     (0..300).for_each(|n| ingest.put(key(n), [1; 40]).unwrap());
     db.close().unwrap();

@@ -129,7 +129,7 @@ fn a_transaction_can_be_given_up_with_an_error_of_its_own() {
 
 /// Slow transactions add to a key while others write the same key as fast as they can.
 #[test]
-fn transact_2_a_slow_transaction_commits_against_a_hot_key() {
+fn a_slow_transaction_commits_against_a_hot_key() {
     let db = db();
     let map = db.default_keyspace();
     map.fetch_add("hot", 0).unwrap();
@@ -155,7 +155,7 @@ fn transact_2_a_slow_transaction_commits_against_a_hot_key() {
         stop.store(true, Ordering::Relaxed);
     });
     let attempts = attempts.into_inner();
-    assert!((8..16).contains(&attempts), "transact.2: {attempts} tries");
+    assert!((8..16).contains(&attempts), "{attempts} tries");
     assert!(db.stats().conflicts >= u64::from(attempts) - 1);
 }
 
@@ -350,7 +350,7 @@ fn keyspaces_change_together_with_what_is_written_to_them() {
 }
 
 #[test]
-fn catalog_changes_1_a_batch_or_transaction_that_others_have_overtaken_changes_nothing() {
+fn a_batch_or_transaction_that_others_have_overtaken_changes_nothing() {
     let db = db();
     let mut batch = db.batch();
     let map = batch.create_keyspace("map").unwrap();
@@ -397,7 +397,7 @@ fn catalog_changes_1_a_batch_or_transaction_that_others_have_overtaken_changes_n
 }
 
 #[test]
-fn range_4_an_iterator_turns_after_a_commit_into_a_memtable_that_was_empty() {
+fn an_iterator_turns_after_a_commit_into_a_memtable_that_was_empty() {
     let db = db();
     let map = db.default_keyspace();
     (0..9_u8).for_each(|n| map.put([n], "").map(drop).unwrap());
@@ -408,7 +408,7 @@ fn range_4_an_iterator_turns_after_a_commit_into_a_memtable_that_was_empty() {
         let first = ends(&mut range, turns).unwrap().unwrap().0;
         map.put([99], "new").unwrap();
         let last = ends(&mut range, !turns).unwrap().unwrap().0;
-        assert_eq!((first[0].min(last[0]), first[0].max(last[0]), range.count()), (0, 8, 7), "range.4");
+        assert_eq!((first[0].min(last[0]), first[0].max(last[0]), range.count()), (0, 8, 7));
         db.compact().unwrap();
     }
 }

@@ -169,7 +169,7 @@ fn exclusive_turn_3_others_wait_while_an_exclusive_transaction_is_open() {
 }
 
 #[test]
-fn locks_3_who_locks_what_it_writes_waits_and_does_not_conflict() {
+fn who_locks_what_it_writes_waits_and_does_not_conflict() {
     let db = Db::in_memory().unwrap();
     let map = db.default_keyspace();
     let conflicts = std::thread::scope(|scope| {
@@ -188,7 +188,7 @@ fn locks_3_who_locks_what_it_writes_waits_and_does_not_conflict() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u32>()
     });
     let n = u64::from_le_bytes((*map.get("n").unwrap().unwrap()).try_into().unwrap());
-    assert_eq!((n, conflicts), (300, 0), "locks.3");
+    assert_eq!((n, conflicts), (300, 0));
 }
 
 #[test]

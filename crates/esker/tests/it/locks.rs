@@ -113,7 +113,7 @@ fn locks_2_a_cycle_may_go_through_a_lock_and_an_exclusive_transaction() {
 }
 
 #[test]
-fn transact_3_a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
+fn a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
     let (db, map) = db();
     map.put("b", "1").unwrap();
     let done = db.transact_with(Default::default(), |t| -> Result<()> {
@@ -124,7 +124,7 @@ fn transact_3_a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
         t.get_for_update(&map, "b")?;
         t.put(&map, "b", "3")
     });
-    assert_eq!(done.unwrap().attempts, 2, "transact.3");
+    assert_eq!(done.unwrap().attempts, 2);
 
     // Each locks one of two names, then the other.
     let both_have_one = std::sync::Barrier::new(2);
@@ -147,7 +147,7 @@ fn transact_3_a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
             });
         }
     });
-    assert!(attempts.into_inner() > 2, "transact.3");
+    assert!(attempts.into_inner() > 2);
 
     // Other errors end it, even if there was a conflict before and the body continued.
     let gave_up = db.transact(|t| -> Result<()> {
@@ -157,7 +157,7 @@ fn transact_3_a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
         t.put(&map, "c", "5")?;
         Err(Error::Invalid("given up".to_owned()))
     });
-    assert!(matches!(gave_up, Err(Error::Invalid(_))), "transact.3: {gave_up:?}");
+    assert!(matches!(gave_up, Err(Error::Invalid(_))), "{gave_up:?}");
 }
 
 #[test]

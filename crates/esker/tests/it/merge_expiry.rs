@@ -117,7 +117,7 @@ fn what_is_replaced_keeps_its_expiry_and_a_sequence_has_none() {
         db.sweep().unwrap();
         ids.next().unwrap()
     });
-    assert_eq!(numbers.collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5], "sequence.2");
+    assert_eq!(numbers.collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
     assert!(map.set_default_ttl(Some(Duration::ZERO)).unwrap_err().to_string().contains("zero"));
     map.put_with_ttl("gone", "1", Duration::ZERO).unwrap();
     assert_eq!(map.get("gone").unwrap(), None);

@@ -365,7 +365,7 @@ fn fold_3_operands_end_with_the_value_that_they_were_merged_into() {
 }
 
 #[test]
-fn changes_3_the_feed_has_the_operands_of_commits_small_and_large() {
+fn the_feed_has_the_operands_of_commits_small_and_large() {
     let fs = MemFs::new();
     let keep = |builder: Builder| builder.feed_retention(u64::MAX, Duration::from_secs(3600));
     let db = keep(builder(&fs)).adoption_bytes(1 << 10).open("db").unwrap();
@@ -404,6 +404,6 @@ fn changes_3_the_feed_has_the_operands_of_commits_small_and_large() {
         }
         lists.push(merges);
     }
-    assert_eq!(copy, content(&map), "changes.3");
+    assert_eq!(copy, content(&map));
     assert!(lists[..2] == [0, 1] && lists[2] > 1, "{lists:?}: of several runs");
 }

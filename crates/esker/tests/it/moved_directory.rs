@@ -1,5 +1,5 @@
 //! A database whose directory is moved, removed or replaced while it is open continues in the directory that
-//! it opened. It changes nothing in the new one at its path (open.8 of engine/life/open.rs, dir_lock.1 of
+//! it opened. It changes nothing in the new one at its path (engine/life/open.rs; dir_lock.1 of
 //! engine/disk/dir_lock.rs). It follows no links in its directory.
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "directories of these tests' own")]
@@ -29,7 +29,7 @@ fn expect_items(dir: &Path, expected: u64) {
 }
 
 #[test]
-fn open_8_a_database_whose_directory_is_gone_spares_the_one_that_was_made_in_the_same_place() {
+fn a_database_whose_directory_is_gone_spares_the_one_that_was_made_in_the_same_place() {
     for flushes_first in [false, true] {
         let root = tempfile::tempdir().expect("a directory");
         let dir = root.path().join("db");
@@ -62,7 +62,7 @@ fn open_8_a_database_whose_directory_is_gone_spares_the_one_that_was_made_in_the
 }
 
 #[test]
-fn open_8_a_database_goes_on_where_its_directory_was_moved_to() {
+fn a_database_goes_on_where_its_directory_was_moved_to() {
     let root = tempfile::tempdir().expect("a directory");
     let (dir, moved) = (root.path().join("db"), root.path().join("moved"));
     let old = open(&dir);
@@ -82,7 +82,7 @@ fn open_8_a_database_goes_on_where_its_directory_was_moved_to() {
 
 /// Links to other files in place of those that opening writes or reads.
 #[test]
-fn open_8_opening_writes_and_reads_nothing_through_a_link() {
+fn opening_writes_and_reads_nothing_through_a_link() {
     let names = ["LOCK", "CURRENT.tmp", "OPTIONS.tmp", "CURRENT", "MANIFEST-000001"];
     for (name, leads_to_a_file) in names.into_iter().flat_map(|name| [(name, true), (name, false)]) {
         let root = tempfile::tempdir().expect("a directory");
@@ -101,7 +101,7 @@ fn open_8_opening_writes_and_reads_nothing_through_a_link() {
             Err(error) => assert!(error.to_string().contains("symbolic link"), "{name}: {error}"),
         }
         let is = fs::read(&outside).ok();
-        assert_eq!(is, leads_to_a_file.then(|| b"precious".to_vec()), "open.8: {name}");
+        assert_eq!(is, leads_to_a_file.then(|| b"precious".to_vec()), "{name}");
     }
     // Repair and check do not follow them either. But the directory itself may be reached through a link.
     let root = tempfile::tempdir().expect("a directory");
@@ -113,12 +113,12 @@ fn open_8_opening_writes_and_reads_nothing_through_a_link() {
     expect_items(&at("link"), 100);
     fs::rename(at("db/CURRENT"), at("CURRENT")).expect("move");
     std::os::unix::fs::symlink("../CURRENT", at("db/CURRENT")).expect("link");
-    assert!(esker::check_offline(at("db")).expect("check").problems[0].contains("symbolic link"), "open.8");
-    assert!(Db::open(at("db")).is_err(), "open.8");
+    assert!(esker::check_offline(at("db")).expect("check").problems[0].contains("symbolic link"));
+    assert!(Db::open(at("db")).is_err());
 }
 
 #[test]
-fn open_8_a_database_stays_where_it_is_when_a_link_to_it_is_turned_elsewhere() {
+fn a_database_stays_where_it_is_when_a_link_to_it_is_turned_elsewhere() {
     let root = tempfile::tempdir().expect("a directory");
     let at = |name: &str| root.path().join(name);
     let link = |to: &str| {
@@ -187,7 +187,7 @@ fn dir_lock_1_a_table_that_an_iterator_has_outlived_the_database_with_is_not_rem
 }
 
 #[test]
-fn compaction_output_3_a_flush_spares_a_file_that_has_the_name_of_its_table() {
+fn a_flush_spares_a_file_that_has_the_name_of_its_table() {
     let root = tempfile::tempdir().expect("a directory");
     let dir = root.path().join("db");
     let db = open(&dir);
@@ -197,11 +197,6 @@ fn compaction_output_3_a_flush_spares_a_file_that_has_the_name_of_its_table() {
     let tries = (1..10).find(|_| db.flush().is_ok()).expect("a number that is free");
     assert!(tries > 1, "no name was taken");
     for stray in &strays {
-        assert_eq!(
-            fs::read(stray).ok().as_deref(),
-            Some(&b"mine"[..]),
-            "compaction_output.3: {}",
-            stray.display()
-        );
+        assert_eq!(fs::read(stray).ok().as_deref(), Some(&b"mine"[..]), "{}", stray.display());
     }
 }

@@ -35,7 +35,7 @@ fn many_1_many_3_answers_stand_in_the_order_of_the_keys_wherever_they_come_from(
 }
 
 #[test]
-fn many_4_values_beyond_the_limit_are_left_for_the_next_call() {
+fn values_beyond_the_limit_are_left_for_the_next_call() {
     let dir = tempfile::tempdir().unwrap();
     let builder = Db::builder().memory(1 << 20).block_bytes(512).table_bytes(64 << 10).blobs_over(1000);
     let db = builder.open(dir.path()).unwrap();

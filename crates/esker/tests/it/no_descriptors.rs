@@ -15,12 +15,9 @@ use crate::own_process;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
-fn wal_writer_3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alone() {
+fn a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alone() {
     let limited = "ulimit -n 128";
-    if own_process::ran_under(
-        limited,
-        wal_writer_3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alone,
-    ) {
+    if own_process::ran_under(limited, a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alone) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -63,8 +60,8 @@ fn wal_writer_3_a_commit_that_finds_no_descriptor_for_the_next_segment_fails_alo
         }
         assert!(n < 1000, "the next segment got its name");
     };
-    assert!(matches!(refused, Error::Io { .. }), "wal_writer.3: {refused:?}");
-    assert!(matches!(put(n), Err(Error::Io { .. })), "wal_writer.3: as long as there is none");
+    assert!(matches!(refused, Error::Io { .. }), "{refused:?}");
+    assert!(matches!(put(n), Err(Error::Io { .. })), "as long as there is none");
     assert_eq!(map.get(0_u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 1000][..]), "reads go on");
     drop(held);
     while n < 500 {

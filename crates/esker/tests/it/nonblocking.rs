@@ -61,7 +61,7 @@ fn committer_1_commits_are_made_in_their_order_many_at_a_time() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a thread beside the one that holds the transaction")]
-fn committer_3_committer_4_commits_keep_their_order_when_too_much_waits() {
+fn committer_4_commits_keep_their_order_when_too_much_waits() {
     const MIB: usize = 1 << 20;
     let db = Db::builder().env(Env::with_fs(Arc::new(MemFs::new()))).memory(512 << 20).open(dir()).unwrap();
     let map = db.default_keyspace();
@@ -92,7 +92,7 @@ fn committer_3_committer_4_commits_keep_their_order_when_too_much_waits() {
 }
 
 #[test]
-fn committer_2_each_commit_has_an_outcome_when_the_log_fails_and_when_the_database_closes() {
+fn each_commit_has_an_outcome_when_the_log_fails_and_when_the_database_closes() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let db = Db::builder().env(Env::with_fs(Arc::new(faults.clone()))).open(dir()).unwrap();
     let map = db.default_keyspace();
@@ -101,10 +101,10 @@ fn committer_2_each_commit_has_an_outcome_when_the_log_fails_and_when_the_databa
     let failure = FaultAction::Fail(std::io::ErrorKind::Other);
     faults.add(FaultRule::new(&[OpKind::SyncData, OpKind::Write], failure).on_path(".wal").forever());
     let failed: Vec<_> = (0..100_u32).map(|n| map.put_async(n.to_be_bytes(), "x")).collect();
-    assert!(failed.into_iter().all(|commit| wait(commit).is_err()), "committer.2");
+    assert!(failed.into_iter().all(|commit| wait(commit).is_err()));
     let late: Vec<_> = (0..100_u32).map(|n| map.put_async(n.to_be_bytes(), "y")).collect();
     let _ = db.close();
-    assert!(late.into_iter().all(|commit| wait(commit).is_err()), "committer.2");
+    assert!(late.into_iter().all(|commit| wait(commit).is_err()));
     assert!(matches!(wait(map.put_async("a", "")), Err(Error::Closed)));
 }
 

@@ -5,9 +5,9 @@
 //!   golden database --damage--> open --> a typed error; files unchanged; check_offline reports the same
 //! ```
 //!
-//! refusals.1. An opening that refuses damage, or files that the engine cannot have made, changes only LOCK.
-//! refusals.2. Every message about damage names `esker repair`.
-//! refusals.3. What crashes leave is never refused.
+//! - An opening that refuses damage, or files that the engine cannot have made, changes only LOCK.
+//! - Every message about damage names `esker repair`.
+//! - What crashes leave is never refused.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -30,12 +30,12 @@ fn files(fs: &MemFs) -> Vec<(String, Vec<u8>)> {
     names.into_iter().map(|name| (name.clone(), read(fs, &name))).collect()
 }
 
-/// Returns the error of an opening (refusals.1).
+/// Returns the error of an opening.
 fn refusal(what: &str, builder: Builder, fs: &MemFs) -> Error {
     let before = files(fs);
     match builder.open(dir()) {
         Err(error) => {
-            assert!(files(fs) == before, "refusals.1: {what}: files were changed, and then: {error}");
+            assert!(files(fs) == before, "{what}: files were changed, and then: {error}");
             error
         }
         // Tables are read when they are needed.
@@ -44,11 +44,11 @@ fn refusal(what: &str, builder: Builder, fs: &MemFs) -> Error {
 }
 
 fn assert_helpful(what: &str, error: &Error) {
-    assert!(error.is_corrupt() && error.to_string().contains("esker repair"), "refusals.2: {what}: {error}");
+    assert!(error.is_corrupt() && error.to_string().contains("esker repair"), "{what}: {error}");
 }
 
 #[test]
-fn refusals_2_whatever_is_damaged_the_message_says_what_helps() {
+fn whatever_is_damaged_the_message_says_what_helps() {
     let golden = Golden::segmented();
     let segments: Vec<_> = golden.named(".wal").collect();
     let table = golden.named(".sst").last().unwrap();
@@ -85,7 +85,7 @@ fn refusals_2_whatever_is_damaged_the_message_says_what_helps() {
 }
 
 #[test]
-fn refusals_1_a_damaged_catalog_is_refused_before_anything_is_changed() {
+fn a_damaged_catalog_is_refused_before_anything_is_changed() {
     let golden = Golden::merged();
     let in_catalog = |table: &String| {
         let block = blocks(&golden.fs, table).into_iter().find(|block| block.keys[0][0] == 0)?;
@@ -100,7 +100,7 @@ fn refusals_1_a_damaged_catalog_is_refused_before_anything_is_changed() {
 }
 
 #[test]
-fn refusals_1_a_file_whose_number_leaves_none_for_new_ones_is_named() {
+fn a_file_whose_number_leaves_none_for_new_ones_is_named() {
     let golden = Golden::merged();
     for name in ["9223372036854775807.sst", "MANIFEST-9223372036854775807", "2000000000000.sst"] {
         let fs = golden.copy();
@@ -124,7 +124,7 @@ fn refusals_1_a_file_whose_number_leaves_none_for_new_ones_is_named() {
 }
 
 #[test]
-fn refusals_2_a_database_without_current_is_damaged_and_not_missing() {
+fn a_database_without_current_is_damaged_and_not_missing() {
     let golden = Golden::merged();
     // Each of these files alone proves that there is data.
     for kept in [".sst", ".wal"] {
@@ -152,7 +152,7 @@ fn refusals_2_a_database_without_current_is_damaged_and_not_missing() {
 }
 
 #[test]
-fn refusals_3_tables_of_flushes_and_merges_that_did_not_come_to_their_end_are_leftovers() {
+fn tables_of_flushes_and_merges_that_did_not_come_to_their_end_are_leftovers() {
     // The first flush drops the numbers of its commits, and so does the compaction.
     for merges in [false, true] {
         let fs = MemFs::new();
@@ -173,7 +173,7 @@ fn refusals_3_tables_of_flushes_and_merges_that_did_not_come_to_their_end_are_le
         let mut noted = 0;
         for left in [fs.crash_strict(), fs.kill(), fs.crash_keep_all()] {
             let report = builder(&left).check_offline(dir()).unwrap();
-            assert!(report.problems.is_empty(), "refusals.3: {report:#?}");
+            assert!(report.problems.is_empty(), "{report:#?}");
             noted += report.notes.iter().filter(|note| note.contains(".sst is not needed")).count();
             let db = builder(&left).open(dir()).unwrap();
             assert_eq!(dump_sound(&db).unwrap()["default"].len(), 1);

@@ -326,7 +326,7 @@ fn catalog_changes_3_a_keyspace_has_options_from_its_commit_on_and_not_before() 
 }
 
 #[test]
-fn key_3_ranges_that_end_at_the_longest_keys_are_removed_again() {
+fn ranges_that_end_at_the_longest_keys_are_removed_again() {
     let mut two = Two::begin();
     let map = two.home.default_keyspace();
     let longest = |last: u8| [&[b'l'; KEY_BYTES_MAX - 1][..], &[last]].concat();

@@ -88,12 +88,11 @@ fn idle_1_what_is_removed_gives_back_its_space_by_itself() {
             assert!(fs.used_bytes() < 4 * MIB, "idle.1: {removal:?}: {}", fs.used_bytes());
             assert_eq!(db.default_keyspace().len().unwrap(), 1000);
             assert!(db.check().unwrap().problems.is_empty());
-            // idle.2
             let before = db.stats();
             std::thread::sleep(Duration::from_millis(500));
             let after = db.stats();
             let work = |s: &esker::Stats| (s.flushes, s.compactions, s.tables_dropped);
-            assert_eq!(work(&after), work(&before), "idle.2: {removal:?}");
+            assert_eq!(work(&after), work(&before), "{removal:?}");
             db.close().unwrap();
         }
     }
@@ -135,7 +134,7 @@ fn covered_1_covered_3_a_snapshot_keeps_what_is_removed_and_its_end_gives_back_t
 }
 
 #[test]
-fn idle_2_idle_3_small_databases_and_those_that_remove_what_is_new_do_not_flush_for_it() {
+fn small_databases_and_those_that_remove_what_is_new_do_not_flush_for_it() {
     let fs = MemFs::new();
     let db = open(&fs);
     let map = db.default_keyspace();
@@ -149,7 +148,7 @@ fn idle_2_idle_3_small_databases_and_those_that_remove_what_is_new_do_not_flush_
         map.remove([round as u8; 9]).unwrap();
         std::thread::sleep(Duration::from_millis(200));
     }
-    assert_eq!(db.stats().flushes, before, "idle.3");
+    assert_eq!(db.stats().flushes, before);
 }
 
 /// Puts from key `from` on until the disk is full. Returns the first refused key.

@@ -1,11 +1,11 @@
 //! The statistics report what was done.
 //!
-//! esker_stats.1. Each block that a get wants counts as a hit or a miss.
-//! esker_stats.2. Waiting writers are counted, with the time that they wait.
-//! esker_stats.3. Latencies of gets, commits and syncs are recorded.
-//! esker_stats.4. The statistics of keyspaces divide up the tables.
-//! esker_stats.5. Snapshots and iterators that keep old states are reported with their age.
-//! esker_stats.6. The log's bytes shrink with its segments.
+//! - Each block that a get wants counts as a hit or a miss.
+//! - Waiting writers are counted, with the time that they wait.
+//! - Latencies of gets, commits and syncs are recorded.
+//! - The statistics of keyspaces divide up the tables.
+//! - Snapshots and iterators that keep old states are reported with their age.
+//! - The log's bytes shrink with its segments.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn fill(db: &Db, keyspace: &str, items: u32, bytes: usize) {
 }
 
 #[test]
-fn esker_stats_1_hits_and_misses_add_up() {
+fn hits_and_misses_add_up() {
     const ITEMS: u32 = 1000;
     let env = simulated();
     let db = stepped(&env).open(dir()).unwrap();
@@ -48,9 +48,9 @@ fn esker_stats_1_hits_and_misses_add_up() {
         (after.cache_hits - before.cache_hits, after.cache_misses - before.cache_misses)
     };
     let (hits, misses) = get_all();
-    assert_eq!(hits + misses, u64::from(ITEMS), "esker_stats.1");
-    assert!(misses > 100, "esker_stats.1: there is more than one block: {misses}");
-    assert_eq!(get_all(), (u64::from(ITEMS), 0), "esker_stats.1: all is in the cache");
+    assert_eq!(hits + misses, u64::from(ITEMS));
+    assert!(misses > 100, "there is more than one block: {misses}");
+    assert_eq!(get_all(), (u64::from(ITEMS), 0), "all is in the cache");
     let ratio = 1.0 - misses as f64 / f64::from(2 * ITEMS);
     assert!(db.stats().cache_hit_ratio().is_some_and(|reported| (reported - ratio).abs() < 1e-9));
     let before = db.stats();
@@ -60,7 +60,7 @@ fn esker_stats_1_hits_and_misses_add_up() {
 }
 
 #[test]
-fn esker_stats_2_stalls_take_time() {
+fn stalls_take_time() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let env = Env::with_fs(Arc::new(faults.clone()));
     let db = Db::builder().env(env).memory(4 << 20).memtable_bytes(16 << 10).durability(Durability::Buffered);
@@ -75,7 +75,7 @@ fn esker_stats_2_stalls_take_time() {
         n += 1;
     }
     let stats = db.stats();
-    assert!(stats.stall_time > Duration::from_micros(100), "esker_stats.2: {:?}", stats.stall_time);
+    assert!(stats.stall_time > Duration::from_micros(100), "{:?}", stats.stall_time);
     assert_eq!(stats.writers_waiting, 0);
     faults.clear();
 }
@@ -83,11 +83,11 @@ fn esker_stats_2_stalls_take_time() {
 fn assert_is_in_order(latency: &Latency) {
     let Latency { p50, p99, p99_9, max, .. } = *latency;
     let is_in_order = Duration::ZERO < p50 && p50 <= p99 && p99 <= p99_9 && p99_9 <= max;
-    assert!(is_in_order && latency.samples > 0, "esker_stats.3: {latency:?}");
+    assert!(is_in_order && latency.samples > 0, "{latency:?}");
 }
 
 #[test]
-fn esker_stats_3_latencies_are_gathered() {
+fn latencies_are_gathered() {
     let db = Db::builder().env(Env::with_fs(Arc::new(MemFs::new()))).open(dir()).unwrap();
     let map = db.default_keyspace();
     assert_eq!((db.stats().commit_latency, db.stats().get_latency), (Latency::default(), Latency::default()));
@@ -95,12 +95,8 @@ fn esker_stats_3_latencies_are_gathered() {
         map.put(n.to_be_bytes(), "1").unwrap();
     }
     let stats = db.stats();
-    assert_eq!(
-        (stats.commits, stats.commit_latency.samples),
-        (200, 200),
-        "esker_stats.3: all that are durable"
-    );
-    assert!(stats.sync_latency.samples >= 200, "esker_stats.3");
+    assert_eq!((stats.commits, stats.commit_latency.samples), (200, 200), "all that are durable");
+    assert!(stats.sync_latency.samples >= 200);
     for n in 0..2000u32 {
         let mut batch = db.batch();
         batch.put(&map, n.to_be_bytes(), "2").unwrap();
@@ -115,14 +111,14 @@ fn esker_stats_3_latencies_are_gathered() {
         stats.committed_bytes
     );
     let unsynced = stats.commit_latency.samples - 200;
-    assert!((150..400).contains(&unsynced), "esker_stats.3: {unsynced} of 2000, one in 8 was to be measured");
+    assert!((150..400).contains(&unsynced), "{unsynced} of 2000, one in 8 was to be measured");
     let gets = stats.get_latency.samples;
-    assert!((15..60).contains(&gets), "esker_stats.3: {gets} of 2000, one in 64 was to be measured");
+    assert!((15..60).contains(&gets), "{gets} of 2000, one in 64 was to be measured");
     [stats.get_latency, stats.commit_latency, stats.sync_latency].iter().for_each(assert_is_in_order);
 }
 
 #[test]
-fn esker_stats_4_keyspaces_share_out_the_tables() {
+fn keyspaces_share_out_the_tables() {
     let db = stepped(&simulated()).open(dir()).unwrap();
     let sizes = [("default", 0), ("large", 2000), ("little", 10), ("middle", 500)];
     sizes.iter().for_each(|(name, items)| fill(&db, name, *items, 50));
@@ -130,27 +126,21 @@ fn esker_stats_4_keyspaces_share_out_the_tables() {
     for _ in 0..2 {
         let (figures, stats) = (db.keyspace_stats(), db.stats());
         let reported: Vec<_> = figures.iter().map(|f| (&*f.name, f.items as u32)).collect();
-        assert_eq!(reported, sizes, "esker_stats.4");
+        assert_eq!(reported, sizes);
         let all: u64 = figures.iter().map(|f| f.table_bytes).sum();
-        assert!(
-            all <= stats.table_bytes && all > stats.table_bytes / 10 * 9,
-            "esker_stats.4: {all}, {stats:?}"
-        );
+        assert!(all <= stats.table_bytes && all > stats.table_bytes / 10 * 9, "{all}, {stats:?}");
         let each = |items: u32| stats.table_bytes * u64::from(items) / 2510;
         for f in &figures {
             let expected = each(f.items as u32);
             // A block at each end, and the catalog.
-            assert!(
-                f.table_bytes.abs_diff(expected) < expected / 10 + 2000,
-                "esker_stats.4: {f:?}, {expected}"
-            );
+            assert!(f.table_bytes.abs_diff(expected) < expected / 10 + 2000, "{f:?}, {expected}");
         }
         db.compact().unwrap();
     }
 }
 
 #[test]
-fn esker_stats_5_pins_have_an_age() {
+fn pins_have_an_age() {
     let env = simulated();
     let db = stepped(&env).open(dir()).unwrap();
     let sleep = |secs| env.clock.sleep(Duration::from_secs(secs));
@@ -165,21 +155,21 @@ fn esker_stats_5_pins_have_an_age() {
     let (snapshot, iterator) = (db.snapshot(), map.iter());
     let seqno = snapshot.seqno().get();
     sleep(10);
-    assert_eq!(pins(), (1, Some((seqno, 10)), 1, None), "esker_stats.5: nothing has changed since");
+    assert_eq!(pins(), (1, Some((seqno, 10)), 1, None), "nothing has changed since");
     db.flush().unwrap();
     let transaction = db.begin();
     let cursor = map.cursor().unwrap();
     sleep(20);
-    assert_eq!(pins(), (2, Some((seqno, 30)), 2, Some(20)), "esker_stats.5");
+    assert_eq!(pins(), (2, Some((seqno, 30)), 2, Some(20)));
     drop((snapshot, iterator));
     // Both are of the same commit, which has been kept all the time.
-    assert_eq!(pins(), (1, Some((seqno, 30)), 1, None), "esker_stats.5");
+    assert_eq!(pins(), (1, Some((seqno, 30)), 1, None));
     drop((transaction, cursor));
-    assert_eq!(pins(), (0, None, 0, None), "esker_stats.5");
+    assert_eq!(pins(), (0, None, 0, None));
 }
 
 #[test]
-fn esker_stats_6_the_log_grows_and_goes() {
+fn the_log_grows_and_goes() {
     let env = simulated();
     let db = stepped(&env).open(dir()).unwrap();
     fill(&db, "default", 1000, 50);
@@ -189,21 +179,18 @@ fn esker_stats_6_the_log_grows_and_goes() {
         "{stats:?}"
     );
     assert!(stats.log_bytes < stats.committed_bytes * 2);
-    assert!(stats.write_amplification().is_some_and(|w| (1.0..1.5).contains(&w)), "esker_stats.6");
+    assert!(stats.write_amplification().is_some_and(|w| (1.0..1.5).contains(&w)));
     db.flush().unwrap();
     let after = db.stats();
-    assert!(after.log_bytes < 1000, "esker_stats.6: {} bytes", after.log_bytes);
-    assert!(after.write_amplification().is_some_and(|w| (1.5..3.0).contains(&w)), "esker_stats.6");
+    assert!(after.log_bytes < 1000, "{} bytes", after.log_bytes);
+    assert!(after.write_amplification().is_some_and(|w| (1.5..3.0).contains(&w)));
     fill(&db, "default", 1000, 50);
     let before = db.stats().log_bytes;
     db.close().unwrap();
     let db = stepped(&env).open(dir()).unwrap();
     let earlier = db.stats();
-    assert!(
-        earlier.log_bytes >= before && earlier.log_bytes < before * 2,
-        "esker_stats.6: {earlier:?}, {before}"
-    );
+    assert!(earlier.log_bytes >= before && earlier.log_bytes < before * 2, "{earlier:?}, {before}");
     assert_eq!((earlier.log_bytes_written, earlier.commits), (0, 0));
     db.flush().unwrap();
-    assert!(db.stats().log_bytes < before / 10, "esker_stats.6: obsolete segments are gone");
+    assert!(db.stats().log_bytes < before / 10, "obsolete segments are gone");
 }

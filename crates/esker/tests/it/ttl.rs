@@ -359,7 +359,7 @@ fn watchers_hear_of_what_expires() {
 }
 
 #[test]
-fn engine_sweep_3_tables_of_which_all_has_expired_go_unread() {
+fn tables_of_which_all_has_expired_go_unread() {
     let world = World::new();
     let builder = world.builder().block_bytes(512).table_bytes(4096).compression(TableCompression::None);
     let db = builder.open(Path::new("db")).unwrap();
@@ -379,8 +379,8 @@ fn engine_sweep_3_tables_of_which_all_has_expired_go_unread() {
     while db.step(esker::BackgroundStep::Compact { idle: false }).unwrap() {}
     let after = db.stats();
     let dropped = after.tables_dropped - before.tables_dropped;
-    assert!(dropped > 10 && before.tables - after.tables == dropped, "engine_sweep.3: {dropped}");
-    assert_eq!(after.compaction_bytes_read, before.compaction_bytes_read, "engine_sweep.3: unread");
+    assert!(dropped > 10 && before.tables - after.tables == dropped, "{dropped}");
+    assert_eq!(after.compaction_bytes_read, before.compaction_bytes_read, "unread");
     assert_eq!((map.iter().count(), map.len().unwrap()), (500, 500));
     // The next keys have newer versions above them and older ones below.
     world.clock.advance(60 * SECOND);

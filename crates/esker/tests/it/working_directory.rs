@@ -1,4 +1,4 @@
-//! A database opened by a relative path stays where it is (open.8). In its own process, since the working
+//! A database opened by a relative path stays where it is. In its own process, since the working
 //! directory belongs to the process.
 #![expect(clippy::disallowed_methods, reason = "directories of this test's own")]
 

@@ -1,8 +1,9 @@
-//! Invariants have codes, `compact.2`: defined once, in the module text of the file that keeps them, and cited by that code elsewhere.
+//! Invariants have codes such as `memtable.1`. A code is defined once, in the module text of the file that keeps
+//! the invariant, and cited elsewhere.
 //!
 //! ```text
-//!   //! compact.2. Text of the invariant     definition: the name before the dot is the file's, the number its own
-//!   // compact.2    "compact.2: ..."         citation: in comments and in messages of assertions
+//!   //! memtable.1. Text of the invariant     definition: the file's name, then a number
+//!   // memtable.1    "memtable.1: ..."        citation: in comments and in messages of assertions
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,9 +69,9 @@ mod tests {
         let files = [
             (
                 "a.rs",
-                "//! Text.\n//!\n//! log.1. It holds.\n//! log.2. So does this (log.1, table.1).\n// log.3, 1.5, x.9\n",
+                "//! Text.\n//!\n//! log.1. It holds.\n//! log.2. So does this (log.1, memtable.1).\n// log.3, 1.5, x.9\n",
             ),
-            ("b.rs", "//! log.2. Again.\n//! table.1. One.\n"),
+            ("b.rs", "//! log.2. Again.\n//! memtable.1. One.\n"),
         ];
         assert_eq!(places(check, &files), ["b.rs:1", "a.rs:5"]);
     }

@@ -6,9 +6,9 @@
 //!   in their name, constants in tests/golden.rs files   /
 //! ```
 //!
-//! goldens.1. The lock names every golden file and item, with the size and XXH3-128 of its bytes; of an item, those of its
-//!     literals, so that names and calls around them may change.
-//! goldens.2. `cargo xtask goldens --add` adds what is new and changes no line that is there.
+//! - The lock names every golden file and item, with the size and XXH3-128 of its bytes; of an item, those of
+//!   its literals, so that names and calls around them may change.
+//! - `cargo xtask goldens --add` adds what is new and changes no line that is there.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, print) in &present {
         let problem = match locked.get(path) {
-            None => "new golden bytes: run `cargo xtask goldens --add` (goldens.1)",
+            None => "new golden bytes: run `cargo xtask goldens --add`",
             Some(old) if old != print => "golden bytes changed: restore them and add new ones beside them",
             Some(_) => continue,
         };
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn goldens_1_new_changed_and_missing_files_are_found() {
+    fn new_changed_and_missing_files_are_found() {
         let lock = lock_of("bytes");
         assert_eq!(places(check, &[(GOLDEN, "bytes")]), [format!("{GOLDEN}:1")]);
         assert_eq!(places(check, &[(GOLDEN, "bytes"), (LOCK, &lock)]), [""; 0]);
@@ -138,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn goldens_1_files_of_golden_directories_are_pinned_too() {
+    fn files_of_golden_directories_are_pinned_too() {
         let (table, log) = ("crates/a/tests/goldens/database-1/plain/000002.sst", "a/goldens/x/y/CURRENT");
         assert_eq!(places(check, &[(table, "t"), (log, "l")]), [format!("{log}:1"), format!("{table}:1")]);
     }
 
     #[test]
-    fn goldens_1_golden_items_are_pinned_by_their_literals() {
+    fn golden_items_are_pinned_by_their_literals() {
         let source = |bytes: &str, name: &str| {
             let test = format!("#[test]\nfn golden_v1() {{ assert_eq!({name}(), \"{bytes}\"); }}\n");
             format!("//! x\nfn golden_gate() -> u8 {{ 3 }}\n#[cfg(test)]\nmod tests {{\n{test}}}\n")
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn goldens_2_adding_keeps_what_is_there() {
+    fn adding_keeps_what_is_there() {
         let repo = |text| Repo::of(&[(GOLDEN, text), ("a/goldens/v2.bin", "x")]);
         let locked = read_lock(&Repo::of(&[(LOCK, &lock_of("bytes"))]));
         let (extended, added) = extend(locked.clone(), present(&repo("bytes"))).unwrap();

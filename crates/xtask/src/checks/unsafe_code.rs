@@ -1,7 +1,7 @@
 //! `unsafe` stands only in the files listed here, and each use says why it is sound.
 //!
-//! unsafe_code.1. The list and the files agree: an entry without `unsafe` is removed.
-//! unsafe_code.2. A listed file says `#![expect(unsafe_code, reason = "...")]` at its head, as the workspace denies it.
+//! - The list and the files agree: an entry without `unsafe` is removed.
+//! - A listed file says `#![expect(unsafe_code, reason = "...")]` at its head, as the workspace denies it.
 //!
 //! That the comment stands directly above its block is clippy's to check (`undocumented_unsafe_blocks`).
 
@@ -61,18 +61,14 @@ pub(super) fn check(repo: &Repo) -> Vec<Finding> {
         let allowed = ALLOWED.iter().any(|(path, _)| *path == file.path);
         match uses.first() {
             None if allowed => {
-                findings.push(Finding::error(
-                    &file.path,
-                    1,
-                    "unsafe_code.1: listed for `unsafe`, but has none: unlist it",
-                ));
+                findings.push(Finding::error(&file.path, 1, "listed for `unsafe`, but has none: unlist it"));
             }
             Some(line) if !allowed => {
                 let message = "`unsafe` in a file that is not listed for it in xtask's unsafe_code.rs";
                 findings.push(Finding::error(&file.path, *line, message));
             }
             Some(_) if !source.code.contains("expect(unsafe_code") => {
-                let message = "unsafe_code.2: say `#![expect(unsafe_code, reason = \"...\")]` at the head";
+                let message = "say `#![expect(unsafe_code, reason = \"...\")]` at the head";
                 findings.push(Finding::error(&file.path, 1, message));
             }
             _ => {}
@@ -112,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_code_1_and_2_are_enforced() {
+    fn and_2_are_enforced() {
         let head = "#![expect(unsafe_code, reason = \"x\")]\n// SAFETY: x\n";
         let with = format!("{head}unsafe {{}}\n");
         assert_eq!(places(check, &[(LISTED, &with)]), [""; 0]);

@@ -1,4 +1,4 @@
-//! Injected faults that a sanitizer must report, to prove that it works (sanitize.2).
+//! Injected faults that a sanitizer must report, to prove that it works.
 //!
 //! ```text
 //!   Canary { fault, test, report } --ESKER_FAULT=fault, one test--> output --> failed with the report?
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sanitize_2_only_the_tools_own_report_counts() {
+    fn only_the_tools_own_report_counts() {
         let canary = value_not_kept("Invalid read of size");
         assert!(canary.shows(false, "==7== Invalid read of size 1"));
         assert!(!canary.shows(true, "==7== Invalid read of size 1"), "a report that fails nothing");
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn sanitize_2_each_tool_has_canaries_of_faults_that_there_are() {
+    fn each_tool_has_canaries_of_faults_that_there_are() {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../esker/src/sync/fault.rs");
         let source = std::fs::read_to_string(source).unwrap();
         let list = source.split_once("SANITIZED:").unwrap().1.split_once("=").unwrap().1;

@@ -1,9 +1,9 @@
 //! Topics that commits publish, and keys whose changes are reported. Clients receive both without a request
 //! for each message.
 //!
-//! messages.1. Messages have the form of Redis's pub/sub, so that client libraries understand them. A message
-//!     on a topic looks like that of a channel, a change like that of a pattern. A RESP2 client that receives
-//!     them counts as subscribed.
+//! Messages have the form of Redis's pub/sub, so that client libraries understand them. A message on a topic
+//! looks like that of a channel, a change like that of a pattern. A RESP2 client that receives them counts as
+//! subscribed.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Sends bytes to a client, waiting no longer than the limits allow (outbox.2).
+//! Sends bytes to a client, waiting no longer than the limits allow.
 
 use std::io;
 use std::pin::Pin;

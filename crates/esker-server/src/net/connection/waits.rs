@@ -76,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Waits until no pause holds the current command (pause.1).
+    /// Waits until no pause holds the current command.
     pub(super) async fn await_pause(
         &mut self,
         mut job: Box<Job>,

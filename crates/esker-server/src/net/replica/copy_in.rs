@@ -4,11 +4,11 @@
 //!   Have ... --> primary;  File, Data ..., FileEnd | Keep --> data.esker-full --role: replica--> restart
 //! ```
 //!
-//! copy_in.1. An interrupted copy is continued: complete files are not sent again.
-//! copy_in.2. The copy records that it is a replica before it replaces the database. So no crash makes it a
-//!     second primary.
-//! copy_in.3. Another thread writes the data, and syncs while it writes. Neither the network nor the disk
-//!     waits for more than some MiB of the other.
+//! - An interrupted copy is continued: complete files are not sent again.
+//! - The copy records that it is a replica before it replaces the database. So no crash makes it a second
+//!   primary.
+//! - Another thread writes the data, and syncs while it writes. Neither the network nor the disk waits for
+//!   more than some MiB of the other.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub fn receive(server: &Arc<Server>, upstream: &mut Upstream, source: &Source) -
     Ok(())
 }
 
-/// Receives the files and returns their names (copy_in.3).
+/// Receives the files and returns their names.
 fn receive_files(upstream: &mut Upstream, full: &Path) -> Result<Vec<String>, String> {
     std::thread::scope(|scope| {
         let (works, queue) = sync_channel(WORKS_MAX);

@@ -4,8 +4,7 @@
 //!   checkpoint beside the database --each file: Keep | File, Data ..., FileEnd--> CopyEnd --> removed
 //! ```
 //!
-//! copy_out.1. The copy is of one commit. The replica then asks for the next one, so nothing is missing or
-//!     repeated.
+//! The copy is of one commit. The replica then asks for the next one, so nothing is missing or repeated.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@
 //!                                             -FORKED: refused, unless there is nothing to lose
 //! ```
 //!
-//! repl_follow.1. A replica with another history keeps its data and reports that, until an operator decides.
+//! A replica with another history keeps its data and reports that, until an operator decides.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -61,7 +61,6 @@ pub fn run(server: &Arc<Server>) {
         let before = server.replication.state.lock().applied.seq;
         let ended =
             Upstream::connect(server, &source, term).and_then(|upstream| link(upstream, &source, wants_copy));
-        // repl_follow.1
         let may_discard = server.replication.state.lock().may_discard;
         let takes_copy =
             matches!(ended, Err(Ended::Forked(_))) && !wants_copy && (may_discard || has_nothing(server));

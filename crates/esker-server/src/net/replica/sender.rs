@@ -5,7 +5,7 @@
 //!                       `-----FULL------> a thread: files -----------^           socket --Ack--> replicas
 //! ```
 //!
-//! sender.1. Waiting output is bounded. A slow replica delays no other, and takes no memory.
+//! Waiting output is bounded. A slow replica delays no other, and takes no memory.
 
 use std::io;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::replication::replicas::{Link, Replica};
 use crate::resp::Input;
 use crate::run::server::Server;
 
-/// Maximum number of pieces that wait to be sent (sender.1), and their approximate size.
+/// Maximum number of pieces that wait to be sent, and their approximate size.
 const PIECES_MAX: usize = 8;
 const PIECE_BYTES: usize = 64 << 10;
 /// How often it checks for commits that are not durable: after a commit, and without commits for a while.

@@ -1,7 +1,7 @@
 //! A replica's connection to its primary, encrypted or not.
 //!
-//! repl_stream.1. On a connection that has to be encrypted, nothing is sent to a primary whose certificate
-//!     does not lead to the roots, or is for another host.
+//! On a connection that has to be encrypted, nothing is sent to a primary whose certificate does not lead to
+//! the roots, or is for another host.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Wraps a connection to a host (repl_stream.1).
+    /// Wraps a connection to a host.
     ///
     /// # Errors
     /// What is wrong with the primary's certificate, or with those of the options.

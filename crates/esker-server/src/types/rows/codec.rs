@@ -1,7 +1,7 @@
 //! Encodes and decodes the keys and values of columns.
 //!
-//! codec.1. Stored keys are sorted by table, key and column, each compared byte by byte.
-//! codec.2. They equal the keys of a typed table of three byte strings (feature `typed` of the engine).
+//! - Stored keys are sorted by table, key and column, each compared byte by byte.
+//! - They equal the keys of a typed table of three byte strings (feature `typed` of the engine).
 //!
 //! Bytes: docs/formats/obigstore.md
 
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn codec_1_codec_2_keys_keep_their_order_and_are_those_of_typed_tables() {
+    fn keys_keep_their_order_and_are_those_of_typed_tables() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut cell = || -> Cell { [(); 3].map(|()| random_part(&mut random)).into() };
         let stored = |cell: &Cell| cell_key(&cell.0, &cell.1, &cell.2).unwrap();
         for _ in 0..20_000 {
             let (a, b) = (cell(), cell());
-            assert_eq!(stored(&a).cmp(&stored(&b)), a.cmp(&b), "codec.1: {a:?} {b:?}");
-            assert_eq!(stored(&a), storekey::encode_vec(&a).unwrap(), "codec.2");
+            assert_eq!(stored(&a).cmp(&stored(&b)), a.cmp(&b), "{a:?} {b:?}");
+            assert_eq!(stored(&a), storekey::encode_vec(&a).unwrap());
             assert_eq!(problem(&stored(&a), &[0; 8]), None);
             let bytes = stored(&a);
             let table = first_part(&bytes).unwrap();

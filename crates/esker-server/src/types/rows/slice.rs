@@ -1,6 +1,6 @@
 //! Slices: columns of rows in bounded pieces.
 //!
-//! slice.1. A slice that has ended early names its last key. The rest comes after that key.
+//! A slice that has ended early names its last key. The rest comes after that key.
 
 use super::codec::decode_value;
 use super::condition::Condition;
@@ -55,7 +55,7 @@ pub struct Row {
 pub struct Slice {
     /// The rows.
     pub rows: Vec<Row>,
-    /// The last key (slice.1).
+    /// The last key.
     pub last: Option<Vec<u8>>,
 }
 
@@ -63,7 +63,7 @@ pub struct Slice {
 pub struct Keys {
     /// The keys.
     pub keys: Vec<Vec<u8>>,
-    /// The last key (slice.1).
+    /// The last key.
     pub last: Option<Vec<u8>>,
 }
 

@@ -5,7 +5,7 @@
 //!   ^  `-- near: step, far: seek --^
 //! ```
 //!
-//! walk.1. Each requested column is shown once, in the direction of the walk.
+//! Each requested column is shown once, in the direction of the walk.
 
 use std::ops::ControlFlow;
 
@@ -140,7 +140,7 @@ impl Position<'_> {
 }
 
 impl Source<'_> {
-    /// Shows these columns of these keys (walk.1).
+    /// Shows these columns of these keys.
     ///
     /// # Errors
     /// Those of `show`, and the store's.

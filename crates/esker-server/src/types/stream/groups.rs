@@ -1,9 +1,9 @@
 //! Consumer groups of a stream, their consumers, and pending entries.
 //!
-//! stream_groups.1. The count of a group equals the sum of its consumers' counts, and the number of its
-//!     pending entries. So a reply takes time for what it shows only.
-//! stream_groups.2. A pending entry is indexed by its group and by its consumer: it has one part of kind 3
-//!     and one of kind 4.
+//! - The count of a group equals the sum of its consumers' counts, and the number of its pending entries. So
+//!   a reply takes time for what it shows only.
+//! - A pending entry is indexed by its group and by its consumer: it has one part of kind 3 and one of kind
+//!   4.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -59,7 +59,7 @@ pub struct Pending {
     pub count: u64,
 }
 
-/// Changes of counts not stored yet, by the sub-key of the group or consumer (stream_groups.1).
+/// Changes of counts not stored yet, by the sub-key of the group or consumer.
 #[derive(Default)]
 pub(super) struct Counts(BTreeMap<Vec<u8>, i64>);
 
@@ -321,7 +321,7 @@ impl Stream {
         Ok(found)
     }
 
-    /// Stores the changed counts (stream_groups.1).
+    /// Stores the changed counts.
     pub(super) fn save_counts(&mut self, cx: &mut Cx<'_>) -> Done {
         for (sub, change) in std::mem::take(&mut self.counts.0) {
             let Some(value) = self.parts.get(cx, &sub)?.filter(|_| change != 0) else { continue };

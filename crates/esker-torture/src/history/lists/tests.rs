@@ -119,7 +119,7 @@ fn serializable(history: &[Transaction]) -> Vec<Transaction> {
 }
 
 #[test]
-fn lists_1_write_skew_phantoms_and_the_read_only_anomaly_are_of_serializable_transactions_alone() {
+fn write_skew_phantoms_and_the_read_only_anomaly_are_of_serializable_transactions_alone() {
     let skew =
         [t(&[read(X, &[]), read(Y, &[]), Append(X, 1)]), t(&[read(X, &[]), read(Y, &[]), Append(Y, 2)])];
     // Each has scanned missing keys, and appends to another of them.

@@ -49,7 +49,7 @@ fn content_1_sectors_tear_and_each_is_a_state_that_was() {
 }
 
 #[test]
-fn content_2_a_cut_file_does_not_show_what_was_cut() {
+fn a_cut_file_does_not_show_what_was_cut() {
     let mut disk = Disk::durable(Files::from([("a".into(), vec![7; 2048])]), 0);
     steps(&mut disk, [Step::SetLen { file: 0, len: 0 }, Step::SetLen { file: 0, len: 2048 }]);
     let left: BTreeSet<Vec<u8>> = losses(&disk).into_iter().map(|files| files["a"].clone()).collect();

@@ -57,7 +57,7 @@ fn poisoned() -> Error {
 }
 
 #[test]
-fn world_5_a_full_disk_excuses_a_lack_of_space_and_no_more() {
+fn a_full_disk_excuses_a_lack_of_space_and_no_more() {
     let refused = |world: &mut World| {
         world.fill_disk(0);
         let file = world.machine.disk.open(Path::new("a"), OpenOptions::create()).unwrap();
@@ -77,7 +77,7 @@ fn world_5_a_full_disk_excuses_a_lack_of_space_and_no_more() {
 }
 
 #[test]
-fn world_6_reads_go_on_when_the_log_has_failed_and_when_the_disk_is_full() {
+fn reads_go_on_when_the_log_has_failed_and_when_the_disk_is_full() {
     let fails = |prepare: fn(&mut World), error: fn() -> Error| {
         caught(|| {
             let mut world = World::new(0, None);

@@ -390,7 +390,7 @@ fn compaction_output_4_tables_tell_of_commits_whose_numbers_and_versions_are_gon
 }
 
 #[test]
-fn compaction_output_1_range_tombstones_are_split_where_tables_are() {
+fn range_tombstones_are_split_where_tables_are() {
     let mut world = loaded(1);
     world.seal();
     world.flush();

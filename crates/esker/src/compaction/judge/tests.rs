@@ -138,7 +138,7 @@ fn compaction_judge_1_the_newest_of_each_stripe_stays() {
 }
 
 #[test]
-fn compaction_judge_2_a_range_tombstone_takes_versions_of_its_own_stripe_only() {
+fn a_range_tombstone_takes_versions_of_its_own_stripe_only() {
     assert_eq!(kept("k3 k4 a..z@7", &[9], false), "a..z@7");
     assert_eq!(kept("k3 k6 a..z@7", &[5, 9], false), "k3 a..z@7");
     assert_eq!(kept("k8 a..z@7", &[9], false), "k8 a..z@7");
@@ -166,7 +166,7 @@ fn compaction_judge_3_a_tombstone_stays_while_a_lower_run_or_a_reader_needs_it()
 }
 
 #[test]
-fn compaction_judge_4_numbers_become_zero_only_below_every_reader_and_at_the_bottom() {
+fn numbers_become_zero_only_below_every_reader_and_at_the_bottom() {
     assert_eq!(kept("k7", &[9], true), "k0");
     assert_eq!(kept("k7", &[9], false), "k7");
     assert_eq!(kept("k7", &[5, 9], true), "k7", "the reader at 5 must not see it");
@@ -175,7 +175,7 @@ fn compaction_judge_4_numbers_become_zero_only_below_every_reader_and_at_the_bot
 }
 
 #[test]
-fn compaction_judge_5_what_is_not_visible_yet_stays() {
+fn what_is_not_visible_yet_stays() {
     assert_eq!(kept("k10 k11- k12 a..z@11 a..z@13", &[9], true), "k12 k11- k10 a..z@13 a..z@11");
     assert_eq!(kept("k1 k2 k3-", &[], true), "k3- k2 k1");
 }
@@ -247,7 +247,7 @@ fn random_layers(rng: &mut fastrand::Rng) -> (bool, [Set; 3]) {
 }
 
 #[test]
-fn compaction_judge_8_readers_above_the_floor_cannot_notice_a_compaction() {
+fn readers_above_the_floor_cannot_notice_a_compaction() {
     for seed in 0..3000 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (bottommost, [below, input, above]) = random_layers(&mut rng);

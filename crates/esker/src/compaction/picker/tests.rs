@@ -250,7 +250,7 @@ fn beyond_the_cache_a_small_base_takes_what_is_a_quarter_of_it_or_three_runs() {
 }
 
 #[test]
-fn shape_3_three_runs_of_a_slot_become_one_of_the_next_tier() {
+fn three_runs_of_a_slot_become_one_of_the_next_tier() {
     check(
         "
         L0: 9[a-z] / 8[a-z]  base: 1[a-f]500 2[g-m]500 3[n-t]500 4[u-z]500

@@ -4,10 +4,10 @@
 //!   outcomes of work (log files, manifest, flush, compaction), poison, closed --Observed--> judge --> Health
 //! ```
 //!
-//! engine_health.1. Health clears by itself. For each kind of work the last attempt counts. For compactions
-//!     the tables count on which an attempt failed, until another compaction has rewritten them.
-//! engine_health.2. The worst condition is reported: closed, then poisoned, then out of space, then other
-//!     failures. Among failures, the one that delays commits first.
+//! - Health clears by itself. For each kind of work the last attempt counts. For compactions the tables count
+//!   on which an attempt failed, until another compaction has rewritten them.
+//! - The worst condition is reported: closed, then poisoned, then out of space, then other failures. Among
+//!   failures, the one that delays commits first.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -115,7 +115,7 @@ pub(in crate::engine) struct Observed {
     pub(in crate::engine) now: Duration,
 }
 
-/// Returns the worst condition (engine_health.2).
+/// Returns the worst condition.
 pub(in crate::engine) fn judge(observed: Observed) -> Health {
     if observed.closed {
         return Health::Closed;
@@ -135,7 +135,7 @@ pub(crate) struct Watch {
     pub(in crate::engine) flush: Outcomes,
     pub(in crate::engine) manifest: Outcomes,
     pub(in crate::engine) compaction: Outcomes,
-    /// Tables on which compactions have failed (engine_health.1).
+    /// Tables on which compactions have failed.
     failed_on: Mutex<BTreeSet<FileId>>,
 }
 

@@ -4,8 +4,8 @@
 //!   Settings (memory, durability, compression, ...) --> Options (all sizes) --> OPTIONS file, info()
 //! ```
 //!
-//! options.1. There is one memory budget. Memtables take their part first, then indexes and filters what they
-//!     need. The block cache gets the rest.
+//! There is one memory budget. Memtables take their part first, then indexes and filters what they need. The
+//! block cache gets the rest.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -292,7 +292,7 @@ impl Options {
     pub(crate) fn replay_bytes(&self) -> u64 {
         self.given.sizes.replay_bytes
     }
-    /// Memory left for blocks, indexes and filters when all memtables are full (options.1), but at least a
+    /// Memory left for blocks, indexes and filters when all memtables are full, but at least a
     /// quarter of the memory. The choice of compactions compares the data with this size. If memtables are
     /// large, the cache itself shrinks further (cache/budget.rs).
     pub(crate) fn cache_bytes(&self) -> u64 {

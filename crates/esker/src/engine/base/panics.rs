@@ -34,7 +34,7 @@ impl Base {
         }
     }
 
-    /// Counts a failed compaction in the statistics (engine_background.3).
+    /// Counts a failed compaction in the statistics.
     pub(in crate::engine) fn count_failed_compaction(&self, error: &Error) {
         add(&self.counters.compaction.failed, 1);
         self.counters.note_error(error);

@@ -5,11 +5,11 @@
 //!   opening: manifest --> files --> check values of last commits --> replay the log up to the first damaged one
 //! ```
 //!
-//! engine_blobs.1. A file that the manifest names exists, or opening fails. A file that it does not name is a
-//!     leftover: nothing durable refers to it.
-//! engine_blobs.2. The values of replayed commits are durable before anything states that the commits are
-//!     (recovery.4 of wal/recovery.rs).
-//! engine_blobs.3. Opening checks only the length of a file. The first reader checks its header.
+//! - A file that the manifest names exists, or opening fails. A file that it does not name is a leftover:
+//!   nothing durable refers to it.
+//! - The values of replayed commits are durable before anything states that the commits are (recovery.4 of
+//!   wal/recovery.rs).
+//! - Opening checks only the length of a file. The first reader checks its header.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,11 +34,11 @@ use crate::wal::{self, LogExtent};
 pub(in crate::engine) enum Tail {
     /// Nothing.
     Look,
-    /// Make them durable (engine_blobs.2).
+    /// Make them durable.
     Store,
 }
 
-/// Opens the blob files that the manifest names (engine_blobs.1).
+/// Opens the blob files that the manifest names.
 pub(in crate::engine) fn open_blobs(env: &Env, dir: &Path, state: &VersionEdit) -> Result<BlobSet> {
     let mut named = BTreeMap::new();
     for &(name, file) in &state.blobs.added {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn engine_blobs_3_a_file_is_opened_by_who_reads_it_and_told_from_others() {
+    fn a_file_is_opened_by_who_reads_it_and_told_from_others() {
         let fs = MemFs::new();
         let db = open(&fs);
         db.default_keyspace().put("a", [1; 100]).unwrap();
@@ -192,12 +192,12 @@ mod tests {
         assert!(map.contains("a").unwrap());
         match map.get("a") {
             Err(Error::Corrupt { path, offset: 0, .. }) => assert_eq!(path, blob),
-            other => panic!("engine_blobs.3: {other:?}"),
+            other => panic!("{other:?}"),
         }
         drop((map, db));
         env.fs.remove_file(&blob).unwrap();
         let error = Db::builder().stepped().env(env.clone()).open("db").unwrap_err();
-        assert!(error.is_corrupt(), "engine_blobs.1: {error}");
+        assert!(error.is_corrupt(), "{error}");
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //!
 //! dir_lock.1. No table is removed after the lock was released. The release waits for a removal in progress.
 //!     A table whose iterator outlives the database stays behind; the next opening removes it.
-//! dir_lock.2. The lock belongs to the process that took it. The child of a fork inherits it and could
-//!     release its parent's lock. There the lock is kept, and nothing is removed.
+//! - The lock belongs to the process that took it. The child of a fork inherits it and could release its
+//!   parent's lock. There the lock is kept, and nothing is removed.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl DirLock {
         Arc::new(DirLock { lock: RwLock::new(Some(lock)), threads, process })
     }
 
-    /// Returns whether this process took the lock, and is not a fork's child (dir_lock.2).
+    /// Returns whether this process took the lock, and is not a fork's child.
     pub(crate) fn is_ours(&self) -> bool {
         self.threads.process_id() == self.process
     }
@@ -42,7 +42,7 @@ impl DirLock {
         self.end(lock);
     }
 
-    /// Drops the lock, but only in the process that took it (dir_lock.2).
+    /// Drops the lock, but only in the process that took it.
     fn end(&self, lock: Option<Arc<dyn FileLock>>) {
         if !self.is_ours() {
             std::mem::forget(lock);

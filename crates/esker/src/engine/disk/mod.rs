@@ -73,8 +73,7 @@ impl Disk {
         if self.lock.is_ours() { Ok(()) } else { Err(forked()) }
     }
 
-    /// Fails if the database is closed or a thread has panicked. Called before work that changes tables
-    /// (compact.2).
+    /// Fails if the database is closed or a thread has panicked. Called before work that changes tables.
     pub(crate) fn check_able(&self) -> Result<()> {
         self.check_ours()?;
         self.signal.check_alive()

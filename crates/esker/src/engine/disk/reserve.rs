@@ -11,8 +11,8 @@
 //!     reserve is for removals, flushes, compactions and the manifest.
 //! reserve.2. A commit that only removes finds space in the log as long as the disk has any, also while
 //!     flushes wait for space: [`SEALED_FOR_REMOVALS`] more memtables may be sealed then.
-//! reserve.3. On a disk that is small beside the usual sizes, all of them shrink with it. The reserve takes
-//!     the log of a memtable, its flush, and the compaction of a table.
+//! - On a disk that is small beside the usual sizes, all of them shrink with it. The reserve takes the log of
+//!   a memtable, its flush, and the compaction of a table.
 //! reserve.4. Before a flush, or the removal of covered tables, fails for want of space, the log gives up its
 //!     spare files.
 //! reserve.5. While little is free, a flush cuts its tables at all tables of the base. Each piece is then
@@ -46,8 +46,7 @@ pub(in crate::engine) struct Shares {
     pub(in crate::engine) table_bytes: u64,
 }
 
-/// Shares a disk with `free` bytes beside `tables` bytes of tables. The sizes are those for a large disk
-/// (reserve.3).
+/// Shares a disk with `free` bytes beside `tables` bytes of tables. The sizes are those for a large disk.
 pub(in crate::engine) fn shares(
     free: Option<u64>,
     tables: u64,
@@ -105,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reserve_3_sizes_shrink_with_the_disk() {
+    fn sizes_shrink_with_the_disk() {
         // MiB free, of tables, usual memtable --> held back, memtable, table, in KiB.
         for (free, tables, memtable, expected) in [
             (1 << 20, 0, 64, [197_632, 65_536, 65_536]),
@@ -119,7 +118,7 @@ mod tests {
             let Shares { held_back, memtable_bytes, table_bytes } =
                 shares(Some(free * MIB), tables * MIB, memtable * MIB, 64 * MIB);
             let found = [held_back, memtable_bytes, table_bytes].map(|bytes| bytes >> 10);
-            assert_eq!(found, expected, "reserve.3: {free} MiB free, {tables} MiB of tables");
+            assert_eq!(found, expected, "{free} MiB free, {tables} MiB of tables");
         }
         let unknown = shares(None, 7, 2 * MIB, 64 * MIB);
         assert_eq!((unknown.held_back, unknown.table_bytes), (0, 64 * MIB));

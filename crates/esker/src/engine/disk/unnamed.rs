@@ -4,7 +4,7 @@
 //! unnamed.1. The log is durable up to a table's newest commit before the table is written. It is released
 //!     only after a durable edit names the table. So a crash leaves no commit that only a table knows. The
 //!     newest commit is the number that the table states (compaction_output.4), which compactions preserve.
-//! unnamed.2. Nothing is known of a table that has a newer format or cannot be read. It is not removed.
+//! - Nothing is known of a table that has a newer format or cannot be read. It is not removed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::sstable::stated_newest_commit;
 use crate::types::{Error, FileId, Result, SeqNo};
 
 /// Returns the unnamed tables that are not leftovers, each with the reason: it holds commits newer than
-/// `known` (unnamed.1), or nothing is known of it (unnamed.2). A table without a statement of its commits was
+/// `known` (unnamed.1), or nothing is known of it. A table without a statement of its commits was
 /// never finished and is a leftover. `names` lists the directory.
 pub(crate) fn needed(
     env: &Env,

@@ -9,16 +9,14 @@
 //!   no threads (simulation, tests): `Core::step` does one piece of any of these
 //! ```
 //!
-//! engine_background.1. A failed step changes nothing that readers see. It is retried later, after growing
-//!     pauses.
+//! - A failed step changes nothing that readers see. It is retried later, after growing pauses.
 //! engine_background.2. Writers that wait for background work get its error. After a panic of a thread, or of
 //!     a flush or compaction in a caller's thread, all writes, flushes and compactions fail: the work would
 //!     not be done, and the state that the panic left is unknown. The manifest may hold an edit that the view
 //!     lacks.
-//! engine_background.3. Every failure shows in the statistics.
-//! engine_background.4. The timed sync waits for no flush, no compaction and no long commit (see
-//!     `txn/commit.rs`).
-//! engine_background.5. Either all threads run, or none does.
+//! - Every failure shows in the statistics.
+//! - The timed sync waits for no flush, no compaction and no long commit (see `txn/commit.rs`).
+//! - Either all threads run, or none does.
 //! engine_background.6. The end of each flush is recorded before the next flush can begin. So the last record
 //!     is that of the last flush, and no failure remains when nothing is left to flush. Flushes at closing
 //!     are not recorded: nothing waits for them.
@@ -26,8 +24,8 @@
 //!     more than then. It asks for another attempt and waits for its end. Without such space it gets the
 //!     error at once: a full disk or quota is not filled to the last byte for each commit. Attempts have a
 //!     minimum distance, however many writers ask.
-//! engine_background.8. While due work waits for space, the compaction thread pauses as well, at most one
-//!     second. Commits do not query the free space.
+//! - While due work waits for space, the compaction thread pauses as well, at most one second. Commits do not
+//!   query the free space.
 //! engine_background.9. The database is idle once nothing has been committed for a while and no thread waits
 //!     for a commit, neither in a long commit nor for space in a memtable. Waking the background threads
 //!     makes no difference.
@@ -56,7 +54,7 @@ const IDLE_AFTER: Duration = Duration::from_millis(100);
 const LOAD_AFTER: Duration = Duration::from_millis(20);
 /// The longest pause after repeated failures.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The longest pause while a compaction waits for space (engine_background.8).
+/// The longest pause while a compaction waits for space.
 const PUT_OFF_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Body of a thread. It returns when the database closes.
@@ -103,7 +101,7 @@ impl Core {
             self.signal.answer(asked);
             self.account_memtables();
             self.view.reclaim();
-            // The pauses grow (engine_background.1), because each commit wakes this thread while there is
+            // The pauses grow, because each commit wakes this thread while there is
             // anything to flush.
             pause = if is_failed { (pause * 2).min(PAUSE_MAX) } else { TICK };
             if is_failed {
@@ -182,7 +180,7 @@ impl Core {
         }
     }
 
-    /// Starts the threads (engine_background.5).
+    /// Starts the threads.
     pub(crate) fn start_threads(self: &Arc<Self>) -> Result<Vec<ThreadHandle>> {
         let loops: [(_, Loop); 5] = [
             ("esker-flush", Core::flush_loop),
@@ -262,7 +260,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
-    fn engine_background_1_a_pause_is_over_as_soon_as_a_flush_succeeds_whoever_makes_it() {
+    fn a_pause_is_over_as_soon_as_a_flush_succeeds_whoever_makes_it() {
         let (db, faults) = failing();
         let core = &db.handle.core;
         core.flush_step().unwrap_err();
@@ -280,7 +278,7 @@ mod tests {
             core.signal.stop();
             (is_pausing, is_over)
         });
-        assert!(is_pausing && is_over, "engine_background.1: {is_pausing}, {is_over}");
+        assert!(is_pausing && is_over, "{is_pausing}, {is_over}");
     }
 
     #[test]

@@ -5,11 +5,11 @@
 //!   put, table --keys ascend?--> Output (compaction/output.rs) --finish--> Layers --submit--> adoption.rs
 //! ```
 //!
-//! ingest.1. Each key is above the one before it. Any other key is refused, and changes nothing.
+//! - Each key is above the one before it. Any other key is refused, and changes nothing.
 //! ingest.2. All pairs become visible in one commit, or none does. After any other error nothing can be
 //!     committed.
-//! ingest.3. A dropped or failed ingest leaves no file. After a crash, or if the database was closed first,
-//!     the next opening removes its files.
+//! - A dropped or failed ingest leaves no file. After a crash, or if the database was closed first, the next
+//!   opening removes its files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl SortedPairs {
         self.pairs
     }
 
-    /// Adds a pair (ingest.1).
+    /// Adds a pair.
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         check_value(value)?;
@@ -215,7 +215,7 @@ impl SortedPairs {
         self.discard();
     }
 
-    /// Removes unfinished tables (ingest.3).
+    /// Removes unfinished tables.
     fn discard(&mut self) {
         if let Some(output) = self.output.take() {
             output.discard_by(&*self.core.lock.remover(self.core.env.fs.clone()));

@@ -12,21 +12,21 @@
 //! open.2. Replay puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or
 //!     nothing.
 //! open.3. Only files that the engine names, and that the manifest does not need, are removed. Not removed
-//!     are tables with commits that neither manifest nor log know, or of a newer format (unnamed.1, unnamed.2
-//!     of unnamed.rs).
-//! open.4. Each message about damage says what to do.
-//! open.5. A directory that a repair has not finished filling is refused (unfinished.1 of unfinished.rs).
+//!     are tables with commits that neither manifest nor log know, or of a newer format (unnamed.1 of
+//!     unnamed.rs).
+//! - Each message about damage says what to do.
+//! - A directory that a repair has not finished filling is refused (unfinished.1 of unfinished.rs).
 //! open.6. A leftover that cannot be removed does not keep the database from opening, nor other leftovers
 //!     from being removed. It is harmless: numbers of tables and manifests are not reused (`first_number`),
 //!     and a replacement overwrites what has its temporary name. Log files are the exception (recovery.8 of
 //!     wal/recovery.rs).
 //! open.7. The name of a new database's directory is durable before anything in it is.
-//! open.8. The directory stays the same if the process changes its working directory, or a link in its path
-//!     changes: the path is made absolute first. The directory is opened once (fs.5 of esker-env's fs.rs). If
-//!     it is moved or replaced, the database continues in the one that it opened. No file in it is reached
-//!     through a link.
-//! open.9. After a clean close an opening writes and syncs nothing: the manifest is settled (manifest_log.7).
-//!     Exceptions are unresolved counts in the manifest, and a keyspace with history by age.
+//! - The directory stays the same if the process changes its working directory, or a link in its path
+//!   changes: the path is made absolute first. The directory is opened once (fs.5 of esker-env's fs.rs). If
+//!   it is moved or replaced, the database continues in the one that it opened. No file in it is reached
+//!   through a link.
+//! - After a clean close an opening writes and syncs nothing: the manifest is settled (manifest_log.7).
+//!   Exceptions are unresolved counts in the manifest, and a keyspace with history by age.
 
 mod assemble;
 mod log;
@@ -58,10 +58,8 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Arc<Handle>> {
         let text = "the path of the database is empty: name a directory; `.` is the working directory";
         return Err(Error::Invalid(text.to_owned()));
     }
-    // open.8
     let dir = options.env().fs.absolute(dir).map_err(|e| cannot_open(options.env(), dir, e))?;
     let (env, lock) = wait_for_lock(&options, &dir)?;
-    // open.5
     unfinished::refuse(&env, &dir)?;
     open_locked(options, env, &dir, lock)
 }
@@ -89,7 +87,6 @@ pub(crate) fn open_locked(
     let lock = DirLock::new(lock, &env);
     // If opening fails, readers of its tables may keep the lock for a while.
     let opened = Opening { options, env, dir: dir.to_path_buf(), lock: lock.clone() }.run();
-    // open.4
     opened.inspect_err(|_| lock.give_back()).map_err(Error::with_remedy)
 }
 
@@ -128,7 +125,7 @@ fn lock_dir(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock>)> {
     create_and_lock(env, dir, options.modes())
 }
 
-/// Creates the directory if it is missing, opens it (open.8), and locks it.
+/// Creates the directory if it is missing, opens it, and locks it.
 pub(crate) fn create_and_lock(
     env: &Env,
     dir: &Path,

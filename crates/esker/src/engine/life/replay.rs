@@ -94,7 +94,7 @@ impl Replayed {
         });
     }
 
-    /// Adds the adopted commits without a log record (adoption.3). The error says which one the manifest
+    /// Adds the adopted commits without a log record. The error says which one the manifest
     /// describes wrongly.
     fn add_unlogged(&mut self, state: &VersionEdit) -> Result<(), String> {
         while let Some(adopted) = state.adopted.iter().find(|adopted| adopted.seq == self.last_seq.next()) {

@@ -6,10 +6,10 @@
 //!   reader --next_of--> Follower --record--> Changes
 //! ```
 //!
-//! engine_feed.1. Released commits are refused to readers before any of their files is removed, and after the
-//!     manifest records the release (manifest_feed.1).
-//! engine_feed.2. A reader that has the record of a commit first takes the current blob files, then checks
-//!     that the commit is still kept. If so, its values are in these files (collect.4).
+//! - Released commits are refused to readers before any of their files is removed, and after the manifest
+//!   records the release (manifest_feed.1).
+//! - A reader that has the record of a commit first takes the current blob files, then checks that the commit
+//!   is still kept. If so, its values are in these files (collect.4).
 //!
 //! Commits made while the feed was off are not shown.
 
@@ -126,7 +126,6 @@ impl State {
         let Some(segment) = first else { return Ok(false) };
         let oldest = keeper.shelf.oldest_from(segment);
         let feed = FeedEdit { from: Some(FeedFrom { segment, oldest }), ..FeedEdit::default() };
-        // engine_feed.1
         manifest.append(VersionEdit { feed, ..VersionEdit::default() }, || self.tables.new_file())?;
         keeper.shelf.drop_below(segment);
         let version = self.version();
@@ -191,7 +190,6 @@ impl State {
             self.check_ours()?;
             match follower.next(self.published.visible())? {
                 Followed::Commit(seq, record) => {
-                    // engine_feed.2
                     let blobs = self.view.load(&crate::sync::pin()).version.blobs().clone();
                     let corrupt = |detail: String| {
                         Error::corrupt("commit payload", "", 0, format!("commit {seq}: {detail}"))

@@ -12,9 +12,9 @@
 //! engine_history.2. Compactions obey a rule before the commit is read from which history is promised. A
 //!     compaction reads its horizons before the rules. So a compaction that does not know the rule keeps what
 //!     readers at its visible commit see, and that commit is not newer.
-//! engine_history.3. A duration is measured by the wall clock, from marks that flushes make. It never ends
-//!     early. A clock that goes back makes it longer. After a clock far ahead nothing grows old until the
-//!     clock has caught up, or [`Db::reset_time`](crate::Db::reset_time) is called.
+//! - A duration is measured by the wall clock, from marks that flushes make. It never ends early. A clock
+//!   that goes back makes it longer. After a clock far ahead nothing grows old until the clock has caught up,
+//!   or [`Db::reset_time`](crate::Db::reset_time) is called.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -227,7 +227,7 @@ impl State {
         Rules::new(kept.iter().filter_map(rule))
     }
 
-    /// A mark for the manifest, if a keyspace has a duration (engine_history.3).
+    /// A mark for the manifest, if a keyspace has a duration.
     pub(in crate::engine) fn history_mark(&self) -> Marks {
         if !self.histories.has_durations() {
             return Marks::default();

@@ -4,10 +4,10 @@
 //!   keyspace 0:  "o" + id (varint) --> option (varint), value (string), ...
 //! ```
 //!
-//! keyspace_options.1. A separate commit sets the options, and the commit that drops the keyspace removes
-//!     them. Options of a keyspace that does not exist are ignored.
-//! keyspace_options.2. Opening refuses an option that this build does not know, because writes that ignore it
-//!     might be wrong. An unloaded file may have such options: its entries mean the same without them.
+//! - A separate commit sets the options, and the commit that drops the keyspace removes them. Options of a
+//!   keyspace that does not exist are ignored.
+//! - Opening refuses an option that this build does not know, because writes that ignore it might be wrong.
+//!   An unloaded file may have such options: its entries mean the same without them.
 //!
 //! Bytes: docs/formats/unload.md
 
@@ -119,7 +119,7 @@ impl StoredOptions {
         out
     }
 
-    /// The inverse of `encode` (keyspace_options.2).
+    /// The inverse of `encode`.
     pub(crate) fn decode(bytes: &[u8]) -> Decoded<Self> {
         let mut reader = ByteReader::new(bytes);
         match Self::decode_known(&mut reader)? {
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keyspace_options_2_all_options_are_stored_and_unknown_ones_refused() {
+    fn all_options_are_stored_and_unknown_ones_refused() {
         let given = KeyspaceOptions {
             blobs_over: Some(0),
             counting: Counting::Lazy,

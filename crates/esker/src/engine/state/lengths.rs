@@ -1,8 +1,8 @@
 //! The number of keys of a keyspace: the counts of commits, less what compactions and look-ups found to be
 //! counted twice.
 //!
-//! lengths.1. The count is read before the view. So the view holds all versions that the count includes, or
-//!     what compactions made of them.
+//! The count is read before the view. So the view holds all versions that the count includes, or what
+//! compactions made of them.
 
 use crate::engine::state::State;
 use crate::engine::state::catalog::KeyspaceState;

@@ -8,8 +8,8 @@
 //! Answers are in the order of the keys. Keys of one block are looked up by one thread, so the block is read
 //! once. Without background threads, or if no thread starts, the caller reads alone.
 //!
-//! many.4. A thread stops reading once all values read exceed the limit of bytes. The answers are those
-//!     before the first key that was not looked up.
+//! A thread stops reading once all values read exceed the limit of bytes. The answers are those before the
+//! first key that was not looked up.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -29,10 +29,10 @@ const THREADS_MAX: usize = 16;
 
 /// A key whose value is not in memory, and its index among the keys.
 type Missing = (KeyBuf, usize);
-/// What a thread has found. It may have fewer values than keys (many.4).
+/// What a thread has found. It may have fewer values than keys.
 type Share = Vec<Option<Value>>;
 
-/// Bytes of values that may still be read (many.4). Relaxed: each thread sees its own reads at once, and
+/// Bytes of values that may still be read. Relaxed: each thread sees its own reads at once, and
 /// those of others soon.
 struct Budget(AtomicUsize);
 
@@ -75,7 +75,7 @@ impl State {
 }
 
 impl ReadSource {
-    /// Looks up the first keys, until their values exceed `bytes_max` bytes; one key at least (many.4). With
+    /// Looks up the first keys, until their values exceed `bytes_max` bytes; one key at least. With
     /// `threads`, several threads look up those that are not in memory.
     pub(crate) fn find_many<K: AsRef<[u8]>>(
         &self,
@@ -126,7 +126,7 @@ impl ReadSource {
         budget: &Budget,
         found: &mut [Option<Value>],
     ) -> Result<usize> {
-        // At least one key is looked up, whatever the threads do (many.4).
+        // At least one key is looked up, whatever the threads do.
         if let Some((key, at)) = missing.first().filter(|(_, at)| *at == 0) {
             let guard = crate::sync::pin();
             found[*at] = self.view.find::<ValueOf>(key, self.at, &guard)?.map(Value::unpinned);

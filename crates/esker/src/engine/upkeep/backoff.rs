@@ -8,14 +8,14 @@
 //!                                                 `--> choose: the best plan that nothing here forbids
 //! ```
 //!
-//! backoff.1. After each failure a table is skipped for twice as long as before, one hour at most. So damage
-//!     costs little and does not delay other compactions, and a passing failure is soon retried.
-//! backoff.2. A compaction that found no space is retried once enough is free: as many bytes as it reads, if
-//!     less was free when it failed, or clearly more than then. If as much was free as it reads, it is also
-//!     retried once a minute, because quotas are invisible to `statvfs`. So a full disk is not filled to the
-//!     last byte every few seconds.
-//! backoff.3. The last compaction that read a table determines how much was free for it. Others do not: a
-//!     trivial move needs no space, and a small compaction little.
+//! - After each failure a table is skipped for twice as long as before, one hour at most. So damage costs
+//!   little and does not delay other compactions, and a passing failure is soon retried.
+//! - A compaction that found no space is retried once enough is free: as many bytes as it reads, if less was
+//!   free when it failed, or clearly more than then. If as much was free as it reads, it is also retried once
+//!   a minute, because quotas are invisible to `statvfs`. So a full disk is not filled to the last byte every
+//!   few seconds.
+//! - The last compaction that read a table determines how much was free for it. Others do not: a trivial move
+//!   needs no space, and a small compaction little.
 //! backoff.4. A compaction that waits for space does not delay others.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -204,8 +204,7 @@ impl FreeSpace {
         self.lacks.retain(|file, _| is_there(*file));
     }
 
-    /// Returns whether a compaction of `files`, which reads `bytes`, may find space with `free` bytes free
-    /// (backoff.2).
+    /// Returns whether a compaction of `files`, which reads `bytes`, may find space with `free` bytes free.
     fn may_suffice(&self, files: &BTreeSet<FileId>, bytes: u64, free: u64, now: Duration) -> bool {
         let Some(last) = files.iter().filter_map(|file| self.lacks.get(file)).max() else { return true };
         let had_space = last.free >= bytes;
@@ -219,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backoff_1_pauses_double_up_to_an_hour_and_end_with_the_table() {
+    fn pauses_double_up_to_an_hour_and_end_with_the_table() {
         let mut unreadable = Pauses::default();
         let (file, other) = (FileId::new(7), FileId::new(8));
         let mut now = Duration::from_secs(100);
@@ -251,21 +250,17 @@ mod tests {
     }
 
     #[test]
-    fn backoff_2_a_compaction_is_retried_with_more_space_and_not_with_the_same() {
+    fn a_compaction_is_retried_with_more_space_and_not_with_the_same() {
         let mut space = FreeSpace::default();
         let compaction = files(&[1, 2]);
         assert!(space.may_suffice(&compaction, 800, 0, NOW), "nothing has failed");
         space.note(&compaction, lack(300));
         for (free, suffices) in [(0, false), (300, false), (400, false), (401, true), (800, true)] {
-            assert_eq!(space.may_suffice(&compaction, 800, free, NOW), suffices, "backoff.2: {free} free");
+            assert_eq!(space.may_suffice(&compaction, 800, free, NOW), suffices, "{free} free");
         }
         space.note(&compaction, lack(799));
         for (free, suffices) in [(799, false), (800, true)] {
-            assert_eq!(
-                space.may_suffice(&compaction, 800, free, NOW),
-                suffices,
-                "backoff.2: it fits with {free} free"
-            );
+            assert_eq!(space.may_suffice(&compaction, 800, free, NOW), suffices, "it fits with {free} free");
         }
         // As much was free as the compaction reads, but it could not be used.
         space.note(&compaction, lack(900));
@@ -273,25 +268,25 @@ mod tests {
             assert_eq!(
                 space.may_suffice(&compaction, 800, free, NOW),
                 suffices,
-                "backoff.2: {free} free, not all for us"
+                "{free} free, not all for us"
             );
         }
         let minute = NOW + QUOTA_PAUSE;
-        assert!(!space.may_suffice(&compaction, 800, 900, minute - Duration::from_nanos(1)), "backoff.2");
-        assert!(space.may_suffice(&compaction, 800, 900, minute), "backoff.2");
-        assert!(!space.may_suffice(&compaction, 901, 900, minute), "backoff.2: there was less than that");
+        assert!(!space.may_suffice(&compaction, 800, 900, minute - Duration::from_nanos(1)));
+        assert!(space.may_suffice(&compaction, 800, 900, minute));
+        assert!(!space.may_suffice(&compaction, 901, 900, minute), "there was less than that");
         space.note(&compaction, None);
         assert!(space.may_suffice(&compaction, 800, 0, NOW), "what is free is not known");
     }
 
     #[test]
-    fn backoff_3_what_others_find_changes_nothing() {
+    fn what_others_find_changes_nothing() {
         let mut space = FreeSpace::default();
         space.note(&files(&[1, 2]), lack(300));
         space.note(&files(&[3]), lack(900));
         space.note(&files(&[4]), None);
-        assert!(!space.may_suffice(&files(&[1, 2]), 800, 400, NOW), "backoff.3");
-        assert!(space.may_suffice(&files(&[1, 2]), 800, 800, NOW), "backoff.3");
+        assert!(!space.may_suffice(&files(&[1, 2]), 800, 400, NOW));
+        assert!(space.may_suffice(&files(&[1, 2]), 800, 800, NOW));
         assert!(!space.may_suffice(&files(&[2, 3]), 800, 800, NOW), "the last failure of either");
         assert!(space.may_suffice(&files(&[4]), 800, 0, NOW));
         space.retain(|file| file != FileId::new(3));

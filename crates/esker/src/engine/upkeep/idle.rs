@@ -7,13 +7,13 @@
 //! idle.1. Within seconds of idleness the memtable is flushed if that frees more bytes than it writes, and at
 //!     least `FREED_MIN` (txn/flush_reason.rs). Only tables with at least 1 / [`PART_MIN`] hidden count.
 //!     Tables that are hidden entirely are dropped without a flush (compaction/covered.rs).
-//! idle.2. This is checked once after each commit, and a flush leaves an empty memtable, so an idle database
-//!     stops working.
-//! idle.3. A database smaller than `FREED_MIN` is never flushed for this, nor is one whose commits remove
-//!     what is still in the memtable.
-//! idle.4. A few small runs above a large base are compacted with it only after a pause of base size /
-//!     [`IDLE_BYTES_PER_SECOND`]. Short pauses between small flushes (memtable_age.1) therefore do not
-//!     rewrite the base.
+//! - This is checked once after each commit, and a flush leaves an empty memtable, so an idle database stops
+//!   working.
+//! - A database smaller than `FREED_MIN` is never flushed for this, nor is one whose commits remove what is
+//!   still in the memtable.
+//! - A few small runs above a large base are compacted with it only after a pause of base size /
+//!   [`IDLE_BYTES_PER_SECOND`]. Short pauses between small flushes (memtable_age.1) therefore do not rewrite
+//!   the base.
 //! idle.5. A memtable that is a large part of the database, and larger than `LARGE_MIN`, is flushed after
 //!     `QUIET` without commits, because tables are faster to read.
 
@@ -32,7 +32,7 @@ use crate::memtable::Memtable;
 use crate::txn::flush_reason::{FlushReason, MemtableFacts, Moment, flush_reason};
 use crate::types::{FileId, SeqNo};
 
-/// Average rate at which compactions may rewrite a large base while idle (idle.4).
+/// Average rate at which compactions may rewrite a large base while idle.
 const IDLE_BYTES_PER_SECOND: u64 = 16 << 20;
 /// Runs above the base are small if together they have less than 1 / this of its size, and less than half a
 /// memtable.
@@ -40,7 +40,7 @@ const LITTLE_PART: u64 = 6;
 /// At least 1 / this of a table must be hidden; otherwise rewriting it costs more than it frees.
 const PART_MIN: u64 = 8;
 
-/// Tracks the idle time and up to which commit the memtable was checked (idle.2).
+/// Tracks the idle time and up to which commit the memtable was checked.
 #[derive(Debug, Default)]
 pub(crate) struct IdlePolicy {
     /// Relaxed: only the holder of the compaction turn uses it.
@@ -106,7 +106,7 @@ fn hidden(version: &Version, memtable: &Memtable, visible: SeqNo) -> Vec<Hidden>
     version.tables().map(|(_, t)| Hidden { bytes: t.meta.file_bytes, hidden: of(t.file) }).collect()
 }
 
-/// Returns how long the database has to be idle before `upper` bytes are compacted with a base (idle.4).
+/// Returns how long the database has to be idle before `upper` bytes are compacted with a base.
 fn idle_pause(upper: u64, base: u64, memtable_bytes: u64) -> Duration {
     let is_little = upper < memtable_bytes / 2 && upper.saturating_mul(LITTLE_PART) < base;
     if is_little { time_of(base, IDLE_BYTES_PER_SECOND) } else { Duration::ZERO }
@@ -127,7 +127,7 @@ fn upper_bytes(version: &Version) -> u64 {
 }
 
 impl Upkeep {
-    /// Returns whether an idle database compacts small runs with a large base (idle.4). Always true beyond
+    /// Returns whether an idle database compacts small runs with a large base. Always true beyond
     /// the cache, where tiers keep the base apart, and without threads, because then the idle time is
     /// unknown.
     pub(in crate::engine) fn idle_compaction_is_due(&self, version: &Version) -> bool {
@@ -166,7 +166,7 @@ impl Upkeep {
     }
 
     /// Returns the bytes of tables that a flush of the memtable frees. Returns zero if it was called since
-    /// the last commit (idle.2).
+    /// the last commit.
     fn freed_bytes(&self, version: &Version, memtable: &Memtable) -> u64 {
         let visible = self.published.visible();
         let looked_at = self.idle.looked_at.swap(visible.get(), Ordering::Relaxed);
@@ -202,12 +202,12 @@ mod tests {
     }
 
     #[test]
-    fn idle_4_small_runs_are_compacted_with_a_large_base_after_a_long_pause() {
+    fn small_runs_are_compacted_with_a_large_base_after_a_long_pause() {
         for (upper_mib, base_mib, secs) in
             [(4, 320, 20), (4, 25, 1), (4, 24, 0), (31, 640, 40), (32, 640, 0), (4, 0, 0), (200, 320, 0)]
         {
             let pause = idle_pause(upper_mib << 20, base_mib << 20, 64 << 20);
-            assert_eq!(pause.as_secs(), secs, "idle.4: {upper_mib} and {base_mib} MiB");
+            assert_eq!(pause.as_secs(), secs, "{upper_mib} and {base_mib} MiB");
         }
     }
 

@@ -4,8 +4,8 @@
 //!   flush, compaction --VersionEdit, tables--> manifest (synced) --> view --> replaced tables removed
 //! ```
 //!
-//! install.1. An edit that does not fit the current tables never reaches the manifest, because the next
-//!     version is built first, with all its assertions. Versions are replaced only under the manifest's lock.
+//! - An edit that does not fit the current tables never reaches the manifest, because the next version is
+//!   built first, with all its assertions. Versions are replaced only under the manifest's lock.
 //! install.2. After a failed append it is unknown whether the manifest names the new tables. They are removed
 //!     as soon as a new manifest can be written, even while compactions are put off, because they may be what
 //!     fills the disk.
@@ -54,7 +54,6 @@ impl Upkeep {
         let mut manifest = self.tables.manifest();
         self.tables.number(&mut edit);
         let mut files: Vec<_> = opened.keys().copied().collect();
-        // install.1
         let before = self.version();
         let version = Arc::new(before.apply(&edit, opened));
         if let Err(error) = manifest.append(edit.clone(), || self.tables.new_file()) {
@@ -64,10 +63,7 @@ impl Upkeep {
             return Err(error);
         }
         self.view.update(|old| {
-            assert!(
-                Arc::ptr_eq(&old.version, &before),
-                "install.1: the version changed under the manifest's lock"
-            );
+            assert!(Arc::ptr_eq(&old.version, &before), "the version changed under the manifest's lock");
             let stays = |m: &&Arc<Memtable>| !flushed.iter().any(|f| Arc::ptr_eq(f, m));
             ReadView {
                 immutables: old.immutables.iter().filter(stays).cloned().collect(),
@@ -204,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn wal_writer_6_spare_files_that_cannot_be_removed_do_not_keep_closing_from_noting_where_the_log_ends() {
+    fn spare_files_that_cannot_be_removed_do_not_keep_closing_from_noting_where_the_log_ends() {
         let faults = FaultFs::new(Arc::new(MemFs::new()));
         let env = Env::simulated(Arc::new(faults.clone()), 1);
         let dir = Path::new("db");
@@ -231,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn install_1_an_edit_that_does_not_fit_never_reaches_the_manifest() {
+    fn an_edit_that_does_not_fit_never_reaches_the_manifest() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let dir = Path::new("db");
         let open = || Db::builder().stepped().env(env.clone()).open(dir).unwrap();
@@ -244,7 +240,7 @@ mod tests {
         let edit = VersionEdit { removed: vec![FileId::new(1000)], ..VersionEdit::default() };
         let installed = catch_unwind(AssertUnwindSafe(|| core.install(edit, HashMap::new(), &[])));
         assert!(installed.is_err(), "it removes a table that is not there");
-        assert_eq!(recovered(), before, "install.1");
+        assert_eq!(recovered(), before);
         db.close().unwrap();
         let db = open();
         assert_eq!(db.default_keyspace().get("a").unwrap().as_deref(), Some(&b"1"[..]));

@@ -10,7 +10,7 @@
 //!     sooner.
 //! memtable_age.2. No memtable is sealed for its age while a sealed one waits, or while compaction is so far
 //!     behind that writers wait. If flushes fail or compactions take long, writers can use all available
-//!     memory (admission.1).
+//!     memory.
 //! memtable_age.3. The picker knows the size of flushes. Small ones get one more tier, so that a slow writer
 //!     does not cause rewrites of a large base.
 

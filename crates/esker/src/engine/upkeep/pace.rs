@@ -6,7 +6,7 @@
 //!   commit --bytes--> Rate: a pause, if the writers are ahead of the configured rate
 //! ```
 //!
-//! pace.3. A rate holds for all writers of the database together. At most [`BURST`] of idle time is saved up.
+//! A rate holds for all writers of the database together. At most [`BURST`] of idle time is saved up.
 //!
 //! Flushes never pause, because writers would wait for them. A pause ends early when the database closes.
 
@@ -22,7 +22,7 @@ use crate::engine::upkeep::compact::COMPACTION_BYTES_PER_SECOND;
 
 /// Less work is not measured: its speed is not significant.
 const MEASURED_BYTES_MIN: u64 = 4 << 20;
-/// Maximum idle time that writers save up (pace.3).
+/// Maximum idle time that writers save up.
 const BURST: Duration = Duration::from_millis(10);
 /// Maximum sleep of a compaction at a time, so that closing does not wait long.
 const NAP_MAX: Duration = Duration::from_millis(50);
@@ -57,12 +57,12 @@ pub(crate) struct Pace {
     pub(in crate::engine) compactions: Speed,
     /// Speed at which flushes write memtables.
     pub(in crate::engine) flushes: Speed,
-    /// Earliest time of the next commit (pace.3).
+    /// Earliest time of the next commit.
     next_write: Mutex<Duration>,
 }
 
 impl Pace {
-    /// Returns how long a commit of `bytes` waits, so that writers keep to a rate (pace.3).
+    /// Returns how long a commit of `bytes` waits, so that writers keep to a rate.
     fn wait_to_write(&self, bytes: u64, rate: u64, now: Duration) -> Duration {
         let mut next = self.next_write.lock();
         let begin = (*next).max(now.saturating_sub(BURST));
@@ -139,7 +139,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn pace_3_writers_keep_to_a_rate_and_save_up_a_burst_at_the_most() {
+    fn writers_keep_to_a_rate_and_save_up_a_burst_at_the_most() {
         let pace = Pace::default();
         let mut now = Duration::from_secs(100);
         // One byte per millisecond.

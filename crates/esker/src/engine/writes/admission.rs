@@ -5,12 +5,12 @@
 //!   CommitRequest --space in memtables?--> compaction behind?--> Pipeline (txn/commit.rs)
 //! ```
 //!
-//! admission.1. A writer waits while too many memtables wait for their flush, or compaction is far behind.
-//!     Without threads it does that work itself. A commit that only removes does not wait for a flush that
-//!     finds no space (reserve.2 of engine/disk/reserve.rs).
-//! admission.2. A commit without writes, such as that of a transaction that only read, does not wait.
-//! admission.3. While the last allowed memtable takes writes, the rate of writes is limited to that of
-//!     flushes. So the memtable is not full before a flush has ended.
+//! - A writer waits while too many memtables wait for their flush, or compaction is far behind. Without
+//!   threads it does that work itself. A commit that only removes does not wait for a flush that finds no
+//!   space (reserve.2 of engine/disk/reserve.rs).
+//! - A commit without writes, such as that of a transaction that only read, does not wait.
+//! - While the last allowed memtable takes writes, the rate of writes is limited to that of flushes. So the
+//!   memtable is not full before a flush has ended.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -128,7 +128,7 @@ impl Writes {
         self.try_compact(idle, self).map(|step| step == CompactionStep::Done)
     }
 
-    /// Waits or works until writes are admitted (admission.1).
+    /// Waits or works until writes are admitted.
     fn make_room(&self, removes_only: bool) -> Result<Memtables> {
         let sealed = self.pipeline.sealed_len();
         if sealed == 0 {
@@ -174,7 +174,7 @@ impl Writes {
         Ok(if sealed == SEALED_MAX { Memtables::Last } else { Memtables::More })
     }
 
-    /// Delays writers gradually while compaction or flushing is behind (admission.3).
+    /// Delays writers gradually while compaction or flushing is behind.
     fn slow_down(&self, bytes: u64, memtables: Memtables) {
         self.keep_write_rate(bytes);
         let is_last = memtables == Memtables::Last;

@@ -12,8 +12,8 @@
 //! adoption.2. Counts and conflicts are computed outside the commit lock, as of a pinned commit. Under the
 //!     lock only newer versions are checked, whether from users, sweeps or compaction filters (conflict.4).
 //!     Any such version means another attempt.
-//! adoption.3. Nothing is left of a transaction that is dropped or fails: its tables go with the last user of
-//!     its layers (layers.2). After a crash they are files that the manifest does not name.
+//! - Nothing is left of a transaction that is dropped or fails: its tables go with the last user of its
+//!   layers (layers.2). After a crash they are files that the manifest does not name.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -6,10 +6,10 @@
 //!                                                                    `--leader: marks dropped keyspaces
 //! ```
 //!
-//! catalog_changes.1. The names that a commit changes still have the keyspaces that the commit found, or the
-//!     whole commit is refused.
-//! catalog_changes.2. An id is stored as given out by a separate commit before the commit that uses it. If
-//!     that commit fails, the id is not reused. An id that the caller chose is stored by the commit itself.
+//! - The names that a commit changes still have the keyspaces that the commit found, or the whole commit is
+//!   refused.
+//! - An id is stored as given out by a separate commit before the commit that uses it. If that commit fails,
+//!   the id is not reused. An id that the caller chose is stored by the commit itself.
 //! catalog_changes.3. A keyspace takes no other writes before the commit that creates it has succeeded.
 
 use std::collections::BTreeMap;
@@ -100,7 +100,7 @@ impl Changes {
         }
     }
 
-    /// Changes the keyspace of a name. `before` is the one that the commit sees (catalog_changes.1).
+    /// Changes the keyspace of a name. `before` is the one that the commit sees.
     fn set(&mut self, name: &str, before: Option<Arc<KeyspaceState>>, after: Option<Arc<KeyspaceState>>) {
         self.expected.entry(name.into()).or_insert(before);
         self.names.insert(name.into(), after);
@@ -206,7 +206,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Refuses the commit if a name has changed its keyspace (catalog_changes.1).
+    /// Refuses the commit if a name has changed its keyspace.
     fn check(&self, catalog: &Catalog, is_transaction: bool) -> Result<()> {
         for (name, expected) in &self.expected {
             let is_same = match (expected, &catalog.get(name)) {
@@ -291,7 +291,7 @@ impl Writes {
         changes.asked_for.iter().for_each(|(state, _)| self.keep_history(state.id));
     }
 
-    /// Stores the ids given out (catalog_changes.2).
+    /// Stores the ids given out.
     fn store_id(&self, request: &mut CommitRequest, stored: &mut StoredId, changes: &Changes) -> Result<()> {
         let Some(last) = changes.created.iter().map(|state| state.id.get()).max() else { return Ok(()) };
         let next = self.catalog.next_id();

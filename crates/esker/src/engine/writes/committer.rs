@@ -5,8 +5,8 @@
 //! ```
 //!
 //! committer.1. Commits are made in the order of the queue.
-//! committer.2. Each future gets an outcome, even if the database is closed meanwhile.
-//! committer.3. The queue is bounded. While it is full, callers wait.
+//! - Each future gets an outcome, even if the database is closed meanwhile.
+//! - The queue is bounded. While it is full, callers wait.
 //! committer.4. A caller with an open exclusive transaction commits in its own thread: the commit thread
 //!     would wait for that transaction (exclusive_turn.5).
 
@@ -22,7 +22,7 @@ use crate::engine::writes::Writes;
 use crate::txn::commit::CommitRequest;
 use crate::types::{Error, Result, SeqNo};
 
-/// Maximum bytes of queued commits (committer.3).
+/// Maximum bytes of queued commits.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// A commit that another thread makes: a future of the commit's number. The commit proceeds whether or not
@@ -58,7 +58,7 @@ impl Future for Committing {
     }
 }
 
-/// A queued commit. Its future gets an outcome at the latest when this is dropped (committer.2).
+/// A queued commit. Its future gets an outcome at the latest when this is dropped.
 struct Job {
     request: Option<CommitRequest>,
     state: Arc<Mutex<State>>,
@@ -109,7 +109,7 @@ impl Committer {
         self.taken.notify_all();
     }
 
-    /// Queues a commit, unless the caller has to make it. Waits while the queue is full (committer.3).
+    /// Queues a commit, unless the caller has to make it. Waits while the queue is full.
     pub(in crate::engine) fn push(&self, request: &mut Option<CommitRequest>) -> Option<Committing> {
         let bytes = request.as_ref()?.set.byte_len();
         let mut queue = self.queue.lock();
@@ -155,7 +155,7 @@ impl Committer {
 
 impl Writes {
     pub(in crate::engine) fn commit_for_others(&self) {
-        /// Fails the queued commits when the thread ends, even by a panic (committer.2).
+        /// Fails the queued commits when the thread ends, even by a panic.
         struct Abandon<'a>(&'a Committer);
         impl Drop for Abandon<'_> {
             fn drop(&mut self) {

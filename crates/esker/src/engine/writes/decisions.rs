@@ -6,13 +6,13 @@
 //!                                                    `--exclusive transaction open--> kept to the end
 //! ```
 //!
-//! decisions.1. A decision is about one version. It is carried out only if that version is still the newest
-//!     of its key at the commit.
+//! - A decision is about one version. It is carried out only if that version is still the newest of its key
+//!   at the commit.
 //! decisions.2. A compaction waits neither for the exclusive turn nor for other compactions. A batch that
 //!     cannot be committed at once is kept, or forgotten if there are too many. A manual compaction commits
 //!     the kept batches after its turn, and starts again if any was forgotten.
-//! decisions.3. A failed decision does not fail the compaction: the next compaction decides again. A manual
-//!     compaction returns the error.
+//! - A failed decision does not fail the compaction: the next compaction decides again. A manual compaction
+//!   returns the error.
 //! decisions.4. No decision is made while a replay makes the commits of another database: a later one of
 //!     these may hold an operand for a value that a filter would drop.
 
@@ -171,7 +171,7 @@ impl Writes {
         }
     }
 
-    /// Commits the decisions that still hold (decisions.1). Returns whether there were any. The caller has
+    /// Commits the decisions that still hold. Returns whether there were any. The caller has
     /// been admitted.
     fn carry_out(&self, batch: Vec<Decided>) -> Result<bool> {
         let _committing = self.decisions.committing.lock();

@@ -8,20 +8,19 @@
 //!
 //! exclusive_turn.1. While a thread holds the turn, commits of other threads wait. A transaction that begins
 //!     then meets only commits that had entered before.
-//! exclusive_turn.2. For a transaction that has conflicted, others wait no longer than the holder's patience:
-//!     it delays them and stops none, not even when the holder waits for another thread's commit. The
-//!     patience is [`HOLD_MIN`] first and doubles with each further conflict, up to [`HOLD_MAX`], so that a
-//!     long transaction commits in the end.
+//! - For a transaction that has conflicted, others wait no longer than the holder's patience: it delays them
+//!   and stops none, not even when the holder waits for another thread's commit. The patience is [`HOLD_MIN`]
+//!   first and doubles with each further conflict, up to [`HOLD_MAX`], so that a long transaction commits in
+//!   the end.
 //! exclusive_turn.3. Exclusive transactions hold the turn one after the other, in the order in which they
 //!     asked, before those that have conflicted. Others wait for them as long as it takes. They begin once
 //!     the commits under way have ended.
-//! exclusive_turn.4. When the database closes, all waits end. A commit that waits for an exclusive
-//!     transaction fails with [`Error::Closed`]: that transaction has read, and may be about to commit.
+//! - When the database closes, all waits end. A commit that waits for an exclusive transaction fails with
+//!   [`Error::Closed`]: that transaction has read, and may be about to commit.
 //! exclusive_turn.5. A thread does not wait for the end of its own exclusive transaction, which would never
 //!     come. A transaction belongs to the thread that used it last.
-//! exclusive_turn.6. A wait for the turn is an edge of the search for deadlocks (locks/cycles.rs). In a
-//!     cycle, a commit passes a transaction that is not exclusive; an exclusive one fails where it waits for
-//!     a lock.
+//! - A wait for the turn is an edge of the search for deadlocks (locks/cycles.rs). In a cycle, a commit
+//!   passes a transaction that is not exclusive; an exclusive one fails where it waits for a lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,7 +47,7 @@ pub(crate) struct ExclusiveTurn {
     /// holder sees the commit and waits (exclusive_turn.3).
     is_held: AtomicBool,
     under_way: AtomicUsize,
-    /// Set when the database closes (exclusive_turn.4).
+    /// Set when the database closes.
     is_over: AtomicBool,
     holder: Mutex<Option<Holder>>,
     given_back: Condvar,
@@ -74,7 +73,7 @@ struct Holder {
     /// The thread that holds the turn; for an exclusive transaction, the one that used it last. Its own
     /// commits do not wait.
     thread: ThreadId,
-    /// How long each other commit waits (exclusive_turn.2). `None`: until the turn is released.
+    /// How long each other commit waits. `None`: until the turn is released.
     patience: Option<Duration>,
 }
 
@@ -108,7 +107,7 @@ impl Writes {
     /// Waits until no other thread holds the exclusive turn.
     ///
     /// # Errors
-    /// [`Error::Closed`] (exclusive_turn.4).
+    /// [`Error::Closed`].
     #[inline]
     pub(in crate::engine) fn wait_for_exclusive(&self) -> Result<Passage<'_>> {
         self.exclusive_turn.wait_for_exclusive(&self.locks)
@@ -208,7 +207,7 @@ impl ExclusiveTurn {
         number
     }
 
-    /// Ends all waits (exclusive_turn.4).
+    /// Ends all waits.
     pub(in crate::engine) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
         self.wake();
@@ -257,9 +256,8 @@ impl ExclusiveTurn {
         if first.thread == this {
             return Ok(true);
         }
-        // exclusive_turn.6. Taken before the holder's lock, which the search for cycles takes.
+        // Taken before the holder's lock, which the search for cycles takes.
         let turn_wait = locks.wait_for_turn(true, self);
-        // exclusive_turn.2
         let is_in_the_way = |holder: &mut Option<Holder>| {
             let is_same = holder.is_some_and(|holder| holder.number == first.number);
             is_same && !turn_wait.may_pass() && !self.is_over()
@@ -275,7 +273,6 @@ impl ExclusiveTurn {
         drop(holder);
         match first.patience {
             Some(_) => Ok(true),
-            // exclusive_turn.4
             None if is_held && self.is_over() => Err(Error::Closed),
             None => Ok(false),
         }
@@ -344,7 +341,7 @@ mod tests {
             let other = scope.spawn(|| matches!(right.wait_for_exclusive(&locks), Err(Error::Closed)));
             let next = scope.spawn(|| matches!(right.take_turn(&locks), Err(Error::Closed)));
             right.end();
-            assert!(other.join().unwrap() && next.join().unwrap(), "exclusive_turn.4");
+            assert!(other.join().unwrap() && next.join().unwrap());
         });
     }
 
@@ -374,14 +371,14 @@ mod tests {
     }
 
     #[test]
-    fn exclusive_turn_2_nobody_waits_for_ever() {
+    fn nobody_waits_for_ever() {
         let (right, locks) = (ExclusiveTurn::default(), Locks::default());
         std::thread::scope(|scope| {
             let held = right.take().unwrap();
             scope.spawn(|| drop(right.wait_for_exclusive(&locks).unwrap())).join().unwrap();
             (0..20).for_each(|_| held.be_patient());
-            assert_eq!(right.holder.lock().unwrap().patience, Some(HOLD_MAX), "exclusive_turn.2");
-            assert!(scope.spawn(|| right.take().is_none()).join().unwrap(), "exclusive_turn.2");
+            assert_eq!(right.holder.lock().unwrap().patience, Some(HOLD_MAX));
+            assert!(scope.spawn(|| right.take().is_none()).join().unwrap());
         });
     }
 }

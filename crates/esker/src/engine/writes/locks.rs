@@ -11,10 +11,10 @@
 //! locks.2. In each cycle of owners that wait for each other, the youngest that waits for a lock fails with
 //!     [`Error::Deadlock`]. An owner also waits while its thread waits for another's exclusive turn
 //!     (`locks/cycles.rs`).
-//! locks.3. Locks are advisory: they block only other lock requests. Commits do not check them.
-//! locks.4. While the first waiting thread wakes up, running threads may take the lock, but at most
-//!     [`BARGES_MAX`] of them. No owner passes a waiting task, which may take much longer to ask again.
-//! locks.5. When the database closes, all waits end with [`Error::Closed`].
+//! - Locks are advisory: they block only other lock requests. Commits do not check them.
+//! - While the first waiting thread wakes up, running threads may take the lock, but at most [`BARGES_MAX`]
+//!   of them. No owner passes a waiting task, which may take much longer to ask again.
+//! - When the database closes, all waits end with [`Error::Closed`].
 //! locks.6. A task does not block: it asks, and is woken to ask again. It stays in the queue until it gets
 //!     the lock, fails or gives up.
 
@@ -82,7 +82,7 @@ pub(crate) enum Asked {
     Waits,
 }
 
-/// Number of owners that may take a lock before the first in its queue (locks.4). Waking a thread takes as
+/// Number of owners that may take a lock before the first in its queue. Waking a thread takes as
 /// long as some short transactions.
 const BARGES_MAX: u32 = 16;
 
@@ -115,7 +115,7 @@ impl Wake {
 struct Lock {
     holders: Vec<(OwnerId, LockMode)>,
     queue: VecDeque<Waiting>,
-    /// Number of owners that took it ahead of the queue since the queue last got it (locks.4).
+    /// Number of owners that took it ahead of the queue since the queue last got it.
     barges: u32,
 }
 
@@ -155,7 +155,7 @@ impl Lock {
         }
     }
 
-    /// Handles a release: grants the lock to the first in the queue, or wakes it to take the lock (locks.4).
+    /// Handles a release: grants the lock to the first in the queue, or wakes it to take the lock.
     fn pass_on(&mut self) {
         match self.queue.front() {
             Some(Waiting { wake: Wake::Thread(thread), .. }) if self.barges < BARGES_MAX => {
@@ -165,7 +165,7 @@ impl Lock {
         }
     }
 
-    /// Returns whether an owner outside the queue may take the lock (locks.1, locks.4).
+    /// Returns whether an owner outside the queue may take the lock (locks.1).
     fn is_free_for(&self, owner: OwnerId, mode: LockMode) -> bool {
         let may_pass = match self.queue.front() {
             None => true,
@@ -214,7 +214,7 @@ struct Table {
     /// The threads that wait for the exclusive turn to end, and how to let them pass without it, if possible.
     turn_waits: HashMap<ThreadId, Option<LetPass>>,
     next_owner: OwnerId,
-    /// Whether the database was closed (locks.5).
+    /// Whether the database was closed.
     is_ended: bool,
 }
 
@@ -383,7 +383,7 @@ impl Locks {
         self.table.lock().stop_asking(owner);
     }
 
-    /// Ends all waits, and refuses later ones (locks.5).
+    /// Ends all waits, and refuses later ones.
     pub(in crate::engine) fn end(&self) {
         let mut table = self.table.lock();
         table.is_ended = true;

@@ -15,10 +15,10 @@
 //! engine_sweep.2. The commit of a sweep stores the time by which it was made, as does a clean close after
 //!     commits. The next opening starts with at least that time (time.2 in read/time.rs). So the time in the
 //!     log covers every removal in it. An opening that only reads commits nothing.
-//! engine_sweep.3. A table is removed unread only if it is the only source in its range and holds only
-//!     expired puts. Then each of its keys counts once.
-//! engine_sweep.4. A source is scanned again when its next version expires, not before.
-//! engine_sweep.5. A sweep does not commit by a time that was reset meanwhile.
+//! - A table is removed unread only if it is the only source in its range and holds only expired puts. Then
+//!   each of its keys counts once.
+//! - A source is scanned again when its next version expires, not before.
+//! - A sweep does not commit by a time that was reset meanwhile.
 //! engine_sweep.6. Nothing is swept while a replay makes the commits of another database. An operand among
 //!     them may have been written before the value below it expired. After a sweep of the value it would
 //!     start a new one. The commits bring the other database's sweeps.
@@ -63,7 +63,7 @@ pub(crate) struct Sweeper {
     stored_ms: AtomicU64,
     /// The newest commit when the database was opened.
     opened_at: SeqNo,
-    /// Locked while a sweep commits and while the time is reset (engine_sweep.5). Taken before the exclusive
+    /// Locked while a sweep commits and while the time is reset. Taken before the exclusive
     /// turn.
     committing: Mutex<()>,
     /// Number of live [`CommitHold`]s.
@@ -257,7 +257,7 @@ impl Writes {
         Ok(Swept::Contended)
     }
 
-    /// Removes the keys of a table unread, if possible, and returns their number (engine_sweep.3).
+    /// Removes the keys of a table unread, if possible, and returns their number.
     fn sweep_whole(&self, live: &LiveTable, now: Expiry) -> Result<Option<u64>> {
         let (counts, range) = (&live.meta.counts, &live.meta.range);
         let all_expired = counts.expiring == counts.entries && counts.max_expiry <= now.ms();
@@ -391,7 +391,7 @@ mod tests {
     use crate::Db;
 
     #[test]
-    fn engine_sweep_4_due_1_a_source_is_due_when_its_next_version_expires() {
+    fn due_1_a_source_is_due_when_its_next_version_expires() {
         let clock = Arc::new(ManualClock::new());
         let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(MemFs::new()), 1) };
         let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
@@ -408,13 +408,13 @@ mod tests {
         }
         assert_eq!(due(), Some(1000));
         clock.advance(Duration::from_secs(1));
-        assert_eq!((db.sweep().unwrap(), due()), (1, Some(5000)), "engine_sweep.4");
+        assert_eq!((db.sweep().unwrap(), due()), (1, Some(5000)));
         db.flush().unwrap();
         assert!(due() <= Some(5000), "a table says when the first of its versions expires");
         clock.advance(Duration::from_secs(4));
         map.put_with_ttl("d", "", Duration::from_secs(1)).unwrap();
         assert_eq!((db.sweep().unwrap(), due()), (1, Some(6000)), "due.1");
         clock.advance(Duration::from_secs(10));
-        assert_eq!((db.sweep().unwrap(), due()), (2, None), "engine_sweep.4");
+        assert_eq!((db.sweep().unwrap(), due()), (2, None));
     }
 }

@@ -249,7 +249,7 @@ fn manifest_log_1_records_of_an_earlier_manifest_do_not_count() {
 }
 
 #[test]
-fn manifest_log_6_a_compressed_edit_is_damage() {
+fn a_compressed_edit_is_damage() {
     let (_, env, dir) = world();
     drop(ManifestLog::create(&env, &dir, FileId::new(1), wal_from(3)).unwrap());
     let path = dir.join(manifest_name(FileId::new(1)));
@@ -264,13 +264,13 @@ fn manifest_log_6_a_compressed_edit_is_damage() {
         let (recovered, salvaged) = (ManifestLog::recover(&env, &dir), salvage(&env, &path).unwrap());
         match recovered {
             Ok(Some((_, state))) => {
-                assert_eq!((codec, state.wal_from), (Compression::None, Some(4)), "manifest_log.6");
+                assert_eq!((codec, state.wal_from), (Compression::None, Some(4)));
                 assert!(salvaged.complete);
             }
             Err(error) => {
                 assert!(codec != Compression::None && error.is_corrupt(), "{}: {error}", codec.name());
-                assert!(error.to_string().contains("cannot expand to"), "manifest_log.6: {error}");
-                assert!(!salvaged.complete && salvaged.state.is_none(), "manifest_log.6: {}", codec.name());
+                assert!(error.to_string().contains("cannot expand to"), "{error}");
+                assert!(!salvaged.complete && salvaged.state.is_none(), "{}", codec.name());
             }
             Ok(None) => panic!("CURRENT is there"),
         }
@@ -321,7 +321,7 @@ fn manifest_salvage_2_a_last_record_that_is_none_is_damage_and_no_torn_end() {
 }
 
 #[test]
-fn manifest_salvage_3_edits_outside_of_the_pieces_that_cannot_be_read_are_kept() {
+fn edits_outside_of_the_pieces_that_cannot_be_read_are_kept() {
     let (fs, _, dir) = world();
     let faults = FaultFs::new(Arc::new(fs));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
@@ -350,8 +350,8 @@ fn manifest_salvage_3_edits_outside_of_the_pieces_that_cannot_be_read_are_kept()
         let kept: Vec<u64> = (1..600).filter(is_kept).map(|n| n as u64).collect();
         assert!(kept.len() > 300 && !kept.contains(&(lost as u64)), "{lost}: {}", kept.len());
         let removed: Vec<u64> = found.removed.iter().map(|file| file.get()).collect();
-        assert_eq!(removed, kept, "manifest_salvage.3: {lost}");
-        assert_eq!(found.state.unwrap().wal_from, kept.last().copied(), "manifest_salvage.3: {lost}");
+        assert_eq!(removed, kept, "{lost}");
+        assert_eq!(found.state.unwrap().wal_from, kept.last().copied(), "{lost}");
         assert_eq!(
             (found.complete, found.damage.len(), found.torn),
             (false, 1, None),
@@ -362,7 +362,7 @@ fn manifest_salvage_3_edits_outside_of_the_pieces_that_cannot_be_read_are_kept()
     }
     let fails = FaultAction::Fail(std::io::ErrorKind::Other);
     faults.add(FaultRule::new(&[OpKind::Read], fails).on_bytes(0..1).forever());
-    assert!(matches!(salvage(&env, &path), Err(Error::Io { .. })), "manifest_salvage.3");
+    assert!(matches!(salvage(&env, &path), Err(Error::Io { .. })));
 }
 
 #[test]

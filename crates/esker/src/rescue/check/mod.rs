@@ -7,7 +7,7 @@
 //!
 //! All problems found are in the report. An error means that the check was impossible.
 //!
-//! rescue_check.1. Nothing is changed. Reads and writes continue; the check covers the state at one commit.
+//! Nothing is changed. Reads and writes continue; the check covers the state at one commit.
 
 mod content;
 mod log;

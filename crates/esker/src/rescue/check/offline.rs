@@ -6,8 +6,8 @@
 //!
 //! Files are only read. All damage is reported, not only the first.
 //!
-//! check_offline.2. If opening refuses because of a file, the report never says that opening removes it.
-//! check_offline.3. For an unfinished repair (unfinished.1 of unfinished.rs) the report says only that.
+//! - If opening refuses because of a file, the report never says that opening removes it.
+//! - For an unfinished repair (unfinished.1 of unfinished.rs) the report says only that.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,7 +37,6 @@ pub(crate) fn check_offline(options: &Options, dir: &Path) -> Result<CheckReport
     let (env, _lock) = lock_to_read(options.env(), dir)?;
     let mut report = CheckReport::default();
     match unfinished::refuse(&env, dir) {
-        // check_offline.3
         Err(error @ Error::UnfinishedRepair(_)) => report.problem(error),
         looked => looked.and_then(|()| check(&env, dir, options, &mut report))?,
     }
@@ -155,8 +154,7 @@ fn list_damage(env: &Env, path: &Path, error: Error, report: &mut CheckReport) {
     }
 }
 
-/// Notes files that nothing names, which the next opening removes. `kept`: tables that it does not remove
-/// (check_offline.2).
+/// Notes files that nothing names, which the next opening removes. `kept`: tables that it does not remove.
 fn note_leftovers(
     env: &Env,
     dir: &Path,

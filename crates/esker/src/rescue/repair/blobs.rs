@@ -1,8 +1,8 @@
 //! Finds the blob files of a damaged database.
 //!
-//! repair_blobs.1. A file that the manifest names has the number that the manifest gives it; any other has
-//!     its own. A file that cannot be opened counts as missing: each value in it is reported as lost.
-//! repair_blobs.2. A commit of the log with a lost value is lost as a whole.
+//! - A file that the manifest names has the number that the manifest gives it; any other has its own. A file
+//!   that cannot be opened counts as missing: each value in it is reported as lost.
+//! - A commit of the log with a lost value is lost as a whole.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::types::expiry::{Expiry, value_of};
 use crate::types::op::Kind;
 use crate::types::{FileId, Result, SeqNo};
 
-/// Finds the blob files in a directory. `named`: those that the manifest names (repair_blobs.1).
+/// Finds the blob files in a directory. `named`: those that the manifest names.
 pub(super) fn find(env: &Env, dir: &Path, names: &[String], named: &[(FileId, FileId)]) -> BlobSet {
     let mut found = BTreeMap::new();
     for name in names {
@@ -31,7 +31,7 @@ pub(super) fn find(env: &Env, dir: &Path, names: &[String], named: &[(FileId, Fi
     BlobSet::new(found)
 }
 
-/// Replaces pointers to blob files by the values (repair_blobs.2).
+/// Replaces pointers to blob files by the values.
 pub(super) fn fetched(set: WriteSet, blobs: &BlobSet) -> Result<WriteSet> {
     if set.entries(SeqNo::ZERO).all(|entry| !entry.kind.needs_fetch()) {
         return Ok(set);

@@ -6,19 +6,19 @@
 //!     may be foreign. Without a whole manifest a commit is in tables if some table says so. Exception: if
 //!     all later commits follow without a gap, it is applied, because that table may come from an unfinished
 //!     flush.
-//! repair_log.2. A gap in the sequence numbers is reported with the numbers of the missing commits. So is an
-//!     end before a commit that was durable.
+//! - A gap in the sequence numbers is reported with the numbers of the missing commits. So is an end before a
+//!   commit that was durable.
 //! repair_log.3. If recovery accepts the log, it ends where recovery ends it. Readable commits after an
 //!     unfinished one, or after one with a torn value (recovery.9), never counted and are no loss.
-//! repair_log.4. Segments that recovery would miss are reported, even if the manifest names none and only
-//!     later ones exist.
-//! repair_log.5. The log is read twice, to see whether recovery accepts it, and to take its commits. A commit
-//!     that only the first pass could read is reported as lost.
-//! repair_log.6. The writes of a commit without ops are in tables that it adopted. If the manifest does not
-//!     confirm that, the commit is reported as a loss. Without a whole manifest no commit before it is
-//!     applied again, because it may be older than those tables.
-//! repair_log.7. The same holds for a commit with operands and those before it: a table may already hold the
-//!     results of its merges.
+//! - Segments that recovery would miss are reported, even if the manifest names none and only later ones
+//!   exist.
+//! - The log is read twice, to see whether recovery accepts it, and to take its commits. A commit that only
+//!   the first pass could read is reported as lost.
+//! - The writes of a commit without ops are in tables that it adopted. If the manifest does not confirm that,
+//!   the commit is reported as a loss. Without a whole manifest no commit before it is applied again, because
+//!   it may be older than those tables.
+//! - The same holds for a commit with operands and those before it: a table may already hold the results of
+//!   its merges.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ struct Commits<'a> {
 }
 
 impl Commits<'_> {
-    /// Applies a commit. Reports what is lost of it, and the commits missing before it (repair_log.2).
+    /// Applies a commit. Reports what is lost of it, and the commits missing before it.
     fn add(&mut self, seq: SeqNo, payload: &[u8], path: &Path, offset: u64) -> Result<()> {
         if let Some(last) = self.last.filter(|last| seq > last.next()) {
             let detail = format!("commit {seq} follows commit {last}: those between them are lost");
@@ -120,7 +120,6 @@ pub(super) fn salvage(
     })?;
     let (last, last_at) = (commits.last.unwrap_or(flushed), commits.last_at);
     report.log_segments = segments;
-    // repair_log.2, repair_log.5
     let durable = sources.log.durable_to.map(|durable| (durable, "was durable"));
     let met = sound.as_ref().map(|recovered| (recovered.last_seq, "could be read by an earlier pass"));
     let ends = [durable, met].into_iter().flatten().filter(|(end, _)| last < *end);
@@ -130,7 +129,6 @@ pub(super) fn salvage(
         let detail = format!("the log ends after commit {last}, but commit {end} {why}: its end is lost");
         report.losses.push(gap(last.get() + 1..=end.get(), detail, &path, offset));
     }
-    // repair_log.4
     if sources.complete && report.losses.len() == losses && wal::lacks_segments(env, dir, sources.log)? {
         let path = wal::file_name::segment_path(dir, sources.log.from);
         let error = Error::corrupt("WAL", path, 0, "the segment is missing, and newer ones exist");
@@ -146,7 +144,6 @@ fn first_to_do_again(env: &Env, dir: &Path, sources: &Sources, flushed: SeqNo) -
     wal::salvage(env, dir, sources.log, &mut |piece| {
         if let LogPiece::Commit { seq, payload, .. } = piece {
             row = match row.filter(|(_, last)| seq == last.next()) {
-                // repair_log.6, repair_log.7
                 _ if payload::decode(payload)
                     .map_or(true, |(_, set)| set.is_empty() || set.has_operands()) =>
                 {

@@ -19,8 +19,8 @@
 //!     After a failure no file of it remains. If its files cannot be removed, or the process is killed,
 //!     opening refuses the directory (target_dir.4). The target lies outside the source (target_dir.1), and
 //!     is locked all the time (target_dir.3).
-//! rescue_repair.6. The caller gets the report before the last step, which may fail without being undone
-//!     (target_dir.4). So the report of a database that may stay is never lost.
+//! - The caller gets the report before the last step, which may fail without being undone (target_dir.4). So
+//!   the report of a database that may stay is never lost.
 
 mod blobs;
 mod log;

@@ -8,15 +8,15 @@
 //! With a whole manifest exactly its tables are read. So a table that was replaced but not deleted yet brings
 //! no old values back.
 //!
-//! sources.2. A table with properties that match no table of the manifest is foreign and not read.
-//! sources.3. A whole manifest may be an earlier one if tables or log segments that it names are missing, and
-//!     it does not know some finished tables. These may hold the missing data, so all tables are read.
-//! sources.4. An unreadable file that no manifest names causes no other loss.
-//! sources.5. If the manifest that CURRENT names is unreadable and another one is used, the report says so as
-//!     a loss. Files that only the current manifest named may be missing without a trace.
-//! sources.6. Entries of an adopted table have no sequence number of their own (table.5 in sstable/table.rs);
-//!     the manifest holds it. Without the manifest the report lists the keys as a loss. The table may be
-//!     newer than the taken values, or never have been committed (tables.6).
+//! - A table with properties that match no table of the manifest is foreign and not read.
+//! - A whole manifest may be an earlier one if tables or log segments that it names are missing, and it does
+//!   not know some finished tables. These may hold the missing data, so all tables are read.
+//! - An unreadable file that no manifest names causes no other loss.
+//! - If the manifest that CURRENT names is unreadable and another one is used, the report says so as a loss.
+//!   Files that only the current manifest named may be missing without a trace.
+//! - Entries of an adopted table have no sequence number of their own (table.5 in sstable/table.rs); the
+//!   manifest holds it. Without the manifest the report lists the keys as a loss. The table may be newer than
+//!   the taken values, or never have been committed (tables.6).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(super) struct Sources {
     pub flushed: SeqNo,
     /// Whether the manifest is whole and current.
     pub complete: bool,
-    /// The tables that a whole manifest describes, for sources.2.
+    /// The tables that a whole manifest describes.
     pub described: Vec<AddedTable>,
     /// The commits that the manifest lists as adopted.
     pub adopted: BTreeSet<SeqNo>,
@@ -124,7 +124,7 @@ pub(super) fn find(env: &Env, dir: &Path, report: &mut RepairReport) -> Result<S
 }
 
 /// Returns whether a manifest that looks whole has lost its end, as proven by tables or suggested by missing
-/// files (sources.3). `(state, removed)`: what the manifest holds, and the tables that it has removed.
+/// files. `(state, removed)`: what the manifest holds, and the tables that it has removed.
 fn has_lost_its_end(
     env: &Env,
     dir: &Path,
@@ -166,7 +166,7 @@ fn has_lost_its_end(
     Ok(true)
 }
 
-/// Returns the finished tables, each with its newest commit. Unreadable tables are noted (sources.4).
+/// Returns the finished tables, each with its newest commit. Unreadable tables are noted.
 fn finished<'f>(
     env: &Env,
     dir: &Path,

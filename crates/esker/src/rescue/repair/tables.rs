@@ -7,23 +7,23 @@
 //!
 //! A table with an unknown first key is opened first, so keys come out in ascending order.
 //!
-//! tables.1. Versions with one number come from runs of one large commit, or from copies of one table. The
-//!     one in the newest run of the manifest counts, or without a manifest the one in the newest file.
-//! tables.3. For a table that the manifest describes, keys outside its stated range are ignored: a table
-//!     without properties may be another one.
-//! tables.4. A table whose parts are sound but do not match its fingerprint is reported as a whole: some
-//!     parts belong to another database's table.
-//! tables.5. A table is opened twice, for the survey and for reading. Damage that only the second pass finds
-//!     is also reported.
-//! tables.6. The entries of an adopted table belong to the commit that the manifest names (sources.6).
+//! - Versions with one number come from runs of one large commit, or from copies of one table. The one in the
+//!   newest run of the manifest counts, or without a manifest the one in the newest file.
+//! - For a table that the manifest describes, keys outside its stated range are ignored: a table without
+//!   properties may be another one.
+//! - A table whose parts are sound but do not match its fingerprint is reported as a whole: some parts belong
+//!   to another database's table.
+//! - A table is opened twice, for the survey and for reading. Damage that only the second pass finds is also
+//!   reported.
+//! tables.6. The entries of an adopted table belong to the commit that the manifest names.
 //!     Without that, the table looks like a private table of a transaction that never committed: neither the
 //!     file nor the log has its number. It may hold all of a large import, so it is kept. It counts as older
 //!     than all other tables, and its keys are reported as a loss.
-//! tables.7. A large commit may consist of several runs with one number (tables.1). If the newest run with a
-//!     key is damaged, which is reported, the key may get a value that the commit itself replaced.
-//! tables.8. Operands are taken down to the version that ends the search. The new database merges them.
-//!     Without a whole manifest, inputs of a compaction may exist next to its output. If a key has operands
-//!     in one table and versions in another, they may be merged twice. That is reported.
+//! - A large commit may consist of several runs with one number. If the newest run with a key is
+//!   damaged, which is reported, the key may get a value that the commit itself replaced.
+//! - Operands are taken down to the version that ends the search. The new database merges them. Without a
+//!   whole manifest, inputs of a compaction may exist next to its output. If a key has operands in one table
+//!   and versions in another, they may be merged twice. That is reported.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -50,7 +50,7 @@ struct Waiting<'s> {
     described: Option<&'s AddedTable>,
     /// The commit of all its entries (tables.6), or zero.
     base: SeqNo,
-    /// Damage that the survey has reported (tables.5).
+    /// Damage that the survey has reported.
     reported: Vec<Reported>,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn salvage(
     last.map_or(Ok(()), |last| operands.finish(&last, target))
 }
 
-/// The operands of the current key (tables.8).
+/// The operands of the current key.
 #[derive(Default)]
 struct Operands {
     /// Lists of operands, newest first, with the scans that they come from.
@@ -160,7 +160,7 @@ pub(super) fn survey<'s>(env: &Env, sources: &'s Sources, report: &mut RepairRep
         };
         let described = describe(&table, source.file, &sources.described);
         if sources.complete && described.is_none() {
-            // A foreign table (sources.2). The table that it replaces is reported below.
+            // A foreign table. The table that it replaces is reported below.
             let path = source.path.display();
             report.notes.push(format!("{path} is not a table that the manifest describes: it is left out"));
             continue;
@@ -238,7 +238,7 @@ fn base_of(
     SeqNo::ZERO
 }
 
-/// Clips range tombstones to the range of the table (tables.3).
+/// Clips range tombstones to the range of the table.
 fn within(tombstones: &RangeTombstones, range: Option<&KeyRange>) -> RangeTombstones {
     let Some(range) = range else { return tombstones.clone() };
     tombstones.clipped(range)
@@ -293,7 +293,7 @@ struct Merge<'s> {
 /// A scan, the range of its table, and its base.
 type Opened<'s> = (SalvageScan, Option<&'s KeyRange>, SeqNo);
 
-/// Position of a table in the manifest, and its file. Newer tables come first (tables.1).
+/// Position of a table in the manifest, and its file. Newer tables come first.
 type TableRank = (Level, Reverse<RunId>, Reverse<FileId>);
 
 /// Key, then newest version, then newest table; and the index of the scan.
@@ -316,7 +316,6 @@ impl Merge<'_> {
             let range = next.described.map(|added| &added.meta.range);
             let scan = match SalvageTable::open(self.env, &next.source.path) {
                 Ok(table) => {
-                    // tables.5
                     report_new(&table, next.described, &next.reported, report);
                     table.scan()
                 }
@@ -347,7 +346,6 @@ impl Merge<'_> {
         let (scan, range, base) = self.open[at].as_mut().expect("an open scan");
         while scan.advance() {
             let entry = scan.entry();
-            // tables.3
             if range.is_none_or(|range| range.contains(entry.key)) {
                 self.heap.push(Reverse((entry.key.to_vec(), Reverse(entry.seq.max(*base)), age, at)));
                 report.entries += 1;
@@ -357,7 +355,6 @@ impl Merge<'_> {
         report.blocks += scan.blocks_read;
         let range = *range;
         scan.damage.iter().for_each(|damage| report_damage(damage, range, report));
-        // tables.4
         if scan.holds_other_parts() {
             let detail = "its parts do not match its fingerprint: some belong to another table";
             let error = Error::corrupt("table", scan.path(), 0, detail);

@@ -4,8 +4,8 @@
 //!   put, apply --encoded keys--> commits --finish--> catalog completed, closed --check--> opened, checked
 //! ```
 //!
-//! repair_target.1. Keys keep their keyspace ids. The catalog is copied like other data until `finish`
-//!     completes it: then every keyspace with keys has one name, and no id is used twice.
+//! Keys keep their keyspace ids. The catalog is copied like other data until `finish` completes it: then
+//! every keyspace with keys has one name, and no id is used twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -165,7 +165,7 @@ impl Target {
         Ok(ClosedTarget { settings: self.settings, env: self.env, dir: self.dir, lock: self.lock, names })
     }
 
-    /// Returns the complete catalog (repair_target.1), with the writes that complete it and remove dropped
+    /// Returns the complete catalog, with the writes that complete it and remove dropped
     /// keyspaces.
     fn whole_catalog(&self, report: &mut RepairReport) -> Result<(BTreeMap<String, KeyspaceId>, WriteSet)> {
         let mut found = self.read_catalog(report);

@@ -17,8 +17,8 @@
 //! target_dir.4. The marker exists from before the first file of the new database until the last one is
 //!     durable, or durably removed (unfinished.1 of unfinished.rs). If the files cannot be removed, the
 //!     marker stays. If the marker cannot be restored next to a whole database, the database stays.
-//! target_dir.5. The lock file of a killed repair does not block the next one: it has no content. If another
-//!     process has locked it, that process keeps the directory.
+//! - The lock file of a killed repair does not block the next one: it has no content. If another process has
+//!   locked it, that process keeps the directory.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -64,7 +64,6 @@ impl TargetDir {
         }
         if env.fs.exists(target).map_err(io)? {
             refuse_files(env, target)?;
-            // target_dir.5
             lock_to_read(env, target)?;
         }
         Ok(())
@@ -123,7 +122,7 @@ pub(super) fn modes_of(env: &Env, source: &Path) -> Result<Option<Modes>> {
     Ok(Some(Modes { dir, files }))
 }
 
-/// Refuses a directory with any file but a lock file (target_dir.5).
+/// Refuses a directory with any file but a lock file.
 fn refuse_files(env: &Env, target: &Path) -> Result<()> {
     let names = env.fs.list_dir(target).map_err(|e| Error::io("look into", target, e))?;
     if names.iter().any(|name| name != LOCK) {

@@ -150,7 +150,7 @@ fn what_is_wrong_in_a_packed_block_is_told_at_its_start() {
 }
 
 #[test]
-fn sstable_scan_3_a_sector_that_cannot_be_read_hides_no_other_block() {
+fn a_sector_that_cannot_be_read_hides_no_other_block() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
     let options =
@@ -168,17 +168,13 @@ fn sstable_scan_3_a_sector_that_cannot_be_read_hides_no_other_block() {
     faults.add(fails.on_bytes(sector).forever());
     let mut problems = Vec::new();
     let checked = table.verify_all(&mut |error| problems.push(error.to_string()));
-    assert_eq!(
-        (problems.len(), checked.blocks),
-        (2, extents.len() as u64 - 2),
-        "sstable_scan.3: {problems:#?}"
-    );
-    assert!(problems[0].contains("checksum"), "sstable_scan.3: {problems:#?}");
-    assert_eq!(faults.fired(), 2, "sstable_scan.3: once with others, once alone");
+    assert_eq!((problems.len(), checked.blocks), (2, extents.len() as u64 - 2), "{problems:#?}");
+    assert!(problems[0].contains("checksum"), "{problems:#?}");
+    assert_eq!(faults.fired(), 2, "once with others, once alone");
 }
 
 #[test]
-fn sstable_scan_2_a_sound_block_in_the_place_of_another_ends_a_scan() {
+fn a_sound_block_in_the_place_of_another_ends_a_scan() {
     // Blocks of many keys, and blocks of many versions of one key.
     let mut entries: Vec<_> = (0..60).map(|n| Entry::put(vec![b'k', n, 0, 0], 7, b"value")).collect();
     entries.extend((100..160).map(|seq| Entry::put("same", seq, b"value")));
@@ -208,35 +204,27 @@ fn sstable_scan_2_a_sound_block_in_the_place_of_another_ends_a_scan() {
                         let in_order = given.last().is_none_or(|(key, seq)| {
                             entry.key > key.as_slice() || (entry.key == key.as_slice() && entry.seq < *seq)
                         });
-                        assert!(in_order, "sstable_scan.2: {:?} after {:?}", entry.key, given.last());
+                        assert!(in_order, "{:?} after {:?}", entry.key, given.last());
                         given.push((entry.key.to_vec(), entry.seq));
                     }
-                    Ok(None) => panic!("sstable_scan.2: block {number} goes unnoticed"),
+                    Ok(None) => panic!("block {number} goes unnoticed"),
                     Err(error) => break error,
                 }
             };
             // Among versions of one key, the following block may be the one with too new a version.
-            let crate::Error::Corrupt { path, offset, .. } = &error else {
-                panic!("sstable_scan.2: {error}")
-            };
+            let crate::Error::Corrupt { path, offset, .. } = &error else { panic!("{error}") };
             let at = extents.iter().position(|extent| extent.start == *offset).unwrap();
-            assert!(
-                at == number || (at == number + 1 && table.index().continues(at)),
-                "sstable_scan.2: {number}: {error}"
-            );
+            assert!(at == number || (at == number + 1 && table.index().continues(at)), "{number}: {error}");
             assert_eq!(path, Path::new(PATH));
             // Readers may only mistake it if both are versions of one key.
             let (table, pin) = (open(&env, &cache(1 << 20)).unwrap(), crate::cache::pin());
             for entry in entries.iter().filter(|entry| entry.key != b"same") {
                 match table.get(&entry.key, key_hash(&entry.key), SeqNo::new(entry.seq), true, &pin) {
                     Ok(found) => {
-                        assert!(
-                            found.is_some_and(|found| found.share().beside() == entry.value),
-                            "table.1: {number}"
-                        )
+                        assert!(found.is_some_and(|found| found.share().beside() == entry.value), "{number}")
                     }
                     Err(error) => {
-                        assert!(error.is_corrupt(), "table.1: {error}");
+                        assert!(error.is_corrupt(), "{error}");
                         refused += 1;
                     }
                 }

@@ -7,7 +7,7 @@ use crate::sstable::index::Index;
 use crate::sstable::stored;
 
 #[test]
-fn sstable_writer_4_what_the_index_has_no_room_for_is_refused_and_the_rest_can_be_read() {
+fn what_the_index_has_no_room_for_is_refused_and_the_rest_can_be_read() {
     let rooms =
         [(1, u64::MAX), (7, u64::MAX), (u64::MAX, 0), (u64::MAX, 30), (u64::MAX, 31), (3, 1_000), (70, 100)];
     for (blocks, separator_bytes) in rooms {
@@ -27,13 +27,13 @@ fn sstable_writer_4_what_the_index_has_no_room_for_is_refused_and_the_rest_can_b
                 added.extend(outcome.is_ok().then_some(entry));
                 outcome.err()
             });
-            let said = refused.expect("sstable_writer.4: the table is full").to_string();
-            assert!(said.contains("the table is full") && !added.is_empty(), "sstable_writer.4: {said}");
-            assert_eq!(writer.entries(), added.len() as u64, "sstable_writer.4");
-            assert_eq!(writer.finish(None).unwrap().counts.entries, added.len() as u64, "sstable_writer.4");
+            let said = refused.expect("the table is full").to_string();
+            assert!(said.contains("the table is full") && !added.is_empty(), "{said}");
+            assert_eq!(writer.entries(), added.len() as u64);
+            assert_eq!(writer.finish(None).unwrap().counts.entries, added.len() as u64);
             let table = open(&env, &cache(1 << 20)).unwrap();
             table.verify().unwrap();
-            assert!(table.properties().blocks <= blocks, "sstable_writer.4");
+            assert!(table.properties().blocks <= blocks);
             let mut rng = fastrand::Rng::with_seed(1);
             check_scan(&mut rng, &table, &added);
             check_gets(&mut rng, &table, &added, 9);

@@ -19,7 +19,7 @@ fn table(env: &Env) {
 }
 
 #[test]
-fn sstable_salvage_3_a_table_without_footer_or_index_is_lost_and_reported() {
+fn a_table_without_footer_or_index_is_lost_and_reported() {
     let env = memory();
     table(&env);
     let bytes = file_bytes(&env);
@@ -40,7 +40,7 @@ fn sstable_salvage_3_a_table_without_footer_or_index_is_lost_and_reported() {
         put_file(&env, &bytes);
         let found = SalvageTable::open(&env, Path::new(PATH)).unwrap();
         let damage: Vec<_> = found.damage.iter().map(|d| (d.start, d.bytes, d.lost.clone())).collect();
-        assert_eq!(damage, [(lost.start, lost.end - lost.start, content)], "sstable_salvage.3: {damaged}");
+        assert_eq!(damage, [(lost.start, lost.end - lost.start, content)], "{damaged}");
         assert_eq!(found.tombstones.fragments().len(), tombstones, "{damaged}");
         let mut scan = found.scan();
         let entries = std::iter::from_fn(|| scan.advance().then_some(())).count();

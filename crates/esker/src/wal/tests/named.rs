@@ -206,7 +206,7 @@ fn pool_5_prepared_files_are_deleted_once_nothing_names_them() {
 }
 
 #[test]
-fn wal_writer_3_a_manifest_that_cannot_name_a_segment_refuses_the_record_and_nothing_else() {
+fn a_manifest_that_cannot_name_a_segment_refuses_the_record_and_nothing_else() {
     let (fs, env) = mem();
     let (named, calls) = (Named::default(), AtomicU64::new(0));
     let register = {

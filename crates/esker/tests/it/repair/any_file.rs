@@ -18,7 +18,7 @@ fn an_undamaged_database_comes_out_whole() {
 }
 
 #[test]
-fn esker_repair_2_esker_repair_4_a_flipped_bit_anywhere() {
+fn a_flipped_bit_anywhere() {
     let golden = Golden::layered();
     let mut repairs = 0;
     for name in &golden.files {
@@ -36,7 +36,7 @@ fn esker_repair_2_esker_repair_4_a_flipped_bit_anywhere() {
 }
 
 #[test]
-fn esker_repair_2_esker_repair_4_cut_at_any_length() {
+fn cut_at_any_length() {
     let golden = Golden::layered();
     let mut repairs = 0;
     for name in &golden.files {
@@ -51,12 +51,8 @@ fn esker_repair_2_esker_repair_4_cut_at_any_length() {
             if name == golden.last_segment() {
                 let lost = report.losses.iter().filter_map(|loss| loss.commits);
                 let lost: u64 = lost.map(|(first, last)| last + 1 - first).sum();
-                assert_eq!(
-                    lost,
-                    golden.commits_behind(name, len) as u64,
-                    "esker_repair.4: {what}: {report:#?}"
-                );
-                assert!(!report.losses.is_empty(), "esker_repair.4: {what}");
+                assert_eq!(lost, golden.commits_behind(name, len) as u64, "{what}: {report:#?}");
+                assert!(!report.losses.is_empty(), "{what}");
             }
             repairs += 1;
         }
@@ -65,7 +61,7 @@ fn esker_repair_2_esker_repair_4_cut_at_any_length() {
 }
 
 #[test]
-fn esker_repair_2_esker_repair_4_each_file_lost_or_foreign() {
+fn each_file_lost_or_foreign() {
     for golden in [Golden::merged(), Golden::layered(), Golden::twins()] {
         for name in &golden.files {
             let what = format!("loss of {name}");
@@ -81,7 +77,7 @@ fn esker_repair_2_esker_repair_4_each_file_lost_or_foreign() {
 }
 
 #[test]
-fn esker_repair_2_any_two_files_swapped() {
+fn any_two_files_swapped() {
     for golden in [Golden::layered(), Golden::twins(), Golden::segmented()] {
         for (i, a) in golden.files.iter().enumerate() {
             for b in &golden.files[i + 1..] {

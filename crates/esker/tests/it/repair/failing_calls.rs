@@ -32,7 +32,7 @@ fn repair_with_failing(golden: &Golden, op: OpKind, times: u64) -> Outcomes {
             continue;
         };
         let found = dump_sound(&builder(&fs).open(target()).unwrap()).unwrap();
-        assert_eq!(unexplained(golden, &report, &found), None, "esker_repair.2: {what}: {report:#?}");
+        assert_eq!(unexplained(golden, &report, &found), None, "{what}: {report:#?}");
         outcomes.0[usize::from(!report.losses.is_empty())] += 1;
     }
     outcomes
@@ -51,13 +51,13 @@ fn judge_all(golden: &Golden) {
 }
 
 #[test]
-fn tables_5_esker_repair_2_a_call_that_fails_at_any_moment_costs_nothing_of_tables_that_is_not_told() {
+fn a_call_that_fails_at_any_moment_costs_nothing_of_tables_that_is_not_told() {
     judge_all(&Golden::layered());
     judge_all(&Golden::twins());
 }
 
 #[test]
-fn repair_log_5_esker_repair_2_a_call_that_fails_at_any_moment_costs_nothing_of_the_log_that_is_not_told() {
+fn a_call_that_fails_at_any_moment_costs_nothing_of_the_log_that_is_not_told() {
     judge_all(&Golden::killed());
     judge_all(&Golden::segmented());
 }

@@ -39,16 +39,16 @@ pub fn files(fs: &MemFs) -> Vec<(String, Vec<u8>)> {
     names.into_iter().map(|name| (name.clone(), read(fs, &name))).collect()
 }
 
-/// Repairs, and asserts esker_repair.1, esker_repair.3 and esker_repair.5.
+/// Repairs, and checks the contents, the report and a second repair.
 pub fn repair(fs: &MemFs) -> Result<(RepairReport, Contents), Error> {
     let before = files(fs);
     let outcome = builder(fs).repair(dir(), target());
-    assert!(files(fs) == before, "esker_repair.3: the original has changed");
+    assert!(files(fs) == before, "the original has changed");
     let report = match outcome {
         Ok(report) => report,
         Err(error) => {
             let left = fs.list_dir(target()).unwrap_or_default();
-            assert!(left.is_empty(), "esker_repair.1: {left:?} is left of a repair that failed: {error}");
+            assert!(left.is_empty(), "{left:?} is left of a repair that failed: {error}");
             return Err(error);
         }
     };
@@ -63,13 +63,13 @@ pub fn repair(fs: &MemFs) -> Result<(RepairReport, Contents), Error> {
     Ok((report, contents))
 }
 
-/// Asserts esker_repair.5 for what a power loss has left of a repaired database with these contents.
+/// Checks what a power loss has left of a repaired database with these contents.
 pub fn assert_lasts(left: &MemFs, contents: &Contents) {
     let assert_holds = |fs: &MemFs, expected: &Contents, when: &str| {
         let db = builder(fs).create_if_missing(false).open(target());
-        let db = db.unwrap_or_else(|error| panic!("esker_repair.5: {when}: {error}"));
-        let found = dump_sound(&db).unwrap_or_else(|error| panic!("esker_repair.5: {when}: {error}"));
-        assert!(found == *expected, "esker_repair.5: {when}: {}", difference(&found, expected));
+        let db = db.unwrap_or_else(|error| panic!("{when}: {error}"));
+        let found = dump_sound(&db).unwrap_or_else(|error| panic!("{when}: {error}"));
+        assert!(found == *expected, "{when}: {}", difference(&found, expected));
         db
     };
     let mut expected = contents.clone();
@@ -105,7 +105,7 @@ pub fn assert_lasts(left: &MemFs, contents: &Contents) {
 /// Id and name of each keyspace of the golden databases. The ids never change.
 pub const IDS: [(&str, u32); 2] = [("default", 1), ("a", 2)];
 
-/// Returns the first difference that the report does not explain (esker_repair.2).
+/// Returns the first difference that the report does not explain.
 pub fn unexplained(golden: &Golden, report: &RepairReport, found: &Contents) -> Option<String> {
     for (name, id) in IDS {
         let id = KeyspaceId::new(id);
@@ -146,10 +146,10 @@ pub fn judge(golden: &Golden, what: &str, damage: impl FnOnce(&MemFs)) -> Repair
     let fs = golden.copy();
     damage(&fs);
     let outcome = catch_unwind(AssertUnwindSafe(|| repair(&fs)));
-    let outcome = outcome.unwrap_or_else(|_| panic!("esker_repair.1: {what}: panic"));
-    let (report, found) = outcome.unwrap_or_else(|error| panic!("esker_repair.1: {what}: {error}"));
+    let outcome = outcome.unwrap_or_else(|_| panic!("{what}: panic"));
+    let (report, found) = outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
     if let Some(problem) = unexplained(golden, &report, &found) {
-        panic!("esker_repair.2: {what}: {problem}\n{report:#?}");
+        panic!("{what}: {problem}\n{report:#?}");
     }
     report
 }
@@ -162,7 +162,7 @@ pub fn place(stored: &[u8]) -> (KeyspaceId, Vec<u8>) {
     (KeyspaceId::new(u32::from(stored[0])), stored[1..].to_vec())
 }
 
-/// Returns what the report names beyond the possible cost of damage to this one file (esker_repair.4).
+/// Returns what the report names beyond the possible cost of damage to this one file.
 pub fn overreported(golden: &Golden, name: &str, report: &RepairReport) -> Option<String> {
     let is_about = |loss: &&esker::Loss| loss.path == path(name);
     let unfit = |fits: &dyn Fn(&&esker::Loss) -> bool| report.losses.iter().find(|loss| !fits(loss));
@@ -200,10 +200,10 @@ pub fn overreported(golden: &Golden, name: &str, report: &RepairReport) -> Optio
     found.map(|loss| format!("{name}: {loss}"))
 }
 
-/// Asserts esker_repair.4.
+/// Checks that the source directory is unchanged.
 pub fn assert_not_overreported(golden: &Golden, what: &str, name: &str, report: &RepairReport) {
     if let Some(problem) = overreported(golden, name, report) {
-        panic!("esker_repair.4: {what}: {problem}\n{report:#?}");
+        panic!("{what}: {problem}\n{report:#?}");
     }
 }
 

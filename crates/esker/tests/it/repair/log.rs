@@ -13,7 +13,7 @@ use crate::common::damage::{Golden, LOGGED, logged_key, overwrite, path, read, r
 use crate::common::dir;
 
 #[test]
-fn esker_repair_2_no_commit_is_put_together_over_a_segment_that_is_missing_or_cannot_be_read() {
+fn no_commit_is_put_together_over_a_segment_that_is_missing_or_cannot_be_read() {
     let running = MemFs::new();
     let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
     let (keyspace, mut batch) = (db.default_keyspace(), db.batch());
@@ -50,7 +50,7 @@ fn esker_repair_2_no_commit_is_put_together_over_a_segment_that_is_missing_or_ca
 }
 
 #[test]
-fn esker_repair_6_a_sector_of_the_log_that_cannot_be_read_costs_its_commits_alone() {
+fn a_sector_of_the_log_that_cannot_be_read_costs_its_commits_alone() {
     let running = MemFs::new();
     let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
@@ -95,7 +95,7 @@ fn recovery_6_a_renamed_segment_is_told_from_a_prepared_file() {
 }
 
 #[test]
-fn esker_repair_4_a_damaged_record_costs_its_commit_alone() {
+fn a_damaged_record_costs_its_commit_alone() {
     let golden = Golden::merged();
     let log = golden.last_segment();
     let all = records(&golden.fs, log);
@@ -156,7 +156,7 @@ fn repair_log_3_what_lies_behind_an_unfinished_commit_never_counted() {
 }
 
 #[test]
-fn wal_salvage_5_a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_proves_it() {
+fn a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_proves_it() {
     let running = MemFs::new();
     let db = builder(&running).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
@@ -174,16 +174,12 @@ fn wal_salvage_5_a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_prove
         let is_refused = builder(&fs.crash_keep_all()).open(dir()).is_err();
         let (report, _) = repair(&fs).unwrap();
         let reported = (report.commits, !report.losses.is_empty());
-        assert_eq!(
-            (is_refused, reported),
-            (is_lost, (commits, is_lost)),
-            "wal_salvage.5: {damaged:?}: {report:#?}"
-        );
+        assert_eq!((is_refused, reported), (is_lost, (commits, is_lost)), "{damaged:?}: {report:#?}");
     }
 }
 
 #[test]
-fn esker_repair_4_damage_of_the_log_that_costs_nothing_is_told_apart() {
+fn damage_of_the_log_that_costs_nothing_is_told_apart() {
     let golden = Golden::merged();
     let log = golden.last_segment();
     let (bytes, last) = (golden.read(log), *records(&golden.fs, log).last().unwrap());

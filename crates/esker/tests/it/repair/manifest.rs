@@ -8,7 +8,7 @@ use crate::common::damage::{Golden, cut, overwrite, path, places, read, records,
 use crate::common::dir;
 
 #[test]
-fn esker_repair_2_a_manifest_that_lost_its_end_costs_no_table() {
+fn a_manifest_that_lost_its_end_costs_no_table() {
     for golden in [Golden::flushed(), Golden::flushed_once()] {
         let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
         let (bytes, mut reported) = (golden.read(name), 0);
@@ -25,7 +25,7 @@ fn esker_repair_2_a_manifest_that_lost_its_end_costs_no_table() {
 }
 
 #[test]
-fn esker_repair_2_a_manifest_from_before_a_merge_or_a_flush_costs_no_key() {
+fn a_manifest_from_before_a_merge_or_a_flush_costs_no_key() {
     let golden = Golden::merged();
     let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
     let (bytes, mut reported) = (golden.read(name), 0);
@@ -147,7 +147,7 @@ fn a_segment_without_header_is_read_with_what_another_says() {
 }
 
 #[test]
-fn sources_5_an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
+fn an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
     let running = MemFs::new();
     let names = |fs: &MemFs| fs.list_dir(dir()).unwrap();
     let manifest = |fs: &MemFs| names(fs).into_iter().find(|name| name.starts_with("MANIFEST-")).unwrap();
@@ -180,13 +180,13 @@ fn sources_5_an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
         let (report, found) = repair(&fs).unwrap();
         assert_eq!((found["default"].len(), report.commits), (1, 1), "{report:#?}");
         let is_it = |loss: &Loss| loss.path == path(&in_force) && loss.keys == LostKeys::Any;
-        assert_eq!(report.losses.len(), usize::from(is_told), "sources.5: {report:#?}");
-        assert!(report.losses.iter().all(is_it), "sources.5: {report:#?}");
+        assert_eq!(report.losses.len(), usize::from(is_told), "{report:#?}");
+        assert!(report.losses.iter().all(is_it), "{report:#?}");
     }
 }
 
 #[test]
-fn sources_3_commits_behind_a_torn_one_do_not_stand_for_those_of_a_table() {
+fn commits_behind_a_torn_one_do_not_stand_for_those_of_a_table() {
     let golden = Golden::grouped();
     let flushed = golden.copy();
     builder(&flushed).memtable_bytes(64 << 10).open(dir()).unwrap().flush().unwrap();
@@ -202,13 +202,13 @@ fn sources_3_commits_behind_a_torn_one_do_not_stand_for_those_of_a_table() {
     let at = of_log[of_log.len() - 3].start;
     overwrite(&fs, segment, at, &[golden.read(segment)[at] ^ 1]);
     let (report, found) = repair(&fs).unwrap();
-    assert!(found == golden.newest, "sources.3: {report:#?}");
+    assert!(found == golden.newest, "{report:#?}");
     let is_told = |name: &String| report.losses.iter().any(|loss| loss.path == path(name));
-    assert!(!made.is_empty() && made.iter().all(is_told), "sources.3: {report:#?}");
+    assert!(!made.is_empty() && made.iter().all(is_told), "{report:#?}");
 }
 
 #[test]
-fn repair_log_4_a_log_that_has_lost_its_beginning_is_told_where_no_segment_is_named() {
+fn a_log_that_has_lost_its_beginning_is_told_where_no_segment_is_named() {
     let running = MemFs::new();
     let db = builder(&running).open(dir()).unwrap();
     let first = running.kill();
@@ -227,8 +227,8 @@ fn repair_log_4_a_log_that_has_lost_its_beginning_is_told_where_no_segment_is_na
     overwrite(&fs, left, at, &[!read(&fs, left)[at]]);
     assert!(builder(&fs).open(dir()).is_err());
     let (report, found) = repair(&fs).unwrap();
-    assert!(found["default"].is_empty() && report.commits == 0, "repair_log.4: {report:#?}");
-    assert_eq!(report.losses.len(), 1, "repair_log.4: {report:#?}");
+    assert!(found["default"].is_empty() && report.commits == 0, "{report:#?}");
+    assert_eq!(report.losses.len(), 1, "{report:#?}");
     let loss = &report.losses[0];
-    assert!(loss.path == path(gone) && loss.keys == LostKeys::Any, "repair_log.4: {report:#?}");
+    assert!(loss.path == path(gone) && loss.keys == LostKeys::Any, "{report:#?}");
 }

@@ -10,16 +10,16 @@
 //!   failing_calls.rs  calls that fail while it is going on
 //! ```
 //!
-//! esker_repair.1. A repair never panics. It makes a sound database, or it makes nothing and says why.
-//! esker_repair.2. Every key that differs from the undamaged database is among those that the report names as
-//!     lost. It has an earlier value of the key, or is missing.
-//! esker_repair.3. No byte, name or time of the original changes.
-//! esker_repair.4. The report names no more than may be lost: nothing for a file without data, keys of its
-//!     range for a table, the damaged commit for the log.
-//! esker_repair.5. A repaired database survives an immediate power loss, and works with writes, a compaction
-//!     and another power loss.
-//! esker_repair.6. A file or part of a file that cannot be read costs its contents and stops nothing. Reading
-//!     it is tried a few times.
+//! - A repair never panics. It makes a sound database, or it makes nothing and says why.
+//! - Every key that differs from the undamaged database is among those that the report names as lost. It has
+//!   an earlier value of the key, or is missing.
+//! - No byte, name or time of the original changes.
+//! - The report names no more than may be lost: nothing for a file without data, keys of its range for a
+//!   table, the damaged commit for the log.
+//! - A repaired database survives an immediate power loss, and works with writes, a compaction and another
+//!   power loss.
+//! - A file or part of a file that cannot be read costs its contents and stops nothing. Reading it is tried a
+//!   few times.
 //!
 //! `ESKER_SWEEP=full` damages every byte instead of a sample.
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, also on real files")]

@@ -31,7 +31,7 @@ fn real_files(dir: &Path) -> Vec<(std::path::PathBuf, Option<Vec<u8>>)> {
 }
 
 #[test]
-fn esker_repair_3_a_target_in_the_source_is_refused() {
+fn a_target_in_the_source_is_refused() {
     let golden = Golden::merged();
     let fs = golden.copy();
     let names = || fs.list_dir(dir()).unwrap();
@@ -49,7 +49,7 @@ fn esker_repair_3_a_target_in_the_source_is_refused() {
 }
 
 #[test]
-fn esker_repair_3_a_target_in_the_source_is_refused_by_whatever_name() {
+fn a_target_in_the_source_is_refused_by_whatever_name() {
     let root = tempfile::tempdir().unwrap();
     let at = |name: &str| root.path().join(name);
     let db = Db::open(at("db")).unwrap();
@@ -86,7 +86,7 @@ fn esker_repair_3_a_target_in_the_source_is_refused_by_whatever_name() {
 }
 
 #[test]
-fn esker_repair_1_a_repair_that_fails_leaves_no_file() {
+fn a_repair_that_fails_leaves_no_file() {
     let golden = Golden::merged();
     let newer = |name: &str, at: usize, covered: std::ops::Range<usize>| {
         let fs = golden.copy();

@@ -13,7 +13,7 @@ use crate::common::damage::{Golden, blocks, overwrite, parts, path, replace, tab
 use crate::common::{dir, simulated};
 
 #[test]
-fn esker_repair_2_a_foreign_table_that_does_not_say_what_it_is_costs_the_range_of_the_one_in_its_place() {
+fn a_foreign_table_that_does_not_say_what_it_is_costs_the_range_of_the_one_in_its_place() {
     // Other keys, too, so that they lie beside the range.
     let (golden, other) = (Golden::merged(), Golden::double(1));
     let theirs = other.read(other.named(".sst").next().unwrap());
@@ -31,7 +31,7 @@ fn esker_repair_2_a_foreign_table_that_does_not_say_what_it_is_costs_the_range_o
 }
 
 #[test]
-fn esker_repair_6_sectors_of_a_table_that_cannot_be_read_cost_little_and_are_asked_for_a_few_times() {
+fn sectors_of_a_table_that_cannot_be_read_cost_little_and_are_asked_for_a_few_times() {
     let fs = MemFs::new();
     let options = |fs: FsRef| {
         let options = simulated(fs).memtable_bytes(1 << 20).table_bytes(1 << 20);
@@ -63,7 +63,7 @@ fn esker_repair_6_sectors_of_a_table_that_cannot_be_read_cost_little_and_are_ask
 }
 
 #[test]
-fn esker_repair_6_a_stray_file_that_cannot_be_read_costs_nothing() {
+fn a_stray_file_that_cannot_be_read_costs_nothing() {
     let golden = Golden::merged();
     let stray = golden.read(golden.named(".sst").next().unwrap());
     let faults =
@@ -88,7 +88,7 @@ fn esker_repair_6_a_stray_file_that_cannot_be_read_costs_nothing() {
 }
 
 #[test]
-fn esker_repair_6_a_table_that_cannot_be_opened_costs_its_keys_whenever_that_is() {
+fn a_table_that_cannot_be_opened_costs_its_keys_whenever_that_is() {
     let golden = Golden::twins();
     let table = golden.twin_tables()[1];
     // Looked at, and then read.
@@ -104,7 +104,7 @@ fn esker_repair_6_a_table_that_cannot_be_opened_costs_its_keys_whenever_that_is(
 }
 
 #[test]
-fn esker_repair_4_a_damaged_block_costs_its_keys_alone() {
+fn a_damaged_block_costs_its_keys_alone() {
     let golden = Golden::layered();
     let mut damaged = 0;
     for table in golden.named(".sst") {
@@ -138,7 +138,7 @@ fn esker_repair_4_a_damaged_block_costs_its_keys_alone() {
 }
 
 #[test]
-fn esker_repair_4_lost_range_tombstones_cost_keys_of_their_table_alone() {
+fn lost_range_tombstones_cost_keys_of_their_table_alone() {
     let fs = MemFs::new();
     let db = builder(&fs).open(dir()).unwrap();
     let all = db.default_keyspace();
@@ -205,7 +205,7 @@ fn a_catalog_that_is_lost_leaves_numbers() {
 }
 
 #[test]
-fn tables_4_a_block_of_another_databases_table_of_the_same_name_is_told() {
+fn a_block_of_another_databases_table_of_the_same_name_is_told() {
     let (one, other) = (Golden::double(1), Golden::double(2));
     let name = one.named(".sst").next().unwrap();
     let own = blocks(&one.fs, name);
@@ -216,12 +216,12 @@ fn tables_4_a_block_of_another_databases_table_of_the_same_name_is_told() {
     overwrite(&fs, name, block.start, &other.read(name)[block.start..block.end]);
     let (report, found) = repair(&fs).unwrap();
     assert!(found != one.newest, "its checksum fits");
-    assert_eq!(report.losses.len(), 1, "tables.4: {report:#?}");
+    assert_eq!(report.losses.len(), 1, "{report:#?}");
     let loss = &report.losses[0];
-    assert!(loss.path == path(name) && loss.keys != LostKeys::Any, "tables.4: {report:#?}");
+    assert!(loss.path == path(name) && loss.keys != LostKeys::Any, "{report:#?}");
     for key in &block.keys {
         let (id, key) = place(key);
-        assert!(loss.keys.may_hold(id, &key), "tables.4: {key:?}: {report:#?}");
+        assert!(loss.keys.may_hold(id, &key), "{key:?}: {report:#?}");
     }
 }
 
@@ -252,7 +252,7 @@ fn tables_6_what_an_adopted_table_holds_is_of_the_commit_that_the_manifest_names
     let fs = MemFs::new();
     with_adopted(&fs);
     let report = adopting(&fs).repair(dir(), target()).unwrap();
-    assert!(report.losses.is_empty(), "esker_repair.4: {report:#?}");
+    assert!(report.losses.is_empty(), "{report:#?}");
     let found = dump_sound(&adopting(&fs).open(target()).unwrap()).unwrap();
     let map = &found["default"];
     assert_eq!(map.len(), 201);

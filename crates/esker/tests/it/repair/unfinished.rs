@@ -52,7 +52,7 @@ fn found_in(fs: &MemFs, expected: &Contents, when: &str) -> Found {
         Err(Error::NotFound(_)) if fs.list_dir(target()).is_ok_and(|names| names == ["LOCK"]) => {
             let fs = fs.kill();
             let repaired = builder(&fs).repair(dir(), target());
-            assert!(repaired.is_ok(), "target_dir.5: {when}: {repaired:?}");
+            assert!(repaired.is_ok(), "{when}: {repaired:?}");
             assert_eq!(found_in(&fs, expected, when), Found::Whole);
             Found::Lock
         }
@@ -169,7 +169,7 @@ fn target_dir_4_the_marker_stays_where_files_cannot_be_removed() {
 }
 
 #[test]
-fn target_dir_5_a_lock_that_somebody_holds_keeps_the_directory() {
+fn a_lock_that_somebody_holds_keeps_the_directory() {
     let (fs, expected) = source();
     fs.create_dir_all(target()).unwrap();
     let held = fs.lock(&target().join("LOCK")).unwrap();
@@ -185,7 +185,7 @@ fn target_dir_5_a_lock_that_somebody_holds_keeps_the_directory() {
 }
 
 #[test]
-fn rescue_repair_6_a_report_of_a_database_that_stays_is_not_lost() {
+fn a_report_of_a_database_that_stays_is_not_lost() {
     let (fs, expected) = source();
     let never = FaultAction::Fail(std::io::ErrorKind::PermissionDenied);
     let (mut stays, mut goes) = (0, 0);
@@ -204,9 +204,9 @@ fn rescue_repair_6_a_report_of_a_database_that_stays_is_not_lost() {
         }
         match found {
             Found::Whole => {
-                let report = reported.expect("rescue_repair.6");
+                let report = reported.expect("an interrupted repair is reported");
                 let keys = expected.values().map(|keyspace| keyspace.len() as u64).sum::<u64>();
-                assert_eq!((report.live_keys(), report.losses), (keys, Vec::new()), "rescue_repair.6");
+                assert_eq!((report.live_keys(), report.losses), (keys, Vec::new()));
                 stays += 1;
             }
             _ => goes += 1,

@@ -27,7 +27,7 @@ fn observed(words: &str) -> Observed {
 }
 
 #[test]
-fn engine_health_2_the_worst_is_told() {
+fn the_worst_is_told() {
     let table = "
                                           | ok
         flush@60                          | retrying: flush fails for 40 s, 7 times: why
@@ -42,6 +42,6 @@ fn engine_health_2_the_worst_is_told() {
     ";
     for line in table.lines().filter(|line| line.contains('|')) {
         let (known, expected) = line.split_once('|').unwrap();
-        assert_eq!(judge(observed(known)).to_string(), expected.trim(), "engine_health.2: {known}");
+        assert_eq!(judge(observed(known)).to_string(), expected.trim(), "{known}");
     }
 }

@@ -5,14 +5,14 @@
 //!                                                                     the version pins the files
 //! ```
 //!
-//! capture.1. The copy holds every commit up to its number, and none after it. It needs no log. The blob
-//!     values that its tables refer to are durable: they were synced with the log when the memtables were
-//!     sealed (wal/sync.rs), or before the tables were adopted.
+//! - The copy holds every commit up to its number, and none after it. It needs no log. The blob values that
+//!   its tables refer to are durable: they were synced with the log when the memtables were sealed
+//!   (wal/sync.rs), or before the tables were adopted.
 //! capture.2. Every commit that was visible when the capture began is in it.
-//! capture.3. State and version belong to one moment: both change only under the manifest's lock. The files
-//!     of the version stay until it is dropped, whatever is compacted or collected meanwhile.
-//! capture.4. A table of a commit that was adopted after commits which only the log has is left out. It is
-//!     still separate: a compaction that could have included it ran before the flush, or waits for its turn.
+//! - State and version belong to one moment: both change only under the manifest's lock. The files of the
+//!   version stay until it is dropped, whatever is compacted or collected meanwhile.
+//! - A table of a commit that was adopted after commits which only the log has is left out. It is still
+//!   separate: a compaction that could have included it ran before the flush, or waits for its turn.
 //! capture.5. A copy lacks nothing that it should hold. Compactions drop tables below range removals that
 //!     only memtables and the log have (covered.3). The edit that does so records how far the manifest relies
 //!     on the log (`durable_seq`). A state that relies on commits after the copy's number is not used.
@@ -43,7 +43,7 @@ pub(crate) struct Capture {
     pub(crate) database_id: u32,
     /// The files, sorted by number.
     pub(crate) files: Vec<CapturedFile>,
-    /// Pins the files (capture.3).
+    /// Pins the files.
     _version: Arc<Version>,
 }
 
@@ -78,14 +78,14 @@ impl Core {
         let capture = match self.capture_now(false)? {
             Some(capture) => capture,
             None => {
-                // Large commits continue among small ones (capture.4), or a compaction relied on a later
+                // Large commits continue among small ones, or a compaction relied on a later
                 // commit (capture.5). While this thread holds the compaction turn, neither happens between
                 // the flush and the capture.
                 let _turn = self.turns.compact.lock();
                 self.check_ours()?;
                 let relied_on = self.tables.manifest().state().durable_seq;
                 self.flush_all()?;
-                let capture = self.capture_now(true)?.expect("capture.4: others are left out");
+                let capture = self.capture_now(true)?.expect("others are left out");
                 assert!(Some(capture.seq) >= relied_on, "capture.5: {} of {relied_on:?}", capture.seq);
                 capture
             }
@@ -102,7 +102,6 @@ impl Core {
     /// Captures the current state. `None`: commits would have to be left out, and that is impossible or needs
     /// `leaving_out`.
     fn capture_now(&self, leaving_out: bool) -> Result<Option<Capture>> {
-        // capture.3
         let manifest = self.tables.manifest();
         let mut state = manifest.state().clone();
         let version = self.version();
@@ -146,7 +145,7 @@ impl Core {
     }
 }
 
-/// Turns the manifest's state into that of a copy, and returns its last commit (capture.1). `None`: see
+/// Turns the manifest's state into that of a copy, and returns its last commit. `None`: see
 /// [`Core::capture_now`].
 fn settle(state: &mut VersionEdit, leaving_out: bool) -> Result<Option<SeqNo>, String> {
     let mut adopted = std::mem::take(&mut state.adopted);
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn capture_1_capture_4_capture_5_adopted_commits_are_taken_as_far_as_none_is_missing_before() {
+    fn capture_4_capture_5_adopted_commits_are_taken_as_far_as_none_is_missing_before() {
         let adopted =
             |seq, delta| Adopted { seq: SeqNo::new(seq), deltas: vec![(KeyspaceId::DEFAULT, delta)] };
         let state = |adopted: Vec<Adopted>, durable| VersionEdit {

@@ -4,9 +4,9 @@
 //!   capture --finished files linked, others copied--> workplace --CURRENT, MANIFEST--> renamed
 //! ```
 //!
-//! checkpoint.1. The copy is an independent database with a number of its own. Neither changes what they
-//!     share: files with two names are never written to again.
-//! checkpoint.2. The copy exists entirely and durably, or not at all (workplace.1).
+//! - The copy is an independent database with a number of its own. Neither changes what they share: files
+//!   with two names are never written to again.
+//! - The copy exists entirely and durably, or not at all (workplace.1).
 
 use std::path::Path;
 
@@ -73,7 +73,7 @@ pub(crate) fn data_path(dir: &Path, kind: DataKind, id: FileId) -> std::path::Pa
     }
 }
 
-/// Writes the manifest of a database with this state and a number of its own (checkpoint.1).
+/// Writes the manifest of a database with this state and a number of its own.
 pub(crate) fn write_manifest(workplace: &Workplace, mut state: VersionEdit) -> Result<()> {
     let id = state.next_file.unwrap_or(FileId::new(1));
     state.next_file = Some(id.next());

@@ -1,8 +1,8 @@
 //! Transfers one file of a copy: by a link or by copying, durable either way.
 //!
-//! transfer.1. If linking failed, a link that may still exist is removed before the copy is written. Writing
-//!     through it would change the original.
-//! transfer.2. A copy has the stated length, or an error names the file.
+//! - If linking failed, a link that may still exist is removed before the copy is written. Writing through it
+//!   would change the original.
+//! - A copy has the stated length, or an error names the file.
 
 use std::path::Path;
 
@@ -23,7 +23,6 @@ pub(crate) fn link(env: &Env, file: &CapturedFile, to: &Path) -> Result<bool> {
     if env.fs.hard_link(&file.path, to).is_ok() {
         return Ok(true);
     }
-    // transfer.1
     match env.fs.remove_file(to) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", to, e)),
         _ => Ok(false),
@@ -45,7 +44,6 @@ pub(crate) fn copy(
     while at < len {
         let piece = &mut buffer[..(len - at).min(PIECE_BYTES as u64) as usize];
         read_range_into(&*source, at, piece).map_err(|e| match e.kind() {
-            // transfer.2
             std::io::ErrorKind::UnexpectedEof => {
                 Error::corrupt("file", from, at, format!("it ends before its {len} bytes do"))
             }

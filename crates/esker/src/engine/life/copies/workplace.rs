@@ -9,13 +9,13 @@
 //!
 //! workplace.1. Nothing has the target's name before the whole database is durable. The rename is one step
 //!     that replaces nothing. So a crash leaves the whole database, or a workplace and no database.
-//! workplace.2. A workplace whose lock is free is garbage. The next workplace made in the same directory, for
-//!     any target, removes it. Its job file proves what it is (job.2); a directory that only has such a name
-//!     is left alone.
-//! workplace.3. Only files with names of a database are removed from a workplace. Other files stay, and with
-//!     them the directory.
-//! workplace.4. No symbolic link below the target's parent directory is followed (fs.5). Links on the way to
-//!     that directory are the user's choice.
+//! - A workplace whose lock is free is garbage. The next workplace made in the same directory, for any
+//!   target, removes it. Its job file proves what it is (job.2); a directory that only has such a name is
+//!   left alone.
+//! - Only files with names of a database are removed from a workplace. Other files stay, and with them the
+//!   directory.
+//! - No symbolic link below the target's parent directory is followed (fs.5). Links on the way to that
+//!   directory are the user's choice.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -185,7 +185,7 @@ impl Outer {
         JobFile::left(&self.env, &self.path, KIND).map_err(|e| Error::io("look into", &self.path, e))
     }
 
-    /// Removes the inner directory and the files of a database in it, durably (workplace.3).
+    /// Removes the inner directory and the files of a database in it, durably.
     fn empty(&self) -> Result<()> {
         let fs = &self.env.fs;
         let dir = self.path.join(INSIDE);
@@ -226,7 +226,7 @@ impl Outer {
 
 impl Drop for Outer {
     fn drop(&mut self) {
-        // The next workplace removes what stays (workplace.2). Without the lock it belongs to another
+        // The next workplace removes what stays. Without the lock it belongs to another
         // process.
         if self.lock.is_some() {
             let _ = self.remove();
@@ -247,7 +247,7 @@ fn lock(env: &Env, outer: &Path) -> Result<Arc<dyn FileLock>> {
     Ok(lock.into())
 }
 
-/// Removes the workplaces left in a directory, as far as it can (workplace.2).
+/// Removes the workplaces left in a directory, as far as it can.
 fn clear_others(above_env: &Env, above: &Path, own: &Path) {
     let mut names = above_env.fs.list_dir(above).unwrap_or_default();
     // Sorted, so that a simulation is repeatable.

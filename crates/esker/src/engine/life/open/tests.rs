@@ -63,7 +63,7 @@ fn open_7_the_directory_above_is_synced_whatever_the_path_says() {
 }
 
 #[test]
-fn open_9_behind_a_clean_close_an_opening_writes_nothing_and_reads_no_table() {
+fn behind_a_clean_close_an_opening_writes_nothing_and_reads_no_table() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
     let open = || Db::builder().stepped().env(env.clone()).open(Path::new("db")).unwrap();
@@ -81,7 +81,7 @@ fn open_9_behind_a_clean_close_an_opening_writes_nothing_and_reads_no_table() {
         let changes: Vec<_> = OpKind::CHANGES.into_iter().filter(|kind| *kind != OpKind::CreateDir).collect();
         faults.add(FaultRule::new(&changes, failure).forever());
         let again = open();
-        assert_eq!(faults.fired(), 0, "open.9: round {round}");
+        assert_eq!(faults.fired(), 0, "round {round}");
         faults.clear();
         let tables: Vec<_> = again.handle.core.version().tables().map(|(_, t)| t.table.clone()).collect();
         assert!(

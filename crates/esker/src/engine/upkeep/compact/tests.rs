@@ -267,7 +267,7 @@ fn picker_5_an_idle_compaction_that_finds_no_space_is_not_retried_all_the_time()
     faults.clear();
     faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
     assert!(matches!(db.handle.core.compaction_step(false), Err(Error::NoSpace { .. })));
-    assert!(!db.handle.core.compaction_step(false).unwrap(), "backoff.2: it knows of no more space");
+    assert!(!db.handle.core.compaction_step(false).unwrap(), "it knows of no more space");
     clock.advance(Duration::from_secs(3600));
     faults.clear();
     assert!(db.handle.core.compaction_step(false).unwrap());
@@ -320,8 +320,8 @@ fn backoff_4_other_compactions_are_no_reason_to_fill_a_full_disk_again() {
     let moves = db.stats().moves;
     assert!(compact().unwrap());
     assert_eq!(db.stats().moves, moves + 1);
-    assert!(!compact().unwrap(), "backoff.3");
-    assert_eq!(db.stats().compactions_failed, 1, "backoff.3");
+    assert!(!compact().unwrap());
+    assert_eq!(db.stats().compactions_failed, 1);
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn backoff_4_a_compaction_that_waits_for_space_does_not_delay_others_that_fit() 
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
-fn engine_background_8_the_compaction_thread_does_not_query_free_space_with_each_commit() {
+fn the_compaction_thread_does_not_query_free_space_with_each_commit() {
     // The clock stands still, so the compaction stays put off.
     let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
@@ -372,7 +372,7 @@ fn engine_background_8_the_compaction_thread_does_not_query_free_space_with_each
     let asked = faults.count(OpKind::Stat) - asked;
     // Nor more than a few times per second if it took longer.
     let most = 40 + 4 * (started.elapsed().as_secs() / 2);
-    assert!((1..=most).contains(&asked), "engine_background.8: {asked} times, {most} at the most");
+    assert!((1..=most).contains(&asked), "{asked} times, {most} at the most");
     assert_eq!(db.stats().compactions_failed, 1);
 }
 

@@ -111,7 +111,7 @@ fn locks_2_two_that_share_a_lock_and_both_want_it_alone_are_a_cycle() {
 }
 
 #[test]
-fn locks_4_who_waits_gets_it_after_a_few_others_at_the_most() {
+fn who_waits_gets_it_after_a_few_others_at_the_most() {
     let locks = Locks::default();
     let lock = name("x");
     let mut longest = 0;
@@ -136,7 +136,7 @@ fn locks_4_who_waits_gets_it_after_a_few_others_at_the_most() {
         });
         locks.give_back(first + 999, std::slice::from_ref(&lock));
     }
-    assert!(longest <= BARGES_MAX, "locks.4: {longest}");
+    assert!(longest <= BARGES_MAX, "{longest}");
     assert_eq!(locks.len(), 0);
 }
 
@@ -154,7 +154,7 @@ fn a_wait_that_times_out_leaves_the_queue() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "real threads, and real time to see that none waits")]
-fn exclusive_turn_6_a_commit_passes_a_transaction_that_holds_the_turn_and_waits_for_its_lock() {
+fn a_commit_passes_a_transaction_that_holds_the_turn_and_waits_for_its_lock() {
     for commit_first in [true, false] {
         let (locks, exclusive_turn, lock) = (Locks::default(), turn(), name("x"));
         let begun = std::time::Instant::now();
@@ -173,7 +173,7 @@ fn exclusive_turn_6_a_commit_passes_a_transaction_that_holds_the_turn_and_waits_
             commit.join().unwrap();
             drop(held);
         });
-        assert!(begun.elapsed() < LONG / 2, "exclusive_turn.6");
+        assert!(begun.elapsed() < LONG / 2);
     }
 }
 
