@@ -182,6 +182,7 @@ mod tests {
             default_ttl: Some(Duration::from_secs(1)),
             history: History::Versions(3),
             merge_operator: Some("max".into()),
+            ..KeyspaceOptions::default()
         };
         let records = [
             (Record::Keyspace(1, options), "0101 0102c801 020101 0302e807 0a0103 04036d6178"),

@@ -30,6 +30,7 @@ pub fn unload_records() -> Vec<Vec<u8>> {
         default_ttl: Some(Duration::from_secs(1)),
         history: History::For(Duration::from_secs(60)),
         merge_operator: Some("max".to_owned()),
+        ..KeyspaceOptions::default()
     };
     let records = [
         Record::Keyspace(1, options),
