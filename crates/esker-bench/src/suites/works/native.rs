@@ -79,6 +79,9 @@ impl<'a> Native<'a> {
         let too_large = self.cannot_be_large();
         let Opened::Store(store) = &self.opened else { return Err(Failure::engine("no store is open")) };
         let (store, state) = (&**store, &mut self.state);
+        if !matches!(work, Work::Len | Work::Gets { .. } | Work::Ranges { .. } | Work::Scan { .. }) {
+            state.scan_sum = None;
+        }
         match work {
             Work::Put { .. } => state.put(store, work, too_large, on_progress),
             Work::Remove => state.remove_half(store, too_large),

@@ -24,6 +24,9 @@ pub(super) struct State {
     /// Number of keyspaces that were dropped, counted from the first.
     pub(super) dropped: u32,
     pub(super) moments: Moments,
+    /// The expected sum of the last kind of scan: its limit, whether it is of keys only, the sum. `None` after
+    /// writes.
+    pub(super) scan_sum: Option<(u64, bool, u64)>,
 }
 
 /// Times at which entries expire.
@@ -49,6 +52,7 @@ impl State {
             changes: 0,
             dropped: 0,
             moments: Moments::default(),
+            scan_sum: None,
         }
     }
 
