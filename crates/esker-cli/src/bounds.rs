@@ -16,8 +16,8 @@ impl Bounds {
     /// Returns the keys that satisfy all given conditions.
     pub(crate) fn new(prefix: Option<Vec<u8>>, from: Option<Vec<u8>>, to: Option<Vec<u8>>) -> Self {
         let prefix_to = prefix.as_deref().and_then(prefix_end);
-        // `None` is the lowest `Option`, which is right for the lower bound; for the upper one it means "no
-        // bound".
+        // `max` treats `None` as lowest, which is right for the lower bound. For the upper bound `flatten`
+        // drops it.
         let to = [to, prefix_to].into_iter().flatten().min();
         Bounds { from: from.max(prefix), to }
     }

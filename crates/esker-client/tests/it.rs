@@ -210,7 +210,7 @@ async fn the_async_client_listens_and_runs_transactions() {
         Ok::<_, Error>((topics, later))
     });
     let (mut client, mut other) = (AsyncClient::connect(&server.url("")).await.unwrap(), server.client());
-    // Gives the server time to register the listener; earlier notifications are kept.
+    // Waits until the server has registered the listener.
     tokio::time::sleep(Duration::from_millis(600)).await;
     let mut runs = 0;
     let done = client.transact(ob::begin(), async |client| {

@@ -71,8 +71,9 @@ impl Env {
     ///
     /// wasm32-unknown-unknown has no operating system. There the environment consists of one [`MemFs`] per
     /// process, a [`CountingClock`], random numbers with a fixed seed, and threads that fail to start.
-    /// Databases live as long as the process and run without threads, which is the default there. For real
-    /// time or persistent files, pass your own parts to [`Env::with_fs`] or build an `Env` literal.
+    /// Databases exist only in the memory of the process. The engine starts no threads, because
+    /// `Builder::background` is off by default there. For real time or persistent files, pass your own parts
+    /// to [`Env::with_fs`] or build an `Env` literal.
     pub fn real() -> Self {
         Self::with_fs(system_fs())
     }

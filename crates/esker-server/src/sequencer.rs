@@ -5,7 +5,8 @@
 //!                                               `-- key missing: the job waits --> waiters, by key
 //! ```
 //!
-//! So no two commands conflict, a hot key costs no more than a cold one, and all connections share commits.
+//! So no two clients' commands conflict, a hot key costs no more than a cold one, and all connections share
+//! commits.
 //!
 //! sequencer.1. A job returns to its connection after the commit of everything that it wrote or read here.
 //! - Jobs that wait for a key are served in order of arrival, right after the command that filled the key.
@@ -107,7 +108,7 @@ struct Turn<'a> {
     now: u64,
     #[expect(clippy::vec_box, reason = "jobs go from hand to hand")]
     done: Vec<Box<Job>>,
-    /// Replies that jobs sent before they began to wait.
+    /// Replies of jobs that began to wait, to be sent after the commit.
     early: Vec<Replies>,
     /// Set when a command panicked in the middle of its writes: nothing may be committed.
     is_spoilt: bool,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Result};
 
-/// Longer than any step takes on any machine.
+/// Steps that take longer count as hung.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 /// The timeout for a canary that certainly hangs.
 pub const HANG_TIMEOUT_OF_CANARY: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ impl Watch {
         Watch { timeout, count: 0, since: Instant::now() }
     }
 
-    /// Returns whether the count has not grown for the timeout.
+    /// Returns whether `count` has been the same for longer than the timeout.
     pub fn stands_still(&mut self, count: u64) -> bool {
         if count != self.count {
             (self.count, self.since) = (count, Instant::now());

@@ -40,7 +40,7 @@ impl Repo {
         for path in paths {
             match std::fs::read(root.join(path)) {
                 Ok(bytes) => files.push(RepoFile::new(path, bytes)),
-                // Deleted in the work tree but not in the index, or a dangling symbolic link.
+                // The file is in the index but deleted in the work tree, or it is a dangling symbolic link.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => return Err(format!("read {path}: {e}")),
             }

@@ -13,13 +13,13 @@ pub(super) type Line<'a> = Option<Result<&'a [u8], String>>;
 pub(super) struct Lines {
     input: Box<dyn BufRead>,
     buffer: Vec<u8>,
-    /// Whether a carriage return before the line end belongs to the line end.
+    /// Whether a carriage return before the newline is removed with it.
     strip_cr: bool,
     /// Limit without the line end.
     line_bytes_max: u64,
-    /// The rest of an overlong line is still to be skipped.
+    /// Whether the rest of an overlong line must be skipped before the next line.
     passing: bool,
-    /// The last line lacked a line end.
+    /// Whether the last line had no line end.
     unended: bool,
     number: u64,
 }
@@ -49,7 +49,7 @@ impl Lines {
             self.input.skip_until(b'\n')?;
         }
         self.buffer.clear();
-        // One byte more reveals an overlong line; two are for the line end.
+        // Reads three bytes more: two for the line end, one to detect an overlong line.
         let bytes_max = self.line_bytes_max.saturating_add(3);
         if (&mut self.input).take(bytes_max).read_until(b'\n', &mut self.buffer)? == 0 {
             return Ok(None);
@@ -74,7 +74,7 @@ impl Lines {
         if self.strip_cr { line.strip_suffix(b"\r").unwrap_or(line) } else { line }
     }
 
-    /// Returns whether the last line ended with the file instead of a line end, so that it may be truncated.
+    /// Returns whether the file ended without a line end, so the last line may be incomplete.
     pub(super) fn is_unended(&self) -> bool {
         self.unended
     }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn long_lines_are_bad_lines() {
-        // Four bytes are a line and five are too long, whatever line end follows.
+        // With a limit of 4, lines of four bytes are valid and of five too long, with any line end.
         let text = b"abcd\r\nabcde\nabcd\n0123456789\r\nabcd\r\nabcde\rabcd";
         let mut lines = Lines::new(Box::new(io::Cursor::new(text.to_vec())), true, 4);
         let mut bad = Vec::new();

@@ -118,7 +118,7 @@ impl File for FaultFile {
     }
 
     fn will_need(&self, offset: u64, len: u64) -> io::Result<()> {
-        // A hint of a reader: its failure changes nothing.
+        // Never fails: readers ignore errors of this hint.
         self.inner.will_need(offset, len)
     }
     fn drop_cache(&self, offset: u64, len: u64) -> io::Result<()> {

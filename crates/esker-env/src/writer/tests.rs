@@ -132,7 +132,7 @@ fn env_writer_3_nothing_is_written_after_a_panic() {
 
 #[test]
 fn a_steady_writer_waits_for_the_buffer_before_and_fails_where_that_cannot_be_written() {
-    // The first hint starts the first buffer, the second waits for it, the third starts the second.
+    // Hint 1 starts writing buffer 1. Hint 2 waits for it. Hint 3 starts writing buffer 2.
     for (hint, fails) in [(1, false), (2, true), (3, false)] {
         let fs = FaultFs::new(Arc::new(MemFs::new()));
         let options = OpenOptions::create_new();

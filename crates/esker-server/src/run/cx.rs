@@ -4,7 +4,7 @@
 //!   command --+-- server    state shared by all connections
 //!             +-- session   state of the connection
 //!             +-- access    the data: newest state, snapshot or transaction
-//!             +-- effects   what happens after the commit
+//!             +-- effects   besides changes of data: messages, keys that were filled
 //!             `-- out       the reply
 //! ```
 
@@ -69,7 +69,7 @@ pub struct Cx<'a> {
     pub session: &'a mut Session,
     /// Access to the data.
     pub access: &'a mut Access,
-    /// What happens after the command has committed.
+    /// Effects of the command besides changes of data.
     pub effects: &'a mut Effects,
     /// The reply.
     pub out: &'a mut Out,

@@ -1,4 +1,5 @@
-//! Effects of commands apart from changes of data. They happen after the commit.
+//! Effects of commands apart from changes of data. Messages and notices go out after the commit; waiting
+//! commands run before it.
 //!
 //! - A message is published after the commit of the command that caused it, so that its receivers find the
 //!   data it refers to.
@@ -20,7 +21,7 @@ fn too_much(limit: usize) -> Fail {
     Fail::text(format!("ERR the script or transaction would publish more than {limit}: split it into parts"))
 }
 
-/// Effects that take place after the commit.
+/// What the commands of one commit cause besides changes of data.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Messages to publish on channels.

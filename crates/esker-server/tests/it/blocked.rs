@@ -1,4 +1,5 @@
-//! Blocked readers whose keys disappear, and payloads of `DUMP`. The replies equal those of Redis.
+//! Compares two things with Redis: replies to blocked readers whose keys change, and `RESTORE` of `DUMP`
+//! payloads.
 
 use std::time::Duration;
 
@@ -104,7 +105,7 @@ fn read_all(wire: &mut Wire, key: &str) -> Vec<Reply> {
     replies
 }
 
-/// Returns the replies of a server to its own payload, intact and damaged.
+/// Dumps a key, restores the payload intact and damaged, and returns the replies.
 fn restored(wire: &mut Wire, key: &str, damage: usize) -> Vec<Reply> {
     let payload = match wire.call(&["DUMP", key]) {
         Reply::Bulk(payload) => payload,

@@ -22,7 +22,7 @@ fn threads(name: &str) -> usize {
 fn a_few_threads_wait_for_the_disk_however_many_clients_there_are() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::builder().memory(1 << 20).open(dir.path()).unwrap();
-    // The server may keep nothing in memory.
+    // A memory of 0 makes the server treat all data as not in memory.
     let store = Arc::new(LocalStore::new(db.clone(), 0));
     let server = TestServer::start_on(store, db.clone(), Some(db), Options::default());
     let mut clients: Vec<_> = (0..40).map(|_| server.wire()).collect();

@@ -1,12 +1,12 @@
-//! The log's last segment, and how many of its commits changed bytes may cost.
+//! The log's last segment, and how many of its commits may be lost if its bytes change.
 //!
 //! ```text
 //!   undamaged segment --dump--> records --bytes now--> the first damaged one --> proof after it? --> commits
 //! ```
 //!
 //! A record proves the durability of the earlier records that it covers (docs/formats/wal.md). While its
-//! header is intact, damage to them costs nothing, because it is distinguished from a torn write. Without
-//! proof, the log ends at the first damaged record, and no commit that ends before it is missing.
+//! header is intact, damage to them loses no commit: recovery reports it instead of treating it as a torn
+//! write. Without proof, the log ends at the first damaged record. All commits before that record are kept.
 
 use std::ops::Range;
 
@@ -80,7 +80,7 @@ impl Tail {
         self.records[record..].iter().filter(|record| record.ends_commit).count()
     }
 
-    /// Returns how many of the newest commits may be missing with these bytes.
+    /// Returns how many of the newest commits recovery may lose if the segment has these bytes.
     pub(super) fn commits_at_stake(&self, now: &[u8]) -> usize {
         let is_whole = |bytes: Range<usize>| now.get(bytes.clone()) == self.bytes.get(bytes);
         let damaged = self.records.iter().position(|record| !is_whole(record.bytes.clone()));
@@ -92,7 +92,8 @@ impl Tail {
         match damaged {
             // A later record proves the damage.
             _ if is_proven => 0,
-            // A recovery finished the segment. Its earlier content had commits that were lost by then.
+            // If recovery had finished this segment, an earlier version of it may have held more commits, and
+            // the damaged bytes may be that version.
             _ if self.is_finished => self.commits(),
             // Without proof the log ends here.
             Some(damaged) => self.commits_from(damaged),
@@ -105,7 +106,7 @@ impl Tail {
 mod tests {
     use super::*;
 
-    /// Two groups of two records that were synced together, and a record after them. Each has 30 bytes at a
+    /// Five records: two pairs, each synced together, and a single one. Each has 30 bytes and starts at a
     /// multiple of 32.
     fn tail(is_finished: bool) -> Tail {
         let record =
@@ -124,7 +125,7 @@ mod tests {
     #[test]
     fn damage_that_a_later_record_proves_costs_nothing() {
         for tail in [tail(false), tail(true)] {
-            // The last one is in the payload of the proving record.
+            // In the last case, the payload of the record that is the proof is damaged as well.
             let harms: [&[usize]; 8] = [
                 &[40],
                 &[70],
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn damage_without_proof_costs_what_does_not_end_before_it() {
         let tail = tail(false);
-        // The last ones are in the segment's header and in padding.
+        // The last case changes only the segment's header and padding.
         let harms: [(&[usize], usize); 5] = [
             (&[165], 1),
             (&[130, 165], 2),

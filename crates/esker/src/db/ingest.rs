@@ -10,8 +10,8 @@ use crate::types::expiry::Lifetime;
 use crate::types::{Result, SeqNo};
 
 /// Commits pairs in key order, and tables made by [`sstable::Writer`](crate::sstable::Writer), all or none.
-/// The pairs are written once, into tables of the database, and replace the keyspace's values of their keys.
-/// Made by [`Keyspace::ingest`].
+/// The pairs are written once, as tables of the database. They overwrite existing keys. Made by
+/// [`Keyspace::ingest`].
 ///
 /// Memory use does not grow with the number of pairs. Other threads read and write meanwhile. Like a batch,
 /// an ingest does not check for conflicts. Dropping it without a commit leaves no trace.
@@ -54,7 +54,8 @@ impl Ingest {
     /// Adds a pair. Its key must be above all earlier keys.
     ///
     /// # Errors
-    /// [`Invalid`](crate::Error::Invalid) if it is not; [`KeyTooLong`](crate::Error::KeyTooLong);
+    /// [`Invalid`](crate::Error::Invalid) if the key is not above all earlier
+    /// keys; [`KeyTooLong`](crate::Error::KeyTooLong);
     /// [`ValueTooLong`](crate::Error::ValueTooLong). After these the ingest is unchanged.
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped;
     /// [`Closed`](crate::Error::Closed).
@@ -70,9 +71,9 @@ impl Ingest {
     /// checked, and left unchanged. Its first key must be above all earlier keys.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) for a table of a database; errors of
-    /// reading the file. After [`Corrupt`](crate::Error::Corrupt) in the middle of the file the ingest can
-    /// neither continue nor be committed.
+    /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the file is a table that belongs to
+    /// a database; errors of reading the file. After [`Corrupt`](crate::Error::Corrupt) in the middle of the
+    /// file the ingest can neither continue nor be committed.
     pub fn table(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.keyspace.state.check_alive()?;
         self.pairs.table(path.as_ref())

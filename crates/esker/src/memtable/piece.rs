@@ -30,7 +30,7 @@ pub(crate) struct Piece {
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Start of a key. Its value follows it.
+/// A write: the position of its key, and its kind. The value follows the key.
 #[derive(Clone, Copy)]
 struct Op {
     start: usize,

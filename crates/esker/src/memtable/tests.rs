@@ -39,7 +39,7 @@ impl Pair {
         self.model.insert((key.to_vec(), Reverse(self.seq)), (kind, value.to_vec()));
     }
 
-    /// Inserts `count` entries; about a quarter are tombstones or overwrites, as far as the keys allow.
+    /// Inserts `count` entries, one in eight a tombstone. Overwrites depend on `key`.
     fn fill(&mut self, count: usize, rng: &mut Rng, mut key: impl FnMut(&mut Rng, usize) -> Vec<u8>) {
         for n in 0..count {
             let key = key(rng, n);
@@ -374,8 +374,8 @@ fn memtable_4_cursors_and_scans_outlive_the_memtable() {
     assert_eq!(scan.next().map(|e| e.key), Some(&visible[0].0[..]));
 }
 
-/// The key of insert `n` of the concurrent test: a permutation of a small key space, so that readers can
-/// compute what must be there. Every key is inserted repeatedly.
+/// The keys of the concurrent test. Inserts visit a small key space in a fixed permutation, again and again,
+/// so that readers can compute which insert they must see. Every key is inserted repeatedly.
 struct Keys {
     count: u64,
     step: u64,
@@ -390,7 +390,7 @@ impl Keys {
         format!("common/prefix/{key:09}").into_bytes()
     }
 
-    /// The newest insert of a key up to `at`: one of the last `count` inserts.
+    /// The number of the newest insert of a key, up to `at`. It is among the last `count`.
     fn newest(&self, key: u64, at: u64) -> Option<u64> {
         (at.saturating_sub(self.count - 1).max(1)..=at).rev().find(|&seq| self.nth(seq) == key)
     }
@@ -444,7 +444,7 @@ fn read_snapshot(
 /// Readers hold their snapshots while the tree splits under them (memtable.1, tree.1 to tree.3).
 #[test]
 fn memtable_1_concurrent_readers_see_exactly_their_snapshot() {
-    // Steps: scattered, ascending, descending.
+    // The keys come scattered, ascending or descending.
     for (step, seed) in [(7919, 1), (1, 2), (u64::MAX, 3)] {
         let count = scaled(20_000) as u64 | 1;
         let keys = Keys { count, step: if step == u64::MAX { count - 1 } else { step } };
@@ -466,7 +466,7 @@ fn memtable_1_concurrent_readers_see_exactly_their_snapshot() {
                     let mut rng = Rng::with_seed(seed * 100 + reader);
                     loop {
                         let at = published.load(Ordering::Acquire);
-                        // Sometimes an older snapshot.
+                        // Half of the reads use an older snapshot.
                         let back = if rng.bool() { 0 } else { rng.u64(0..=at.min(1000)) };
                         read_snapshot(memtable, keys, at - back, &mut rng, inverse);
                         if at == last {
@@ -507,7 +507,7 @@ fn tree_3_walks_over_a_leaf_wider_than_its_fences() {
         let mut position = Position::new(Arc::clone(&tree));
         let on = |position: &Position| position.version().map(|version| version.key()[0]);
         for key in 0..=SLOTS as u8 * 2 {
-            // From each key to the end and to the beginning.
+            // Walks from each key to the end, then from each key to the beginning.
             position.seek(&[key]);
             let mut expected = key.next_multiple_of(2);
             while expected < SLOTS as u8 * 2 {
@@ -526,7 +526,7 @@ fn tree_3_walks_over_a_leaf_wider_than_its_fences() {
     }
 }
 
-/// Cursors stand in the tree while it changes around them, and turn back at any moment (position.1).
+/// Cursors stay open while other keys are inserted, and change direction at random (position.1).
 #[test]
 fn tree_3_cursors_made_before_go_on_over_their_snapshot() {
     let mut rng = Rng::with_seed(12);

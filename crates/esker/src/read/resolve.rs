@@ -4,8 +4,8 @@
 //!   versions of one key, newest first --feed--> Live | Gone | Operand | Older
 //! ```
 //!
-//! Only this file knows what each kind of entry means to a reader. Point reads, iterators, counts,
-//! transactions and compactions use it.
+//! This file turns the properties of a kind (types/op.rs) into an answer for readers. Point reads, iterators,
+//! counts, transactions and compactions use it.
 //!
 //! A version is hidden by a range tombstone over its key with a larger sequence number
 //! (range_tombstone.2).

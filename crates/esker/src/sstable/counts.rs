@@ -1,4 +1,5 @@
-//! Statistics of the content of a table. New ones are added only here.
+//! Statistics of the content of a table. An optional statistic, stored only if it is not zero, also needs a
+//! field in `properties.rs` and a tag in `manifest/edit.rs`.
 //!
 //! ```text
 //!   writer: add(entry) ... --> properties, manifest     check: add(entry) ... <--compare--> properties

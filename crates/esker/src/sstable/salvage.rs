@@ -6,8 +6,8 @@
 //!            `---------`----------------------------------`--> TableDamage: what, where, which keys
 //! ```
 //!
-//! The footer and the index are the only source of these positions. Without a valid footer nothing can be
-//! read; without a valid index only the range tombstones.
+//! The positions of parts and blocks come only from the footer and the index. Without a valid footer nothing
+//! can be read; without a valid index only the range tombstones.
 //!
 //! - Entries are returned in the order of a table: key ascending, then sequence number descending. An entry
 //!   out of order is reported and skipped.
@@ -49,10 +49,10 @@ pub(crate) struct TableDamage {
 /// Content lost because of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LostContent {
-    /// Nothing: the filter and the properties only describe the rest.
+    /// No entries. The damage is in the filter or the properties, which only describe entries.
     Nothing,
-    /// Versions of keys from the first to the second, both included. `None` is the end of the table. Keys
-    /// removed by lost range tombstones may reappear.
+    /// Versions of keys in this range, bounds included. `None`: from the beginning, or to the end, of the
+    /// table. Keys removed by lost range tombstones may reappear.
     Keys(Option<Vec<u8>>, Option<Vec<u8>>),
 }
 
@@ -182,7 +182,7 @@ impl SalvageTable {
         self.index.as_ref().expect("blocks have numbers only by the index")
     }
 
-    /// Returns the separator of a block, and whether the block continues the versions of the preceding key.
+    /// Returns the separator of a block, and whether its first key is also the last key of the block before.
     pub(crate) fn separator(&self, number: usize) -> (Vec<u8>, bool) {
         let index = self.sound_index();
         let (prefix, suffix) = index.separator(number);
@@ -321,8 +321,8 @@ impl SalvageScan {
         &self.table.path
     }
 
-    /// Returns whether all parts are valid but not those of the original table. A table of the same name from
-    /// another database has the same salt.
+    /// Returns whether the parts are valid but belong to another table. Checksums do not detect this if that
+    /// table has the same file name, and so the same salt.
     pub(crate) fn holds_other_parts(&self) -> bool {
         let stated = self.table.properties.as_ref().map(|properties| properties.fingerprint);
         let is_sound = self.table.damage.is_empty() && self.damage.is_empty();

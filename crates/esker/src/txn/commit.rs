@@ -1,7 +1,7 @@
 //! The commit pipeline makes write sets durable, inserts them into the memtable and makes them visible.
 //!
 //! ```text
-//!   group --each: still allowed? conflicts? count deltas, sequence number--> WAL buffer, memtable
+//!   group --each: keyspaces exist? conflicts? count deltas, sequence number--> WAL buffer, memtable
 //!         --once: WAL write, fdatasync if requested--> Published --> outcomes
 //! ```
 //!
@@ -56,7 +56,7 @@ pub struct Pipeline {
     pub(super) state: Mutex<WriteState>,
     /// The error that stopped writes ([`stopped_by`](Pipeline::stopped_by)).
     pub(super) stopped: Cause,
-    /// What was unsynced when the current commit started, if that commit may take long (timed_sync.rs).
+    /// What was unsynced when the current long commit started, for the timed sync (timed_sync.rs).
     pub(super) unsynced: Mutex<Option<SyncHandle>>,
     pub(super) memtables: Memtables,
     pub(super) view: Arc<ViewCell>,
@@ -159,7 +159,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Resolves pending versions now, so that the range removal does not have to under the commit lock.
+    /// Resolves unresolved versions before the commit takes the lock, so that counting the range needs no
+    /// file reads.
     fn resolve_pending_counts(&self) -> Result<()> {
         let (at, view) = (self.published.visible(), self.view.get());
         if view.unresolved() > 0 {
@@ -362,8 +363,8 @@ impl Pipeline {
         Err(Error::corrupt("table", dir, 0, detail))
     }
 
-    /// Lets lengths be read without consulting the view if all counts are exact: no version is unresolved and
-    /// no count too large. Does nothing while a commit is running.
+    /// If no version is unresolved and no count is too high, lets `len` read the counter without the view.
+    /// Does nothing while a commit is running.
     pub(crate) fn note_resolved(&self) {
         if self.published.may_overcount()
             && let Some(_state) = self.state.try_lock()

@@ -45,10 +45,10 @@ pub enum Isolation {
     /// what the other writes can both commit (write skew). Reads are slightly cheaper.
     Snapshot,
     /// The transaction starts once it holds the exclusive turn. Exclusive transactions run one after the
-    /// other, in the order of their start. All other commits wait until the transaction ends. It never
-    /// conflicts, unless the thread that used it last commits something outside it. A thread with an open
-    /// exclusive transaction that waits for a commit of another thread waits forever. If a thread starts a
-    /// second exclusive transaction, operations of the second one fail with [`Error::Invalid`] after a
+    /// other, in the order of their start. All other commits wait until the transaction ends. It conflicts
+    /// only if its own thread, the one that last used it, makes another commit meanwhile. A thread with an
+    /// open exclusive transaction that waits for a commit of another thread waits forever. If a thread starts
+    /// a second exclusive transaction, operations of the second one fail with [`Error::Invalid`] after a
     /// second. If the database is closed, waiting transactions and commits fail with [`Error::Closed`].
     Exclusive,
 }
@@ -62,7 +62,7 @@ pub struct CommitRequest {
     pub(crate) layers: Layers,
     /// Values of both that are in blob files.
     pub(crate) blobs: BlobUse,
-    /// When to acknowledge.
+    /// What the commit waits for before it is acknowledged.
     pub durability: Durability,
     /// The snapshot that a transaction read from.
     pub since: Option<SnapshotGuard>,
@@ -71,11 +71,11 @@ pub struct CommitRequest {
     /// Whether the request holds the exclusive turn or has lent it to others
     /// (engine/writes/exclusive_turn.rs).
     pub(crate) may_pass: bool,
-    /// For each keyspace written: its name and whether it was dropped.
+    /// The keyspaces that the commit writes: name, whether dropped, how they count.
     pub keyspaces: Vec<KeyspaceLife>,
     /// Marks of the keyspaces that the commit drops.
     pub drops: Vec<DropMark>,
-    /// Number of live keys in the removed ranges, as of an earlier moment.
+    /// Number of live keys in the removed ranges, counted before the commit lock was taken.
     pub(crate) ranges: Option<RangeCounts>,
     /// Notices published once the commit is visible: topic and text.
     pub(crate) notices: Vec<(Arc<str>, Value)>,
@@ -101,7 +101,8 @@ impl CommitRequest {
         self.keyspaces.iter().any(|keyspace| keyspace.is_lazy && Some(keyspace.id) == id)
     }
 
-    /// Fails if a keyspace that the commit writes was dropped. Final only under the commit lock.
+    /// Fails if a keyspace that the commit writes was dropped. The answer can change until the caller holds
+    /// the commit lock.
     pub(crate) fn check_keyspaces(&self) -> Result<()> {
         match self.keyspaces.iter().find(|keyspace| keyspace.is_dropping()) {
             Some(gone) => Err(Error::KeyspaceNotFound(gone.name.to_string())),

@@ -269,7 +269,7 @@ impl WriteSet {
         self.largest_value
     }
 
-    /// Puts an encoded key with an optional expiry. With `PutBlob`, `value` is a pointer.
+    /// Puts an encoded key with an optional expiry. With `Kind::PUT_BLOB`, `value` is a pointer.
     pub(crate) fn put_until(&mut self, kind: Kind, key: &[u8], expiry: Option<Expiry>, value: &[u8]) {
         match expiry {
             Some(expiry) => self.push_behind(kind.expiring(), key, &expiry.to_bytes(), value),

@@ -1,13 +1,13 @@
 //! When a version expires. The time precedes the value in what is stored with the key.
 //!
 //! ```text
-//!   ExpiringPut:      [expiry, 8 bytes][value]
-//!   ExpiringPutBlob:  [expiry, 8 bytes][pointer]
+//!   PUT, expiring:       [expiry, 8 bytes][value]
+//!   PUT_BLOB, expiring:  [expiry, 8 bytes][pointer]
 //! ```
 //!
-//! - Too few bytes for an expiry, which only damage can leave, count as an expiry that has passed.
-//! expiry.2. Zero means no expiry in files and formats. The epoch and earlier times become the first
-//!     millisecond, which has passed as well.
+//! - A value shorter than an expiry counts as expired. Only damage produces one.
+//! expiry.2. In files, zero means no expiry. An expiry at the epoch or earlier is stored as 1 ms, which has
+//!     passed too.
 
 use std::time::Duration;
 
@@ -61,9 +61,9 @@ pub(crate) enum Lifetime {
     /// The default lifetime of its keyspace.
     #[default]
     AsKeyspace,
-    /// Does not expire.
+    /// The put does not expire.
     Unlimited,
-    /// This long.
+    /// The put expires after this time.
     For(Duration),
 }
 

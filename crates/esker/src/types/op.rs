@@ -16,7 +16,8 @@
 //! A version is unresolved if its commit counted the key as new, without looking up whether it was live
 //! (txn/counts.rs).
 //!
-//! Code asks for a property of a kind instead of naming kinds. So a new kind changes only this file.
+//! Code asks for a property of a kind instead of naming kinds. CONTRIBUTING.md lists the files that a new
+//! kind changes.
 //!
 //! These numbers are stored in files: they never change, and none is reused.
 //!

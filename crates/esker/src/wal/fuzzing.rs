@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   bytes --as they are, and with all checksums made right--> replay_segment
-//!   bytes --split--> segments --likewise--> verify, salvage: what recovery replays, repair finds
+//!   bytes --split--> segments --as they are, and with all checksums made right--> verify, salvage
 //! ```
+//!
+//! What recovery replays, repair must find.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use crate::types::{Error, SeqNo};
 
 /// Number of the log's first segment.
 const GENERATION: u64 = 1;
-/// The choices byte can name seven segments; a log has at most one more.
+/// Logs have at most eight segments: the choices byte can leave out any of the first seven.
 const SEGMENTS_MAX: usize = 8;
 const KINDS: [Kind; 5] = [Kind::Full, Kind::First, Kind::Middle, Kind::Last, Kind::End];
 
@@ -55,7 +57,8 @@ fn replay(bytes: &[u8]) {
 ///
 /// ```text
 ///   bits 0 to 2   the missing segment; 0: none
-///   bits 3 and 4  what the manifest names; 0: unknown, 1, 2, 3: up to the last but one, the last, one more
+///   bits 3 and 4  the last segment that the manifest names: 0 unknown; 1 the second to last; 2 the last;
+///                 3 a missing one
 ///   bit 5         whether the log is needed from segment 2 on, not 1
 ///   bit 6         whether the database has an id: 1
 ///   bit 7         whether commit 3 was durable
@@ -134,7 +137,7 @@ fn read_log(choices: u8, segments: &[Vec<u8>]) {
     if recovered.trimmed_bytes == 0 {
         assert_eq!((losses, found.len()), (0, replayed.len()), "nothing is damaged");
     }
-    // recovery.3: the finished log ends at the cut and says so.
+    // recovery.3: the log that `finish` has written ends at the cut, with an `End` record.
     recovered.finish(&env, dir).expect("memory does not fail");
     let extent = LogExtent { named_to: recovered.named_to(), ..extent };
     let mut again = Commits::new();

@@ -30,7 +30,7 @@ use super::recovery::{CUT, read_segment};
 use super::segment::{Found, SegmentBytes};
 use crate::types::{Error, Result, SeqNo};
 
-/// Bytes read at a time from a segment that cannot be read in one call.
+/// Size of single reads after reading the whole segment has failed.
 const PIECE_BYTES: usize = 4 << 10;
 /// Error detail for a range that the operating system cannot read.
 const UNREADABLE: &str = "it cannot be read";
@@ -52,7 +52,7 @@ pub(crate) enum SegmentPiece<'a> {
         seq: SeqNo,
         /// Bytes of the segment that were durable when the record was made.
         synced_to: u32,
-        /// Its part of the commit.
+        /// The part of the commit's payload that this record holds.
         payload: &'a [u8],
     },
     /// Bytes that are not a valid record. Either a valid record follows, or some of the bytes are unreadable,
@@ -76,14 +76,14 @@ pub(crate) enum SegmentPiece<'a> {
         offset: u64,
         /// Bytes of an unfinished record, as far as its header is readable; 0 if there is no sign of one.
         torn_bytes: u64,
-        /// Whether the file is shorter than when it was made.
+        /// Whether the file is shorter than the size in its header.
         cut: bool,
     },
 }
 
 /// Calls `each` for every piece of segment `number`, in order. `bytes` is the whole segment, with zeros in
-/// the unreadable ranges `holes`. If the segment's header is damaged, the stamp is computed from the known
-/// database id, or from the id in another segment's header.
+/// the unreadable ranges `holes`. If the segment's header is damaged, the stamp (format.2) comes from the
+/// known database id, or from the id in another segment's header.
 fn walk_segment(
     bytes: &[u8],
     holes: &[Range<usize>],
@@ -137,7 +137,8 @@ fn walk_segment(
     }
 }
 
-/// Returns the stamp with which records are searched for in a segment whose header is damaged.
+/// Returns the stamp of a segment with a damaged header. If the stamp from `known_id` finds no record, tries
+/// `stated_id`.
 fn stamp_of_damaged(bytes: &[u8], number: u64, known_id: Option<u32>, stated_id: Option<u32>) -> u64 {
     let stamp = SegmentHeader::stamp_of_damaged(bytes, number, known_id);
     let finds = || {
@@ -171,7 +172,7 @@ fn next_valid(segment: SegmentBytes<'_>, offset: usize, header: Option<RecordHea
     while at < segment.bytes.len() {
         match segment.at(at) {
             Found::Record { .. } | Found::End { .. } => return Some(at),
-            // Each payload is checked once: after a valid header the search skips the payload.
+            // The header is valid, so the search continues after its payload.
             Found::Invalid { header: Some(header), .. } => {
                 at += format::padded(RECORD_HEADER_BYTES.saturating_add(header.payload_len as usize));
             }
@@ -418,7 +419,7 @@ impl Salvage<'_> {
                 self.lost(Error::corrupt("WAL segment header", path, 0, detail), 0);
             }
             Ok(_) => {}
-            // Written by a newer version, whose meaning is unknown.
+            // A newer version wrote the segment. Its records cannot be read.
             Err(error @ Error::UnsupportedVersion { .. }) => {
                 self.failed.get_or_insert(error);
             }

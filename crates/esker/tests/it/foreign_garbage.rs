@@ -1,5 +1,5 @@
-//! The deferred destructors of other crates run under no lock of the database (pin.1 of sync/pin.rs). In its
-//! own process, because their collector is shared by the process.
+//! The deferred destructors of other crates run under no lock of the database (pin.1 of sync/pin.rs). The
+//! test needs its own process, because all tests of a process share crossbeam's collector.
 #![expect(clippy::disallowed_methods, reason = "real threads, and real time to see that none hangs")]
 
 use std::sync::{Arc, mpsc};
@@ -10,7 +10,7 @@ use esker_env::{Env, MemFs};
 
 use crate::own_process;
 
-/// Longer than anything here takes that ends at all.
+/// A test that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
@@ -33,7 +33,7 @@ fn pin_1_a_destructor_that_another_crate_has_deferred_may_use_the_database() {
         }
         sender.send(map.len().expect("len")).expect("the test waits");
     });
-    // The other collector decides whether the destructor has run by then.
+    // The destructor may or may not have run by now.
     let len = done.recv_timeout(PATIENCE).expect("pin.1: a commit waits for itself");
     assert!((1000..=1001).contains(&len), "{len}");
 }

@@ -24,8 +24,8 @@ pub(super) struct State {
     /// Number of keyspaces that were dropped, counted from the first.
     pub(super) dropped: u32,
     pub(super) moments: Moments,
-    /// The expected sum of the last kind of scan: its limit, whether it is of keys only, the sum. `None` after
-    /// writes.
+    /// The expected sum of the last kind of scan: its limit, whether it is of keys only, the sum. `None`
+    /// after writes.
     pub(super) scan_sum: Option<(u64, bool, u64)>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   flush thread:      immutable memtables -> L0 runs
-//!   log thread:        log segments ahead of need, also during a flush
+//!   log thread:        prepares log segments before they are needed, also during a flush
 //!   compaction thread: the compaction that policy wants most
 //!   sweep thread:      removes expired entries
 //!   sync thread:       syncs commits that did not wait for the disk
@@ -15,7 +15,7 @@
 //!     not be done, and the state that the panic left is unknown. The manifest may hold an edit that the view
 //!     lacks.
 //! - Every failure shows in the statistics.
-//! - The timed sync waits for no flush, no compaction and no long commit (see `txn/commit.rs`).
+//! - The timed sync waits for no flush, no compaction and no long commit (see `txn/timed_sync.rs`).
 //! - Either all threads run, or none does.
 //! engine_background.6. The end of each flush is recorded before the next flush can begin. So the last record
 //!     is that of the last flush, and no failure remains when nothing is left to flush. Flushes at closing

@@ -1,4 +1,4 @@
-//! Edits come back from their bytes, and damage is told.
+//! Edits survive encoding and decoding, and damage is an error.
 
 use super::*;
 use crate::blob::BlobPointer;

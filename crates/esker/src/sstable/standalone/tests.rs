@@ -139,7 +139,7 @@ fn a_dropped_writer_leaves_no_file() {
 #[test]
 fn a_writer_that_cannot_finish_leaves_no_file() {
     let fail = FaultAction::Fail(std::io::ErrorKind::Other);
-    // The second open: that of a direct file for reading.
+    // With `Open`, fails the second open: a direct file is opened a second time, for reading.
     for kind in [OpKind::Write, OpKind::SyncData, OpKind::SyncDir, OpKind::Open] {
         let faulty = FaultFs::new(Arc::new(MemFs::new()));
         let env = Env::simulated(Arc::new(faulty.clone()), 1);

@@ -190,7 +190,8 @@ fn a_sound_block_in_the_place_of_another_ends_a_scan() {
     for (number, here) in extents.iter().enumerate() {
         let as_long = |there: &&std::ops::Range<u64>| there.end - there.start == here.end - here.start;
         for there in extents.iter().filter(as_long).filter(|there| *there != here) {
-            // With a valid checksum, as if it did not cover the offset.
+            // Recomputes the checksum for the new offset, so that only the order of keys can reveal the wrong
+            // block.
             let stored = &good[there.start as usize..there.end as usize - TRAILER_BYTES];
             let trailer = trailer(stored, Compression::None, Salt::of_file(Path::new(PATH)), here.start);
             let mut bad = good.clone();
@@ -211,12 +212,13 @@ fn a_sound_block_in_the_place_of_another_ends_a_scan() {
                     Err(error) => break error,
                 }
             };
-            // Among versions of one key, the following block may be the one with too new a version.
+            // If both blocks hold versions of one key, the scan may notice the disorder only in the next
+            // block.
             let crate::Error::Corrupt { path, offset, .. } = &error else { panic!("{error}") };
             let at = extents.iter().position(|extent| extent.start == *offset).unwrap();
             assert!(at == number || (at == number + 1 && table.index().continues(at)), "{number}: {error}");
             assert_eq!(path, Path::new(PATH));
-            // Readers may only mistake it if both are versions of one key.
+            // A point read detects the wrong block unless both blocks hold versions of one key.
             let (table, pin) = (open(&env, &cache(1 << 20)).unwrap(), crate::cache::pin());
             for entry in entries.iter().filter(|entry| entry.key != b"same") {
                 match table.get(&entry.key, key_hash(&entry.key), SeqNo::new(entry.seq), true, &pin) {
@@ -236,7 +238,8 @@ fn a_sound_block_in_the_place_of_another_ends_a_scan() {
     assert!(misplaced > 10 && continued > 3 && refused > 50, "{misplaced} {continued} {refused}");
 }
 
-/// Returns the number of blocks of a table, and the blocks for which a block of a similar table is accepted.
+/// Returns the number of blocks, and the numbers of those that can be replaced by the same block of a similar
+/// table unnoticed.
 fn blocks_of_another_table_believed() -> (usize, Vec<usize>) {
     let env = memory();
     let options =
