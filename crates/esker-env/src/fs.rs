@@ -10,6 +10,7 @@
 //! - Bytes survive a crash after `sync_data` returned. A directory entry survives after `sync_dir` returned.
 //! - A directory with write and search but no read permission (mode 0711 or 0733) cannot be synced. Callers
 //!   that do not own the directory ignore this failure (`sync_dir_if_readable`).
+//!
 //! fs.5. A held directory stays the same directory when it is moved or replaced: names are looked up and
 //!     changed only in it.
 

@@ -9,10 +9,12 @@
 //!   process id in the file only serves error messages, and shared holders do not write it.
 //! - Only regular files are opened. Others are refused without opening them, because opening a named pipe
 //!   would block.
+//!
 //! real.4. After locking, the file must still have its name. Otherwise the previous holder removed it after
 //!     we opened it, and a new holder locks a new file.
 //! - A direct write cut short inside a block is repeated from the start of that block, because an unaligned
 //!   continuation would fail and hide the true error. If it is cut there again, the disk is full.
+//!
 //! real.7. In a held directory (fs.5), no file is opened or created through a symbolic link. Otherwise a user
 //!     who may only create names there could redirect writes elsewhere. Renames and removals apply to the
 //!     link itself.

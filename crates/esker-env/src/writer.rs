@@ -12,6 +12,7 @@
 //! - A direct file is written in whole blocks of [`AlignedBuf::ALIGN`] bytes. A last block padded with zeros
 //!   is rewritten from its start when more bytes arrive. Its earlier bytes do not change, so a torn rewrite
 //!   loses nothing that was synced.
+//!
 //! env_writer.3. After an error or a panic nothing more is written, because the content of the file is
 //!     unknown.
 

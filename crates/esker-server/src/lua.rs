@@ -3,6 +3,7 @@
 //!
 //! - A script cannot access files, clocks except the processor time, or the variables of other scripts. It
 //!   changes nothing that a later script sees: all tables that outlive it are read-only.
+//!
 //! lua.2. Every script ends. After the time limit, or when it is killed, each of its steps fails. Its writes
 //!     are undone then (run/parts.rs).
 //! lua.3. The memory of a script is bounded, both in the interpreter and for each text created outside of it.

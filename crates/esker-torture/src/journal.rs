@@ -10,6 +10,7 @@
 //! - Every operation acknowledged with sufficient durability for the kind of crash is among them.
 //! - The commits of all writers have one order, and a prefix of it survives: if an operation survives or was
 //!   promised, so does every operation of any writer that was acknowledged before it started.
+//!
 //! journal.4. The bank is the result of the surviving transactions. If a writer's keyspaces match several
 //!     numbers of operations, some choice of them results in the bank.
 

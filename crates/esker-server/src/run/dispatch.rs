@@ -5,6 +5,7 @@
 //! ```
 //!
 //! - A command that fails has written nothing to its reply before its error.
+//!
 //! commands.2. A command that fails has changed nothing: its writes and effects are undone. A script and
 //!     `EXEC` keep the changes of the commands that succeeded.
 //! commands.3. If a command that may write fails in a held transaction, the transaction cannot commit until

@@ -10,6 +10,7 @@
 //! - Single-key operations are linearizable, also in keyspaces that are created and dropped (`guests.rs`).
 //! - Transactions are snapshot isolated, and a snapshot shows the state when it was taken. Serializable and
 //!   exclusive transactions are serializable among all others (graph.2 of `graph.rs`).
+//!
 //! torture_history.3. Both hold across power losses for `Sync` commits, and across kills for `Buffered` ones:
 //!     acknowledged calls took effect, pending ones did or never will. This includes earlier failures of log
 //!     writes and syncs, full disks (`full_disk.rs`), and failures to write tables, the manifest and names

@@ -19,6 +19,7 @@
 //! - Reads continue after failures: a read fails only if one of its own calls does.
 //! - A panic in the file system ends only the current operation. Writes may be refused until the database is
 //!   reopened; otherwise the operation had no effect.
+//!
 //! world.9. Reads of history return the state at the commit, or are refused with the oldest available commit.
 //!     Changes since a commit lead from its state to the newest (past.rs).
 //! world.10. A checkpoint or backup equals the database at its commit, whatever happens to either and

@@ -12,6 +12,7 @@
 //!     can distinguish the two. The table's own tombstones lie in its range, and what they hide is older
 //!     still, so the same tombstones hide it.
 //! - What covers a table is in a source that stays, or in one itself covered by a source that stays.
+//!
 //! covered.3. Memtables, including the active one, cover tables, too. Before a table is dropped because of
 //!     one, the log is made durable.
 //! - A table with unresolved versions (types/op.rs) is kept until a compaction has resolved them. A table

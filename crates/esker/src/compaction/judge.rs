@@ -15,11 +15,13 @@
 //!     far as the resolver asks for them.
 //! - A range tombstone drops the versions of its own stripe that it covers. It does not drop versions of an
 //!   earlier stripe, because a reader between them still sees those.
+//!
 //! compaction_judge.3. A tombstone is dropped only at the bottom, where nothing older can lie below it, and
 //!     if it is not newer than the oldest horizon. Otherwise the data that it hides would reappear.
 //! - A sequence number becomes zero under the same two conditions. So no reader and no kept tombstone stands
 //!   between zero and the original number.
 //! - Versions newer than the newest horizon stay unchanged.
+//!
 //! compaction_judge.6. An unresolved version is dropped only after it is resolved: by the next older version
 //!     of its key, by a range tombstone over that, or by the bottom. Until then a version that would be
 //!     dropped becomes an unresolved tombstone without a value. If the older version was live, the unresolved
@@ -31,6 +33,7 @@
 //!   reader would miss it (manifest/history.rs).
 //! - If a rule keeps operands, the versions below them are kept down to their base. Those that the rule
 //!   itself does not keep may be folded into the operands (operands.rs).
+//!
 //! compaction_judge.10. The tombstone of a sweep above a version of its own stripe becomes a plain tombstone.
 //!     That version may be a write that a transaction has not seen and conflicts with (conflict.3).
 

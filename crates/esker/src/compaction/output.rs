@@ -9,9 +9,11 @@
 //! ```
 //!
 //! - The tables' ranges, tombstones included, do not overlap (version.2), and no table crosses a fence.
+//!
 //! compaction_output.2. All versions of a key are in one table.
 //! - `made` contains the id of every file before it is created, so that a failed output can be removed. It
 //!   never contains a file that existed before.
+//!
 //! compaction_output.4. Each table records the newest commit among the inputs, even if the judge dropped it
 //!     or its number. If the manifest loses the table, this shows which commits existed
 //!     (engine/disk/unnamed.rs).

@@ -9,6 +9,7 @@
 //! feed.1. Commits come in order, once, entire, and only once they are durable and visible.
 //! - Readers delay no other work. Commits that they have not read are released in time, and the readers get
 //!   the number of the oldest one left. Commits that a program holds are released beyond its limit.
+//!
 //! feed.3. While a commit can be read, so can its values in blob files, and its tables if it was adopted.
 
 mod changes;

@@ -10,6 +10,7 @@
 //!   back.
 //! - There are at most [`MARKS_MAX`]. When there are more, the one whose removal leaves the smallest gap
 //!   relative to its age is removed. So the distance of marks grows with their age.
+//!
 //! marks.3. A mark for the same commit as the last one with an earlier time sets the clock back: no commit
 //!     counts as made after that time. floors.1. A floor only rises.
 

@@ -14,10 +14,12 @@
 //! manifest_log.3. After a failed append or a panic in one, nothing more is written to that file: what
 //!     reached the disk is unknown. The next append starts a new manifest, which settles it.
 //! - Files that a failed edit added stay until a new manifest is current: the old one may name them.
+//!
 //! manifest_log.5. Every durable edit is followed by an empty record, the marker. It is written after the
 //!     edit, and is durable before the next edit is written. So a damaged edit that took effect is followed
 //!     by a valid record, which distinguishes it from a torn tail.
 //! - Records are not compressed: reading a manifest takes no more memory than its size accounts for.
+//!
 //! manifest_log.7. An existing manifest is continued if it ends in a marker, because then all of its edits
 //!     are durable. The marker itself may not be; it is written again with the first edit. Of a manifest that
 //!     ends otherwise it is unknown what is durable: a new one replaces it.

@@ -6,6 +6,7 @@
 //! ```
 //!
 //! - Nothing is changed, and no bytes cause a panic.
+//!
 //! manifest_salvage.2. `complete` is true only if every edit that took effect is in the state.
 //! - Unreadable bytes cost the edits in the 4 KiB around them, including those that begin or end there. In
 //!   the first 4 KiB they cost the manifest.

@@ -12,6 +12,7 @@
 //!
 //! - A file is continued only directly after its last valid record, and never if there is damage before that
 //!   record.
+//!
 //! recordio_writer.4. The contents and the name of a continued file are durable before anything is appended.
 //!     A killed process leaves readable records that were never synced. After a failed sync the system may
 //!     even consider them written, so that another sync does nothing. Therefore the same bytes are written

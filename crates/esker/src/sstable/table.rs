@@ -8,6 +8,7 @@
 //! - Everything read from the file is verified: checksum, structure and position. (See stored.1. The first
 //!   and last keys of a block are checked too: an iterator over a block at the wrong position might never
 //!   end.)
+//!
 //! table.5. The entries and range tombstones of an adopted table (engine/writes/adoption.rs) have sequence
 //!     number 0 in the file. They all belong to one commit, the base, which is recorded in the manifest.
 //! table.6. A table described by the manifest is opened by its first reader. Its index is loaded then, and

@@ -6,6 +6,7 @@
 //! ```
 //!
 //! - A value shorter than an expiry counts as expired. Only damage produces one.
+//!
 //! expiry.2. In files, zero means no expiry. An expiry at the epoch or earlier is stored as 1 ms, which has
 //!     passed too.
 

@@ -8,6 +8,7 @@
 //!
 //! - The pool keeps one prepared file, and a spare for each recently taken segment: [`SPARES_MIN`] to
 //!   [`SPARES_MAX`]. Spares beyond the minimum take at most a part of the reserved disk space (pool.8).
+//!
 //! pool.4. The manifest names a segment after its prepared file is durable and before it is put to use. So
 //!     each named segment exists under one of its two names, or it was lost.
 //! pool.5. A prepared file is deleted only after the manifest has ceased to name it. If that manifest write

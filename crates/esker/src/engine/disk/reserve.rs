@@ -13,6 +13,7 @@
 //!     flushes wait for space: [`SEALED_FOR_REMOVALS`] more memtables may be sealed then.
 //! - On a disk that is small beside the usual sizes, all of them shrink with it. The reserve takes the log of
 //!   a memtable, its flush, and the compaction of a table.
+//!
 //! reserve.4. Before a flush, or the removal of covered tables, fails for want of space, the log gives up its
 //!     spare files.
 //! reserve.5. While little is free, a flush cuts its tables at all tables of the base. Each piece is then

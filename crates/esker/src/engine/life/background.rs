@@ -10,6 +10,7 @@
 //! ```
 //!
 //! - A failed step changes nothing that readers see. It is retried later, after growing pauses.
+//!
 //! engine_background.2. Writers that wait for background work get its error. After a panic of a thread, or of
 //!     a flush or compaction in a caller's thread, all writes, flushes and compactions fail: the work would
 //!     not be done, and the state that the panic left is unknown. The manifest may hold an edit that the view
@@ -17,6 +18,7 @@
 //! - Every failure shows in the statistics.
 //! - The timed sync waits for no flush, no compaction and no long commit (see `txn/timed_sync.rs`).
 //! - Either all threads run, or none does.
+//!
 //! engine_background.6. The end of each flush is recorded before the next flush can begin. So the last record
 //!     is that of the last flush, and no failure remains when nothing is left to flush. Flushes at closing
 //!     are not recorded: nothing waits for them.
@@ -26,6 +28,7 @@
 //!     minimum distance, however many writers ask.
 //! - While due work waits for space, the compaction thread pauses as well, at most one second. Commits do not
 //!   query the free space.
+//!
 //! engine_background.9. The database is idle once nothing has been committed for a while and no thread waits
 //!     for a commit, neither in a long commit nor for space in a memtable. Waking the background threads
 //!     makes no difference.

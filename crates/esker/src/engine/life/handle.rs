@@ -8,6 +8,7 @@
 //! handle.1. Once the lock is released nothing changes the directory: flushes and compactions have ended, and
 //!     later ones are refused before they change anything.
 //! - Every call of `close` returns once the database is closed, with the outcome of the first call.
+//!
 //! handle.3. The child of a fork changes nothing. It has the parent's files, log position and lock, but not
 //!     its threads. Locks that those held are never released. So the child is refused before it takes any
 //!     lock. It neither closes nor releases anything when its handles drop.

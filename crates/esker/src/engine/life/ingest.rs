@@ -6,6 +6,7 @@
 //! ```
 //!
 //! - Each key is above the one before it. Any other key is refused, and changes nothing.
+//!
 //! ingest.2. All pairs become visible in one commit, or none does. After any other error nothing can be
 //!     committed.
 //! - A dropped or failed ingest leaves no file. After a crash, or if the database was closed first, the next

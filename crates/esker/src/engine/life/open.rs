@@ -16,6 +16,7 @@
 //!     unnamed.rs).
 //! - Each message about damage says what to do.
 //! - A directory that a repair has not finished filling is refused (unfinished.1 of unfinished.rs).
+//!
 //! open.6. A leftover that cannot be removed does not keep the database from opening, nor other leftovers
 //!     from being removed. It is harmless: numbers of tables and manifests are not reused (`first_number`),
 //!     and a replacement overwrites what has its temporary name. Log files are the exception (recovery.8 of

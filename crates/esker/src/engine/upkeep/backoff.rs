@@ -16,6 +16,7 @@
 //!   few seconds.
 //! - The last compaction that read a table determines how much was free for it. Others do not: a trivial move
 //!   needs no space, and a small compaction little.
+//!
 //! backoff.4. A compaction that waits for space does not delay others.
 
 use std::collections::{BTreeMap, BTreeSet};

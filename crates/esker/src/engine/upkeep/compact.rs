@@ -9,6 +9,7 @@
 //!
 //! - A step holds its turn until it ends. It does nothing in a closed database (handle.1), nor after a panic
 //!   of a thread or of another step (engine_background.2).
+//!
 //! compact.3. Before tables are removed because of a range tombstone in a memtable (covered.3), the log is
 //!     durable up to that tombstone. The same manifest edit records this, so that a log that lost the
 //!     tombstone is noticed.

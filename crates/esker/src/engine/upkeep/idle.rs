@@ -14,6 +14,7 @@
 //! - A few small runs above a large base are compacted with it only after a pause of base size /
 //!   [`IDLE_BYTES_PER_SECOND`]. Short pauses between small flushes (memtable_age.1) therefore do not rewrite
 //!   the base.
+//!
 //! idle.5. A memtable that is a large part of the database, and larger than `LARGE_MIN`, is flushed after
 //!     `QUIET` without commits, because tables are faster to read.
 

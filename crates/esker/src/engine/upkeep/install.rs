@@ -6,6 +6,7 @@
 //!
 //! - An edit that does not fit the current tables never reaches the manifest, because the next version is
 //!   built first, with all its assertions. Versions are replaced only under the manifest's lock.
+//!
 //! install.2. After a failed append it is unknown whether the manifest names the new tables. They are removed
 //!     as soon as a new manifest can be written, even while compactions are put off, because they may be what
 //!     fills the disk.

@@ -10,6 +10,7 @@
 //!   refused.
 //! - An id is stored as given out by a separate commit before the commit that uses it. If that commit fails,
 //!   the id is not reused. An id that the caller chose is stored by the commit itself.
+//!
 //! catalog_changes.3. A keyspace takes no other writes before the commit that creates it has succeeded.
 
 use std::collections::BTreeMap;

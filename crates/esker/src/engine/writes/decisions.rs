@@ -8,11 +8,13 @@
 //!
 //! - A decision is about one version. It is carried out only if that version is still the newest of its key
 //!   at the commit.
+//!
 //! decisions.2. A compaction waits neither for the exclusive turn nor for other compactions. A batch that
 //!     cannot be committed at once is kept, or forgotten if there are too many. A manual compaction commits
 //!     the kept batches after its turn, and starts again if any was forgotten.
 //! - A failed decision does not fail the compaction: the next compaction decides again. A manual compaction
 //!   returns the error.
+//!
 //! decisions.4. No decision is made while a replay makes the commits of another database: a later one of
 //!     these may hold an operand for a value that a filter would drop.
 

@@ -12,11 +12,13 @@
 //!   and stops none, not even when the holder waits for another thread's commit. The patience is [`HOLD_MIN`]
 //!   first and doubles with each further conflict, up to [`HOLD_MAX`], so that a long transaction commits in
 //!   the end.
+//!
 //! exclusive_turn.3. Exclusive transactions hold the turn one after the other, in the order in which they
 //!     asked, before those that have conflicted. Others wait for them as long as it takes. They begin once
 //!     the commits under way have ended.
 //! - When the database closes, all waits end. A commit that waits for an exclusive transaction fails with
 //!   [`Error::Closed`]: that transaction has read, and may be about to commit.
+//!
 //! exclusive_turn.5. A thread does not wait for the end of its own exclusive transaction, which would never
 //!     come. A transaction belongs to the thread that used it last.
 //! - A wait for the turn is an edge of the search for deadlocks (locks/cycles.rs). In a cycle, a commit

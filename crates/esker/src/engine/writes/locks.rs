@@ -15,6 +15,7 @@
 //! - While the first waiting thread wakes up, running threads may take the lock, but at most [`BARGES_MAX`]
 //!   of them. No owner passes a waiting task, which may take much longer to ask again.
 //! - When the database closes, all waits end with [`Error::Closed`].
+//!
 //! locks.6. A task does not block: it asks, and is woken to ask again. It stays in the queue until it gets
 //!     the lock, fails or gives up.
 

@@ -19,6 +19,7 @@
 //!   each of its keys counts once.
 //! - A source is scanned again when its next version expires, not before.
 //! - A sweep does not commit by a time that was reset meanwhile.
+//!
 //! engine_sweep.6. Nothing is swept while a replay makes the commits of another database. An operand among
 //!     them may have been written before the value below it expired. After a sweep of the value it would
 //!     start a new one. The commits bring the other database's sweeps.

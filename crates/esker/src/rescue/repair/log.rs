@@ -8,6 +8,7 @@
 //!     flush.
 //! - A gap in the sequence numbers is reported with the numbers of the missing commits. So is an end before a
 //!   commit that was durable.
+//!
 //! repair_log.3. If recovery accepts the log, it ends where recovery ends it. Readable commits after an
 //!     unfinished one, or after one with a torn value (recovery.9), never counted and are no loss.
 //! - Segments that recovery would miss are reported, even if the manifest names none and only later ones

@@ -15,6 +15,7 @@
 //!   to another database's table.
 //! - A table is opened twice, for the survey and for reading. Damage that only the second pass finds is also
 //!   reported.
+//!
 //! tables.6. The entries of an adopted table belong to the commit that the manifest names.
 //!     Without that, the table looks like a private table of a transaction that never committed: neither the
 //!     file nor the log has its number. It may hold all of a large import, so it is kept. It counts as older

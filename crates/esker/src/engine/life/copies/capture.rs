@@ -8,11 +8,13 @@
 //! - The copy holds every commit up to its number, and none after it. It needs no log. The blob values that
 //!   its tables refer to are durable: they were synced with the log when the memtables were sealed
 //!   (wal/sync.rs), or before the tables were adopted.
+//!
 //! capture.2. Every commit that was visible when the capture began is in it.
 //! - State and version belong to one moment: both change only under the manifest's lock. The files of the
 //!   version stay until it is dropped, whatever is compacted or collected meanwhile.
 //! - A table of a commit that was adopted after commits which only the log has is left out. It is still
 //!   separate: a compaction that could have included it ran before the flush, or waits for its turn.
+//!
 //! capture.5. A copy lacks nothing that it should hold. Compactions drop tables below range removals that
 //!     only memtables and the log have (covered.3). The edit that does so records how far the manifest relies
 //!     on the log (`durable_seq`). A state that relies on commits after the copy's number is not used.
