@@ -20,7 +20,7 @@ impl Database {
     /// Opens or creates the maps of a database.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn open(store: &dyn Store, number: usize) -> Result<Self> {
         let [main, sub, ttl, garbage] = Self::names(number);
         Ok(Database {

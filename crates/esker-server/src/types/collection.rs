@@ -114,7 +114,7 @@ impl Collection {
     /// The value of a sub-key.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn get(&self, cx: &Cx<'_>, sub: &[u8]) -> Done<Option<Value>> {
         cx.step(sub.len())?;
         match &self.small {
@@ -149,7 +149,7 @@ impl Collection {
     /// Sets a sub-key.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn put(&mut self, cx: &mut Cx<'_>, sub: &[u8], value: &[u8]) -> Done {
         cx.step(sub.len() + value.len())?;
         if let Some(small) = &mut self.small {
@@ -165,7 +165,7 @@ impl Collection {
     /// Removes a sub-key.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn remove(&mut self, cx: &mut Cx<'_>, sub: &[u8]) -> Done {
         if let Some(small) = &mut self.small {
             small::remove(small, sub);
@@ -178,7 +178,7 @@ impl Collection {
     /// Removes all sub-keys with this prefix. The time does not grow with their number.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn remove_all_with(&mut self, cx: &mut Cx<'_>, prefix: &[u8]) -> Done {
         if let Some(small) = &mut self.small {
             let mut found = Vec::new();
@@ -215,7 +215,7 @@ impl Collection {
     /// Passes the parts of a range of sub-keys to `visit`.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn range(&self, cx: &Cx<'_>, span: Span<'_>, order: Order, visit: &mut Visit<'_>) -> Done {
         self.try_range(cx, span, order, &mut |sub, value| Ok(visit(sub, value)))
     }
@@ -282,7 +282,7 @@ impl Collection {
     /// Copies a main record and its parts to a key of the current database, and saves the copy.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn save_copy(cx: &mut Cx<'_>, key: &[u8], main: &Main, parts: &[(Vec<u8>, Vec<u8>)]) -> Done {
         let mut copy = Self::new(cx, key, main.kind)?;
         copy.expires = main.expires;
@@ -325,7 +325,7 @@ impl Collection {
     /// Stores all changes. Parts that are separate records are stored already.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn save(self, cx: &mut Cx<'_>) -> Done {
         if self.shape.len == 0 && self.kind != Kind::Stream {
             if self.stored.is_some() {

@@ -20,7 +20,7 @@ impl Cx<'_> {
     /// The main record of a key (data.2).
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn main(&mut self, key: &[u8]) -> Done<Option<Main>> {
         self.check_is_named(key);
         self.step(key.len())?;
@@ -50,7 +50,7 @@ impl Cx<'_> {
     /// Removes an expired key.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn remove_expired(&mut self, key: &[u8], main: &Main) -> Done {
         self.remove_main(key, main)?;
         self.server.observed.stats.expired.add(1);
@@ -62,7 +62,7 @@ impl Cx<'_> {
     /// Sets a key to a string, whatever it held.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn put_string(&mut self, key: &[u8], old: Option<&Main>, text: &[u8], expires: u64) -> Done {
         let mut bytes = std::mem::take(&mut self.effects.scratch);
         bytes.clear();
@@ -75,7 +75,7 @@ impl Cx<'_> {
     /// Replaces a main record. The parts of the old one become garbage.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn put_main(&mut self, key: &[u8], old: Option<&Main>, expires: u64, bytes: &[u8]) -> Done {
         if let Some(old) = old {
             self.retire(old)?;
@@ -120,7 +120,7 @@ impl Cx<'_> {
     /// Sets when a key expires; 0: never.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn set_expiry(&mut self, key: &[u8], old: &Main, expires: u64) -> Done {
         self.store_main(key, old.expires, expires, &old.with_expiry(expires))
     }
@@ -128,7 +128,7 @@ impl Cx<'_> {
     /// Removes a key and everything in it.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn remove_key(&mut self, key: &[u8], old: &Main) -> Done {
         self.remove_main(key, old)?;
         self.touch(key);
@@ -155,7 +155,7 @@ impl Cx<'_> {
     /// Moves the contents of a key to another key, replacing what that holds.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn rename_key(&mut self, from: &[u8], main: &Main, to: &[u8]) -> Done {
         let old = self.main(to)?;
         self.forget_main(from, main.expires)?;

@@ -80,7 +80,7 @@ impl List {
     /// Adds an element at an end.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn push(&mut self, cx: &mut Cx<'_>, end: End, element: &[u8]) -> Done {
         let (first, behind) = (self.first(), self.0.shape.head[1]);
         match end {
@@ -99,7 +99,7 @@ impl List {
     /// Removes and returns the element at an end.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn pop(&mut self, cx: &mut Cx<'_>, end: End) -> Done<Option<Value>> {
         if self.is_empty() {
             return Ok(None);
@@ -118,7 +118,7 @@ impl List {
     /// The element at an index.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn get(&self, cx: &Cx<'_>, index: u64) -> Done<Option<Value>> {
         self.0.get(cx, &(self.first() + index).to_be_bytes())
     }
@@ -126,7 +126,7 @@ impl List {
     /// Replaces the element at an existing index.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn set(&mut self, cx: &mut Cx<'_>, index: u64, element: &[u8]) -> Done {
         self.put(cx, self.first() + index, element)
     }
@@ -134,7 +134,7 @@ impl List {
     /// Passes the elements between two indexes (inclusive) to `visit`, with their indexes.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn walk(
         &self,
         cx: &Cx<'_>,
@@ -177,7 +177,7 @@ impl List {
     /// Inserts an element before an index. Moves the shorter side.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn insert(&mut self, cx: &mut Cx<'_>, index: u64, element: &[u8]) -> Done {
         let len = self.len();
         let is_left = index < len - index;
@@ -202,7 +202,7 @@ impl List {
     /// Keeps only the elements between two indexes, inclusive.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn trim(&mut self, cx: &mut Cx<'_>, kept: Option<(u64, u64)>) -> Done {
         let (first, len) = (self.first(), self.len());
         let (from, behind) = kept.map_or((len, len), |(from, to)| (from, to + 1));
@@ -217,7 +217,7 @@ impl List {
     /// Replaces all elements by others, at most as many.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn replace(&mut self, cx: &mut Cx<'_>, old: &[Vec<u8>], new: &[Vec<u8>]) -> Done {
         for (index, element) in new.iter().enumerate() {
             if old[index] != *element {

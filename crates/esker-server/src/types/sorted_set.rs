@@ -146,7 +146,7 @@ impl SortedSet {
     /// The score of a member.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn score(&self, cx: &Cx<'_>, member: &[u8]) -> Done<Option<f64>> {
         Ok(self.0.get(cx, &by_member(member))?.map(|value| score_in(&value)))
     }
@@ -154,7 +154,7 @@ impl SortedSet {
     /// Sets the score of a member, replacing its old one.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn put(&mut self, cx: &mut Cx<'_>, member: &[u8], old: Option<f64>, score: f64) -> Done {
         // The order by score has one zero.
         let score = score + 0.0;
@@ -169,7 +169,7 @@ impl SortedSet {
     /// Removes a member with this score.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn remove(&mut self, cx: &mut Cx<'_>, member: &[u8], score: f64) -> Done {
         self.0.remove(cx, &by_member(member))?;
         self.0.remove(cx, &by_score(score, member))?;
@@ -188,7 +188,7 @@ impl SortedSet {
     /// Passes the members of a range to `visit`, with their scores.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn walk(
         &self,
         cx: &Cx<'_>,
@@ -241,7 +241,7 @@ impl SortedSet {
     /// Number of members in a range.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn count(&self, cx: &Cx<'_>, span: &ZSpan) -> Done<usize> {
         let mut count = 0;
         self.walk(cx, span, Order::Up, &mut |_, _| {

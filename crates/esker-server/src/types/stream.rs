@@ -187,7 +187,7 @@ impl Stream {
     /// Adds an entry with an id above all others.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn add<'f>(&mut self, cx: &mut Cx<'_>, id: StreamId, fields: impl Iterator<Item = &'f [u8]>) -> Done {
         let mut bytes = Vec::new();
         fields.for_each(|field| put_piece(&mut bytes, field));
@@ -201,7 +201,7 @@ impl Stream {
     /// Removes an entry. Returns whether it existed.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn remove(&mut self, cx: &mut Cx<'_>, id: StreamId) -> Done<bool> {
         if self.parts.get(cx, &entry_key(id))?.is_none() {
             return Ok(false);
@@ -214,7 +214,7 @@ impl Stream {
     /// The fields of an entry.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn entry(&self, cx: &Cx<'_>, id: StreamId) -> Done<Option<Vec<Vec<u8>>>> {
         let Some(fields) = self.parts.get(cx, &entry_key(id))? else { return Ok(None) };
         gather_pieces(cx, &fields)?;
@@ -224,7 +224,7 @@ impl Stream {
     /// Entries between two ids, inclusive.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn entries(
         &self,
         cx: &Cx<'_>,
@@ -250,7 +250,7 @@ impl Stream {
     /// The first id, if there are entries.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn first_id(&self, cx: &Cx<'_>) -> Done<Option<StreamId>> {
         let found = self.entries(cx, StreamId::default(), StreamId::MAX, Order::Up, 1)?;
         Ok(found.first().map(|entry| entry.0))

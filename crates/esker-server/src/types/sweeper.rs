@@ -16,7 +16,7 @@ const AT_A_TIME: usize = 500;
 /// Removes some expired keys of the database. Returns whether there may be more.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub fn expire_some(cx: &mut Cx<'_>) -> Done<bool> {
     let data = cx.session.data.clone();
     let end = (cx.now + 1).to_be_bytes();
@@ -41,7 +41,7 @@ pub fn expire_some(cx: &mut Cx<'_>) -> Done<bool> {
 /// Removes some garbage parts. Returns whether there may be more.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub fn remove_garbage(cx: &mut Cx<'_>) -> Done<bool> {
     let data = cx.session.data.clone();
     let transaction = cx.access.transaction()?;

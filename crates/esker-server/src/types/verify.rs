@@ -38,7 +38,7 @@ struct Verify<'a> {
 /// Problems of a database in one state of the store, and what was skipped.
 ///
 /// # Errors
-/// The store's.
+/// Errors of the store.
 pub fn verify(reads: &dyn Reads, data: &Database) -> Result<Vec<String>> {
     verify_parts(reads, data, PARTS_BYTES_MAX)
 }

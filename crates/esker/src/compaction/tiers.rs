@@ -36,7 +36,7 @@ const NEARLY_HEAVY: f64 = 0.6;
 /// A tier joins a compaction if it is filled to this percentage.
 const FULL_PERCENT: u64 = 75;
 
-/// Tables of one level that overlap each other.
+/// The tables of one level in one slot: they overlap each other.
 struct Slot<'a, T> {
     level: Level,
     part: Partition<'a, T>,

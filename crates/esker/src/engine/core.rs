@@ -19,7 +19,8 @@ use std::ops::Deref;
 
 use super::writes::Writes;
 
-/// A running database: the top of the stack.
+/// A running database: the top of the stack. Its methods are defined in the layers: `submit` in
+/// `engine/writes/admission.rs`, for example.
 pub(crate) struct Core {
     writes: Writes,
     /// Dropped last, after the layers have released their memory.

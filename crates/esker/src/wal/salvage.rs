@@ -137,8 +137,8 @@ fn walk_segment(
     }
 }
 
-/// Returns the stamp of a segment with a damaged header. If the stamp from `known_id` finds no record, tries
-/// `stated_id`.
+/// Returns the stamp of a segment with a damaged header, computed with `known_id`. If that is unknown, uses
+/// the id in the header, or `stated_id` if no record is found with it.
 fn stamp_of_damaged(bytes: &[u8], number: u64, known_id: Option<u32>, stated_id: Option<u32>) -> u64 {
     let stamp = SegmentHeader::stamp_of_damaged(bytes, number, known_id);
     let finds = || {

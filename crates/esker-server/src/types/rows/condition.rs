@@ -45,7 +45,7 @@ impl Condition {
     /// Returns whether the row of a key satisfies it.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn holds(&self, source: &Source<'_>, table: &[u8], key: &[u8]) -> Done<bool> {
         for all in &self.0 {
             let mut holds = true;

@@ -71,7 +71,7 @@ impl Source<'_> {
     /// The rows of a query that have at least one of its columns.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn slice(&self, table: &[u8], query: &Query) -> Done<Slice> {
         let (mut rows, mut last, mut bytes): (Vec<Row>, _, _) = (Vec::new(), None, 0);
         let mut columns = 0;
@@ -105,7 +105,7 @@ impl Source<'_> {
     /// The keys only, and where to continue.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn keys(&self, table: &[u8], query: &Query) -> Done<Keys> {
         let (mut keys, mut last, mut bytes): (Vec<Vec<u8>>, _, _) = (Vec::new(), None, 0);
         self.walk(table, &query.keys, &query.columns, query.order, |shown| {
@@ -123,7 +123,7 @@ impl Source<'_> {
     /// Number of keys.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn count(&self, table: &[u8], keys: &Spans) -> Done<u64> {
         let mut count = 0;
         self.walk(table, keys, &Spans::all(), Order::Up, |_| {

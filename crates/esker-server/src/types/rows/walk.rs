@@ -187,7 +187,7 @@ impl Source<'_> {
     /// The names of all tables, sorted.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn tables(&self) -> Done<Vec<Vec<u8>>> {
         let (mut tables, mut from) = (Vec::new(), Vec::new());
         loop {
@@ -206,7 +206,7 @@ impl Source<'_> {
     /// Total size of the stored keys and values in a range of keys.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn bytes(&self, table: &[u8], keys: &Stretch) -> Done<u64> {
         let (lower, upper) = stored_stretch(table, keys);
         let mut bytes = 0;

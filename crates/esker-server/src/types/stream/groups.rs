@@ -104,7 +104,7 @@ impl Stream {
     /// A group.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn group(&self, cx: &Cx<'_>, name: &[u8]) -> Done<Option<Group>> {
         Ok(self.parts.get(cx, &group_key(name))?.map(|value| group_of(&value)))
     }
@@ -112,7 +112,7 @@ impl Stream {
     /// Sets a group. Keeps its count of pending entries.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn put_group(&mut self, cx: &mut Cx<'_>, name: &[u8], group: Group) -> Done {
         let pending = self.group(cx, name)?.map_or(0, |old| old.pending);
         let read = group.read.unwrap_or(u64::MAX);
@@ -134,7 +134,7 @@ impl Stream {
     /// All groups.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn groups(&self, cx: &Cx<'_>) -> Done<Vec<(Vec<u8>, Group)>> {
         let found = self.all_with(cx, &[GROUP])?;
         Ok(found.into_iter().map(|(name, value)| (name, group_of(&value))).collect())
@@ -143,7 +143,7 @@ impl Stream {
     /// Removes a group and everything in it.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn remove_group(&mut self, cx: &mut Cx<'_>, name: &[u8]) -> Done {
         for kind in [CONSUMER, PENDING, BY_CONSUMER] {
             self.parts.remove_all_with(cx, &in_group(kind, name, b""))?;
@@ -154,7 +154,7 @@ impl Stream {
     /// A consumer.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn consumer(&self, cx: &Cx<'_>, group: &[u8], name: &[u8]) -> Done<Option<Consumer>> {
         let value = self.parts.get(cx, &in_group(CONSUMER, group, name))?;
         Ok(value.map(|value| consumer_of(name, &value)))
@@ -163,7 +163,7 @@ impl Stream {
     /// Sets when a consumer was last seen and active. Keeps its count of pending entries.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn put_consumer(
         &mut self,
         cx: &mut Cx<'_>,
@@ -180,7 +180,7 @@ impl Stream {
     /// All consumers of a group.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn consumers(&self, cx: &Cx<'_>, group: &[u8]) -> Done<Vec<Consumer>> {
         let found = self.all_with(cx, &in_group(CONSUMER, group, b""))?;
         Ok(found.into_iter().map(|(name, value)| consumer_of(&name, &value)).collect())
@@ -189,7 +189,7 @@ impl Stream {
     /// Removes a consumer and its pending entries. Returns their number.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn remove_consumer(&mut self, cx: &mut Cx<'_>, group: &[u8], name: &[u8]) -> Done<usize> {
         let ids = self.ids_of(cx, (group, name), (StreamId::default(), StreamId::MAX), usize::MAX)?;
         for id in &ids {
@@ -204,7 +204,7 @@ impl Stream {
     /// A pending entry.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn pending(&self, cx: &Cx<'_>, group: &[u8], id: StreamId) -> Done<Option<Pending>> {
         let value = self.parts.get(cx, &in_group(PENDING, group, &id.bytes()))?;
         Ok(value.map(|value| pending_of(id, &value)))
@@ -213,7 +213,7 @@ impl Stream {
     /// Sets a pending entry. Its consumer must exist when the stream is saved.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn put_pending(&mut self, cx: &mut Cx<'_>, group: &[u8], pending: &Pending) -> Done {
         let old = self.pending(cx, group, pending.id)?;
         if old.as_ref().is_none_or(|old| old.consumer != pending.consumer) {
@@ -243,7 +243,7 @@ impl Stream {
     /// Removes a pending entry. Returns whether it existed.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn acknowledge(&mut self, cx: &mut Cx<'_>, group: &[u8], id: StreamId) -> Done<bool> {
         let Some(pending) = self.pending(cx, group, id)? else { return Ok(false) };
         self.forget_pending(cx, group, &pending)?;
@@ -254,7 +254,7 @@ impl Stream {
     /// Pending entries of a group between two ids (inclusive) for which `is_wanted` holds, at most `limit`.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn pending_between(
         &self,
         cx: &Cx<'_>,
@@ -305,7 +305,7 @@ impl Stream {
     /// A consumer's pending entries between two ids (inclusive), at most `limit`.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn pending_of(
         &self,
         cx: &Cx<'_>,

@@ -122,8 +122,8 @@ fn what_is_wrong_in_a_packed_block_is_told_at_its_start() {
         let (start, end) = (extent.start as usize, extent.end as usize);
         let codec = Compression::from_id(bytes[end - TRAILER_BYTES]).unwrap();
         assert_eq!(codec != Compression::None, inside == 0);
-        // The number of entries starts the block. In a compressed block it is the first literal after length
-        // and token.
+        // The number of entries starts the block. In a compressed block it is the first literal of LZ4,
+        // after 4 bytes of length and the token.
         let count = match codec {
             Compression::None => start,
             _ if bytes[start + 4] < 0xF0 => start + 5,
