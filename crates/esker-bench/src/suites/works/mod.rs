@@ -1,5 +1,5 @@
 //! The work of rows on engines in Rust. Each file has some of the variants of
-//! [`Work`](crate::suites::plan::Work).
+//! [`Work`].
 //!
 //! Only calls of the engine are between two looks at the clock; drawing, making values and verifying are not.
 //! If a loop is timed as a whole, the expected answer is computed before it. The answers are summed up, and
