@@ -90,7 +90,7 @@ fn a_row_is_sent_before_its_check_and_again_after_it() {
 }
 
 #[test]
-fn a_failed_check_voids_what_was_written_since_the_last_one_that_passed() {
+fn a_failed_check_voids_rows_since_the_last_passed_check() {
     let (dir, sent) = (tempfile::tempdir().unwrap(), Sent::default());
     let names = ["load", "mix", "reads", "update", "compact", "reads again", "late"];
     let rows = names.map(|name| Row::time(name.to_owned(), String::new())).to_vec();

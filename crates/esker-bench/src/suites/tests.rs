@@ -360,7 +360,7 @@ mod transfers {
 }
 
 #[test]
-fn an_expired_entry_that_is_found_and_one_that_is_lost_fail_the_rows() {
+fn an_expired_entry_that_is_found_and_a_lost_entry_fail_the_rows() {
     assert_eq!(Rehearsed::default().errors(&time::SUITE, 0), [const { None }; 3]);
     let keeping = Rehearsed { keeps_expired: true, ..Rehearsed::default() };
     let errors = keeping.errors(&time::SUITE, 0);

@@ -112,7 +112,7 @@ fn a_closed_standard_output_is_an_error() {
 }
 
 #[test]
-fn several_keyspaces_are_told_apart() {
+fn several_keyspaces_are_distinguished() {
     let esker = Esker::new();
     esker.ok("put -k users ann 1");
     esker.ok("put -k mails ann 2");
@@ -296,8 +296,8 @@ fn a_limit_of_open_files_is_reported() {
             let (code, said) = run(line, limit);
             has_put |= code == Some(0) && line.starts_with("put");
             let _missing = std::fs::remove_dir_all(esker.path("new"));
-            let is_told = said.contains("ulimit -n") && !said.contains("salvages");
-            assert!(code == Some(0) || code == Some(2) && is_told, "{limit}: {line}: {code:?} {said}");
+            let is_requested = said.contains("ulimit -n") && !said.contains("salvages");
+            assert!(code == Some(0) || code == Some(2) && is_requested, "{limit}: {line}: {code:?} {said}");
         }
     }
     assert_eq!(run("count", 4).0, Some(2));

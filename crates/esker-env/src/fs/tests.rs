@@ -175,7 +175,7 @@ fn a_held_lock_names_its_holder() {
 }
 
 #[test]
-fn a_lock_held_to_read_names_nobody() {
+fn a_shared_lock_names_no_holder() {
     let dir = tempfile::tempdir().unwrap();
     let (fs, path) = (RealFs::new(), dir.path().join("LOCK"));
     assert!(fs.lock_to_read(&path).unwrap().is_none(), "there is no lock file");

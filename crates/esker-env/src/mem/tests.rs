@@ -350,7 +350,7 @@ fn a_full_disk_takes_what_fits() {
 }
 
 #[test]
-fn a_crash_ends_locks_and_counts_start_anew() {
+fn a_crash_ends_locks_and_resets_counts() {
     let fs = MemFs::new();
     let _held = fs.lock(Path::new("/LOCK")).unwrap();
     assert!(fs.ops() > 0);

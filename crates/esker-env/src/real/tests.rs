@@ -180,7 +180,7 @@ fn real_4_a_file_that_was_removed_before_it_is_locked_is_no_lock() {
 }
 
 #[test]
-fn real_4_a_file_that_was_removed_before_it_is_locked_to_read_keeps_nobody_out() {
+fn real_4_a_shared_lock_of_a_removed_file_excludes_no_process() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
     // The file is removed between opening and locking, so there is no lock.
@@ -208,7 +208,7 @@ fn real_4_a_file_that_was_removed_before_it_is_locked_to_read_keeps_nobody_out()
 }
 
 #[test]
-fn a_lock_that_is_given_back_while_somebody_asks_who_has_it_is_taken() {
+fn a_lock_released_while_its_holder_is_looked_up_is_taken() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
     let mut held = Some(RealFs::new().lock(&path).unwrap());

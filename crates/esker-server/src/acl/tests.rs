@@ -81,7 +81,7 @@ fn rules_allow_what_they_say() {
 }
 
 #[test]
-fn every_category_of_a_command_is_one_that_rules_know() {
+fn rules_know_every_category_of_a_command() {
     for command in commands::commands() {
         for category in command.categories_with(command.flags) {
             assert!(

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn uses_are_told_as_redis_does() {
+    fn uses_have_the_names_of_redis() {
         let show = |text: &str| {
             let request = Request::of(text.split(' '));
             let command = command_of(&request);

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_fetch_is_told_of_the_loss() {
+    fn a_listener_that_does_not_fetch_learns_of_the_loss() {
         let inbox = Inbox::default();
         (0..2000_u32).for_each(|n| inbox.add(&[&n.to_be_bytes()[..], &[0; 1000]].concat()));
         assert_eq!((inbox.take(), inbox.take()), (None, Some(BTreeSet::new())));

@@ -70,7 +70,7 @@ pub struct Stopper(Arc<Mutex<Stopping>>);
 
 #[derive(Default)]
 struct Stopping {
-    is_told: bool,
+    is_requested: bool,
     server: Weak<Server>,
 }
 
@@ -78,22 +78,22 @@ impl Stopper {
     /// Asks the server to stop.
     pub fn stop(&self) {
         let mut stopping = self.0.lock();
-        stopping.is_told = true;
+        stopping.is_requested = true;
         if let Some(server) = stopping.server.upgrade() {
             server.stop_now();
         }
     }
 
     /// Returns whether a stop was requested.
-    pub fn is_told(&self) -> bool {
-        self.0.lock().is_told
+    pub fn is_requested(&self) -> bool {
+        self.0.lock().is_requested
     }
 
     /// Sets the server to stop.
     fn attach(&self, server: &Arc<Server>) {
         let mut stopping = self.0.lock();
         stopping.server = Arc::downgrade(server);
-        if stopping.is_told {
+        if stopping.is_requested {
             server.stop_now();
         }
     }
@@ -112,9 +112,9 @@ pub async fn serve(
     mut begin: impl FnMut(&Arc<Server>, &Listeners),
 ) -> Result<(), Failed> {
     let mut listeners = None;
-    while !stopper.is_told() {
+    while !stopper.is_requested() {
         let db = match open() {
-            Err(_) if stopper.is_told() => break,
+            Err(_) if stopper.is_requested() => break,
             opened => opened?,
         };
         let server =

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_and_powers_are_told() {
+    fn shares_and_powers_are_shown() {
         let histogram = Histogram::default();
         assert_eq!((histogram.percentile(50.0), histogram.count()), (None, 0));
         (1..=100).for_each(|n| histogram.add(n, 1));

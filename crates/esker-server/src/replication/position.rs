@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn forks_are_told_from_prefixes() {
+    fn forks_are_distinguished_from_prefixes() {
         let (a, b, c) = (epoch(1, 10), epoch(2, 20), epoch(3, 30));
         let history = History::new(vec![(a, 0), (b, 40), (c, 77)]);
         // Newest commit 90: epoch, number -> does the history pass through it?

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_in_their_unit() {
+    fn sizes_are_reported_in_their_unit() {
         assert_eq!([1 << 30, 64 << 20, 1000].map(shown), ["1 GiB", "64 MiB", "1000 bytes"]);
     }
 }

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_told() {
+    fn an_invalid_request_is_an_error() {
         let long = vec![b'a'; LINE_BYTES_MAX];
         let cases: [(&[u8], &str); 8] = [
             (b"*x\r\n", "invalid multibulk length"),

@@ -67,7 +67,7 @@ pub struct Life {
     pub run_id: String,
     stopping: AtomicBool,
     /// Set when a stop was requested. Relaxed, like `has_copy`.
-    is_told: AtomicBool,
+    is_requested: AtomicBool,
     /// Set when a copy to restart from was received. Relaxed: it is read after everything has ended.
     has_copy: AtomicBool,
     /// Notified when the server is to stop.
@@ -165,7 +165,7 @@ impl Server {
                 run_id,
                 stopping: AtomicBool::new(false),
                 has_copy: AtomicBool::new(false),
-                is_told: AtomicBool::new(false),
+                is_requested: AtomicBool::new(false),
                 stop: Notify::new(),
             },
             replication,
@@ -328,7 +328,7 @@ impl Server {
 
     /// Makes the server stop.
     pub fn stop_now(&self) {
-        self.life.is_told.store(true, Ordering::Relaxed);
+        self.life.is_requested.store(true, Ordering::Relaxed);
         self.end();
     }
 
@@ -341,7 +341,7 @@ impl Server {
     }
 
     /// Makes the server stop and restart from a received copy.
-    pub fn begin_anew(&self) {
+    pub fn restart_from_copy(&self) {
         self.life.has_copy.store(true, Ordering::Relaxed);
         self.end();
     }
@@ -349,7 +349,7 @@ impl Server {
     /// Returns whether to restart from a received copy. False once a stop was requested: the copy is then
     /// used at the next start.
     pub fn has_copy(&self) -> bool {
-        self.life.has_copy.load(Ordering::Relaxed) && !self.life.is_told.load(Ordering::Relaxed)
+        self.life.has_copy.load(Ordering::Relaxed) && !self.life.is_requested.load(Ordering::Relaxed)
     }
 
     /// Returns whether the server is stopping.

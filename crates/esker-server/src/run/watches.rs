@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_told_until_the_watch_ends() {
+    fn changes_are_reported_until_the_watch_ends() {
         let (watches, mut a, mut b) = (Watches::default(), Watch::default(), Watch::default());
         watches.add(&mut a, 0, b"k", true);
         watches.add(&mut b, 1, b"k", true);

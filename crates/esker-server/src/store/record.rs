@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_records_are_told() {
+    fn damaged_records_are_reported() {
         for bytes in [&b""[..], b"\x0F", b"\x80\0\0", b"\x01\0\0\0"] {
             let main = Main::decode(Value::from(bytes));
             assert!(main.and_then(|main| main.shape()).is_err(), "{bytes:?}");

@@ -172,7 +172,7 @@ fn keys_expire_and_are_swept() {
 }
 
 #[test]
-fn a_new_key_is_told_of_once() {
+fn a_new_key_is_announced_once() {
     let server = TestServer::start();
     let (mut wire, mut hearer) = (server.wire(), server.wire());
     assert_eq!(wire.say("CONFIG SET notify-keyspace-events En"), "+OK");

@@ -113,7 +113,7 @@ fn who_asks_to_wait_waits_for_what_concerns_it() {
 }
 
 #[test]
-fn a_position_that_is_not_kept_or_of_another_history_is_told() {
+fn a_position_that_is_not_kept_or_of_another_history_is_refused() {
     let server = start();
     let mut wire = server.wire();
     let at = position(&mut wire);

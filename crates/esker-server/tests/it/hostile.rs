@@ -45,7 +45,7 @@ fn random_bytes_end_a_connection_at_worst() {
 }
 
 #[test]
-fn a_protocol_error_is_told_and_ends_the_connection() {
+fn a_protocol_error_is_replied_and_ends_the_connection() {
     let server = TestServer::start();
     let mut wire = server.wire();
     wire.send_bytes(b"*1\r\n$4\r\nPING\r\n*1\r\n!4\r\n");

@@ -100,7 +100,7 @@ fn the_slow_log_has_the_newest_of_what_took_long() {
 }
 
 #[test]
-fn latencies_and_averages_are_told() {
+fn latencies_and_averages_are_shown() {
     let server = TestServer::start();
     let mut wire = server.wire();
     assert_eq!(wire.say("CONFIG SET latency-monitor-threshold 20"), "+OK");

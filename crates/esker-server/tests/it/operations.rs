@@ -38,7 +38,7 @@ fn copies_and_backups_are_made_where_the_operator_says() {
 }
 
 #[test]
-fn several_copies_at_once_in_one_place_are_told_from_each_other() {
+fn several_copies_at_once_in_one_place_have_different_names() {
     let (data, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let options = Options { backup_dir: Some(dir.path().to_owned()), ..Options::default() };
     let server = TestServer::start_with(Db::open(data.path()).unwrap(), options);
@@ -80,7 +80,7 @@ fn what_was_written_between_two_backups_comes_back_up_to_a_commit() {
 }
 
 #[test]
-fn the_engine_syncs_merges_and_checks_when_it_is_told_to() {
+fn the_engine_syncs_merges_and_checks_on_request() {
     let fs = MemFs::new();
     let env = Env::with_fs(Arc::new(fs.clone()));
     let options = Options { fsync: Fsync::Never, ..Options::default() };

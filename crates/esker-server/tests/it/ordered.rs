@@ -236,7 +236,7 @@ fn merges_in_a_transaction_are_seen_by_it() {
 }
 
 #[test]
-fn what_a_transaction_cannot_do_is_told_at_once() {
+fn what_a_transaction_cannot_do_fails_at_once() {
     let server = TestServer::start();
     let [mut a, mut b] = in_keyspace(&server);
     // Read committed: the commit checks no conflicts.
@@ -303,7 +303,7 @@ fn names_are_locked_with_and_without_a_transaction() {
 }
 
 #[test]
-fn topics_and_changes_are_told_with_the_commit() {
+fn topics_and_changes_are_announced_with_the_commit() {
     let server = TestServer::start();
     let [mut a, mut b] = in_keyspace(&server);
     say(&mut a, &[("HELLO 3", "%..")]);

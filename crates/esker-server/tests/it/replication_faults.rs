@@ -140,7 +140,7 @@ impl Drop for Process {
 }
 
 #[test]
-fn what_wait_1_has_acknowledged_is_on_the_replica_whoever_is_killed() {
+fn what_wait_1_has_acknowledged_is_on_the_replica_after_either_server_is_killed() {
     let dir = tempfile::tempdir().unwrap();
     let mut primary = Process::start(&dir.path().join("a"), None);
     let mut replica = Process::start(&dir.path().join("b"), Some(primary.port));

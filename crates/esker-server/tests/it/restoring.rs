@@ -187,7 +187,7 @@ fn rows_and_records_of_replication_are_verified() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_told() {
+fn what_does_not_fit_together_is_refused() {
     let db = esker::Db::in_memory().unwrap();
     let server = TestServer::start_with(db.clone(), Options::default());
     let mut wire = server.wire();

@@ -241,7 +241,7 @@ fn struct_packs_and_unpacks() {
 }
 
 #[test]
-fn a_script_that_catches_its_end_is_ended_and_others_are_told_that_it_runs() {
+fn a_script_that_catches_its_end_is_ended_and_others_get_busy() {
     let server = TestServer::start();
     let (mut wire, mut other) = (server.wire(), server.wire());
     assert_eq!(other.say("CONFIG SET lua-time-limit 20"), "+OK");

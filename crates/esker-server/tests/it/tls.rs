@@ -111,7 +111,7 @@ fn certificates_decide_who_comes_in() {
 }
 
 #[test]
-fn silent_clients_and_plain_ones_hold_up_nobody() {
+fn silent_clients_and_plain_ones_do_not_delay_others() {
     let files = Files::make();
     let options = Options { clients_max: 30, ..files.options(ClientCertificates::No) };
     let server = TestServer::start_with(Db::in_memory().unwrap(), options);

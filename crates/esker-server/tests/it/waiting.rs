@@ -78,7 +78,7 @@ fn what_waits_is_served_by_other_waits() {
 }
 
 #[test]
-fn a_move_that_waited_is_told_that_its_target_is_no_list() {
+fn a_move_that_waited_fails_if_its_target_is_no_list() {
     let server = TestServer::start();
     let (mut a, mut b) = (server.wire(), server.wire());
     b.say("SET target text");
@@ -112,7 +112,7 @@ fn replies_wait_for_no_command_that_waits() {
 const GONE: &str = "-UNBLOCKED the stream key no longer exists";
 
 #[test]
-fn readers_of_a_group_are_told_when_it_is_gone() {
+fn readers_of_a_group_fail_when_it_is_gone() {
     let server = TestServer::start();
     let (mut one, mut two, mut other) = (server.wire(), server.wire(), server.wire());
     let wait = |wire: &mut Wire, n: usize| {

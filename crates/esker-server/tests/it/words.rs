@@ -60,7 +60,7 @@ fn zeros_have_no_sign_and_infinite_scores_are_added_in_the_order_of_redis() {
 }
 
 #[test]
-fn claims_count_deliveries_and_lags_are_told_as_by_redis() {
+fn claims_count_deliveries_and_lags_as_in_redis() {
     let server = TestServer::start();
     let mut wire = server.wire();
     for n in 1..=10 {

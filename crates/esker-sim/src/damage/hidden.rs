@@ -72,7 +72,7 @@ mod tests {
     use esker_world::op::KeyspaceNo;
 
     #[test]
-    fn what_a_commit_replaces_is_told_from_what_it_leaves() {
+    fn what_a_commit_replaces_is_distinguished_from_what_it_leaves() {
         let put = |n: u16, stamp| Write::Put(KeyNo(n), ValueNo::new(9, stamp));
         let within = |write| Op::TransactionWrite(1, KeyspaceNo(0), write);
         let ops = [

@@ -141,7 +141,7 @@ fn without_tables(files: &Files) -> Vec<Harm> {
 }
 
 #[test]
-fn canary_losses_that_are_not_told_are_noticed() {
+fn canary_unreported_losses_are_noticed() {
     let options = RunOptions { harms: Some(without_tables), ..RunOptions::default() };
     assert_eq!(complaints(16, options), Vec::<String>::new());
     let found = complaints(16, RunOptions { hides_losses: true, ..options });

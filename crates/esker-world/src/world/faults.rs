@@ -96,8 +96,8 @@ impl World {
     fn is_held_back(&self, error: &Error) -> bool {
         let Error::NoSpace { op, path, .. } = error else { return false };
         let is_value = *op == "write" && path.extension().is_some_and(|extension| extension == "blob");
-        let is_told = is_value || *op == "make a WAL segment in";
-        is_told
+        let is_requested = is_value || *op == "make a WAL segment in";
+        is_requested
             && esker_env::Fs::free_bytes(&self.machine.disk, DIR.as_ref()).is_ok_and(|free| free < u64::MAX)
     }
 
@@ -106,8 +106,9 @@ impl World {
         if self.machine.faults.fired_after(self.process.fired_before).iter().any(is_misread) {
             return true;
         }
-        let is_told = |problem: &String| problem.contains(" fault (") || problem.contains("no space left");
-        problems.iter().all(|problem| self.met_fault() && is_told(problem))
+        let is_requested =
+            |problem: &String| problem.contains(" fault (") || problem.contains("no space left");
+        problems.iter().all(|problem| self.met_fault() && is_requested(problem))
     }
 
     /// Returns the result of a call. An error must have a reason.

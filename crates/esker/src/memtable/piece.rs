@@ -30,7 +30,7 @@ pub(crate) struct Piece {
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A write: the position of its key, and its kind. The value follows the key.
+/// A write of one key. The value is stored after the key.
 #[derive(Clone, Copy)]
 struct Op {
     start: usize,

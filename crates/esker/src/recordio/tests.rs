@@ -140,7 +140,7 @@ fn a_forged_length_is_refused_before_it_is_believed_where_nothing_is_compressed(
 }
 
 #[test]
-fn looking_for_the_next_record_passes_over_one_that_cannot_be_unpacked() {
+fn the_search_for_the_next_record_skips_an_unreadable_record() {
     let codec = *Compression::ALL.last().unwrap();
     if codec == Compression::None {
         return;
@@ -330,7 +330,7 @@ fn reader_2_every_truncation_is_a_torn_tail() {
 }
 
 #[test]
-fn zeros_behind_the_last_record_are_told_apart() {
+fn zeros_behind_the_last_record_are_distinguished() {
     let (mut bytes, _, records) = small_file(Compression::None);
     let offset = bytes.len() as u64;
     bytes.resize(bytes.len() + 70_000, 0);

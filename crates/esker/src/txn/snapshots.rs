@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_4_what_was_recovered_is_counted_once_and_changes_are_told_once() {
+    fn snapshots_4_what_was_recovered_is_counted_once_and_changes_are_reported_once() {
         let id = KeyspaceId::new;
         let published = Published::new(SeqNo::new(3), [(id(9), 1), (id(2), 20), (id(4), 40)]);
         assert_eq!(published.counts(), [(id(2), 20), (id(4), 40), (id(9), 1)]);

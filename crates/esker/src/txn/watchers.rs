@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn watchers_1_who_does_not_keep_up_is_told_so_once() {
+    fn watchers_1_a_slow_watcher_gets_missed_once() {
         let mut queue = queue(false);
         for n in 0..QUEUED_MAX as u64 + 2 {
             queue.push(SeqNo::new(n), put("a"), MANY);

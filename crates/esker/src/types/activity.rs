@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn about_one_in_so_many_is_measured() {
+    fn the_measured_share_is_close_to_the_chosen_one() {
         let next = AtomicU64::new(0);
         let samples = (1..=64_000).filter(|count| is_due(&next, *count, 64)).count();
         assert!((900..1100).contains(&samples), "{samples}");

@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "real threads, and real time to see that one waits")]
-    fn sync_1_nobody_acknowledges_what_another_sync_is_about_to_fail_over() {
+    fn sync_1_no_sync_acknowledges_what_a_failing_one_covers() {
         let goes_on = Arc::new(AtomicBool::new(false));
         let file = Arc::new(ReportsOnce { syncs: AtomicU32::new(0), goes_on: goes_on.clone() });
         let header = SegmentHeader { number: 1, ..SegmentHeader::default() };

@@ -291,7 +291,7 @@ fn a_tail_torn_at_any_byte_is_trimmed() {
 }
 
 #[test]
-fn damage_to_durable_records_is_told_with_its_place_and_damage_to_the_tail_is_trimmed() {
+fn damage_to_durable_records_is_reported_with_its_place_and_damage_to_the_tail_is_trimmed() {
     let (_, env) = mem();
     let mut log = writer(&env, 4096);
     for seq in 1..=3 {
@@ -384,7 +384,7 @@ fn recovery_1_proof_of_damage_is_looked_for_behind_records_that_prove_nothing() 
 }
 
 #[test]
-fn wal_3_damage_before_a_newer_segment_and_missing_segments_are_told() {
+fn wal_3_damage_before_a_newer_segment_and_missing_segments_are_reported() {
     let (_, env) = mem();
     let mut log = writer(&env, 4096);
     for seq in 1..=3 {

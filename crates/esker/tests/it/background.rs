@@ -314,7 +314,7 @@ fn time_of_commits_after_failing_flushes() -> Duration {
 }
 
 #[test]
-fn a_writer_without_room_is_told_that_writes_are_stopped_before_that_flushes_fail() {
+fn a_writer_without_room_gets_the_stop_of_writes_before_the_failure_of_flushes() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::None).open(dir()).unwrap();
     let map = db.default_keyspace();
@@ -536,7 +536,7 @@ fn write_through_a_panic(db: &Db) -> Vec<Writer> {
 }
 
 #[test]
-fn tree_3_a_panic_anywhere_in_a_group_leaves_nobody_waiting_and_nothing_half_done() {
+fn tree_3_a_panic_anywhere_in_a_group_leaves_no_waiter_and_nothing_half_done() {
     let places = [
         (OpKind::Write, ".wal", 40),
         (OpKind::SyncData, ".wal", 40),

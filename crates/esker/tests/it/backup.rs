@@ -259,7 +259,7 @@ fn change(fs: &MemFs, path: &Path, at: u64) {
 }
 
 #[test]
-fn backup_3_damage_is_told_with_its_file_and_nothing_is_restored_from_it() {
+fn backup_3_damage_is_reported_with_its_file_and_nothing_is_restored_from_it() {
     let names =
         |error: &Error, path: &Path| error.is_corrupt() && error.to_string().contains(path.to_str().unwrap());
     let fs = MemFs::new();
@@ -446,7 +446,7 @@ fn restore_point_3_a_clock_that_goes_back_hides_no_commit_of_the_archive() {
 }
 
 #[test]
-fn pruning_keeps_so_many_backups_of_each_database() {
+fn pruning_keeps_the_given_number_of_backups_of_each_database() {
     let fs = MemFs::new();
     let of_another = Env::simulated(Arc::new(fs.clone()), 5);
     let (a, b) = (open(&fs, "a"), builder(Arc::new(fs.clone())).env(of_another).open("b").unwrap());
@@ -464,7 +464,7 @@ fn pruning_keeps_so_many_backups_of_each_database() {
 }
 
 #[test]
-fn archive_2_a_database_that_was_put_back_and_a_gap_are_told() {
+fn archive_2_a_database_that_was_put_back_and_a_gap_are_reported() {
     let fs = MemFs::new();
     let open = |fs: &MemFs, bytes| {
         builder(Arc::new(fs.clone())).feed_retention(bytes, Duration::MAX).open(DIR).unwrap()

@@ -105,7 +105,7 @@ fn leftovers_are_noted_and_missing_files_are_problems() {
 }
 
 #[test]
-fn tables_that_prove_a_lost_end_are_told_beside_other_damage_and_not_called_leftovers() {
+fn tables_that_prove_a_lost_end_are_reported_beside_other_damage_and_not_called_leftovers() {
     let golden = Golden::flushed();
     let tables: Vec<_> = golden.named(".sst").collect();
     let manifest = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
@@ -127,7 +127,7 @@ fn tables_that_prove_a_lost_end_are_told_beside_other_damage_and_not_called_left
 }
 
 #[test]
-fn an_unnamed_table_that_cannot_be_read_is_told_beside_other_damage() {
+fn an_unnamed_table_that_cannot_be_read_is_reported_beside_other_damage() {
     let golden = Golden::flushed();
     let fs = golden.copy();
     let table = golden.named(".sst").next().unwrap();
@@ -254,7 +254,7 @@ fn foreign_and_renamed_segments_of_the_log_are_found_while_the_database_is_open(
 }
 
 #[test]
-fn what_cannot_be_read_is_told_as_that_and_not_as_damage() {
+fn what_cannot_be_read_is_reported_as_that_and_not_as_damage() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let builder = simulated(Arc::new(fs.clone())).stepped().memory(16 << 20).memtable_bytes(4 << 20);
     let db = builder.open(dir()).unwrap();

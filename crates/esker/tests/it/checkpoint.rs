@@ -97,7 +97,7 @@ fn a_copy_is_what_the_database_was_and_goes_its_own_way() {
 }
 
 #[test]
-fn an_empty_database_and_one_that_was_only_adopted_are_copied() {
+fn an_empty_database_and_a_database_of_adopted_tables_are_copied() {
     let fs = MemFs::new();
     let db = open(&fs, DIR);
     db.checkpoint("copies/empty").unwrap();
@@ -316,7 +316,7 @@ fn capture_2_under_load_each_copy_is_of_one_commit_and_no_older_than_its_call() 
 }
 
 #[test]
-fn a_copy_keeps_its_history_its_expiries_and_its_rules_and_its_feed_begins_anew() {
+fn a_copy_keeps_history_expiries_and_rules_and_starts_a_new_feed() {
     use std::time::Duration;
     let fs = MemFs::new();
     let env = Env::simulated(Arc::new(fs.clone()), 3);

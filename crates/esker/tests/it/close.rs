@@ -35,7 +35,7 @@ fn what_takes_long_to_replay_is_flushed_and_a_short_run_costs_no_table() {
 }
 
 #[test]
-fn whoever_closes_is_told_how_closing_went() {
+fn every_handle_gets_the_error_of_a_failed_close() {
     for panics in [false, true] {
         let faults = FaultFs::new(Arc::new(MemFs::new()));
         let db = simulated(Arc::new(faults.clone())).durability(Durability::Buffered).open(dir()).unwrap();

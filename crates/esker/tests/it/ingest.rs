@@ -141,7 +141,7 @@ fn keys_ascend_and_a_key_that_does_not_changes_nothing() {
 }
 
 #[test]
-fn nothing_is_left_of_one_that_is_dropped_or_of_a_keyspace_that_was() {
+fn nothing_is_left_of_a_dropped_ingest_or_of_a_dropped_keyspace() {
     let fs = MemFs::new();
     let db = open(&fs);
     let map = db.create_keyspace("map").unwrap();

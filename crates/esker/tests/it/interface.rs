@@ -414,7 +414,7 @@ fn an_iterator_turns_after_a_commit_into_a_memtable_that_was_empty() {
 }
 
 #[test]
-fn drop_mark_2_a_drop_that_conflicts_keeps_nobody_from_writing() {
+fn drop_mark_2_a_drop_that_conflicts_blocks_no_writer() {
     let db = Db::builder().durability(Durability::None).open_in_memory().unwrap();
     let map = db.keyspace("map").unwrap();
     std::thread::scope(|scope| {
@@ -430,7 +430,7 @@ fn drop_mark_2_a_drop_that_conflicts_keeps_nobody_from_writing() {
 }
 
 #[test]
-fn view_2_handles_fail_after_a_close_whoever_has_opened_the_directory_since() {
+fn view_2_handles_fail_after_a_close_even_if_the_directory_is_open_again() {
     let fs = Arc::new(MemFs::new());
     let open = || Db::builder().background(false).env(Env::simulated(fs.clone(), 1)).open("db").unwrap();
     let db = open();
@@ -470,7 +470,7 @@ fn view_2_handles_fail_after_a_close_whoever_has_opened_the_directory_since() {
 }
 
 #[test]
-fn opening_waits_for_the_lock_as_long_as_it_is_told() {
+fn opening_waits_for_the_lock_as_long_as_asked() {
     let dir = tempfile::tempdir().unwrap();
     let held = Db::open(dir.path()).unwrap();
     let open = |timeout| Db::builder().lock_timeout(Duration::from_millis(timeout)).open(dir.path());

@@ -89,7 +89,7 @@ fn read_set_1_what_was_not_there_and_lengths_count_and_what_was_not_read_does_no
 }
 
 #[test]
-fn who_writes_nothing_never_conflicts_and_names_are_told() {
+fn a_transaction_without_writes_never_conflicts_and_errors_name_the_keyspace() {
     let (db, map) = db();
     let reader = db.begin();
     assert_eq!(reader.range(&map, ..).count(), 3);

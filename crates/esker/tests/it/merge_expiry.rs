@@ -75,7 +75,7 @@ fn engine_sweep_6_a_copy_is_not_swept_while_commits_are_made_again() {
 }
 
 #[test]
-fn fold_3_operands_die_with_the_value_they_applied_to_and_later_ones_begin_anew() {
+fn fold_3_operands_expire_with_the_value_they_applied_to_and_later_ones_start_a_new_value() {
     let (clock, db, map) = open();
     for compacts in [false, true] {
         map.set_default_ttl(None).unwrap();

@@ -144,7 +144,7 @@ fn a_database_stays_where_it_is_when_a_link_to_it_is_turned_elsewhere() {
 }
 
 #[test]
-fn a_lock_file_that_is_removed_or_replaced_lets_nobody_in() {
+fn a_removed_or_replaced_lock_file_admits_no_process() {
     let root = tempfile::tempdir().expect("a directory");
     let dir = root.path().join("db");
     let first = open(&dir);

@@ -109,7 +109,7 @@ fn each_commit_has_an_outcome_when_the_log_fails_and_when_the_database_closes() 
 }
 
 #[test]
-fn what_is_in_memory_is_told_without_reading_a_file() {
+fn what_is_in_memory_is_found_without_reading_a_file() {
     let (mem, large) = (MemFs::new(), vec![7; 10_000]);
     let db = simulated(Arc::new(mem.clone())).open(dir()).unwrap();
     let map = db.default_keyspace();

@@ -262,8 +262,8 @@ fn a_path_that_is_no_directory_is_refused_in_plain_words() {
     std::os::unix::fs::symlink(root.path().join("nowhere"), root.path().join("link")).unwrap();
     for (path, says) in cases {
         let error = esker::Db::open(&path).unwrap_err();
-        let is_told = matches!(&error, Error::Invalid(text) if text.contains(says));
-        assert!(is_told, "{}: {error}", path.display());
+        let is_requested = matches!(&error, Error::Invalid(text) if text.contains(says));
+        assert!(is_requested, "{}: {error}", path.display());
     }
     assert_eq!(std::fs::read(&file).unwrap(), b"not a database");
 }

@@ -141,7 +141,7 @@ fn what_is_put_for_ever_stays_whatever_the_copy_has_for_a_default() {
 }
 
 #[test]
-fn replay_2_a_database_that_is_no_copy_is_told_from_one() {
+fn replay_2_a_database_that_is_no_copy_is_distinguished_from_one() {
     let mut two = Two::begin();
     two.copy.keyspace("of its own").unwrap();
     two.replay.abandon().unwrap();

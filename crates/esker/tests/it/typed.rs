@@ -102,7 +102,7 @@ impl Codec<String> for Plain {
 }
 
 #[test]
-fn what_is_of_another_type_is_told() {
+fn a_value_of_another_type_is_an_error() {
     let db = Db::in_memory().unwrap();
     let map = db.default_keyspace();
     let plain: Table<u32, String, Plain> = Table::new(map.clone());

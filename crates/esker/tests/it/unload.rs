@@ -211,7 +211,7 @@ fn unload_2_a_stopped_load_goes_on_and_loads_nothing_twice() {
 }
 
 #[test]
-fn what_is_no_such_file_or_a_part_of_one_is_told() {
+fn what_is_no_such_file_or_a_part_of_one_is_reported() {
     let fs = MemFs::new();
     let db = filled(&fs);
     Unload::new().env(env(&fs)).keyspaces(["other"]).write(&db, FILE).unwrap();

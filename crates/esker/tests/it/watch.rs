@@ -25,7 +25,7 @@ fn shown(change: &Change) -> String {
 }
 
 #[test]
-fn watchers_1_commits_are_told_in_their_order_to_those_whose_keys_they_change() {
+fn watchers_1_watchers_of_changed_keys_get_commits_in_order() {
     let db = Db::in_memory().unwrap();
     let (map, other) = (db.create_keyspace("map").unwrap(), db.create_keyspace("other").unwrap());
     let mut watch = map.watch("b".."m").unwrap();

@@ -88,10 +88,13 @@ fn measure(repo: &Repo, find: impl Fn(&str, bool) -> Vec<usize>) -> Vec<Measured
     found
 }
 
-/// The words of a text in lower case, with their lines. The marks of comments separate words like spaces do.
+/// The words of a text in lower case, with their lines. The marks of comments separate words like spaces do. In
+/// the name of a function, underscores separate words.
 fn words_of(text: &str) -> impl Iterator<Item = (usize, String)> + '_ {
     text.lines().enumerate().flat_map(|(number, line)| {
-        let is_word = |c: char| c.is_alphabetic() || matches!(c, '-' | '_' | '\'');
+        let is_function = line.split_whitespace().any(|word| word == "fn");
+        let is_word =
+            move |c: char| c.is_alphabetic() || matches!(c, '-' | '\'') || (c == '_' && !is_function);
         line.split(move |c| !is_word(c))
             .filter(|w| !w.is_empty())
             .map(move |w| (number + 1, w.to_lowercase()))
@@ -111,6 +114,11 @@ mod tests {
     fn phrases_are_found_across_lines() {
         let text = "// It writes so\n// many bytes as are retold.\nlet told = 1;\n// But for one. one_that, the one that\n";
         assert_eq!(values(words, "a.rs", text), (1, 3));
+    }
+
+    #[test]
+    fn words_of_function_names_are_found() {
+        assert_eq!(values(words, "a.rs", "let is_told = 1;\nfn what_is_told_once() {}\n"), (2, 1));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub fn receive(server: &Arc<Server>, upstream: &mut Upstream, source: &Source) -
     disk::sync_dir(&full).map_err(text)?;
     let db = Db::builder().allow_missing_merge_operators(true).open(&full).map_err(text)?;
     crate::replication::prepare::prepare(db, source, server.replication.name().map_err(text)?.as_deref())?;
-    server.begin_anew();
+    server.restart_from_copy();
     Ok(())
 }
 

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_opened_by_who_reads_it_and_told_from_others() {
+    fn a_damaged_or_missing_blob_file_is_an_error_with_its_name() {
         let fs = MemFs::new();
         let db = open(&fs);
         db.default_keyspace().put("a", [1; 100]).unwrap();

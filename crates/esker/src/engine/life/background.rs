@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn engine_background_6_each_flush_is_noted_once_whoever_makes_it() {
+    fn engine_background_6_each_flush_of_any_thread_is_noted_once() {
         let (db, faults) = failing();
         let core = &db.handle.core;
         core.flush_step().unwrap_err();
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a real thread, and real time to see that it waits")]
-    fn a_pause_is_over_as_soon_as_a_flush_succeeds_whoever_makes_it() {
+    fn a_successful_flush_of_any_thread_ends_the_pause() {
         let (db, faults) = failing();
         let core = &db.handle.core;
         core.flush_step().unwrap_err();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn engine_background_2_after_a_panic_of_a_thread_nobody_flushes_or_merges() {
+    fn engine_background_2_after_a_panic_of_a_thread_no_thread_flushes_or_compacts() {
         let (fs, dir) = (Arc::new(MemFs::new()), Path::new("db"));
         let builder = Db::builder().background(false).replay_bytes(0);
         let db = builder.env(Env::simulated(fs.clone(), 1)).open(dir).unwrap();

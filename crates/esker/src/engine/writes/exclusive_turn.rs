@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever() {
+    fn every_wait_ends() {
         let (right, locks) = (ExclusiveTurn::default(), Locks::default());
         std::thread::scope(|scope| {
             let held = right.take().unwrap();

@@ -95,7 +95,7 @@ mod tests {
     use crate::{Db, Error};
 
     #[test]
-    fn target_dir_3_a_database_that_somebody_makes_in_the_target_meanwhile_is_left_alone() {
+    fn target_dir_3_a_database_that_another_process_makes_in_the_target_meanwhile_is_left_alone() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let builder = || Db::builder().background(false).env(env.clone());
         builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn target_dir_3_nobody_gets_between_closing_the_target_and_the_last_look() {
+    fn target_dir_3_no_process_gets_between_closing_the_target_and_the_last_look() {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let builder = || Db::builder().background(false).env(env.clone());
         builder().open("db").unwrap().default_keyspace().put("a", "1").unwrap();

@@ -36,7 +36,7 @@ fn layouts_are_as_small_as_the_entries_allow() {
 }
 
 #[test]
-fn short_keys_and_padded_heads_are_told_apart() {
+fn short_keys_and_padded_heads_are_distinguished() {
     let keys: [&[u8]; 7] = [b"", b"\0", b"\0\0\0\0", b"\0\0\0\0\0", b"a", b"a\0", b"a\0\0\0\0"];
     let entries: Vec<_> = keys.iter().map(|&k| (k, 0, k)).collect();
     for split_values_over in [0, 256] {

@@ -104,7 +104,7 @@ impl Found<'_> {
         self.block.kind(self.entry)
     }
 
-    /// Returns when the version expires, if its kind can.
+    /// Returns the expiry of the version, or `None` if it does not expire.
     #[inline]
     pub(crate) fn expiry(&self) -> Option<Expiry> {
         Expiry::of_version(self.kind(), &self.block.bytes()[self.block.value_range(self.entry)])

@@ -111,7 +111,7 @@ fn every_other_length_is_noticed() {
 }
 
 #[test]
-fn what_is_wrong_in_a_packed_block_is_told_at_its_start() {
+fn what_is_wrong_in_a_packed_block_is_reported_at_its_start() {
     let entries: Vec<_> = (0..40).map(|n| Entry::put(format!("key{n:02}"), 7, b"abcd".repeat(9))).collect();
     for (compression, inside) in [(TableCompression::None, 16), (TableCompression::Lz4, 0)] {
         let env = memory();

@@ -83,7 +83,7 @@ fn tables_are_read_as_ever() {
 }
 
 #[test]
-fn a_fingerprint_that_does_not_fit_its_parts_is_told_by_a_check() {
+fn a_fingerprint_that_does_not_fit_its_parts_is_reported_by_a_check() {
     let mut bytes = unhex(VERSION_1);
     let env = memory();
     put_file(&env, &bytes);

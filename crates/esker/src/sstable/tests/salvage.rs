@@ -50,7 +50,7 @@ fn a_table_without_footer_or_index_is_lost_and_reported() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_its_place() {
+fn what_cannot_be_read_is_reported_with_its_place() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
     table(&env);

@@ -51,13 +51,13 @@ fn judge_all(golden: &Golden) {
 }
 
 #[test]
-fn a_call_that_fails_at_any_moment_costs_nothing_of_tables_that_is_not_told() {
+fn a_call_that_fails_at_any_moment_loses_nothing_of_tables_unreported() {
     judge_all(&Golden::layered());
     judge_all(&Golden::twins());
 }
 
 #[test]
-fn a_call_that_fails_at_any_moment_costs_nothing_of_the_log_that_is_not_told() {
+fn a_call_that_fails_at_any_moment_loses_nothing_of_the_log_unreported() {
     judge_all(&Golden::killed());
     judge_all(&Golden::segmented());
 }

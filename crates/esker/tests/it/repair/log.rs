@@ -42,8 +42,8 @@ fn no_commit_is_put_together_over_a_segment_that_is_missing_or_cannot_be_read() 
         }
         let report = roomy(Arc::new(faulty)).repair(dir(), target()).unwrap();
         assert_eq!((report.commits, report.live_keys()), (0, 0), "{what}: {report:#?}");
-        let is_told = |loss: &esker::Loss| loss.detail.contains("is incomplete");
-        assert!(report.losses.iter().any(is_told), "{what}: {report:#?}");
+        let is_requested = |loss: &esker::Loss| loss.detail.contains("is incomplete");
+        assert!(report.losses.iter().any(is_requested), "{what}: {report:#?}");
     }
     let report = roomy(Arc::new(left)).repair(dir(), target()).unwrap();
     assert_eq!((report.commits, report.live_keys(), report.losses.len()), (1, 60_000, 0), "{report:#?}");
@@ -74,7 +74,7 @@ fn a_sector_of_the_log_that_cannot_be_read_costs_its_commits_alone() {
 }
 
 #[test]
-fn recovery_6_a_renamed_segment_is_told_from_a_prepared_file() {
+fn recovery_6_a_renamed_segment_is_distinguished_from_a_prepared_file() {
     let running = MemFs::new();
     let db = roomy(Arc::new(running.clone())).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
@@ -156,7 +156,7 @@ fn repair_log_3_what_lies_behind_an_unfinished_commit_never_counted() {
 }
 
 #[test]
-fn a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_proves_it() {
+fn a_commit_is_reported_as_lost_even_if_only_the_header_of_a_later_one_proves_it() {
     let running = MemFs::new();
     let db = builder(&running).open(dir()).unwrap();
     let keyspace = db.default_keyspace();
@@ -179,7 +179,7 @@ fn a_commit_is_told_as_lost_if_but_the_header_of_a_later_one_proves_it() {
 }
 
 #[test]
-fn damage_of_the_log_that_costs_nothing_is_told_apart() {
+fn damage_of_the_log_that_costs_nothing_is_distinguished() {
     let golden = Golden::merged();
     let log = golden.last_segment();
     let (bytes, last) = (golden.read(log), *records(&golden.fs, log).last().unwrap());

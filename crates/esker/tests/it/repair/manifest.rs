@@ -147,7 +147,7 @@ fn a_segment_without_header_is_read_with_what_another_says() {
 }
 
 #[test]
-fn an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
+fn an_earlier_manifest_in_the_place_of_the_one_in_force_is_reported() {
     let running = MemFs::new();
     let names = |fs: &MemFs| fs.list_dir(dir()).unwrap();
     let manifest = |fs: &MemFs| names(fs).into_iter().find(|name| name.starts_with("MANIFEST-")).unwrap();
@@ -165,7 +165,7 @@ fn an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
     let (old, in_force) = (manifest(&earlier), manifest(&running));
     assert_ne!(old, in_force);
     // Without CURRENT nothing shows that there was another manifest.
-    for is_told in [true, false] {
+    for is_requested in [true, false] {
         // The current manifest is gone, and with it the log segments that only it names.
         let fs = running.kill();
         fs.remove_file(&path(&in_force)).unwrap();
@@ -174,13 +174,13 @@ fn an_earlier_manifest_in_the_place_of_the_one_in_force_is_told() {
             fs.remove_file(&path(&name)).unwrap();
         }
         replace(&fs, &old, &read(&earlier, &old));
-        if !is_told {
+        if !is_requested {
             fs.remove_file(&path("CURRENT")).unwrap();
         }
         let (report, found) = repair(&fs).unwrap();
         assert_eq!((found["default"].len(), report.commits), (1, 1), "{report:#?}");
         let is_it = |loss: &Loss| loss.path == path(&in_force) && loss.keys == LostKeys::Any;
-        assert_eq!(report.losses.len(), usize::from(is_told), "{report:#?}");
+        assert_eq!(report.losses.len(), usize::from(is_requested), "{report:#?}");
         assert!(report.losses.iter().all(is_it), "{report:#?}");
     }
 }
@@ -203,12 +203,12 @@ fn commits_behind_a_torn_one_do_not_stand_for_those_of_a_table() {
     overwrite(&fs, segment, at, &[golden.read(segment)[at] ^ 1]);
     let (report, found) = repair(&fs).unwrap();
     assert!(found == golden.newest, "{report:#?}");
-    let is_told = |name: &String| report.losses.iter().any(|loss| loss.path == path(name));
-    assert!(!made.is_empty() && made.iter().all(is_told), "{report:#?}");
+    let is_requested = |name: &String| report.losses.iter().any(|loss| loss.path == path(name));
+    assert!(!made.is_empty() && made.iter().all(is_requested), "{report:#?}");
 }
 
 #[test]
-fn a_log_that_has_lost_its_beginning_is_told_where_no_segment_is_named() {
+fn a_log_that_has_lost_its_beginning_is_reported_where_no_segment_is_named() {
     let running = MemFs::new();
     let db = builder(&running).open(dir()).unwrap();
     let first = running.kill();

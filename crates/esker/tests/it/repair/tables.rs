@@ -164,7 +164,7 @@ fn lost_range_tombstones_cost_keys_of_their_table_alone() {
 }
 
 #[test]
-fn a_table_without_footer_or_index_is_told_as_a_loss_of_its_range() {
+fn a_table_without_footer_or_index_is_reported_as_a_loss_of_its_range() {
     let golden = Golden::layered();
     for name in golden.named(".sst") {
         let parts = parts(&golden.fs, name);
@@ -205,7 +205,7 @@ fn a_catalog_that_is_lost_leaves_numbers() {
 }
 
 #[test]
-fn a_block_of_another_databases_table_of_the_same_name_is_told() {
+fn a_block_of_another_databases_table_of_the_same_name_is_reported() {
     let (one, other) = (Golden::double(1), Golden::double(2));
     let name = one.named(".sst").next().unwrap();
     let own = blocks(&one.fs, name);
@@ -289,7 +289,7 @@ fn tables_6_without_a_manifest_an_older_value_does_not_pass_for_the_newest() {
 }
 
 #[test]
-fn tables_6_what_may_never_have_been_committed_is_kept_and_told() {
+fn tables_6_what_may_never_have_been_committed_is_kept_and_reported() {
     let fs = MemFs::new();
     let db = adopting(&fs).transaction_memory(0).open(dir()).unwrap();
     let mut transaction = db.begin();
@@ -307,9 +307,9 @@ fn tables_6_what_may_never_have_been_committed_is_kept_and_told() {
     let found = dump_sound(&adopting(&left).open(target()).unwrap()).unwrap();
     assert!(!found["default"].is_empty(), "tables.6");
     for key in found["default"].keys() {
-        let is_told = |loss: &esker::Loss| {
+        let is_requested = |loss: &esker::Loss| {
             loss.detail.contains("never have been committed") && loss.keys.may_hold(KeyspaceId::DEFAULT, key)
         };
-        assert!(report.losses.iter().any(is_told), "tables.6: {report:#?}");
+        assert!(report.losses.iter().any(is_requested), "tables.6: {report:#?}");
     }
 }

@@ -169,7 +169,7 @@ fn target_dir_4_the_marker_stays_where_files_cannot_be_removed() {
 }
 
 #[test]
-fn a_lock_that_somebody_holds_keeps_the_directory() {
+fn a_held_lock_keeps_the_directory() {
     let (fs, expected) = source();
     fs.create_dir_all(target()).unwrap();
     let held = fs.lock(&target().join("LOCK")).unwrap();
@@ -247,7 +247,7 @@ fn target_dir_4_a_repair_that_fails_and_is_killed_then_leaves_no_part_of_a_datab
 }
 
 #[test]
-fn an_unfinished_repair_is_told_as_one() {
+fn an_unfinished_repair_is_reported_as_one() {
     let (fs, expected) = source();
     let rule = FaultRule::new(&[OpKind::Create], FaultAction::Freeze { keep: 0 }).nth(6);
     let (done, _, left) = repair_with(&fs, rule);
@@ -295,7 +295,7 @@ fn an_unfinished_repair_is_told_as_one() {
 }
 
 #[test]
-fn an_unfinished_repair_on_real_files_is_told_as_one() {
+fn an_unfinished_repair_on_real_files_is_reported_as_one() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("db");
     Db::open(&dir).unwrap().close().unwrap();

@@ -27,7 +27,7 @@ fn observed(words: &str) -> Observed {
 }
 
 #[test]
-fn the_worst_is_told() {
+fn the_worst_state_is_reported() {
     let table = "
                                           | ok
         flush@60                          | retrying: flush fails for 40 s, 7 times: why

@@ -95,7 +95,7 @@ fn behind_a_clean_close_an_opening_writes_nothing_and_reads_no_table() {
 }
 
 #[test]
-fn table_6_damage_of_a_table_is_told_by_who_reads_it_first_and_by_a_check() {
+fn table_6_damage_of_a_table_is_reported_by_its_first_read_and_by_a_check() {
     let fs = MemFs::new();
     let env = Env::simulated(Arc::new(fs.clone()), 1);
     let open = || Db::builder().stepped().env(env.clone()).open(Path::new("db")).unwrap();
