@@ -3,6 +3,7 @@
 pub mod connection;
 pub mod http;
 pub mod listen;
+pub mod pulse;
 pub mod replica;
 pub mod serve;
 #[cfg(feature = "tls")]

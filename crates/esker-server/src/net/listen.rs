@@ -19,6 +19,7 @@ use crate::base::clock;
 use crate::clients::Client;
 use crate::net::connection;
 use crate::net::http;
+use crate::net::pulse;
 use crate::net::replica;
 #[cfg(feature = "tls")]
 use crate::net::tls::{TlsDoor, TlsListeners};
@@ -158,6 +159,7 @@ fn bind_unix(path: &Path) -> io::Result<tokio::net::UnixListener> {
 /// # Errors
 /// Fails if the last commits cannot be made durable.
 pub async fn run(server: Arc<Server>, listeners: &Listeners) -> crate::store::Result<Ended> {
+    let _pulse = pulse::start();
     let sequencer = tokio::spawn(sequencer::run(server.clone()));
     listeners.tell_port(&server);
     let mut tasks = vec![tokio::spawn(look_around(server.clone()))];
