@@ -218,6 +218,12 @@ pub trait Transaction: Reads + Send {
     /// See [`esker::Transaction::visit_writes`].
     fn visit_writes(&self, space: &Space, visit: &mut dyn FnMut(Write<'_>)) -> Result<()>;
 
+    /// Makes a write of a part, with the expiry that it has in the part.
+    ///
+    /// # Errors
+    /// See [`put`](Self::put).
+    fn repeat(&mut self, space: &Space, write: Write<'_>) -> Result<()>;
+
     /// Returns the number of writes, including repeated ones.
     fn write_count(&self) -> usize;
 
@@ -227,7 +233,7 @@ pub trait Transaction: Reads + Send {
     /// Returns the store's own type, for [`admit`](Self::admit).
     fn as_any(&self) -> &dyn Any;
 
-    /// Makes one write.
+    /// Makes a new write.
     ///
     /// # Errors
     /// See [`put`](Self::put).
@@ -238,6 +244,7 @@ pub trait Transaction: Reads + Send {
                 self.remove_range(space, Span { lower: Bound::Included(from), upper })
             }
             Write::Put { key, value } => self.put(space, key, value),
+            Write::PutUntil { .. } => self.repeat(space, write),
             Write::Remove { key } => self.remove(space, key),
             Write::Merge { key, operand } => self.merge(space, key, operand),
         }

@@ -108,11 +108,16 @@ fn finish(cx: &mut Cx<'_>, held: &Held) -> Done {
 /// Applies a write of a held transaction. In databases, its values are complete records.
 fn apply_stored(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) -> Done {
     match write {
-        Write::Put { key, value } if place.database.is_some() => {
+        Write::Put { key, value } | Write::PutUntil { key, value, .. } if place.database.is_some() => {
             let main = Main::decode(Value::from(value))?;
             apply(cx, place, Write::Put { key, value: main.text() })
         }
-        other => apply(cx, place, other),
+        other if place.database.is_some() => apply(cx, place, other),
+        other => {
+            cx.access.transaction()?.repeat(&place.space, other)?;
+            announce(cx, place, other);
+            Ok(())
+        }
     }
 }
 
@@ -133,21 +138,28 @@ fn apply(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) -> Done {
         return cx.in_database(number, |cx| match write {
             Write::Put { key, value } => write_string(cx, key, Some(value)),
             Write::Remove { key } => write_string(cx, key, None),
-            Write::RemoveRange { .. } | Write::Merge { .. } => {
+            Write::RemoveRange { .. } | Write::Merge { .. } | Write::PutUntil { .. } => {
                 Err("ERR a database does not support this write".into())
             }
         });
     }
     cx.access.transaction()?.write(&place.space, write)?;
+    announce(cx, place, write);
+    Ok(())
+}
+
+/// Counts and announces a write to a keyspace.
+fn announce(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) {
     cx.effects.changes += 1;
     match write {
         Write::RemoveRange { from, to } => {
             cx.removed(place, Stretch { from: from.to_vec(), to: to.map(<[u8]>::to_vec) });
         }
         Write::Remove { key } => cx.changed(place, key, "del"),
-        Write::Put { key, .. } | Write::Merge { key, .. } => cx.changed(place, key, "set"),
+        Write::Put { key, .. } | Write::PutUntil { key, .. } | Write::Merge { key, .. } => {
+            cx.changed(place, key, "set");
+        }
     }
-    Ok(())
 }
 
 /// Rolls back the innermost transaction.

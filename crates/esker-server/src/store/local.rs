@@ -349,6 +349,11 @@ impl Transaction for LocalTransaction {
         Ok(self.inner.visit_writes(keyspace(space)?, visit)?)
     }
 
+    fn repeat(&mut self, space: &Space, write: Write<'_>) -> Result<()> {
+        self.note_write();
+        Ok(self.inner.repeat(keyspace(space)?, write)?)
+    }
+
     fn write_count(&self) -> usize {
         self.inner.write_count()
     }

@@ -1,6 +1,8 @@
 //! A program that writes to the database beside the server that it embeds. No write of either side is lost,
 //! and commits do not rely on data that the other side has changed.
 
+use std::time::Duration;
+
 use esker::Db;
 
 use crate::harness::TestServer;
@@ -126,7 +128,7 @@ fn a_command_relies_on_no_key_that_the_program_changes_before_its_commit() {
         let mut pipeline = b"COPY a b REPLACE\r\n".to_vec();
         pipeline.extend((0..500).flat_map(|i| format!("SET k{i} 1\r\n").into_bytes()));
         wire.send_bytes(&pipeline);
-        std::thread::sleep(std::time::Duration::from_micros(20 * round));
+        std::thread::sleep(Duration::from_micros(20 * round));
         let cleared = server.db.transact(|t| -> esker::Result<()> {
             let (a, b) = (t.get(&strings, "a")?.unwrap(), t.get(&strings, "b")?.unwrap());
             if number(&b) == 0 { t.put(&strings, "a", [&a[..1], b"0"].concat()) } else { Ok(()) }
@@ -135,6 +137,34 @@ fn a_command_relies_on_no_key_that_the_program_changes_before_its_commit() {
         (0..501).for_each(|_| drop(wire.reply()));
         let both = wire.say("MGET a b");
         assert!(both == "*[\"0\", \"0\"]" || both == "*[\"1\", \"1\"]", "round {round}: {both}");
+    }
+}
+
+/// The program gives a keyspace a default lifetime. Values that clients set expire after it, in a transaction
+/// or not, counted from the command.
+#[test]
+fn values_of_held_transactions_expire_like_others() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    assert_eq!(wire.say("ES.KS CREATE short"), "+OK");
+    let short = server.db.open_keyspace("short").unwrap();
+    short.set_default_ttl(Some(Duration::from_secs(1000))).unwrap();
+    assert_eq!(wire.say("ES.KS USE short"), "+OK");
+    for (line, in_between) in [("ES.SET alone 1", false), ("ES.SET held 1", true)] {
+        if in_between {
+            wire.say("ES.BEGIN");
+        }
+        assert_eq!(wire.say(line), "+OK");
+        if in_between {
+            // The commit keeps the lifetime of the moment of the command.
+            short.set_default_ttl(None).unwrap();
+            assert_eq!(wire.say("ES.COMMIT"), "+OK");
+        }
+    }
+    for key in ["alone", "held"] {
+        let ttl = short.ttl(key).unwrap();
+        let seconds = |left: Duration| (900..=1000).contains(&left.as_secs());
+        assert!(matches!(ttl, Some(esker::Ttl::Left(left)) if seconds(left)), "{key}: {ttl:?}");
     }
 }
 

@@ -143,6 +143,10 @@ impl Transaction for Begun {
         self.0.visit_writes(space, visit)
     }
 
+    fn repeat(&mut self, space: &Space, write: Write<'_>) -> Result<()> {
+        self.0.repeat(space, write)
+    }
+
     fn write_count(&self) -> usize {
         self.0.write_count()
     }

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 
 use super::Db;
 use super::bounds::{encode_bounds, removal};
+use super::handles::Gather;
 use super::keyspace::Keyspace;
 use super::snapshot::Snapshot;
 use super::transaction::Transaction;
@@ -28,7 +29,7 @@ use crate::txn::conflict::{Conflict, find_conflict_of};
 use crate::txn::layers::OwnAnswer;
 use crate::types::bounds::{BoundKey, Bounds};
 use crate::types::cursor::SourceCursor;
-use crate::types::expiry::value_of;
+use crate::types::expiry::{Expiry, value_of};
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::key_range::{End, KeyRange};
 use crate::types::range_tombstone::RangeTombstone;
@@ -44,12 +45,21 @@ pub enum PartWrite<'a> {
         /// The first key that stays.
         to: Option<&'a [u8]>,
     },
-    /// Sets a key to a value.
+    /// Sets a key to a value that does not expire.
     Put {
         /// The key.
         key: &'a [u8],
         /// The value.
         value: &'a [u8],
+    },
+    /// Sets a key to a value that expires.
+    PutUntil {
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+        /// When the value expires, in milliseconds since 1970.
+        expires_ms: u64,
     },
     /// Removes a key.
     Remove {
@@ -67,11 +77,12 @@ pub enum PartWrite<'a> {
 
 impl Db {
     /// Begins a transaction to commit as a part of another one: see [`Transaction::admit`]. Its writes stay
-    /// in memory, whatever their size.
+    /// in memory, whatever their size. It cannot change keyspaces. `Exclusive` isolation means `Serializable`
+    /// here: the other transaction has the turn, if any has.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
-    /// # use esker::{Db, Isolation, PartWrite};
+    /// # use esker::{Db, Isolation};
     /// # let db = Db::in_memory()?;
     /// let map = db.keyspace("map")?;
     /// let (mut one, mut other) = (db.begin_part(Isolation::Snapshot), db.begin_part(Isolation::Snapshot));
@@ -79,19 +90,16 @@ impl Db {
     /// other.put(&map, "a", "2")?;
     /// let mut whole = db.begin_with(Isolation::Snapshot);
     /// whole.admit(&one, true)?;
-    /// let mut writes = Vec::new();
-    /// one.visit_writes(&map, |write| {
-    ///     if let PartWrite::Put { key, value } = write {
-    ///         writes.push((key.to_vec(), value.to_vec()));
-    ///     }
-    /// })?;
-    /// writes.iter().try_for_each(|(key, value)| whole.put(&map, key, value))?;
+    /// let mut done = Ok(());
+    /// one.visit_writes(&map, |write| done = std::mem::replace(&mut done, Ok(())).and(whole.repeat(&map, write)))?;
+    /// done?;
     /// assert!(whole.admit(&other, true).is_err(), "both write the same key");
     /// whole.commit()?;
     /// # Ok(())
     /// # }
     /// ```
     pub fn begin_part(&self, isolation: Isolation) -> Transaction {
+        let isolation = if isolation == Isolation::Exclusive { Isolation::Serializable } else { isolation };
         let mut part = self.begin_with(isolation);
         part.writes.stay_in_memory();
         part
@@ -140,21 +148,28 @@ impl Transaction {
         Ok(())
     }
 
-    /// Checks that `part` may commit as a part of this transaction, which then depends on the part's reads.
-    /// The caller makes the part's writes in this transaction: see [`visit_writes`](Self::visit_writes). With
-    /// `is_apart`, others must not have written what the part writes, either.
+    /// Checks that `part` may commit as a part of this transaction, which then depends on the part's reads
+    /// and sends its notices. The caller makes the part's writes in this transaction: see
+    /// [`visit_writes`](Self::visit_writes) and [`repeat`](Self::repeat). With `is_apart`, others must not
+    /// have written what the part writes, either. The part keeps its locks until it drops.
     ///
     /// # Errors
     /// [`Error::Conflict`]: a later commit or this transaction has changed what the part has read or writes.
+    /// [`Error::Invalid`]: the part belongs to another database, or changes keyspaces.
     pub fn admit(&mut self, part: &Transaction, is_apart: bool) -> Result<()> {
         if !Arc::ptr_eq(&self.handle, &part.handle) {
-            return Err(Error::Invalid("the part is another database's".to_owned()));
+            return Err(Error::Invalid("the part belongs to another database".to_owned()));
+        }
+        if !part.writes.changes.is_empty() {
+            let text = "a part of a transaction cannot change keyspaces: do that in the whole transaction";
+            return Err(Error::Invalid(text.to_owned()));
         }
         if let Some(conflict) = self.find_conflict_of(part, is_apart)? {
             return Err(conflict.into_error(part.writes.keyspaces()));
         }
         // part.2
-        self.parts.extend(part.reads.clone());
+        self.parts.extend(part.reads.iter().chain(&part.parts).cloned());
+        self.notices.extend_from_slice(&part.notices);
         Ok(())
     }
 
@@ -163,7 +178,7 @@ impl Transaction {
         let (core, since) = (&self.handle.core, part.seqno());
         let now = Snapshot::new(self.handle.clone());
         let view = core.view.get();
-        if let Some(reads) = &part.reads {
+        for reads in part.reads.iter().chain(&part.parts) {
             let len_now = |id| core.exact_count(&core.published.counter(id), id, now.pin());
             if let Some(conflict) = reads.find_conflict(since, &view, len_now)? {
                 return Ok(Some(conflict));
@@ -212,12 +227,36 @@ impl Transaction {
                     visit(PartWrite::Merge { key, operand: operand.bytes });
                 }
             } else if entry.kind.is_live() {
-                visit(PartWrite::Put { key, value: value_of(entry.kind, entry.value) });
+                let value = value_of(entry.kind, entry.value);
+                visit(match Expiry::of_version(entry.kind, entry.value) {
+                    Some(expiry) => PartWrite::PutUntil { key, value, expires_ms: expiry.ms() },
+                    None => PartWrite::Put { key, value },
+                });
             } else {
                 visit(PartWrite::Remove { key });
             }
         }
         Ok(())
+    }
+
+    /// Makes a write of a part in this transaction. A value expires when it would in the part. The time of a
+    /// merge is now.
+    ///
+    /// # Errors
+    /// See [`put`](Self::put).
+    pub fn repeat(&mut self, keyspace: &Keyspace, write: PartWrite<'_>) -> Result<()> {
+        let (key, value, expiry) = match write {
+            PartWrite::RemoveRange { from, to } => {
+                let upper = to.map_or(Bound::Unbounded, Bound::Excluded);
+                return self.remove_range(keyspace, (Bound::Included(from), upper));
+            }
+            PartWrite::Remove { key } => return self.remove(keyspace, key),
+            PartWrite::Merge { key, operand } => return self.merge(keyspace, key, operand),
+            PartWrite::Put { key, value } => (key, value, None),
+            PartWrite::PutUntil { key, value, expires_ms } => (key, value, Some(Expiry::at_ms(expires_ms))),
+        };
+        let (writes, core, state) = self.room_in(keyspace)?;
+        writes.put_until(core, state, key, value, expiry)
     }
 }
 
@@ -258,7 +297,11 @@ fn user_key(encoded: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::db::ttl::Ttl;
+    use crate::engine::state::keyspace_options::Counting;
 
     fn is_conflict(done: Result<()>) -> bool {
         match done {
@@ -363,5 +406,99 @@ mod tests {
         let mut rest = expected.iter();
         part.visit_writes(&map, |write| assert_eq!(Some(&write), rest.next())).unwrap();
         assert_eq!(rest.next(), None);
+    }
+
+    /// Makes all writes of a part in the whole.
+    fn repeat_all(whole: &mut Transaction, part: &Transaction, maps: &[Keyspace]) {
+        whole.admit(part, true).unwrap();
+        for map in maps {
+            part.visit_writes(map, |write| whole.repeat(map, write).unwrap()).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_parts_write_is_what_transactions_write() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for round in 0..200 {
+            // Two databases with the same content: one commits parts together, the other each by itself.
+            let dbs = [0, 1].map(|_| Db::in_memory().unwrap());
+            let maps = dbs.each_ref().map(|db| {
+                let [counted, lazy] = ["counted", "lazy"].map(|name| db.keyspace(name).unwrap());
+                lazy.set_counting(Counting::Lazy).unwrap();
+                counted.set_merge_operator("append").unwrap();
+                lazy.set_merge_operator("append").unwrap();
+                lazy.set_default_ttl(Some(Duration::from_secs(1000))).unwrap();
+                [counted, lazy]
+            });
+            let mut whole = dbs[0].begin_with(Isolation::Snapshot);
+            for part_number in 0..3 {
+                let mut part = dbs[0].begin_part(Isolation::Serializable);
+                let mut alone = dbs[1].begin();
+                // Parts that write the same keys conflict, so each has keys of its own.
+                for _ in 0..rng.usize(0..12) {
+                    let at = rng.usize(0..2);
+                    let key = format!("{part_number}{}", rng.u8(0..6));
+                    let (choice, long) = (rng.u8(0..8), vec![b'x'; 10_000]);
+                    for (t, map) in [(&mut part, &maps[0][at]), (&mut alone, &maps[1][at])] {
+                        match choice {
+                            0 => t.put(map, &key, "value").unwrap(),
+                            1 => t.put(map, &key, &long).unwrap(),
+                            2 => t.put_with_ttl(map, &key, "short", Duration::from_secs(500)).unwrap(),
+                            3 => drop(t.keyspace_mut(map).persist(&key).unwrap()),
+                            4 => drop(t.keyspace_mut(map).expire(&key, Duration::from_secs(100)).unwrap()),
+                            5 => t.remove(map, &key).unwrap(),
+                            6 => t.remove_range(map, &*key..&*format!("{part_number}9")).unwrap(),
+                            _ => t.merge(map, &key, "+").unwrap(),
+                        }
+                    }
+                }
+                repeat_all(&mut whole, &part, &maps[0]);
+                alone.commit().unwrap();
+            }
+            whole.commit().unwrap();
+            for (mine, expected) in maps[0].iter().zip(&maps[1]) {
+                let all = |map: &Keyspace| map.iter().collect::<Result<Vec<_>>>().unwrap();
+                assert_eq!(all(mine), all(expected), "round {round}");
+                assert_eq!(mine.len().unwrap(), expected.len().unwrap(), "round {round}");
+                for (key, _) in all(mine) {
+                    let seconds = |map: &Keyspace| match map.ttl(&key).unwrap().unwrap() {
+                        Ttl::Unlimited => None,
+                        Ttl::Left(left) => Some(left.as_secs().div_ceil(50)),
+                    };
+                    assert_eq!(seconds(mine), seconds(expected), "round {round}: {key:?}");
+                }
+            }
+            assert_eq!(dbs[0].check().unwrap().problems, [""; 0], "round {round}");
+        }
+    }
+
+    #[test]
+    fn a_part_with_changes_of_keyspaces_is_refused_and_its_notices_are_sent() {
+        let db = Db::in_memory().unwrap();
+        let map = db.keyspace("map").unwrap();
+        let mut listener = db.listen("topic").unwrap();
+        let mut part = db.begin_part(Isolation::Exclusive);
+        part.put(&map, "a", "1").unwrap();
+        part.notify("topic", "text");
+        let mut whole = db.begin_with(Isolation::Snapshot);
+        repeat_all(&mut whole, &part, std::slice::from_ref(&map));
+        let mut creating = db.begin_part(Isolation::Snapshot);
+        creating.create_keyspace("new").unwrap();
+        assert!(matches!(whole.admit(&creating, true), Err(Error::Invalid(_))));
+        whole.commit().unwrap();
+        assert_eq!(map.get("a").unwrap(), Some("1".into()));
+        assert!(listener.try_next().is_some());
+    }
+
+    #[test]
+    fn part_1_reads_that_were_noted_for_a_time_count() {
+        let db = Db::in_memory().unwrap();
+        let map = db.keyspace("map").unwrap();
+        let mut part = db.begin_part(Isolation::Snapshot);
+        part.note_reads(true);
+        part.get(&map, "a").unwrap();
+        part.note_reads(false);
+        map.put("a", "1").unwrap();
+        assert!(is_conflict(db.begin_with(Isolation::Snapshot).admit(&part, true)), "part.1");
     }
 }

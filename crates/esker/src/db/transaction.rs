@@ -60,7 +60,7 @@ pub struct Transaction {
     /// The read sets of its parts (part.2).
     pub(super) parts: Vec<Arc<ReadSet>>,
     /// Notices to send when it commits.
-    notices: Vec<(Arc<str>, Value)>,
+    pub(super) notices: Vec<(Arc<str>, Value)>,
     /// Its locks, if it has taken any.
     pub(super) owner: Option<LockOwner>,
     /// If it is exclusive: its turn, or why it has none.

@@ -185,6 +185,7 @@ fn changed_tables(state: &State) -> Done<Vec<Vec<u8>>> {
         state.visit_writes(place, &mut |write| {
             let (Write::RemoveRange { from: key, .. }
             | Write::Put { key, .. }
+            | Write::PutUntil { key, .. }
             | Write::Remove { key }
             | Write::Merge { key, .. }) = write;
             let table = first_part(key).filter(|table| tables.last().is_none_or(|last| last != table));
