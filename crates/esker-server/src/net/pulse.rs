@@ -5,8 +5,8 @@
 //! ```
 //!
 //! One worker of the runtime waits for sockets and timers; the other idle ones sleep. The one that waits also
-//! runs the task that it wakes up for. If this is a long script, nobody waits for sockets meanwhile, and no
-//! client can send `SCRIPT KILL`. A task from outside wakes another worker, which then waits instead. See
+//! runs the task that it wakes up for. If this is a long script, no worker waits for sockets meanwhile, and
+//! `SCRIPT KILL` is not read. A task from outside wakes another worker, which then waits for sockets. See
 //! <https://github.com/tokio-rs/tokio/issues/4730>.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -91,7 +91,11 @@ impl Db {
     /// let mut whole = db.begin_with(Isolation::Snapshot);
     /// whole.admit(&one, true)?;
     /// let mut done = Ok(());
-    /// one.visit_writes(&map, |write| done = std::mem::replace(&mut done, Ok(())).and(whole.repeat(&map, write)))?;
+    /// one.visit_writes(&map, |write| {
+    ///     if done.is_ok() {
+    ///         done = whole.repeat(&map, write);
+    ///     }
+    /// })?;
     /// done?;
     /// assert!(whole.admit(&other, true).is_err(), "both write the same key");
     /// whole.commit()?;
