@@ -215,13 +215,6 @@ pub trait File: Send + Sync + Debug + 'static {
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
     /// Makes the file's bytes and length durable (fdatasync; F_FULLFSYNC on macOS).
     fn sync_data(&self) -> io::Result<()>;
-    /// Writes all of `buf` at `offset` and makes these bytes durable. On a direct file whose bytes were
-    /// written before, this takes one call that need not flush the device's cache. After an error, any part
-    /// may have been written.
-    fn write_durably_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.write_all_at(buf, offset)?;
-        self.sync_data()
-    }
     /// Maps `len` bytes of the file from `offset` into memory. Returns `None` if this is not supported.
     fn window(&self, _offset: u64, _len: usize) -> Option<FileWindow> {
         None

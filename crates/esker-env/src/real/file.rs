@@ -65,15 +65,6 @@ impl File for RealFile {
         })
     }
 
-    fn write_durably_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        if self.direct && matches!(sys::write_durably_at(&self.file, buf, offset), Ok(n) if n == buf.len()) {
-            return Ok(());
-        }
-        // If that failed, this reports the error.
-        self.write_all_at(buf, offset)?;
-        self.sync_data()
-    }
-
     fn sync_data(&self) -> io::Result<()> {
         // std: fdatasync on Linux, F_FULLFSYNC on Apple's systems, FlushFileBuffers on Windows.
         self.file.sync_data()

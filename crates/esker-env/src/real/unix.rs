@@ -345,18 +345,6 @@ pub(super) fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> 
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Writes durably by one call. May write less.
-#[cfg(target_os = "linux")]
-pub(super) fn write_durably_at(file: &File, buf: &[u8], offset: u64) -> io::Result<usize> {
-    let buffers = [std::io::IoSlice::new(buf)];
-    Ok(retry_on_intr(|| rustix::io::pwritev2(file, &buffers, offset, rustix::io::ReadWriteFlags::DSYNC))?)
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn write_durably_at(_file: &File, _buf: &[u8], _offset: u64) -> io::Result<usize> {
-    Ok(0)
-}
-
 #[cfg(target_os = "linux")]
 pub(super) fn will_need(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let Some(len) = std::num::NonZeroU64::new(len) else { return Ok(()) };

@@ -159,10 +159,6 @@ pub(super) fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> 
     Err(io::ErrorKind::Unsupported.into())
 }
 
-pub(super) fn write_durably_at(_file: &File, _buf: &[u8], _offset: u64) -> io::Result<usize> {
-    Ok(0)
-}
-
 pub(super) fn will_need(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
     Ok(())
 }

@@ -1,9 +1,8 @@
-//! The active segment, which records are appended to, and the three ways to write to it.
+//! The active segment, which records are appended to, and the two ways to write to it.
 //!
 //! ```text
 //!   buffer --store--> mapped window --.
-//!          --write--> page cache -----+--sync--> disk
-//!          --write_durably, past the page cache--^
+//!          --write--------------------+--> page cache --sync--> disk
 //! ```
 //!
 //! wal_writer.1. `synced <= written <= appended <= bytes` of the segment; the buffer holds
@@ -14,9 +13,7 @@
 
 use std::sync::Arc;
 
-use super::direct::DirectTail;
 use super::format::{ALIGN, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
-use super::pool::WalPool;
 use super::purpose::FilePurpose;
 use super::spare::Spare;
 use super::sync::SegmentFile;
@@ -28,16 +25,12 @@ use crate::types::{Error, Result};
 pub(super) const ROOM_MIN: u64 = (2 * RECORD_HEADER_BYTES + ALIGN) as u64;
 /// Bytes after which writeback is started.
 const BEGUN_BYTES: u64 = 1 << 20;
-/// A segment with fewer unused bytes than this counts as fully written: its last file system block is.
-const BLOCK_BYTES: u64 = 4096;
 
 /// The active segment, and how far it is filled, written and durable.
 #[derive(Debug)]
 pub(super) struct Active {
     pub(super) segment: Arc<SegmentFile>,
     pub(super) bytes: u64,
-    /// All its blocks have been written before (pool.1).
-    pub(super) was_written: bool,
     pub(super) appended: u64,
     pub(super) written: u64,
     pub(super) synced: u64,
@@ -47,38 +40,24 @@ pub(super) struct Active {
     syncs: u64,
     /// Whether the pool has been asked for the next file.
     pub(super) spare_wanted: bool,
-    write_path: WritePath,
     window: LogWindow,
     /// Writeback has been started for the bytes before this offset.
     begun: u64,
 }
 
-/// How small syncs write (wal_direct.2).
-#[derive(Debug)]
-enum WritePath {
-    /// Only the header has been written so far.
-    Unknown,
-    /// With direct I/O, past the page cache.
-    Direct(DirectTail),
-    /// Through the page cache.
-    Cached,
-}
-
 impl Active {
     /// Returns a segment that contains only its header.
-    pub(super) fn new(segment: SegmentFile, bytes: u64, was_written: bool, window: LogWindow) -> Active {
+    pub(super) fn new(segment: SegmentFile, bytes: u64, window: LogWindow) -> Active {
         let used = SEGMENT_HEADER_BYTES as u64;
         Active {
             segment: Arc::new(segment),
             bytes,
-            was_written,
             appended: used,
             written: used,
             synced: used,
             has_first: false,
             syncs: 0,
             spare_wanted: false,
-            write_path: WritePath::Unknown,
             window,
             begun: 0,
         }
@@ -86,19 +65,13 @@ impl Active {
 
     /// Stores the buffer into the mapped window; returns false if the window cannot be used.
     pub(super) fn store(&mut self, buffer: &[u8]) -> bool {
-        let is_stored =
-            !buffer.is_empty() && self.window.write(&*self.segment.file, self.bytes, buffer, self.written);
-        if is_stored {
-            self.write_path = WritePath::Cached;
-        }
-        is_stored
+        !buffer.is_empty() && self.window.write(&*self.segment.file, self.bytes, buffer, self.written)
     }
 
     /// Writes the buffer to the page cache.
     pub(super) fn write(&mut self, buffer: &[u8]) -> Result<()> {
         assert!(self.written + buffer.len() as u64 == self.appended, "wal_writer.1");
         assert!(self.appended <= self.bytes, "wal_writer.1");
-        self.write_path = WritePath::Cached;
         let written = self.segment.file.write_all_at(buffer, self.written);
         written.map_err(|e| Error::io("write", &self.segment.path, e))
     }
@@ -130,28 +103,6 @@ impl Active {
         self.window.note_sync();
     }
 
-    /// Writes the buffer durably with direct I/O; returns false if this segment cannot use it.
-    pub(super) fn write_durably(&mut self, buffer: &[u8], pool: &WalPool) -> Result<bool> {
-        // wal_direct.1
-        if !self.was_written || self.written != self.synced || buffer.is_empty() {
-            return Ok(false);
-        }
-        let segment = &self.segment;
-        if matches!(self.write_path, WritePath::Unknown) {
-            let header = pool.header_of(segment.number, self.bytes).encode();
-            let tail = DirectTail::open(&pool.env, &segment.path, &header);
-            self.write_path = tail.map_or(WritePath::Cached, WritePath::Direct);
-        }
-        let WritePath::Direct(tail) = &mut self.write_path else { return Ok(false) };
-        if !tail.takes(buffer.len(), self.bytes) {
-            return Ok(false);
-        }
-        segment.sync_by(|| tail.write(buffer, &segment.path))?;
-        (self.written, self.synced) = (self.appended, self.appended);
-        self.syncs += 1;
-        Ok(true)
-    }
-
     /// Returns the payload bytes that one record can have here; `None` if no record can start.
     pub(super) fn payload_room(&self) -> Option<u64> {
         payload_room(self.bytes - self.appended)
@@ -160,14 +111,12 @@ impl Active {
     /// Returns the segment's file for reuse.
     pub(super) fn spare(&self) -> Spare {
         let SegmentFile { path, file, .. } = &*self.segment;
-        let is_written = self.was_written || self.bytes - self.appended < BLOCK_BYTES;
-        Spare { path: path.clone(), file: file.clone(), bytes: self.bytes, is_written }
+        Spare { path: path.clone(), file: file.clone(), bytes: self.bytes }
     }
 
-    /// Returns what the next segment is for, given the size of the last record and how many of its bytes did
-    /// not fit.
-    pub(super) fn next_purpose(&self, bytes: u64, missing: u64) -> FilePurpose {
-        FilePurpose::after(self.appended / (self.syncs + 1), bytes, missing)
+    /// Returns what the next segment is for.
+    pub(super) fn next_purpose(&self) -> FilePurpose {
+        FilePurpose::after(self.appended / (self.syncs + 1))
     }
 }
 

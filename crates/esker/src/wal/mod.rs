@@ -25,7 +25,6 @@
 
 mod active;
 mod assembly;
-mod direct;
 pub(crate) mod file_name;
 mod files;
 mod follow;

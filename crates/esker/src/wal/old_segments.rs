@@ -41,6 +41,8 @@ struct Finished {
     spare: Spare,
     /// Bytes used.
     used: u64,
+    /// Whether the file has its whole length.
+    is_whole: bool,
 }
 
 /// A finished segment whose file is closed.
@@ -49,7 +51,7 @@ struct Kept {
     number: u64,
     path: PathBuf,
     bytes: u64,
-    /// Whether all its blocks are written and no sync of it is outstanding.
+    /// Whether the file has its whole length and no sync of it is outstanding.
     is_reusable: bool,
 }
 
@@ -68,12 +70,12 @@ impl OldSegments {
 
     /// Adds the segment that was active.
     pub(super) fn push(&mut self, number: u64, spare: Spare, used: u64) {
-        self.finished.push_back(Finished { number, spare, used });
+        self.finished.push_back(Finished { number, spare, used, is_whole: true });
     }
 
     /// Excludes the newest segment's file from recycling, because it is truncated.
     pub(super) fn forbid_reuse_of_newest(&mut self) {
-        self.finished.back_mut().into_iter().for_each(|finished| finished.spare.is_written = false);
+        self.finished.back_mut().into_iter().for_each(|finished| finished.is_whole = false);
     }
 
     /// Records that recovery needs no segment below `segment`.
@@ -106,10 +108,10 @@ impl OldSegments {
         self.of_earlier.retain(|(number, _)| {
             *number >= segment || !is_released(pool.remove(&file_name::segment_path(&pool.dir, *number)))
         });
-        self.finished.retain(|Finished { number, spare, .. }| {
+        self.finished.retain(|Finished { number, spare, is_whole, .. }| {
             // sync.1: a sync that has not started yet could take the report of a failed writeback of the
             // recycled file.
-            let is_free = Arc::strong_count(&spare.file) == 1;
+            let is_free = *is_whole && Arc::strong_count(&spare.file) == 1;
             let release = || if is_free { pool.recycle(spare) } else { pool.remove(&spare.path) };
             *number >= segment || !is_released(release())
         });
@@ -126,11 +128,11 @@ impl OldSegments {
         if self.pool.shelf().is_none() {
             return;
         }
-        while let Some(Finished { number, spare, .. }) =
+        while let Some(Finished { number, spare, is_whole, .. }) =
             self.finished.pop_front_if(|finished| finished.number < self.obsolete)
         {
             // sync.1, as in `release_below`.
-            let is_reusable = spare.is_written && Arc::strong_count(&spare.file) == 1;
+            let is_reusable = is_whole && Arc::strong_count(&spare.file) == 1;
             self.kept.push_back(Kept { number, path: spare.path, bytes: spare.bytes, is_reusable });
         }
     }

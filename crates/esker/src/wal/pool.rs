@@ -1,4 +1,4 @@
-//! Files for future segments: filled with zeros in advance, reserved for large commits, or recycled.
+//! Files for future segments: filled with zeros in advance, reserved for very large records, or recycled.
 //!
 //! ```text
 //!   background --prepare_step--> spares <--recycle-- WalWriter::release_below
@@ -191,7 +191,7 @@ impl WalPool {
 
     /// Returns the size of a file to make for `purpose`.
     fn due_bytes(&self, state: &State, purpose: FilePurpose) -> u64 {
-        self.allowed_bytes(purpose.file_bytes(state.next_bytes, state.newest_bytes, self.segment_bytes_max()))
+        self.allowed_bytes(purpose.file_bytes(state.next_bytes, state.newest_bytes))
     }
 
     /// Deletes the spares to free their space; returns false if there were none.
@@ -372,9 +372,7 @@ impl WalPool {
     fn get_ready(&self, numbers: &mut Numbers, purpose: FilePurpose) -> Result<()> {
         if numbers.prepared.is_none() {
             let spare = match purpose {
-                FilePurpose::Small | FilePurpose::Ordinary | FilePurpose::Large(_) => {
-                    self.take_spare(purpose)?
-                }
+                FilePurpose::Small | FilePurpose::Ordinary => self.take_spare(purpose)?,
                 FilePurpose::Bulk(bytes) => self.new_file(purpose, bytes)?,
             };
             let number = numbers.next;
@@ -435,7 +433,7 @@ impl WalPool {
         let path = file_name::spare_path(&self.dir, self.state.lock().take_name());
         match purpose {
             FilePurpose::Small | FilePurpose::Ordinary => Spare::make(&self.env, path, bytes),
-            FilePurpose::Large(_) | FilePurpose::Bulk(_) => Spare::reserve(&self.env, path, bytes),
+            FilePurpose::Bulk(_) => Spare::reserve(&self.env, path, bytes),
         }
     }
 
@@ -445,7 +443,7 @@ impl WalPool {
             let mut state = self.state.lock();
             let due = self.allowed_bytes(state.next_bytes);
             let fits = (due..=self.segment_bytes_max()).contains(&spare.bytes);
-            let keep = spare.is_written && fits && state.spares.len() < self.spares_max(&state);
+            let keep = fits && state.spares.len() < self.spares_max(&state);
             keep.then(|| state.take_name())
         };
         let Some(name) = name else { return self.remove(&spare.path) };
@@ -464,7 +462,7 @@ impl WalPool {
     /// Recycles a file that is closed.
     pub(super) fn recycle_closed(&self, path: &Path, bytes: u64, is_reusable: bool) -> Result<()> {
         if is_reusable && let Ok(file) = self.env.fs.open(path, OpenOptions::write()) {
-            return self.recycle(&Spare { path: path.to_owned(), file, bytes, is_written: true });
+            return self.recycle(&Spare { path: path.to_owned(), file, bytes });
         }
         self.remove(path)
     }

@@ -1,7 +1,7 @@
 //! Decides what a segment file is for, and how large it is. Pure policy.
 //!
 //! ```text
-//!   a sync makes durable:   < 16 KiB --Small     16 KiB to 1 MiB --Ordinary     1 MiB and more --Large
+//!   a sync makes durable:   < 16 KiB --Small     16 KiB and more --Ordinary
 //!   missing part of a record > segment size and > 1 MiB --Bulk
 //! ```
 //!
@@ -10,12 +10,9 @@
 
 use super::active::ROOM_MIN;
 use super::format::SEGMENT_HEADER_BYTES;
-use super::spare::SEGMENT_BYTES_UNIT;
 
 /// Maximum growth factor of files while syncs are small (pool.9).
 const GROWTH_MAX: u64 = 4;
-/// For records or syncs of at least this many bytes, new segment files are not filled with zeros (pool.1).
-pub(super) const LARGE_BYTES: u64 = 1 << 20;
 /// While each sync makes fewer bytes durable than this, files grow in steps (pool.9).
 const SMALL_BYTES: u64 = 16 << 10;
 /// If fewer bytes of a record are missing than this, it gets ordinary segments.
@@ -30,48 +27,30 @@ pub(super) enum FilePurpose {
     Ordinary,
     /// Small records, with a sync for one or a few of them.
     Small,
-    /// Large records or few syncs; the current record needs this many bytes.
-    Large(u64),
-    /// Part of a single record that fills the file; at least this many bytes.
+    /// Part of a single record that fills the file: at least this many bytes, more than a segment (pool.1).
     Bulk(u64),
 }
 
 impl FilePurpose {
     /// Returns what the file after a segment is for. `synced` is the average number of bytes that a sync made
-    /// durable, `bytes` the size of its last record, `missing` the bytes of that record that did not fit.
-    pub(super) fn after(synced: u64, bytes: u64, missing: u64) -> FilePurpose {
-        match bytes.max(synced) {
-            LARGE_BYTES.. => FilePurpose::Large(missing + OVERHEAD_BYTES),
-            _ if synced < SMALL_BYTES => FilePurpose::Small,
-            _ => FilePurpose::Ordinary,
-        }
-    }
-
-    /// Returns what the first file is for, given a record of `bytes`.
-    pub(super) fn first(bytes: u64, missing: u64) -> FilePurpose {
-        if bytes >= LARGE_BYTES {
-            FilePurpose::Large(missing + OVERHEAD_BYTES)
-        } else {
-            FilePurpose::Ordinary
-        }
+    /// durable.
+    pub(super) fn after(synced: u64) -> FilePurpose {
+        if synced < SMALL_BYTES { FilePurpose::Small } else { FilePurpose::Ordinary }
     }
 
     /// Returns [`Bulk`](FilePurpose::Bulk) if the missing part of a record is larger than a segment.
     pub(super) fn of_missing(missing: u64, segment_max: u64, bulk_max: u64) -> Option<FilePurpose> {
         let is_bulk = missing > segment_max.max(BULK_BYTES_MIN.min(bulk_max));
-        is_bulk.then(|| FilePurpose::Bulk(missing.min(bulk_max) + OVERHEAD_BYTES))
+        is_bulk.then(|| FilePurpose::Bulk(missing.min(bulk_max.max(segment_max)) + OVERHEAD_BYTES))
     }
 
     /// Returns the size of the file to make. `next_bytes` is the planned size, `newest_bytes` the size of the
     /// newest file, 0 if there is none.
-    pub(super) fn file_bytes(self, next_bytes: u64, newest_bytes: u64, segment_max: u64) -> u64 {
+    pub(super) fn file_bytes(self, next_bytes: u64, newest_bytes: u64) -> u64 {
         match self {
             // pool.9
             FilePurpose::Small if newest_bytes > 0 => next_bytes.min(GROWTH_MAX * newest_bytes),
             FilePurpose::Small | FilePurpose::Ordinary | FilePurpose::Bulk(_) => next_bytes,
-            FilePurpose::Large(bytes) => {
-                bytes.next_multiple_of(SEGMENT_BYTES_UNIT).min(segment_max).max(next_bytes)
-            }
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! pool.1. Every block of a spare has been written and synced. A record then overwrites blocks that are
 //!     already mapped, and its sync flushes data only (figures in docs/formats/wal.md). Exception: files for
-//!     large records or rare syncs are only reserved, because writing the data twice costs more. Such a file
-//!     is recycled only after records filled it.
+//!     records larger than a segment are only reserved, because writing the data twice costs more. They are
+//!     larger than a segment, too, and never recycled.
 //! - Before a file is filled with zeros, its space is allocated, so a full disk is noticed at once. Otherwise
 //!   each refused commit would fill the disk again with zeros.
 
@@ -29,8 +29,6 @@ pub(super) struct Spare {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
     pub(super) bytes: u64,
-    /// Whether all its blocks have been written (pool.1).
-    pub(super) is_written: bool,
 }
 
 /// A file that will become a segment, with a durable header.
@@ -63,8 +61,8 @@ impl Prepared {
 }
 
 impl Spare {
-    /// Makes a file of at least `bytes` for large records. Its blocks are only reserved: writing zeros first
-    /// would double the work of a bulk load.
+    /// Makes a file of at least `bytes` for a record larger than a segment. Its blocks are only reserved:
+    /// writing zeros first would double the work of a bulk load.
     pub(super) fn reserve(env: &Env, path: PathBuf, bytes: u64) -> Result<Spare> {
         let bytes = bytes.next_multiple_of(SEGMENT_BYTES_UNIT);
         let reserve = || {
@@ -73,7 +71,7 @@ impl Spare {
             file.sync_data()?;
             Ok(file)
         };
-        let reserved = |file| Spare { path: path.clone(), file, bytes, is_written: false };
+        let reserved = |file| Spare { path: path.clone(), file, bytes };
         reserve().map(reserved).or_else(|e: std::io::Error| {
             let _ = env.fs.remove_file(&path);
             if lacks_space(&e) {
@@ -104,7 +102,7 @@ impl Spare {
             Ok(file)
         };
         match fill() {
-            Ok(file) => Ok(Spare { path, file, bytes, is_written: true }),
+            Ok(file) => Ok(Spare { path, file, bytes }),
             Err(e) => {
                 // Frees the space on a full disk. The first error is the one to report.
                 let _ = env.fs.remove_file(&path);

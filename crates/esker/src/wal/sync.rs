@@ -112,11 +112,6 @@ impl SegmentFile {
     }
 
     pub(super) fn sync(&self) -> Result<()> {
-        self.sync_by(|| self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e)))
-    }
-
-    /// Syncs with a call that may also write.
-    pub(super) fn sync_by(&self, sync_log: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut last_sync = self.last_sync.lock();
         let failed = match &*last_sync {
             LastSync::Well => None,
@@ -127,6 +122,7 @@ impl SegmentFile {
             return Err(Error::Poisoned(cause));
         }
         *last_sync = LastSync::Begun;
+        let sync_log = || self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e));
         // sync.3
         let synced = self.beside.sync(|| self.meter.sync(sync_log)).map_err(|error| match error {
             Error::Poisoned(cause) => cause,

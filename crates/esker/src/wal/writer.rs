@@ -157,10 +157,8 @@ impl WalWriter {
         while room.is_none_or(|room| room < bytes) {
             let missing = bytes - room.unwrap_or(0);
             let purpose = FilePurpose::of_missing(missing, segment_max, bulk_max);
-            let purpose = purpose.unwrap_or_else(|| match &self.active {
-                Some(active) => active.next_purpose(bytes, missing),
-                None => FilePurpose::first(bytes, missing),
-            });
+            let purpose = purpose
+                .unwrap_or_else(|| self.active.as_ref().map_or(FilePurpose::Ordinary, Active::next_purpose));
             let prepared = match self.pool.take(purpose, on_disk) {
                 Ok(prepared) => prepared,
                 Err(error) => {
@@ -377,7 +375,7 @@ impl WalWriter {
         let active = self.active.as_mut().expect("the record is in it");
         if !active.spare_wanted && active.appended > active.bytes / 2 {
             active.spare_wanted = true;
-            self.pool.want_spare(active.next_purpose(bytes, 0));
+            self.pool.want_spare(active.next_purpose());
         }
         Ok(())
     }
@@ -433,27 +431,12 @@ impl WalWriter {
     }
 
     fn sync_active(&mut self) -> Result<()> {
-        if self.sync_directly()? {
-            return Ok(());
-        }
         self.write_out()?;
         if let Some(active) = self.active.as_mut().filter(|active| active.synced < active.written) {
             active.sync()?;
             self.publish_durable();
         }
         Ok(())
-    }
-
-    /// Writes the buffer durably with direct I/O; returns false if the segment cannot use it.
-    fn sync_directly(&mut self) -> Result<bool> {
-        let Some(active) = &mut self.active else { return Ok(false) };
-        let is_done = active.write_durably(&self.buffer, &self.pool)?;
-        if is_done {
-            self.pool.meter.add_written(self.buffer.len() as u64);
-            self.buffer.clear();
-            self.publish_durable();
-        }
-        Ok(is_done)
     }
 
     /// Ends the active segment durably (wal.3). Returns how many of its bytes are used.
@@ -494,7 +477,7 @@ impl WalWriter {
         if let Some(shelf) = self.pool.shelf() {
             shelf.begin(number);
         }
-        self.active = Some(Active::new(segment, spare.bytes, spare.is_written, self.pool.window()));
+        self.active = Some(Active::new(segment, spare.bytes, self.pool.window()));
         Ok(())
     }
 }
