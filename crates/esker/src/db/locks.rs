@@ -170,7 +170,7 @@ impl Transaction {
     }
 
     /// Records whether an operation has failed such that the transaction has to run again.
-    fn note_failure<T>(&self, done: Result<T>) -> Result<T> {
+    pub(super) fn note_failure<T>(&self, done: Result<T>) -> Result<T> {
         self.restart.note(&done);
         done
     }
@@ -181,7 +181,7 @@ impl Transaction {
     }
 
     /// Moves the transaction to the newest state if it has neither read nor written. Returns whether it did.
-    fn move_to_newest(&mut self) -> bool {
+    pub(super) fn move_to_newest(&mut self) -> bool {
         let is_new = !self.has_read() && self.writes.is_empty();
         if is_new {
             self.renew(Snapshot::new(self.handle.clone()));

@@ -7,8 +7,9 @@
 //!
 //! part.1. A part is admitted only if what it has read is unchanged, by later commits and by the earlier
 //!     writes of the whole. If the part is to be kept apart, the same holds for what it writes. Operands
-//!     conflict with nothing.
-//! part.2. The whole conflicts if another commit changes what an admitted part has read.
+//!     conflict with nothing, unless the part has read the length of their keyspace (read_set.4).
+//! part.2. The whole conflicts if another commit changes what an admitted part has read or writes. So its
+//!     snapshot is not moved anymore, except by [`refresh`](Transaction::refresh).
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::types::cursor::SourceCursor;
 use crate::types::expiry::{Expiry, value_of};
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::key_range::{End, KeyRange};
+use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstone;
 use crate::types::{Error, KeyBounds, Result, SeqNo};
 
@@ -112,8 +114,10 @@ impl Db {
 
 impl Transaction {
     /// Moves the transaction to the newest state, with its writes on top. Commits up to that state no longer
-    /// conflict with it.
+    /// conflict with it, not even over what admitted parts have read: refresh it before it
+    /// [admits](Self::admit) any.
     pub fn refresh(&mut self) {
+        self.reads.iter().chain(&self.parts).for_each(|reads| reads.renew());
         self.renew(Snapshot::new(self.handle.clone()));
     }
 
@@ -159,8 +163,23 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::Conflict`]: a later commit or this transaction has changed what the part has read or writes.
+    /// This includes commits between the beginning of this transaction and of the part, if this one has read
+    /// or written before.
     /// [`Error::Invalid`]: the part belongs to another database, or changes keyspaces.
     pub fn admit(&mut self, part: &Transaction, is_apart: bool) -> Result<()> {
+        self.begin_operation()?;
+        self.move_to_newest();
+        let done = self.check_part(part, is_apart);
+        self.note_failure(done)?;
+        // part.2
+        self.has_read.store(true, Ordering::Relaxed);
+        self.parts.extend(part.reads.iter().chain(&part.parts).cloned());
+        self.notices.extend_from_slice(&part.notices);
+        Ok(())
+    }
+
+    /// Fails if a part may not be admitted.
+    fn check_part(&self, part: &Transaction, is_apart: bool) -> Result<()> {
         if !Arc::ptr_eq(&self.handle, &part.handle) {
             return Err(Error::Invalid("the part belongs to another database".to_owned()));
         }
@@ -168,21 +187,20 @@ impl Transaction {
             let text = "a part of a transaction cannot change keyspaces: do that in the whole transaction";
             return Err(Error::Invalid(text.to_owned()));
         }
-        if let Some(conflict) = self.find_conflict_of(part, is_apart)? {
-            return Err(conflict.into_error(part.writes.keyspaces()));
+        match self.find_conflict_of(part, is_apart)? {
+            Some(conflict) => Err(conflict.into_error(part.writes.keyspaces())),
+            None => Ok(()),
         }
-        // part.2
-        self.parts.extend(part.reads.iter().chain(&part.parts).cloned());
-        self.notices.extend_from_slice(&part.notices);
-        Ok(())
     }
 
-    /// Returns why a part may not be admitted (part.1).
+    /// Returns a conflict of a part with later commits or with this transaction (part.1).
     fn find_conflict_of(&self, part: &Transaction, is_apart: bool) -> Result<Option<Conflict>> {
-        let (core, since) = (&self.handle.core, part.seqno());
+        let (core, since) = (&self.handle.core, part.seqno().min(self.seqno()));
         let now = Snapshot::new(self.handle.clone());
         let view = core.view.get();
+        let mut counted = Vec::new();
         for reads in part.reads.iter().chain(&part.parts) {
+            counted.extend(reads.counted());
             let len_now = |id| core.exact_count(&core.published.counter(id), id, now.pin());
             if let Some(conflict) = reads.find_conflict(since, &view, len_now)? {
                 return Ok(Some(conflict));
@@ -191,16 +209,17 @@ impl Transaction {
                 return Ok(Some(conflict));
             }
         }
-        if !is_apart {
-            return Ok(None);
-        }
+        let counts = |key: &[u8], kind: Option<Kind>| {
+            is_apart && !kind.is_some_and(Kind::is_operand)
+                || decode_key(key).is_some_and(|(id, _)| counted.contains(&id))
+        };
         let set = part.writes.settled(core)?;
-        if let Some(conflict) = find_conflict_of(&set, since, &view, |kind| !kind.is_operand())? {
+        if let Some(conflict) = find_conflict_of(&set, since, &view, counts)? {
             return Ok(Some(conflict));
         }
-        let keys = set.entries(SeqNo::MAX).filter(|entry| !entry.kind.is_operand());
+        let keys = set.entries(SeqNo::MAX).filter(|entry| counts(entry.key, Some(entry.kind)));
         let keys = keys.map(|entry| KeyRange::point(entry.key));
-        let ranges = set.ranges().iter();
+        let ranges = set.ranges().iter().filter(|(start, _)| counts(start, None));
         let ranges =
             ranges.map(|(start, end)| KeyRange { start: start.clone(), end: End::Excluded(end.clone()) });
         for range in keys.chain(ranges) {
@@ -304,6 +323,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::LockMode;
     use crate::db::ttl::Ttl;
     use crate::engine::state::keyspace_options::Counting;
 
@@ -504,5 +524,113 @@ mod tests {
         part.note_reads(false);
         map.put("a", "1").unwrap();
         assert!(is_conflict(db.begin_with(Isolation::Snapshot).admit(&part, true)), "part.1");
+    }
+
+    #[test]
+    fn part_2_an_admitted_part_holds_the_whole_to_its_snapshot() {
+        type Lock = fn(&mut Transaction, &Keyspace) -> Result<()>;
+        let locks: [Lock; 3] = [
+            |_, _| Ok(()),
+            |t, _| t.lock_name("x", LockMode::Exclusive, Duration::ZERO),
+            |t, map| t.lock(map, "n", LockMode::Exclusive),
+        ];
+        for (at, lock) in locks.into_iter().enumerate() {
+            for key in ["read", "n"] {
+                let db = Db::in_memory().unwrap();
+                let map = db.keyspace("map").unwrap();
+                let mut part = db.begin_part(Isolation::Serializable);
+                part.get(&map, "read").unwrap();
+                part.put(&map, "n", "1").unwrap();
+                let mut whole = db.begin_with(Isolation::Snapshot);
+                whole.admit(&part, true).unwrap();
+                map.put(key, "2").unwrap();
+                let commit = || {
+                    lock(&mut whole, &map)?;
+                    part.visit_writes(&map, |write| whole.repeat(&map, write).unwrap())?;
+                    whole.commit().map(drop).map_err(Error::from)
+                };
+                assert!(is_conflict(commit()), "part.2: {at}, {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn read_set_4_a_length_that_a_part_has_read_depends_on_the_keys_it_wrote() {
+        type Work = fn(&mut Transaction, &Keyspace);
+        let counts: [(Work, bool); 3] = [
+            (|t, map| assert_eq!((t.merge(map, "a", "1").unwrap(), t.len(map).unwrap()), ((), 2)), true),
+            (|t, map| assert_eq!((t.put(map, "a", "1").unwrap(), t.len(map).unwrap()), ((), 2)), false),
+            (
+                |t, map| {
+                    let point = t.savepoint();
+                    t.put(map, "a", "1").unwrap();
+                    t.note_reads(true);
+                    t.len(map).unwrap();
+                    t.note_reads(false);
+                    t.rollback_to(&point).unwrap();
+                },
+                true,
+            ),
+        ];
+        for (at, (work, is_apart)) in counts.into_iter().enumerate() {
+            let db = Db::in_memory().unwrap();
+            let map = db.keyspace("map").unwrap();
+            map.set_merge_operator("append").unwrap();
+            map.put("b", "1").unwrap();
+            let mut part = db.begin_part(Isolation::Serializable);
+            work(&mut part, &map);
+            // The length stays, but the part would have found another one.
+            let mut other = db.begin();
+            other.put(&map, "a", "2").unwrap();
+            other.remove(&map, "b").unwrap();
+            other.commit().unwrap();
+            let mut whole = db.begin_with(Isolation::Snapshot);
+            assert!(is_conflict(whole.admit(&part, is_apart)), "read_set.4: {at}");
+        }
+    }
+
+    #[test]
+    fn commits_before_a_part_began_or_was_refreshed_are_no_conflict() {
+        let db = Db::in_memory().unwrap();
+        let map = db.keyspace("map").unwrap();
+        let mut whole = db.begin_with(Isolation::Snapshot);
+        map.put("a", "1").unwrap();
+        let mut part = db.begin_part(Isolation::Serializable);
+        part.get(&map, "a").unwrap();
+        part.len(&map).unwrap();
+        map.put("b", "1").unwrap();
+        part.refresh();
+        whole.admit(&part, true).unwrap();
+        whole.put(&map, "c", "1").unwrap();
+        whole.commit().unwrap();
+        assert!(is_conflict(db.begin_with(Isolation::Snapshot).admit(&part, true)), "c is new");
+    }
+
+    #[test]
+    fn transact_repeats_after_a_conflict_of_a_part_and_after_no_other_error() {
+        let db = Db::in_memory().unwrap();
+        let foreign = Db::in_memory().unwrap();
+        let map = db.keyspace("map").unwrap();
+        let run = |is_foreign: bool| {
+            let mut tries = 0;
+            let done = db.transact(|whole| {
+                tries += 1;
+                assert!(tries < 4, "it is repeated without end");
+                whole.get(&map, "x")?;
+                if is_foreign {
+                    map.put("k", tries.to_string())?;
+                    assert!(is_conflict(whole.lock(&map, "k", LockMode::Exclusive)));
+                    return whole.admit(&foreign.begin_part(Isolation::Snapshot), true);
+                }
+                let part = db.begin_part(Isolation::Serializable);
+                part.get(&map, "a")?;
+                if tries == 1 {
+                    map.put("a", "1")?;
+                }
+                whole.admit(&part, true)
+            });
+            (tries, done.is_ok())
+        };
+        assert_eq!([run(false), run(true)], [(2, true), (1, false)]);
     }
 }

@@ -44,11 +44,15 @@ impl Writes {
     }
 
     /// Undoes the writes since a savepoint and releases later savepoints. Returns false if it does not exist.
-    /// `reads`: the read set of a serializable transaction.
-    pub(super) fn go_back(&mut self, number: u64, reads: Option<&ReadSet>) -> bool {
+    /// `reads`: the read sets of the transaction.
+    pub(super) fn go_back<'a>(
+        &mut self,
+        number: u64,
+        reads: impl IntoIterator<Item = &'a Arc<ReadSet>>,
+    ) -> bool {
         let Some(at) = self.points.iter().position(|point| point.number == number) else { return false };
         self.points.truncate(at + 1);
-        if let Some(reads) = reads.filter(|_| !canary::is_set(Canary::UndoneReadForgotten)) {
+        for reads in reads.into_iter().filter(|_| !canary::is_set(Canary::UndoneReadForgotten)) {
             // read_set.4
             match &self.points[at] {
                 Point { set: Some(_), .. } => reads.note_counted(),

@@ -44,7 +44,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::Invalid`] if the savepoint was released or rolled back, or belongs to another transaction.
     pub fn rollback_to(&mut self, point: &Savepoint) -> Result<()> {
-        if self.writes.go_back(point.number, self.reads.as_deref()) {
+        if self.writes.go_back(point.number, self.reads.iter().chain(&self.parts)) {
             Ok(())
         } else {
             Err(Self::no_such_point())
@@ -88,7 +88,7 @@ impl Transaction {
         let Savepoint { number } = self.savepoint();
         let done = part(self);
         if done.is_err() {
-            self.writes.go_back(number, self.reads.as_deref());
+            self.writes.go_back(number, self.reads.iter().chain(&self.parts));
         }
         self.writes.forget_point(number);
         done

@@ -63,20 +63,21 @@ pub struct Conflict {
 
 /// Returns the first conflict of a transaction that began at `since` with later commits (conflict.1).
 pub fn find_conflict(set: &WriteSet, since: SeqNo, view: &ReadView) -> Result<Option<Conflict>> {
-    find_conflict_of(set, since, view, |_| true)
+    find_conflict_of(set, since, view, |_, _| true)
 }
 
-/// Like [`find_conflict`], for the range removals and for the ops whose kind counts.
+/// Like [`find_conflict`], for the ops and range removals that count. `counts` gets the key or the start of
+/// the range, and the kind of an op.
 pub(crate) fn find_conflict_of(
     set: &WriteSet,
     since: SeqNo,
     view: &ReadView,
-    counts: impl Fn(Kind) -> bool,
+    counts: impl Fn(&[u8], Option<Kind>) -> bool,
 ) -> Result<Option<Conflict>> {
     if view.newest_possible() <= since {
         return Ok(None);
     }
-    for entry in set.entries(SeqNo::MAX).filter(|entry| counts(entry.kind)) {
+    for entry in set.entries(SeqNo::MAX).filter(|entry| counts(entry.key, Some(entry.kind))) {
         let newer = match Newer::Writes.of(entry.kind) {
             Newer::Writes => view.newest_write(entry.key, since)?,
             Newer::Versions => view.newest_version(entry.key, since)?,
@@ -85,7 +86,7 @@ pub(crate) fn find_conflict_of(
             return Ok(Some(Conflict { start: entry.key.to_vec(), end: None }));
         }
     }
-    for (start, end) in set.ranges() {
+    for (start, end) in set.ranges().iter().filter(|(start, _)| counts(start, None)) {
         let range = KeyRange { start: start.clone(), end: End::Excluded(end.clone()) };
         if range_written(&range, since, view, Newer::Writes)? {
             return Ok(Some(Conflict { start: start.clone(), end: Some(end.clone()) }));

@@ -13,8 +13,8 @@
 //! range. This may report conflicts that do not exist, and never misses one.
 //!
 //! read_set.4. A length reveals which keys written by the transaction existed before. While the transaction
-//!     still writes them, they conflict by themselves. Keys whose writes are undone count as read if the
-//!     length of their keyspace was read.
+//!     still writes them, they conflict by themselves, in a part as well (part.1). Keys whose writes are
+//!     undone count as read if the length of their keyspace was read.
 //!
 //! A length conflicts only if it has changed.
 
@@ -103,13 +103,25 @@ impl ReadSet {
         self.0.lock().lengths.insert(keyspace, len);
     }
 
+    /// Returns the keyspaces whose lengths were read.
+    pub(crate) fn counted(&self) -> Vec<KeyspaceId> {
+        self.0.lock().lengths.keys().copied().collect()
+    }
+
+    /// Prepares for a newer snapshot. A length may differ there, so the whole keyspace counts as read
+    /// instead.
+    pub(crate) fn renew(&self) {
+        self.note_counted();
+        self.0.lock().lengths.clear();
+    }
+
     /// Records that writes of these keys and ranges were undone (read_set.4).
     pub(crate) fn note_undone<'a>(
         &self,
         keys: impl Iterator<Item = &'a [u8]>,
         ranges: &[(Vec<u8>, Vec<u8>)],
     ) {
-        let counted: Vec<KeyspaceId> = self.0.lock().lengths.keys().copied().collect();
+        let counted = self.counted();
         if counted.is_empty() {
             return;
         }
@@ -122,10 +134,8 @@ impl ReadSet {
 
     /// Records that writes to unknown keys were undone (read_set.4).
     pub(crate) fn note_counted(&self) {
-        let counted: Vec<KeyspaceId> = self.0.lock().lengths.keys().copied().collect();
-        counted
-            .iter()
-            .for_each(|id| self.note_range(&encode_key(*id, &[]), End::Excluded(keyspace_end(*id))));
+        let whole = |id| self.note_range(&encode_key(id, &[]), End::Excluded(keyspace_end(id)));
+        self.counted().into_iter().for_each(whole);
     }
 
     /// Returns the first read that uncommitted writes change. Any write of a keyspace changes its length.

@@ -340,7 +340,10 @@ impl Locks {
         exclusive_turn: &ExclusiveTurn,
     ) -> Result<Asked> {
         let mut table = self.table.lock();
-        if table.waits.get(&owner).is_some_and(|wait| wait.name != *name) {
+        let asked =
+            |lock: &Lock| lock.queue.iter().any(|waiting| (waiting.owner, waiting.mode) == (owner, mode));
+        if table.waits.contains_key(&owner) && !table.locks.get(name).is_some_and(asked) {
+            // It asks for another lock, or for another mode.
             table.stop_asking(owner);
         }
         let Some((lock, held)) = table.wanted(owner, name, mode)? else { return Ok(Asked::Held) };

@@ -233,6 +233,18 @@ fn locks_6_tasks_are_woken_in_order_and_none_passes_another() {
 }
 
 #[test]
+fn locks_6_a_task_that_asks_in_another_mode_begins_again() {
+    use LockMode::{Exclusive, Shared};
+    let tasks = Tasks::default();
+    assert_eq!(tasks.asks(1, "x", Exclusive), Asked::Granted);
+    assert_eq!([2, 3].map(|task| tasks.asks(task, "x", Shared)), [Asked::Waits, Asked::Waits]);
+    tasks.give_back(1, "x");
+    assert_eq!(tasks.asks(2, "x", Shared), Asked::Granted);
+    assert_eq!(tasks.asks(3, "x", Exclusive), Asked::Waits, "another one shares it");
+    assert_eq!(tasks.asks(3, "x", Shared), Asked::Granted, "it waits for nothing anymore");
+}
+
+#[test]
 fn locks_2_the_youngest_task_of_a_cycle_fails() {
     use LockMode::{Exclusive, Shared};
     let tasks = Tasks::default();
