@@ -26,7 +26,7 @@ use crate::encoding::operand::elements;
 use crate::engine::core::Core;
 use crate::read::point::Presence;
 use crate::txn::commit::Isolation;
-use crate::txn::conflict::{Conflict, find_conflict_of};
+use crate::txn::conflict::{Conflict, find_conflict_of, name_among};
 use crate::txn::layers::OwnAnswer;
 use crate::types::bounds::{BoundKey, Bounds};
 use crate::types::cursor::SourceCursor;
@@ -147,9 +147,9 @@ impl Transaction {
     /// # Errors
     /// [`Error::KeyspaceNotFound`].
     pub fn depend_on(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
-        let id = self.state_of(keyspace)?.id;
-        if let Some(reads) = &self.reads {
-            let (start, end) = removal(&encode_bounds(id, &range));
+        let state = self.state_of(keyspace)?;
+        if let Some(reads) = self.reads_of(state) {
+            let (start, end) = removal(&encode_bounds(state.id, &range));
             self.has_read.store(true, Ordering::Relaxed);
             reads.note_range(&start, End::Excluded(end));
         }
@@ -188,7 +188,11 @@ impl Transaction {
             return Err(Error::Invalid(text.to_owned()));
         }
         match self.find_conflict_of(part, is_apart)? {
-            Some(conflict) => Err(conflict.into_error(part.writes.keyspaces())),
+            Some(conflict) => {
+                let of_reads = |id| part.reads.iter().chain(&part.parts).find_map(|reads| reads.name_of(id));
+                let of_writes = |id| name_among(part.writes.keyspaces(), id);
+                Err(conflict.into_error(|id| of_reads(id).or_else(|| of_writes(id))))
+            }
             None => Ok(()),
         }
     }
@@ -363,8 +367,14 @@ mod tests {
                     true => drop(map.put(key, "2").unwrap()),
                     false => whole.put(&map, key, "2").unwrap(),
                 }
-                let found = [false, true].map(|is_apart| is_conflict(whole.admit(&part, is_apart)));
-                assert_eq!(found, [of_reads, of_reads || of_writes], "part.1: {at}, {is_committed}");
+                let admitted = [false, true].map(|is_apart| whole.admit(&part, is_apart));
+                let expected = [of_reads, of_reads || of_writes];
+                for (admitted, expected) in admitted.into_iter().zip(expected) {
+                    if let Err(Error::Conflict { keyspace, .. }) = &admitted {
+                        assert_eq!(keyspace, "map");
+                    }
+                    assert_eq!(is_conflict(admitted), expected, "part.1: {at}, {is_committed}");
+                }
             }
         }
     }
@@ -380,7 +390,11 @@ mod tests {
             whole.admit(&part, true).unwrap();
             whole.put(&map, "b", "1").unwrap();
             map.put(if is_changed { "a" } else { "c" }, "2").unwrap();
-            assert_eq!(is_conflict(whole.commit().map(drop).map_err(Error::from)), is_changed, "part.2");
+            let done = whole.commit().map(drop).map_err(Error::from);
+            if let Err(Error::Conflict { keyspace, .. }) = &done {
+                assert_eq!(keyspace, "map");
+            }
+            assert_eq!(is_conflict(done), is_changed, "part.2");
         }
     }
 

@@ -102,6 +102,11 @@ impl Transaction {
         }
     }
 
+    /// Returns the read set if reads are noted, for a read of a keyspace.
+    pub(super) fn reads_of(&self, state: &KeyspaceState) -> Option<&Arc<ReadSet>> {
+        self.reads.as_ref().inspect(|reads| reads.note_keyspace(state.id, || state.name()))
+    }
+
     /// Returns whether it depends on its snapshot.
     pub(super) fn has_read(&self) -> bool {
         self.has_read.load(Ordering::Relaxed)
@@ -244,14 +249,15 @@ impl ReadState for Transaction {
             }
         }
         self.has_read.store(true, Ordering::Relaxed);
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = self.reads_of(state) {
             reads.note_key(&KeyBuf::new(state.id, key));
         }
         self.snapshot.find_below::<W>(state, key, operands)
     }
 
     fn source(&self, keyspace: &Keyspace, bounds: Option<&Bounds>) -> Result<ReadSource> {
-        self.check_there(self.state_of(keyspace)?)?;
+        let state = self.state_of(keyspace)?;
+        self.check_there(state)?;
         self.has_read.store(true, Ordering::Relaxed);
         let own = if self.writes.is_empty() { None } else { Some(self.writes.own()?) };
         // Skipped entries would have to be checked at the commit.
@@ -259,7 +265,12 @@ impl ReadState for Transaction {
             (None, None) => self.handle.core.low_water_key_for(&keyspace.state, bounds),
             _ => None,
         };
-        Ok(ReadSource { own, low_water_key, reads: self.reads.clone(), ..self.snapshot.source_below()? })
+        Ok(ReadSource {
+            own,
+            low_water_key,
+            reads: self.reads_of(state).cloned(),
+            ..self.snapshot.source_below()?
+        })
     }
 
     fn count(&self, keyspace: &Keyspace) -> Result<u64> {
@@ -270,7 +281,7 @@ impl ReadState for Transaction {
         let at = self.snapshot.seqno();
         let before = self.handle.core.len_at(state, self.snapshot.pin())?;
         self.has_read.store(true, Ordering::Relaxed);
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = self.reads_of(state) {
             reads.note_len(state.id, before);
         }
         let of_whole = |id| Ok(if id == state.id { before } else { 0 });
@@ -312,7 +323,7 @@ impl ReadState for Transaction {
             found.push(own.map(Value::unpinned));
         }
         core.check_open()?;
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = self.reads_of(state) {
             others.iter().for_each(|(_, key)| reads.note_key(&KeyBuf::new(state.id, key)));
         }
         self.has_read.store(true, Ordering::Relaxed);

@@ -21,7 +21,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::apply::apply;
-use super::conflict::find_conflict;
+use super::conflict::{find_conflict, name_among};
 use super::counts::{Counted, Effort, count_ranges, counted};
 use super::drop_mark::DropMark;
 use super::joiner::joiner;
@@ -246,7 +246,7 @@ impl Pipeline {
             && !canary::is_set(Canary::ConflictCheckSkipped)
             && let Some(conflict) = find_conflict(set, snapshot.seq(), &view)?
         {
-            return Err(conflict.into_error(&request.keyspaces));
+            return Err(conflict.into_error(|id| name_among(&request.keyspaces, id)));
         }
         let pending = |id| deltas.iter().filter(|d| d.0 == id).map(|d| d.1).sum();
         let count = |id| self.published.counter(id).now().saturating_add_signed(pending(id));
@@ -338,7 +338,7 @@ impl Pipeline {
         let Some(since) = request.since.as_ref().filter(|_| is_checked) else { return Ok(()) };
         for reads in &request.reads {
             if let Some(conflict) = reads.find_conflict(since.seq(), view, &len_now)? {
-                return Err(conflict.into_error(&request.keyspaces));
+                return Err(conflict.into_error(|id| reads.name_of(id)));
             }
         }
         Ok(())

@@ -14,6 +14,8 @@
 //! Compactions never drop anything newer than a live snapshot, so all conflicts can be found. The commit lock
 //! is held, so nothing is added meanwhile.
 
+use std::sync::Arc;
+
 use super::request::KeyspaceLife;
 use crate::encoding::catalog_key::{name_of, options_of};
 use crate::read::view::ReadView;
@@ -106,13 +108,14 @@ impl Conflict {
         Conflict { start: range.start, end: (!is_point).then_some(end) }
     }
 
-    /// Converts to an error with the names of keyspaces known to the user.
-    pub fn into_error(self, keyspaces: &[KeyspaceLife]) -> Error {
+    /// Converts to an error with the name of the keyspace.
+    pub fn into_error(self, keyspace_name: impl Fn(KeyspaceId) -> Option<Arc<str>>) -> Error {
+        let named = |id| keyspace_name(id).map_or_else(|| format!("number {id}"), |name| name.to_string());
         let (id, start) = decode_key(&self.start).expect("a write set holds encoded keys");
         if id == KeyspaceId::CATALOG {
             let keyspace = match (name_of(start), options_of(start)) {
                 (Some(name), _) => name.to_owned(),
-                (None, Some(id)) => name_in(keyspaces, id),
+                (None, Some(id)) => named(id),
                 (None, None) => "default".to_owned(),
             };
             return Error::Conflict { keyspace, contended: Contended::Keyspace };
@@ -124,14 +127,13 @@ impl Conflict {
                 Contended::Range { start: start.to_vec(), end }
             }
         };
-        Error::Conflict { keyspace: name_in(keyspaces, id), contended }
+        Error::Conflict { keyspace: named(id), contended }
     }
 }
 
-/// Returns the name of a keyspace, if it is among `keyspaces`.
-fn name_in(keyspaces: &[KeyspaceLife], id: KeyspaceId) -> String {
-    let named = keyspaces.iter().find(|keyspace| keyspace.id == id);
-    named.map_or_else(|| format!("number {id}"), |keyspace| keyspace.name.to_string())
+/// Returns the name of a keyspace that is among `keyspaces`.
+pub(crate) fn name_among(keyspaces: &[KeyspaceLife], id: KeyspaceId) -> Option<Arc<str>> {
+    keyspaces.iter().find(|keyspace| keyspace.id == id).map(|keyspace| keyspace.name.clone())
 }
 
 /// Returns whether anything in `range` was written after `since`.

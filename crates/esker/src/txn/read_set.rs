@@ -19,6 +19,7 @@
 //! A length conflicts only if it has changed.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -42,6 +43,8 @@ struct Reads {
     keys: HashSet<Box<[u8]>>,
     ranges: Vec<KeyRange>,
     lengths: BTreeMap<KeyspaceId, u64>,
+    /// Names of the keyspaces, for error messages.
+    names: BTreeMap<KeyspaceId, Arc<str>>,
     bytes: usize,
 }
 
@@ -71,6 +74,16 @@ impl Reads {
 }
 
 impl ReadSet {
+    /// Records the name of a keyspace that is read.
+    pub(crate) fn note_keyspace(&self, keyspace: KeyspaceId, name: impl FnOnce() -> Arc<str>) {
+        self.0.lock().names.entry(keyspace).or_insert_with(name);
+    }
+
+    /// Returns the name of a keyspace that was read.
+    pub(crate) fn name_of(&self, keyspace: KeyspaceId) -> Option<Arc<str>> {
+        self.0.lock().names.get(&keyspace).cloned()
+    }
+
     /// Records the lookup of a key.
     pub(crate) fn note_key(&self, key: &[u8]) {
         let mut reads = self.0.lock();

@@ -32,6 +32,7 @@ use crate::read::view::ReadView;
 use crate::sstable::Table;
 use crate::txn::adopt::EditFailed;
 use crate::txn::commit::CommitRequest;
+use crate::txn::conflict::name_among;
 use crate::txn::layers::{Layer, Layers, Part, PrivateRun, sum};
 use crate::txn::packing::Packing;
 use crate::txn::private::PrivateWrites;
@@ -201,7 +202,7 @@ impl Writes {
             // A failed commit may have left writes in a memtable. They are no conflict, but no commit follows
             // them.
             self.pipeline.check_poison()?;
-            return Err(conflict.into_error(&request.keyspaces));
+            return Err(conflict.into_error(|id| name_among(&request.keyspaces, id)));
         }
         // adoption.1
         if !self.is_below(writes, &view)? {
