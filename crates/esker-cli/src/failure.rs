@@ -181,7 +181,7 @@ mod tests {
             [(23, "raise its limit"), (24, "ulimit -n"), (13, "the right to read"), (30, "on another disk")]
         {
             let refused = || Error::io("read", "data/CURRENT", io::Error::from_raw_os_error(code));
-            let told_again = Error::Poisoned(std::sync::Arc::new(refused().duplicate()));
+            let told_again = Error::Poisoned(std::sync::Arc::new(refused().clone()));
             for said in [engine(refused()), engine(told_again)] {
                 assert!(said.contains(advice) || cfg!(not(unix)), "{said}");
                 assert!(

@@ -64,7 +64,7 @@ pub(super) fn attempt<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
             resume_unwind(panic);
         }
         forget_panic();
-        Err(Error::Io { op: PANIC, path: DIR.into(), source: std::io::Error::other(text) })
+        Err(Error::Io { op: PANIC, path: DIR.into(), source: std::io::Error::other(text).into() })
     })
 }
 

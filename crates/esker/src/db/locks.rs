@@ -165,7 +165,7 @@ impl Transaction {
                 turn.note_thread();
                 Ok(())
             }
-            Some(Err(why)) => Err(why.duplicate()),
+            Some(Err(why)) => Err(why.clone()),
         }
     }
 

@@ -174,7 +174,7 @@ impl Pipeline {
         let is_long = CommitRequest::may_take_long(&group);
         let ready = state.poison.check().and_then(|()| self.make_room(&mut state));
         if let Err(error) = ready.and_then(|()| self.leave_unsynced(&mut state, is_long)) {
-            return group.iter().map(|_| Err(error.duplicate())).collect();
+            return group.iter().map(|_| Err(error.clone())).collect();
         }
         let outcomes = self.lead_ready(&mut state, &group);
         if is_long {
@@ -212,7 +212,7 @@ impl Pipeline {
             let cause = state.poison.stop(error);
             // drop_mark.2
             marked.iter().for_each(DropMark::clear);
-            return outcomes.into_iter().map(|o| o.and(Err(cause.duplicate()))).collect();
+            return outcomes.into_iter().map(|o| o.and(Err(cause.clone()))).collect();
         }
         self.published.publish(state.last_seq, &deltas);
         state.poison.settle();

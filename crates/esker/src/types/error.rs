@@ -15,7 +15,7 @@ use super::SeqNo;
 use super::conflict::Contended;
 
 /// The error of all calls.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation.
@@ -26,7 +26,7 @@ pub enum Error {
         /// The file or directory.
         path: PathBuf,
         /// The system's error.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// No space left. Acknowledged data is safe, and reads continue. Writes succeed again once there is
     /// space.
@@ -232,14 +232,14 @@ impl Error {
         let path = path.as_ref().to_path_buf();
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace { op, path },
-            _ => Error::Io { op, path, source },
+            _ => Error::Io { op, path, source: Arc::new(source) },
         }
     }
 
     /// Replaces the log's error by its cause, for a file that is not part of the log.
     pub(crate) fn not_of_the_log(self) -> Self {
         match self {
-            Error::Poisoned(cause) => cause.duplicate(),
+            Error::Poisoned(cause) => (*cause).clone(),
             other => other,
         }
     }
@@ -270,56 +270,6 @@ impl Error {
         detail: impl Into<String>,
     ) -> Self {
         Error::Corrupt { what, path: path.as_ref().to_path_buf(), offset, detail: detail.into() }
-    }
-
-    /// Copies the error, for each of several callers.
-    pub fn duplicate(&self) -> Self {
-        let path = |path: &PathBuf| path.clone();
-        match self {
-            Error::Io { op, path: p, source } => {
-                // An io::Error cannot be cloned. Callers look at its number, or at its kind and text.
-                let copy = source.raw_os_error().map(io::Error::from_raw_os_error);
-                let copy = copy.unwrap_or_else(|| io::Error::new(source.kind(), source.to_string()));
-                Error::Io { op, path: path(p), source: copy }
-            }
-            Error::NoSpace { op, path: p } => Error::NoSpace { op, path: path(p) },
-            Error::Corrupt { what, path: p, offset, detail } => {
-                Error::Corrupt { what, path: path(p), offset: *offset, detail: detail.clone() }
-            }
-            Error::UnsupportedVersion { what, path: p, found, supported } => {
-                Error::UnsupportedVersion { what, path: path(p), found: *found, supported: *supported }
-            }
-            Error::NotFound(p) => Error::NotFound(path(p)),
-            Error::UnfinishedRepair(p) => Error::UnfinishedRepair(path(p)),
-            Error::Locked { path: p, pid, in_this_process } => {
-                Error::Locked { path: path(p), pid: *pid, in_this_process: *in_this_process }
-            }
-            Error::Conflict { keyspace, contended } => {
-                Error::Conflict { keyspace: keyspace.clone(), contended: contended.clone() }
-            }
-            Error::Deadlock(cycle) => Error::Deadlock(cycle.clone()),
-            Error::LockTimeout { lock, waited } => Error::LockTimeout { lock: lock.clone(), waited: *waited },
-            Error::Poisoned(first) => Error::Poisoned(first.clone()),
-            Error::KeyTooLong { len } => Error::KeyTooLong { len: *len },
-            Error::ValueTooLong { len } => Error::ValueTooLong { len: *len },
-            Error::FeedTruncated { oldest } => Error::FeedTruncated { oldest: *oldest },
-            Error::KeyspaceNotFound(name) => Error::KeyspaceNotFound(name.clone()),
-            Error::KeyspaceExists(name) => Error::KeyspaceExists(name.clone()),
-            Error::Merge { keyspace, operator, key, detail } => Error::Merge {
-                keyspace: keyspace.clone(),
-                operator: operator.clone(),
-                key: key.clone(),
-                detail: detail.clone(),
-            },
-            Error::MergeOperatorMissing { keyspace, operator } => {
-                Error::MergeOperatorMissing { keyspace: keyspace.clone(), operator: operator.clone() }
-            }
-            Error::HistoryGone { keyspace, oldest } => {
-                Error::HistoryGone { keyspace: keyspace.clone(), oldest: *oldest }
-            }
-            Error::Invalid(text) => Error::Invalid(text.clone()),
-            Error::Closed => Error::Closed,
-        }
     }
 
     /// What the user can do about an error of the operating system that is not damage: too many open files,
@@ -365,7 +315,7 @@ mod tests {
         ];
         for (code, helps) in cases {
             let error = Error::io("sync", "/db/x", io::Error::from_raw_os_error(code));
-            for error in [error.duplicate(), error] {
+            for error in [error.clone(), error] {
                 let text = error.to_string();
                 assert!(text.contains(helps) && !text.contains("repair"), "{code}: {text}");
                 assert_eq!(error.remedy().is_some(), code != 28, "{code}");

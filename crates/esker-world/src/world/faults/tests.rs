@@ -41,7 +41,7 @@ const FULL: FaultAction = FaultAction::NoSpace;
 
 fn injected() -> Error {
     let source = std::io::Error::other("injected fault (other error): Write a");
-    Error::Io { op: "write", path: PathBuf::new(), source }
+    Error::Io { op: "write", path: PathBuf::new(), source: source.into() }
 }
 
 fn stopped() -> Error {
@@ -131,7 +131,11 @@ fn world_4_a_failed_call_is_reported_properly() {
     assert!(is_excused(write(FULL), no_space) && !is_excused(write(IO), no_space));
     assert!(is_excused(write(IO), injected) && !is_excused(write(FULL), injected));
     assert!(!is_excused(write(IO), poisoned) && !is_excused(write(FULL), stopped));
-    let other = || Error::Io { op: "open", path: PathBuf::new(), source: ErrorKind::NotFound.into() };
+    let other = || Error::Io {
+        op: "open",
+        path: PathBuf::new(),
+        source: std::sync::Arc::new(ErrorKind::NotFound.into()),
+    };
     assert!(!is_excused(write(IO), other));
 }
 

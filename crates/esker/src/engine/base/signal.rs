@@ -232,7 +232,7 @@ impl Signal {
             }
             state.check_alive()?;
             if let Some(cause) = state.failure.as_ref().filter(|_| state.answered >= asked) {
-                return Err(cause.duplicate());
+                return Err((**cause).clone());
             }
             self.progress.wait_for(state, TICK);
         }

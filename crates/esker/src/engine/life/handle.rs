@@ -61,7 +61,7 @@ impl Handle {
         core.check_process()?;
         let mut ending = self.ending.lock();
         if let Some(outcome) = &ending.outcome {
-            return outcome.as_ref().copied().map_err(Error::duplicate);
+            return outcome.clone();
         }
         // The outcome if closing panics.
         ending.outcome = Some(Err(Error::Invalid("closing the database ended in a panic".into())));
@@ -99,7 +99,7 @@ impl Handle {
         core.view.reclaim_all();
         core.lock.give_back();
         let outcome = failure.map_or(closed, Err);
-        ending.outcome = Some(outcome.as_ref().copied().map_err(Error::duplicate));
+        ending.outcome = Some(outcome.clone());
         outcome
     }
 }

@@ -115,7 +115,7 @@ impl Upkeep {
         let is_lack = matches!(flushed, Err(Error::NoSpace { .. }));
         let free = if is_lack { self.free_bytes() } else { None };
         self.watch.flush.note(flushed, self.env.clock.monotonic());
-        self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.duplicate())), free);
+        self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.clone())), free);
     }
 
     /// Flushes all current memtables, but not what other threads write meanwhile. Waits while the flush

@@ -102,7 +102,7 @@ impl Writes {
         let passage = self.wait_for_exclusive();
         let admit = || -> Result<Vec<CommitRequest>> {
             self.check_ours()?;
-            passage.as_ref().map_err(Error::duplicate)?;
+            passage.as_ref().map_err(Error::clone)?;
             self.signal.check_alive()?;
             let memtables = self.make_room(requests.iter().all(|request| request.set.removes_only()))?;
             self.slow_down(bytes, memtables);
@@ -110,7 +110,7 @@ impl Writes {
         };
         let outcomes = match admit() {
             Ok(requests) => self.pipeline.commit_group(requests),
-            Err(error) => (0..count).map(|_| Err(error.duplicate())).collect(),
+            Err(error) => (0..count).map(|_| Err(error.clone())).collect(),
         };
         if self.wal_pool.take_wish() {
             self.signal.wake_log();

@@ -279,7 +279,7 @@ fn report_damage(damage: &TableDamage, range: Option<&KeyRange>, report: &mut Re
     let low = low.as_deref().or(range.map(|range| range.start.as_slice()));
     let high = high.as_deref().or(range.map(|range| range.end.key()));
     let keys = LostKeys::between(low, high);
-    report.lose_from(damage.start, damage.error.duplicate(), damage.bytes, keys);
+    report.lose_from(damage.start, damage.error.clone(), damage.bytes, keys);
 }
 
 /// Merges the entries of all tables, the newest version of each key first.
