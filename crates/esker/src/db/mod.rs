@@ -72,7 +72,7 @@ use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::{DEFAULT_NAME, KeyspaceState};
 use crate::rescue::check::CheckReport;
 use crate::txn::commit::{Durability, Isolation};
-use crate::types::{Error, Result};
+use crate::types::{Error, KeyspaceId, Result};
 
 /// An open database. A handle: a clone is cheap and refers to the same database. The database closes when the
 /// last clone is dropped, together with all keyspaces, snapshots, batches and transactions made from it.
@@ -167,6 +167,34 @@ impl Db {
         let state = core.catalog.get(name).ok_or_else(|| Error::KeyspaceNotFound(name.to_owned()))?;
         core.check_there(&state)?;
         Ok(self.wrap(state))
+    }
+
+    /// Opens the keyspace with this id. Returns `None` if it was dropped: a [feed](Self::feed) may contain
+    /// changes of such keyspaces. Looks through all keyspaces, so keep the handle.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// let users = db.keyspace("users")?;
+    /// let found = db.keyspace_by_id(users.id())?;
+    /// assert_eq!(found.map(|users| users.name()).as_deref(), Some("users"));
+    /// db.drop_keyspace("users")?;
+    /// assert!(db.keyspace_by_id(users.id())?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Closed`], and those of reads.
+    pub fn keyspace_by_id(&self, id: KeyspaceId) -> Result<Option<Keyspace>> {
+        let core = &self.handle.core;
+        core.check_open()?;
+        let Some(state) = core.catalog.with_id(id) else { return Ok(None) };
+        match core.check_there(&state) {
+            Ok(()) => Ok(Some(self.wrap(state))),
+            Err(Error::KeyspaceNotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Creates a keyspace. It costs bytes, not megabytes: have as many as you like.

@@ -309,7 +309,7 @@ impl Catalog {
     }
 
     /// Returns the keyspace with this id.
-    pub(in crate::engine) fn with_id(&self, id: KeyspaceId) -> Option<Arc<KeyspaceState>> {
+    pub(crate) fn with_id(&self, id: KeyspaceId) -> Option<Arc<KeyspaceState>> {
         let names = self.names.read();
         if let Some(made) = names.made.values().flatten().find(|state| state.id == id) {
             return Some(made.clone());
