@@ -146,7 +146,7 @@ impl Store for LocalStore {
         let stats = self.db.stats();
         let figures = [
             ("engine_items", stats.items),
-            ("engine_seqno", stats.seqno),
+            ("engine_seqno", stats.seqno.get()),
             ("engine_memtable_bytes", stats.memtable_bytes),
             ("engine_tables", stats.tables),
             ("engine_table_bytes", stats.table_bytes),

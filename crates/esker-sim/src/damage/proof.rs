@@ -60,10 +60,10 @@ mod tests {
         let made = MemFs::new();
         let db = Db::builder().env(env(&made, 1)).background(false).memory(1 << 20).open(DIR).unwrap();
         db.default_keyspace().put("a", "flushed").unwrap();
-        let flushed = db.stats().seqno;
+        let flushed = db.stats().seqno.get();
         db.flush().unwrap();
         db.default_keyspace().put("b", "in the log").unwrap();
-        let newest = db.stats().seqno;
+        let newest = db.stats().seqno.get();
         db.close().unwrap();
         assert!(0 < flushed && flushed < newest);
         let before = read(&made);

@@ -105,7 +105,7 @@ impl Plan {
         begin_with(&mut recent, &newest);
         // An operation without effect may have no commit.
         recent.dedup_by_key(|state| state.digest());
-        chronicle.add(&newest, db.stats().seqno);
+        chronicle.add(&newest, db.stats().seqno.get());
 
         let files = read(&left.disk);
         Subject {

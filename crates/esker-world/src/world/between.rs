@@ -89,7 +89,7 @@ impl PendingWork {
             Ok(self.keyspaces.values().nth(at).expect("there is the default keyspace").clone())
         };
         let outcome = super::faults::attempt(|| crate::perform::perform(&self.db, &op, pick, ""));
-        let done = Done { op, outcome, seqno: self.db.stats().seqno };
+        let done = Done { op, outcome, seqno: self.db.stats().seqno.get() };
         self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
     }
 }

@@ -245,7 +245,7 @@ impl World {
 
     /// Returns the number of the newest commit.
     pub fn seqno(&self) -> u64 {
-        self.db.as_ref().map_or(0, |db| db.stats().seqno)
+        self.db.as_ref().map_or(0, |db| db.stats().seqno.get())
     }
 
     /// Returns the disk as the next process would find it after a kill.

@@ -102,7 +102,7 @@ impl Replica {
         drop((replay, db));
         let disk = lose(&disk, loss);
         let (faults, db) = open(&disk, builder, clock, seed);
-        let own = db.stats().seqno;
+        let own = db.stats().seqno.get();
         assert!(own >= synced, "commit {synced} is gone: it ends with {own}");
         places.retain(|(number, _)| *number <= own);
         Replica { disk, faults, db, replay: None, feed: None, places, synced: own }
@@ -166,7 +166,7 @@ impl World {
         remove(&disk, DIR.as_ref());
         let builder = self.builder(self.opening_of_copies());
         let (faults, db) = open(&disk, builder, &self.machine.clock, self.seed);
-        let own = db.stats().seqno;
+        let own = db.stats().seqno.get();
         let places = vec![(own, seqno)];
         self.copies.replica =
             Some(Replica { disk, faults, db, replay: None, feed: None, places, synced: own });

@@ -218,7 +218,7 @@ impl World {
         let stats = db.stats();
         self.seen.tier_runs = stats.tier_runs;
         self.db = Some(db);
-        self.note_opening_for_copies(stats.seqno);
+        self.note_opening_for_copies(stats.seqno.get());
         loop {
             self.begin_operation();
             let is_swept = self.sweep();

@@ -159,13 +159,13 @@ impl Builder {
     }
     /// Limits compactions to reading this many bytes a second; at least 1 MiB. Flushes are not limited. When
     /// compactions fall behind, writers are slowed down to their rate. Default: no limit.
-    pub fn merge_rate(mut self, bytes_per_second: u64) -> Self {
-        self.settings.allowances.merge_rate = Some(bytes_per_second);
+    pub fn compaction_rate(mut self, bytes_per_second: u64) -> Self {
+        self.settings.allowances.compaction_rate = Some(bytes_per_second);
         self
     }
     /// Limits compactions to this percentage of one processor's time, 1 to 100. Default 100.
-    pub fn merge_percent(mut self, percent: u64) -> Self {
-        self.settings.allowances.merge_percent = Some(percent);
+    pub fn compaction_percent(mut self, percent: u64) -> Self {
+        self.settings.allowances.compaction_percent = Some(percent);
         self
     }
     /// Maximum bytes of memtables that a killed process leaves to be replayed by the next opening. A larger

@@ -143,7 +143,7 @@ fn any_kept_commit_is_read_as_it_was_and_older_ones_are_refused() {
                 }
                 _ => {
                     let now = world.clock.monotonic();
-                    states.push((SeqNo::new(db.stats().seqno), now, model.clone()));
+                    states.push((db.stats().seqno, now, model.clone()));
                     let (seqno, then, state) = &states[rng.usize(0..states.len())];
                     match map.at(*seqno) {
                         Ok(past) => {
@@ -349,12 +349,12 @@ fn versions_are_what_happened() {
             map.set_merge_operator("concat").unwrap();
         }
         map.set_history(History::Versions(kept as u32)).unwrap();
-        let since = SeqNo::new(db.stats().seqno);
+        let since = db.stats().seqno;
         let mut states: Vec<(SeqNo, Map)> = vec![(since, Map::new())];
         let (mut model, mut snapshots) = (Map::new(), Vec::new());
         let mut ends: BTreeMap<Vec<u8>, Duration> = BTreeMap::new();
         for round in 0..1500 {
-            let (before, op) = (SeqNo::new(db.stats().seqno), rng.u8(0..27));
+            let (before, op) = (db.stats().seqno, rng.u8(0..27));
             match op {
                 24 if map.merge_operator().is_none() => {
                     let (key, value) = (vec![rng.u8(0..40)], vec![rng.u8(..); rng.usize(1..100)]);
@@ -396,7 +396,7 @@ fn versions_are_what_happened() {
             // Another write of the key removes its expiry.
             let newest = |key: &[u8]| map.versions(key).unwrap().next().unwrap().unwrap().seqno;
             ends.retain(|key, _| op == 24 || newest(key) <= before);
-            states.push((SeqNo::new(db.stats().seqno), model.clone()));
+            states.push((db.stats().seqno, model.clone()));
         }
     }
     assert!(listed > 1000, "{listed}");
@@ -420,7 +420,7 @@ fn versions_show_what_has_expired_as_the_put_that_it_was() {
         db.flush().unwrap();
     }
     assert_eq!(db.sweep().unwrap(), 1);
-    let swept = SeqNo::new(db.stats().seqno);
+    let swept = db.stats().seqno;
     assert_eq!(shown(), [(swept, None), (put, Some(b"1".to_vec()))]);
 }
 

@@ -153,7 +153,7 @@ fn pins_have_an_age() {
     assert_eq!(pins(), (0, None, 0, None));
     let map = db.default_keyspace();
     let (snapshot, iterator) = (db.snapshot(), map.iter());
-    let seqno = snapshot.seqno().get();
+    let seqno = snapshot.seqno();
     sleep(10);
     assert_eq!(pins(), (1, Some((seqno, 10)), 1, None), "nothing has changed since");
     db.flush().unwrap();

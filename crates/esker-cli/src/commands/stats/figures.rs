@@ -58,7 +58,7 @@ fn usage(stats: &Stats) -> [(&'static str, Vec<Row>); 4] {
                 Row("items", Count(stats.items), Level),
                 Row("unresolved", Count(stats.unresolved), Level),
                 Row("keyspaces", Count(stats.keyspaces), Level),
-                Row("seqno", Count(stats.seqno), Level),
+                Row("seqno", Count(stats.seqno.get()), Level),
                 Row("tables", Count(stats.tables), Level),
                 Row("table_bytes", Bytes(stats.table_bytes), Level),
                 Row("runs", Count(stats.runs), Level),

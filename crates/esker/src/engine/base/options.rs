@@ -44,9 +44,9 @@ pub(crate) struct Allowances {
     /// Bytes a second that writers may write.
     pub(crate) write_rate: Option<u64>,
     /// Bytes a second that compactions may read.
-    pub(crate) merge_rate: Option<u64>,
+    pub(crate) compaction_rate: Option<u64>,
     /// Percent of one processor that compactions may use.
-    pub(crate) merge_percent: Option<u64>,
+    pub(crate) compaction_percent: Option<u64>,
 }
 
 /// What runs the background work.
@@ -236,12 +236,12 @@ impl Settings {
         if self.sizes.table_bytes > TABLE_BYTES_MAX {
             return invalid("table_bytes: at most 1 TiB");
         }
-        let Allowances { write_rate, merge_rate, merge_percent } = self.allowances;
-        if write_rate.is_some_and(|rate| rate < 1 << 10) || merge_rate.is_some_and(|rate| rate < MIB) {
-            return invalid("write_rate: at least 1 KiB a second; merge_rate: at least 1 MiB a second");
+        let Allowances { write_rate, compaction_rate, compaction_percent } = self.allowances;
+        if write_rate.is_some_and(|rate| rate < 1 << 10) || compaction_rate.is_some_and(|rate| rate < MIB) {
+            return invalid("write_rate: at least 1 KiB a second; compaction_rate: at least 1 MiB a second");
         }
-        if merge_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
-            return invalid("merge_percent: 1 to 100");
+        if compaction_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
+            return invalid("compaction_percent: 1 to 100");
         }
         let memtable_bytes = self.sizes.memtable_bytes.unwrap_or((self.memory / 8).min(64 * MIB) as usize);
         if !(110..=10_000).contains(&self.blobs.amplification_percent_max) {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::types::Error;
 use crate::types::latency::{Latency, Recorder};
+use crate::types::{Error, SeqNo};
 
 /// Statistics at one moment. Counts and sums cover the time since this opening of the database.
 ///
@@ -21,8 +21,8 @@ pub struct Stats {
     /// Writes whose commit did not check whether the key existed. [`Keyspace::len`](crate::Keyspace::len) and
     /// compactions check.
     pub unresolved: u64,
-    /// Number of the newest visible commit.
-    pub seqno: u64,
+    /// The newest visible commit.
+    pub seqno: SeqNo,
     /// Keyspaces, including the default one.
     pub keyspaces: u64,
     /// Bytes in memtables.
@@ -139,8 +139,8 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OldestSnapshot {
-    /// Number of the commit.
-    pub seqno: u64,
+    /// The commit.
+    pub seqno: SeqNo,
     /// Time since which it has been kept without a break.
     pub age: Duration,
 }

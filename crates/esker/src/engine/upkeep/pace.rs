@@ -103,15 +103,15 @@ impl Allowance<'_> {
     /// Records `bytes` more of input, and pauses if the compaction is ahead of its share. Returns false if it
     /// must end.
     pub(in crate::engine) fn go_on(&self, bytes: u64) -> bool {
-        let (disk, Allowances { merge_rate, merge_percent, .. }) =
+        let (disk, Allowances { compaction_rate, compaction_percent, .. }) =
             (self.disk, self.disk.options.allowances());
         let is_stopped = || disk.signal.stop_flag().load(Ordering::Relaxed);
-        if merge_rate.is_none() && merge_percent.is_none() {
+        if compaction_rate.is_none() && compaction_percent.is_none() {
             return !is_stopped();
         }
         let mut since = self.since.lock();
         let now = disk.env.clock.monotonic();
-        let mut rest = pause(bytes, now.saturating_sub(*since), merge_rate, merge_percent);
+        let mut rest = pause(bytes, now.saturating_sub(*since), compaction_rate, compaction_percent);
         while !rest.is_zero() && !is_stopped() {
             let nap = rest.min(NAP_MAX);
             disk.env.clock.sleep(nap);

@@ -22,14 +22,14 @@ impl Upkeep {
         let space = Space::of(&view.version);
         let (activity, log) = (self.cache.activity().sums(), self.wal_pool.meter());
         let age = |since| self.env.clock.monotonic().saturating_sub(since);
-        let oldest = |(seq, since): (SeqNo, _)| OldestSnapshot { seqno: seq.get(), age: age(since) };
+        let oldest = |(seq, since): (SeqNo, _)| OldestSnapshot { seqno: seq, age: age(since) };
         let overcounts = view.version.overcounts();
         let counted =
             |state: &KeyspaceState| state.counter.now().saturating_sub(overcounts.at(state.id, SeqNo::MAX));
         Stats {
             items: keyspaces.iter().map(|(_, state)| counted(state)).sum(),
             unresolved: view.unresolved(),
-            seqno: self.published.visible().get(),
+            seqno: self.published.visible(),
             keyspaces: keyspaces.len() as u64,
             memtable_bytes: view.memtables().map(|m| m.bytes_used() as u64).sum(),
             memtables_sealed: view.immutables.len() as u64,
