@@ -5,7 +5,9 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::task::Waker;
 
-use esker::{Counting, Db, Durability, Health, Keyspace, LockMode, LockOwner, Savepoint, Value};
+use esker::{
+    Counting, Db, Durability, Health, Keyspace, KeyspaceOptions, LockMode, LockOwner, Savepoint, Value,
+};
 
 use super::{
     Error, Isolation, Locks, Order, Reads, Result, Snapshot, Space, Span, Store, Transaction, Visit, Write,
@@ -85,7 +87,7 @@ impl Store for LocalStore {
             }
             // One commit, so that replicas never see the keyspace with another way of counting.
             let mut batch = self.db.batch();
-            batch.create_keyspace_counting(name, counting)?;
+            batch.create_keyspace_with(name, KeyspaceOptions::new().counting(counting))?;
             match batch.commit().map_err(esker::Error::from) {
                 Ok(_) | Err(esker::Error::KeyspaceExists(_)) => {}
                 Err(other) => return Err(other.into()),

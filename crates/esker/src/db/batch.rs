@@ -11,7 +11,7 @@ use super::keyspace::Keyspace;
 use super::writes::{CommitConditions, Writes};
 use crate::encoding::operand::Operand;
 use crate::engine::life::handle::Handle;
-use crate::engine::state::keyspace_options::{Counting, KeyspaceOptions};
+use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::engine::writes::committer::Committing;
 use crate::txn::commit::Durability;
 use crate::types::expiry::{Expiry, Lifetime};
@@ -76,30 +76,6 @@ impl WriteBatch {
     pub(crate) fn create_numbered_keyspace(&mut self, name: &str, id: KeyspaceId) -> Result<Keyspace> {
         let (changes, set) = self.writes.changes_mut();
         let state = changes.create_numbered(&self.handle.core.catalog, set, name, id)?;
-        Ok(Keyspace::new(self.handle.clone(), state))
-    }
-
-    /// Creates a keyspace that counts in this way from its first key on: see [`Keyspace::set_counting`].
-    ///
-    /// ```
-    /// # let db = esker::Db::in_memory()?;
-    /// let mut batch = db.batch();
-    /// let fields = batch.create_keyspace_counting("fields", esker::Counting::Lazy)?;
-    /// batch.put(&fields, "ann/age", "40")?;
-    /// batch.commit()?;
-    /// assert_eq!((fields.counting(), fields.len()?), (esker::Counting::Lazy, 1));
-    /// # Ok::<(), esker::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`create_keyspace`](Self::create_keyspace).
-    pub fn create_keyspace_counting(&mut self, name: &str, counting: Counting) -> Result<Keyspace> {
-        let catalog = &self.handle.core.catalog;
-        let (changes, set) = self.writes.changes_mut();
-        let state = match counting {
-            Counting::Exact => changes.create(catalog, set, name)?,
-            Counting::Lazy => changes.create_lazy(catalog, set, name)?,
-        };
         Ok(Keyspace::new(self.handle.clone(), state))
     }
 

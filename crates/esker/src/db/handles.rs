@@ -398,6 +398,32 @@ macro_rules! catalog_methods {
                 Ok(Keyspace::new(handle.clone(), state))
             }
 
+            /// Creates a keyspace with these options, which others find after the commit. The options are in
+            /// force for the writes of this handle as well, except `blobs_over`.
+            ///
+            /// ```
+            /// # let db = esker::Db::in_memory()?;
+            /// use esker::{Counting, KeyspaceOptions};
+            ///
+            /// let mut batch = db.batch();
+            /// let options = KeyspaceOptions::new().counting(Counting::Lazy).merge_operator("add-u64");
+            /// let views = batch.create_keyspace_with("views", options.clone())?;
+            /// batch.merge(&views, "page", 1_u64.to_le_bytes())?;
+            /// batch.commit()?;
+            /// assert_eq!(views.options(), options);
+            /// # Ok::<(), esker::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            /// Those of [`create_keyspace`](Self::create_keyspace). [`commit`](Self::commit) fails with those
+            /// of the calls that change one option, for example [`Keyspace::set_history`].
+            pub fn create_keyspace_with(&mut self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+                let created = self.create_keyspace(name)?;
+                created.state.take(&options);
+                self.set_options(&created, options)?;
+                Ok(created)
+            }
+
             /// Drops a keyspace and all entries in it at the commit. Earlier writes to it are dropped. In a
             /// transaction it conflicts with every later commit that has written to the keyspace.
             ///

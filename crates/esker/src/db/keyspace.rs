@@ -411,8 +411,8 @@ impl Keyspace {
     }
 
     /// Sets how commits count the keys of this keyspace. The database stores this. Does not commit if nothing
-    /// changes. [`WriteBatch::create_keyspace_counting`](crate::WriteBatch::create_keyspace_counting) creates
-    /// a keyspace that counts this way.
+    /// changes. [`Db::create_keyspace_with`](crate::Db::create_keyspace_with) creates a keyspace that counts
+    /// this way.
     ///
     /// ```
     /// # let db = esker::Db::in_memory()?;

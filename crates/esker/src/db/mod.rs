@@ -70,6 +70,7 @@ use crate::engine::life::background::BackgroundStep;
 use crate::engine::life::copies::checkpoint::Checkpoint;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::{DEFAULT_NAME, KeyspaceState};
+use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::rescue::check::CheckReport;
 use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, KeyspaceId, Result};
@@ -216,8 +217,20 @@ impl Db {
     /// [`Error::KeyspaceExists`]; [`Error::Invalid`] for an empty name or one of more than 1024 bytes; those
     /// of a commit, see [`WriteBatch::commit`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.create_keyspace_with(name, KeyspaceOptions::default())
+    }
+
+    /// Same as [`create_keyspace`](Self::create_keyspace), with these options.
+    ///
+    /// # Errors
+    /// Those of `create_keyspace`, and of the calls that change one option, for example
+    /// [`Keyspace::set_history`].
+    pub fn create_keyspace_with(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         let mut batch = self.batch();
-        let created = batch.create_keyspace(name)?;
+        let created = match options == KeyspaceOptions::default() {
+            true => batch.create_keyspace(name)?,
+            false => batch.create_keyspace_with(name, options)?,
+        };
         batch.commit_with(Durability::Buffered)?;
         Ok(created)
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker::env::{Env, MemFs};
-use esker::{BackgroundStep, Counting, Db, Durability, Keyspace};
+use esker::{BackgroundStep, Counting, Db, Durability, Keyspace, KeyspaceOptions};
 
 const KEYS: u32 = 20_000;
 
@@ -170,12 +170,12 @@ fn a_keyspace_counts_lazily_from_the_commit_on_that_makes_it() {
     let fs = MemFs::new();
     let db = open(&fs);
     let mut batch = db.batch();
-    let lazy = batch.create_keyspace_counting("lazy", Counting::Lazy).unwrap();
+    let lazy = batch.create_keyspace_with("lazy", KeyspaceOptions::new().counting(Counting::Lazy)).unwrap();
     batch.put(&lazy, "a", "1").unwrap();
     // Nothing is left of a keyspace that is dropped again.
-    batch.create_keyspace_counting("gone", Counting::Lazy).unwrap();
+    batch.create_keyspace_with("gone", KeyspaceOptions::new().counting(Counting::Lazy)).unwrap();
     batch.drop_keyspace("gone").unwrap();
-    let exact = batch.create_keyspace_counting("exact", Counting::Exact).unwrap();
+    let exact = batch.create_keyspace("exact").unwrap();
     batch.commit().unwrap();
     lazy.put("a", "2").unwrap();
     assert!(db.stats().unresolved > 0, "it is not looked up");

@@ -33,6 +33,7 @@ mod history;
 mod ingest;
 mod interface;
 mod isolation;
+mod keyspace_options;
 mod kill_then_power_loss;
 mod large_transactions;
 mod limits;

@@ -94,10 +94,8 @@ fn replay_1_the_copy_has_names_options_values_and_ends() {
             12 => {
                 // A keyspace replaces another, with its options.
                 let mut batch = two.home.batch();
-                let new = batch.create_keyspace_counting(&format!("in {round}"), Counting::Lazy).unwrap();
-                let mut options = new.options();
-                options.merge_operator = Some("max".to_owned());
-                batch.set_options(&new, options).unwrap();
+                let options = KeyspaceOptions::new().counting(Counting::Lazy).merge_operator("max");
+                let new = batch.create_keyspace_with(&format!("in {round}"), options).unwrap();
                 batch.put(&new, "a", "b").unwrap();
                 if map.name() != "default" {
                     batch.drop_keyspace(&map.name()).unwrap();

@@ -72,7 +72,7 @@ impl KeyspaceState {
     }
 
     /// Puts options into force.
-    pub(in crate::engine) fn take(&self, options: &KeyspaceOptions) {
+    pub(crate) fn take(&self, options: &KeyspaceOptions) {
         self.is_lazy.store(options.counting == Counting::Lazy, Ordering::Relaxed);
         self.ttl_ms.store(options.ttl_ms(), Ordering::Relaxed);
     }

@@ -70,6 +70,31 @@ pub(crate) struct StoredOptions {
 }
 
 impl KeyspaceOptions {
+    /// The options that a keyspace has if none are given.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how commits count the keys.
+    pub fn counting(self, counting: Counting) -> Self {
+        KeyspaceOptions { counting, ..self }
+    }
+
+    /// Sets the lifetime of entries put without one. `None`: unlimited.
+    pub fn default_ttl(self, ttl: impl Into<Option<Duration>>) -> Self {
+        KeyspaceOptions { default_ttl: ttl.into(), ..self }
+    }
+
+    /// Sets which older versions are kept.
+    pub fn history(self, history: History) -> Self {
+        KeyspaceOptions { history, ..self }
+    }
+
+    /// Sets the merge operator: see [`Keyspace::set_merge_operator`](crate::Keyspace::set_merge_operator).
+    pub fn merge_operator(self, name: impl Into<String>) -> Self {
+        KeyspaceOptions { merge_operator: Some(name.into()), ..self }
+    }
+
     /// Appends the options that differ from the defaults.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         if let Some(bytes) = self.blobs_over {

@@ -22,7 +22,7 @@ use crate::engine::state::catalog::{
     Catalog, DEFAULT_NAME, KeyspaceState, NEXT_ID_KEY, StoredId, check_name, varint,
 };
 use crate::engine::state::history::Kept;
-use crate::engine::state::keyspace_options::{Counting, KeyspaceOptions, StoredOptions, check_created};
+use crate::engine::state::keyspace_options::{KeyspaceOptions, StoredOptions, check_created};
 use crate::engine::writes::Writes;
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::drop_mark::DropMark;
@@ -138,20 +138,6 @@ impl Changes {
         self.set(name, None, Some(state.clone()));
         self.created.push(state.clone());
         state
-    }
-
-    /// Creates a keyspace that counts lazily from its first key on.
-    pub(crate) fn create_lazy(
-        &mut self,
-        catalog: &Catalog,
-        set: &mut WriteSet,
-        name: &str,
-    ) -> Result<Arc<KeyspaceState>> {
-        let state = self.create(catalog, set, name)?;
-        let options = KeyspaceOptions { counting: Counting::Lazy, ..KeyspaceOptions::default() };
-        state.take(&options);
-        self.set_options(set, &state, options);
-        Ok(state)
     }
 
     /// Sets the options of a keyspace. Those of a keyspace that the commit creates precede its other writes,
