@@ -41,6 +41,12 @@ impl Failure {
         self.cause.contains("writes stopped by an earlier failure")
     }
 
+    /// Returns whether the end of an earlier log could not be made durable again before the first write. The
+    /// write has no effect, and the next one tries again.
+    pub fn is_of_earlier_log(&self) -> bool {
+        self.cause.starts_with("make durable ")
+    }
+
     /// Returns whether a keyspace does not exist.
     pub fn is_of_gone_keyspace(&self) -> bool {
         self.cause.starts_with("no keyspace named")

@@ -50,7 +50,8 @@ impl Shared {
     /// Returns whether a write may fail with this error, without effect (full_disk.1, failing_disk.1).
     pub(super) fn excuses(&self, failure: &Failure) -> bool {
         let is_of_disk = failure.is_injected() && !failure.is_of_stopped_writes();
-        self.may_be_full.load(Ordering::Relaxed) && failure.is_of_full_disk()
+        is_of_disk && failure.is_of_earlier_log()
+            || self.may_be_full.load(Ordering::Relaxed) && failure.is_of_full_disk()
             || self.may_fail.load(Ordering::Relaxed) && is_of_disk
     }
 

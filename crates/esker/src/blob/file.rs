@@ -129,6 +129,16 @@ fn check_header(file: &dyn File, path: &Path, id: FileId) -> Result<()> {
     Ok(())
 }
 
+/// The path of a blob file.
+pub(crate) fn blob_path(dir: &Path, id: FileId) -> PathBuf {
+    dir.join(blob_name(id))
+}
+
+/// `n.blob`.
+pub(crate) fn blob_name(id: FileId) -> String {
+    format!("{:06}.blob", id.get())
+}
+
 impl BlobFile {
     /// Creates a blob file. Its name is not durable yet.
     pub(crate) fn create(env: &Env, path: &Path, id: FileId) -> Result<Arc<BlobFile>> {

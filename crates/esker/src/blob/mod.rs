@@ -23,7 +23,7 @@ mod stored;
 mod writer;
 
 pub(crate) use cache::BlobCache;
-pub(crate) use file::{BlobFile, Lease};
+pub(crate) use file::{BlobFile, Lease, blob_name, blob_path};
 pub(crate) use moves::Moves;
 pub(crate) use pointer::BlobPointer;
 pub(crate) use references::BlobReferences;

@@ -5,6 +5,7 @@
 //!     them open.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use esker_env::{Env, OpenOptions};
@@ -12,7 +13,7 @@ use parking_lot::RwLock;
 
 use super::file::HEADER_BYTES;
 use super::stored::StoredValue;
-use super::{BlobCache, BlobFile, BlobPointer, Moves};
+use super::{BlobCache, BlobFile, BlobPointer, Moves, blob_path};
 use crate::types::{Error, FileId, Result, Value};
 
 /// Maximum number of bytes of a value that are read ahead.
@@ -94,6 +95,8 @@ pub(crate) struct BlobSet(Option<Arc<Files>>);
 
 #[derive(Clone, Debug, Default)]
 struct Files {
+    /// The directory, for errors.
+    dir: PathBuf,
     named: BTreeMap<FileId, BlobSource>,
     recent: Arc<Recent>,
     /// `None` disables caching.
@@ -101,15 +104,23 @@ struct Files {
 }
 
 impl BlobSet {
-    /// Creates a set of files.
-    pub(crate) fn new(named: BTreeMap<FileId, BlobSource>) -> Self {
-        BlobSet(Some(Arc::new(Files { named, recent: Arc::default(), cache: None })))
+    /// Creates a set of files in a directory.
+    pub(crate) fn new(dir: &Path, named: BTreeMap<FileId, BlobSource>) -> Self {
+        BlobSet(Some(Arc::new(Files { dir: dir.to_owned(), named, recent: Arc::default(), cache: None })))
     }
 
     /// Returns this set with a cache.
-    pub(crate) fn cached_in(self, cache: Arc<BlobCache>) -> Self {
+    pub(crate) fn cached_in(self, dir: &Path, cache: Arc<BlobCache>) -> Self {
         let files = self.0.as_deref().cloned().unwrap_or_default();
-        BlobSet(Some(Arc::new(Files { cache: Some(cache), ..files })))
+        BlobSet(Some(Arc::new(Files { dir: dir.to_owned(), cache: Some(cache), ..files })))
+    }
+
+    fn dir(&self) -> &Path {
+        self.0.as_ref().map_or(Path::new(""), |files| &files.dir)
+    }
+
+    fn decode(&self, pointer: &[u8]) -> Result<BlobPointer> {
+        BlobPointer::decode(pointer).map_err(|e| e.in_file("blob pointer", self.dir(), 0))
     }
 
     /// Returns whether the set has no files.
@@ -168,7 +179,7 @@ impl BlobSet {
         let Some(cache) = self.0.as_ref().and_then(|files| files.cache.as_ref()) else {
             return self.open(pointer)?.read().map(Value::from);
         };
-        let pointer = decode(pointer)?;
+        let pointer = self.decode(pointer)?;
         if let Some(value) = cache.get(&pointer) {
             return Ok(value);
         }
@@ -197,20 +208,36 @@ impl BlobSet {
 
     /// Opens the value of a pointer for reading in parts.
     pub(crate) fn open(&self, pointer: &[u8]) -> Result<StoredValue> {
-        self.open_decoded(decode(pointer)?)
+        self.open_decoded(self.decode(pointer)?)
     }
 
     fn open_decoded(&self, pointer: BlobPointer) -> Result<StoredValue> {
         match self.find(pointer.file) {
             Some(source) => source.open(&pointer),
             None => {
-                let detail = format!("a key points to blob file {}, which does not exist", pointer.file);
-                Err(Error::corrupt("blob pointer", "", pointer.offset, detail))
+                let detail =
+                    "a key points to it, but it does not exist: restore a backup or run `esker repair`";
+                Err(Error::corrupt("blob file", blob_path(self.dir(), pointer.file), pointer.offset, detail))
             }
         }
     }
 }
 
-fn decode(pointer: &[u8]) -> Result<BlobPointer> {
-    BlobPointer::decode(pointer).map_err(|e| e.in_file("blob pointer", "".as_ref(), 0))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blob::pointer::Form;
+
+    #[test]
+    fn damage_is_reported_with_a_file_or_the_directory() {
+        let set = BlobSet::new(Path::new("db"), BTreeMap::new());
+        let pointer =
+            BlobPointer { form: Form::Plain, file: FileId::new(7), offset: 32, len: 1, stored: 1, crc: 0 };
+        let mut encoded = Vec::new();
+        pointer.encode(&mut encoded);
+        for (pointer, expected) in [(&encoded[..], "db/000007.blob"), (b"\xff", "db")] {
+            let Err(Error::Corrupt { path, .. }) = set.read(pointer) else { panic!("nothing is there") };
+            assert_eq!(path, Path::new(expected));
+        }
+    }
 }

@@ -8,6 +8,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::blob::blob_name;
+pub(crate) use crate::blob::blob_path;
 use crate::types::FileId;
 
 /// The lock file.
@@ -80,16 +82,6 @@ pub fn manifest_name(id: FileId) -> String {
 /// The path of a table.
 pub fn table_path(dir: &Path, id: FileId) -> PathBuf {
     dir.join(table_name(id))
-}
-
-/// The path of a blob file.
-pub fn blob_path(dir: &Path, id: FileId) -> PathBuf {
-    dir.join(blob_name(id))
-}
-
-/// `n.blob`.
-fn blob_name(id: FileId) -> String {
-    format!("{:06}.blob", id.get())
 }
 
 /// `n.sst`.

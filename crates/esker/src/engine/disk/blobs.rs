@@ -53,7 +53,7 @@ pub(in crate::engine) fn open_blobs(env: &Env, dir: &Path, state: &VersionEdit) 
         })?;
         named.insert(name, BlobSource::new(name, BlobFile::described(env, &path, file, len))?);
     }
-    Ok(BlobSet::new(named))
+    Ok(BlobSet::new(dir, named))
 }
 
 /// Checks the values of commits that may not be durable. Returns the first commit with a damaged value: the

@@ -192,7 +192,7 @@ impl State {
                 Followed::Commit(seq, record) => {
                     let blobs = self.view.load(&crate::sync::pin()).version.blobs().clone();
                     let corrupt = |detail: String| {
-                        Error::corrupt("commit payload", "", 0, format!("commit {seq}: {detail}"))
+                        Error::corrupt("commit payload", &self.dir, 0, format!("commit {seq}: {detail}"))
                     };
                     let of_record = Changes::of_record(record).map_err(|e| corrupt(e.detail))?;
                     let needs_more = of_record.is_none() || !blobs.is_empty();

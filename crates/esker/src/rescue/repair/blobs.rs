@@ -28,7 +28,7 @@ pub(super) fn find(env: &Env, dir: &Path, names: &[String], named: &[(FileId, Fi
             found.insert(name, source);
         }
     }
-    BlobSet::new(found)
+    BlobSet::new(dir, found)
 }
 
 /// Replaces pointers to blob files by the values.

@@ -73,7 +73,7 @@ impl Opening {
         let blocks = cache.clone();
         let blob_cache = BlobCache::new(cache.budget(), Box::new(move || blocks.room_bytes()));
         let version = open_tables(env, dir, &names, &state, &cache)?;
-        let blobs = version.blobs().clone().cached_in(blob_cache.clone());
+        let blobs = version.blobs().clone().cached_in(dir, blob_cache.clone());
         let version = Arc::new(version.with_blobs(blobs));
         let replayed = replay(env, dir, options, &state, version.blobs())?;
         refuse_needed(env, dir, &names, &state, replayed.last_seq)?;
