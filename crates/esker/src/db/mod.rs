@@ -71,7 +71,7 @@ use crate::engine::life::copies::checkpoint::Checkpoint;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::{DEFAULT_NAME, KeyspaceState};
 use crate::engine::state::keyspace_options::KeyspaceOptions;
-use crate::rescue::check::CheckReport;
+use crate::rescue::check::{CheckReport, check};
 use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, KeyspaceId, Result};
 
@@ -408,7 +408,7 @@ impl Db {
     /// # Errors
     /// Those that prevent the check. Its findings are in the report.
     pub fn check(&self) -> Result<CheckReport> {
-        self.handle.core.check()
+        check(&self.handle.core)
     }
 
     /// Names and values of the options in force, given and derived. `cache_bytes` is the memory left when all

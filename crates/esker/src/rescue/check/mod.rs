@@ -62,75 +62,73 @@ impl CheckReport {
     }
 }
 
-impl Core {
-    /// Verifies the manifest, every block of every table, the order of keys and of memtables and runs, and
-    /// the log: no segment is lost, and the finished ones are sound and complete. Verifies that the number of
-    /// live keys of each keyspace equals `len`.
-    pub(crate) fn check(&self) -> Result<CheckReport> {
-        self.check_open()?;
-        let mut report = CheckReport::default();
-        let (state, view, snapshot, keyspaces) = {
-            // Edits change file, state and view under this lock. So they agree here.
-            let manifest = self.tables.manifest();
-            if !manifest.is_broken() {
-                self.check_manifest(&manifest.path(), manifest.state(), &mut report);
-                self.check_current(&manifest.path(), &mut report);
-            }
-            let snapshot = self.snapshot();
-            let keyspaces: Vec<_> = self.catalog.all().into_iter().map(|(_, state)| state).collect();
-            (manifest.state().clone(), self.view.get(), snapshot, keyspaces)
-        };
-        let known = view.version.tables().map(|(run, live)| (live.file, run.level, run.id)).collect();
-        tables::check_state(&state, Some(known), &self.dir, &mut report);
-        let flushed = state.flushed_seq.unwrap_or_default();
-        for (_, live) in view.version.tables() {
-            tables::check_table(&live.table, &live.meta, state.newest_in_tables(), &mut report);
+/// Verifies the manifest, every block of every table, the order of keys and of memtables and runs, and
+/// the log: no segment is lost, and the finished ones are sound and complete. Verifies that the number of
+/// live keys of each keyspace equals `len`.
+pub(crate) fn check(core: &Core) -> Result<CheckReport> {
+    core.check_open()?;
+    let mut report = CheckReport::default();
+    let (state, view, snapshot, keyspaces) = {
+        // Edits change file, state and view under this lock. So they agree here.
+        let manifest = core.tables.manifest();
+        if !manifest.is_broken() {
+            check_manifest(core, &manifest.path(), manifest.state(), &mut report);
+            check_current(core, &manifest.path(), &mut report);
         }
-        content::check_order(&view, &self.dir, &mut report);
-        log::check_named(&self.env, &self.dir, || self.tables.manifest().state().log_extent(), &mut report)?;
-        log::check_finished(&self.env, &self.dir, state.log_extent(), flushed, &mut report)?;
-        let stated = |id| {
-            let keyspace = keyspaces.iter().find(|keyspace| keyspace.id == id)?;
-            // Unreadable tables were reported already.
-            self.len_at(keyspace, &snapshot).ok()
-        };
-        let counted = self.exact_counts(&snapshot).unwrap_or_default();
-        content::check_counts(&view, snapshot.seq(), stated, &counted, &self.dir, &mut report);
-        // If the database was closed meanwhile, another process may use the files: they do not compare to
-        // this state.
-        self.check_open()?;
-        Ok(report)
+        let snapshot = core.snapshot();
+        let keyspaces: Vec<_> = core.catalog.all().into_iter().map(|(_, state)| state).collect();
+        (manifest.state().clone(), core.view.get(), snapshot, keyspaces)
+    };
+    let known = view.version.tables().map(|(run, live)| (live.file, run.level, run.id)).collect();
+    tables::check_state(&state, Some(known), &core.dir, &mut report);
+    let flushed = state.flushed_seq.unwrap_or_default();
+    for (_, live) in view.version.tables() {
+        tables::check_table(&live.table, &live.meta, state.newest_in_tables(), &mut report);
     }
+    content::check_order(&view, &core.dir, &mut report);
+    log::check_named(&core.env, &core.dir, || core.tables.manifest().state().log_extent(), &mut report)?;
+    log::check_finished(&core.env, &core.dir, state.log_extent(), flushed, &mut report)?;
+    let stated = |id| {
+        let keyspace = keyspaces.iter().find(|keyspace| keyspace.id == id)?;
+        // Unreadable tables were reported already.
+        core.len_at(keyspace, &snapshot).ok()
+    };
+    let counted = core.exact_counts(&snapshot).unwrap_or_default();
+    content::check_counts(&view, snapshot.seq(), stated, &counted, &core.dir, &mut report);
+    // If the database was closed meanwhile, another process may use the files: they do not compare to
+    // this state.
+    core.check_open()?;
+    Ok(report)
+}
 
-    /// Checks that the next opening finds the manifest in force.
-    fn check_current(&self, manifest: &std::path::Path, report: &mut CheckReport) {
-        let path = self.dir.join(CURRENT);
-        match read_current(&self.env, &self.dir) {
-            Ok(Some(id)) if self.dir.join(manifest_name(id)) == manifest => {}
-            Ok(Some(id)) => {
-                let detail = format!("it names {}, not {}", manifest_name(id), manifest.display());
-                report.problem(Error::corrupt("CURRENT", path, 0, detail));
-            }
-            Ok(None) => report.problem(Error::corrupt("CURRENT", path, 0, "the file is missing")),
-            Err(error) => report.problem(error),
+/// Checks that the next opening finds the manifest in force.
+fn check_current(core: &Core, manifest: &std::path::Path, report: &mut CheckReport) {
+    let path = core.dir.join(CURRENT);
+    match read_current(&core.env, &core.dir) {
+        Ok(Some(id)) if core.dir.join(manifest_name(id)) == manifest => {}
+        Ok(Some(id)) => {
+            let detail = format!("it names {}, not {}", manifest_name(id), manifest.display());
+            report.problem(Error::corrupt("CURRENT", path, 0, detail));
         }
+        Ok(None) => report.problem(Error::corrupt("CURRENT", path, 0, "the file is missing")),
+        Err(error) => report.problem(error),
     }
+}
 
-    /// Checks that the manifest file holds the state in force.
-    fn check_manifest(
-        &self,
-        path: &std::path::Path,
-        state: &crate::manifest::edit::VersionEdit,
-        report: &mut CheckReport,
-    ) {
-        match salvage::salvage(&self.env, path) {
-            Ok(found) => {
-                found.damage.iter().for_each(|error| report.problem(error));
-                if found.complete && found.state.as_ref() != Some(state) {
-                    report.problem(format!("{} is not the manifest in force", path.display()));
-                }
+/// Checks that the manifest file holds the state in force.
+fn check_manifest(
+    core: &Core,
+    path: &std::path::Path,
+    state: &crate::manifest::edit::VersionEdit,
+    report: &mut CheckReport,
+) {
+    match salvage::salvage(&core.env, path) {
+        Ok(found) => {
+            found.damage.iter().for_each(|error| report.problem(error));
+            if found.complete && found.state.as_ref() != Some(state) {
+                report.problem(format!("{} is not the manifest in force", path.display()));
             }
-            Err(error) => report.problem(error),
         }
+        Err(error) => report.problem(error),
     }
 }

@@ -293,8 +293,8 @@ impl ClosedTarget {
     /// Opens the database again, checks it, and reports its keyspaces.
     pub(super) fn check(self, report: &mut RepairReport) -> Result<()> {
         let handle = open_locked(self.settings.derive()?, self.env, &self.dir, self.lock)?;
-        let check = handle.core.check()?;
-        if let Some(problem) = check.problems.first() {
+        let found = crate::rescue::check::check(&handle.core)?;
+        if let Some(problem) = found.problems.first() {
             return Err(Error::Invalid(format!("the new database is not sound, which is a bug: {problem}")));
         }
         for (name, id) in self.names {
