@@ -30,6 +30,7 @@ pub(crate) struct TableCheck {
 /// State of a verification.
 struct Tally {
     counts: Counts,
+    features: u32,
     blocks: u64,
     /// The previous entry. `None` at the start and after a block that could not be read.
     last: Option<(Vec<u8>, SeqNo)>,
@@ -57,8 +58,13 @@ impl Table {
             return TableCheck::default();
         }
         let mut scan = TableScan::new(self.clone(), false);
-        let mut tally =
-            Tally { counts: Counts::begun(), blocks: 0, last: None, fingerprint: Fingerprint::default() };
+        let mut tally = Tally {
+            counts: Counts::begun(),
+            features: 0,
+            blocks: 0,
+            last: None,
+            fingerprint: Fingerprint::default(),
+        };
         let mut whole = true;
         for number in 0..self.index().len() {
             let read = scan.read_stored(number).and_then(|stored| {
@@ -159,6 +165,7 @@ impl Table {
             }
         }
         tally.counts.add(entry, !same_key);
+        tally.features |= entry.kind.features();
         Ok(())
     }
 
@@ -188,8 +195,9 @@ impl Table {
                 return Err(self.unsound_as_a_whole("a range tombstone lies outside the table's range"));
             }
         }
-        let counted = (counts.ended(self.range_tombstones().fragments().len() as u64), tally.blocks);
-        let stated = (self.meta().counts, properties.blocks);
+        let counted =
+            (counts.ended(self.range_tombstones().fragments().len() as u64), tally.features, tally.blocks);
+        let stated = (self.meta().counts, properties.features, properties.blocks);
         if counted != stated {
             let detail = format!("counted {counted:?}, but the properties say {stated:?}");
             return Err(self.unsound_as_a_whole(&detail));

@@ -7,8 +7,8 @@
 //! The parts are contiguous in this order, and the footer ends the file. A truncated or extended
 //! file is refused.
 //!
-//! footer.2. A flag marks content that readers must understand. This build knows the flags for blobs,
-//!     unresolved versions and expiring versions, and refuses tables with other flags.
+//! footer.2. The footer has the features of the table's entries (types/op.rs): what a reader has to
+//!     understand. A table with unknown features is refused.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -18,6 +18,7 @@ use super::stored::Salt;
 use crate::encoding::bytes::{ByteReader, DecodeError};
 use crate::encoding::checksum::crc32c;
 use crate::types::SeqNo;
+use crate::types::op::Kind;
 
 /// Bytes of the footer.
 pub(super) const FOOTER_BYTES: usize = 80;
@@ -27,14 +28,6 @@ pub(super) const MAGIC: [u8; 8] = *b"eskerSST";
 pub(super) const FORMAT_VERSION: u32 = 1;
 /// Offset of the version.
 const VERSION_AT: usize = 64;
-
-/// Flag: some entries expire.
-const HAS_EXPIRY: u32 = 1;
-/// Flag: some values are in blob files.
-const HAS_BLOBS: u32 = 2;
-/// Flag: some entries are unresolved, that is, may or may not add a key to the live count.
-const HAS_UNRESOLVED: u32 = 4;
-const KNOWN: u32 = HAS_BLOBS | HAS_UNRESOLVED | HAS_EXPIRY;
 
 /// Positions of the parts of a table in the file. A missing part is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +40,8 @@ pub(super) struct Footer {
     pub salt: Salt,
     /// The newest commit in the table, even if its sequence number was cleared or its entries were dropped.
     pub newest_commit: SeqNo,
-    /// Whether some values are in blob files.
-    pub has_blobs: bool,
-    /// Whether some entries are unresolved.
-    pub has_unresolved: bool,
-    /// Whether some entries expire.
-    pub has_expiry: bool,
+    /// The features of its entries (footer.2).
+    pub features: u32,
 }
 
 /// Why a footer could not be decoded.
@@ -61,8 +50,8 @@ pub(super) enum FooterError {
     Damaged(DecodeError),
     /// A different version.
     Version(u32),
-    /// This version with unknown flags (footer.2).
-    Flags(u32),
+    /// This version with unknown features (footer.2).
+    Features,
 }
 
 impl From<DecodeError> for FooterError {
@@ -74,14 +63,10 @@ impl From<DecodeError> for FooterError {
 impl FooterError {
     /// Returns what is not supported, and its version. Returns the error of a damaged footer.
     pub(super) fn unread(self) -> Result<(&'static str, u32), DecodeError> {
-        let with = |flag: u32, flags: u32| flags & flag != 0;
         match self {
             FooterError::Damaged(error) => Err(error),
             FooterError::Version(found) => Ok(("table", found)),
-            FooterError::Flags(flags) if with(HAS_EXPIRY, flags) => {
-                Ok(("table with entries that expire", FORMAT_VERSION))
-            }
-            FooterError::Flags(_) => Ok(("table", FORMAT_VERSION)),
+            FooterError::Features => Ok(("table with unknown kinds of entries", FORMAT_VERSION)),
         }
     }
 }
@@ -95,11 +80,7 @@ impl Footer {
         }
         out.extend_from_slice(&self.salt.get().to_le_bytes());
         out.extend_from_slice(&self.newest_commit.get().to_le_bytes());
-        let flag = |on: bool, flag: u32| if on { flag } else { 0 };
-        let flags = flag(self.has_blobs, HAS_BLOBS)
-            | flag(self.has_unresolved, HAS_UNRESOLVED)
-            | flag(self.has_expiry, HAS_EXPIRY);
-        out.extend_from_slice(&flags.to_le_bytes());
+        out.extend_from_slice(&self.features.to_le_bytes());
         // 8 unused bytes.
         out.resize(VERSION_AT, 0);
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -139,9 +120,9 @@ impl Footer {
         let Some(newest_commit) = SeqNo::try_new(reader.u64()?) else {
             return Err(DecodeError::new(44, "the newest commit exceeds 56 bits").into());
         };
-        let flags = reader.u32()?;
-        if flags & !KNOWN != 0 {
-            return Err(FooterError::Flags(flags));
+        let features = reader.u32()?;
+        if features & !Kind::KNOWN_FEATURES != 0 {
+            return Err(FooterError::Features);
         }
         if reader.rest().iter().any(|byte| *byte != 0) {
             return Err(DecodeError::new(56, "unused bytes are not zero").into());
@@ -150,20 +131,7 @@ impl Footer {
             let detail = format!("the parts end at {} in a file of {file_len} bytes", properties.end);
             return Err(DecodeError::new(0, detail).into());
         }
-        let has = |flag: u32| flags & flag != 0;
-        let (has_blobs, has_unresolved, has_expiry) = (has(HAS_BLOBS), has(HAS_UNRESOLVED), has(HAS_EXPIRY));
-        let parts = Footer {
-            tombstones,
-            filter,
-            index,
-            properties,
-            salt,
-            newest_commit,
-            has_blobs,
-            has_unresolved,
-            has_expiry,
-        };
-        Ok(parts)
+        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, features })
     }
 }
 
@@ -179,9 +147,7 @@ mod tests {
             properties: 200..260,
             salt: Salt::new(0x0102_0304),
             newest_commit: SeqNo::MAX,
-            has_blobs: false,
-            has_unresolved: false,
-            has_expiry: false,
+            features: 0,
         }
     }
 
@@ -218,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn footer_2_a_table_with_flags_is_not_read() {
-        for bit in (0..32).filter(|bit| KNOWN & 1 << bit == 0) {
+    fn footer_2_a_table_with_unknown_features_is_refused() {
+        for bit in (0..32).filter(|bit| Kind::KNOWN_FEATURES & 1 << bit == 0) {
             let unread = with(52, &(1_u32 << bit).to_le_bytes()).unwrap_err().unread();
             let (what, found) = unread.expect("footer.2: not damaged");
             assert!(what.starts_with("table") && found == FORMAT_VERSION, "footer.2: {what}");
         }
-        let both = with(52, &KNOWN.to_le_bytes()).unwrap();
-        assert!(both.has_blobs && both.has_unresolved);
+        let all = with(52, &Kind::KNOWN_FEATURES.to_le_bytes()).unwrap();
+        assert_eq!(all.features, Kind::KNOWN_FEATURES);
         assert!(matches!(with(63, &[1]), Err(FooterError::Damaged(_))));
     }
 

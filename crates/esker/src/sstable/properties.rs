@@ -29,8 +29,10 @@ pub(crate) struct Properties {
     pub blocks: u64,
     /// Fingerprint of all preceding parts.
     pub fingerprint: Fingerprint,
-    /// References to blob files. Stored only if there are any (footer.2), like the numbers of unresolved and
-    /// of expiring versions.
+    /// The features of its entries. Stored in the footer (footer.2).
+    pub features: u32,
+    /// References to blob files. Stored only if there are any, like the numbers of unresolved and of expiring
+    /// versions.
     pub blobs: BlobReferences,
 }
 
@@ -97,7 +99,8 @@ impl Properties {
             false => BlobReferences::decode(&mut reader)?,
         };
         reader.finish()?;
-        Ok(Properties { counts, range: KeyRange { start, end }, compression, blocks, fingerprint, blobs })
+        let range = KeyRange { start, end };
+        Ok(Properties { counts, range, compression, blocks, fingerprint, features: 0, blobs })
     }
 }
 
@@ -183,6 +186,7 @@ mod tests {
             compression: Compression::Lz4,
             blocks: 7,
             fingerprint: Fingerprint::new(8),
+            features: 0,
             blobs: BlobReferences::default(),
         };
         let mut bytes = Vec::new();

@@ -126,6 +126,7 @@ impl TableWriter {
                 compression: Compression::None,
                 blocks: 0,
                 fingerprint: Fingerprint::default(),
+                features: 0,
                 blobs: BlobReferences::default(),
             },
             newest_commit: SeqNo::ZERO,
@@ -192,6 +193,7 @@ impl TableWriter {
         }
         self.last_seq = entry.seq;
         self.properties.counts.add(&entry, new_key);
+        self.properties.features |= entry.kind.features();
         Ok(())
     }
 
@@ -384,7 +386,7 @@ impl TableWriter {
         self.properties.fingerprint = self.parts.fingerprint;
         self.properties.encode(&mut payload);
         let properties = self.parts.write(&payload, Compression::None)?;
-        let Properties { counts, blobs, .. } = &self.properties;
+        let Properties { counts, features, .. } = &self.properties;
         Ok(Footer {
             tombstones,
             filter,
@@ -392,9 +394,7 @@ impl TableWriter {
             properties,
             salt: self.parts.salt,
             newest_commit: self.newest_commit.max(counts.max_seq),
-            has_blobs: !blobs.is_empty(),
-            has_unresolved: counts.unresolved > 0,
-            has_expiry: counts.expiring > 0,
+            features: *features,
         })
     }
 

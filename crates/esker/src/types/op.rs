@@ -16,10 +16,13 @@
 //! A version is unresolved if its commit counted the key as new, without looking up whether it was live
 //! (txn/counts.rs).
 //!
+//! Each kind has features: bits of what a reader has to understand. The footer of a table stores those of its
+//! entries, so a build that does not know a kind refuses the table (sstable/footer.rs).
+//!
 //! Code asks for a property of a kind instead of naming kinds. CONTRIBUTING.md lists the files that a new
 //! kind changes.
 //!
-//! These numbers are stored in files: they never change, and none is reused.
+//! These numbers and the features are stored in files: they never change, and none is reused.
 //!
 //! Bytes: docs/formats/wal.md, docs/formats/sstable.md
 
@@ -32,6 +35,12 @@ pub struct Kind(u8);
 const UNRESOLVED: u8 = 64;
 /// Flag: the version expires, or removes an expired key.
 const EXPIRY: u8 = 128;
+/// Feature: versions expire.
+const EXPIRES: u32 = 1;
+/// Feature: values are in blob files.
+const BLOBS: u32 = 2;
+/// Feature: versions are unresolved.
+const UNRESOLVED_VERSIONS: u32 = 4;
 /// The number in the log before the list of unresolved ops of a commit.
 pub(crate) const UNRESOLVED_OPS: u8 = 5;
 
@@ -66,6 +75,17 @@ impl Kind {
     #[inline(always)]
     pub const fn to_u8(self) -> u8 {
         self.0
+    }
+
+    /// All features that this build understands.
+    pub(crate) const KNOWN_FEATURES: u32 = EXPIRES | BLOBS | UNRESOLVED_VERSIONS;
+
+    /// Returns what a reader of its entries has to understand. A kind added after the first release has a
+    /// feature of its own.
+    #[inline(always)]
+    pub(crate) const fn features(self) -> u32 {
+        let (expiry, unresolved) = (self.has(EXPIRY) as u32, self.has(UNRESOLVED) as u32);
+        EXPIRES * expiry | UNRESOLVED_VERSIONS * unresolved | BLOBS * self.needs_fetch() as u32
     }
 
     #[inline(always)]
@@ -181,6 +201,8 @@ mod tests {
             assert_eq!(kind.is_live(), matches!(n & 63, 1 | 3 | 4));
             assert_eq!(kind.is_operand(), resolved == Kind::MERGE);
             assert_eq!(kind.is_plain(), *kind == Kind::PUT);
+            let features = u32::from(n >= 128) | u32::from(n & 63 == 3) * 2 | u32::from(n & 64 != 0) * 4;
+            assert_eq!(kind.features(), features);
             assert_eq!((kind.expires(), kind.is_sweep()), (n >= 128 && n & 1 == 1, n >= 128 && n & 1 == 0));
         }
     }

@@ -67,14 +67,8 @@ impl Loaded {
         let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
         let footer = read_footer(&*file, path, file_bytes)?;
         let part = Parts { file: &*file, path, salt: footer.salt };
-        let properties = part.read("properties", &footer.properties, Properties::decode)?;
-        if footer.has_blobs == properties.blobs.is_empty()
-            || footer.has_unresolved != (properties.counts.unresolved > 0)
-            || footer.has_expiry != (properties.counts.expiring > 0)
-        {
-            let detail = "the footer and the properties disagree about the contents";
-            return Err(Error::corrupt("properties", path, footer.properties.start, detail));
-        }
+        let mut properties = part.read("properties", &footer.properties, Properties::decode)?;
+        properties.features = footer.features;
         let index = part.read("index", &footer.index, Index::decode)?;
         if index.blocks_end() != footer.tombstones.start || index.len() as u64 != properties.blocks {
             let detail = format!("the index has {} blocks that end at {}", index.len(), index.blocks_end());
