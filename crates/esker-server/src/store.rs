@@ -23,6 +23,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::task::Waker;
 
+use esker::Figure;
 pub use esker::{Durability, LockMode, PartWrite as Write, Value};
 
 pub use self::error::{Error, Result};
@@ -335,8 +336,8 @@ pub trait Store: Reads + Send + Sync {
     /// See [`esker::Db::sync`].
     fn sync(&self) -> Result<()>;
 
-    /// Returns statistics for people: names and values.
-    fn figures(&self) -> Vec<(String, String)>;
+    /// Returns statistics.
+    fn figures(&self) -> Vec<Figure>;
 
     /// Sets the merge operator of a space.
     ///

@@ -206,6 +206,7 @@ pub use db::{EntryStream, FeedStream};
 pub use encoding::Compression;
 pub use engine::base::health::{FailingWork, Health, Work};
 pub use engine::base::options::FileSizes;
+pub use engine::base::stats::figures::{Figure, FigureKind, FigureValue};
 pub use engine::base::stats::{OldestSnapshot, Stats};
 pub use engine::life::background::BackgroundStep;
 pub use engine::life::copies::checkpoint::Checkpoint;

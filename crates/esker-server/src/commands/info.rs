@@ -3,6 +3,8 @@
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 
+use esker::FigureValue;
+
 use super::server::REDIS_VERSION;
 use crate::base::clock;
 use crate::clients::Client;
@@ -105,6 +107,15 @@ fn memory(server: &Server, put: Put<'_>) -> Done {
     Ok(())
 }
 
+/// The figures of the engine that have a value, with their names here.
+pub(super) fn engine_figures(server: &Server) -> Vec<(String, FigureValue)> {
+    let has_value = |value: &FigureValue| {
+        value.number().is_some() || matches!(value, FigureValue::Latency(latency) if latency.samples > 0)
+    };
+    let figures = server.store.figures().into_iter().filter(|figure| has_value(&figure.value));
+    figures.map(|figure| (format!("engine_{}", figure.name), figure.value)).collect()
+}
+
 fn persistence(server: &Server, put: Put<'_>) -> Done {
     put("loading", &0);
     put("rdb_changes_since_last_save", &server.observed.stats.changes.get());
@@ -115,7 +126,7 @@ fn persistence(server: &Server, put: Put<'_>) -> Done {
     put("aof_rewrite_in_progress", &0);
     put("aof_last_bgrewrite_status", &"ok");
     put("aof_last_write_status", &"ok");
-    for (name, value) in server.store.figures() {
+    for (name, value) in engine_figures(server) {
         put(&name, &value);
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::info;
+use super::info::{self, engine_figures};
 use crate::command::spec::{Group::Server, Spec};
 use crate::resp::fail::{Done, SYNTAX};
 use crate::resp::numbers::{int, parse_int};
@@ -259,11 +259,12 @@ fn memory(cx: &mut Cx<'_>, request: &Request) -> Done {
         b"malloc-stats" => cx.out.bulk(b"Stats not supported for the current allocator"),
         b"purge" => cx.out.ok(),
         b"stats" => {
-            let figures = cx.server.store.figures();
-            cx.out.map(figures.len());
-            for (name, value) in figures {
+            let numbers = engine_figures(cx.server).into_iter();
+            let numbers: Vec<_> = numbers.filter_map(|(name, value)| Some((name, value.number()?))).collect();
+            cx.out.map(numbers.len());
+            for (name, number) in numbers {
                 cx.out.bulk(name.as_bytes());
-                cx.out.int(int(value.as_bytes()).unwrap_or(0));
+                cx.out.int(number as i64);
             }
         }
         _ => return Err(unknown_subcommand(request)),

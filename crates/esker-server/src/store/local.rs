@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use esker::{
-    Counting, Db, Durability, Health, Keyspace, KeyspaceOptions, LockMode, LockOwner, Savepoint, Value,
+    Counting, Db, Durability, Figure, Health, Keyspace, KeyspaceOptions, LockMode, LockOwner, Savepoint,
+    Value,
 };
 
 use super::{
@@ -144,24 +145,10 @@ impl Store for LocalStore {
         Ok(self.db.sync()?)
     }
 
-    fn figures(&self) -> Vec<(String, String)> {
-        let stats = self.db.stats();
-        let figures = [
-            ("engine_items", stats.items),
-            ("engine_seqno", stats.seqno.get()),
-            ("engine_memtable_bytes", stats.memtable_bytes),
-            ("engine_tables", stats.tables),
-            ("engine_table_bytes", stats.table_bytes),
-            ("engine_blob_bytes", stats.blob_bytes),
-            ("engine_cache_bytes", stats.cache_bytes),
-            ("engine_cache_hits", stats.cache_hits),
-            ("engine_cache_misses", stats.cache_misses),
-            ("engine_log_bytes", stats.log_bytes),
-            ("engine_commits", stats.commits),
-            ("engine_stalls", stats.stalls),
-            ("engine_pending_compaction_bytes", stats.pending_compaction_bytes),
-        ];
-        figures.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect()
+    fn figures(&self) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        self.db.stats().each(|figure| figures.push(figure));
+        figures
     }
 
     fn set_merge_operator(&self, space: &Space, operator: &str) -> Result<()> {

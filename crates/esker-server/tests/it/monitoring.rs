@@ -37,6 +37,9 @@ fn figures_come_over_http() {
         "esker_command_calls_total{command=\"set\"} 40",
         "esker_command_failures_total{command=\"lpush\"} 1",
         "esker_connected_clients 1",
+        "# TYPE esker_engine_commits counter",
+        "# TYPE esker_engine_commit_latency_seconds summary",
+        "esker_engine_flushes 0",
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
     }

@@ -234,7 +234,7 @@ impl Store for Elsewhere {
         self.0.sync()
     }
 
-    fn figures(&self) -> Vec<(String, String)> {
+    fn figures(&self) -> Vec<esker::Figure> {
         Vec::new()
     }
 

@@ -29,6 +29,13 @@ pub struct Latency {
     pub max: Duration,
 }
 
+impl Latency {
+    /// The quantiles, as shares of all operations, and their times.
+    pub fn quantiles(&self) -> [(f64, Duration); 3] {
+        [(0.5, self.p50), (0.99, self.p99), (0.999, self.p99_9)]
+    }
+}
+
 /// Collects measured times.
 pub(crate) struct Recorder(Mutex<Samples>);
 

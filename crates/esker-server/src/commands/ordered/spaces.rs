@@ -1,6 +1,7 @@
 //! Commands for keyspaces, snapshots and the engine.
 
 use crate::command::spec::Group::Esker;
+use crate::commands::info::engine_figures;
 use crate::resp::Request;
 use crate::resp::fail::{Done, Fail, READ_ONLY};
 use crate::resp::numbers::int;
@@ -112,11 +113,11 @@ fn sync(cx: &mut Cx<'_>, _: &Request) -> Done {
 }
 
 fn stats(cx: &mut Cx<'_>, _: &Request) -> Done {
-    let figures = cx.server.store.figures();
+    let figures = engine_figures(cx.server);
     cx.out.map(figures.len());
     for (name, value) in figures {
         cx.out.bulk(name.as_bytes());
-        cx.out.bulk(value.as_bytes());
+        cx.out.bulk(value.to_string().as_bytes());
     }
     Ok(())
 }

@@ -3,6 +3,8 @@
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 
+use esker::{Figure, FigureKind, FigureValue};
+
 use crate::commands::{ShownSlot, shown_slots};
 use crate::run::server::Server;
 
@@ -73,13 +75,33 @@ pub fn metrics(server: &Arc<Server>) -> String {
         }
     }
     let _ = writeln!(text.0, "esker_commit_seconds_count {}", server.observed.commit_latency.count());
-    for (name, value) in server.store.figures() {
-        // Values that are not numbers are for people.
-        if value.parse::<f64>().is_ok() {
-            text.one(&name, "gauge", "A figure of the engine: see the documentation of its Stats.", value);
+    server.store.figures().iter().for_each(|figure| engine(figure, &mut text));
+    text.0
+}
+
+/// A figure of the engine. A text is not a metric.
+fn engine(figure: &Figure, text: &mut Text) {
+    let (name, help) = (format!("engine_{}", figure.name), figure.help);
+    let kind = match figure.kind {
+        FigureKind::Gauge => "gauge",
+        FigureKind::Counter => "counter",
+    };
+    match &figure.value {
+        FigureValue::Latency(latency) => {
+            let name = format!("{name}_seconds");
+            text.head(&name, "summary", help);
+            for (quantile, time) in latency.quantiles() {
+                text.labelled(&name, &format!("quantile=\"{quantile}\""), time.as_secs_f64());
+            }
+            let _ = writeln!(text.0, "esker_{name}_count {}", latency.samples);
+        }
+        value => {
+            let unit = if matches!(value, FigureValue::Time(_)) { "_seconds" } else { "" };
+            if value.number().is_some() {
+                text.one(&format!("{name}{unit}"), kind, help, value);
+            }
         }
     }
-    text.0
 }
 
 /// Metrics of each slot.

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use esker::FigureValue;
+
 use crate::observe::rates::{Rate, WINDOWS};
 use crate::run::server::Server;
 
@@ -144,13 +146,13 @@ fn databases(server: &Server, html: &mut String) {
 
 fn engine(server: &Server, html: &mut String) {
     html.push_str("<h2>Engine</h2><table>");
-    for (name, value) in server.store.figures() {
-        let plain = name.strip_prefix("engine_").unwrap_or(&name).replace('_', " ");
-        let value = match value.parse::<f64>() {
-            Ok(number) if plain.ends_with(" bytes") => bytes(number),
-            _ => value,
+    for figure in server.store.figures() {
+        let value = match figure.value {
+            FigureValue::Bytes(number) => bytes(number as f64),
+            other => other.to_string(),
         };
-        let _ = write!(html, "<tr><td>{}</td><td>{}</td></tr>", escaped(&plain), escaped(&value));
+        let name = figure.name.replace('_', " ");
+        let _ = write!(html, "<tr><td>{}</td><td>{}</td></tr>", escaped(&name), escaped(&value));
     }
     html.push_str("</table>");
 }

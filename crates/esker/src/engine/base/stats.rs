@@ -1,5 +1,7 @@
 //! Statistics of a running database.
 
+pub(crate) mod figures;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
