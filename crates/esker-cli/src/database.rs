@@ -122,15 +122,15 @@ impl Writes<'_> {
 
     pub(crate) fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> esker::Result<()> {
         match self {
-            Writes::Batch(batch) => batch.remove(keyspace, key),
-            Writes::Transaction(transaction) => transaction.remove(keyspace, key),
+            Writes::Batch(batch) => batch.delete(keyspace, key),
+            Writes::Transaction(transaction) => transaction.delete(keyspace, key),
         }
     }
 
-    pub(crate) fn remove_range(&mut self, keyspace: &Keyspace, range: KeyRange) -> esker::Result<()> {
+    pub(crate) fn delete_range(&mut self, keyspace: &Keyspace, range: KeyRange) -> esker::Result<()> {
         match self {
-            Writes::Batch(batch) => batch.remove_range(keyspace, range),
-            Writes::Transaction(transaction) => transaction.remove_range(keyspace, range),
+            Writes::Batch(batch) => batch.delete_range(keyspace, range),
+            Writes::Transaction(transaction) => transaction.delete_range(keyspace, range),
         }
     }
 }

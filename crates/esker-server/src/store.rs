@@ -172,7 +172,7 @@ pub trait Transaction: Reads + Send {
     ///
     /// # Errors
     /// See [`put`](Self::put).
-    fn remove_range(&mut self, space: &Space, span: Span<'_>) -> Result<()>;
+    fn delete_range(&mut self, space: &Space, span: Span<'_>) -> Result<()>;
 
     /// Returns a version for the data that this transaction writes (store.2).
     fn version(&self) -> u64;
@@ -242,7 +242,7 @@ pub trait Transaction: Reads + Send {
         match write {
             Write::RemoveRange { from, to } => {
                 let upper = to.map_or(Bound::Unbounded, Bound::Excluded);
-                self.remove_range(space, Span { lower: Bound::Included(from), upper })
+                self.delete_range(space, Span { lower: Bound::Included(from), upper })
             }
             Write::Put { key, value } => self.put(space, key, value),
             Write::PutUntil { .. } => self.repeat(space, write),

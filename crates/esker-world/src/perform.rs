@@ -42,10 +42,10 @@ pub trait Target {
     /// Removes a key.
     fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()>;
     /// Removes the keys within bounds.
-    fn remove_range(&mut self, keyspace: &Keyspace, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()>;
+    fn delete_range(&mut self, keyspace: &Keyspace, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()>;
     /// Removes all keys.
     fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
-        self.remove_range(keyspace, (Bound::Unbounded, Bound::Unbounded))
+        self.delete_range(keyspace, (Bound::Unbounded, Bound::Unbounded))
     }
 }
 
@@ -66,11 +66,11 @@ impl Target for Single {
     }
 
     fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        keyspace.remove(key).map(drop)
+        keyspace.delete(key).map(drop)
     }
 
-    fn remove_range(&mut self, keyspace: &Keyspace, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()> {
-        keyspace.remove_range(bounds).map(drop)
+    fn delete_range(&mut self, keyspace: &Keyspace, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()> {
+        keyspace.delete_range(bounds).map(drop)
     }
 
     fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
@@ -100,15 +100,15 @@ macro_rules! collects {
             }
 
             fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-                self.remove(keyspace, key)
+                self.delete(keyspace, key)
             }
 
-            fn remove_range(
+            fn delete_range(
                 &mut self,
                 keyspace: &Keyspace,
                 bounds: (Bound<&[u8]>, Bound<&[u8]>),
             ) -> Result<()> {
-                self.remove_range(keyspace, bounds)
+                self.delete_range(keyspace, bounds)
             }
         }
     };
@@ -209,7 +209,7 @@ fn write_merging(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -
         Write::PutUntil(..) | Write::MergeAt(..) => panic!("the model's own"),
         Write::Merge(no, operand) => target.merge(keyspace, key(*no), &operand.bytes()),
         Write::Remove(no) => target.remove(keyspace, key(*no)),
-        Write::RemoveRange(range) => target.remove_range(keyspace, bounds(*range)),
+        Write::RemoveRange(range) => target.delete_range(keyspace, bounds(*range)),
         Write::Clear => target.clear(keyspace),
     }
 }
@@ -238,8 +238,8 @@ macro_rules! updates {
                     let old = target.get(key(*no))?;
                     let wrong = ValueNo::new(9, u32::MAX).bytes();
                     let expected = if *is_right { old.as_deref() } else { Some(&wrong[..]) };
-                    let is_swapped = target.compare_and_swap(key(*no), expected, Some(&value.bytes()))?;
-                    assert_eq!(is_swapped, *is_right, "world.1: compare_and_swap");
+                    let swap = target.compare_and_swap(key(*no), expected, Some(&value.bytes()))?;
+                    assert_eq!((swap.swapped, &swap.old), (*is_right, &old), "world.1: compare_and_swap");
                     Ok(())
                 }
                 Update::Add(no, sum) => {
@@ -249,7 +249,7 @@ macro_rules! updates {
                     Ok(())
                 }
                 Update::Lease(..) => Err(Error::Invalid("transactions have no sequences".to_owned())),
-                Update::Take(no) => target.take(key(*no)).map(drop),
+                Update::Take(no) => target.remove(key(*no)).map(drop),
                 Update::PopFirst => target.pop_first().map(drop),
                 Update::PopLast => target.pop_last().map(drop),
                 Update::Expire(no, ms) => target.expire(key(*no), lifetime(*ms)).map(drop),

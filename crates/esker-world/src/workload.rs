@@ -120,7 +120,7 @@ pub fn small(opening: Opening) -> Vec<Op> {
     [beginning(), vec![reopen()], small_commits(), changes_of_keyspaces(), vec![reopen()], ending()].concat()
 }
 
-fn remove_range(keyspace: u8, from: usize, to: usize) -> Op {
+fn delete_range(keyspace: u8, from: usize, to: usize) -> Op {
     Op::Batch(vec![(KeyspaceNo(keyspace), Write::RemoveRange(between(from, to)))], Durability::Sync)
 }
 
@@ -146,7 +146,7 @@ fn beginning() -> Vec<Op> {
         Op::Flush,
         Op::Snapshot(0),
         Op::Batch(vec![remove(OTHER, 3), remove(DEFAULT, 4)], Sync),
-        remove_range(OTHER, 5, 12),
+        delete_range(OTHER, 5, 12),
         Op::Batch(puts(OTHER, 8..10, 4), NotSoon),
         write(DEFAULT, Write::Put(key(41), value(41, 4))),
         write(DEFAULT, Write::Remove(key(2))),
@@ -245,7 +245,7 @@ fn ending() -> Vec<Op> {
         // One step moves tables that overlap nothing; another one compacts.
         merge(true),
         merge(true),
-        remove_range(DEFAULT, 0, 9),
+        delete_range(DEFAULT, 0, 9),
         Op::Compact,
     ]
 }

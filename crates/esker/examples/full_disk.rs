@@ -72,12 +72,12 @@ fn put(map: &Keyspace, n: u32, rng: &mut fastrand::Rng, value_bytes: usize) -> e
 fn remove(db: &Db, map: &Keyspace, removal: &str, count: u32) -> esker::Result<()> {
     let nine_tenths = count / 10 * 9;
     match removal {
-        "each" => (0..nine_tenths).try_for_each(|n| map.remove(n.to_be_bytes()).map(drop)),
+        "each" => (0..nine_tenths).try_for_each(|n| map.delete(n.to_be_bytes()).map(drop)),
         "random" => {
             let mut rng = fastrand::Rng::with_seed(3);
-            (0..count).filter(|_| rng.u8(0..10) > 0).try_for_each(|n| map.remove(n.to_be_bytes()).map(drop))
+            (0..count).filter(|_| rng.u8(0..10) > 0).try_for_each(|n| map.delete(n.to_be_bytes()).map(drop))
         }
-        "range" => map.remove_range(..nine_tenths.to_be_bytes()).map(drop),
+        "range" => map.delete_range(..nine_tenths.to_be_bytes()).map(drop),
         "clear" => map.clear().map(drop),
         "drop" => db.drop_keyspace("full"),
         other => Err(Error::Invalid(format!("no removal is called {other}"))),

@@ -109,7 +109,7 @@ fn main() -> Result<()> {
                 random.fill(&mut value);
                 t.put(&map, key(n), &value)
             })?,
-            1 => transaction(&db, "remove every second", items / 2, |t, n| t.remove(&map, key(2 * n)))?,
+            1 => transaction(&db, "remove every second", items / 2, |t, n| t.delete(&map, key(2 * n)))?,
             2 => transaction(&db, "load in order", items, |t, n| {
                 random.fill(&mut value);
                 t.put(&ordered, n.to_be_bytes(), &value)

@@ -14,7 +14,7 @@ fn main() -> esker::Result<()> {
     })?;
 
     let snapshot = db.snapshot();
-    users.remove_range("b"..)?;
+    users.delete_range("b"..)?;
     for entry in users.range("a".."c") {
         let (key, value) = entry?; // also .rev(), prefix(), keys(), cursor()
         println!("{key:?} = {value:?}");

@@ -148,7 +148,7 @@ fn tombstones() -> esker::Result<()> {
                     match (is_put, n) {
                         (true, _) => batch.put(&map, n.to_be_bytes(), b"value")?,
                         (false, 0 | DEAD) => {}
-                        (false, _) => batch.remove(&map, n.to_be_bytes())?,
+                        (false, _) => batch.delete(&map, n.to_be_bytes())?,
                     }
                 }
                 batch.commit_with(Durability::None)?;

@@ -20,7 +20,7 @@
 //! })?;
 //!
 //! let snapshot = db.snapshot();
-//! users.remove_range("b"..)?;
+//! users.delete_range("b"..)?;
 //! for entry in users.range("a".."c").rev() {
 //!     let (key, value) = entry?;
 //!     println!("{key:?} = {value:?}");
@@ -72,7 +72,7 @@
 //! # Servers
 //! A thread that must not block, such as an event loop, reads with [`Keyspace::get_if_cached`]: it answers
 //! from memory, or reports that it would have to read a file. Such a thread commits with
-//! [`Keyspace::put_async`], [`Keyspace::remove_async`] and [`WriteBatch::commit_async`], which block only
+//! [`Keyspace::put_async`], [`Keyspace::delete_async`] and [`WriteBatch::commit_async`], which block only
 //! while 64 MiB of commits wait. One thread of the database commits for all callers, with one sync, and wakes
 //! each with the number of its commit. The result is a future for any runtime ([`Committing`]).
 //!
@@ -198,8 +198,8 @@ pub use compaction::filter::Decision;
 pub use db::{
     Builder, Change, Changed, Changes, CommitError, Committed, Cursor, Db, Feed, FeedChange, FeedCommit,
     FeedOperand, FeedValue, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice, PartWrite, Past, Range,
-    Reads, RemovedRange, Savepoint, Sequence, Snapshot, Transaction, Ttl, Version, Versions, View, ViewMut,
-    Watch, WriteBatch, check_offline, repair,
+    Reads, RemovedRange, Savepoint, Sequence, Snapshot, Swap, Transaction, Ttl, Update, Version, Versions,
+    View, ViewMut, Watch, WriteBatch, check_offline, repair,
 };
 #[cfg(feature = "tokio")]
 pub use db::{EntryStream, FeedStream};

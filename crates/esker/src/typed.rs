@@ -243,9 +243,9 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
     /// Removes a key.
     ///
     /// # Errors
-    /// Those of [`Keyspace::remove`].
+    /// Those of [`Keyspace::delete`].
     pub fn remove(&self, key: &K) -> Result<SeqNo> {
-        self.keyspace.remove(encoded(key)?)
+        self.keyspace.delete(encoded(key)?)
     }
 
     /// Removes a key in a transaction.
@@ -253,7 +253,7 @@ impl<K: Encode + Decode, V, C: Codec<V>> Table<K, V, C> {
     /// # Errors
     /// Those of [`remove`](Self::remove).
     pub fn remove_in(&self, transaction: &mut Transaction, key: &K) -> Result<()> {
-        transaction.remove(&self.keyspace, encoded(key)?)
+        transaction.delete(&self.keyspace, encoded(key)?)
     }
 
     /// Iterates over a range of entries, from either end.

@@ -226,7 +226,7 @@ impl Writer for EskerWriter<'_> {
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
-        self.txn.remove(self.map, key).map_err(Failure::engine)
+        self.txn.delete(self.map, key).map_err(Failure::engine)
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn run(session: &Session<'_>, del: &Del) -> Result<Answer> {
     database.write(|writes| {
         for (_, keyspace) in &keyspaces {
             match bounds.range() {
-                Some(range) if keys.is_empty() => writes.remove_range(keyspace, range)?,
+                Some(range) if keys.is_empty() => writes.delete_range(keyspace, range)?,
                 _ => {}
             }
             for key in &keys {

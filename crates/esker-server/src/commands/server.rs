@@ -110,7 +110,7 @@ fn check_flush(request: &Request) -> Done {
 fn clear(cx: &mut Cx<'_>, data: &Database) -> Done {
     let transaction = cx.access.transaction()?;
     for space in data.spaces() {
-        transaction.remove_range(space, Span::ALL)?;
+        transaction.delete_range(space, Span::ALL)?;
     }
     // `EXEC` notices that watched keys are gone. Watched keys that did not exist have not changed.
     cx.effects.changes += 1;

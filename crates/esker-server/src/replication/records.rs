@@ -214,10 +214,10 @@ impl Records {
         let epochs = history.epochs();
         // Left by an attempt that did not finish.
         for (stale, _) in epochs.iter().filter(|(_, from)| *from >= start) {
-            batch.remove(&self.space, epoch_key(stale.number))?;
+            batch.delete(&self.space, epoch_key(stale.number))?;
         }
         if epochs.len() >= EPOCHS_MAX {
-            batch.remove(&self.space, epoch_key(epochs[0].0.number))?;
+            batch.delete(&self.space, epoch_key(epochs[0].0.number))?;
         }
         let value = [epoch.mark.to_le_bytes(), start.to_le_bytes()].concat();
         batch.put(&self.space, epoch_key(epoch.number), value)?;
@@ -231,7 +231,7 @@ impl Records {
     /// Fails if the engine fails.
     pub fn forget_epochs(&self) -> Result<()> {
         let mut batch = self.db.batch();
-        batch.remove_prefix(&self.space, [EPOCH_PREFIX])?;
+        batch.delete_prefix(&self.space, [EPOCH_PREFIX])?;
         Ok(batch.commit_with(esker::Durability::Sync).map(drop)?)
     }
 
@@ -259,7 +259,7 @@ impl Records {
             let key = [&[SLOT_PREFIX], name.as_bytes()].concat();
             match slot {
                 Some(slot) => batch.put(&self.space, key, slot.encode())?,
-                None => batch.remove(&self.space, key)?,
+                None => batch.delete(&self.space, key)?,
             }
         }
         Ok(batch.commit_with(esker::Durability::Sync).map(drop)?)
@@ -289,8 +289,8 @@ impl Records {
     /// Fails if the engine fails.
     pub fn begin_copy(&self, source: &Source, position: Position, name: Option<&str>) -> Result<()> {
         let mut batch = self.db.batch();
-        batch.remove_prefix(&self.space, [SLOT_PREFIX])?;
-        batch.remove(&self.space, NAME_KEY)?;
+        batch.delete_prefix(&self.space, [SLOT_PREFIX])?;
+        batch.delete(&self.space, NAME_KEY)?;
         if let Some(name) = name {
             batch.put(&self.space, NAME_KEY, name)?;
         }

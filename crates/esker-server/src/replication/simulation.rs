@@ -318,8 +318,8 @@ impl World {
             6 | 7 if map.merge_operator().is_some() => {
                 map.merge_with(&key, "m", durability).map_err(text)?;
             }
-            8 => drop(map.remove_with(&key, durability).map_err(text)?),
-            9 => drop(map.remove_range(key..).map_err(text)?),
+            8 => drop(map.delete_with(&key, durability).map_err(text)?),
+            9 => drop(map.delete_range(key..).map_err(text)?),
             10 => drop(map.put_with_ttl(&key, "ends", DAY * 2).map_err(text)?),
             _ => drop(map.put_with(&key, "v".repeat(rng.usize(..2000)), durability).map_err(text)?),
         }

@@ -277,12 +277,12 @@ impl Transaction for LocalTransaction {
 
     fn remove(&mut self, space: &Space, key: &[u8]) -> Result<()> {
         self.note_write();
-        Ok(self.inner.remove(keyspace(space)?, key)?)
+        Ok(self.inner.delete(keyspace(space)?, key)?)
     }
 
-    fn remove_range(&mut self, space: &Space, span: Span<'_>) -> Result<()> {
+    fn delete_range(&mut self, space: &Space, span: Span<'_>) -> Result<()> {
         self.note_write();
-        Ok(self.inner.remove_range(keyspace(space)?, bounds(&span))?)
+        Ok(self.inner.delete_range(keyspace(space)?, bounds(&span))?)
     }
 
     fn version(&self) -> u64 {

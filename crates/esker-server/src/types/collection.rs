@@ -193,7 +193,7 @@ impl Collection {
         let data = cx.session.data.clone();
         let from = self.part_key(prefix);
         let end = prefix_end(&from).unwrap_or_default();
-        Ok(cx.access.transaction()?.remove_range(&data.sub, Span::between(&from, &end))?)
+        Ok(cx.access.transaction()?.delete_range(&data.sub, Span::between(&from, &end))?)
     }
 
     /// Turns all parts into separate records.

@@ -175,7 +175,7 @@ fn rows_and_records_of_replication_are_verified() {
         assert!(reply.contains(what), "{what}: {reply}");
         match before {
             Some(before) => space.put(key, before).map(drop),
-            None => space.remove(key).map(drop),
+            None => space.delete(key).map(drop),
         }
         .unwrap();
     }
@@ -202,7 +202,7 @@ fn what_does_not_fit_together_is_refused() {
         assert!(reply.contains(what), "{what}: {reply}");
     };
     let (entry, _) = first(ttl);
-    ttl.remove(&entry).unwrap();
+    ttl.delete(&entry).unwrap();
     reports("its expiry is not noted");
     // The expiry is far in the future, so that the sweeper does not remove it.
     ttl.put([&(1_u64 << 50).to_be_bytes()[..], b"none"].concat(), b"").unwrap();
@@ -210,12 +210,12 @@ fn what_does_not_fit_together_is_refused() {
     let (part, _) = first(sub);
     garbage.put(&part[..8], b"").unwrap();
     reports("parts that a key has are noted as garbage");
-    garbage.remove(&part[..8]).unwrap();
-    sub.remove(&part).unwrap();
+    garbage.delete(&part[..8]).unwrap();
+    sub.delete(&part).unwrap();
     reports("is not the number of");
     sub.put([&1_u64.to_be_bytes()[..], b"lost"].concat(), b"").unwrap();
     reports("parts that no key has");
     main.put("bad", b"\x0F").unwrap();
     reports("its kind is unknown");
-    main.remove("bad").unwrap();
+    main.delete("bad").unwrap();
 }

@@ -171,7 +171,7 @@ impl Transaction for Begun {
         self.0.remove(space, key)
     }
 
-    fn remove_range(&mut self, space: &Space, span: Span<'_>) -> Result<()> {
+    fn delete_range(&mut self, space: &Space, span: Span<'_>) -> Result<()> {
         let mut keys = Vec::new();
         self.range(space, span, Order::Up, &mut |key, _| {
             keys.push(key.to_vec());

@@ -161,10 +161,10 @@ impl<'a> Client<'a> {
         match self.rng.u8(0..20) {
             0..6 => self.put(key),
             6 => self.write(&[(key, None)], |keyspaces| {
-                Ok(keyspaces.registers.remove(key.to_be_bytes()).map(drop)?)
+                Ok(keyspaces.registers.delete(key.to_be_bytes()).map(drop)?)
             }),
             7 => self.write_batch(keys),
-            8 => self.remove_range(key..keys.end),
+            8 => self.delete_range(key..keys.end),
             9 => self.walk_registers(keys),
             _ => self.read_register(key),
         }
@@ -233,19 +233,19 @@ impl<'a> Client<'a> {
             for (key, value) in &writes {
                 match value {
                     Some(value) => batch.put(&keyspaces.registers, key.to_be_bytes(), value.to_le_bytes())?,
-                    None => batch.remove(&keyspaces.registers, key.to_be_bytes())?,
+                    None => batch.delete(&keyspaces.registers, key.to_be_bytes())?,
                 }
             }
             Ok(batch.commit().map(drop)?)
         })
     }
 
-    fn remove_range(&mut self, keys: Range<u64>) -> Result<()> {
+    fn delete_range(&mut self, keys: Range<u64>) -> Result<()> {
         let writes: Vec<_> = keys.clone().map(|key| (key, None)).collect();
         self.write(&writes, |keyspaces| {
             Ok(keyspaces
                 .registers
-                .remove_range(keys.start.to_be_bytes()..keys.end.to_be_bytes())
+                .delete_range(keys.start.to_be_bytes()..keys.end.to_be_bytes())
                 .map(drop)?)
         })
     }

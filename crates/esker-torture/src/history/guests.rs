@@ -221,7 +221,7 @@ impl Client<'_> {
                 })
             }
             2 => self.write_guest(&guest, &[(guest.register(key), None)], |_| {
-                Ok(guest.keyspace.remove(key.to_be_bytes()).map(drop)?)
+                Ok(guest.keyspace.delete(key.to_be_bytes()).map(drop)?)
             }),
             3 => self.write_both(&guest, key, first_register),
             4 => self.read_in_transaction(&guest),

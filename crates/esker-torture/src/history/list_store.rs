@@ -82,7 +82,7 @@ impl ListStore {
             let list = list.iter().flat_map(|element| element.to_le_bytes()).collect();
             tx.put(&self.emptied, &key.to_be_bytes(), list)?;
         }
-        self.halves.iter().try_for_each(|half| tx.remove_range(half, keys.clone()))
+        self.halves.iter().try_for_each(|half| tx.delete_range(half, keys.clone()))
     }
 }
 

@@ -140,15 +140,15 @@ impl<'a> Tx<'a> {
     }
 
     /// Removes all keys of a range.
-    pub(super) fn remove_range(&mut self, keyspace: &Keyspace, keys: Range<u64>) -> Result<()> {
+    pub(super) fn delete_range(&mut self, keyspace: &Keyspace, keys: Range<u64>) -> Result<()> {
         if self.canary == Some(Canary::NoRangeCheck) {
             // The canary removes only the keys that it sees, so concurrent inserts do not conflict.
             for key in self.walk(keyspace, &keys, Direction::Forwards)?.keys() {
-                self.transaction.remove(keyspace, key.to_be_bytes())?;
+                self.transaction.delete(keyspace, key.to_be_bytes())?;
             }
         } else {
             let bounds = keys.start.to_be_bytes()..keys.end.to_be_bytes();
-            self.transaction.remove_range(keyspace, bounds)?;
+            self.transaction.delete_range(keyspace, bounds)?;
         }
         for key in keys {
             self.own.insert((keyspace.name(), key.to_be_bytes().to_vec()), (keyspace.clone(), None));
@@ -186,7 +186,7 @@ fn commit_own(db: &Db, own: &BTreeMap<Name, (Keyspace, Option<Vec<u8>>)>) -> Res
     for ((_, key), (keyspace, value)) in own {
         match value {
             Some(value) => batch.put(keyspace, key, value)?,
-            None => batch.remove(keyspace, key)?,
+            None => batch.delete(keyspace, key)?,
         }
     }
     Ok(batch.commit().map(drop)?)

@@ -246,8 +246,8 @@ impl Worker<'_> {
                 keyspace.put_with_ttl(key(no), bytes(len, stamp), Duration::from_millis(ms))?.get()
             }
             Change::Merge(no, len, stamp) => keyspace.merge(key(no), bytes(len, stamp))?.get(),
-            Change::Remove(no) => keyspace.remove(key(no))?.get(),
-            Change::RemoveRange(from, to) => keyspace.remove_range(key(from)..key(to))?.get(),
+            Change::Remove(no) => keyspace.delete(key(no))?.get(),
+            Change::RemoveRange(from, to) => keyspace.delete_range(key(from)..key(to))?.get(),
             Change::Clear => keyspace.clear()?.get(),
             _ => self.transaction(&[(*slot, *change)])?,
         })
@@ -261,8 +261,8 @@ impl Worker<'_> {
                 batch.put_with_ttl(keyspace, key(no), bytes(len, stamp), Duration::from_millis(ms))?;
             }
             Change::Merge(no, len, stamp) => batch.merge(keyspace, key(no), bytes(len, stamp))?,
-            Change::Remove(no) => batch.remove(keyspace, key(no))?,
-            Change::RemoveRange(from, to) => batch.remove_range(keyspace, key(from)..key(to))?,
+            Change::Remove(no) => batch.delete(keyspace, key(no))?,
+            Change::RemoveRange(from, to) => batch.delete_range(keyspace, key(from)..key(to))?,
             Change::Clear => batch.clear(keyspace)?,
             other => return Err(Failure::new(format!("{other:?} is not drawn for batches"))),
         }
@@ -294,7 +294,7 @@ impl Worker<'_> {
                 // Writes that are rolled back have no effect.
                 let point = transaction.savepoint();
                 transaction.put(keyspace, key(n as u16 % KEYS), [7; 60])?;
-                transaction.remove_range(keyspace, key(10)..key(20))?;
+                transaction.delete_range(keyspace, key(10)..key(20))?;
                 transaction.rollback_to(&point)?;
             }
             let mut view = transaction.keyspace_mut(keyspace);
@@ -309,9 +309,9 @@ impl Worker<'_> {
                     view.update(key(no), |old| Some(updated(old, ValueNo::new(len, stamp))))?;
                 }
                 Change::Add(no, by) => drop(view.fetch_add(key(no), by)?),
-                Change::Remove(no) => view.remove(key(no))?,
-                Change::Take(no) => drop(view.take(key(no))?),
-                Change::RemoveRange(from, to) => view.remove_range(key(from)..key(to))?,
+                Change::Remove(no) => view.delete(key(no))?,
+                Change::Take(no) => drop(view.remove(key(no))?),
+                Change::RemoveRange(from, to) => view.delete_range(key(from)..key(to))?,
                 Change::Clear => view.clear()?,
                 Change::Expire(no, ms) => drop(view.expire(key(no), Duration::from_millis(ms))?),
                 Change::Persist(no) => drop(view.persist(key(no))?),

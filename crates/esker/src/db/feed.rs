@@ -233,7 +233,7 @@ impl Db {
     /// // Read it, then:
     /// let mut feed = db.feed(snapshot.seqno().next())?;
     /// users.put("bob", "2")?;
-    /// users.remove("ann")?;
+    /// users.delete("ann")?;
     /// while let Some(mut commit) = feed.next_within(Duration::ZERO)? {
     ///     while let Some(change) = commit.next_change()? {
     ///         match change {

@@ -342,9 +342,9 @@ macro_rules! write_methods {
             ///
             /// # Errors
             /// Those of [`put`](Self::put), except for the value's.
-            pub fn remove(&mut $self $(, $keyspace: &Keyspace)?, key: impl AsRef<[u8]>) -> Result<()> {
+            pub fn delete(&mut $self $(, $keyspace: &Keyspace)?, key: impl AsRef<[u8]>) -> Result<()> {
                 let (writes, _, state) = $gather.room_in($of)?;
-                writes.remove(state, key.as_ref())
+                writes.delete(state, key.as_ref())
             }
 
             /// Removes all keys of a range, except those put later. In a transaction it conflicts with every
@@ -352,27 +352,27 @@ macro_rules! write_methods {
             ///
             /// # Errors
             /// Those of [`put`](Self::put), except for the value's; the bounds are keys.
-            pub fn remove_range(&mut $self $(, $keyspace: &Keyspace)?, range: impl KeyBounds) -> Result<()> {
+            pub fn delete_range(&mut $self $(, $keyspace: &Keyspace)?, range: impl KeyBounds) -> Result<()> {
                 let (writes, _, state) = $gather.writes_to($of)?;
-                writes.remove_range(state, encode_bounds(state.id, &range))
+                writes.delete_range(state, encode_bounds(state.id, &range))
             }
 
             /// Removes all keys with this prefix, except those put later.
             ///
             /// # Errors
-            /// Those of [`remove_range`](Self::remove_range).
-            pub fn remove_prefix(&mut $self $(, $keyspace: &Keyspace)?, prefix: impl AsRef<[u8]>) -> Result<()> {
+            /// Those of [`delete_range`](Self::delete_range).
+            pub fn delete_prefix(&mut $self $(, $keyspace: &Keyspace)?, prefix: impl AsRef<[u8]>) -> Result<()> {
                 let (writes, _, state) = $gather.writes_to($of)?;
-                writes.remove_range(state, prefix_bounds(state.id, prefix.as_ref()))
+                writes.delete_range(state, prefix_bounds(state.id, prefix.as_ref()))
             }
 
             /// Removes all keys of a keyspace, except those put later.
             ///
             /// # Errors
-            /// Those of [`remove_range`](Self::remove_range).
+            /// Those of [`delete_range`](Self::delete_range).
             pub fn clear(&mut $self $(, $keyspace: &Keyspace)?) -> Result<()> {
                 let (writes, _, state) = $gather.writes_to($of)?;
-                writes.remove_range(state, encode_bounds(state.id, &..))
+                writes.delete_range(state, encode_bounds(state.id, &..))
             }
         }
     };

@@ -168,7 +168,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove).
+    /// Those of [`delete`](Self::delete).
     pub fn set_default_ttl(&self, ttl: Option<Duration>) -> Result<()> {
         self.core().change_options(&self.state, |options| options.default_ttl = ttl)
     }
@@ -262,12 +262,12 @@ impl Keyspace {
         self.write_async(|core, writes| writes.put(core, &self.state, key.as_ref(), value.as_ref()))
     }
 
-    /// Same as [`remove`](Self::remove), without a waiting thread: see [`put_async`](Self::put_async).
+    /// Same as [`delete`](Self::delete), without a waiting thread: see [`put_async`](Self::put_async).
     ///
     /// # Errors
-    /// The future's are those of [`remove`](Self::remove).
-    pub fn remove_async(&self, key: impl AsRef<[u8]>) -> Committing {
-        self.write_async(|_, writes| writes.remove(&self.state, key.as_ref()))
+    /// The future's are those of [`delete`](Self::delete).
+    pub fn delete_async(&self, key: impl AsRef<[u8]>) -> Committing {
+        self.write_async(|_, writes| writes.delete(&self.state, key.as_ref()))
     }
 
     fn write_async(&self, write: impl FnOnce(&Core, &mut Writes) -> Result<()>) -> Committing {
@@ -319,16 +319,16 @@ impl Keyspace {
     ///
     /// # Errors
     /// Those of [`put`](Self::put), except for the value's.
-    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<SeqNo> {
-        self.remove_with(key, self.core().options.durability())
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.delete_with(key, self.core().options.durability())
     }
 
-    /// Same as [`remove`](Self::remove), with this durability.
+    /// Same as [`delete`](Self::delete), with this durability.
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove).
-    pub fn remove_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<SeqNo> {
-        self.write(durability, |_, writes| writes.remove(&self.state, key.as_ref()))
+    /// Those of [`delete`](Self::delete).
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<SeqNo> {
+        self.write(durability, |_, writes| writes.delete(&self.state, key.as_ref()))
     }
 
     /// Removes all keys of a range in one commit, by one range tombstone. The live keys are walked once to
@@ -336,15 +336,15 @@ impl Keyspace {
     ///
     /// # Errors
     /// Those of [`put`](Self::put), except for the value's; the bounds are keys.
-    pub fn remove_range(&self, range: impl KeyBounds) -> Result<SeqNo> {
+    pub fn delete_range(&self, range: impl KeyBounds) -> Result<SeqNo> {
         self.remove_between(encode_bounds(self.state.id, &range))
     }
 
-    /// Removes all keys with this prefix, like [`remove_range`](Self::remove_range).
+    /// Removes all keys with this prefix, like [`delete_range`](Self::delete_range).
     ///
     /// # Errors
-    /// Those of [`remove_range`](Self::remove_range).
-    pub fn remove_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<SeqNo> {
+    /// Those of [`delete_range`](Self::delete_range).
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.remove_between(prefix_bounds(self.state.id, prefix.as_ref()))
     }
 
@@ -354,11 +354,11 @@ impl Keyspace {
     /// # Errors
     /// Those of [`put`](Self::put).
     pub fn clear(&self) -> Result<SeqNo> {
-        self.remove_range(..)
+        self.delete_range(..)
     }
 
     fn remove_between(&self, bounds: Bounds) -> Result<SeqNo> {
-        self.write(self.core().options.durability(), |_, writes| writes.remove_range(&self.state, bounds))
+        self.write(self.core().options.durability(), |_, writes| writes.delete_range(&self.state, bounds))
     }
 
     /// Sets the size in bytes from which on this keyspace stores values in blob files, instead of
@@ -366,7 +366,7 @@ impl Keyspace {
     /// stores this. Existing values stay where they are.
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove).
+    /// Those of [`delete`](Self::delete).
     pub fn set_blobs_over(&self, bytes: usize) -> Result<()> {
         self.core().change_options(&self.state, |options| options.blobs_over = Some(bytes))
     }
@@ -389,7 +389,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// [`MergeOperatorMissing`](crate::Error::MergeOperatorMissing) if there is no operator with this name;
-    /// [`Invalid`](crate::Error::Invalid) if the keyspace has another one; those of [`remove`](Self::remove).
+    /// [`Invalid`](crate::Error::Invalid) if the keyspace has another one; those of [`delete`](Self::delete).
     pub fn set_merge_operator(&self, name: &str) -> Result<()> {
         self.core().change_options(&self.state, |options| options.merge_operator = Some(name.to_owned()))
     }
@@ -425,7 +425,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove).
+    /// Those of [`delete`](Self::delete).
     pub fn set_counting(&self, counting: Counting) -> Result<()> {
         self.core().change_options(&self.state, |options| options.counting = counting)
     }

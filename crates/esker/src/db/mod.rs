@@ -62,7 +62,7 @@ pub use self::stream::{EntryStream, FeedStream};
 pub use self::transact::Committed;
 pub use self::transaction::Transaction;
 pub use self::ttl::Ttl;
-pub use self::updates::ViewMut;
+pub use self::updates::{Swap, Update, ViewMut};
 pub use self::watch::{Change, Listener, Notice, Watch};
 
 use crate::engine::base::stats::Stats;

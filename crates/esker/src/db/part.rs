@@ -275,9 +275,9 @@ impl Transaction {
         let (key, value, expiry) = match write {
             PartWrite::RemoveRange { from, to } => {
                 let upper = to.map_or(Bound::Unbounded, Bound::Excluded);
-                return self.remove_range(keyspace, (Bound::Included(from), upper));
+                return self.delete_range(keyspace, (Bound::Included(from), upper));
             }
-            PartWrite::Remove { key } => return self.remove(keyspace, key),
+            PartWrite::Remove { key } => return self.delete(keyspace, key),
             PartWrite::Merge { key, operand } => return self.merge(keyspace, key, operand),
             PartWrite::Put { key, value } => (key, value, None),
             PartWrite::PutUntil { key, value, expires_ms } => (key, value, Some(Expiry::at_ms(expires_ms))),
@@ -351,7 +351,7 @@ mod tests {
             (|t, k| t.depend_on(k, "a".."c").unwrap(), "b", true, false),
             (|t, k| assert_eq!(t.len(k).unwrap(), 1), "new", true, false),
             (|t, k| t.put(k, "a", "1").unwrap(), "a", false, true),
-            (|t, k| t.remove_range(k, "a".."c").unwrap(), "b", false, true),
+            (|t, k| t.delete_range(k, "a".."c").unwrap(), "b", false, true),
             (|t, k| t.merge(k, "a", "1").unwrap(), "a", false, false),
         ];
         for (at, (work, key, of_reads, of_writes)) in cases.into_iter().enumerate() {
@@ -421,13 +421,13 @@ mod tests {
         map.set_merge_operator("append").unwrap();
         let mut part = db.begin_part(Isolation::Snapshot);
         part.put(&map, "a", "0").unwrap();
-        part.remove_range(&map, "a".."c").unwrap();
-        part.remove_range(&map, "x"..).unwrap();
+        part.delete_range(&map, "a".."c").unwrap();
+        part.delete_range(&map, "x"..).unwrap();
         part.put(&map, "b", "1").unwrap();
         part.merge(&map, "b", "2").unwrap();
         part.merge(&map, "m", "3").unwrap();
         part.merge(&map, "m", "4").unwrap();
-        part.remove(&map, "r").unwrap();
+        part.delete(&map, "r").unwrap();
         let large = vec![7; 1 << 20];
         part.put(&map, "z", &large).unwrap();
         part.put(&other, "o", "1").unwrap();
@@ -484,8 +484,8 @@ mod tests {
                             2 => t.put_with_ttl(map, &key, "short", Duration::from_secs(500)).unwrap(),
                             3 => drop(t.keyspace_mut(map).persist(&key).unwrap()),
                             4 => drop(t.keyspace_mut(map).expire(&key, Duration::from_secs(100)).unwrap()),
-                            5 => t.remove(map, &key).unwrap(),
-                            6 => t.remove_range(map, &*key..&*format!("{part_number}9")).unwrap(),
+                            5 => t.delete(map, &key).unwrap(),
+                            6 => t.delete_range(map, &*key..&*format!("{part_number}9")).unwrap(),
                             _ => t.merge(map, &key, "+").unwrap(),
                         }
                     }
@@ -596,7 +596,7 @@ mod tests {
             // The length stays, but the part would have found another one.
             let mut other = db.begin();
             other.put(&map, "a", "2").unwrap();
-            other.remove(&map, "b").unwrap();
+            other.delete(&map, "b").unwrap();
             other.commit().unwrap();
             let mut whole = db.begin_with(Isolation::Snapshot);
             assert!(is_conflict(whole.admit(&part, is_apart)), "read_set.4: {at}");

@@ -47,7 +47,7 @@ impl Keyspace {
     /// prices.set_history(History::Versions(10))?;
     /// let first = prices.put("apple", "30")?;
     /// prices.put("apple", "35")?;
-    /// let last = prices.remove("apple")?;
+    /// let last = prices.delete("apple")?;
     /// assert_eq!(prices.get_at("apple", first)?.as_deref(), Some(&b"30"[..]));
     /// assert_eq!(prices.at(first)?.len()?, 1);
     /// let versions: Vec<_> = prices.versions("apple")?.collect::<esker::Result<_>>()?;
@@ -58,7 +58,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// Those of [`remove`](Self::remove); [`Invalid`](crate::Error::Invalid) for a history of zero versions.
+    /// Those of [`delete`](Self::delete); [`Invalid`](crate::Error::Invalid) for a history of zero versions.
     pub fn set_history(&self, history: History) -> Result<()> {
         self.core().change_options(&self.state, |options| options.history = history)
     }
@@ -140,7 +140,7 @@ impl Keyspace {
     /// users.set_history(History::Versions(1))?; // enough, because removals are kept
     /// users.put("ann", "1")?;
     /// let dumped = users.put("bob", "1")?;
-    /// users.remove("ann")?;
+    /// users.delete("ann")?;
     /// users.put("cid", "1")?;
     /// let changes = users.since(dumped)?;
     /// let next = changes.seqno(); // the next dump starts here

@@ -39,6 +39,27 @@ pub struct ViewMut<'a> {
     pub(super) keyspace: &'a Keyspace,
 }
 
+/// The result of a `compare_and_swap`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use]
+pub struct Swap {
+    /// Whether the value was the expected one, and was replaced.
+    pub swapped: bool,
+    /// The value before the call. `None`: there was none.
+    pub old: Option<Value>,
+}
+
+/// The result of an `update`. `None`: there is no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Update {
+    /// The value before.
+    pub old: Option<Value>,
+    /// The value that replaces it.
+    pub new: Option<Value>,
+}
+
 impl Transaction {
     /// A view of one keyspace for reading and writing.
     pub fn keyspace_mut<'a>(&'a mut self, keyspace: &'a Keyspace) -> ViewMut<'a> {
@@ -69,7 +90,7 @@ impl ViewMut<'_> {
 
     fn take_out(&mut self, entry: Option<(Key, Value)>) -> Result<Option<(Key, Value)>> {
         if let Some((key, _)) = &entry {
-            self.remove(key)?;
+            self.delete(key)?;
         }
         Ok(entry)
     }
@@ -78,18 +99,18 @@ impl ViewMut<'_> {
     ///
     /// # Errors
     /// Those of [`Reads::get`].
-    pub fn take(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         let old = self.get(key)?;
         if old.is_some() {
-            self.remove(key)?;
+            self.delete(key)?;
         }
         Ok(old)
     }
 
     /// Sets a key to `new` if its value is `expected`. For `expected`, `None` means an absent key; for `new`,
-    /// `None` removes the key. Returns whether the value was `expected`. The new value keeps the expiry of
-    /// the old one. A new key gets its keyspace's [default lifetime](Keyspace::set_default_ttl).
+    /// `None` removes the key. Returns the value that was there. The new value keeps the expiry of the old
+    /// one. A new key gets its keyspace's [default lifetime](Keyspace::set_default_ttl).
     ///
     /// # Errors
     /// Those of [`Reads::get`] and [`put`](Self::put).
@@ -98,25 +119,25 @@ impl ViewMut<'_> {
         key: impl AsRef<[u8]>,
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
-    ) -> Result<bool> {
+    ) -> Result<Swap> {
         let key = key.as_ref();
         let old = self.transaction.entry(self.keyspace, key)?;
-        if old.as_ref().map(|(value, _)| &**value) != expected {
-            return Ok(false);
+        let swapped = old.as_ref().map(|(value, _)| &**value) == expected;
+        if swapped {
+            self.replace(old.as_ref(), key, new)?;
         }
-        self.replace(old.as_ref(), key, new)?;
-        Ok(true)
+        Ok(Swap { swapped, old: old.map(|(value, _)| value) })
     }
 
     fn replace(&mut self, old: Option<&Entry>, key: &[u8], new: Option<&[u8]>) -> Result<()> {
         match new {
             Some(new) => self.transaction.put_in_place_of(old, self.keyspace, key, new),
-            None => self.remove(key),
+            None => self.delete(key),
         }
     }
 
-    /// Replaces the value of a key by the result of `change`, and returns the new value. `None` means an
-    /// absent key. The new value keeps the expiry of the old one. A new key gets its keyspace's [default
+    /// Replaces the value of a key by the result of `change`, and returns both values. `None` means an absent
+    /// key. The new value keeps the expiry of the old one. A new key gets its keyspace's [default
     /// lifetime](Keyspace::set_default_ttl).
     ///
     /// # Errors
@@ -125,23 +146,35 @@ impl ViewMut<'_> {
         &mut self,
         key: impl AsRef<[u8]>,
         change: impl FnOnce(Option<&[u8]>) -> Option<V>,
-    ) -> Result<Option<Value>> {
+    ) -> Result<Update> {
+        self.try_update(key, |old| Ok(change(old)))
+    }
+
+    /// Same as [`update`](Self::update), with a `change` that may fail. Then nothing is written.
+    ///
+    /// # Errors
+    /// That of `change`, and those of [`update`](Self::update).
+    pub fn try_update<V: Into<Value>, E: From<Error>>(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        change: impl FnOnce(Option<&[u8]>) -> Result<Option<V>, E>,
+    ) -> Result<Update, E> {
         let key = key.as_ref();
         let old = self.transaction.entry(self.keyspace, key)?;
-        let new = change(old.as_ref().map(|(value, _)| &**value)).map(Into::into);
+        let new = change(old.as_ref().map(|(value, _)| &**value))?.map(Into::into);
         if old.is_some() || new.is_some() {
             self.replace(old.as_ref(), key, new.as_deref())?;
         }
-        Ok(new)
+        Ok(Update { old: old.map(|(value, _)| value), new })
     }
 
     /// Adds to a number and returns the number before. The value is an `i64` of 8 bytes in little-endian
-    /// order. An absent key counts as 0. The sum keeps the expiry of the old value. A new key gets its
-    /// keyspace's [default lifetime](Keyspace::set_default_ttl).
+    /// order. An absent key counts as 0. The sum wraps around, like that of the merge operator `add-i64`. It
+    /// keeps the expiry of the old value. A new key gets its keyspace's [default
+    /// lifetime](Keyspace::set_default_ttl).
     ///
     /// # Errors
-    /// Those of [`Reads::get`] and [`put`](Self::put); [`Error::Invalid`] if the value has another length, or
-    /// if the sum overflows.
+    /// Those of [`Reads::get`] and [`put`](Self::put); [`Error::Invalid`] if the value has another length.
     pub fn fetch_add(&mut self, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
         let key = key.as_ref();
         let entry = self.transaction.entry(self.keyspace, key)?;
@@ -165,34 +198,33 @@ impl ViewMut<'_> {
 
 /// Returns the number of a key, 0 if absent, and its sum with `add`.
 fn sum(key: &[u8], entry: Option<&Entry>, add: i64) -> Result<(i64, i64)> {
-    let shown = || format!("\"{}\"", key.escape_ascii());
     let old = match entry {
         None => 0,
         Some((value, _)) => {
             let bytes = <[u8; 8]>::try_from(&**value).map_err(|_| {
-                let len = value.len();
-                Error::Invalid(format!("the value of {} has {len} bytes: a number has 8", shown()))
+                let (shown, len) = (key.escape_ascii(), value.len());
+                Error::Invalid(format!("the value of \"{shown}\" has {len} bytes: a number has 8"))
             })?;
             i64::from_le_bytes(bytes)
         }
     };
-    let sum = old.checked_add(add);
-    let sum =
-        sum.ok_or_else(|| Error::Invalid(format!("{}: the sum of {old} and {add} overflows", shown())))?;
-    Ok((old, sum))
+    Ok((old, old.wrapping_add(add)))
 }
 
 /// Each call is a transaction of its own that is repeated until it meets no conflict; see [`Db::transact`].
 impl Keyspace {
-    pub(super) fn alone<T>(&self, body: impl FnMut(&mut ViewMut<'_>) -> Result<T>) -> Result<T> {
+    pub(super) fn alone<T, E: From<Error>>(
+        &self,
+        body: impl FnMut(&mut ViewMut<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         self.alone_as(self.core().options.isolation(), body)
     }
 
-    fn alone_as<T>(
+    fn alone_as<T, E: From<Error>>(
         &self,
         isolation: Isolation,
-        mut body: impl FnMut(&mut ViewMut<'_>) -> Result<T>,
-    ) -> Result<T> {
+        mut body: impl FnMut(&mut ViewMut<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let db = Db::new(self.handle.clone());
         let durability = self.core().options.durability();
         let done = db.transact_as(isolation, durability, |t| body(&mut t.keyspace_mut(self)));
@@ -203,7 +235,7 @@ impl Keyspace {
     /// were popped before.
     ///
     /// # Errors
-    /// Those of [`get`](Self::get) and [`remove`](Self::remove).
+    /// Those of [`get`](Self::get) and [`delete`](Self::delete).
     pub fn pop_first(&self) -> Result<Option<(Key, Value)>> {
         self.alone_as(Isolation::Snapshot, |view| view.pop_first())
     }
@@ -211,7 +243,7 @@ impl Keyspace {
     /// Removes and returns the last entry.
     ///
     /// # Errors
-    /// Those of [`get`](Self::get) and [`remove`](Self::remove).
+    /// Those of [`get`](Self::get) and [`delete`](Self::delete).
     pub fn pop_last(&self) -> Result<Option<(Key, Value)>> {
         self.alone(|view| view.pop_last())
     }
@@ -219,21 +251,22 @@ impl Keyspace {
     /// Removes a key and returns its old value.
     ///
     /// # Errors
-    /// Those of [`get`](Self::get) and [`remove`](Self::remove).
-    pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+    /// Those of [`get`](Self::get) and [`delete`](Self::delete).
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
-        self.alone(|view| view.take(key))
+        self.alone(|view| view.remove(key))
     }
 
     /// Sets a key to `new` if its value is `expected`. For `expected`, `None` means an absent key; for `new`,
-    /// `None` removes the key. Returns whether the value was `expected`. The new value keeps the expiry of
-    /// the old one. A new key gets its keyspace's [default lifetime](Keyspace::set_default_ttl).
+    /// `None` removes the key. Returns the value that was there. The new value keeps the expiry of the old
+    /// one. A new key gets its keyspace's [default lifetime](Keyspace::set_default_ttl).
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// # let locks = esker::Db::in_memory()?.default_keyspace();
-    /// assert!(locks.compare_and_swap("printer", None, Some(b"ann"))?);
-    /// assert!(!locks.compare_and_swap("printer", None, Some(b"bob"))?);
+    /// assert!(locks.compare_and_swap("printer", None, Some(b"ann"))?.swapped);
+    /// let second = locks.compare_and_swap("printer", None, Some(b"bob"))?;
+    /// assert_eq!((second.swapped, second.old.as_deref()), (false, Some(&b"ann"[..])));
     /// # Ok(())
     /// # }
     /// ```
@@ -245,13 +278,13 @@ impl Keyspace {
         key: impl AsRef<[u8]>,
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
-    ) -> Result<bool> {
+    ) -> Result<Swap> {
         let key = key.as_ref();
         self.alone(|view| view.compare_and_swap(key, expected, new))
     }
 
-    /// Replaces the value of a key by the result of `change`, and returns the new value. `None` means an
-    /// absent key. The new value keeps the expiry of the old one. A new key gets its keyspace's [default
+    /// Replaces the value of a key by the result of `change`, and returns both values. `None` means an absent
+    /// key. The new value keeps the expiry of the old one. A new key gets its keyspace's [default
     /// lifetime](Keyspace::set_default_ttl).
     ///
     /// ```
@@ -268,18 +301,45 @@ impl Keyspace {
         &self,
         key: impl AsRef<[u8]>,
         mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
-    ) -> Result<Option<Value>> {
+    ) -> Result<Update> {
         let key = key.as_ref();
         self.alone(|view| view.update(key, &mut change))
     }
 
+    /// Same as [`update`](Self::update), with a `change` that may fail. Then nothing is written.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let stock = esker::Db::in_memory()?.default_keyspace();
+    /// stock.put("pears", "7")?;
+    /// let sold = stock.try_update("pears", |old| -> Result<_, Box<dyn std::error::Error>> {
+    ///     let count: u32 = std::str::from_utf8(old.unwrap_or(b"0"))?.parse()?;
+    ///     Ok(Some(count.checked_sub(1).ok_or("sold out")?.to_string().into_bytes()))
+    /// })?;
+    /// assert_eq!(sold.new.as_deref(), Some(&b"6"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// That of `change`, and those of [`update`](Self::update).
+    pub fn try_update<V: Into<Value>, E: From<Error>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut change: impl FnMut(Option<&[u8]>) -> Result<Option<V>, E>,
+    ) -> Result<Update, E> {
+        let key = key.as_ref();
+        self.alone(|view| view.try_update(key, &mut change))
+    }
+
     /// Adds to a number and returns the number before. The value is an `i64` of 8 bytes in little-endian
-    /// order. An absent key counts as 0. The sum keeps the expiry of the old value. A new key gets its
-    /// keyspace's [default lifetime](Keyspace::set_default_ttl).
+    /// order. An absent key counts as 0. The sum wraps around, like that of the merge operator `add-i64`. It
+    /// keeps the expiry of the old value. A new key gets its keyspace's [default
+    /// lifetime](Keyspace::set_default_ttl).
     ///
     /// # Errors
     /// Those of [`get`](Self::get) and [`put`](Self::put); [`Error::Invalid`] if the value has another
-    /// length, or if the sum overflows.
+    /// length.
     pub fn fetch_add(&self, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
         let key = key.as_ref();
         self.alone(|view| view.fetch_add(key, add))

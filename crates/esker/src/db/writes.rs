@@ -462,7 +462,7 @@ impl Writes {
         Ok(())
     }
 
-    pub(crate) fn remove(&mut self, keyspace: &KeyspaceState, key: &[u8]) -> Result<()> {
+    pub(crate) fn delete(&mut self, keyspace: &KeyspaceState, key: &[u8]) -> Result<()> {
         check_key(key)?;
         let encoded = KeyBuf::new(keyspace.id, key);
         self.touch(keyspace)?.remove(&encoded);
@@ -470,7 +470,7 @@ impl Writes {
     }
 
     /// Removes all keys between encoded bounds.
-    pub(crate) fn remove_range(&mut self, keyspace: &KeyspaceState, bounds: Bounds) -> Result<()> {
+    pub(crate) fn delete_range(&mut self, keyspace: &KeyspaceState, bounds: Bounds) -> Result<()> {
         for bound in [&bounds.lower, &bounds.upper] {
             if let Bound::Included(key) | Bound::Excluded(key) = bound
                 && let Some((_, user_key)) = decode_key(key)
@@ -479,7 +479,7 @@ impl Writes {
             }
         }
         let (start, end) = removal(&bounds);
-        self.touch(keyspace)?.remove_range(&start, &end);
+        self.touch(keyspace)?.delete_range(&start, &end);
         Ok(())
     }
 }

@@ -195,7 +195,7 @@ mod tests {
                         model.insert(key, vec![round as u8, step]);
                     }),
                     3..6 => keys.for_each(|key| {
-                        batch.remove(&map, &key).unwrap();
+                        batch.delete(&map, &key).unwrap();
                         model.remove(&key);
                     }),
                     6 => {
@@ -205,7 +205,7 @@ mod tests {
                     }
                     _ => {
                         let (from, to) = (start, start.saturating_add(len * 7));
-                        batch.remove_range(&map, from.to_be_bytes()..to.to_be_bytes()).unwrap();
+                        batch.delete_range(&map, from.to_be_bytes()..to.to_be_bytes()).unwrap();
                         let (from, to) = (from.to_be_bytes().to_vec(), to.to_be_bytes().to_vec());
                         model.retain(|key, _| *key < from || *key >= to);
                     }
@@ -245,7 +245,7 @@ mod tests {
             map.put(key.to_be_bytes(), "").unwrap();
         }
         for key in keys.skip(1).take(998) {
-            map.remove(key.to_be_bytes()).unwrap();
+            map.delete(key.to_be_bytes()).unwrap();
         }
         let snapshot = db.snapshot();
         assert_eq!(map.range(300_u16.to_be_bytes()..).count(), 1);

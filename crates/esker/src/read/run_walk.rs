@@ -460,7 +460,7 @@ mod tests {
             for n in 0..rng.u32(1..400) {
                 let key = [rng.u8(..50), rng.u8(..3)];
                 match rng.u8(..5) {
-                    0 => map.remove(key).map(drop).unwrap(),
+                    0 => map.delete(key).map(drop).unwrap(),
                     1 => map.merge(key, n.to_be_bytes()).map(drop).unwrap(),
                     _ => map.put(key, n.to_be_bytes().repeat(rng.usize(..10))).map(drop).unwrap(),
                 }

@@ -122,14 +122,14 @@ impl Replay {
             }
             FeedChange::Remove { keyspace, key } | FeedChange::Expire { keyspace, key } => {
                 let space = self.space(*keyspace)?;
-                self.batch.remove(&space, key)
+                self.batch.delete(&space, key)
             }
             FeedChange::RemoveRange { keyspace, start, end } => {
                 // In a commit, range removals come before the name of a keyspace that it creates. Such a
                 // keyspace is empty.
                 let Some(space) = self.spaces.get(&keyspace.get()) else { return Ok(()) };
                 let end = end.map_or(Bound::Unbounded, Bound::Excluded);
-                self.batch.remove_range(space, (Bound::Included(*start), end))
+                self.batch.delete_range(space, (Bound::Included(*start), end))
             }
             FeedChange::Named { keyspace, name } => {
                 if !self.spaces.contains_key(&keyspace.get()) {

@@ -76,7 +76,7 @@ pub(crate) fn divert(store: &Arc<BlobStore>, set: &WriteSet) -> Result<Option<(W
     store.write(lease.file(), base, &bytes)?;
     let mut pointers = pointers.into_iter();
     let (mut diverted, mut encoded) = (WriteSet::new(), Vec::new());
-    set.ranges().iter().for_each(|(start, end)| diverted.remove_range(start, end));
+    set.ranges().iter().for_each(|(start, end)| diverted.delete_range(start, end));
     for entry in set.entries(SeqNo::ZERO) {
         let pointer = if is_large(&entry) { pointers.next() } else { None };
         match pointer {

@@ -50,7 +50,7 @@ mod tests {
         let mut set = WriteSet::new();
         set.put(b"\x01a", b"xyz");
         set.remove(b"\x01b");
-        set.remove_range(b"\x01c", b"\x01d");
+        set.delete_range(b"\x01c", b"\x01d");
         let deltas = vec![(KeyspaceId::DEFAULT, -2), (KeyspaceId::new(300), 5)];
         let bytes = [&encode_header(&deltas), set.payload()].concat();
         assert_eq!(bytes, b"\x02\x01\x03\xac\x02\x0a\x01\x02\x01a\x03xyz\x00\x02\x01b\x02\x02\x01c\x02\x01d");

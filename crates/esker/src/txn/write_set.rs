@@ -1,7 +1,7 @@
 //! The writes of one commit, encoded as in their WAL record.
 //!
 //! ```text
-//!   put, remove, remove_range --> ops: [op][op][op]...      appended in call order; stored in the WAL
+//!   put, remove, delete_range --> ops: [op][op][op]...      appended in call order; stored in the WAL
 //!   first read of own writes  --> index: key -> last op     extended by later reads
 //!   commit, first iteration   --> sorted: the op of each key, by key
 //! ```
@@ -308,7 +308,7 @@ impl WriteSet {
     }
 
     /// Removes all encoded keys from `start` (included) to `end` (excluded). Visits all earlier ops.
-    pub fn remove_range(&mut self, start: &[u8], end: &[u8]) {
+    pub fn delete_range(&mut self, start: &[u8], end: &[u8]) {
         if start >= end {
             return;
         }

@@ -135,7 +135,7 @@ pub enum Error {
     KeyspaceExists(String),
     /// Operands cannot be merged into the value of a key: the value or an operand is not what the keyspace's
     /// merge operator expects. A write that fails with this changes nothing. If a read fails, a `put` or
-    /// `remove` gives the key a new value.
+    /// `delete` gives the key a new value.
     #[error("cannot merge into key \"{}\" of keyspace {keyspace:?} by {operator:?}: {detail}", .key.escape_ascii())]
     Merge {
         /// The name of the keyspace.

@@ -1,4 +1,4 @@
-//! `KeyBounds`: the argument of `range` and `remove_range`.
+//! `KeyBounds`: the argument of `range` and `delete_range`.
 
 use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 

@@ -85,7 +85,8 @@ impl Kind {
     #[inline(always)]
     pub(crate) const fn features(self) -> u32 {
         let (expiry, unresolved) = (self.has(EXPIRY) as u32, self.has(UNRESOLVED) as u32);
-        EXPIRES * expiry | UNRESOLVED_VERSIONS * unresolved | BLOBS * self.needs_fetch() as u32
+        let blob = self.needs_fetch() as u32;
+        (EXPIRES * expiry) | (UNRESOLVED_VERSIONS * unresolved) | (BLOBS * blob)
     }
 
     #[inline(always)]
@@ -201,7 +202,7 @@ mod tests {
             assert_eq!(kind.is_live(), matches!(n & 63, 1 | 3 | 4));
             assert_eq!(kind.is_operand(), resolved == Kind::MERGE);
             assert_eq!(kind.is_plain(), *kind == Kind::PUT);
-            let features = u32::from(n >= 128) | u32::from(n & 63 == 3) * 2 | u32::from(n & 64 != 0) * 4;
+            let features = u32::from(n >= 128) + 2 * u32::from(n & 63 == 3) + 4 * u32::from(n & 64 != 0);
             assert_eq!(kind.features(), features);
             assert_eq!((kind.expires(), kind.is_sweep()), (n >= 128 && n & 1 == 1, n >= 128 && n & 1 == 0));
         }

@@ -76,7 +76,7 @@ fn tables(db: &Db) -> Result<()> {
     db.compact()?;
     for n in (0..60).step_by(7) {
         all.put(format!("key/{n:04}"), text(n + 1))?;
-        users.remove(n.to_be_bytes())?;
+        users.delete(n.to_be_bytes())?;
     }
     db.flush()?;
     all.put("", "the empty key")?;
@@ -92,8 +92,8 @@ fn log_tail(db: &Db) -> Result<()> {
     }
     db.transact(|t| {
         t.put(&all, "a", "1")?;
-        t.remove(&all, "key/0003")?;
-        t.remove_range(&all, "key/0010".."key/0014")
+        t.delete(&all, "key/0003")?;
+        t.delete_range(&all, "key/0010".."key/0014")
     })
 }
 
@@ -127,13 +127,13 @@ fn range_tombstones(db: &Db) -> Result<()> {
         all.put(format!("key/{n:04}"), text(n))?;
     }
     db.compact()?;
-    all.remove_range("key/0010".."key/0030")?;
+    all.delete_range("key/0010".."key/0030")?;
     all.put("key/0020", "again")?;
     db.flush()?;
-    all.remove_range("key/0019".."key/0040")?;
+    all.delete_range("key/0019".."key/0040")?;
     all.put("key/0021", "once more")?;
     db.flush()?;
-    all.remove_range("key/0070"..).map(drop)
+    all.delete_range("key/0070"..).map(drop)
 }
 
 /// Encodes contents as lines of keyspace, key and value. Keys and values are hexadecimal. An empty keyspace

@@ -40,7 +40,7 @@ fn fill(db: &Db, round: u8) {
         large.put(&map, [b'l', round, n], [n; 100]).unwrap();
     }
     large.commit().unwrap();
-    map.remove_range([round, 5]..[round, 9]).unwrap();
+    map.delete_range([round, 5]..[round, 9]).unwrap();
 }
 
 fn assert_same(found: &Contents, expected: &Contents, what: &str) {

@@ -69,7 +69,7 @@ fn blob_1_blob_2_values_in_blob_files_are_read_in_every_way_and_their_garbage_is
         for n in 0..20 {
             let key = format!("{:02}", rng.u8(..40)).into_bytes();
             if rng.u8(..5) == 0 {
-                map.remove(&key).unwrap();
+                map.delete(&key).unwrap();
                 expected.remove(&key);
             } else {
                 let value = value(round * 100 + n, rng.usize(..400));

@@ -33,10 +33,10 @@ fn nothing_is_found_while_others_write() {
                     let key = (n % 97).to_be_bytes();
                     let _ = match n % 50 {
                         7 => db.drop_keyspace(&name),
-                        9 => keyspace.remove_range(3u32.to_be_bytes()..40u32.to_be_bytes()).map(drop),
+                        9 => keyspace.delete_range(3u32.to_be_bytes()..40u32.to_be_bytes()).map(drop),
                         11 => keyspace.clear().map(drop),
                         13 => db.flush(),
-                        k if k % 5 == 0 => keyspace.remove(key).map(drop),
+                        k if k % 5 == 0 => keyspace.delete(key).map(drop),
                         _ => keyspace.put(key, vec![w as u8; 40]).map(drop),
                     };
                 }

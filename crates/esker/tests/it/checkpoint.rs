@@ -36,8 +36,8 @@ fn fill(db: &Db, round: u8) {
         large.put(&map, [b'l', round, n], [n; 100]).unwrap();
     }
     large.commit().unwrap();
-    map.remove_range([round, 5]..[round, 9]).unwrap();
-    other.remove([round]).unwrap();
+    map.delete_range([round, 5]..[round, 9]).unwrap();
+    other.delete([round]).unwrap();
     other.put_with("last", [round], Durability::None).unwrap();
 }
 

@@ -236,7 +236,7 @@ fn write_sequence(db: &Db, keyspace: &Keyspace, writer: usize, progress: &Progre
         batch.put(keyspace, item(writer, n), vec![writer as u8; 40]).unwrap();
         // A window of 500 items moves along, through single removals and range removals.
         if n >= 500 && n % 100 == 0 {
-            batch.remove_range(keyspace, item(writer, n - 600.min(n))..item(writer, n - 500)).unwrap();
+            batch.delete_range(keyspace, item(writer, n - 600.min(n))..item(writer, n - 500)).unwrap();
         }
         batch.commit_with(durability).unwrap();
         progress.0[writer].store(n + 1, Ordering::Release);
@@ -313,7 +313,7 @@ fn cursors_turn_round_while_others_write() {
                         let removes = rng.u8(0..4) == 0;
                         let mut batch = db.batch();
                         if removes {
-                            batch.remove(keyspace, key)
+                            batch.delete(keyspace, key)
                         } else {
                             batch.put(keyspace, key, n.to_le_bytes())
                         }
@@ -393,9 +393,9 @@ fn count_and_scan(db: &Db) -> u64 {
                     let (a, b) = (key(&mut rng), key(&mut rng));
                     match rng.u8(0..40) {
                         0 => keyspace.clear().map(drop).unwrap(),
-                        1 => keyspace.remove_range(..).map(drop).unwrap(),
-                        2..4 => keyspace.remove_range(a..b).map(drop).unwrap(),
-                        4..12 => keyspace.remove(a).map(drop).unwrap(),
+                        1 => keyspace.delete_range(..).map(drop).unwrap(),
+                        2..4 => keyspace.delete_range(a..b).map(drop).unwrap(),
+                        4..12 => keyspace.delete(a).map(drop).unwrap(),
                         12..18 => {
                             let mut transaction = db.begin();
                             for key in [vec![b'c', rng.u8(0..4)], a, b] {
@@ -573,7 +573,7 @@ fn a_check_finds_nothing_wrong_beside_those_who_write() {
                             shared.put([rng.u8(..)], [writer; 20]).unwrap();
                         }
                         let from = rng.u8(..200);
-                        shared.remove_range([from]..[from + 20]).unwrap();
+                        shared.delete_range([from]..[from + 20]).unwrap();
                         if round % 4 != 0 {
                             db.drop_keyspace(&name).unwrap();
                         }

@@ -37,7 +37,7 @@ fn filled(fs: &MemFs) -> (Db, BTreeSet<[u8; 4]>) {
 fn change(map: &Keyspace, model: &mut BTreeSet<[u8; 4]>, rng: &mut fastrand::Rng) {
     let key = key(rng.u32(0..2 * KEYS));
     if rng.u8(0..3) == 0 {
-        map.remove(key).unwrap();
+        map.delete(key).unwrap();
         model.remove(&key);
     } else {
         map.put(key, [8; 100]).unwrap();
@@ -66,7 +66,7 @@ fn counts_3_a_length_is_exact_though_commits_read_nothing() {
                 let (low, high) = (rng.u32(..), rng.u32(..));
                 let range = low.min(high).to_be_bytes()..low.max(high).saturating_add(1).to_be_bytes();
                 if range.end[0] - range.start[0] < 40 {
-                    map.remove_range(&range.start[..]..&range.end[..]).unwrap();
+                    map.delete_range(&range.start[..]..&range.end[..]).unwrap();
                     model.retain(|key| !range.contains(key));
                 }
             }
@@ -83,7 +83,7 @@ fn counts_3_a_length_is_exact_though_commits_read_nothing() {
             assert_eq!(snapshot.len(&map).unwrap(), *len, "counts.1, round {round}, snapshot");
         }
         let mut transaction = db.begin();
-        transaction.remove(&map, key(1)).unwrap();
+        transaction.delete(&map, key(1)).unwrap();
         let left = model.len() as u64 - u64::from(model.contains(&key(1)));
         assert_eq!(transaction.len(&map).unwrap(), left, "counts.1, round {round}, transaction");
         if round % 10 == 9 {
@@ -124,7 +124,7 @@ fn counts_3_clearing_what_is_unresolved_leaves_nothing_behind() {
         assert_eq!(map.len().unwrap(), u64::from(KEYS) + 1);
         db.compact().unwrap();
         assert_eq!(map.len().unwrap(), u64::from(KEYS) + 1);
-        map.remove("one").unwrap();
+        map.delete("one").unwrap();
     }
     assert_eq!(db.check().unwrap().problems, Vec::<String>::new());
 }
@@ -151,7 +151,7 @@ fn a_keyspace_that_counts_lazily_looks_nothing_up_and_has_the_same_length() {
     let left = db.stats().unresolved;
     assert!((100..120).contains(&left), "of those whose filter says that they may be there: {left}");
     assert_eq!((lazy.len().unwrap(), exact.len().unwrap()), (400, 400));
-    lazy.remove_range(&key(0)[..]..=&key(0)[..]).unwrap();
+    lazy.delete_range(&key(0)[..]..=&key(0)[..]).unwrap();
     assert_eq!(lazy.len().unwrap(), 399);
     db.close().unwrap();
     let db = open(&fs);

@@ -74,16 +74,16 @@ fn write_all_kinds(db: &Db) {
     map.put("big", vec![7; 10_000]).unwrap();
     let mut batch = db.batch();
     batch.put(&users, "gone", "soon").unwrap();
-    batch.remove_prefix(&users, "g").unwrap();
+    batch.delete_prefix(&users, "g").unwrap();
     batch.put(&users, "ann", "2").unwrap();
-    batch.remove(&map, "a").unwrap();
+    batch.delete(&map, "a").unwrap();
     batch.commit().unwrap();
     let mut large = db.batch();
     for n in 0..2000_u32 {
         large.put(&users, n.to_be_bytes(), [n as u8; 100]).unwrap();
     }
     large.put(&users, "huge", vec![9; 20_000]).unwrap();
-    large.remove_range(&users, 10_u32.to_be_bytes()..20_u32.to_be_bytes()).unwrap();
+    large.delete_range(&users, 10_u32.to_be_bytes()..20_u32.to_be_bytes()).unwrap();
     large.commit().unwrap();
     db.keyspace("tmp").unwrap().put("x", "y").unwrap();
     db.rename_keyspace("tmp", "tmp2").unwrap();

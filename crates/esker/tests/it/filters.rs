@@ -79,7 +79,7 @@ fn a_newer_write_wins_and_lengths_stay_exact() {
         if let Some(map) = writer.lock().unwrap().as_ref() {
             match key {
                 b"put" => drop(map.put(key, "2").unwrap()),
-                b"removed" => drop(map.remove(key).unwrap()),
+                b"removed" => drop(map.delete(key).unwrap()),
                 _ => {}
             }
         }
@@ -92,7 +92,7 @@ fn a_newer_write_wins_and_lengths_stay_exact() {
     }
     db.flush().unwrap();
     *slot.lock().unwrap() = Some(map.clone());
-    map.remove_range("cov".."cow").unwrap();
+    map.delete_range("cov".."cow").unwrap();
     let transaction = {
         // It reads what the filter drops. That counts as a read of another commit's write.
         let mut transaction = db.begin_with(Isolation::Serializable);
@@ -126,7 +126,7 @@ fn merges_in_the_background_decide_too_while_others_write_and_read() {
                 map.put(key, &value).unwrap();
                 model.insert(key, value);
             }
-            5 => drop((map.remove(key).unwrap(), model.remove(&key))),
+            5 => drop((map.delete(key).unwrap(), model.remove(&key))),
             6 if round % 50 == 0 => snapshot = Some((db.snapshot(), model.clone())),
             6 if round % 50 == 1 => snapshot = None,
             7 => drop(db.step(BackgroundStep::Flush).unwrap()),

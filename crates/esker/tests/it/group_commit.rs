@@ -169,7 +169,7 @@ fn a_commit_that_fails_alone_leaves_its_neighbours_as_they_are() {
             move || keyspace.put(key, vec![7; len]).map(drop)
         };
         // It counts what it removes.
-        let remove_old = || keyspace.remove_range("old"..="old").map(drop);
+        let remove_old = || keyspace.delete_range("old"..="old").map(drop);
         let outcomes = as_a_group(
             &faults,
             &put("first", 1),

@@ -59,10 +59,10 @@ fn change(map: &Keyspace, model: &mut Map, rng: &mut fastrand::Rng) {
             map.put(&key, &value).unwrap();
             model.insert(key, value);
         }
-        12..19 => drop((map.remove(&key).unwrap(), model.remove(&key))),
+        12..19 => drop((map.delete(&key).unwrap(), model.remove(&key))),
         _ => {
             let end = vec![key[0] + rng.u8(0..10)];
-            map.remove_range(&key[..]..&end[..]).unwrap();
+            map.delete_range(&key[..]..&end[..]).unwrap();
             model.retain(|k, _| *k < key || *k >= end);
         }
     }
@@ -183,7 +183,7 @@ fn versions_come_newest_first_with_numbers_and_removals() {
     map.put("k", "before").unwrap();
     map.set_history(History::Versions(4)).unwrap();
     let writes =
-        [map.put("k", "1"), map.remove("k"), map.put("k", vec![7; 100]), map.clear(), map.put("k", "2")];
+        [map.put("k", "1"), map.delete("k"), map.put("k", vec![7; 100]), map.clear(), map.put("k", "2")];
     let writes = writes.map(|seqno| seqno.unwrap());
     let shown = || -> Vec<(SeqNo, Option<Vec<u8>>)> {
         let versions = map.versions("k").unwrap().map(|version| version.unwrap());
@@ -250,7 +250,7 @@ fn idle_databases_with_history_come_to_rest() {
     map.set_history(History::Versions(2)).unwrap();
     for n in 0..400_u32 {
         map.put(n.to_be_bytes(), [1; 30]).unwrap();
-        map.remove(n.to_be_bytes()).unwrap();
+        map.delete(n.to_be_bytes()).unwrap();
     }
     map.clear().unwrap();
     db.flush().unwrap();
@@ -294,7 +294,7 @@ fn gaps_2_what_was_dead_in_the_past_hides_nothing_of_now() {
         map.put([n], [n]).unwrap();
     };
     (0..100).for_each(put);
-    let removed = (0..100_u8).map(|n| map.remove([n]).unwrap()).max().unwrap();
+    let removed = (0..100_u8).map(|n| map.delete([n]).unwrap()).max().unwrap();
     // A walk looks for a skip range after some steps.
     (20..100).for_each(put);
     db.close().unwrap();
@@ -311,7 +311,7 @@ fn change_at_once(db: &Db, map: &Keyspace, model: &mut Map, rng: &mut fastrand::
         let key = vec![rng.u8(0..40)];
         if rng.u8(0..4) == 0 {
             let end = vec![key[0] + 3];
-            batch.remove_range(map, &key[..]..&end[..]).unwrap();
+            batch.delete_range(map, &key[..]..&end[..]).unwrap();
             model.retain(|k, _| *k < key || *k >= end);
         }
         let value = vec![rng.u8(..); rng.usize(1..200)];

@@ -63,7 +63,7 @@ fn ingest_2_a_keyspace_holds_what_a_map_would_after_any_ingests_between_other_wr
                     map.put(&k, &v).unwrap();
                     expected.insert(k, v);
                 } else {
-                    map.remove(&k).unwrap();
+                    map.delete(&k).unwrap();
                     expected.remove(&k);
                 }
             }

@@ -35,7 +35,7 @@ fn commits_are_numbered_one_after_the_other() {
     let db = db();
     let map = db.default_keyspace();
     let put = map.put("a", "1").unwrap();
-    let removed = map.remove_with("a", Durability::Buffered).unwrap();
+    let removed = map.delete_with("a", Durability::Buffered).unwrap();
     let cleared = map.clear().unwrap();
     let mut batch = db.batch();
     batch.put(&map, "b", "2").unwrap();
@@ -90,7 +90,7 @@ fn a_conflict_names_its_keyspace_and_its_key_or_range() {
     let (a, z) = (b"a".to_vec(), Some(b"z".to_vec()));
     assert_eq!(conflict(&|t| t.put(&users, "k", "1").unwrap()), on_users(Contended::Key(b"k".to_vec())));
     let range = Contended::Range { start: a.clone(), end: z };
-    assert_eq!(conflict(&|t| t.remove_range(&users, "a".."z").unwrap()), on_users(range));
+    assert_eq!(conflict(&|t| t.delete_range(&users, "a".."z").unwrap()), on_users(range));
     assert_eq!(
         conflict(&|t| t.clear(&users).unwrap()),
         on_users(Contended::Range { start: vec![], end: None })
@@ -184,7 +184,7 @@ fn a_keyspace_whose_creation_was_rolled_back_takes_no_writes() {
     let is_gone = |put: Result<(), Error>| matches!(put, Err(Error::KeyspaceNotFound(name)) if name == "k");
     assert!(is_gone(t.put(&gone, "a", "b")));
     let kept = t.create_keyspace("k").unwrap();
-    assert!(is_gone(t.put(&gone, "a", "b")) && is_gone(t.remove(&gone, "a")));
+    assert!(is_gone(t.put(&gone, "a", "b")) && is_gone(t.delete(&gone, "a")));
     t.put(&kept, "a", "1").unwrap();
     t.put(&map, "x", "y").unwrap();
     t.commit().unwrap();
@@ -230,13 +230,13 @@ fn all_views_of_a_keyspace_read_alike() {
     }
     let snapshot = db.snapshot();
     let mut transaction = db.begin();
-    transaction.remove_range(&map, [3_u8]..[9]).unwrap();
+    transaction.delete_range(&map, [3_u8]..[9]).unwrap();
     transaction.put(&map, [4], "new").unwrap();
     transaction.put(&map, [19], "changed").unwrap();
-    transaction.remove(&map, [11]).unwrap();
-    transaction.remove(&map, [99]).unwrap();
+    transaction.delete(&map, [11]).unwrap();
+    transaction.delete(&map, [99]).unwrap();
     transaction.put(&other, [1], "").unwrap();
-    map.remove_prefix([0]).unwrap();
+    map.delete_prefix([0]).unwrap();
     assert_eq!(read(&map).1, 19);
     assert_eq!(read(&snapshot.keyspace(&map)).1, 20);
     let (entries, len) = read(&transaction.keyspace(&map));
@@ -251,23 +251,34 @@ macro_rules! update {
         let map = $map;
         assert_eq!(map.fetch_add("n", 5).unwrap(), 0);
         assert_eq!(map.fetch_add("n", -7).unwrap(), 5);
-        assert!(map.fetch_add("n", i64::MIN).is_err());
-        assert!(!map.compare_and_swap("c", Some(b"1"), Some(b"2")).unwrap());
-        assert!(map.compare_and_swap("c", None, Some(b"2")).unwrap());
+        assert_eq!(map.fetch_add("n", i64::MIN).unwrap(), -2);
+        assert_eq!(map.fetch_add("n", i64::MIN).unwrap(), i64::MAX - 1);
+        let swaps: [(Option<&[u8]>, Option<&[u8]>, bool, Option<&[u8]>); 4] = [
+            (Some(b"1"), Some(b"2"), false, None),
+            (None, Some(b"2"), true, None),
+            (None, Some(b"3"), false, Some(b"2")),
+            (Some(b"2"), None, true, Some(b"2")),
+        ];
+        for (expected, new, swapped, old) in swaps {
+            let swap = map.compare_and_swap("c", expected, new).unwrap();
+            assert_eq!((swap.swapped, swap.old.as_deref()), (swapped, old));
+        }
+        map.put("c", "2").unwrap();
         assert!(map.fetch_add("c", 1).is_err());
-        assert!(map.compare_and_swap("c", Some(b"2"), None).unwrap());
-        assert_eq!(
-            map.update("u", |old| Some(if old.is_none() { "new" } else { "" })).unwrap().unwrap(),
-            "new"
-        );
-        assert_eq!(map.update("u", |old| old.map(|old| [old, b"er"].concat())).unwrap().unwrap(), "newer");
-        assert_eq!(map.take("u").unwrap().unwrap(), "newer");
-        assert_eq!(map.take("u").unwrap(), None);
+        map.delete("c").unwrap();
+        let update = map.update("u", |old| Some(if old.is_none() { "new" } else { "" })).unwrap();
+        assert_eq!((update.old, update.new.unwrap()), (None, "new".into()));
+        let update = map.update("u", |old| old.map(|old| [old, b"er"].concat())).unwrap();
+        assert_eq!((update.old.unwrap(), update.new.unwrap()), ("new".into(), "newer".into()));
+        let closed = map.try_update("u", |_| Err::<Option<Vec<u8>>, _>(esker::Error::Closed));
+        assert!(matches!(closed, Err(esker::Error::Closed)));
+        assert_eq!(map.remove("u").unwrap().unwrap(), "newer");
+        assert_eq!(map.remove("u").unwrap(), None);
         map.put("a", "first").unwrap();
         map.put("z", "last").unwrap();
         map.put("za", "very last").unwrap();
         assert_eq!(map.pop_first().unwrap().unwrap().1, "first");
-        map.remove_prefix("za").unwrap();
+        map.delete_prefix("za").unwrap();
         assert_eq!(map.pop_last().unwrap().unwrap().0, "z");
         assert_eq!(map.get("n").unwrap().unwrap(), (-2_i64).to_le_bytes());
         assert_eq!(map.pop_last().unwrap().unwrap().0, "n");
@@ -562,7 +573,7 @@ fn low_water_key_1_an_empty_range_says_nothing_of_what_lies_behind_it() {
     let map = db.default_keyspace();
     for n in 0..40_u8 {
         map.put([b'a', n], "").unwrap();
-        map.remove([b'a', n]).unwrap();
+        map.delete([b'a', n]).unwrap();
     }
     map.put("m", "1").unwrap();
     for _ in 0..3 {
@@ -575,7 +586,7 @@ fn low_water_key_1_an_empty_range_says_nothing_of_what_lies_behind_it() {
         );
         assert_eq!((map.iter().count(), db.snapshot().iter(&map).count()), (1, 1));
     }
-    map.remove("m").unwrap();
+    map.delete("m").unwrap();
     for _ in 0..3 {
         assert!(map.first().unwrap().is_none());
     }

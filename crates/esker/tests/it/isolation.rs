@@ -272,7 +272,7 @@ fn read_set_4_a_length_asked_for_above_writes_that_are_undone_is_a_read_of_their
         let mut probe = db.begin();
         let point = probe.savepoint();
         match is_range {
-            true => probe.remove_range(&map, "a".."b").unwrap(),
+            true => probe.delete_range(&map, "a".."b").unwrap(),
             false => probe.put(&map, "a", "2").unwrap(),
         }
         if is_large {
@@ -284,10 +284,10 @@ fn read_set_4_a_length_asked_for_above_writes_that_are_undone_is_a_read_of_their
         // Replaces one key by another, so the length stays.
         let mut swap = db.begin();
         assert!(swap.get(&map, "x").unwrap().is_none());
-        swap.remove(&map, "a").unwrap();
+        swap.delete(&map, "a").unwrap();
         swap.put(&map, "b", "1").unwrap();
         swap.put(&map, "c", "1").unwrap();
-        swap.remove(&map, "c").unwrap();
+        swap.delete(&map, "c").unwrap();
         swap.commit().unwrap();
         assert!(is_conflict(probe.commit()), "read_set.4: {is_large} {is_range}");
     }

@@ -46,7 +46,7 @@ const WAYS: [Create; 3] = [
         transaction.merge(&map, "merged", "1")?;
         transaction.merge(&map, "merged", "2")?;
         assert_eq!(transaction.get(&map, "merged")?.as_deref(), Some(&b"12"[..]));
-        transaction.remove(&map, "merged")?;
+        transaction.delete(&map, "merged")?;
         transaction.merge(&map, "merged", "1")?;
         transaction.commit()?;
         Ok(map)

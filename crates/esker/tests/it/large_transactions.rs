@@ -74,12 +74,12 @@ fn a_transaction_goes_back_to_its_savepoints_also_beyond_its_memory() {
                     expected.insert(key, value);
                 }
                 30..33 => {
-                    t.remove(&map, &key).unwrap();
+                    t.delete(&map, &key).unwrap();
                     expected.remove(&key);
                 }
                 33 => {
                     let end = [&key[..key.len() - 1], b"~"].concat();
-                    t.remove_range(&map, key.clone()..end.clone()).unwrap();
+                    t.delete_range(&map, key.clone()..end.clone()).unwrap();
                     expected.retain(|k, _| *k < key || *k >= end);
                 }
                 34..37 => points.push((t.savepoint(), expected.clone())),
@@ -132,12 +132,12 @@ fn layers_1_large_transactions_read_their_own_writes_and_leave_what_a_map_would_
                 match rng.u8(..40) {
                     0 => {
                         let end = key(rng.u16(..300));
-                        t.remove_range(&map, k.clone()..end.clone()).unwrap();
+                        t.delete_range(&map, k.clone()..end.clone()).unwrap();
                         own.retain(|key, _| *key < k || *key >= end);
                     }
                     1 => check_reads(&t, &map, &own, &mut rng),
                     2..8 => {
-                        t.remove(&map, &k).unwrap();
+                        t.delete(&map, &k).unwrap();
                         own.remove(&k);
                     }
                     _ => {
@@ -199,7 +199,7 @@ fn layers_2_nothing_is_left_of_a_large_transaction_that_is_dropped_or_conflicts(
     drop(failed);
     let mut t = db.begin();
     fill(&mut t, &map, 1).unwrap();
-    t.remove_range(&map, "x".."z").unwrap();
+    t.delete_range(&map, "x".."z").unwrap();
     map.put("y", "other").unwrap();
     let failed = t.commit().unwrap_err();
     assert!(matches!(failed.error, Error::Conflict { contended: Contended::Range { .. }, .. }), "{failed:?}");
@@ -255,7 +255,7 @@ fn adoption_1_a_large_batch_is_newer_than_what_memtables_hold_and_older_than_wha
     map.put("other", "old").unwrap();
     let mut batch = db.batch();
     (0..200).for_each(|n| batch.put(&map, key(n), vec![2; 40]).unwrap());
-    batch.remove(&map, "other").unwrap();
+    batch.delete(&map, "other").unwrap();
     let number = batch.commit().unwrap();
     assert_eq!(db.snapshot().seqno(), number, "one number");
     map.put("key 008", "new").unwrap();
@@ -328,13 +328,13 @@ fn adopt_1_a_commit_whose_edit_fails_can_be_tried_again() {
     let map = db.default_keyspace();
     let mut t = db.begin();
     fill(&mut t, &map, 4).unwrap();
-    t.remove_range(&map, "a".."b").unwrap();
+    t.delete_range(&map, "a".."b").unwrap();
     let fails = FaultAction::Fail(std::io::ErrorKind::Other);
     faults.add(FaultRule::new(&[OpKind::SyncData], fails).on_path("MANIFEST"));
     let failed = t.commit().unwrap_err();
     assert_eq!(map.len().unwrap(), 0);
     map.put("abc", "between").unwrap();
-    map.remove("abc").unwrap();
+    map.delete("abc").unwrap();
     assert_eq!(faults.fired(), 1);
     let failed = failed.given_back.commit().unwrap_err();
     assert!(matches!(failed.error, Error::Conflict { .. }), "{failed:?}");
@@ -362,7 +362,7 @@ fn ranges_that_a_later_layer_removes_stay_removed() {
     }
     let mut t = db.begin();
     fill(&mut t, &map, 5).unwrap();
-    t.remove_range(&map, key(10)..key(150)).unwrap();
+    t.delete_range(&map, key(10)..key(150)).unwrap();
     t.put(&map, key(20), "again").unwrap();
     fill_with(&mut t, &map, 300..500);
     assert_eq!(t.len(&map).unwrap(), 10 + 1 + 50 + 200);
@@ -390,11 +390,11 @@ fn transactions_that_several_threads_sort_and_write_hold_what_one_would_write() 
             match rng.u16(..400) {
                 0 => {
                     let end = rng.u16(..2000).to_be_bytes().to_vec();
-                    t.remove_range(&map, key.clone()..end.clone()).unwrap();
+                    t.delete_range(&map, key.clone()..end.clone()).unwrap();
                     expected.retain(|k, _| *k < key || *k >= end);
                 }
                 1..100 => {
-                    t.remove(&map, &key).unwrap();
+                    t.delete(&map, &key).unwrap();
                     expected.remove(&key);
                 }
                 _ => {

@@ -61,10 +61,10 @@ fn a_key_that_answers_differently_each_time_is_asked_once() {
     let keyspace = db.default_keyspace();
     let key = Shifty::default;
     keyspace.put(key(), "v").unwrap();
-    keyspace.remove_range(..key()).unwrap();
+    keyspace.delete_range(..key()).unwrap();
     let reopened = || open(&mem.crash_strict()).default_keyspace().len().unwrap();
     assert_eq!(reopened(), 1, "what was acknowledged is accepted");
-    keyspace.remove_range(key()..).unwrap();
+    keyspace.delete_range(key()..).unwrap();
     assert_eq!(reopened(), 0);
     keyspace.put(key(), "v").unwrap();
     assert_eq!(keyspace.multi_get(&[key()]).unwrap(), [keyspace.get(key()).unwrap()]);
@@ -72,11 +72,11 @@ fn a_key_that_answers_differently_each_time_is_asked_once() {
     assert_eq!(keyspace.prefix(key()).count(), 1);
     let mut batch = db.batch();
     batch.put(&keyspace, key(), "v").unwrap();
-    batch.remove_range(&keyspace, ..=key()).unwrap();
+    batch.delete_range(&keyspace, ..=key()).unwrap();
     batch.commit().unwrap();
     let mut transaction = db.begin();
-    transaction.remove_range(&keyspace, key()..=Shifty(1.into())).unwrap_err();
-    transaction.remove_range(&keyspace, ..=key()).unwrap();
+    transaction.delete_range(&keyspace, key()..=Shifty(1.into())).unwrap_err();
+    transaction.delete_range(&keyspace, ..=key()).unwrap();
     transaction.commit().unwrap();
     assert_eq!(reopened(), 0);
 }
@@ -92,15 +92,15 @@ fn a_longer_key_is_refused_before_anything_is_written() {
     };
     let before = mem.ops();
     refused(keyspace.put(&long, "v").map(drop));
-    refused(keyspace.remove(&long).map(drop));
-    refused(keyspace.remove_range(long.clone()..).map(drop));
+    refused(keyspace.delete(&long).map(drop));
+    refused(keyspace.delete_range(long.clone()..).map(drop));
     refused(keyspace.get(&long).map(drop));
     refused(keyspace.contains(&long).map(drop));
     refused(keyspace.multi_get(&[&b"a"[..], &long]).map(drop));
     let mut batch = db.batch();
     batch.put(&keyspace, "kept", "v").unwrap();
     refused(batch.put(&keyspace, &long, "v"));
-    refused(batch.remove(&keyspace, &long));
+    refused(batch.delete(&keyspace, &long));
     let mut transaction = db.begin();
     refused(transaction.put(&keyspace, &long, "v"));
     refused(transaction.get(&keyspace, &long).map(drop));
@@ -123,7 +123,7 @@ fn ranges_may_end_at_the_longest_keys() {
     for last in [1, 2, 3] {
         keyspace.put(longest(last), "v").unwrap();
     }
-    keyspace.remove_range((Bound::Excluded(longest(1)), Bound::Included(longest(2)))).unwrap();
+    keyspace.delete_range((Bound::Excluded(longest(1)), Bound::Included(longest(2)))).unwrap();
     let left = |db: &Db| {
         db.default_keyspace().iter().keys().map(|k| *k.unwrap().last().unwrap()).collect::<Vec<_>>()
     };

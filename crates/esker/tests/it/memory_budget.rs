@@ -81,7 +81,7 @@ fn point_2_calls_that_look_up_a_key_in_every_block_keep_to_the_budget() {
     assert!(looking_up < BUDGET + BESIDE, "multi_get: {} MiB, {} MiB given", looking_up >> 20, BUDGET >> 20);
     let mut batch = db.batch();
     for mark in &marks {
-        batch.remove(&map, mark).unwrap();
+        batch.delete(&map, mark).unwrap();
     }
     let removing = most_memory_during(|| batch.commit().map(drop).unwrap()).saturating_sub(before);
     assert_eq!(map.len().unwrap(), BLOCKS, "the marks are gone");

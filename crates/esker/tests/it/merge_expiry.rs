@@ -106,7 +106,9 @@ fn what_is_replaced_keeps_its_expiry_and_a_sequence_has_none() {
     clock.advance(40 * MS);
     map.fetch_add("n", 1).unwrap();
     map.update("n", |old| old.map(<[u8]>::to_vec)).unwrap();
-    assert!(map.compare_and_swap("n", Some(&2_i64.to_le_bytes()), Some(&3_i64.to_le_bytes())).unwrap());
+    assert!(
+        map.compare_and_swap("n", Some(&2_i64.to_le_bytes()), Some(&3_i64.to_le_bytes())).unwrap().swapped
+    );
     assert_eq!(left(&map, "n"), Some(60));
     map.persist("n").unwrap();
     map.fetch_add("n", 1).unwrap();
@@ -140,8 +142,8 @@ macro_rules! write_op {
         match $op {
             Op::Put(key, value, expiry) => $batch.put_until($map, [*key], value, expiry.map($end)).unwrap(),
             Op::Merge(key, operand, ..) => $batch.merge($map, [*key], operand).unwrap(),
-            Op::Remove(key) => $batch.remove($map, [*key]).unwrap(),
-            Op::RemoveRange(from, to) => $batch.remove_range($map, [*from]..[*to]).unwrap(),
+            Op::Remove(key) => $batch.delete($map, [*key]).unwrap(),
+            Op::RemoveRange(from, to) => $batch.delete_range($map, [*from]..[*to]).unwrap(),
         }
     };
 }
@@ -302,8 +304,8 @@ fn transact(t: &mut esker::Transaction, map: &Keyspace, op: &Op, now: u64) {
         }
         Op::Put(key, value, None) => t.put(map, [*key], value).unwrap(),
         Op::Merge(key, operand, ..) => t.merge(map, [*key], operand).unwrap(),
-        Op::Remove(key) => t.remove(map, [*key]).unwrap(),
-        Op::RemoveRange(from, to) => t.remove_range(map, [*from]..[*to]).unwrap(),
+        Op::Remove(key) => t.delete(map, [*key]).unwrap(),
+        Op::RemoveRange(from, to) => t.delete_range(map, [*from]..[*to]).unwrap(),
     }
 }
 

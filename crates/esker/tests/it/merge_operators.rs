@@ -104,8 +104,8 @@ fn single(map: &Keyspace, rng: &mut fastrand::Rng, model: &mut Map) {
     let written = match draw(rng, model) {
         Change::Put(k, v) => map.put(k, v).map(drop),
         Change::Merge(k, v) => map.merge(k, v).map(drop),
-        Change::Remove(k) => map.remove(k).map(drop),
-        Change::RemoveRange(from, to) => map.remove_range(from..to).map(drop),
+        Change::Remove(k) => map.delete(k).map(drop),
+        Change::RemoveRange(from, to) => map.delete_range(from..to).map(drop),
     };
     written.unwrap();
 }
@@ -117,8 +117,8 @@ fn batch(db: &Db, map: &Keyspace, rng: &mut fastrand::Rng, model: &mut Map) {
         let written = match draw(rng, model) {
             Change::Put(k, v) => batch.put(map, k, v),
             Change::Merge(k, v) => batch.merge(map, k, v),
-            Change::Remove(k) => batch.remove(map, k),
-            Change::RemoveRange(from, to) => batch.remove_range(map, from..to),
+            Change::Remove(k) => batch.delete(map, k),
+            Change::RemoveRange(from, to) => batch.delete_range(map, from..to),
         };
         written.unwrap();
     }
@@ -132,8 +132,8 @@ fn transaction(db: &Db, map: &Keyspace, rng: &mut fastrand::Rng, model: &mut Map
         let written = match draw(rng, &mut own) {
             Change::Put(k, v) => t.put(map, k, v),
             Change::Merge(k, v) => t.merge(map, k, v),
-            Change::Remove(k) => t.remove(map, k),
-            Change::RemoveRange(from, to) => t.remove_range(map, from..to),
+            Change::Remove(k) => t.delete(map, k),
+            Change::RemoveRange(from, to) => t.delete_range(map, from..to),
         };
         written.unwrap();
         match rng.u8(..100) {
@@ -271,7 +271,7 @@ fn what_an_operator_cannot_merge_is_an_error_that_names_the_key_and_can_be_overw
     batch.put(&map, "m", "text").unwrap();
     let merged = batch.merge(&map, "m", one).and_then(|()| Ok(batch.commit()?)).and_then(|_| map.get("m"));
     assert!(matches!(merged, Err(Error::Merge { .. })), "{merged:?}");
-    map.remove("k").unwrap();
+    map.delete("k").unwrap();
     map.merge("k", one).unwrap();
     assert_eq!(map.get("k").unwrap().as_deref(), Some(&one[..]));
 }

@@ -17,7 +17,7 @@ fn many_1_many_3_answers_stand_in_the_order_of_the_keys_wherever_they_come_from(
     let mut batch = db.batch();
     (0..6000).for_each(|n| batch.put(&map, key(n), value(n)).unwrap());
     batch.commit().unwrap();
-    map.remove_range(key(1000)..key(1100)).unwrap();
+    map.delete_range(key(1000)..key(1100)).unwrap();
     map.put(key(1050), "new").unwrap();
     db.flush().unwrap();
     let mut rng = fastrand::Rng::with_seed(7);
@@ -28,7 +28,7 @@ fn many_1_many_3_answers_stand_in_the_order_of_the_keys_wherever_they_come_from(
         assert_eq!(db.snapshot().multi_get(&map, &keys).unwrap(), one_by_one);
         let mut t = db.begin();
         keys.iter().step_by(3).for_each(|key| t.put(&map, key, "own").unwrap());
-        keys.iter().skip(1).step_by(5).for_each(|key| t.remove(&map, key).unwrap());
+        keys.iter().skip(1).step_by(5).for_each(|key| t.delete(&map, key).unwrap());
         let one_by_one: Vec<_> = keys.iter().map(|key| t.get(&map, key).unwrap()).collect();
         assert_eq!(t.multi_get(&map, &keys).unwrap(), one_by_one, "{count}");
     }

@@ -45,9 +45,9 @@ fn committer_1_commits_are_made_in_their_order_many_at_a_time() {
     assert!(syncs < 5000, "{syncs} syncs: some were made together");
     let mut batch = db.batch();
     batch.put(&map, "batch", "1").unwrap();
-    batch.remove(&map, "first").unwrap();
+    batch.delete(&map, "first").unwrap();
     wait(batch.commit_async(Durability::Sync)).unwrap();
-    wait(map.remove_async("batch")).unwrap();
+    wait(map.delete_async("batch")).unwrap();
     // It is committed although its future is dropped.
     drop(map.put_async("unheard", "1"));
     wait(map.put_async("last", "1")).unwrap();

@@ -42,7 +42,7 @@ fn remove_growing(db: &Db) -> Result<()> {
     let keyspace = db.default_keyspace();
     for cutoff in 1..=REMOVALS {
         let mut batch = db.batch();
-        batch.remove_range(&keyspace, ..cutoff.to_be_bytes())?;
+        batch.delete_range(&keyspace, ..cutoff.to_be_bytes())?;
         batch.commit_with(Durability::Buffered)?;
         let (first, _) = keyspace.first()?.expect("keys are left");
         assert_eq!(first[..], cutoff.to_be_bytes());
@@ -136,8 +136,8 @@ fn lengths_are_exact_although_ranges_are_counted_beside_other_commits() {
                 for step in 0..3000 {
                     let (n, width) = (rng.u32(0..3000), rng.u32(1..300));
                     match rng.u8(0..20) {
-                        0 => drop(map.remove_range(key(n)..key(n + width)).unwrap()),
-                        1..4 => drop(map.remove(key(n)).unwrap()),
+                        0 => drop(map.delete_range(key(n)..key(n + width)).unwrap()),
+                        1..4 => drop(map.delete(key(n)).unwrap()),
                         4 if step % 50 == 0 => db.flush().unwrap(),
                         _ => drop(map.put(key(n), [7; 100]).unwrap()),
                     }

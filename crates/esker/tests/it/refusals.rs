@@ -163,7 +163,7 @@ fn tables_of_flushes_and_merges_that_did_not_come_to_their_end_are_leftovers() {
         if merges {
             db.flush().unwrap();
             keyspace.put("b", "2").unwrap();
-            keyspace.remove("a").unwrap();
+            keyspace.delete("a").unwrap();
             db.flush().unwrap();
         }
         let fail = FaultAction::Fail(std::io::ErrorKind::Other);
@@ -204,14 +204,14 @@ fn a_keyspace_of_another_opening_is_refused() {
         let mut batch = db.batch();
         batch.put(mine, "own", "1").unwrap();
         assert_refused("batch.put", batch.put(foreign, "k", "2"));
-        assert_refused("batch.remove", batch.remove(foreign, "k"));
-        assert_refused("batch.remove_range", batch.remove_range(foreign, ..));
+        assert_refused("batch.remove", batch.delete(foreign, "k"));
+        assert_refused("batch.delete_range", batch.delete_range(foreign, ..));
         let mut transaction = db.begin();
         assert_refused("get", transaction.get(foreign, "k").map(drop));
         transaction.put(mine, "own", "1").unwrap();
         assert_refused("transaction.put", transaction.put(foreign, "k", "2"));
-        assert_refused("transaction.remove", transaction.remove(foreign, "k"));
-        assert_refused("transaction.remove_range", transaction.remove_range(foreign, ..));
+        assert_refused("transaction.remove", transaction.delete(foreign, "k"));
+        assert_refused("transaction.delete_range", transaction.delete_range(foreign, ..));
         assert_refused("transaction.get", transaction.get(foreign, "own").map(drop));
         assert_refused("transaction.contains", transaction.contains(foreign, "own").map(drop));
         assert_refused("transaction.iter", transaction.iter(foreign).next().transpose().map(drop));
@@ -238,7 +238,7 @@ fn a_key_that_is_too_long_is_refused_by_a_transaction_that_removed_all_keys() {
     let db = builder(&mem).open(dir()).unwrap();
     let map = db.keyspace("map").unwrap();
     let mut transaction = db.begin();
-    transaction.remove_range(&map, ..).unwrap();
+    transaction.delete_range(&map, ..).unwrap();
     let long = vec![b'a'; esker::KEY_BYTES_MAX + 1];
     assert!(matches!(transaction.get(&map, &long), Err(Error::KeyTooLong { .. })));
     assert!(matches!(transaction.contains(&map, &long), Err(Error::KeyTooLong { .. })));

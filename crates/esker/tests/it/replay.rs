@@ -88,8 +88,8 @@ fn replay_1_the_copy_has_names_options_values_and_ends() {
             6 => map.set_counting([Counting::Exact, Counting::Lazy][rng.usize(..2)]).unwrap(),
             7 => map.set_blobs_over([0, 50, 500][rng.usize(..3)]).unwrap(),
             8 if map.merge_operator().is_some() => drop(map.merge(key(&mut rng), "m").unwrap()),
-            9 => drop(map.remove_range(key(&mut rng)..key(&mut rng)).unwrap()),
-            10 => drop(map.remove(key(&mut rng)).unwrap()),
+            9 => drop(map.delete_range(key(&mut rng)..key(&mut rng)).unwrap()),
+            10 => drop(map.delete(key(&mut rng)).unwrap()),
             11 => drop(map.put_with_ttl(key(&mut rng), "ends", DAY / 2).unwrap()),
             12 => {
                 // A keyspace replaces another, with its options.
@@ -222,7 +222,7 @@ fn change_names(db: &Db, rng: &mut fastrand::Rng) {
                 transaction.put(&map, other, "new")?;
                 if rng.bool() { transaction.clear(&map) } else { Ok(()) }
             }),
-            (3, true) => batch.create_keyspace(name).and_then(|map| batch.remove_range(&map, "a".."c")),
+            (3, true) => batch.create_keyspace(name).and_then(|map| batch.delete_range(&map, "a".."c")),
             (4, true) => db.open_keyspace(name).and_then(|map| {
                 let mut options = map.options();
                 options.default_ttl = rng.bool().then_some(DAY);
@@ -339,7 +339,7 @@ fn ranges_that_end_at_the_longest_keys_are_removed_again() {
     ];
     for (range, left) in ranges {
         keys.iter().for_each(|key| map.put(key, "v").map(drop).unwrap());
-        map.remove_range(range).unwrap();
+        map.delete_range(range).unwrap();
         assert_eq!(map.len().unwrap(), left);
         two.home.flush().unwrap();
         two.go_on(usize::MAX).unwrap();

@@ -44,8 +44,8 @@ impl Removal {
         match self {
             Removal::Drop => db.drop_keyspace(name),
             Removal::Clear => map.clear().map(drop),
-            Removal::Range => map.remove_range(..end.to_be_bytes()).map(drop),
-            Removal::Each => (0..end).try_for_each(|key| map.remove(key.to_be_bytes()).map(drop)),
+            Removal::Range => map.delete_range(..end.to_be_bytes()).map(drop),
+            Removal::Each => (0..end).try_for_each(|key| map.delete(key.to_be_bytes()).map(drop)),
         }
     }
 }
@@ -142,10 +142,10 @@ fn small_databases_and_those_that_remove_what_is_new_do_not_flush_for_it() {
     db.compact().unwrap();
     let before = db.stats().flushes;
     for round in 0..5 {
-        map.remove_range(..(round * 10_u32).to_be_bytes()).unwrap();
+        map.delete_range(..(round * 10_u32).to_be_bytes()).unwrap();
         map.put([round as u8; 9], vec![7; 300_000]).unwrap();
         std::thread::sleep(Duration::from_millis(200));
-        map.remove([round as u8; 9]).unwrap();
+        map.delete([round as u8; 9]).unwrap();
         std::thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(db.stats().flushes, before);
@@ -210,7 +210,7 @@ fn reserve_2_removals_are_taken_while_flushes_find_no_space_but_not_without_end(
     let count = fill_up(&map, 0, 100);
     assert!(matches!(map.put("a", "1"), Err(Error::NoSpace { .. })));
     let sealed = db.stats().memtables_sealed;
-    let removed = (0..10_000).take_while(|n: &u32| map.remove(n.to_be_bytes()).is_ok()).count() as u32;
+    let removed = (0..10_000).take_while(|n: &u32| map.delete(n.to_be_bytes()).is_ok()).count() as u32;
     assert!(
         removed > count && db.stats().memtables_sealed <= sealed + 5,
         "reserve.2: {removed}, {:?}",
@@ -259,7 +259,7 @@ fn reserve_5_with_little_room_a_flush_is_cut_so_that_its_pieces_are_merged_one_b
         if is_full {
             fs.set_capacity(Some(fs.used_bytes() + MIB));
         }
-        (0..8000).step_by(100).for_each(|n: u32| map.remove(n.to_be_bytes()).map(drop).unwrap());
+        (0..8000).step_by(100).for_each(|n: u32| map.delete(n.to_be_bytes()).map(drop).unwrap());
         db.flush().unwrap();
         (before, db.stats().tables - before)
     };

@@ -225,14 +225,14 @@ fn engine_sweep_1_what_is_put_again_is_not_swept_and_counts_once() {
         world.clock.advance(SECOND);
         map.put("a", "2").unwrap();
         map.put_with_ttl("b", "2", SECOND).unwrap();
-        map.remove("c").unwrap();
+        map.delete("c").unwrap();
         assert_eq!(map.len().unwrap(), 3, "counts.1: d has expired, and was not swept");
         check(&db);
         assert_eq!(db.sweep().unwrap(), 1);
         assert_eq!((map.len().unwrap(), map.iter().count()), (2, 2));
         world.clock.advance(SECOND);
         assert_eq!((db.sweep().unwrap(), map.len().unwrap()), (1, 1));
-        map.remove_range("a"..="z").unwrap();
+        map.delete_range("a"..="z").unwrap();
         assert_eq!(map.len().unwrap(), 0);
         check(&db);
     }

@@ -37,8 +37,8 @@ fn watchers_1_watchers_of_changed_keys_get_commits_in_order() {
         batch.put(&map, key, value).unwrap();
     }
     let seq = batch.commit().unwrap();
-    map.remove("l").unwrap();
-    map.remove_range("k".."x").unwrap();
+    map.delete("l").unwrap();
+    map.delete_range("k".."x").unwrap();
     map.put("large", vec![7; 10_000]).unwrap();
     map.clear().unwrap();
     let mut all = Vec::new();
@@ -69,7 +69,7 @@ fn who_watches_and_reads_once_knows_what_is_there() {
             for n in 0..20_000_u32 {
                 let key = [rng.u8(0..50)];
                 match rng.u8(0..4) {
-                    0 => map.remove(key).unwrap(),
+                    0 => map.delete(key).unwrap(),
                     _ => map.put(key, n.to_be_bytes()).unwrap(),
                 };
             }

@@ -166,7 +166,7 @@ impl Changes {
     ) -> Result<Arc<KeyspaceState>> {
         let state = self.find_changeable(catalog, name)?;
         set.remove(&name_key(name));
-        set.remove_range(&encode_key(state.id, &[]), &keyspace_end(state.id));
+        set.delete_range(&encode_key(state.id, &[]), &keyspace_end(state.id));
         if catalog.has_options(state.id) || self.asked_for.iter().any(|(to, _)| to.id == state.id) {
             set.remove(&options_key(state.id));
         }

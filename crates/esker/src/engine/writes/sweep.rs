@@ -293,7 +293,7 @@ impl Writes {
             End::Excluded(end) => (range.start.clone(), end.clone()),
         };
         let mut set = WriteSet::new();
-        set.remove_range(&start, &end);
+        set.delete_range(&start, &end);
         let ranges = RangeCounts::known(since.clone(), start, end, counts.keys);
         interleave::reached(Point::SweepFound);
         let Some(seq) = self.commit_sweep(set, since, &BTreeSet::from([id]), Some(ranges), now)? else {

@@ -54,9 +54,9 @@ fn sample() -> MemFs {
     db.flush().unwrap();
     put(0..15, "newer");
     db.flush().unwrap();
-    all.remove_range(key(16)..key(18)).unwrap();
+    all.delete_range(key(16)..key(18)).unwrap();
     db.flush().unwrap();
-    all.remove_range(key(17)..key(19)).unwrap();
+    all.delete_range(key(17)..key(19)).unwrap();
     db.flush().unwrap();
     put(16..17, "back");
     db.flush().unwrap();
@@ -234,7 +234,7 @@ fn each_number_of_a_table_is_compared_with_the_manifest() {
 fn view_1_a_memtable_that_hides_newer_versions_is_found() {
     type Write = fn(&Db, u8);
     let put: Write = |db, n| db.default_keyspace().put(key(1), [n]).map(drop).unwrap();
-    let remove: Write = |db, n| db.default_keyspace().remove_range(key(n)..key(9)).map(drop).unwrap();
+    let remove: Write = |db, n| db.default_keyspace().delete_range(key(n)..key(9)).map(drop).unwrap();
     let cases = [
         ("immutable memtable 1 holds version 2, older than what run", put, put),
         ("in run 2 of level 0 and its range tombstone in immutable memtable 1", remove, put),
@@ -347,7 +347,7 @@ fn one_run_is_read_no_more_often_because_something_is_in_memory() {
     let (bytes, without) = read_by_check();
     assert!(without > bytes * 3 / 2 && bytes > 2 << 20, "{without} bytes read of {bytes}");
     all.put("in memory", "1").unwrap();
-    all.remove_range(..1_u32.to_be_bytes()).unwrap();
+    all.delete_range(..1_u32.to_be_bytes()).unwrap();
     let (_, with) = read_by_check();
     assert!(with < without + bytes / 2, "{with} bytes read, {without} with nothing in memory");
 }

@@ -37,7 +37,7 @@ pub(super) fn fetched(set: WriteSet, blobs: &BlobSet) -> Result<WriteSet> {
         return Ok(set);
     }
     let mut out = WriteSet::new();
-    set.ranges().iter().for_each(|(start, end)| out.remove_range(start, end));
+    set.ranges().iter().for_each(|(start, end)| out.delete_range(start, end));
     for entry in set.entries(SeqNo::ZERO) {
         if entry.kind.needs_fetch() {
             let value = blobs.read(value_of(entry.kind, entry.value))?;

@@ -121,7 +121,7 @@ impl Target {
                 });
                 own = true;
             } else {
-                rest.remove_range(start, end);
+                rest.delete_range(start, end);
             }
         }
         for entry in set.entries(SeqNo::ZERO) {
@@ -253,7 +253,7 @@ impl Target {
             }
             if !names_lost {
                 // A dropped keyspace: the removal of its keys was lost, or was not necessary.
-                set.remove_range(&encode_key(id, &[]), &keyspace_end(id));
+                set.delete_range(&encode_key(id, &[]), &keyspace_end(id));
                 report.notes.push(format!("keyspace {id} was dropped: its {keys} keys are left out"));
                 continue;
             }

@@ -212,7 +212,7 @@ fn tables_of_a_database_with_removals_are_not_merged() {
     map.put("a", "1").unwrap();
     db.flush().unwrap();
     let put = tables();
-    map.remove("a").unwrap();
+    map.delete("a").unwrap();
     db.flush().unwrap();
     let both = tables();
     assert_eq!((put.len(), both.len()), (1, 2));

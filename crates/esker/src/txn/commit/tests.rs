@@ -148,12 +148,12 @@ fn poison_1_a_commit_that_panics_has_done_nothing_or_is_the_last() {
         let commit = || -> Result<SeqNo> {
             if is_transaction {
                 let mut transaction = db.begin();
-                transaction.remove_range(&map, [0u8].as_slice()..[5u8].as_slice())?;
+                transaction.delete_range(&map, [0u8].as_slice()..[5u8].as_slice())?;
                 transaction.put(&map, [30], "2")?;
                 return Ok(transaction.commit()?);
             }
             let mut batch = db.batch();
-            batch.remove_range(&map, [0u8].as_slice()..[5u8].as_slice())?;
+            batch.delete_range(&map, [0u8].as_slice()..[5u8].as_slice())?;
             batch.put(&map, [30], "2")?;
             Ok(batch.commit()?)
         };
@@ -223,9 +223,9 @@ fn a_commit_that_would_count_below_zero_is_refused_alone() {
     // As if a table had more keys than were written to it, with a valid checksum.
     let published = &db.handle.core.pipeline.published;
     published.publish(published.visible(), &[(KeyspaceId::DEFAULT, -6)]);
-    let refused = map.remove_range([0u8].as_slice()..[9u8].as_slice()).unwrap_err();
+    let refused = map.delete_range([0u8].as_slice()..[9u8].as_slice()).unwrap_err();
     assert!(refused.is_corrupt() && refused.to_string().contains("esker check"), "{refused}");
-    map.remove([0u8]).unwrap();
+    map.delete([0u8]).unwrap();
     map.put("b", "2").unwrap();
     drop(map);
     db.close().unwrap();
@@ -365,8 +365,8 @@ fn a_commit_that_no_opening_would_accept_is_not_written() {
     let ops: [fn(&mut WriteSet, &[u8]); 4] = [
         |set, key| set.put(key, b""),
         |set, key| set.remove(key),
-        |set, key| set.remove_range(&[key, b"k"].concat(), &[2]),
-        |set, key| set.remove_range(&[1], &[key, &[b'k'; 10]].concat()),
+        |set, key| set.delete_range(&[key, b"k"].concat(), &[2]),
+        |set, key| set.delete_range(&[1], &[key, &[b'k'; 10]].concat()),
     ];
     for (n, op) in ops.into_iter().enumerate() {
         let mut set = WriteSet::new();

@@ -97,7 +97,7 @@ impl WriteSet {
         while !reader.is_empty() {
             let (kind, first, second) = op_of(&mut reader).expect("the set holds valid ops");
             if !kind.is_point() {
-                out.remove_range(first, second);
+                out.delete_range(first, second);
                 continue;
             }
             if let Some(base) = order.superseded.get(&at).and_then(|ops| ops.last()) {

@@ -22,7 +22,7 @@ fn k(n: u8) -> Vec<u8> {
 fn an_end_longer_than_any_key_is_refused() {
     let encoded = |end: usize| {
         let mut set = WriteSet::default();
-        set.remove_range(&k(3), &vec![9; end]);
+        set.delete_range(&k(3), &vec![9; end]);
         assert_eq!(set.is_decodable(), decode(set.payload()).is_ok(), "write_set.5");
         set.payload().to_vec()
     };
@@ -87,7 +87,7 @@ fn write_set_1_write_set_2_the_last_op_counts_also_after_decoding() {
                 match rng.u8(0..10) {
                     0 => {
                         let end = rng.u8(0..20);
-                        set.remove_range(&k(n), &k(end));
+                        set.delete_range(&k(n), &k(end));
                         if n < end {
                             model.retain(|key: &Vec<u8>, _| !(n <= key[1] && key[1] < end));
                             removed.push((n, end));
@@ -124,7 +124,7 @@ fn a_set_goes_back_to_what_it_was() {
             match rng.u8(0..8) {
                 0..4 => set.put(&key, &[7; 5]),
                 4 => set.remove(&key),
-                5 => set.remove_range(&key, &k(rng.u8(0..20))),
+                5 => set.delete_range(&key, &k(rng.u8(0..20))),
                 6 => marks.push((set.mark(), set.payload().to_vec(), shown(&set))),
                 _ if !marks.is_empty() => {
                     marks.truncate(rng.usize(0..marks.len()) + 1);
@@ -148,7 +148,7 @@ fn the_longest_keys_come_back() {
     let longest = [&[1][..], &vec![b'k'; crate::KEY_BYTES_MAX]].concat();
     let after = [&longest[..], &[0]].concat();
     let mut set = WriteSet::new();
-    set.remove_range(&after, &[2]);
+    set.delete_range(&after, &[2]);
     set.put(&longest, b"");
     assert_eq!(decode(set.payload()).unwrap().payload(), set.payload());
     assert!(set.is_decodable(), "write_set.5");
@@ -162,7 +162,7 @@ fn the_longest_keys_come_back() {
 fn write_set_4_a_record_that_is_given_away_is_not_copied() {
     let mut set = WriteSet::new();
     set.put(&k(1), &[7; 1000]);
-    set.remove_range(&k(2), &k(3));
+    set.delete_range(&k(2), &k(3));
     set.remove(&k(4));
     let record = [b"header", set.payload()].concat();
     let at = record.as_ptr();
@@ -175,7 +175,7 @@ fn write_set_4_a_record_that_is_given_away_is_not_copied() {
 fn damaged_payloads_are_refused() {
     let mut set = WriteSet::new();
     set.put(&k(1), b"one");
-    set.remove_range(&k(2), &k(3));
+    set.delete_range(&k(2), &k(3));
     for len in 1..set.payload().len() {
         if len != 8 {
             assert!(decode(&set.payload()[..len]).is_err(), "{len}");

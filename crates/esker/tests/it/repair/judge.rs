@@ -84,7 +84,7 @@ pub fn assert_lasts(left: &MemFs, contents: &Contents) {
                     map.insert(key, b"written since".to_vec());
                 }
                 2 => {
-                    batch.remove(&keyspace, &key).unwrap();
+                    batch.delete(&keyspace, &key).unwrap();
                     map.remove(&key);
                 }
                 _ => {}

@@ -80,7 +80,7 @@ fn repair_log_1_old_segments_bring_nothing_back_over_tables_that_forgot_their_nu
         // The old manifest and log with later tables.
         let fs = running.kill();
         keyspace.put("a", "new").unwrap();
-        keyspace.remove("b").unwrap();
+        keyspace.delete("b").unwrap();
         db.compact().unwrap();
         tables(&running).iter().for_each(|name| replace(&fs, name, &read(&running, name)));
         if is_manifest_lost {

@@ -144,7 +144,7 @@ fn lost_range_tombstones_cost_keys_of_their_table_alone() {
     let all = db.default_keyspace();
     (0..90u8).for_each(|n| all.put([n], [n; 9]).map(drop).unwrap());
     db.flush().unwrap();
-    all.remove_range([20]..[40]).unwrap();
+    all.delete_range([20]..[40]).unwrap();
     db.flush().unwrap();
     db.close().unwrap();
     let table = fs.list_dir(dir()).unwrap().into_iter().filter(|name| name.ends_with(".sst")).max().unwrap();
@@ -236,7 +236,7 @@ fn with_adopted(fs: &MemFs) {
     map.put("removed", "old").unwrap();
     let mut batch = db.batch();
     (0..200_u16).for_each(|n| batch.put(&map, n.to_be_bytes(), [b'n'; 40]).unwrap());
-    batch.remove_range(&map, "r".."s").unwrap();
+    batch.delete_range(&map, "r".."s").unwrap();
     batch.commit().unwrap();
     map.put("later", "1").unwrap();
     assert_eq!(db.stats().adoptions, 1);

@@ -261,7 +261,7 @@ mod tests {
         let (in_hook, mut is_done) = (db.clone(), false);
         let before = interleave::set(Some(Box::new(move |point| {
             if point == Point::CaptureFlushed && !std::mem::replace(&mut is_done, true) {
-                in_hook.default_keyspace().remove_range([0]..=[99]).unwrap();
+                in_hook.default_keyspace().delete_range([0]..=[99]).unwrap();
                 while in_hook.step(BackgroundStep::Compact { idle: false }).unwrap() {}
                 assert_eq!(in_hook.stats().tables_dropped, 1);
             }

@@ -135,7 +135,7 @@ fn catalog_4_a_keyspace_is_whole_until_its_drop_is_committed_and_gone_from_then_
     db.rename_keyspace("first name", "map").unwrap();
     let mut transaction = db.begin();
     transaction.put(&map, "its own", "1").unwrap();
-    transaction.remove(&map, "removed").unwrap();
+    transaction.delete(&map, "removed").unwrap();
     // Every way to look, and whether it finds the one entry.
     let look = || {
         let now = db.snapshot();

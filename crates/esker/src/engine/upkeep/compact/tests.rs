@@ -231,7 +231,7 @@ fn picker_5_an_idle_compaction_that_finds_no_space_is_not_retried_all_the_time()
     map.put("a", "1").unwrap();
     db.compact().unwrap();
     let snapshot = db.snapshot();
-    map.remove("a").unwrap();
+    map.delete("a").unwrap();
     map.put("b", "2").unwrap();
     db.flush().unwrap();
     while db.handle.core.compaction_step(true).unwrap() {}

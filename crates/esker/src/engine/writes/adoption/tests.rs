@@ -64,7 +64,7 @@ fn adoption_1_adoption_2_a_sweep_before_the_commit_hides_nothing_of_it() {
         sweeping_at(Point::AdoptionCounted, &db, || {
             db.transact(|t| -> crate::Result<()> {
                 if removes_range {
-                    t.remove_range(&map, key(0)..key(KEYS / 3))?;
+                    t.delete_range(&map, key(0)..key(KEYS / 3))?;
                 }
                 (0..KEYS).try_for_each(|n| t.put(&map, key(n), [7; 1500]))
             })
@@ -91,7 +91,7 @@ fn adoption_1_a_sweep_before_the_commit_of_an_ingest_hides_nothing_of_it() {
 #[test]
 fn range_count_1_a_sweep_before_the_commit_of_a_range_removal_keeps_the_count_exact() {
     let (db, map) = with_expired_keys();
-    sweeping_at(Point::RangeCounted, &db, || map.remove_range(key(10)..key(KEYS / 3)).map(drop).unwrap());
+    sweeping_at(Point::RangeCounted, &db, || map.delete_range(key(10)..key(KEYS / 3)).map(drop).unwrap());
     assert_eq!(map.len().unwrap(), 1);
     db.compact().unwrap();
     assert_eq!(map.len().unwrap(), 1);
