@@ -14,7 +14,7 @@ use crate::async_commits::AsyncCommits;
 use crate::expiring::Expiring;
 use crate::keyspaces::{Keyspaces, Prefixed};
 use crate::serving::Serving;
-use crate::store::{Durability, Failure, Feature, OpenOptions, Store};
+use crate::store::{Durability, Failure, Feature, OpenOptions, Result, Store};
 use crate::transactions::{OneWriter, TransactionKind, Transactions};
 
 /// An engine, which opens databases.
@@ -62,33 +62,28 @@ pub trait Engine: Sync {
     }
 
     /// Builds the program of an engine in another language. That may take minutes.
-    fn prepare(&self) -> Result<(), Failure> {
+    fn prepare(&self) -> Result<()> {
         Ok(())
     }
 
     /// Starts the program of an engine in another language. Called once, before a suite runs.
-    fn start(&self) -> Result<(), Failure> {
+    fn start(&self) -> Result<()> {
         Ok(())
     }
 
     /// Creates a database in `dir` if that is empty, otherwise opens the existing one.
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure>;
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>>;
 
     /// Creates a database with keyspaces 0 to `count` in `dir` if that is empty, otherwise opens the existing
-    /// one. Returns `None` if the engine has one order, or if its keyspaces are not meant for thousands. The
-    /// lab then prefixes keys, as users of such engines do.
-    fn open_keyspaces(
-        &self,
-        _dir: &Path,
-        _options: &OpenOptions,
-        _count: u32,
-    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
-        Ok(None)
+    /// one. The default is for an engine with one order, or with keyspaces that are not meant for thousands:
+    /// it prefixes keys, as users of such engines do.
+    fn open_keyspaces(&self, dir: &Path, options: &OpenOptions, _count: u32) -> Result<Box<dyn Keyspaces>> {
+        Ok(Box::new(Prefixed { store: self.open(dir, options)?, durability: options.durability }))
     }
 
     /// Returns the command of a program that serves a database of this engine with the Redis protocol, until
     /// a client sends `SHUTDOWN`. Returns `None` if there is no such program.
-    fn serve(&self, _serving: Serving<'_>) -> Result<Option<Command>, Failure> {
+    fn serve(&self, _serving: Serving<'_>) -> Result<Option<Command>> {
         Ok(None)
     }
 
@@ -106,7 +101,7 @@ pub trait Engine: Sync {
         dir: &Path,
         options: &OpenOptions,
         kind: TransactionKind,
-    ) -> Result<Box<dyn Transactions>, Failure> {
+    ) -> Result<Box<dyn Transactions>> {
         if kind == TransactionKind::OneWriter && self.transaction_kinds().contains(&kind) {
             return Ok(Box::new(OneWriter(self.open(dir, options)?)));
         }
@@ -115,7 +110,7 @@ pub trait Engine: Sync {
 
     /// Creates a database whose entries may expire in `dir` if that is empty, otherwise opens the existing
     /// one.
-    fn open_expiring(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Expiring>, Failure> {
+    fn open_expiring(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Expiring>> {
         Err(Failure::Unsupported("its entries do not expire".to_owned()))
     }
 }
@@ -163,19 +158,6 @@ impl Isolation {
             Self::Snapshot => "snapshot isolation",
             Self::Serializable => "serializable",
         }
-    }
-}
-
-/// Opens the keyspaces of `engine`. For an engine with one order, keys get prefixes.
-pub fn open_keyspaces(
-    engine: &dyn Engine,
-    dir: &Path,
-    options: &OpenOptions,
-    count: u32,
-) -> Result<Box<dyn Keyspaces>, Failure> {
-    match engine.open_keyspaces(dir, options, count)? {
-        Some(keyspaces) => Ok(keyspaces),
-        None => Ok(Box::new(Prefixed { store: engine.open(dir, options)?, durability: options.durability })),
     }
 }
 

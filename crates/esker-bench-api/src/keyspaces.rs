@@ -18,37 +18,31 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use crate::store::{Durability, Failure, Store, Writer};
+use crate::store::{Durability, Failure, Result, Store, VisitItem, Writer};
 
 /// Number of items that [`Prefixed`] removes in one transaction.
 const REMOVE_BATCH: u64 = 1000;
 
 /// The work of one transaction over keyspaces.
-pub type KeyspacesWork<'a> = &'a mut dyn FnMut(&mut dyn KeyspaceWriter) -> Result<(), Failure>;
+pub type KeyspacesWork<'a> = &'a mut dyn FnMut(&mut dyn KeyspaceWriter) -> Result<()>;
 
 /// An open database with many ordered maps, numbered from 0.
 pub trait Keyspaces: Send + Sync {
     /// Runs `work` in one transaction and commits it. On a conflict the adapter runs `work` again.
-    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure>;
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<()>;
 
     /// Passes the newest value of `key` in one keyspace to `visit`. Returns false if there is none.
-    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
     /// Passes up to `limit` items of one keyspace from the first key >= `from` to `visit`, in key order.
     /// Returns their number.
-    fn range(
-        &self,
-        keyspace: u32,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure>;
+    fn range(&self, keyspace: u32, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64>;
 
     /// Removes existing keyspaces with all their items.
-    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure>;
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<()>;
 
     /// As [`Store::drain`].
-    fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, _deadline: Instant) -> Result<()> {
         Ok(())
     }
 
@@ -61,7 +55,7 @@ pub trait Keyspaces: Send + Sync {
 /// The open transaction of a [`Keyspaces::write`].
 pub trait KeyspaceWriter {
     /// Inserts or replaces an item in an existing keyspace.
-    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure>;
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<()>;
 }
 
 /// Handles of an adapter's keyspaces, or their names, by number. A missing keyspace has no handle.
@@ -90,7 +84,7 @@ impl<T> Handles<T> {
     }
 
     /// Returns the handle of a keyspace that must exist.
-    pub fn of(&self, keyspace: u32) -> Result<&T, Failure> {
+    pub fn of(&self, keyspace: u32) -> Result<&T> {
         self.get(keyspace).ok_or_else(|| Failure::Engine(format!("keyspace {keyspace} is not there")))
     }
 
@@ -126,7 +120,7 @@ fn prefixed(keyspace: u32, key: &[u8]) -> Vec<u8> {
 
 impl Prefixed {
     /// Returns up to [`REMOVE_BATCH`] keys of the store, from `from` on and before `end`.
-    fn keys(&self, from: &[u8], end: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+    fn keys(&self, from: &[u8], end: &[u8]) -> Result<Vec<Vec<u8>>> {
         let (mut reader, mut keys) = (self.store.reader()?, Vec::new());
         reader.keys(from, REMOVE_BATCH, &mut |key| {
             if key < end {
@@ -138,21 +132,15 @@ impl Prefixed {
 }
 
 impl Keyspaces for Prefixed {
-    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure> {
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<()> {
         self.store.write(&mut |writer| work(&mut PrefixedWriter { writer, key: Vec::new() }))
     }
 
-    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.store.get(&prefixed(keyspace, key), visit)
     }
 
-    fn range(
-        &self,
-        keyspace: u32,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&self, keyspace: u32, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         let (number, mut seen) = (keyspace.to_be_bytes(), 0);
         self.store.range(&prefixed(keyspace, from), limit, &mut |key, value| {
             if let Some(key) = key.strip_prefix(&number) {
@@ -164,7 +152,7 @@ impl Keyspaces for Prefixed {
     }
 
     /// Removes the items one by one, and then syncs.
-    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<()> {
         let (mut from, end) = (prefixed(keyspaces.start, &[]), prefixed(keyspaces.end, &[]));
         loop {
             let keys = self.keys(&from, &end)?;
@@ -185,7 +173,7 @@ impl Keyspaces for Prefixed {
         }
     }
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<()> {
         self.store.drain(deadline)
     }
 
@@ -201,7 +189,7 @@ struct PrefixedWriter<'txn> {
 }
 
 impl KeyspaceWriter for PrefixedWriter<'_> {
-    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<()> {
         prefix(keyspace, key, &mut self.key);
         self.writer.put(&self.key, value)
     }

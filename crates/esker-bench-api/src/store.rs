@@ -15,46 +15,52 @@
 
 use std::time::Instant;
 
+/// A result whose error says why a row has no value.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Receives items, in key order.
+pub type VisitItem<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
+
 /// The work of one transaction.
-pub type Work<'a> = &'a mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>;
+pub type Work<'a> = &'a mut dyn FnMut(&mut dyn Writer) -> Result<()>;
 
 /// An open database with one ordered map.
 pub trait Store: Send + Sync {
     /// Sets the durability of the next transactions. Fails with [`Failure::Unsupported`] if the engine lacks
     /// it.
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure>;
+    fn set_durability(&mut self, durability: Durability) -> Result<()>;
 
     /// Runs `work` in one transaction and commits it. An error from `work` rolls back, except with
     /// [`Isolation::Operation`](crate::Isolation::Operation). Many threads may call it. On a conflict the
     /// adapter runs `work` again.
-    fn write(&self, work: Work<'_>) -> Result<(), Failure>;
+    fn write(&self, work: Work<'_>) -> Result<()>;
 
     /// Opens a snapshot.
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure>;
+    fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 
     /// Reads the newest state once, in the engine's cheapest way.
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.reader()?.get(key, visit)
     }
 
     /// Reads a range of the newest state once, in the engine's cheapest way.
-    fn range(&self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+    fn range(&self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         self.reader()?.range(from, limit, visit)
     }
 
     /// Runs the engine's most complete compaction.
-    fn compact(&mut self) -> Result<(), Failure>;
+    fn compact(&mut self) -> Result<()>;
 
     /// Closes and opens the database after each `compact`, untimed. Some engines remove replaced files only
     /// then, or were opened with other options for the compaction. If closing or opening does a part of the
     /// compaction, `compact` does it instead.
-    fn reopen(&mut self) -> Result<(), Failure> {
+    fn reopen(&mut self) -> Result<()> {
         Ok(())
     }
 
     /// Waits until the engine has no more background work (flushes, compactions) than it leaves when idle, or
     /// until `deadline`. Engines that do all work within their calls return at once.
-    fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, _deadline: Instant) -> Result<()> {
         Ok(())
     }
 
@@ -67,14 +73,14 @@ pub trait Store: Send + Sync {
 /// The open transaction of a [`Store::write`].
 pub trait Writer {
     /// Inserts or replaces an item.
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure>;
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
     /// Removes `key`, which need not exist.
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure>;
+    fn remove(&mut self, key: &[u8]) -> Result<()>;
 
     /// Passes the value of `key`, as the transaction sees it, to `visit`. Returns false if there is none.
     /// Only suite `transactions` uses it.
-    fn get(&mut self, _key: &[u8], _visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, _key: &[u8], _visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         Err(Failure::Unsupported("its adapter writes without reading".to_owned()))
     }
 }
@@ -83,20 +89,36 @@ pub trait Writer {
 #[expect(clippy::len_without_is_empty, reason = "the lab never asks whether an engine is empty")]
 pub trait Reader {
     /// Passes the value of `key` to `visit`. Returns false if there is none.
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
     /// Passes up to `limit` items from the first key >= `from` to `visit`, in key order. Returns their
     /// number.
-    fn range(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8]))
-    -> Result<u64, Failure>;
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64>;
 
     /// The same for keys alone, for engines that can leave values unread.
-    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
         self.range(from, limit, &mut |key, _| visit(key))
     }
 
     /// The exact number of items.
-    fn len(&mut self) -> Result<u64, Failure>;
+    fn len(&mut self) -> Result<u64>;
+}
+
+/// Passes up to `limit` items of an engine's iterator to `visit`. Returns their number.
+pub fn visit_some<T, E>(
+    items: impl Iterator<Item = Result<T, E>>,
+    limit: u64,
+    mut visit: impl FnMut(T),
+) -> Result<u64>
+where
+    Failure: From<E>,
+{
+    let mut seen = 0;
+    for item in items.take(usize::try_from(limit).unwrap_or(usize::MAX)) {
+        visit(item?);
+        seen += 1;
+    }
+    Ok(seen)
 }
 
 /// Options of an opening, the same for all engines of a suite.
@@ -212,22 +234,36 @@ impl Durability {
     }
 }
 
-/// Why a row has no value.
-#[derive(Clone, Debug, thiserror::Error)]
+/// Why a row has no value. `?` makes a [`Failure::Engine`] of any other error, which is why this type is not
+/// an [`Error`](std::error::Error) itself.
+#[derive(Clone, Debug)]
 pub enum Failure {
     /// The engine cannot do this by design: its row says so, and the run goes on.
-    #[error("not supported: {0}")]
     Unsupported(String),
     /// The engine answered wrongly: the row fails, and the run goes on.
-    #[error("wrong answer: {0}")]
     Wrong(String),
     /// The engine failed: what follows would measure a broken database, so the run of this engine ends.
-    #[error("{0}")]
     Engine(String),
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unsupported(why) => write!(f, "not supported: {why}"),
+            Self::Wrong(what) => write!(f, "wrong answer: {what}"),
+            Self::Engine(error) => f.write_str(error),
+        }
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::engine(error)
+    }
+}
+
 impl Failure {
-    /// Wraps an engine's own error.
+    /// Wraps an engine's own error, or a text.
     pub fn engine(error: impl std::fmt::Display) -> Self {
         Self::Engine(error.to_string())
     }

@@ -13,7 +13,7 @@
 
 use std::time::Instant;
 
-use crate::store::{Failure, Store, Writer};
+use crate::store::{Result, Store, VisitItem, Writer};
 
 /// How an engine keeps writers that run at the same time apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,19 +50,19 @@ impl TransactionKind {
 }
 
 /// The work of one transaction. It may run several times.
-pub type TransactionWork<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Result<(), Failure>;
+pub type TransactionWork<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Result<()>;
 
 /// An open database with one ordered map, for transactions that read what they write.
 pub trait Transactions: Send + Sync {
     /// Runs `work` in transactions until one commits, and returns the number of conflicts. `keys` are the
     /// keys that `work` reads and writes, in order. An engine that locks may lock them first.
-    fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure>;
+    fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64>;
 
     /// Passes all items of the newest state to `visit`, in key order. Returns their number.
-    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure>;
+    fn scan(&self, visit: VisitItem<'_>) -> Result<u64>;
 
     /// As [`Store::drain`].
-    fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, _deadline: Instant) -> Result<()> {
         Ok(())
     }
 }
@@ -71,10 +71,10 @@ pub trait Transactions: Send + Sync {
 pub trait Transaction {
     /// Passes the value of a key, as the transaction sees it, to `visit`. Returns false if there is none. The
     /// transaction will write the key.
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure>;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
     /// Inserts or replaces an item.
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure>;
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 }
 
 /// Transactions of an engine whose [`Store::write`] runs alone, on the newest state, with a [`Writer`] that
@@ -82,15 +82,15 @@ pub trait Transaction {
 pub struct OneWriter(pub Box<dyn Store>);
 
 impl Transactions for OneWriter {
-    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64> {
         self.0.write(&mut |writer| work(&mut ByWriter(writer))).map(|()| 0)
     }
 
-    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+    fn scan(&self, visit: VisitItem<'_>) -> Result<u64> {
         self.0.reader()?.range(&[], u64::MAX, visit)
     }
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<()> {
         self.0.drain(deadline)
     }
 }
@@ -99,17 +99,17 @@ impl Transactions for OneWriter {
 pub struct ByWriter<'a>(pub &'a mut dyn Writer);
 
 impl Transaction for ByWriter<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.0.get(key, visit)
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.0.put(key, value)
     }
 }
 
 /// Calls `once` until it returns true for a commit. Returns the number of conflicts before.
-pub fn until_no_conflict(mut once: impl FnMut() -> Result<bool, Failure>) -> Result<u64, Failure> {
+pub fn until_no_conflict(mut once: impl FnMut() -> Result<bool>) -> Result<u64> {
     let mut conflicts = 0;
     while !once()? {
         conflicts += 1;

@@ -107,8 +107,8 @@ impl Engine for RocksDb {
         dir: &Path,
         options: &OpenOptions,
         count: u32,
-    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
-        keyspaces::open(dir, options, count).map(Some)
+    ) -> Result<Box<dyn Keyspaces>, Failure> {
+        keyspaces::open(dir, options, count)
     }
 
     fn isolation(&self) -> Isolation {

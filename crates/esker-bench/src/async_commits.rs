@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use esker_bench_api::generate::items::Items;
-use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Reached};
+use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Reached, Result};
 
 use crate::parent::{self, die_with_the_runner};
 
@@ -60,12 +60,12 @@ impl Found {
 }
 
 /// Kills processes of `engine` in directories under `dir`, which are removed.
-pub(crate) fn check(engine: &dyn Engine, dir: &Path) -> Result<Found, Failure> {
+pub(crate) fn check(engine: &dyn Engine, dir: &Path) -> Result<Found> {
     let Some(said) = engine.async_commits() else {
         return Ok(Found::NoSuchMode(engine.cannot(Feature::AsyncCommits).unwrap_or_default()));
     };
     engine.prepare()?;
-    let program = std::env::current_exe().map_err(Failure::engine)?;
+    let program = std::env::current_exe()?;
     let mut there = Vec::new();
     while agrees(said.reached, &there).is_none() {
         there.push(survivors_of_a_kill(&program, engine.name(), dir)?);
@@ -84,26 +84,25 @@ fn agrees(said: Reached, there: &[u64]) -> Option<bool> {
     }
 }
 
-fn survivors_of_a_kill(program: &Path, engine: &str, dir: &Path) -> Result<u64, Failure> {
+fn survivors_of_a_kill(program: &Path, engine: &str, dir: &Path) -> Result<u64> {
     let database = Database::new(dir)?;
     let mut writer = Command::new(program)
         .args(["async-writer", engine, &COMMITS.to_string()])
         .arg(&database.0)
         .stdout(Stdio::piped())
-        .spawn()
-        .map_err(Failure::engine)?;
+        .spawn()?;
     let stdout = writer.stdout.take().ok_or_else(|| Failure::engine("a process without stdout"))?;
     let is_ready = BufReader::new(stdout).lines().map_while(Result::ok).any(|line| line == READY);
     let helpers = parent::children(writer.id());
-    writer.kill().map_err(Failure::engine)?;
-    let status = writer.wait().map_err(Failure::engine)?;
+    writer.kill()?;
+    let status = writer.wait()?;
     parent::await_end(&helpers);
     if !is_ready {
         return Err(Failure::Engine(format!("the writing process of {engine} ended by itself ({status})")));
     }
     let mut reader = Command::new(program);
     reader.args(["async-survivors", engine, &COMMITS.to_string()]).arg(&database.0);
-    let output = reader.output().map_err(Failure::engine)?;
+    let output = reader.output()?;
     let reported = String::from_utf8_lossy(&output.stdout).trim().parse();
     reported.map_err(|_| {
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -115,12 +114,12 @@ fn survivors_of_a_kill(program: &Path, engine: &str, dir: &Path) -> Result<u64, 
 struct Database(PathBuf);
 
 impl Database {
-    fn new(dir: &Path) -> Result<Self, Failure> {
+    fn new(dir: &Path) -> Result<Self> {
         let path = dir.join("esker-bench-async-commits");
         if path.exists() {
-            std::fs::remove_dir_all(&path).map_err(Failure::engine)?;
+            std::fs::remove_dir_all(&path)?;
         }
-        std::fs::create_dir_all(&path).map_err(Failure::engine)?;
+        std::fs::create_dir_all(&path)?;
         Ok(Self(path))
     }
 }
@@ -137,7 +136,7 @@ fn options() -> OpenOptions {
 }
 
 /// Runs in the process that is killed.
-pub(crate) fn write(engine: &dyn Engine, dir: &Path, commits: u64) -> Result<(), Failure> {
+pub(crate) fn write(engine: &dyn Engine, dir: &Path, commits: u64) -> Result<()> {
     die_with_the_runner();
     let (store, items) = (engine.open(dir, &options())?, Items::new(SEED));
     for i in 0..commits {
@@ -150,7 +149,7 @@ pub(crate) fn write(engine: &dyn Engine, dir: &Path, commits: u64) -> Result<(),
 }
 
 /// Runs in the process that counts how many of the first `commits` survived.
-pub(crate) fn survivors(engine: &dyn Engine, dir: &Path, commits: u64) -> Result<u64, Failure> {
+pub(crate) fn survivors(engine: &dyn Engine, dir: &Path, commits: u64) -> Result<u64> {
     let (store, items) = (engine.open(dir, &options())?, Items::new(SEED));
     let mut there = BTreeMap::new();
     store.reader()?.range(&[], u64::MAX, &mut |key, value| {

@@ -10,11 +10,11 @@ use crate::row::Row;
 use crate::scale::Scale;
 use crate::suites::{Suite, Turn};
 use esker_bench_api::results::{Better, Counts, Message, Record, Setting, Unit, Usage};
-use esker_bench_api::{Engine, Failure};
+use esker_bench_api::{Engine, Result};
 
 /// One run of one engine.
 pub(crate) struct Job<'a> {
-    pub(crate) suite: &'static dyn Suite,
+    pub(crate) suite: &'static Suite,
     pub(crate) engine: &'static dyn Engine,
     pub(crate) scale: Scale,
     pub(crate) run: u32,
@@ -35,7 +35,7 @@ impl Job<'_> {
     /// Returns a record of this run, without measurements.
     pub(crate) fn blank(&self) -> Record {
         Record {
-            suite: self.suite.name().to_owned(),
+            suite: self.suite.name.to_owned(),
             row: String::new(),
             engine: self.engine.name().to_owned(),
             scale: self.scale.name().to_owned(),
@@ -60,7 +60,7 @@ impl Job<'_> {
 }
 
 /// Runs `job` in `dir` and prints a [`Message`] for every step.
-pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure> {
+pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<()> {
     parent::die_with_the_runner();
     raise_open_files();
     job.engine.start()?;
@@ -69,7 +69,7 @@ pub(crate) fn run(job: &Job<'_>, dir: &Path, traced: bool) -> Result<(), Failure
         Recorder::new(rows, job.blank(), dir, Box::new(std::io::stdout()), traced, job.scale.idle_window())
             .within(step());
     let turn = Turn { engine: job.engine, scale: job.scale, group: job.group, recorder: &mut recorder };
-    turn.take(job.suite)?;
+    job.suite.run(turn)?;
     recorder.finish()
 }
 

@@ -15,7 +15,7 @@ use crate::machine::Machine;
 use crate::scale::Scale;
 use crate::suites::Suite;
 use esker_bench_api::results::Record;
-use esker_bench_api::{Engine, Failure, Feature};
+use esker_bench_api::{Engine, Failure, Feature, Result};
 
 /// Where, when and how the results of a run came about.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -53,10 +53,10 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    pub(crate) fn of(suite: &dyn Suite, scale: Scale) -> Self {
-        let streams = suite.streams().into_iter();
+    pub(crate) fn of(suite: &Suite, scale: Scale) -> Self {
+        let streams = (suite.streams)().into_iter();
         Self {
-            suite: suite.name().to_owned(),
+            suite: suite.name.to_owned(),
             scale: scale.name().to_owned(),
             streams: streams.map(|stream| [stream.what.to_owned(), stream.generator]).collect(),
             rows: suite.rows(scale).into_iter().map(|row| [row.name, row.work]).collect(),
@@ -112,7 +112,7 @@ impl Context {
     }
 
     /// Adds a call that resumes the earlier ones.
-    pub(crate) fn resumed_by(mut self, call: Self) -> Result<Self, Failure> {
+    pub(crate) fn resumed_by(mut self, call: Self) -> Result<Self> {
         if !self.machine.may_be(&call.machine) {
             if self.machine.may_be_with_another_disk(&call.machine) {
                 return Err(Failure::Engine(format!(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use esker_bench_api::Failure;
+use esker_bench_api::{Failure, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::scale::Scale;
@@ -81,7 +81,7 @@ impl Machine {
 
 /// Returns a warning if the device below `dir` reads ahead too far. At a scale whose results are published,
 /// that is an error, unless `any` is set.
-pub(crate) fn judge_read_ahead(dir: &Path, scale: Scale, any: bool) -> Result<Option<String>, Failure> {
+pub(crate) fn judge_read_ahead(dir: &Path, scale: Scale, any: bool) -> Result<Option<String>> {
     let queue = mount_of(dir).and_then(|(device, _)| Queue::of(&device));
     let Some(queue) = queue else { return Ok(None) };
     let Some(kib) = queue.setting(READ_AHEAD) else { return Ok(None) };
@@ -89,7 +89,7 @@ pub(crate) fn judge_read_ahead(dir: &Path, scale: Scale, any: bool) -> Result<Op
 }
 
 /// Does the same for a device called `name` with this read-ahead.
-fn judge(kib: &str, name: &str, scale: Scale, any: bool) -> Result<Option<String>, Failure> {
+fn judge(kib: &str, name: &str, scale: Scale, any: bool) -> Result<Option<String>> {
     let is_published = matches!(scale, Scale::Seed | Scale::Full);
     if !is_published || any {
         return Ok(warning_of(kib, name, READ_AHEAD_KIB_MAX));

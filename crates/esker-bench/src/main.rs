@@ -56,7 +56,7 @@ use crate::report::summary::Summary;
 use crate::scale::Scale;
 use crate::suites::{SUITES, Suite};
 use esker_bench_api::results::Record;
-use esker_bench_api::{Engine, Failure, Feature};
+use esker_bench_api::{Engine, Failure, Feature, Result};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -98,25 +98,25 @@ fn main() -> ExitCode {
     }
 }
 
-fn find_suite(name: &str) -> Result<&'static dyn Suite, Failure> {
-    let names = || SUITES.iter().map(|suite| suite.name()).collect::<Vec<_>>().join(", ");
+fn find_suite(name: &str) -> Result<&'static Suite> {
+    let names = || SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(", ");
     suites::find(name).ok_or_else(|| Failure::Engine(format!("no suite {name}; there are: {}", names())))
 }
 
-fn find_engine(name: &str) -> Result<&'static dyn Engine, Failure> {
+fn find_engine(name: &str) -> Result<&'static dyn Engine> {
     let names = || engines::shown().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
     engines::find(name).ok_or_else(|| Failure::Engine(format!("no engine {name}; there are: {}", names())))
 }
 
 /// Returns the engines with these names, or without names those that run by default.
-fn chosen(names: &[String]) -> Result<Vec<&'static dyn Engine>, Failure> {
+fn chosen(names: &[String]) -> Result<Vec<&'static dyn Engine>> {
     if names.is_empty() {
         return Ok(engines::default().collect());
     }
     names.iter().map(|name| find_engine(name)).collect()
 }
 
-fn check_async_commits(names: &[String], dir: &Path) -> Result<(), Failure> {
+fn check_async_commits(names: &[String], dir: &Path) -> Result<()> {
     let mut against = Vec::new();
     for engine in chosen(names)? {
         let found = async_commits::check(engine, dir)?;
@@ -131,10 +131,10 @@ fn check_async_commits(names: &[String], dir: &Path) -> Result<(), Failure> {
     Err(Failure::Wrong(format!("async commits are not what their adapters say: {}", against.join(", "))))
 }
 
-fn list() -> Result<(), Failure> {
+fn list() -> Result<()> {
     let mut text = String::from("Suites and their rows (counts of scale quick)\n");
     for suite in SUITES {
-        text += &format!("\n  {}: {}\n", suite.name(), suite.summary());
+        text += &format!("\n  {}: {}\n", suite.name, suite.summary);
         for row in suite.rows(Scale::Quick) {
             text += &format!("    {:<26} {}\n", row.name, row.work);
         }
@@ -163,7 +163,7 @@ fn list() -> Result<(), Failure> {
 }
 
 /// Prints `text`. If the reader is gone (`| head`), the rest is dropped.
-fn show(text: &str) -> Result<(), Failure> {
+fn show(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -171,9 +171,9 @@ fn show(text: &str) -> Result<(), Failure> {
     }
 }
 
-fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
+fn run_child(arguments: &ChildArguments) -> Result<()> {
     let suite = find_suite(&arguments.suite)?;
-    let own = suite.own_engine().filter(|engine| engine.name() == arguments.engine);
+    let own = suite.own_engine.filter(|engine| engine.name() == arguments.engine);
     let job = child::Job {
         suite,
         engine: own.map_or_else(|| find_engine(&arguments.engine), Ok)?,
@@ -187,11 +187,11 @@ fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
 }
 
 /// Returns the requested groups, counted from 0. Each suite must have all of them.
-fn parts(arguments: &RunArguments, suites: &[&'static dyn Suite]) -> Result<Vec<usize>, Failure> {
+fn parts(arguments: &RunArguments, suites: &[&'static Suite]) -> Result<Vec<usize>> {
     for suite in suites {
         let parts = suite.groups(arguments.scale);
         if let Some(wrong) = arguments.parts.iter().find(|part| !(1..=parts).contains(part)) {
-            let (suite, scale) = (suite.name(), arguments.scale.name());
+            let (suite, scale) = (suite.name, arguments.scale.name());
             let text =
                 format!("suite {suite} has no part {wrong}: at scale {scale} it has {parts}, from 1 on");
             return Err(Failure::Engine(text));
@@ -200,7 +200,7 @@ fn parts(arguments: &RunArguments, suites: &[&'static dyn Suite]) -> Result<Vec<
     Ok(arguments.parts.iter().map(|part| part - 1).collect())
 }
 
-fn run(arguments: &RunArguments) -> Result<(), Failure> {
+fn run(arguments: &RunArguments) -> Result<()> {
     let all = arguments.suites.iter().any(|name| name == "all");
     let suites = if all {
         SUITES.to_vec()
@@ -223,15 +223,15 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let results = arguments.out.join("results.jsonl");
     let mut records = if arguments.resume { read_results(&results)? } else { Vec::new() };
     let mut context = context(&chosen, dir, arguments.trim);
-    context.workloads = suites.iter().map(|suite| Workload::of(*suite, arguments.scale)).collect();
+    context.workloads = suites.iter().map(|suite| Workload::of(suite, arguments.scale)).collect();
     context = resumed(context, &records, &arguments.out)?;
-    let text = serde_json::to_string_pretty(&context).map_err(Failure::engine)? + "\n";
+    let text = serde_json::to_string_pretty(&context)? + "\n";
     write(&arguments.out, "run.json", &text)?;
     limit::remove_stale();
     let plans = plans(arguments, &suites, &chosen, &parts, &context.commit, &mut records);
     if arguments.retry_failed && results.exists() {
         // Keeps the records of groups that run again, in case of an interruption.
-        fs::copy(&results, results.with_extension("jsonl.before")).map_err(Failure::engine)?;
+        fs::copy(&results, results.with_extension("jsonl.before"))?;
     }
     // Only complete groups of the earlier run are left.
     let mut file = start_results(&results, &records)?;
@@ -247,7 +247,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
 }
 
 /// Returns the context of a run that continues the one in `out`, whose records are `records`.
-fn resumed(context: Context, records: &[Record], out: &Path) -> Result<Context, Failure> {
+fn resumed(context: Context, records: &[Record], out: &Path) -> Result<Context> {
     if let Some(other) = records.iter().find(|record| record.setting.commit != context.commit) {
         let (theirs, ours) = (&other.setting.commit, &context.commit);
         let text = format!("the results to resume are of commit {theirs}, this is {ours}");
@@ -260,19 +260,19 @@ fn resumed(context: Context, records: &[Record], out: &Path) -> Result<Context, 
 /// Returns the plan of each suite. Removes the records of unfinished groups.
 fn plans(
     arguments: &RunArguments,
-    suites: &[&'static dyn Suite],
+    suites: &[&'static Suite],
     chosen: &[&'static dyn Engine],
     parts: &[usize],
     commit: &str,
     records: &mut Vec<Record>,
 ) -> Vec<runner::Plan> {
     let stop_at = arguments.stop_after.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
-    let plan = |suite: &&'static dyn Suite| {
-        let engines = suite.own_engine().map_or_else(|| chosen.to_vec(), |own| vec![own]);
+    let plan = |suite: &&'static Suite| {
+        let engines = suite.own_engine.map_or_else(|| chosen.to_vec(), |own| vec![own]);
         let retried = (if arguments.retry_failed { &engines[..] } else { &[] }, arguments.runs);
-        let done = runner::take_done(*suite, arguments.scale, records, retried);
+        let done = runner::take_done(suite, arguments.scale, records, retried);
         runner::Plan {
-            suite: *suite,
+            suite,
             engines,
             scale: arguments.scale,
             runs: arguments.runs,
@@ -291,21 +291,21 @@ fn plans(
 
 /// Starts the file of results with `records` and leaves it open for more. It replaces the earlier file
 /// atomically, so that an interruption loses nothing.
-fn start_results(path: &Path, records: &[Record]) -> Result<File, Failure> {
+fn start_results(path: &Path, records: &[Record]) -> Result<File> {
     let beside = path.with_extension("jsonl.new");
-    let mut file = File::create(&beside).map_err(Failure::engine)?;
+    let mut file = File::create(&beside)?;
     records.iter().try_for_each(|record| write_line(&mut file, record))?;
-    file.sync_all().and_then(|()| fs::rename(&beside, path)).map_err(Failure::engine)?;
+    file.sync_all().and_then(|()| fs::rename(&beside, path))?;
     Ok(file)
 }
 
-fn write_line(file: &mut File, record: &Record) -> Result<(), Failure> {
-    let line = serde_json::to_string(record).map_err(Failure::engine)? + "\n";
+fn write_line(file: &mut File, record: &Record) -> Result<()> {
+    let line = serde_json::to_string(record)? + "\n";
     file.write_all(line.as_bytes()).map_err(Failure::engine)
 }
 
 /// Prints the tables and writes the page.
-fn report(out: &Path, records: &[Record], runs: &Runs) -> Result<(), Failure> {
+fn report(out: &Path, records: &[Record], runs: &Runs) -> Result<()> {
     let summaries = Summary::all(records);
     let styled = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     for summary in &summaries {
@@ -316,7 +316,7 @@ fn report(out: &Path, records: &[Record], runs: &Runs) -> Result<(), Failure> {
 }
 
 /// Reports existing results. run.json beside each file describes the run.
-fn report_of(files: &[PathBuf], out: &Path) -> Result<(), Failure> {
+fn report_of(files: &[PathBuf], out: &Path) -> Result<()> {
     let mut records = Vec::new();
     let mut contexts = Vec::new();
     for file in files {
@@ -338,12 +338,12 @@ fn report_of(files: &[PathBuf], out: &Path) -> Result<(), Failure> {
     if records.is_empty() {
         return Err(Failure::Engine("there are no results in these files".to_owned()));
     }
-    fs::create_dir_all(out).map_err(Failure::engine)?;
+    fs::create_dir_all(out)?;
     report(out, &records, &Runs::new(contexts))
 }
 
 /// Draws the only suite of these results.
-fn picture(results: &Path, out: &Path) -> Result<(), Failure> {
+fn picture(results: &Path, out: &Path) -> Result<()> {
     match &Summary::all(&read_results(results)?)[..] {
         [summary] => fs::write(out, report::picture::draw(summary))
             .map_err(|error| Failure::Engine(format!("{}: {error}", out.display()))),
@@ -355,7 +355,7 @@ fn picture(results: &Path, out: &Path) -> Result<(), Failure> {
 }
 
 /// Reads a run.json. Returns `None` if there is none.
-fn read_context(path: &Path) -> Result<Option<Context>, Failure> {
+fn read_context(path: &Path) -> Result<Option<Context>> {
     let failed = |error: String| Failure::Engine(format!("{}: {error}", path.display()));
     match fs::read_to_string(path) {
         Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| failed(error.to_string())),
@@ -364,7 +364,7 @@ fn read_context(path: &Path) -> Result<Option<Context>, Failure> {
     }
 }
 
-fn compare(before: &Path, after: &Path) -> Result<(), Failure> {
+fn compare(before: &Path, after: &Path) -> Result<()> {
     let changes = compare::changes(&read_results(before)?, &read_results(after)?);
     if changes.is_empty() {
         return Err(Failure::Engine(
@@ -376,11 +376,11 @@ fn compare(before: &Path, after: &Path) -> Result<(), Failure> {
 
 /// Reads the records of a results file, or none if there is no file. A last line without an end was cut off
 /// by an interruption and is ignored.
-fn read_results(path: &Path) -> Result<Vec<Record>, Failure> {
+fn read_results(path: &Path) -> Result<Vec<Record>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let text = fs::read_to_string(path).map_err(Failure::engine)?;
+    let text = fs::read_to_string(path)?;
     let parse = |(number, line): (usize, &str)| {
         serde_json::from_str(line)
             .map_err(|error| Failure::Engine(format!("{} line {}: {error}", path.display(), number + 1)))
@@ -389,7 +389,7 @@ fn read_results(path: &Path) -> Result<Vec<Record>, Failure> {
     whole.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(parse).collect()
 }
 
-fn write(dir: &Path, name: &str, text: &str) -> Result<(), Failure> {
+fn write(dir: &Path, name: &str, text: &str) -> Result<()> {
     fs::write(dir.join(name), text).map_err(Failure::engine)
 }
 

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use esker_bench_api::Failure;
 use esker_bench_api::results::{Counts, Detail, Message, Record, Setting, Unit, Usage};
+use esker_bench_api::{Failure, Result};
 
 use crate::machine;
 use crate::measure::{Peaks, Usages, disk_bytes, idle_wait_max, measure, wait_until_idle, watched};
@@ -113,11 +113,7 @@ impl Recorder {
 
     /// Measures `work` as the row `name`. A wrong answer or a missing feature becomes the row's error.
     /// Returns only failures that end the run.
-    pub(crate) fn row(
-        &mut self,
-        name: &str,
-        mut work: impl FnMut() -> Result<Outcome, Failure>,
-    ) -> Result<(), Failure> {
+    pub(crate) fn row(&mut self, name: &str, mut work: impl FnMut() -> Result<Outcome>) -> Result<()> {
         self.row_of_passes(name, 1, &mut work)
     }
 
@@ -126,8 +122,8 @@ impl Recorder {
         &mut self,
         name: &str,
         passes: usize,
-        mut work: impl FnMut() -> Result<Outcome, Failure>,
-    ) -> Result<(), Failure> {
+        mut work: impl FnMut() -> Result<Outcome>,
+    ) -> Result<()> {
         let mut record = self.begin(name)?;
         let mut values = Vec::new();
         let mut failure = None;
@@ -164,7 +160,7 @@ impl Recorder {
 
     /// Returns whether the last row, on which all later rows of the group depend, has a value. If it has
     /// none, they are recorded as not run.
-    pub(crate) fn is_groundwork_there(&mut self) -> Result<bool, Failure> {
+    pub(crate) fn is_groundwork_there(&mut self) -> Result<bool> {
         let name = match &self.pending {
             Some(record) if record.error.is_none() => return Ok(true),
             Some(record) => record.row.clone(),
@@ -176,7 +172,7 @@ impl Recorder {
 
     /// Records the bytes that the files occupy as the row `name`, and their lengths as a figure, because
     /// files may be sparse. `live_bytes` is the size of the live keys and values.
-    pub(crate) fn size_row(&mut self, name: &str, live_bytes: u64) -> Result<(), Failure> {
+    pub(crate) fn size_row(&mut self, name: &str, live_bytes: u64) -> Result<()> {
         let mut record = self.begin(name)?;
         record.counts.live_bytes = live_bytes;
         let disk = disk_bytes(&self.dir);
@@ -189,12 +185,12 @@ impl Recorder {
     }
 
     /// Records the row `name` as an error, because the engine lacks what it needs.
-    pub(crate) fn cannot(&mut self, name: &str, why: &str) -> Result<(), Failure> {
+    pub(crate) fn cannot(&mut self, name: &str, why: &str) -> Result<()> {
         self.row(name, || Err(Failure::Unsupported(why.to_owned())))
     }
 
     /// Records all remaining rows as errors.
-    pub(crate) fn cannot_rest(&mut self, why: &str) -> Result<(), Failure> {
+    pub(crate) fn cannot_rest(&mut self, why: &str) -> Result<()> {
         let rest: Vec<_> = self.rows.as_slice().iter().map(|row| row.name.clone()).collect();
         rest.iter().try_for_each(|row| self.cannot(row, why))
     }
@@ -210,8 +206,8 @@ impl Recorder {
         &mut self,
         what: &'static str,
         all: u64,
-        load: impl FnOnce(&mut StepProgress) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        load: impl FnOnce(&mut StepProgress) -> Result<()>,
+    ) -> Result<()> {
         let before = Usages::now(&self.dir);
         let start = Instant::now();
         load(&mut self.step_progress(what, all))?;
@@ -224,10 +220,7 @@ impl Recorder {
     /// last row gets the time as a figure, and the usage is added to it. If the engine does not become idle
     /// in time, the last row gets a note, or the first row if none was measured. `drain` is the engine's own
     /// wait, until a deadline.
-    pub(crate) fn drain_by(
-        &mut self,
-        drain: impl FnOnce(Instant) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    pub(crate) fn drain_by(&mut self, drain: impl FnOnce(Instant) -> Result<()>) -> Result<()> {
         let start = Instant::now();
         let deadline = start + self.idle_wait_max;
         let before = Usages::now(&self.dir);
@@ -235,7 +228,7 @@ impl Recorder {
         if self.traced {
             return drain(deadline);
         }
-        let (waited, peaks) = watched(&self.dir, || -> Result<(f64, bool), Failure> {
+        let (waited, peaks) = watched(&self.dir, || -> Result<(f64, bool)> {
             drain(deadline)?;
             let drained_s = start.elapsed().as_secs_f64();
             let left = deadline.saturating_duration_since(Instant::now());
@@ -283,7 +276,7 @@ impl Recorder {
 
     /// Runs an untimed check of everything written. If it fails, the last row and all rows that wrote since
     /// the last successful check fail.
-    pub(crate) fn check<T>(&mut self, check: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
+    pub(crate) fn check<T>(&mut self, check: impl FnOnce() -> Result<T>) -> Result<()> {
         let found = check();
         let unchecked = mem::take(&mut self.unchecked);
         match &found {
@@ -299,11 +292,11 @@ impl Recorder {
     }
 
     /// Runs an untimed check of the last row. A wrong answer fails that row only. Other rows stay unchecked.
-    pub(crate) fn check_row<T>(&mut self, check: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
+    pub(crate) fn check_row<T>(&mut self, check: impl FnOnce() -> Result<T>) -> Result<()> {
         self.judge(check())
     }
 
-    fn judge<T>(&mut self, found: Result<T, Failure>) -> Result<(), Failure> {
+    fn judge<T>(&mut self, found: Result<T>) -> Result<()> {
         match (found, &mut self.pending) {
             (Ok(_), _) => Ok(()),
             (Err(wrong @ Failure::Wrong(_)), Some(record)) => {
@@ -315,13 +308,13 @@ impl Recorder {
     }
 
     /// Sends the last row, and reports that all rows have been recorded.
-    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self) -> Result<()> {
         self.flush()?;
         assert_eq!(self.rows.next().map(|row| row.name), None);
         self.send(&Message::Done)
     }
 
-    fn begin(&mut self, name: &str) -> Result<Record, Failure> {
+    fn begin(&mut self, name: &str) -> Result<Record> {
         self.flush()?;
         let row = self.rows.next();
         let row = row.filter(|row| row.name == name).unwrap_or_else(|| panic!("row {name} is out of order"));
@@ -339,7 +332,7 @@ impl Recorder {
     }
 
     /// Sends a measured row, and keeps it for its checks.
-    fn measured(&mut self, mut record: Record) -> Result<(), Failure> {
+    fn measured(&mut self, mut record: Record) -> Result<()> {
         let figures = mem::take(&mut self.figures_for_next);
         if !figures.is_empty() {
             record.detail.get_or_insert_default().figures.extend(figures);
@@ -350,7 +343,7 @@ impl Recorder {
     }
 
     /// Sends the finished last row. What follows belongs to no row.
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         let Some(record) = self.pending.take() else { return Ok(()) };
         if mem::take(&mut self.pending_wrote) {
             self.unchecked.push(record.clone());
@@ -358,7 +351,7 @@ impl Recorder {
         self.send(&Message::Row(Box::new(record)))
     }
 
-    fn send(&mut self, message: &Message) -> Result<(), Failure> {
+    fn send(&mut self, message: &Message) -> Result<()> {
         step_progress::send(&self.out, message)
     }
 

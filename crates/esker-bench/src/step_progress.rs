@@ -10,8 +10,8 @@ use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use esker_bench_api::Failure;
 use esker_bench_api::results::Message;
+use esker_bench_api::{Failure, Result};
 
 const SEND_EVERY: Duration = Duration::from_secs(1);
 
@@ -19,8 +19,8 @@ const SEND_EVERY: Duration = Duration::from_secs(1);
 pub(crate) type Out = Rc<RefCell<Box<dyn Write>>>;
 
 /// Writes one message.
-pub(crate) fn send(out: &Out, message: &Message) -> Result<(), Failure> {
-    let line = serde_json::to_string(message).map_err(Failure::engine)?;
+pub(crate) fn send(out: &Out, message: &Message) -> Result<()> {
+    let line = serde_json::to_string(message)?;
     let mut out = out.borrow_mut();
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(Failure::engine)
 }
@@ -40,7 +40,7 @@ impl StepProgress {
     }
 
     /// Reports at `now` that `done` are done.
-    pub(crate) fn at(&mut self, done: u64, now: Instant) -> Result<(), Failure> {
+    pub(crate) fn at(&mut self, done: u64, now: Instant) -> Result<()> {
         if done < self.all && now.duration_since(self.sent) < SEND_EVERY {
             return Ok(());
         }

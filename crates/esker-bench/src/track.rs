@@ -19,8 +19,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use esker_bench_api::Failure;
 use esker_bench_api::results::{Detail, Latency};
+use esker_bench_api::{Failure, Result};
 use hdrhistogram::Histogram;
 
 use crate::measure::{Sample, Walks, sample};
@@ -58,12 +58,12 @@ struct Kind {
 
 impl Track {
     /// Starts the clock. `dir` is sized at the end of each period.
-    pub(crate) fn new(kinds: &[&'static str], period: Duration, dir: &Path) -> Result<Self, Failure> {
+    pub(crate) fn new(kinds: &[&'static str], period: Duration, dir: &Path) -> Result<Self> {
         let histogram = || Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).map_err(Failure::engine);
         let kinds = kinds
             .iter()
             .map(|name| Ok(Kind { name, all: histogram()?, period: histogram()? }))
-            .collect::<Result<Vec<_>, Failure>>()?;
+            .collect::<Result<Vec<_>>>()?;
         let sampler = Sampler::start(dir, period);
         let start = sampler.start;
         Ok(Self {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::{CACHE_BYTES, Items, drain_deadline};
-use crate::engine::{self, Engine, Isolation};
+use crate::engine::{Engine, Isolation};
 use crate::keyspaces::{KeyspaceWriter, Keyspaces};
 use crate::store::{Durability, Failure, OpenOptions};
 
@@ -72,7 +72,7 @@ pub fn check_keyspaces(engine: &dyn Engine, dir: &Path) {
     let fast = engine.first_of(&[Durability::Async, Durability::NoSync, Durability::Sync]).unwrap();
     let open = |durability| {
         let options = OpenOptions { durability, ..OpenOptions::with_cache(CACHE_BYTES) };
-        engine::open_keyspaces(engine, dir, &options, COUNT).unwrap()
+        engine.open_keyspaces(dir, &options, COUNT).unwrap()
     };
     let mut model = Model::new();
     {

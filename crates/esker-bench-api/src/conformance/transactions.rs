@@ -11,7 +11,7 @@ use std::thread;
 use super::{CACHE_BYTES, drain_deadline};
 use crate::engine::Engine;
 use crate::generate::accounts::{Account, Accounts, BALANCE, Transfers, VALUE_BYTES};
-use crate::store::{Durability, Failure, OpenOptions};
+use crate::store::{Durability, Failure, OpenOptions, Result};
 use crate::transactions::{Transaction, TransactionKind, Transactions};
 
 const THREADS: u64 = 8;
@@ -26,12 +26,7 @@ fn account(transaction: &mut dyn Transaction, accounts: Accounts, i: u64) -> Opt
     account
 }
 
-fn put(
-    transaction: &mut dyn Transaction,
-    accounts: Accounts,
-    i: u64,
-    account: Account,
-) -> Result<(), Failure> {
+fn put(transaction: &mut dyn Transaction, accounts: Accounts, i: u64, account: Account) -> Result<()> {
     let mut value = [0; VALUE_BYTES];
     accounts.value(i, account, &mut value);
     transaction.put(&accounts.key(i), &value)

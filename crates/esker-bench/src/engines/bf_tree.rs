@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use bf_tree::{BfTree as Tree, Config, LeafInsertResult, LeafReadResult, ScanReturnField};
 
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store,
-    Writer, engine_options,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Result,
+    Store, VisitItem, Writer, engine_options, store::Work,
 };
 
 /// Longest key of the suites that do not state the length of their keys, with some reserve.
@@ -79,9 +79,9 @@ impl Engine for BfTree {
         }
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         check_durability(options.durability)?;
-        let cache_bytes = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
+        let cache_bytes = usize::try_from(options.cache_bytes)?;
         let cache_bytes = 1_usize << cache_bytes.ilog2();
         let (generation, tree) = match newest_snapshot(dir)? {
             Some((generation, path)) => {
@@ -101,7 +101,7 @@ impl Engine for BfTree {
     }
 }
 
-fn check_durability(durability: Durability) -> Result<(), Failure> {
+fn check_durability(durability: Durability) -> Result<()> {
     match durability {
         Durability::NoSync => Ok(()),
         Durability::Sync | Durability::Async => Err(Failure::Unsupported(NO_DURABILITY.to_owned())),
@@ -109,10 +109,10 @@ fn check_durability(durability: Durability) -> Result<(), Failure> {
 }
 
 /// Returns the newest snapshot file and its number.
-fn newest_snapshot(dir: &Path) -> Result<Option<(u64, PathBuf)>, Failure> {
+fn newest_snapshot(dir: &Path) -> Result<Option<(u64, PathBuf)>> {
     let mut newest = None;
-    for entry in std::fs::read_dir(dir).map_err(Failure::engine)? {
-        let path = entry.map_err(Failure::engine)?.path();
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if let Some(generation) = name.strip_prefix(SNAPSHOT).and_then(|number| number.parse::<u64>().ok()) {
             newest = newest.max(Some((generation, path)));
@@ -135,23 +135,23 @@ impl Drop for BfTreeStore {
 }
 
 impl Store for BfTreeStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         check_durability(durability)
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn write(&self, work: Work<'_>) -> Result<()> {
         work(&mut BfTreeWriter { tree: &self.tree })
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         Ok(Box::new(BfTreeReader { tree: &self.tree }))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         BfTreeReader { tree: &self.tree }.get(key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         Err(Failure::Unsupported(NO_COMPACTION.to_owned()))
     }
 }
@@ -161,14 +161,14 @@ struct BfTreeWriter<'store> {
 }
 
 impl Writer for BfTreeWriter<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self.tree.insert(key, value) {
             LeafInsertResult::InvalidKV(why) => Err(Failure::Unsupported(why)),
             _ => Ok(()),
         }
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.tree.delete(key);
         Ok(())
     }
@@ -186,7 +186,7 @@ impl BfTreeReader<'_> {
         limit: u64,
         field: ScanReturnField,
         mut visit: impl FnMut(&[u8], usize),
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64> {
         // It accepts no empty key. Every stored key is after this one.
         let from = if from.is_empty() { &[0] } else { from };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -206,7 +206,7 @@ impl BfTreeReader<'_> {
 }
 
 impl Reader for BfTreeReader<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         BUFFER.with_borrow_mut(|buffer| match self.tree.read(key, &mut buffer[..]) {
             LeafReadResult::Found(bytes) => {
                 visit(&buffer[..bytes as usize]);
@@ -217,23 +217,18 @@ impl Reader for BfTreeReader<'_> {
         })
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         self.walk(from, limit, ScanReturnField::KeyAndValue, |record, key_bytes| {
             let (key, value) = record.split_at(key_bytes);
             visit(key, value);
         })
     }
 
-    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
         self.walk(from, limit, ScanReturnField::Key, |record, key_bytes| visit(&record[..key_bytes]))
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         self.walk(&[], u64::MAX, ScanReturnField::Key, |_, _| ())
     }
 }

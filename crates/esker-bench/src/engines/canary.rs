@@ -21,7 +21,7 @@ use super::lmdb::Lmdb;
 use super::redb::Redb;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reached,
-    Reader, Store, Writer,
+    Reader, Result, Store, VisitItem, Writer, store::Work,
 };
 
 const REOPENING: Duration = Duration::from_millis(500);
@@ -92,7 +92,7 @@ impl Engine for Canary {
         true
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         match self {
             Self::Drop => open_and_drop(dir, options),
             Self::Boast => Redb.open(dir, options),
@@ -105,8 +105,8 @@ impl Engine for Canary {
     }
 }
 
-fn open_and_drop(dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
-    let is_there = std::fs::read_dir(dir).map_err(Failure::engine)?.next().is_some();
+fn open_and_drop(dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
+    let is_there = std::fs::read_dir(dir)?.next().is_some();
     let store = Redb.open(dir, options)?;
     if is_there {
         let mut first = Vec::new();
@@ -133,22 +133,22 @@ struct CanaryStore {
 }
 
 impl Store for CanaryStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         match durability {
             Durability::Sync => Ok(()),
             Durability::Async | Durability::NoSync => Err(Failure::Unsupported(ONE_MODE.to_owned())),
         }
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
-        work(&mut *self.map.write().map_err(Failure::engine)?)
+    fn write(&self, work: Work<'_>) -> Result<()> {
+        work(&mut *self.map.write()?)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        Ok(Box::new(CanaryReader { store: self, map: self.map.read().map_err(Failure::engine)? }))
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(CanaryReader { store: self, map: self.map.read()? }))
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         match self.kind {
             Canary::Crash => std::process::abort(),
             Canary::Hang => wait_forever(),
@@ -157,23 +157,23 @@ impl Store for CanaryStore {
     }
 
     /// Slow, to catch a suite that includes it in a measured time.
-    fn reopen(&mut self) -> Result<(), Failure> {
+    fn reopen(&mut self) -> Result<()> {
         std::thread::sleep(REOPENING);
         Ok(())
     }
 
-    fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, _deadline: Instant) -> Result<()> {
         if self.kind == Canary::Debt { wait_forever() } else { Ok(()) }
     }
 }
 
 impl Writer for Map {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.0.insert(key.to_vec(), value.to_vec());
         Ok(())
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.0.remove(key);
         Ok(())
     }
@@ -185,7 +185,7 @@ struct CanaryReader<'store> {
 }
 
 impl Reader for CanaryReader<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let Some(value) = self.map.0.get(key) else { return Ok(false) };
         let turn = self.store.reads.fetch_add(1, Ordering::Relaxed);
         if self.store.kind == Canary::Wrong && turn % 100 == 99 {
@@ -200,18 +200,13 @@ impl Reader for CanaryReader<'_> {
         Ok(true)
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
-        let limit = usize::try_from(limit).map_err(Failure::engine)?;
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
+        let limit = usize::try_from(limit)?;
         let items = self.map.0.range(from.to_vec()..).take(limit);
         Ok(items.map(|(key, value)| visit(key, value)).count() as u64)
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         Ok(self.map.0.len() as u64)
     }
 }

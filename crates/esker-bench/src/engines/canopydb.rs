@@ -18,7 +18,8 @@ use canopydb::{DbOptions, EnvOptions, ReadTransaction, Tree};
 use self::transactions::CanopyTransactions;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, TransactionKind, Transactions, Writer, engine_options,
+    Reader, Result, Store, TransactionKind, Transactions, VisitItem, Writer, engine_options, store::Work,
+    visit_some,
 };
 
 const TREE: &[u8] = b"default";
@@ -70,19 +71,14 @@ impl Engine for Canopydb {
         Isolation::Serializable
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         let store = CanopyStore::open(dir, options)?;
         create_tree(&store.db)?;
         Ok(Box::new(store))
     }
 
-    fn open_keyspaces(
-        &self,
-        dir: &Path,
-        options: &OpenOptions,
-        count: u32,
-    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
-        keyspaces::open(CanopyStore::open(dir, options)?, count).map(Some)
+    fn open_keyspaces(&self, dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>> {
+        keyspaces::open(CanopyStore::open(dir, options)?, count)
     }
 
     fn transaction_kinds(&self) -> &'static [TransactionKind] {
@@ -94,7 +90,7 @@ impl Engine for Canopydb {
         dir: &Path,
         options: &OpenOptions,
         kind: TransactionKind,
-    ) -> Result<Box<dyn Transactions>, Failure> {
+    ) -> Result<Box<dyn Transactions>> {
         let store = CanopyStore::open(dir, options)?;
         create_tree(&store.db)?;
         Ok(Box::new(CanopyTransactions { store, kind }))
@@ -102,23 +98,19 @@ impl Engine for Canopydb {
 }
 
 /// Creates the tree if it does not exist. Opening must not include a commit that only creation needs.
-fn create_tree(db: &canopydb::Database) -> Result<(), Failure> {
-    if db
-        .begin_read()
-        .and_then(|txn| txn.get_tree(TREE).map(|tree| tree.is_some()))
-        .map_err(Failure::engine)?
-    {
+fn create_tree(db: &canopydb::Database) -> Result<()> {
+    if db.begin_read().and_then(|txn| txn.get_tree(TREE).map(|tree| tree.is_some()))? {
         return Ok(());
     }
-    let txn = db.begin_write().map_err(Failure::engine)?;
-    txn.get_or_create_tree(TREE).map_err(Failure::engine)?;
+    let txn = db.begin_write()?;
+    txn.get_or_create_tree(TREE)?;
     txn.commit_with(true).map(|_| ()).map_err(Failure::engine)
 }
 
 /// Returns whether a file of the WAL has content: trimming leaves one empty file.
-fn has_wal(dir: &Path) -> Result<bool, Failure> {
-    for entry in fs::read_dir(dir).map_err(Failure::engine)? {
-        let entry = entry.map_err(Failure::engine)?;
+fn has_wal(dir: &Path) -> Result<bool> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
         // A file that was removed meanwhile counts as empty.
         let size = entry.metadata().map_or(0, |metadata| metadata.len());
         if size > 0 && entry.file_name().as_encoded_bytes().starts_with(WAL_PREFIX) {
@@ -139,55 +131,55 @@ struct CanopyStore {
 }
 
 impl CanopyStore {
-    fn open(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+    fn open(dir: &Path, options: &OpenOptions) -> Result<Self> {
         let mut env = EnvOptions::new(dir);
-        env.page_cache_size = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
+        env.page_cache_size = usize::try_from(options.cache_bytes)?;
         env.wal_background_sync_interval = (options.durability == Durability::Async).then_some(SYNC_INTERVAL);
         let mut db_options = DbOptions::default();
         if let Some(bytes) = options.write_buffer_bytes {
-            db_options.checkpoint_target_size = usize::try_from(bytes).map_err(Failure::engine)?;
+            db_options.checkpoint_target_size = usize::try_from(bytes)?;
         }
-        let db = canopydb::Database::with_options(env, db_options).map_err(Failure::engine)?;
+        let db = canopydb::Database::with_options(env, db_options)?;
         Ok(Self { db, dir: dir.to_path_buf(), sync: options.durability == Durability::Sync })
     }
 }
 
 impl Store for CanopyStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         self.sync = durability == Durability::Sync;
         // Earlier commits become durable.
         if self.sync { self.db.sync().map_err(Failure::engine) } else { Ok(()) }
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
-        let txn = self.db.begin_write().map_err(Failure::engine)?;
-        let mut writer = CanopyWriter { tree: txn.get_or_create_tree(TREE).map_err(Failure::engine)? };
+    fn write(&self, work: Work<'_>) -> Result<()> {
+        let txn = self.db.begin_write()?;
+        let mut writer = CanopyWriter { tree: txn.get_or_create_tree(TREE)? };
         work(&mut writer)?;
         drop(writer);
         txn.commit_with(self.sync).map(|_| ()).map_err(Failure::engine)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        let txn = Box::new(self.db.begin_read().map_err(Failure::engine)?);
-        let tree = txn.get_tree(TREE).map_err(Failure::engine)?;
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        let txn = Box::new(self.db.begin_read()?);
+        let tree = txn.get_tree(TREE)?;
         let tree = tree.ok_or_else(no_tree)?;
         // SAFETY: only the lifetime changes; the transaction does not move in its box and outlives the tree.
         let tree = unsafe { std::mem::transmute::<Tree<'_>, Tree<'static>>(tree) };
         Ok(Box::new(CanopyReader { tree, _txn: txn }))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let txn = self.db.begin_read().map_err(Failure::engine)?;
-        let tree = txn.get_tree(TREE).map_err(Failure::engine)?.ok_or_else(no_tree)?;
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let txn = self.db.begin_read()?;
+        let tree = txn.get_tree(TREE)?.ok_or_else(no_tree)?;
         get(&tree, key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         self.db.compact().map_err(Failure::engine)
     }
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
-        self.db.checkpoint().map_err(Failure::engine)?;
+    fn drain(&self, deadline: Instant) -> Result<()> {
+        self.db.checkpoint()?;
         let deadline = deadline.min(Instant::now() + TRIM_WAIT_MAX);
         while has_wal(&self.dir)? && Instant::now() < deadline {
             thread::sleep(TRIM_LOOK);
@@ -201,39 +193,27 @@ struct CanopyWriter<'txn> {
 }
 
 impl Writer for CanopyWriter<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.tree.insert(key, value).map_err(Failure::engine)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.tree.delete(key).map(|_| ()).map_err(Failure::engine)
     }
 
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         get(&self.tree, key, visit)
     }
 }
 
-fn get(tree: &Tree<'_>, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-    let value = tree.get(key).map_err(Failure::engine)?;
+fn get(tree: &Tree<'_>, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+    let value = tree.get(key)?;
     Ok(value.map(|value| visit(&value)).is_some())
 }
 
-fn walk(
-    tree: &Tree<'_>,
-    from: &[u8],
-    limit: u64,
-    visit: &mut dyn FnMut(&[u8], &[u8]),
-) -> Result<u64, Failure> {
-    let mut items = tree.range(from..).map_err(Failure::engine)?;
-    let mut seen = 0;
-    while seen < limit {
-        let Some(item) = items.next() else { break };
-        let (key, value) = item.map_err(Failure::engine)?;
-        visit(&key, &value);
-        seen += 1;
-    }
-    Ok(seen)
+fn walk(tree: &Tree<'_>, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
+    let items = tree.range(from..)?;
+    visit_some(items, limit, |(key, value)| visit(&key, &value))
 }
 
 struct CanopyReader {
@@ -243,31 +223,19 @@ struct CanopyReader {
 }
 
 impl Reader for CanopyReader {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         get(&self.tree, key, visit)
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         walk(&self.tree, from, limit, visit)
     }
 
-    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
-        let mut keys = self.tree.range_keys(from..).map_err(Failure::engine)?;
-        let mut seen = 0;
-        while seen < limit {
-            let Some(key) = keys.next() else { break };
-            visit(&key.map_err(Failure::engine)?);
-            seen += 1;
-        }
-        Ok(seen)
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        visit_some(self.tree.range_keys(from..)?, limit, |key| visit(&key))
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         Ok(self.tree.len())
     }
 }

@@ -19,8 +19,8 @@ use self::expiring::EskerExpiring;
 use self::transactions::EskerTransactions;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Handles, Isolation, KeyspaceWriter,
-    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Serving, Store, TransactionKind, Transactions,
-    Writer, engine_options,
+    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Result, Serving, Store, TransactionKind,
+    Transactions, VisitItem, Writer, engine_options, store::Work,
 };
 
 pub(crate) struct Esker;
@@ -52,8 +52,8 @@ impl Engine for Esker {
     }
 
     /// Runs the tool, which must be built beside the lab.
-    fn serve(&self, serving: Serving<'_>) -> Result<Option<Command>, Failure> {
-        let lab = std::env::current_exe().map_err(Failure::engine)?;
+    fn serve(&self, serving: Serving<'_>) -> Result<Option<Command>> {
+        let lab = std::env::current_exe()?;
         // Tests are built into a directory of their own.
         let mut places = lab.ancestors().skip(1).take(2).map(|folder| folder.join("esker"));
         let Some(tool) = places.find(|tool| tool.is_file()) else {
@@ -78,18 +78,13 @@ impl Engine for Esker {
         })
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         let db = open(dir, options)?;
         let map = db.default_keyspace();
         Ok(Box::new(EskerStore { db, map, durability: durability(options.durability) }))
     }
 
-    fn open_keyspaces(
-        &self,
-        dir: &Path,
-        options: &OpenOptions,
-        count: u32,
-    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+    fn open_keyspaces(&self, dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>> {
         let db = open(dir, options)?;
         let there = |name: &str| match db.open_keyspace(name) {
             Ok(map) => Ok(Some(map)),
@@ -100,11 +95,11 @@ impl Engine for Esker {
         if maps.are_none() {
             let mut batch = db.batch();
             let created = Handles::open(count, |name| batch.create_keyspace(name).map(Some));
-            maps = created.map_err(Failure::engine)?;
-            batch.commit_with(EskerDurability::Sync).map_err(Failure::engine)?;
+            maps = created?;
+            batch.commit_with(EskerDurability::Sync)?;
         }
         let durability = durability(options.durability);
-        Ok(Some(Box::new(EskerKeyspaces { db, maps, durability })))
+        Ok(Box::new(EskerKeyspaces { db, maps, durability }))
     }
 
     fn transaction_kinds(&self) -> &'static [TransactionKind] {
@@ -116,23 +111,23 @@ impl Engine for Esker {
         dir: &Path,
         options: &OpenOptions,
         kind: TransactionKind,
-    ) -> Result<Box<dyn Transactions>, Failure> {
+    ) -> Result<Box<dyn Transactions>> {
         let db = open(dir, options)?;
         let map = db.default_keyspace();
         Ok(Box::new(EskerTransactions { db, map, durability: durability(options.durability), kind }))
     }
 
-    fn open_expiring(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Expiring>, Failure> {
+    fn open_expiring(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Expiring>> {
         let db = open(dir, options)?;
         let map = db.default_keyspace();
         Ok(Box::new(EskerExpiring { db, map, durability: durability(options.durability) }))
     }
 }
 
-fn open(dir: &Path, options: &OpenOptions) -> Result<Db, Failure> {
+fn open(dir: &Path, options: &OpenOptions) -> Result<Db> {
     let mut builder = Db::builder().memory(options.cache_bytes);
     if let Some(bytes) = options.write_buffer_bytes {
-        builder = builder.memtable_bytes(usize::try_from(bytes).map_err(Failure::engine)?);
+        builder = builder.memtable_bytes(usize::try_from(bytes)?);
     }
     builder.open(dir).map_err(Failure::engine)
 }
@@ -152,25 +147,25 @@ struct EskerStore {
 }
 
 impl Store for EskerStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         self.durability = self::durability(durability);
         // Earlier commits become durable.
         if durability == Durability::Sync { self.db.sync().map_err(Failure::engine) } else { Ok(()) }
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn write(&self, work: Work<'_>) -> Result<()> {
         transact(&self.db, self.durability, |txn| work(&mut EskerWriter { txn, map: &self.map }))
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         Ok(Box::new(EskerReader { snapshot: self.db.snapshot(), map: &self.map }))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         get(&self.map, key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         self.db.compact().map_err(Failure::engine)
     }
 }
@@ -179,8 +174,8 @@ impl Store for EskerStore {
 fn transact(
     db: &Db,
     durability: EskerDurability,
-    mut work: impl FnMut(&mut Transaction) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    mut work: impl FnMut(&mut Transaction) -> Result<()>,
+) -> Result<()> {
     loop {
         let mut txn = db.begin();
         work(&mut txn)?;
@@ -191,18 +186,18 @@ fn transact(
     }
 }
 
-fn get(map: &Keyspace, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+fn get(map: &Keyspace, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
     map_get(map.get(key), visit)
 }
 
 /// Passes the result of a get to `visit`.
-fn map_get(got: esker::Result<Option<Value>>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-    let value = got.map_err(Failure::engine)?;
+fn map_get(got: esker::Result<Option<Value>>, visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+    let value = got?;
     Ok(value.map(|value| visit(&value)).is_some())
 }
 
 /// Passes up to `limit` items of a range to `visit`.
-fn walk(range: esker::Range, limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+fn walk(range: esker::Range, limit: u64, visit: VisitItem<'_>) -> Result<u64> {
     let mut seen = 0;
     if limit > 0 {
         let shown = range.visit(|key, value| {
@@ -210,7 +205,7 @@ fn walk(range: esker::Range, limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) ->
             seen += 1;
             if seen < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
-        shown.map_err(Failure::engine)?;
+        shown?;
     }
     Ok(seen)
 }
@@ -221,11 +216,11 @@ struct EskerWriter<'txn> {
 }
 
 impl Writer for EskerWriter<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.txn.put(self.map, key, value).map_err(Failure::engine)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.txn.delete(self.map, key).map_err(Failure::engine)
     }
 }
@@ -236,35 +231,30 @@ struct EskerReader<'store> {
 }
 
 impl Reader for EskerReader<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.snapshot.get(self.map, key).map_err(Failure::engine)?;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.snapshot.get(self.map, key)?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         walk(self.snapshot.range(self.map, from..), limit, visit)
     }
 
-    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
-        let mut cursor = self.snapshot.cursor(self.map).map_err(Failure::engine)?;
-        cursor.seek(from).map_err(Failure::engine)?;
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        let mut cursor = self.snapshot.cursor(self.map)?;
+        cursor.seek(from)?;
         let mut seen = 0;
         while seen < limit && cursor.valid() {
             visit(cursor.key());
             seen += 1;
             if seen < limit {
-                cursor.next().map_err(Failure::engine)?;
+                cursor.next()?;
             }
         }
         Ok(seen)
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         self.snapshot.len(self.map).map_err(Failure::engine)
     }
 }
@@ -276,30 +266,24 @@ struct EskerKeyspaces {
 }
 
 impl Keyspaces for EskerKeyspaces {
-    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure> {
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<()> {
         let maps = &self.maps;
         transact(&self.db, self.durability, |txn| work(&mut EskerKeyspaceWriter { txn, maps }))
     }
 
-    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.maps.get(keyspace).map_or(Ok(false), |map| get(map, key, visit))
     }
 
-    fn range(
-        &self,
-        keyspace: u32,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&self, keyspace: u32, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         let Some(map) = self.maps.get(keyspace) else { return Ok(0) };
         walk(map.range(from..), limit, visit)
     }
 
-    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<()> {
         let mut batch = self.db.batch();
         let dropped = self.maps.take(keyspaces).try_for_each(|map| batch.drop_keyspace(&map.name()));
-        dropped.map_err(Failure::engine)?;
+        dropped?;
         batch.commit_with(EskerDurability::Sync).map(drop).map_err(Failure::engine)
     }
 }
@@ -310,7 +294,7 @@ struct EskerKeyspaceWriter<'txn> {
 }
 
 impl KeyspaceWriter for EskerKeyspaceWriter<'_> {
-    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<()> {
         self.txn.put(self.maps.of(keyspace)?, key, value).map_err(Failure::engine)
     }
 }

@@ -13,14 +13,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fjall::{
-    Database, Keyspace as FjallKeyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable,
-    SingleWriterTxDatabase, SingleWriterTxKeyspace, SingleWriterWriteTx, Snapshot,
+    Database, Guard, Keyspace as FjallKeyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
+    Readable, SingleWriterTxDatabase, SingleWriterTxKeyspace, SingleWriterWriteTx, Snapshot,
 };
 
 use self::transactions::FjallOptimistic;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OneWriter, OpenOptions,
-    Reached, Reader, Store, TransactionKind, Transactions, Writer, engine_options,
+    Reached, Reader, Result, Store, TransactionKind, Transactions, VisitItem, Writer, engine_options,
+    store::Work, visit_some,
 };
 
 const KEYSPACE: &str = "default";
@@ -66,17 +67,12 @@ impl Engine for Fjall {
         Isolation::Serializable
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         Ok(Box::new(FjallStore::new(dir, options)?))
     }
 
-    fn open_keyspaces(
-        &self,
-        dir: &Path,
-        options: &OpenOptions,
-        count: u32,
-    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
-        keyspaces::open(dir, options, count).map(Some)
+    fn open_keyspaces(&self, dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>> {
+        keyspaces::open(dir, options, count)
     }
 
     fn transaction_kinds(&self) -> &'static [TransactionKind] {
@@ -88,7 +84,7 @@ impl Engine for Fjall {
         dir: &Path,
         options: &OpenOptions,
         kind: TransactionKind,
-    ) -> Result<Box<dyn Transactions>, Failure> {
+    ) -> Result<Box<dyn Transactions>> {
         if kind == TransactionKind::Optimistic {
             return Ok(Box::new(FjallOptimistic::open(dir, options)?));
         }
@@ -96,7 +92,7 @@ impl Engine for Fjall {
     }
 }
 
-fn open_db(dir: &Path, options: &OpenOptions) -> Result<SingleWriterTxDatabase, Failure> {
+fn open_db(dir: &Path, options: &OpenOptions) -> Result<SingleWriterTxDatabase> {
     let builder = SingleWriterTxDatabase::builder(dir).cache_size(options.cache_bytes);
     builder.open().map_err(Failure::engine)
 }
@@ -133,9 +129,9 @@ struct Open {
 }
 
 impl Open {
-    fn new(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+    fn new(dir: &Path, options: &OpenOptions) -> Result<Self> {
         let db = open_db(dir, options)?;
-        let map = db.keyspace(KEYSPACE, || create_options(options)).map_err(Failure::engine)?;
+        let map = db.keyspace(KEYSPACE, || create_options(options))?;
         Ok(Self { db, map })
     }
 
@@ -170,18 +166,18 @@ fn wait_until_quiet(is_busy: impl Fn() -> bool, deadline: Option<Instant>) {
 }
 
 impl FjallStore {
-    fn new(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+    fn new(dir: &Path, options: &OpenOptions) -> Result<Self> {
         let open = Some(Open::new(dir, options)?);
         Ok(Self { dir: dir.to_path_buf(), options: *options, open, durability: options.durability })
     }
 
-    fn open(&self) -> Result<&Open, Failure> {
+    fn open(&self) -> Result<&Open> {
         self.open.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
     }
 }
 
 impl Store for FjallStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         self.durability = durability;
         // Earlier commits become durable.
         if durability == Durability::Sync {
@@ -191,7 +187,7 @@ impl Store for FjallStore {
         }
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn write(&self, work: Work<'_>) -> Result<()> {
         let open = self.open()?;
         let txn = open.db.write_tx().durability(persist_mode(self.durability));
         let mut writer = FjallWriter { txn, map: &open.map };
@@ -199,43 +195,43 @@ impl Store for FjallStore {
         writer.txn.commit().map_err(Failure::engine)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         let open = self.open()?;
         Ok(Box::new(FjallReader { snapshot: open.db.read_tx(), map: &open.map }))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         get(&self.open()?.map, key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         let open = self.open()?;
-        open.map.inner().rotate_memtable_and_wait().map_err(Failure::engine)?;
+        open.map.inner().rotate_memtable_and_wait()?;
         open.wait_for_background_work(None);
-        open.map.inner().major_compact().map_err(Failure::engine)?;
+        open.map.inner().major_compact()?;
         open.db.persist(PersistMode::SyncData).map_err(Failure::engine)
     }
 
     /// Replaced tables are removed when the database is opened.
-    fn reopen(&mut self) -> Result<(), Failure> {
+    fn reopen(&mut self) -> Result<()> {
         self.open = None;
         self.open = Some(Open::new(&self.dir, &self.options)?);
         Ok(())
     }
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<()> {
         let open = self.open()?;
         // Nosync commits may have left their log in the buffer of the journal.
         if self.durability == Durability::NoSync {
-            open.db.persist(PersistMode::Buffer).map_err(Failure::engine)?;
+            open.db.persist(PersistMode::Buffer)?;
         }
         open.wait_for_background_work(Some(deadline));
         Ok(())
     }
 }
 
-fn get(map: &SingleWriterTxKeyspace, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-    let value = map.get(key).map_err(Failure::engine)?;
+fn get(map: &SingleWriterTxKeyspace, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+    let value = map.get(key)?;
     Ok(value.map(|value| visit(&value)).is_some())
 }
 
@@ -245,18 +241,18 @@ struct FjallWriter<'store> {
 }
 
 impl Writer for FjallWriter<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.txn.insert(self.map, key, value);
         Ok(())
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.txn.remove(self.map, key);
         Ok(())
     }
 
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.txn.get(self.map, key).map_err(Failure::engine)?;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.txn.get(self.map, key)?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 }
@@ -267,40 +263,21 @@ struct FjallReader<'store> {
 }
 
 impl Reader for FjallReader<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.snapshot.get(self.map, key).map_err(Failure::engine)?;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.snapshot.get(self.map, key)?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
-        let mut items = self.snapshot.range(self.map, from..);
-        let mut seen = 0;
-        while seen < limit {
-            let Some(item) = items.next() else { break };
-            let (key, value) = item.into_inner().map_err(Failure::engine)?;
-            visit(&key, &value);
-            seen += 1;
-        }
-        Ok(seen)
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
+        let items = self.snapshot.range(self.map, from..).map(Guard::into_inner);
+        visit_some(items, limit, |(key, value)| visit(&key, &value))
     }
 
-    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
-        let mut items = self.snapshot.range(self.map, from..);
-        let mut seen = 0;
-        while seen < limit {
-            let Some(item) = items.next() else { break };
-            visit(&item.key().map_err(Failure::engine)?);
-            seen += 1;
-        }
-        Ok(seen)
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        visit_some(self.snapshot.range(self.map, from..).map(Guard::key), limit, |key| visit(&key))
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         self.snapshot.len(self.map).map(|len| len as u64).map_err(Failure::engine)
     }
 }

@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use esker_bench_api::{
-    AsyncCommits, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reached, Store,
+    AsyncCommits, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reached, Result, Store,
     TransactionKind,
 };
 use serde::Deserialize;
@@ -147,12 +147,12 @@ impl Engine for GoPeer {
         known(self.0).cannot.get(&format!("{feature:?}")).map(String::as_str)
     }
 
-    fn prepare(&self) -> Result<(), Failure> {
-        static BUILT: OnceLock<Result<PathBuf, Failure>> = OnceLock::new();
+    fn prepare(&self) -> Result<()> {
+        static BUILT: OnceLock<Result<PathBuf>> = OnceLock::new();
         BUILT.get_or_init(build).clone().map(drop)
     }
 
-    fn start(&self) -> Result<(), Failure> {
+    fn start(&self) -> Result<()> {
         process::start(&program_path()?)
     }
 
@@ -160,7 +160,7 @@ impl Engine for GoPeer {
         &known(self.0).transactions
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         self.start()?;
         Ok(Box::new(Piped::open(self.0, dir, options)?))
     }
@@ -174,7 +174,7 @@ fn kind(name: &str) -> Option<TransactionKind> {
 
 /// Starts an engine in Go that does nothing, for the work of a mix. Fails with [`Failure::Unsupported`] if
 /// the program has not been built.
-pub(crate) fn echo(source: Source, dir: &Path) -> Result<Remote, Failure> {
+pub(crate) fn echo(source: Source, dir: &Path) -> Result<Remote> {
     let program = program_path()?;
     if !program.exists() {
         let why = "the program with the peers in Go is built when one of them first runs, and none has";
@@ -185,12 +185,12 @@ pub(crate) fn echo(source: Source, dir: &Path) -> Result<Remote, Failure> {
     Remote::new("echo", source, None, dir)
 }
 
-fn program_path() -> Result<PathBuf, Failure> {
-    Ok(std::env::current_exe().map_err(Failure::engine)?.with_file_name(PROGRAM))
+fn program_path() -> Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name(PROGRAM))
 }
 
 /// Builds the program beside this one. Go rebuilds only what has changed.
-fn build() -> Result<PathBuf, Failure> {
+fn build() -> Result<PathBuf> {
     let program = program_path()?;
     if !program.exists() {
         eprintln!("building the peers in Go, which takes minutes the first time");

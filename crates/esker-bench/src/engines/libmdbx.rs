@@ -29,7 +29,7 @@ use signet_libmdbx::{Database, Environment, EnvironmentFlags, Geometry, Mode, Sy
 use self::parked::{Lent, Parked};
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, TransactionKind, Writer, engine_options,
+    Reader, Result, Store, TransactionKind, VisitItem, Writer, engine_options, store::Work,
 };
 
 /// Upper bound of the map: more than any scale of any suite writes. The file grows with the data.
@@ -85,17 +85,12 @@ impl Engine for Libmdbx {
         Isolation::Serializable
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         Ok(Box::new(LibmdbxStore::new(dir, options)?))
     }
 
-    fn open_keyspaces(
-        &self,
-        dir: &Path,
-        options: &OpenOptions,
-        count: u32,
-    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
-        keyspaces::open(dir, options, count).map(Some)
+    fn open_keyspaces(&self, dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>> {
+        keyspaces::open(dir, options, count)
     }
 
     fn transaction_kinds(&self) -> &'static [TransactionKind] {
@@ -132,7 +127,7 @@ impl Settings {
     }
 
     /// Opens an environment with room for `named` named tables.
-    fn open(self, dir: &Path, named: u32) -> Result<Environment, Failure> {
+    fn open(self, dir: &Path, named: u32) -> Result<Environment> {
         let Self { mode: sync_mode, no_rdahead } = self;
         let mut builder = Environment::builder();
         builder.set_geometry(Geometry {
@@ -171,19 +166,19 @@ struct Open {
 }
 
 impl Open {
-    fn new(dir: &Path, settings: Settings) -> Result<Self, Failure> {
+    fn new(dir: &Path, settings: Settings) -> Result<Self> {
         let env = settings.open(dir, 0)?;
         // The unnamed map is always there: nothing is created, and nothing committed.
-        let map = env.begin_ro_unsync().and_then(|txn| txn.open_db(None)).map_err(Failure::engine)?;
+        let map = env.begin_ro_unsync().and_then(|txn| txn.open_db(None))?;
         Ok(Self { parked: Parked::new(env.clone()), env, map })
     }
 
-    fn reader(&self) -> Result<LibmdbxReader<'_>, Failure> {
+    fn reader(&self) -> Result<LibmdbxReader<'_>> {
         Ok(LibmdbxReader { txn: self.parked.lend()?, map: self.map })
     }
 }
 
-fn checked(code: i32) -> Result<(), Failure> {
+fn checked(code: i32) -> Result<()> {
     if code == MDBX_SUCCESS {
         Ok(())
     } else {
@@ -192,23 +187,23 @@ fn checked(code: i32) -> Result<(), Failure> {
 }
 
 impl LibmdbxStore {
-    fn new(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+    fn new(dir: &Path, options: &OpenOptions) -> Result<Self> {
         let settings = Settings::new(options);
         let open = Some(Open::new(dir, settings)?);
         Ok(Self { dir: dir.to_path_buf(), open, settings })
     }
 
-    fn open(&self) -> Result<&Open, Failure> {
+    fn open(&self) -> Result<&Open> {
         self.open.as_ref().ok_or_else(|| Failure::engine("closed, and could not be opened again"))
     }
 }
 
 impl Store for LibmdbxStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         let mode = sync_mode(durability);
         if mode != self.settings.mode {
             // Commits of the mode that ends become durable.
-            self.open()?.env.sync(true).map_err(Failure::engine)?;
+            self.open()?.env.sync(true)?;
             self.open = None;
             self.settings.mode = mode;
             self.open = Some(Open::new(&self.dir, self.settings)?);
@@ -216,33 +211,33 @@ impl Store for LibmdbxStore {
         Ok(())
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn write(&self, work: Work<'_>) -> Result<()> {
         let open = self.open()?;
-        let txn = open.env.begin_rw_unsync().map_err(Failure::engine)?;
+        let txn = open.env.begin_rw_unsync()?;
         let mut writer = LibmdbxWriter { txn, map: open.map };
         work(&mut writer)?;
         writer.txn.commit().map_err(Failure::engine)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         Ok(Box::new(self.open()?.reader()?))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.open()?.reader()?.get(key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return self.open().map(|_| ()) };
         let compacted = self.dir.join("compacted.dat");
-        let path = CString::new(compacted.as_os_str().as_bytes()).map_err(Failure::engine)?;
+        let path = CString::new(compacted.as_os_str().as_bytes())?;
         let code = open.env.with_raw_env_ptr(|env| {
             // SAFETY: the environment is open and `path` ends with a zero byte.
             unsafe { mdbx_env_copy(env, path.as_ptr(), MDBX_CP_COMPACT) }
         });
         checked(code)?;
         drop(open);
-        std::fs::rename(&compacted, self.dir.join(DATA_FILE)).map_err(Failure::engine)?;
+        std::fs::rename(&compacted, self.dir.join(DATA_FILE))?;
         self.open = Some(Open::new(&self.dir, self.settings)?);
         Ok(())
     }
@@ -259,16 +254,16 @@ struct LibmdbxWriter {
 }
 
 impl Writer for LibmdbxWriter {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.txn.put(self.map, key, value, WriteFlags::UPSERT).map_err(Failure::engine)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.txn.del(self.map, key, None).map(|_| ()).map_err(Failure::engine)
     }
 
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value: Option<Cow<'_, [u8]>> = self.txn.get(self.map.dbi(), key).map_err(Failure::engine)?;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value: Option<Cow<'_, [u8]>> = self.txn.get(self.map.dbi(), key)?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 }
@@ -279,24 +274,19 @@ struct LibmdbxReader<'store> {
 }
 
 impl Reader for LibmdbxReader<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.txn.get(self.map.dbi(), key, visit)
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         self.txn.range(self.map.dbi(), from, limit, visit)
     }
 
-    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
         self.txn.keys(self.map.dbi(), from, limit, visit)
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         self.txn.len(self.map.dbi())
     }
 }

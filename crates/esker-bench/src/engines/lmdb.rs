@@ -23,7 +23,7 @@ use heed::{
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, Keyspaces, OpenOptions, Reached,
-    Reader, Store, TransactionKind, Writer, engine_options,
+    Reader, Result, Store, TransactionKind, VisitItem, Writer, engine_options, store::Work, visit_some,
 };
 
 /// Address space of the map: more than any scale of any suite writes. It costs nothing until it is used.
@@ -79,17 +79,12 @@ impl Engine for Lmdb {
         Isolation::Serializable
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         Ok(Box::new(LmdbStore::new(dir, options)?))
     }
 
-    fn open_keyspaces(
-        &self,
-        dir: &Path,
-        options: &OpenOptions,
-        count: u32,
-    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
-        keyspaces::open(dir, options, count).map(Some)
+    fn open_keyspaces(&self, dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>> {
+        keyspaces::open(dir, options, count)
     }
 
     fn transaction_kinds(&self) -> &'static [TransactionKind] {
@@ -98,7 +93,7 @@ impl Engine for Lmdb {
 }
 
 /// Opens an environment with room for `named` named databases.
-fn open_env(dir: &Path, no_read_ahead: bool, named: u32) -> Result<Env, Failure> {
+fn open_env(dir: &Path, no_read_ahead: bool, named: u32) -> Result<Env> {
     let flags = if no_read_ahead { EnvFlags::NO_READ_AHEAD } else { EnvFlags::empty() };
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES).max_dbs(named);
@@ -109,13 +104,13 @@ fn open_env(dir: &Path, no_read_ahead: bool, named: u32) -> Result<Env, Failure>
 
 /// Sets the flags of a mode, and clears those of the others. No other thread may use the environment
 /// meanwhile.
-fn set_flags(env: &Env, durability: Durability) -> Result<(), Failure> {
+fn set_flags(env: &Env, durability: Durability) -> Result<()> {
     for (flag, mode) in [(EnvFlags::NO_META_SYNC, Durability::Async), (EnvFlags::NO_SYNC, Durability::NoSync)]
     {
         let set = if mode == durability { FlagSetMode::Enable } else { FlagSetMode::Disable };
         // SAFETY: every caller has the store to itself, so no other thread is inside the environment. NO_SYNC
         // risks scratch data of this run only.
-        unsafe { env.set_flags(flag, set) }.map_err(Failure::engine)?;
+        unsafe { env.set_flags(flag, set) }?;
     }
     Ok(())
 }
@@ -135,26 +130,26 @@ struct Open {
 }
 
 impl Open {
-    fn new(dir: &Path, no_read_ahead: bool) -> Result<Self, Failure> {
+    fn new(dir: &Path, no_read_ahead: bool) -> Result<Self> {
         let env = open_env(dir, no_read_ahead, 0)?;
-        let txn = env.read_txn().map_err(Failure::engine)?;
+        let txn = env.read_txn()?;
         // The unnamed map is always there: nothing is created, and nothing synced.
         let opened: heed::Result<CommitOrAbort<Option<Map>, ()>> = env
             .open_databases_and_commit(txn, |opener, txn| {
                 opener.open_database(txn, None).map(CommitOrAbort::Commit)
             });
-        let map = opened.map_err(Failure::engine)?.commit().flatten();
+        let map = opened?.commit().flatten();
         let map = map.ok_or_else(|| Failure::engine("the unnamed map is not there"))?;
         Ok(Self { env, map })
     }
 
-    fn reader(&self) -> Result<LmdbReader<'_>, Failure> {
-        Ok(LmdbReader { txn: self.env.read_txn().map_err(Failure::engine)?, map: self.map })
+    fn reader(&self) -> Result<LmdbReader<'_>> {
+        Ok(LmdbReader { txn: self.env.read_txn()?, map: self.map })
     }
 }
 
 impl LmdbStore {
-    fn new(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+    fn new(dir: &Path, options: &OpenOptions) -> Result<Self> {
         let no_read_ahead = options.random_beyond_memory;
         let open = Some(Open::new(dir, no_read_ahead)?);
         let store = Self { dir: dir.to_path_buf(), open, no_read_ahead, durability: options.durability };
@@ -162,13 +157,13 @@ impl LmdbStore {
         Ok(store)
     }
 
-    fn open(&self) -> Result<&Open, Failure> {
+    fn open(&self) -> Result<&Open> {
         self.open.as_ref().ok_or_else(|| Failure::engine("closed by a compaction that failed"))
     }
 }
 
 impl Store for LmdbStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         set_flags(&self.open()?.env, durability)?;
         self.durability = durability;
         // In both other modes: MDB_NOMETASYNC leaves the last meta page to the sync of the next commit.
@@ -179,29 +174,29 @@ impl Store for LmdbStore {
         }
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn write(&self, work: Work<'_>) -> Result<()> {
         let open = self.open()?;
-        let mut writer = LmdbWriter { txn: open.env.write_txn().map_err(Failure::engine)?, map: open.map };
+        let mut writer = LmdbWriter { txn: open.env.write_txn()?, map: open.map };
         work(&mut writer)?;
         writer.txn.commit().map_err(Failure::engine)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         Ok(Box::new(self.open()?.reader()?))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.open()?.reader()?.get(key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return self.open().map(|_| ()) };
         let compacted = self.dir.join("compacted.mdb");
-        let mut file = File::create_new(&compacted).map_err(Failure::engine)?;
-        open.env.copy_to_file(&mut file, CompactionOption::Enabled).map_err(Failure::engine)?;
-        file.sync_all().map_err(Failure::engine)?;
+        let mut file = File::create_new(&compacted)?;
+        open.env.copy_to_file(&mut file, CompactionOption::Enabled)?;
+        file.sync_all()?;
         open.env.prepare_for_closing().wait();
-        std::fs::rename(&compacted, self.dir.join("data.mdb")).map_err(Failure::engine)?;
+        std::fs::rename(&compacted, self.dir.join("data.mdb"))?;
         self.open = Some(Open::new(&self.dir, self.no_read_ahead)?);
         set_flags(&self.open()?.env, self.durability)
     }
@@ -213,16 +208,16 @@ struct LmdbWriter<'env> {
 }
 
 impl Writer for LmdbWriter<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.map.put(&mut self.txn, key, value).map_err(Failure::engine)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.map.delete(&mut self.txn, key).map(|_| ()).map_err(Failure::engine)
     }
 
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.map.get(&self.txn, key).map_err(Failure::engine)?;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.map.get(&self.txn, key)?;
         Ok(value.map(visit).is_some())
     }
 }
@@ -233,32 +228,20 @@ struct LmdbReader<'env> {
 }
 
 impl Reader for LmdbReader<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.map.get(&self.txn, key).map_err(Failure::engine)?;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.map.get(&self.txn, key)?;
         Ok(value.map(visit).is_some())
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         // LMDB has no empty keys and refuses to search for one.
         let start = if from.is_empty() { Bound::Unbounded } else { Bound::Included(from) };
         let bounds = (start, Bound::Unbounded);
-        let mut items = self.map.range(&self.txn, &bounds).map_err(Failure::engine)?;
-        let mut seen = 0;
-        while seen < limit {
-            let Some(item) = items.next() else { break };
-            let (key, value) = item.map_err(Failure::engine)?;
-            visit(key, value);
-            seen += 1;
-        }
-        Ok(seen)
+        let items = self.map.range(&self.txn, &bounds)?;
+        visit_some(items, limit, |(key, value)| visit(key, value))
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         self.map.len(&self.txn).map_err(Failure::engine)
     }
 }

@@ -21,7 +21,8 @@ use persy::{
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Handles, Isolation, KeyspaceWriter,
-    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Store, Writer, engine_options,
+    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Result, Store, VisitItem, Writer, engine_options,
+    store::Work,
 };
 
 const FILE: &str = "data.persy";
@@ -90,24 +91,19 @@ impl Engine for Persy {
         Isolation::Batch
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         if options.value_bytes >= LARGE_VALUE_BYTES {
             let store = PersyStore::open(dir, options, |txn| {
                 txn.create_segment(SEGMENT)?;
                 Ok(txn.create_index::<ByteVec, PersyId>(INDEX, ValueMode::Replace)?)
             })?;
-            let segment = store.db.solve_segment_id(SEGMENT).map_err(Failure::engine)?;
+            let segment = store.db.solve_segment_id(SEGMENT)?;
             return Ok(Box::new(LargeStore { store, segment, turn: Mutex::new(()) }));
         }
         Ok(Box::new(PersyStore::open(dir, options, |txn| create_index(txn, INDEX))?))
     }
 
-    fn open_keyspaces(
-        &self,
-        dir: &Path,
-        options: &OpenOptions,
-        count: u32,
-    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+    fn open_keyspaces(&self, dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>> {
         let all: Handles<String> = Handles::open(count, |name| Ok::<_, Failure>(Some(name.to_owned())))?;
         let indexes: Vec<String> = all.iter().cloned().collect();
         let store = PersyStore::open(dir, options, move |txn| {
@@ -116,7 +112,7 @@ impl Engine for Persy {
         let names = Handles::open(count, |name| {
             store.db.exists_index(name).map(|there| there.then(|| name.to_owned())).map_err(Failure::engine)
         })?;
-        Ok(Some(Box::new(PersyKeyspaces { store, names })))
+        Ok(Box::new(PersyKeyspaces { store, names }))
     }
 }
 
@@ -138,7 +134,7 @@ impl PersyStore {
         dir: &Path,
         options: &OpenOptions,
         create: impl FnOnce(&mut Transaction) -> Created + 'static,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let mut config = Config::new();
         config.change_cache_size(options.cache_bytes);
         let path = dir.join(FILE);
@@ -148,24 +144,24 @@ impl PersyStore {
             txn.prepare()?.commit()?;
             Ok(())
         });
-        let db = db.map_err(Failure::engine)?;
-        let file = File::open(&path).map_err(Failure::engine)?;
+        let db = db?;
+        let file = File::open(&path)?;
         Ok(Self { db, file, sync: options.durability == Durability::Sync })
     }
 
-    fn begin(&self) -> Result<Transaction, Failure> {
+    fn begin(&self) -> Result<Transaction> {
         let config = TransactionConfig::new().set_background_sync(!self.sync);
         self.db.begin_with(config).map_err(Failure::engine)
     }
 
-    fn get_from(&self, index: &str, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.db.one::<ByteVec, ByteVec>(index, &key.into()).map_err(Failure::engine)?;
+    fn get_from(&self, index: &str, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.db.one::<ByteVec, ByteVec>(index, &key.into())?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 }
 
-fn commit(txn: Transaction) -> Result<(), Failure> {
-    txn.prepare().map_err(Failure::engine)?.commit().map_err(Failure::engine)
+fn commit(txn: Transaction) -> Result<()> {
+    txn.prepare()?.commit().map_err(Failure::engine)
 }
 
 /// Passes the entries of an index from `from` on to `visit`: values, or their ids.
@@ -174,10 +170,10 @@ fn walk<V: IndexType>(
     index: &str,
     from: &[u8],
     limit: u64,
-    mut visit: impl FnMut(&[u8], V) -> Result<(), Failure>,
-) -> Result<u64, Failure> {
+    mut visit: impl FnMut(&[u8], V) -> Result<()>,
+) -> Result<u64> {
     let from = ByteVec::from(from);
-    let mut items = snapshot.range::<ByteVec, V, _>(index, from..).map_err(Failure::engine)?;
+    let mut items = snapshot.range::<ByteVec, V, _>(index, from..)?;
     let mut seen = 0;
     while seen < limit {
         let Some((key, mut values)) = items.next() else { break };
@@ -193,41 +189,41 @@ fn walk_values(
     index: &str,
     from: &[u8],
     limit: u64,
-    visit: &mut dyn FnMut(&[u8], &[u8]),
-) -> Result<u64, Failure> {
+    visit: VisitItem<'_>,
+) -> Result<u64> {
     walk::<ByteVec>(snapshot, index, from, limit, |key, value| {
         visit(key, &value);
         Ok(())
     })
 }
 
-fn count<V: IndexType>(snapshot: &Snapshot) -> Result<u64, Failure> {
-    let items = snapshot.range::<ByteVec, V, _>(INDEX, ..).map_err(Failure::engine)?;
+fn count<V: IndexType>(snapshot: &Snapshot) -> Result<u64> {
+    let items = snapshot.range::<ByteVec, V, _>(INDEX, ..)?;
     Ok(items.count() as u64)
 }
 
 impl Store for PersyStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         self.sync = durability == Durability::Sync;
         // Commits with a sync in the background have been written to the file.
         if self.sync { self.file.sync_data().map_err(Failure::engine) } else { Ok(()) }
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn write(&self, work: Work<'_>) -> Result<()> {
         let mut writer = PersyWriter { txn: self.begin()? };
         work(&mut writer)?;
         commit(writer.txn)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        Ok(Box::new(PersyReader { snapshot: self.db.snapshot().map_err(Failure::engine)? }))
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(PersyReader { snapshot: self.db.snapshot()? }))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.get_from(INDEX, key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         Err(Failure::Unsupported(NO_COMPACTION.to_owned()))
     }
 }
@@ -237,11 +233,11 @@ struct PersyWriter {
 }
 
 impl Writer for PersyWriter {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.txn.put::<ByteVec, ByteVec>(INDEX, key.into(), value.into()).map_err(Failure::engine)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.txn.remove::<ByteVec, ByteVec>(INDEX, key.into(), None).map_err(Failure::engine)
     }
 }
@@ -251,21 +247,16 @@ struct PersyReader {
 }
 
 impl Reader for PersyReader {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.snapshot.one::<ByteVec, ByteVec>(INDEX, &key.into()).map_err(Failure::engine)?;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.snapshot.one::<ByteVec, ByteVec>(INDEX, &key.into())?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         walk_values(&self.snapshot, INDEX, from, limit, visit)
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         count::<ByteVec>(&self.snapshot)
     }
 }
@@ -279,11 +270,11 @@ struct LargeStore {
 }
 
 impl Store for LargeStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         self.store.set_durability(durability)
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn write(&self, work: Work<'_>) -> Result<()> {
         let _turn =
             self.turn.lock().map_err(|_| Failure::engine("a transaction before this one panicked"))?;
         let mut writer = LargeWriter { txn: self.store.begin()?, segment: self.segment };
@@ -291,21 +282,21 @@ impl Store for LargeStore {
         commit(writer.txn)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
-        let snapshot = self.store.db.snapshot().map_err(Failure::engine)?;
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
+        let snapshot = self.store.db.snapshot()?;
         Ok(Box::new(LargeReader { snapshot, segment: self.segment }))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let db = &self.store.db;
-        let id = db.one::<ByteVec, PersyId>(INDEX, &key.into()).map_err(Failure::engine)?;
+        let id = db.one::<ByteVec, PersyId>(INDEX, &key.into())?;
         let Some(id) = id else { return Ok(false) };
         // `None` if it was removed meanwhile.
-        let value = db.read(self.segment, &id).map_err(Failure::engine)?;
+        let value = db.read(self.segment, &id)?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         self.store.compact()
     }
 }
@@ -316,23 +307,23 @@ struct LargeWriter {
 }
 
 impl LargeWriter {
-    fn id(&mut self, key: &[u8]) -> Result<Option<PersyId>, Failure> {
+    fn id(&mut self, key: &[u8]) -> Result<Option<PersyId>> {
         self.txn.one::<ByteVec, PersyId>(INDEX, &key.into()).map_err(Failure::engine)
     }
 }
 
 impl Writer for LargeWriter {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if let Some(id) = self.id(key)? {
             return self.txn.update(self.segment, &id, value).map_err(Failure::engine);
         }
-        let id = self.txn.insert(self.segment, value).map_err(Failure::engine)?;
+        let id = self.txn.insert(self.segment, value)?;
         self.txn.put::<ByteVec, PersyId>(INDEX, key.into(), id).map_err(Failure::engine)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         let Some(id) = self.id(key)? else { return Ok(()) };
-        self.txn.delete(self.segment, &id).map_err(Failure::engine)?;
+        self.txn.delete(self.segment, &id)?;
         self.txn.remove::<ByteVec, PersyId>(INDEX, key.into(), None).map_err(Failure::engine)
     }
 }
@@ -343,40 +334,35 @@ struct LargeReader {
 }
 
 impl LargeReader {
-    fn read(&self, id: &PersyId) -> Result<Vec<u8>, Failure> {
-        let value = self.snapshot.read(self.segment, id).map_err(Failure::engine)?;
+    fn read(&self, id: &PersyId) -> Result<Vec<u8>> {
+        let value = self.snapshot.read(self.segment, id)?;
         value.ok_or_else(|| Failure::Wrong("an id without a record".to_owned()))
     }
 }
 
 impl Reader for LargeReader {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let id = self.snapshot.one::<ByteVec, PersyId>(INDEX, &key.into()).map_err(Failure::engine)?;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let id = self.snapshot.one::<ByteVec, PersyId>(INDEX, &key.into())?;
         let Some(id) = id else { return Ok(false) };
         visit(&self.read(&id)?);
         Ok(true)
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         walk::<PersyId>(&self.snapshot, INDEX, from, limit, |key, id| {
             visit(key, &self.read(&id)?);
             Ok(())
         })
     }
 
-    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
         walk::<PersyId>(&self.snapshot, INDEX, from, limit, |key, _| {
             visit(key);
             Ok(())
         })
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         count::<PersyId>(&self.snapshot)
     }
 }
@@ -387,32 +373,26 @@ struct PersyKeyspaces {
 }
 
 impl Keyspaces for PersyKeyspaces {
-    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure> {
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<()> {
         let mut writer = PersyKeyspaceWriter { txn: self.store.begin()?, names: &self.names };
         work(&mut writer)?;
         commit(writer.txn)
     }
 
-    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.names.get(keyspace).map_or(Ok(false), |name| self.store.get_from(name, key, visit))
     }
 
-    fn range(
-        &self,
-        keyspace: u32,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&self, keyspace: u32, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         let Some(name) = self.names.get(keyspace) else { return Ok(0) };
-        walk_values(&self.store.db.snapshot().map_err(Failure::engine)?, name, from, limit, visit)
+        walk_values(&self.store.db.snapshot()?, name, from, limit, visit)
     }
 
     /// Removes them in a synced transaction.
-    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
-        let mut txn = self.store.db.begin().map_err(Failure::engine)?;
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<()> {
+        let mut txn = self.store.db.begin()?;
         for name in self.names.take(keyspaces) {
-            txn.drop_index(&name).map_err(Failure::engine)?;
+            txn.drop_index(&name)?;
         }
         commit(txn)
     }
@@ -424,7 +404,7 @@ struct PersyKeyspaceWriter<'store> {
 }
 
 impl KeyspaceWriter for PersyKeyspaceWriter<'_> {
-    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<()> {
         let name = self.names.of(keyspace)?;
         self.txn.put::<ByteVec, ByteVec>(name, key.into(), value.into()).map_err(Failure::engine)
     }

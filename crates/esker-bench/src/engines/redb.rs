@@ -17,7 +17,8 @@ use redb::{
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Handles, Isolation, KeyspaceWriter, Keyspaces,
-    KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Writer, engine_options,
+    KeyspacesWork, OpenOptions, Reached, Reader, Result, Store, TransactionKind, VisitItem, Writer,
+    engine_options, store::Work, visit_some,
 };
 
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
@@ -66,28 +67,23 @@ impl Engine for Redb {
         Isolation::Serializable
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         let store = RedbStore::open(dir, options)?;
         create_table(&store.db)?;
         Ok(Box::new(store))
     }
 
-    fn open_keyspaces(
-        &self,
-        dir: &Path,
-        options: &OpenOptions,
-        count: u32,
-    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+    fn open_keyspaces(&self, dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>> {
         let store = RedbStore::open(dir, options)?;
         let mut names = tables(&store.db, count)?;
         if names.are_none() {
-            let txn = store.db.begin_write().map_err(Failure::engine)?;
+            let txn = store.db.begin_write()?;
             names = Handles::open(count, |name| {
                 txn.open_table(Definition::new(name)).map(|_| Some(name.to_owned())).map_err(Failure::engine)
             })?;
-            txn.commit().map_err(Failure::engine)?;
+            txn.commit()?;
         }
-        Ok(Some(Box::new(RedbKeyspaces { store, names })))
+        Ok(Box::new(RedbKeyspaces { store, names }))
     }
 
     fn transaction_kinds(&self) -> &'static [TransactionKind] {
@@ -96,22 +92,22 @@ impl Engine for Redb {
 }
 
 /// Returns the names of the existing keyspaces.
-fn tables(db: &Database, count: u32) -> Result<Handles<String>, Failure> {
-    let txn = db.begin_read().map_err(Failure::engine)?;
-    let tables = txn.list_tables().map_err(Failure::engine)?;
+fn tables(db: &Database, count: u32) -> Result<Handles<String>> {
+    let txn = db.begin_read()?;
+    let tables = txn.list_tables()?;
     let there: BTreeSet<String> = tables.map(|table| table.name().to_owned()).collect();
     Handles::open(count, |name| Ok(there.get(name).cloned()))
 }
 
 /// Creates the table if it does not exist. Opening must not include a commit that only creation needs.
-fn create_table(db: &Database) -> Result<(), Failure> {
-    match db.begin_read().map_err(Failure::engine)?.open_table(TABLE) {
+fn create_table(db: &Database) -> Result<()> {
+    match db.begin_read()?.open_table(TABLE) {
         Ok(_) => return Ok(()),
         Err(TableError::TableDoesNotExist(_)) => {}
         Err(error) => return Err(Failure::engine(error)),
     }
-    let txn = db.begin_write().map_err(Failure::engine)?;
-    txn.open_table(TABLE).map_err(Failure::engine)?;
+    let txn = db.begin_write()?;
+    txn.open_table(TABLE)?;
     txn.commit().map_err(Failure::engine)
 }
 
@@ -123,16 +119,15 @@ struct RedbStore {
 }
 
 impl RedbStore {
-    fn open(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
-        let cache_bytes = usize::try_from(options.cache_bytes).map_err(Failure::engine)?;
-        let db =
-            Builder::new().set_cache_size(cache_bytes).create(dir.join(FILE)).map_err(Failure::engine)?;
+    fn open(dir: &Path, options: &OpenOptions) -> Result<Self> {
+        let cache_bytes = usize::try_from(options.cache_bytes)?;
+        let db = Builder::new().set_cache_size(cache_bytes).create(dir.join(FILE))?;
         Ok(Self { db, durability: options.durability, commits: AtomicU64::new(0) })
     }
 
-    fn begin(&self) -> Result<WriteTransaction, Failure> {
-        let mut txn = self.db.begin_write().map_err(Failure::engine)?;
-        txn.set_durability(self.next_durability()).map_err(Failure::engine)?;
+    fn begin(&self) -> Result<WriteTransaction> {
+        let mut txn = self.db.begin_write()?;
+        txn.set_durability(self.next_durability())?;
         Ok(txn)
     }
 
@@ -151,47 +146,47 @@ impl RedbStore {
     }
 
     /// Makes an empty durable commit, which makes the earlier ones durable.
-    fn sync(&self) -> Result<(), Failure> {
-        let mut txn = self.db.begin_write().map_err(Failure::engine)?;
-        txn.set_durability(RedbDurability::Immediate).map_err(Failure::engine)?;
+    fn sync(&self) -> Result<()> {
+        let mut txn = self.db.begin_write()?;
+        txn.set_durability(RedbDurability::Immediate)?;
         txn.commit().map_err(Failure::engine)
     }
 
-    fn reads(&self, table: Definition<'_>) -> Result<RedbReader, Failure> {
-        let txn = self.db.begin_read().map_err(Failure::engine)?;
-        Ok(RedbReader { table: txn.open_table(table).map_err(Failure::engine)? })
+    fn reads(&self, table: Definition<'_>) -> Result<RedbReader> {
+        let txn = self.db.begin_read()?;
+        Ok(RedbReader { table: txn.open_table(table)? })
     }
 }
 
 impl Store for RedbStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         self.durability = durability;
         // Earlier commits become durable.
         if durability == Durability::Sync { self.sync() } else { Ok(()) }
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn write(&self, work: Work<'_>) -> Result<()> {
         let txn = self.begin()?;
-        let mut writer = RedbWriter { table: txn.open_table(TABLE).map_err(Failure::engine)? };
+        let mut writer = RedbWriter { table: txn.open_table(TABLE)? };
         work(&mut writer)?;
         drop(writer);
         txn.commit().map_err(Failure::engine)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         Ok(Box::new(self.reads(TABLE)?))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.reads(TABLE)?.get(key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         self.db.compact().map(|_| ()).map_err(Failure::engine)
     }
 
     /// The only pending work are commits that were not synced.
-    fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, _deadline: Instant) -> Result<()> {
         if self.durability == Durability::Sync { Ok(()) } else { self.sync() }
     }
 }
@@ -201,16 +196,16 @@ struct RedbWriter<'txn> {
 }
 
 impl Writer for RedbWriter<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.table.insert(key, value).map(|_| ()).map_err(Failure::engine)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.table.remove(key).map(|_| ()).map_err(Failure::engine)
     }
 
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = ReadableTable::get(&self.table, key).map_err(Failure::engine)?;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = ReadableTable::get(&self.table, key)?;
         Ok(value.map(|guard| visit(guard.value())).is_some())
     }
 }
@@ -220,29 +215,17 @@ struct RedbReader {
 }
 
 impl Reader for RedbReader {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = ReadableTable::get(&self.table, key).map_err(Failure::engine)?;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = ReadableTable::get(&self.table, key)?;
         Ok(value.map(|guard| visit(guard.value())).is_some())
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
-        let mut items = ReadableTable::range(&self.table, from..).map_err(Failure::engine)?;
-        let mut seen = 0;
-        while seen < limit {
-            let Some(item) = items.next() else { break };
-            let (key, value) = item.map_err(Failure::engine)?;
-            visit(key.value(), value.value());
-            seen += 1;
-        }
-        Ok(seen)
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
+        let items = ReadableTable::range(&self.table, from..)?;
+        visit_some(items, limit, |(key, value)| visit(key.value(), value.value()))
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         self.table.len().map_err(Failure::engine)
     }
 }
@@ -253,7 +236,7 @@ struct RedbKeyspaces {
 }
 
 impl Keyspaces for RedbKeyspaces {
-    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure> {
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<()> {
         let txn = self.store.begin()?;
         let mut writer = RedbKeyspaceWriter { txn: &txn, names: &self.names, tables: BTreeMap::new() };
         work(&mut writer)?;
@@ -261,32 +244,26 @@ impl Keyspaces for RedbKeyspaces {
         txn.commit().map_err(Failure::engine)
     }
 
-    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let Some(name) = self.names.get(keyspace) else { return Ok(false) };
         self.store.reads(Definition::new(name))?.get(key, visit)
     }
 
-    fn range(
-        &self,
-        keyspace: u32,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&self, keyspace: u32, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         let Some(name) = self.names.get(keyspace) else { return Ok(0) };
         self.store.reads(Definition::new(name))?.range(from, limit, visit)
     }
 
-    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
-        let mut txn = self.store.db.begin_write().map_err(Failure::engine)?;
-        txn.set_durability(RedbDurability::Immediate).map_err(Failure::engine)?;
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<()> {
+        let mut txn = self.store.db.begin_write()?;
+        txn.set_durability(RedbDurability::Immediate)?;
         for name in self.names.take(keyspaces) {
-            txn.delete_table(Definition::new(&name)).map_err(Failure::engine)?;
+            txn.delete_table(Definition::new(&name))?;
         }
         txn.commit().map_err(Failure::engine)
     }
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<()> {
         Store::drain(&self.store, deadline)
     }
 }
@@ -299,12 +276,12 @@ struct RedbKeyspaceWriter<'txn> {
 }
 
 impl KeyspaceWriter for RedbKeyspaceWriter<'_> {
-    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<()> {
         let table = match self.tables.entry(keyspace) {
             btree_map::Entry::Occupied(opened) => opened.into_mut(),
             btree_map::Entry::Vacant(place) => {
                 let name = self.names.of(keyspace)?;
-                place.insert(self.txn.open_table(Definition::new(name)).map_err(Failure::engine)?)
+                place.insert(self.txn.open_table(Definition::new(name))?)
             }
         };
         table.insert(key, value).map(|_| ()).map_err(Failure::engine)

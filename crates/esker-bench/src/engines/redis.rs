@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use esker_bench_api::{
-    AsyncCommits, Engine, EngineOption, Failure, Isolation, OpenOptions, Serving, Store, engine_options,
+    AsyncCommits, Engine, EngineOption, Failure, Isolation, OpenOptions, Result, Serving, Store,
+    engine_options,
 };
 
 pub(crate) struct Redis;
@@ -44,11 +45,11 @@ impl Engine for Redis {
         (suite != "server").then(|| "a server, in suite server alone".to_owned())
     }
 
-    fn open(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, _dir: &Path, _options: &OpenOptions) -> Result<Box<dyn Store>> {
         Err(Failure::Unsupported("a server".to_owned()))
     }
 
-    fn serve(&self, serving: Serving<'_>) -> Result<Option<Command>, Failure> {
+    fn serve(&self, serving: Serving<'_>) -> Result<Option<Command>> {
         let mut command = Command::new("redis-server");
         let syncing = match serving.syncing.name() {
             "never" => "no",

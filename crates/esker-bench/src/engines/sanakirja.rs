@@ -20,8 +20,8 @@ use sanakirja::btree::{self, Db_, page_unsized};
 use sanakirja::{Commit, Env, MutTxn, RootDb, Txn};
 
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Store,
-    Writer, engine_options,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reader, Result,
+    Store, VisitItem, Writer, engine_options, store::Work, visit_some,
 };
 
 const FILE: &str = "data.sanakirja";
@@ -80,24 +80,24 @@ impl Engine for Sanakirja {
         }
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         if options.durability != Durability::Sync {
             return Err(Failure::Unsupported(NO_OTHER_MODE.to_owned()));
         }
-        let env = Env::new(dir.join(FILE), MAP_BYTES, VERSIONS).map_err(Failure::engine)?;
+        let env = Env::new(dir.join(FILE), MAP_BYTES, VERSIONS)?;
         create_tree(&env)?;
         Ok(Box::new(SanakirjaStore { env, turn: Mutex::new(()) }))
     }
 }
 
 /// Creates the tree if it does not exist.
-fn create_tree(env: &Env) -> Result<(), Failure> {
-    let mut txn = Env::mut_txn_begin(env).map_err(Failure::engine)?;
+fn create_tree(env: &Env) -> Result<()> {
+    let mut txn = Env::mut_txn_begin(env)?;
     if txn.root(ROOT).is_some_and(|root| root != 0) {
         return Ok(());
     }
     // SAFETY: sanakirja documents no condition. The types are those of every later `root_db` of ROOT.
-    let tree: Tree = unsafe { btree::create_db_(&mut txn) }.map_err(Failure::engine)?;
+    let tree: Tree = unsafe { btree::create_db_(&mut txn) }?;
     txn.set_root(ROOT, tree.db.into());
     txn.commit().map_err(Failure::engine)
 }
@@ -109,8 +109,8 @@ struct SanakirjaStore {
 }
 
 impl SanakirjaStore {
-    fn reads(&self) -> Result<SanakirjaReader<'_>, Failure> {
-        let txn = Env::txn_begin(&self.env).map_err(Failure::engine)?;
+    fn reads(&self) -> Result<SanakirjaReader<'_>> {
+        let txn = Env::txn_begin(&self.env)?;
         let tree: Tree = txn.root_db(ROOT).ok_or_else(no_tree)?;
         Ok(SanakirjaReader { txn, tree })
     }
@@ -121,17 +121,17 @@ fn no_tree() -> Failure {
 }
 
 impl Store for SanakirjaStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         match durability {
             Durability::Sync => Ok(()),
             Durability::Async | Durability::NoSync => Err(Failure::Unsupported(NO_OTHER_MODE.to_owned())),
         }
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn write(&self, work: Work<'_>) -> Result<()> {
         let _turn =
             self.turn.lock().map_err(|_| Failure::engine("a transaction before this one panicked"))?;
-        let txn = Env::mut_txn_begin(&self.env).map_err(Failure::engine)?;
+        let txn = Env::mut_txn_begin(&self.env)?;
         let tree: Tree = txn.root_db(ROOT).ok_or_else(no_tree)?;
         let mut writer = SanakirjaWriter { txn, tree };
         work(&mut writer)?;
@@ -139,15 +139,15 @@ impl Store for SanakirjaStore {
         writer.txn.commit().map_err(Failure::engine)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         Ok(Box::new(self.reads()?))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.reads()?.get(key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         Err(Failure::Unsupported(NO_COMPACTION.to_owned()))
     }
 }
@@ -158,7 +158,7 @@ struct SanakirjaWriter<'env> {
 }
 
 impl Writer for SanakirjaWriter<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if key.len() > SLICE_BYTES_MAX || value.len() > SLICE_BYTES_MAX {
             return Err(Failure::Unsupported(TOO_LARGE.to_owned()));
         }
@@ -166,7 +166,7 @@ impl Writer for SanakirjaWriter<'_> {
         btree::put(&mut self.txn, &mut self.tree, key, value).map(|_| ()).map_err(Failure::engine)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         btree::del(&mut self.txn, &mut self.tree, key, None).map(|_| ()).map_err(Failure::engine)
     }
 }
@@ -177,8 +177,8 @@ struct SanakirjaReader<'env> {
 }
 
 impl Reader for SanakirjaReader<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let item = btree::get(&self.txn, &self.tree, key, None).map_err(Failure::engine)?;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let item = btree::get(&self.txn, &self.tree, key, None)?;
         // The first pair that is not before the key has the key itself or the next one.
         match item {
             Some((found, value)) if found == key => {
@@ -189,26 +189,14 @@ impl Reader for SanakirjaReader<'_> {
         }
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         let start = (!from.is_empty()).then_some((from, None));
-        let mut items = btree::iter(&self.txn, &self.tree, start).map_err(Failure::engine)?;
-        let mut seen = 0;
-        while seen < limit {
-            let Some(item) = items.next() else { break };
-            let (key, value) = item.map_err(Failure::engine)?;
-            visit(key, value);
-            seen += 1;
-        }
-        Ok(seen)
+        let items = btree::iter(&self.txn, &self.tree, start)?;
+        visit_some(items, limit, |(key, value)| visit(key, value))
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
-        let items = btree::iter(&self.txn, &self.tree, None).map_err(Failure::engine)?;
+    fn len(&mut self) -> Result<u64> {
+        let items = btree::iter(&self.txn, &self.tree, None)?;
         Ok(items.count() as u64)
     }
 }

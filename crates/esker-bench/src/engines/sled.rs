@@ -30,8 +30,8 @@ use sled::{Batch, Config, Db, IVec, Tree};
 
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Failure, Feature, Handles, Isolation, KeyspaceWriter,
-    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Store, TransactionKind, Transactions, Writer,
-    engine_options,
+    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Result, Store, TransactionKind, Transactions,
+    VisitItem, Writer, engine_options, store::Work, visit_some,
 };
 
 /// sled 0.34 keeps its log in this one file.
@@ -94,26 +94,21 @@ impl Engine for Sled {
         }
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         Ok(Box::new(SledStore::open(dir, options)?))
     }
 
-    fn open_keyspaces(
-        &self,
-        dir: &Path,
-        options: &OpenOptions,
-        count: u32,
-    ) -> Result<Option<Box<dyn Keyspaces>>, Failure> {
+    fn open_keyspaces(&self, dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>> {
         let store = SledStore::open(dir, options)?;
         let names: BTreeSet<IVec> = store.db.tree_names().into_iter().collect();
         let create = |name: &str| store.db.open_tree(name).map(Some);
         let there = |name: &str| if names.contains(name.as_bytes()) { create(name) } else { Ok(None) };
-        let mut trees = Handles::open(count, there).map_err(Failure::engine)?;
+        let mut trees = Handles::open(count, there)?;
         if trees.are_none() {
-            trees = Handles::open(count, create).map_err(Failure::engine)?;
+            trees = Handles::open(count, create)?;
             store.sync()?;
         }
-        Ok(Some(Box::new(SledKeyspaces { store, trees })))
+        Ok(Box::new(SledKeyspaces { store, trees }))
     }
 
     fn transaction_kinds(&self) -> &'static [TransactionKind] {
@@ -125,7 +120,7 @@ impl Engine for Sled {
         dir: &Path,
         options: &OpenOptions,
         _kind: TransactionKind,
-    ) -> Result<Box<dyn Transactions>, Failure> {
+    ) -> Result<Box<dyn Transactions>> {
         Ok(Box::new(SledStore::open(dir, options)?))
     }
 }
@@ -189,56 +184,56 @@ fn open_unlocked(config: &Config) -> sled::Result<Db> {
 }
 
 impl SledStore {
-    fn open(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+    fn open(dir: &Path, options: &OpenOptions) -> Result<Self> {
         let config = Config::new().path(dir).cache_capacity(options.cache_bytes);
-        let db = open_unlocked(&config).map_err(Failure::engine)?;
-        let synced = Synced::open(dir, options.value_bytes).map_err(Failure::engine)?;
+        let db = open_unlocked(&config)?;
+        let synced = Synced::open(dir, options.value_bytes)?;
         Ok(Self { db, synced, sync: options.durability == Durability::Sync })
     }
 
     /// Ends a write in the current mode.
-    fn end_write(&self) -> Result<(), Failure> {
+    fn end_write(&self) -> Result<()> {
         if self.sync { self.sync() } else { Ok(()) }
     }
 
-    fn sync(&self) -> Result<(), Failure> {
-        self.db.flush().map_err(Failure::engine)?;
+    fn sync(&self) -> Result<()> {
+        self.db.flush()?;
         self.synced.sync().map_err(Failure::engine)
     }
 }
 
 impl Store for SledStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         self.sync = durability == Durability::Sync;
         // Earlier commits become durable.
         self.end_write()
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn write(&self, work: Work<'_>) -> Result<()> {
         let mut writer = SledWriter::default();
         work(&mut writer)?;
         match (writer.batch, writer.first) {
-            (Some(batch), _) => self.db.apply_batch(batch).map_err(Failure::engine)?,
-            (None, Some((key, Some(value)))) => drop(self.db.insert(key, value).map_err(Failure::engine)?),
-            (None, Some((key, None))) => drop(self.db.remove(key).map_err(Failure::engine)?),
+            (Some(batch), _) => self.db.apply_batch(batch)?,
+            (None, Some((key, Some(value)))) => drop(self.db.insert(key, value)?),
+            (None, Some((key, None))) => drop(self.db.remove(key)?),
             (None, None) => {}
         }
         self.end_write()
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         Ok(Box::new(SledReader { tree: &self.db }))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         SledReader { tree: &self.db }.get(key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         Err(Failure::Unsupported(NO_COMPACTION.to_owned()))
     }
 
-    fn drain(&self, _deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, _deadline: Instant) -> Result<()> {
         self.db.flush().map(|_| ()).map_err(Failure::engine)
     }
 }
@@ -268,12 +263,12 @@ impl SledWriter {
 }
 
 impl Writer for SledWriter {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.push(key, Some(value));
         Ok(())
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.push(key, None);
         Ok(())
     }
@@ -284,29 +279,17 @@ struct SledReader<'store> {
 }
 
 impl Reader for SledReader<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-        let value = self.tree.get(key).map_err(Failure::engine)?;
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.tree.get(key)?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
-        let mut items = self.tree.range(from..);
-        let mut seen = 0;
-        while seen < limit {
-            let Some(item) = items.next() else { break };
-            let (key, value) = item.map_err(Failure::engine)?;
-            visit(&key, &value);
-            seen += 1;
-        }
-        Ok(seen)
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
+        let items = self.tree.range(from..);
+        visit_some(items, limit, |(key, value)| visit(&key, &value))
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         Ok(self.tree.len() as u64)
     }
 }
@@ -317,7 +300,7 @@ struct SledKeyspaces {
 }
 
 impl Keyspaces for SledKeyspaces {
-    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure> {
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<()> {
         let mut writer = SledKeyspaceWriter::default();
         work(&mut writer)?;
         let (mut trees, mut batches) = (Vec::new(), Vec::new());
@@ -332,33 +315,27 @@ impl Keyspaces for SledKeyspaces {
             Ok(())
         };
         if !trees.is_empty() {
-            trees.as_slice().transaction(write).map_err(Failure::engine)?;
+            trees.as_slice().transaction(write)?;
         }
         self.store.end_write()
     }
 
-    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.trees.get(keyspace).map_or(Ok(false), |tree| SledReader { tree }.get(key, visit))
     }
 
-    fn range(
-        &self,
-        keyspace: u32,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&self, keyspace: u32, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         self.trees.get(keyspace).map_or(Ok(0), |tree| SledReader { tree }.range(from, limit, visit))
     }
 
-    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<()> {
         for tree in self.trees.take(keyspaces) {
-            self.store.db.drop_tree(tree.name()).map_err(Failure::engine)?;
+            self.store.db.drop_tree(tree.name())?;
         }
         self.store.sync()
     }
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<()> {
         Store::drain(&self.store, deadline)
     }
 }
@@ -369,7 +346,7 @@ struct SledKeyspaceWriter {
 }
 
 impl KeyspaceWriter for SledKeyspaceWriter {
-    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<()> {
         self.batches.entry(keyspace).or_default().insert(key, value);
         Ok(())
     }

@@ -25,8 +25,8 @@ use surrealkv::{
 use tokio::runtime::{Builder, Runtime};
 
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reached, Reader, Store,
-    TransactionKind, Transactions, Writer, engine_options,
+    AsyncCommits, Durability, Engine, EngineOption, Failure, Isolation, OpenOptions, Reached, Reader, Result,
+    Store, TransactionKind, Transactions, VisitItem, Writer, engine_options, store::Work,
 };
 
 /// Threads of the runtime: one flushes commits, one flushes memtables, one compacts, and one does everything
@@ -80,7 +80,7 @@ impl Engine for SurrealKv {
         Isolation::Snapshot
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         Ok(Box::new(SurrealStore::open(dir, options)?))
     }
 
@@ -93,15 +93,14 @@ impl Engine for SurrealKv {
         dir: &Path,
         options: &OpenOptions,
         _kind: TransactionKind,
-    ) -> Result<Box<dyn Transactions>, Failure> {
+    ) -> Result<Box<dyn Transactions>> {
         Ok(Box::new(SurrealStore::open(dir, options)?))
     }
 }
 
-fn tree_options(dir: &Path, options: &OpenOptions) -> Result<Options, Failure> {
+fn tree_options(dir: &Path, options: &OpenOptions) -> Result<Options> {
     let by_cache = (options.cache_bytes / 4).clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
-    let memtable =
-        usize::try_from(options.write_buffer_bytes.unwrap_or(by_cache)).map_err(Failure::engine)?;
+    let memtable = usize::try_from(options.write_buffer_bytes.unwrap_or(by_cache))?;
     Ok(Options::new()
         .with_path(dir.to_path_buf())
         .with_block_cache_capacity(options.cache_bytes)
@@ -125,22 +124,22 @@ struct SurrealStore {
 }
 
 impl SurrealStore {
-    fn open(dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+    fn open(dir: &Path, options: &OpenOptions) -> Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(RUNTIME_THREADS).enable_all().build();
-        let runtime = runtime.map_err(Failure::engine)?;
+        let runtime = runtime?;
         let tree = {
             let _context = runtime.enter();
-            TreeBuilder::with_options(tree_options(dir, options)?).build().map_err(Failure::engine)?
+            TreeBuilder::with_options(tree_options(dir, options)?).build()?
         };
         let tables = dir.join(TABLES_DIR);
         Ok(Self { tree, runtime, tables, persistence: persistence(options.durability) })
     }
 
     /// Returns the paths and lengths of its tables.
-    fn tables(&self) -> Result<Vec<(PathBuf, u64)>, Failure> {
+    fn tables(&self) -> Result<Vec<(PathBuf, u64)>> {
         let mut tables = Vec::new();
-        for entry in fs::read_dir(&self.tables).map_err(Failure::engine)? {
-            let entry = entry.map_err(Failure::engine)?;
+        for entry in fs::read_dir(&self.tables)? {
+            let entry = entry?;
             // A file that was removed meanwhile counts as empty.
             tables.push((entry.path(), entry.metadata().map_or(0, |metadata| metadata.len())));
         }
@@ -149,13 +148,13 @@ impl SurrealStore {
     }
 
     /// Waits for a running compaction. Compactions take turns, and the one started here has nothing to do.
-    fn wait_for_compaction(&self) -> Result<(), Failure> {
+    fn wait_for_compaction(&self) -> Result<()> {
         let nothing =
             CompactRangeOptions { flush_memtable: false, target_level: Some(1), rewrite_bottommost: false };
         self.tree.compact_range(Some(&[]), Some(&[]), &nothing).map_err(Failure::engine)
     }
 
-    fn read_only(&self) -> Result<Transaction, Failure> {
+    fn read_only(&self) -> Result<Transaction> {
         self.tree.begin_with_mode(Mode::ReadOnly).map_err(Failure::engine)
     }
 }
@@ -170,7 +169,7 @@ impl Drop for SurrealStore {
 }
 
 impl Store for SurrealStore {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         self.persistence = persistence(durability);
         // Earlier commits become durable.
         if durability == Durability::Sync {
@@ -180,9 +179,9 @@ impl Store for SurrealStore {
         }
     }
 
-    fn write(&self, work: &mut dyn FnMut(&mut dyn Writer) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn write(&self, work: Work<'_>) -> Result<()> {
         loop {
-            let txn = self.tree.begin_with_mode(Mode::WriteOnly).map_err(Failure::engine)?;
+            let txn = self.tree.begin_with_mode(Mode::WriteOnly)?;
             let mut writer = SurrealWriter { txn: txn.with_durability(self.persistence) };
             work(&mut writer)?;
             match self.runtime.block_on(writer.txn.commit()) {
@@ -193,20 +192,20 @@ impl Store for SurrealStore {
         }
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         Ok(Box::new(SurrealReader { txn: self.read_only()? }))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         get(&self.read_only()?, key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         self.tree.compact_range(None, None, &CompactRangeOptions::default()).map_err(Failure::engine)
     }
 
     /// It reports no pending work, so this waits until the tables stop changing.
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<()> {
         let (mut before, mut quiet_looks) = (self.tables()?, 0);
         while quiet_looks < QUIET_LOOKS && Instant::now() < deadline {
             thread::sleep(LOOK_INTERVAL);
@@ -219,8 +218,8 @@ impl Store for SurrealStore {
     }
 }
 
-fn get(txn: &Transaction, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
-    let value = txn.get(key).map_err(Failure::engine)?;
+fn get(txn: &Transaction, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+    let value = txn.get(key)?;
     Ok(value.map(|value| visit(&value)).is_some())
 }
 
@@ -229,16 +228,16 @@ struct SurrealWriter {
 }
 
 impl Writer for SurrealWriter {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.txn.set(key, value).map_err(Failure::engine)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.txn.delete(key).map_err(Failure::engine)
     }
 
     /// A commit does not check keys that were only read. Suite `transactions` writes each key that it reads.
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         get(&self.txn, key, visit)
     }
 }
@@ -248,39 +247,34 @@ struct SurrealReader {
 }
 
 impl Reader for SurrealReader {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         get(&self.txn, key, visit)
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
-        let mut items = self.txn.scan(from..).map_err(Failure::engine)?;
-        let (mut seen, mut is_there) = (0, limit > 0 && items.seek_first().map_err(Failure::engine)?);
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
+        let mut items = self.txn.scan(from..)?;
+        let (mut seen, mut is_there) = (0, limit > 0 && items.seek_first()?);
         while is_there {
-            visit(items.key().user_key(), &items.value_ref().map_err(Failure::engine)?);
+            visit(items.key().user_key(), &items.value_ref()?);
             seen += 1;
-            is_there = seen < limit && items.next().map_err(Failure::engine)?;
+            is_there = seen < limit && items.next()?;
         }
         Ok(seen)
     }
 
-    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64, Failure> {
-        let mut items = self.txn.scan(from..).map_err(Failure::engine)?;
-        let (mut seen, mut is_there) = (0, limit > 0 && items.seek_first().map_err(Failure::engine)?);
+    fn keys(&mut self, from: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
+        let mut items = self.txn.scan(from..)?;
+        let (mut seen, mut is_there) = (0, limit > 0 && items.seek_first()?);
         while is_there {
             visit(items.key().user_key());
             seen += 1;
-            is_there = seen < limit && items.next().map_err(Failure::engine)?;
+            is_there = seen < limit && items.next()?;
         }
         Ok(seen)
     }
 
     /// It has no counter, so this walks over the keys.
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         self.keys(&[], u64::MAX, &mut |_| ())
     }
 }

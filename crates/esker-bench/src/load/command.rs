@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use esker_bench_api::generate::obigstore::Hotspots;
 use esker_bench_api::generate::rng::Rng;
-use esker_bench_api::{Durability, Engine, Failure, OpenOptions};
+use esker_bench_api::{Durability, Engine, Failure, OpenOptions, Result};
 
 use super::lines::Lines;
 use super::server::Server;
@@ -179,7 +179,7 @@ impl Keys {
 }
 
 /// Writes pairs to stdout.
-pub(crate) fn makedata(arguments: &MakedataArguments) -> Result<(), Failure> {
+pub(crate) fn makedata(arguments: &MakedataArguments) -> Result<()> {
     let mut source = arguments.keys.source(arguments.pairs);
     if !arguments.keys.has_mode() {
         return Err(Failure::Engine("one of --hotspot, --seq, --rand, --rand-update is needed".to_owned()));
@@ -192,13 +192,13 @@ pub(crate) fn makedata(arguments: &MakedataArguments) -> Result<(), Failure> {
             return out.flush().map_err(Failure::engine);
         }
         source.values().fill(&mut pairs[..taken]);
-        pairs[..taken].iter().try_for_each(|pair| pair.write_to(&mut out)).map_err(Failure::engine)?;
+        pairs[..taken].iter().try_for_each(|pair| pair.write_to(&mut out))?;
     }
 }
 
 /// Loads an engine or a server, and prints figures for each period. `engine` is the engine with the name in
 /// `arguments`.
-pub(crate) fn load(engine: &dyn Engine, arguments: &LoadArguments) -> Result<(), Failure> {
+pub(crate) fn load(engine: &dyn Engine, arguments: &LoadArguments) -> Result<()> {
     let load = arguments.pace.load(arguments.multi);
     let mut source = arguments.keys.source(arguments.pairs);
     let lines = Lines::new("write", arguments.pace.latency, load.period);
@@ -208,7 +208,7 @@ pub(crate) fn load(engine: &dyn Engine, arguments: &LoadArguments) -> Result<(),
     }
     let dir = arguments.dir.as_deref().unwrap_or(Path::new("."));
     let durability = if arguments.no_fsync { Durability::Async } else { Durability::Sync };
-    std::fs::create_dir_all(dir).map_err(Failure::engine)?;
+    std::fs::create_dir_all(dir)?;
     // As suites open engines.
     let options = OpenOptions {
         durability,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use esker_bench_api::Failure;
+use esker_bench_api::Result;
 
 use super::{Load, Request, Source, drive_watched};
 use crate::track::Series;
@@ -45,7 +45,7 @@ impl Lines {
         source: &mut Source,
         load: Load,
         dir: &Path,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let done = drive_watched(self.kind, request, source, load, dir, &mut |series| self.print(series))?;
         // The last period, which may be shorter.
         self.period_s = done.detail.period_s;

@@ -25,7 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use esker_bench_api::results::Detail;
-use esker_bench_api::{Failure, Store};
+use esker_bench_api::{Failure, Result, Store};
 
 use crate::track::{Series, Track};
 
@@ -60,20 +60,15 @@ struct Shared<'a> {
 }
 
 /// Makes a request of these pairs, and returns when it was answered.
-pub(crate) type Request<'a> = &'a (dyn Fn(&[Pair]) -> Result<Instant, Failure> + Sync);
+pub(crate) type Request<'a> = &'a (dyn Fn(&[Pair]) -> Result<Instant> + Sync);
 
 /// Writes the pairs of the source until it ends.
-pub(crate) fn drive(
-    store: &dyn Store,
-    source: &mut Source,
-    load: Load,
-    dir: &Path,
-) -> Result<Loaded, Failure> {
+pub(crate) fn drive(store: &dyn Store, source: &mut Source, load: Load, dir: &Path) -> Result<Loaded> {
     drive_watched("write", &|pairs| write(store, pairs), source, load, dir, &mut |_| {})
 }
 
 /// Writes the pairs in one transaction.
-fn write(store: &dyn Store, pairs: &[Pair]) -> Result<Instant, Failure> {
+fn write(store: &dyn Store, pairs: &[Pair]) -> Result<Instant> {
     store.write(&mut |writer| pairs.iter().try_for_each(|pair| writer.put(&pair.key, &pair.value)))?;
     Ok(Instant::now())
 }
@@ -110,14 +105,14 @@ pub(crate) fn drive_watched(
     load: Load,
     dir: &Path,
     watch: &mut (dyn FnMut(&Series) + Send),
-) -> Result<Loaded, Failure> {
+) -> Result<Loaded> {
     let track = Track::new(&[kind], load.period, dir)?;
     let recorded = Mutex::new(Recorded { track, backlog: Duration::ZERO, watch });
     let values = source.values();
     let shared = Mutex::new(Shared { source, requests: 0 });
     let start = Instant::now();
     // Returns the number of pairs and of their bytes.
-    let worker = || -> Result<(u64, u64), Failure> {
+    let worker = || -> Result<(u64, u64)> {
         let mut all_pairs = vec![Pair::default(); load.multi as usize];
         let (mut written, mut bytes) = (0, 0);
         loop {
@@ -158,10 +153,7 @@ pub(crate) fn drive_watched(
 }
 
 /// Runs `worker` on this number of threads, and adds up what it returns.
-fn on_threads(
-    threads: u64,
-    worker: &(dyn Fn() -> Result<(u64, u64), Failure> + Sync),
-) -> Result<(u64, u64), Failure> {
+fn on_threads(threads: u64, worker: &(dyn Fn() -> Result<(u64, u64)> + Sync)) -> Result<(u64, u64)> {
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
         workers.into_iter().try_fold((0, 0), |(pairs, bytes), worker| {

@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use esker_bench_api::Failure;
 use esker_bench_api::generate::rng::Rng;
+use esker_bench_api::{Failure, Result};
 
 use super::command::{DEFAULT_SEED, Pace, number};
 use super::lines::Lines;
@@ -45,7 +45,7 @@ pub(crate) struct ReadArguments {
 }
 
 /// Reads, and prints what was read in each period.
-pub(crate) fn read(arguments: &ReadArguments) -> Result<(), Failure> {
+pub(crate) fn read(arguments: &ReadArguments) -> Result<()> {
     let rng = Rng::new(arguments.seed);
     let keys = match (arguments.seq, arguments.rand) {
         (Some(count), _) => KeySource::RandomBelow(count, rng),

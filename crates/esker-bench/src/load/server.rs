@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use esker_bench_api::{Failure, generate::obigstore};
+use esker_bench_api::{Failure, Result, generate::obigstore};
 use esker_client::ob::{self, Row};
 use esker_client::{Client, Names};
 
@@ -20,7 +20,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Connects to `HOST:PORT`, or to a URL of the client.
-    pub(super) fn connect(address: &str, table: &str, connections: u64) -> Result<Self, Failure> {
+    pub(super) fn connect(address: &str, table: &str, connections: u64) -> Result<Self> {
         let url = if address.contains("://") { address.to_owned() } else { format!("redis://{address}/") };
         let connect =
             |_| Client::connect(&url).map_err(|error| Failure::Engine(format!("{address}: {error}")));
@@ -29,7 +29,7 @@ impl Server {
     }
 
     /// Sets a row for each pair, all in one commit.
-    pub(super) fn put(&self, pairs: &[Pair]) -> Result<Instant, Failure> {
+    pub(super) fn put(&self, pairs: &[Pair]) -> Result<Instant> {
         self.with(|client| {
             let rows = pairs
                 .iter()
@@ -40,7 +40,7 @@ impl Server {
     }
 
     /// Reads these rows in one request. Each must be there, with the value of its key.
-    pub(super) fn get(&self, pairs: &[Pair]) -> Result<Instant, Failure> {
+    pub(super) fn get(&self, pairs: &[Pair]) -> Result<Instant> {
         let names = Names::new().list(pairs.iter().map(|pair| pair.key.clone()));
         let slice = ob::slice(&*self.table).keys(names).columns(Names::new().one(COLUMN));
         let (rows, end) = self.with(|client| Ok((client.run(slice.request())?.rows, Instant::now())))?;
@@ -56,7 +56,7 @@ impl Server {
     }
 
     /// Reads `keys` rows, starting at the key of the pair.
-    pub(super) fn range(&self, pair: &Pair, keys: usize) -> Result<Instant, Failure> {
+    pub(super) fn range(&self, pair: &Pair, keys: usize) -> Result<Instant> {
         let names = Names::new().range(&*pair.key, "");
         let slice = ob::slice(&*self.table).keys(names).columns(Names::new().one(COLUMN)).max_keys(keys);
         let (rows, end) = self.with(|client| Ok((client.run(slice.request())?.rows, Instant::now())))?;
@@ -69,7 +69,7 @@ impl Server {
         verify(&rows).map(|()| end)
     }
 
-    fn with<T>(&self, run: impl FnOnce(&mut Client) -> esker_client::Result<T>) -> Result<T, Failure> {
+    fn with<T>(&self, run: impl FnOnce(&mut Client) -> esker_client::Result<T>) -> Result<T> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let mut client = idle().pop().ok_or(Failure::Engine("more requests than connections".to_owned()))?;
         let done = run(&mut client).map_err(Failure::engine);
@@ -83,7 +83,7 @@ fn missing(key: &[u8]) -> Failure {
 }
 
 /// Checks that each row has the value that its key determines.
-fn verify(rows: &[Row]) -> Result<(), Failure> {
+fn verify(rows: &[Row]) -> Result<()> {
     for row in rows {
         let mut expected = vec![0; row.columns.first().map_or(0, |column| column.data.len())];
         obigstore::value(&row.key, &mut expected);

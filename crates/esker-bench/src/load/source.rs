@@ -10,9 +10,9 @@
 
 use std::io::{BufRead, Write};
 
-use esker_bench_api::Failure;
 use esker_bench_api::generate::obigstore::{self, Hotspots, random_key, sequential_key};
 use esker_bench_api::generate::rng::Rng;
+use esker_bench_api::{Failure, Result};
 
 const KEY_BYTES_MAX: u32 = 65_535;
 const VALUE_BYTES_MAX: u32 = 64 << 20;
@@ -40,13 +40,13 @@ impl Pair {
     }
 
     /// Reads the next pair of a stream, or `None` at its end.
-    pub(crate) fn read_from(input: &mut dyn BufRead) -> Result<Option<Self>, Failure> {
-        if input.fill_buf().map_err(Failure::engine)?.is_empty() {
+    pub(crate) fn read_from(input: &mut dyn BufRead) -> Result<Option<Self>> {
+        if input.fill_buf()?.is_empty() {
             return Ok(None);
         }
         let mut part = |limit: u32| {
             let mut length = [0; 4];
-            input.read_exact(&mut length).map_err(Failure::engine)?;
+            input.read_exact(&mut length)?;
             let length = u32::from_le_bytes(length);
             if length > limit {
                 return Err(Failure::Engine(format!(
@@ -54,7 +54,7 @@ impl Pair {
                 )));
             }
             let mut bytes = vec![0; length as usize];
-            input.read_exact(&mut bytes).map_err(Failure::engine)?;
+            input.read_exact(&mut bytes)?;
             Ok(bytes)
         };
         Ok(Some(Self { key: part(KEY_BYTES_MAX)?, value: part(VALUE_BYTES_MAX)? }))
@@ -102,7 +102,7 @@ impl Source {
 
     /// Sets the keys of the first of `pairs`, as many as the source has left, and returns their number.
     /// [`values`](Self::values) makes their values.
-    pub(crate) fn take(&mut self, pairs: &mut [Pair]) -> Result<usize, Failure> {
+    pub(crate) fn take(&mut self, pairs: &mut [Pair]) -> Result<usize> {
         let mut taken = 0;
         for pair in pairs {
             if self.left == 0 || !self.next_key(pair)? {
@@ -120,7 +120,7 @@ impl Source {
     }
 
     /// Sets the next key. Returns false if there is none.
-    fn next_key(&mut self, pair: &mut Pair) -> Result<bool, Failure> {
+    fn next_key(&mut self, pair: &mut Pair) -> Result<bool> {
         let number = self.given;
         let (key, is_new) = match &mut self.keys {
             KeySource::Stream(input) => {
@@ -169,7 +169,7 @@ impl Values {
 mod tests {
     use super::*;
 
-    fn stream(bytes: &[u8]) -> Result<Vec<Pair>, Failure> {
+    fn stream(bytes: &[u8]) -> Result<Vec<Pair>> {
         let mut input: &[u8] = bytes;
         let mut pairs = Vec::new();
         while let Some(pair) = Pair::read_from(&mut input)? {

@@ -14,8 +14,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use esker_bench_api::Failure;
 use esker_bench_api::results::Record;
+use esker_bench_api::{Failure, Result};
 use serde::Deserialize;
 
 use crate::machine::Machine;
@@ -104,7 +104,7 @@ struct RunFile {
 }
 
 /// Prints the published tables beside the results in these files (`esker-bench seed-tables`).
-pub(crate) fn tables(results: &[PathBuf]) -> Result<String, Failure> {
+pub(crate) fn tables(results: &[PathBuf]) -> Result<String> {
     let mut records = Vec::new();
     let mut machines = Vec::new();
     for path in results {

@@ -3,13 +3,10 @@
 //! The description is that of the engines as they ran in this suite, from its own run.json. For an old
 //! run.json without it, the page states that.
 
-use clap::ValueEnum as _;
-
 use crate::context::{AsyncContext, EngineContext, NO_ASYNC_COMMITS};
 use crate::report::runs::Runs;
 use crate::report::summary::Summary;
 use crate::row::Commits;
-use crate::scale::Scale;
 use crate::suites;
 use esker_bench_api::Reached;
 
@@ -27,8 +24,8 @@ pub(super) struct AsyncRows {
 impl AsyncRows {
     /// Returns `None` for a suite without such rows.
     pub(super) fn of(summary: &Summary, runs: &Runs) -> Option<Self> {
-        let (suite, scale) = suites::find(&summary.suite).zip(Scale::from_str(&summary.scale, false).ok())?;
-        let rows = suite.rows(scale).into_iter().filter(|row| matches!(row.commits, Commits::Async(_)));
+        let rows = suites::rows_of(&summary.suite, &summary.scale).into_iter();
+        let rows = rows.filter(|row| matches!(row.commits, Commits::Async(_)));
         let measured = |name: &String| summary.rows.iter().any(|row| row.name == *name);
         let rows: Vec<String> = rows.map(|row| row.name).filter(measured).collect();
         let all = runs.engines();

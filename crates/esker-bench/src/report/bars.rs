@@ -30,20 +30,18 @@ pub(super) fn draw(
     let headings = if classes.len() > 1 { classes.len() } else { 0 };
     let height = LINE * (row.cells.len() + headings + usize::from(limit.is_some())) as f64;
     let way = if row.better == Better::Lower { "shorter" } else { "longer" };
-    push(
+    push!(
         out,
-        format_args!(
-            "<figure data-bars=\"{bars}\"><h3>{}</h3><svg viewBox=\"0 0 330 {height}\" role=\"img\" aria-label=\"{}, {way} is better\">",
-            escape(&row.name),
-            escape(&row.name)
-        ),
+        "<figure data-bars=\"{bars}\"><h3>{}</h3><svg viewBox=\"0 0 330 {height}\" role=\"img\" aria-label=\"{}, {way} is better\">",
+        escape(&row.name),
+        escape(&row.name)
     );
     let mut lines = (0_u32..).map(|line| LINE * f64::from(line));
     let mut next_line = || lines.next().unwrap_or_default();
     for (class, places) in classes {
         if headings > 0 {
             let baseline = next_line() + 14.0;
-            push(out, format_args!("<text class=\"soft\" x=\"0\" y=\"{baseline}\">{class}</text>"));
+            push!(out, "<text class=\"soft\" x=\"0\" y=\"{baseline}\">{class}</text>");
         }
         for i in places {
             engine(out, row, summary, *i, next_line(), &length);
@@ -52,16 +50,14 @@ pub(super) fn draw(
     if let Some((value, what)) = limit {
         let (x, y) = (LABEL + length(value), height - 6.0);
         let bottom = height - LINE;
-        push(
+        push!(
             out,
-            format_args!(
-                "<line class=\"limit\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom:.1}\"/>\
+            "<line class=\"limit\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom:.1}\"/>\
                  <text class=\"soft\" x=\"0\" y=\"{y:.1}\">suite limits: {what}, {}</text>",
-                show(value, row.unit)
-            ),
+            show(value, row.unit)
         );
     }
-    push(out, format_args!("</svg><figcaption class=\"soft\">{way} is better</figcaption></figure>"));
+    push!(out, "</svg><figcaption class=\"soft\">{way} is better</figcaption></figure>");
 }
 
 /// Draws the bar of engine `i`, with its upper edge at `y`.
@@ -75,22 +71,20 @@ fn engine(
 ) {
     let baseline = y + 14.0;
     let name = escape(&summary.engines[i].0);
-    push(out, format_args!("<text x=\"0\" y=\"{baseline}\">{name}</text>"));
+    push!(out, "<text x=\"0\" y=\"{baseline}\">{name}</text>");
     let Some(value) = row.cells[i].value() else {
-        push(out, format_args!("<text class=\"soft\" x=\"{LABEL}\" y=\"{baseline}\">no value</text>"));
+        push!(out, "<text class=\"soft\" x=\"{LABEL}\" y=\"{baseline}\">no value</text>");
         return;
     };
     let class = if is_home(summary, i) { "home" } else { "peer" };
     let bar = length(value.median).max(BAR_MIN);
     let (from, to) = (LABEL + length(value.min), LABEL + length(value.max));
     let (top, middle, label) = (y + 3.0, y + 10.0, to + 6.0);
-    push(
+    push!(
         out,
-        format_args!(
-            "<rect class=\"{class}\" x=\"{LABEL}\" y=\"{top}\" width=\"{bar:.1}\" height=\"14\" rx=\"2\"/>\
+        "<rect class=\"{class}\" x=\"{LABEL}\" y=\"{top}\" width=\"{bar:.1}\" height=\"14\" rx=\"2\"/>\
              <line x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle}\" y2=\"{middle}\" stroke=\"currentColor\"/>\
              <text x=\"{label:.1}\" y=\"{baseline}\">{}</text>",
-            show(value.median, row.unit)
-        ),
+        show(value.median, row.unit)
     );
 }

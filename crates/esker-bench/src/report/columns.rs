@@ -43,7 +43,7 @@ pub(super) fn heads<'a>(out: &mut String, engines: impl Iterator<Item = (&'a str
     for (engine, below) in engines {
         let class = if engine == HOME { " class=\"home\"" } else { "" };
         let (engine, below) = (escape(engine), escape(below));
-        push(out, format_args!("<th{class}>{engine}<br><small>{below}</small></th>"));
+        push!(out, "<th{class}>{engine}<br><small>{below}</small></th>");
     }
     out.push_str("<th class=\"n\">best other</th>");
 }
@@ -77,5 +77,5 @@ pub(super) fn ratio(out: &mut String, row: &RowSummary, class: &str) {
         Verdict::Neither | Verdict::Unknown => "soft",
     };
     let text = row.ratio.map_or_else(|| "-".to_owned(), times);
-    push(out, format_args!("<td class=\"{colour} {class}\">{text}</td>"));
+    push!(out, "<td class=\"{colour} {class}\">{text}</td>");
 }

@@ -48,15 +48,13 @@ pub(super) fn command(summary: &Summary, runs: &Runs) -> String {
 
 /// Draws the table of a row.
 pub(super) fn draw(out: &mut String, row: &RowSummary, summary: &Summary) {
-    push(
+    push!(
         out,
-        format_args!(
-            "<div class=\"wide\"><table><thead><tr><th>engine</th><th>time/op</th><th>read from the device</th><th>written to the device</th><th>write amp. (device)</th>\
+        "<div class=\"wide\"><table><thead><tr><th>engine</th><th>time/op</th><th>read from the device</th><th>written to the device</th><th>write amp. (device)</th>\
              <th>written by the process</th><th>read by the process</th><th>on disk</th><th>at most</th><th>space amp.</th><th>peak anonymous memory</th><th>peak mapped file pages</th><th>mapped file pages</th><th>processor</th>\
              <th>processor/op</th><th>syncs per commit</th><th>drain</th>\
              <th>longest stall</th><th>latency of</th><th>count</th><th>mean</th><th>50</th><th>90</th><th>95</th><th>99</th><th>99.9</th>\
              <th>99.99</th><th>max</th><th>notes</th></tr></thead><tbody>"
-        ),
     );
     for (at, cell) in row.cells.iter().enumerate() {
         engine(out, row, cell, &summary.engines[at].0);
@@ -79,7 +77,7 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, name: &str) {
         Cell::Value(value) => value,
         Cell::Error(error) if !is_lacking(error) => {
             let (name, error) = (escape(name), escape(error));
-            push(out, format_args!("<tr><td>{name}</td><td colspan=\"28\">{error}</td></tr>"));
+            push!(out, "<tr><td>{name}</td><td colspan=\"28\">{error}</td></tr>");
             return;
         }
         _ => return,
@@ -89,15 +87,15 @@ fn engine(out: &mut String, row: &RowSummary, cell: &Cell, name: &str) {
     let details = value.records.iter().filter_map(|record| record.detail.as_deref());
     let kinds: BTreeSet<&String> = details.flat_map(|detail| detail.latency.keys()).collect();
     if kinds.is_empty() {
-        push(out, format_args!("<tr>{head}{}{note}</tr>", "<td>-</td>".repeat(10)));
+        push!(out, "<tr>{head}{}{note}</tr>", "<td>-</td>".repeat(10));
     }
     for (n, kind) in kinds.into_iter().enumerate() {
         let latencies = latencies(value, kind);
         if n == 0 {
-            push(out, format_args!("<tr>{head}{latencies}{note}</tr>"));
+            push!(out, "<tr>{head}{latencies}{note}</tr>");
         } else {
             let head = format!("<td>{}</td>{}", escape(name), "<td></td>".repeat(16));
-            push(out, format_args!("<tr>{head}{latencies}<td></td></tr>"));
+            push!(out, "<tr>{head}{latencies}<td></td></tr>");
         }
     }
 }

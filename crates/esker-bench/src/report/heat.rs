@@ -32,18 +32,16 @@ pub(super) fn draw(out: &mut String, summaries: &[Summary], runs: &Runs) {
     engines.retain(|engine| rows.iter().any(|(summary, _)| position(summary, engine).is_some()));
     let suites: Vec<&str> = summaries.iter().map(|summary| summary.suite.as_str()).collect();
     let classes = classes::of_engines(&engines, &suites, runs);
-    push(
+    push!(
         out,
-        format_args!(
-            "<h2 id=\"all-rows\">All rows: {lost} lost, {won} won, {neither} too close to call</h2><p class=\"soft\"><span class=\"w\">Each cell is the distance \
+        "<h2 id=\"all-rows\">All rows: {lost} lost, {won} won, {neither} too close to call</h2><p class=\"soft\"><span class=\"w\">Each cell is the distance \
              from the best of its row: 1.00 is the best, 2.00 takes twice as long or as much.</span> <span class=\"n\">The ratio is Esker's to the best other \
              engine: below 1 Esker is ahead.</span> The rows that Esker loses come first. A row is neither lost nor won if both differ by no more than the \
              spread, or, with fewer than three runs, by no more than a factor of {}. * was not measured in turn with the others.{}</p>\
              <div class=\"wide\"><table class=\"engines heat\" data-heat-rows=\"{}\"><thead><tr><th>suite</th><th class=\"key\">row</th>",
-            1.0 + FEW_RUNS_MARGIN,
-            legend(&classes),
-            rows.len()
-        ),
+        1.0 + FEW_RUNS_MARGIN,
+        legend(&classes),
+        rows.len()
     );
     let class_of =
         |at: usize| classes.iter().find(|(_, places)| places.contains(&at)).map_or("", |(name, _)| name);
@@ -65,10 +63,7 @@ fn line(out: &mut String, summary: &Summary, row: &RowSummary, engines: &[&str])
     let runs = if row.runs > 1 { format!(" <small>&times;{}</small>", row.runs) } else { String::new() };
     let link = format!("<a href=\"#{place}\">{suite}</a>{runs}");
     let name = escape(&row.name);
-    push(
-        out,
-        format_args!("<td>{link}</td><td class=\"key\">{name}<span class=\"n\"><br>{link}</span></td>"),
-    );
+    push!(out, "<td>{link}</td><td class=\"key\">{name}<span class=\"n\"><br>{link}</span></td>");
     for engine in engines {
         match position(summary, engine) {
             Some(at) => cell(out, summary, row, at),
@@ -138,15 +133,12 @@ fn cell(out: &mut String, summary: &Summary, row: &RowSummary, at: usize) {
                 )
             };
             let spread = value.spread_text();
-            push(
-                out,
-                format_args!("<td class=\"h{step} {class}\" title=\"{shown}, spread {spread}\">{text}</td>"),
-            );
+            push!(out, "<td class=\"h{step} {class}\" title=\"{shown}, spread {spread}\">{text}</td>");
         }
         (Cell::Error(error), _) => {
-            push(out, format_args!("<td class=\"soft {class}\" title=\"{}\">-</td>", escape(error)))
+            push!(out, "<td class=\"soft {class}\" title=\"{}\">-</td>", escape(error))
         }
-        _ => push(out, format_args!("<td class=\"soft {class}\">0</td>")),
+        _ => push!(out, "<td class=\"soft {class}\">0</td>"),
     }
 }
 

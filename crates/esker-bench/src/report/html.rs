@@ -15,8 +15,6 @@
 
 use std::collections::BTreeMap;
 
-use clap::ValueEnum as _;
-
 use crate::context::EngineContext;
 use crate::published;
 use crate::report::async_commits::AsyncRows;
@@ -27,8 +25,7 @@ use crate::report::style::Looks;
 use crate::report::summary::Summary;
 use crate::report::units::date;
 use crate::report::{bars, classes, columns, details, heat, limits, lines, standing, table, turns};
-use crate::scale::Scale;
-use crate::suites::{self, Suite};
+use crate::suites;
 
 const STYLE: &str = "
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#5c6370;--line:#d8dde3;--page:#fff;--home:#0b7285;--peer:#adb5bd;--good:#2b8a3e;--bad:#c92a2a;--on:#fff;--behind:#b35900;
@@ -100,8 +97,7 @@ pub(crate) fn page(summaries: &[Summary], runs: &Runs) -> String {
 
 /// Returns the work of each row, as its suite lists it.
 fn work(summary: &Summary) -> BTreeMap<String, String> {
-    let known = suites::find(&summary.suite).zip(Scale::from_str(&summary.scale, false).ok());
-    let rows = known.map(|(suite, scale)| suite.rows(scale)).unwrap_or_default();
+    let rows = suites::rows_of(&summary.suite, &summary.scale);
     rows.into_iter().map(|row| (row.name, row.work)).collect()
 }
 
@@ -138,65 +134,57 @@ fn how_often(summaries: &[Summary]) -> String {
 }
 
 fn suite(out: &mut String, summary: &Summary, limits: &Limits, looks: &Looks, runs: &Runs) {
-    push(
+    push!(
         out,
-        format_args!(
-            "<h2 id=\"{0}\">Suite {0}, scale {1}</h2><p>{2}</p><p class=\"soft\">{3}. After a +: background work that \
+        "<h2 id=\"{0}\">Suite {0}, scale {1}</h2><p>{2}</p><p class=\"soft\">{3}. After a +: background work that \
              followed the row.</p>",
-            escape(&summary.suite),
-            escape(&summary.scale),
-            escape(suites::find(&summary.suite).map_or("", Suite::summary)),
-            match summary.runs {
-                1 => "One run, so no median and no spread".to_owned(),
-                runs => format!("Median of {runs} runs; below it the spread"),
-            }
-        ),
+        escape(&summary.suite),
+        escape(&summary.scale),
+        escape(suites::find(&summary.suite).map_or("", |suite| suite.summary)),
+        match summary.runs {
+            1 => "One run, so no median and no spread".to_owned(),
+            runs => format!("Median of {runs} runs; below it the spread"),
+        }
     );
     table::draw(out, summary);
     let async_rows = AsyncRows::of(summary, runs);
     if let Some(rows) = &async_rows {
-        push(out, format_args!("<p class=\"soft\">{}</p>", escape(&rows.full())));
+        push!(out, "<p class=\"soft\">{}</p>", escape(&rows.full()));
     }
     failures(out, summary);
     let streams = runs.streams(summary);
     if !streams.is_empty() {
         let streams = streams.iter().map(|line| escape(line)).collect::<Vec<_>>().join("<br>");
-        push(
+        push!(
             out,
-            format_args!(
-                "<details><summary class=\"soft\">What the work is made of: generators of crates/esker-bench-api/src/generate</summary>\
+            "<details><summary class=\"soft\">What the work is made of: generators of crates/esker-bench-api/src/generate</summary>\
                  <p class=\"soft\">{streams}</p></details>"
-            ),
         );
     }
     let without = match limits::without(&summary.suite) {
         "" => String::new(),
         why => format!("<p class=\"soft\">{}.</p>", escape(why)),
     };
-    push(
+    push!(
         out,
-        format_args!(
-            "<h3>Row by row</h3>{}<p class=\"soft\">To repeat them: <code>{}</code></p>",
-            without,
-            escape(&details::command(summary, runs))
-        ),
+        "<h3>Row by row</h3>{}<p class=\"soft\">To repeat them: <code>{}</code></p>",
+        without,
+        escape(&details::command(summary, runs))
     );
     let classes = classes::classes(summary, runs);
     let work = work(summary);
     for row in &summary.rows {
-        push(
+        push!(
             out,
-            format_args!(
-                "<details class=\"row\" id=\"{}\"><summary><b>{}</b> <span class=\"soft\">{}</span></summary><div class=\"charts\">",
-                place(&summary.suite, &row.name),
-                escape(&row.name),
-                escape(work.get(&row.name).map_or("", String::as_str))
-            ),
+            "<details class=\"row\" id=\"{}\"><summary><b>{}</b> <span class=\"soft\">{}</span></summary><div class=\"charts\">",
+            place(&summary.suite, &row.name),
+            escape(&row.name),
+            escape(work.get(&row.name).map_or("", String::as_str))
         );
         bars::draw(out, row, summary, limits, &classes);
         out.push_str("</div>");
         if let Some(rows) = async_rows.as_ref().filter(|rows| rows.has(&row.name)) {
-            push(out, format_args!("<p class=\"soft\">{}</p>", escape(&rows.short())));
+            push!(out, "<p class=\"soft\">{}</p>", escape(&rows.short()));
         }
         out.push_str("<div class=\"times\">");
         lines::draw(out, row, summary, looks, &classes);
@@ -209,34 +197,32 @@ fn suite(out: &mut String, summary: &Summary, limits: &Limits, looks: &Looks, ru
 fn failures(out: &mut String, summary: &Summary) {
     let mut failures = String::new();
     for (failure, rows) in summary.failures() {
-        push(&mut failures, format_args!("<li>{} ({})</li>", escape(&failure), escape(&rows.join("; "))));
+        push!(&mut failures, "<li>{} ({})</li>", escape(&failure), escape(&rows.join("; ")));
     }
     if !failures.is_empty() {
-        push(out, format_args!("<h3>Rows without a value</h3><ul>{failures}</ul>"));
+        push!(out, "<h3>Rows without a value</h3><ul>{failures}</ul>");
     }
     let mut elsewhere = String::new();
     for line in published::elsewhere(&summary.suite) {
-        push(&mut elsewhere, format_args!("<li>{}</li>", escape(&line)));
+        push!(&mut elsewhere, "<li>{}</li>", escape(&line));
     }
     if !elsewhere.is_empty() {
-        push(out, format_args!("<h3>Published elsewhere, on other machines</h3><ul>{elsewhere}</ul>"));
+        push!(out, "<h3>Published elsewhere, on other machines</h3><ul>{elsewhere}</ul>");
     }
 }
 
 /// Draws the end of the page: machines, runs, how to read a row, commands, and the options of each engine.
 fn setting(out: &mut String, summaries: &[Summary], limits: &Limits, runs: &Runs) {
-    push(
+    push!(
         out,
-        format_args!(
-            "<h2 id=\"options\">Machines, runs, commands and options</h2><h3>Machines</h3>{}<h3>Runs</h3><p>{} Each engine of each run has a process \
+        "<h2 id=\"options\">Machines, runs, commands and options</h2><h3>Machines</h3>{}<h3>Runs</h3><p>{} Each engine of each run has a process \
              and a directory of its own.</p>",
-            machines(runs),
-            escape(&how_often(summaries))
-        ),
+        machines(runs),
+        escape(&how_often(summaries))
     );
     for summary in summaries {
         let lines = runs.lines(summary).iter().map(|line| escape(line)).collect::<Vec<_>>().join("<br>");
-        push(out, format_args!("<p class=\"soft\">Suite {}<br>{lines}</p>", escape(&summary.suite)));
+        push!(out, "<p class=\"soft\">Suite {}<br>{lines}</p>", escape(&summary.suite));
     }
     out.push_str(
         "<h3>Reading a row</h3><p>In a bar chart the thin line spans all runs. A dashed line is what suite limits measured without an engine on this machine, in \
@@ -254,7 +240,7 @@ fn setting(out: &mut String, summaries: &[Summary], limits: &Limits, runs: &Runs
         for call in context.calls() {
             let (date, commit) = (date(call.started_unix_s), escape(&context.commit));
             let command = escape(&call.command);
-            push(out, format_args!("<p>{date}, commit {commit}<br><code>{command}</code></p>"));
+            push!(out, "<p>{date}, commit {commit}<br><code>{command}</code></p>");
         }
     }
     let engines = runs.engines();
@@ -263,15 +249,13 @@ fn setting(out: &mut String, summaries: &[Summary], limits: &Limits, runs: &Runs
 
 /// Lists the options of an engine.
 fn options(out: &mut String, engine: &EngineContext, engines: &[EngineContext]) {
-    push(
+    push!(
         out,
-        format_args!(
-            "<h3>{} {}</h3><p class=\"soft\">{}{}</p><ul>",
-            escape(&engine.name),
-            escape(&engine.version),
-            escape(&engine.isolation),
-            escape(&of_suites(engine, engines))
-        ),
+        "<h3>{} {}</h3><p class=\"soft\">{}{}</p><ul>",
+        escape(&engine.name),
+        escape(&engine.version),
+        escape(&engine.isolation),
+        escape(&of_suites(engine, engines))
     );
     let in_brackets = |pointer: &str| match pointer {
         "" => String::new(),
@@ -280,7 +264,7 @@ fn options(out: &mut String, engine: &EngineContext, engines: &[EngineContext]) 
     let mut item = |option: &str, value: &str, reason: &str, pointer: &str| {
         let (option, value, reason) = (escape(option), escape(value), escape(reason));
         let pointer = in_brackets(pointer);
-        push(out, format_args!("<li>{option}: {value} <span class=\"soft\">- {reason}{pointer}</span></li>"));
+        push!(out, "<li>{option}: {value} <span class=\"soft\">- {reason}{pointer}</span></li>");
     };
     if let Some(said) = &engine.async_commits {
         item("an async commit is, when it returns", &said.reached, &said.then, &said.pointer);

@@ -105,16 +105,13 @@ fn label(name: &str) -> String {
 }
 
 fn chart(out: &mut String, title: &str, name: &str, lines: &[Line<'_>], ends: (f64, f64)) {
-    push(
-        out,
-        format_args!("<figure class=\"time\" data-lines=\"{}\"><h3>{}</h3>", lines.len(), escape(title)),
-    );
+    push!(out, "<figure class=\"time\" data-lines=\"{}\"><h3>{}</h3>", lines.len(), escape(title));
     let curves = lines.iter().map(|line| Curve { class: line.look.class(), points: &line.points });
     plot::draw(out, title, name, &curves.collect::<Vec<_>>(), ends);
     out.push_str("<figcaption>");
     for line in lines {
         let run = line.run.map(|run| format!(", run {run}")).unwrap_or_default();
-        push(out, format_args!("<b class=\"{}\">{}{run}</b> ", line.look.class(), escape(line.engine)));
+        push!(out, "<b class=\"{}\">{}{run}</b> ", line.look.class(), escape(line.engine));
     }
     out.push_str("</figcaption></figure>");
 }

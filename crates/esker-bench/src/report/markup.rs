@@ -1,11 +1,12 @@
 //! Small helpers to write HTML.
 
-use std::fmt::Write as _;
-
-/// Appends formatted text.
-pub(super) fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("writing to a String cannot fail");
+/// Appends formatted text to a `String`.
+macro_rules! push {
+    ($out:expr, $($text:tt)*) => {
+        std::fmt::Write::write_fmt($out, format_args!($($text)*)).expect("writing to a String cannot fail")
+    };
 }
+pub(super) use push;
 
 /// Escapes text for use between tags and in quoted attributes.
 pub(super) fn escape(text: &str) -> String {

@@ -38,10 +38,9 @@ pub(crate) fn draw(summary: &Summary) -> String {
     let runs =
         if summary.runs == 1 { "one run".to_owned() } else { format!("medians of {} runs", summary.runs) };
     let mut out = String::new();
-    push(
+    push!(
         &mut out,
-        format_args!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
              aria-label=\"Suite {suite}: Esker beside the best of {peers} other engines\"><style>{STYLE}</style>\n\
              <rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\" rx=\"6\"/>\n\
              <text x=\"16\" y=\"24\">Suite {suite}, scale {scale}, {runs}</text>\n\
@@ -50,7 +49,6 @@ pub(crate) fn draw(summary: &Summary) -> String {
              <text class=\"soft n\" x=\"540\" y=\"46\">ratio</text><text class=\"soft n\" x=\"620\" y=\"46\">Esker</text>\
              <text class=\"soft\" x=\"636\" y=\"46\">best other</text>\n\
              <line class=\"peer\" x1=\"{peer_x}\" x2=\"{peer_x}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\n"
-        ),
     );
     let home = summary.engines.iter().position(|(engine, _)| engine == HOME);
     for (n, row) in summary.rows.iter().enumerate() {
@@ -62,36 +60,29 @@ pub(crate) fn draw(summary: &Summary) -> String {
 /// Draws one row, with its upper edge at `y`.
 fn bar(out: &mut String, summary: &Summary, row: &RowSummary, home: Option<usize>, y: f64) {
     let baseline = y + 16.0;
-    push(out, format_args!("<text x=\"16\" y=\"{baseline}\">{}</text>", escape(&row.name)));
+    push!(out, "<text x=\"16\" y=\"{baseline}\">{}</text>", escape(&row.name));
     let median = |at: Option<usize>| Some(row.cells[at?].value()?.median);
     if let Some(value) = median(home) {
         let value = show(value, row.unit);
-        push(out, format_args!("<text class=\"n\" x=\"620\" y=\"{baseline}\">{value}</text>"));
+        push!(out, "<text class=\"n\" x=\"620\" y=\"{baseline}\">{value}</text>");
     }
     if let Some((peer, value)) = row.peer.zip(median(row.peer)) {
         let (name, value) = (escape(&summary.engines[peer].0), show(value, row.unit));
-        push(out, format_args!("<text x=\"636\" y=\"{baseline}\">{name} {value}</text>"));
+        push!(out, "<text x=\"636\" y=\"{baseline}\">{name} {value}</text>");
     }
     if let Some(share) = row.ratio {
         let class = if share <= 1.0 { "ahead" } else { "behind" };
         let (length, top) = ((BAR_OF_PEER * share).min(BAR_MAX), y + 5.0);
         let digits = if share < 9.995 { 2 } else { 0 };
-        push(
+        push!(
             out,
-            format_args!(
-                "<rect class=\"{class}\" x=\"{BAR_LEFT}\" y=\"{top}\" width=\"{length:.1}\" height=\"14\" rx=\"2\"/>\
+            "<rect class=\"{class}\" x=\"{BAR_LEFT}\" y=\"{top}\" width=\"{length:.1}\" height=\"14\" rx=\"2\"/>\
                  <text class=\"n\" x=\"540\" y=\"{baseline}\">{share:.digits$}</text>"
-            ),
         );
         if BAR_OF_PEER * share > BAR_MAX {
             let (x, bottom) = (BAR_LEFT + BAR_MAX - 24.0, y + 21.0);
             let (right, top) = (x + 8.0, y + 3.0);
-            push(
-                out,
-                format_args!(
-                    "<line class=\"break\" x1=\"{x}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{top}\"/>"
-                ),
-            );
+            push!(out, "<line class=\"break\" x1=\"{x}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{top}\"/>");
         }
     }
     out.push('\n');

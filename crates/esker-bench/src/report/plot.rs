@@ -56,17 +56,15 @@ pub(super) struct Curve<'a> {
 pub(super) fn draw(out: &mut String, title: &str, name: &str, curves: &[Curve<'_>], ends: (f64, f64)) {
     let mut drawn = Elements::default();
     if let Err(error) = chart(Pen { drawn: &mut drawn, curves }, name, curves, ends) {
-        push(out, format_args!("<p class=\"bad\">not drawn: {}</p>", escape(&error.to_string())));
+        push!(out, "<p class=\"bad\">not drawn: {}</p>", escape(&error.to_string()));
     }
     let (width, height) = FRAME;
     let Elements { grid, texts, lines } = drawn;
-    push(
+    push!(
         out,
-        format_args!(
-            "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\
+        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\
              <path class=\"grid\" d=\"{grid}\"/>{texts}{lines}</svg>",
-            escape(title)
-        ),
+        escape(title)
     );
 }
 
@@ -157,9 +155,11 @@ impl DrawingBackend for Pen<'_> {
         let places: Vec<BackendCoord> = places.into_iter().collect();
         let (_, _, n) = color.rgb;
         match self.curves.get(usize::from(n)).filter(|_| color.rgb == (0, 0, n)) {
-            Some(curve) => push(
+            Some(curve) => push!(
                 &mut self.drawn.lines,
-                format_args!("<path class=\"line {}\" d=\"{}\"/>", curve.class, path(&seen(&places))),
+                "<path class=\"line {}\" d=\"{}\"/>",
+                curve.class,
+                path(&seen(&places))
             ),
             None => self.drawn.grid.push_str(&path(&places)),
         }
@@ -171,9 +171,10 @@ impl DrawingBackend for Pen<'_> {
             HPos::Right => ("y", y + MIDDLE_TO_BASELINE),
             HPos::Left | HPos::Center => ("x", y + TOP_TO_BASELINE),
         };
-        push(
+        push!(
             &mut self.drawn.texts,
-            format_args!("<text class=\"{class}\" x=\"{x}\" y=\"{baseline}\">{}</text>", escape(text)),
+            "<text class=\"{class}\" x=\"{x}\" y=\"{baseline}\">{}</text>",
+            escape(text)
         );
         Ok(())
     }
@@ -237,12 +238,12 @@ fn path(places: &[BackendCoord]) -> String {
     let mut before: Option<BackendCoord> = None;
     for (x, y) in places {
         match before {
-            None => push(&mut out, format_args!("M{x} {y}l")),
+            None => push!(&mut out, "M{x} {y}l"),
             Some((was_x, was_y)) => {
                 let (right, down) = (x - was_x, y - was_y);
                 let space = if out.ends_with('l') { "" } else { " " };
                 let between = if down < 0 { "" } else { " " };
-                push(&mut out, format_args!("{space}{right}{between}{down}"));
+                push!(&mut out, "{space}{right}{between}{down}");
             }
         }
         before = Some((*x, *y));

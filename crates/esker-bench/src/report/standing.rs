@@ -44,12 +44,9 @@ pub(super) fn draw(out: &mut String, summaries: &[Summary]) {
         let name = escape(&summary.suite);
         parts += bar(&mut bars, &format!("<a href=\"#{name}\">{name}</a>"), *counts);
     }
-    push(
-        out,
-        format_args!("<figure class=\"standing\" data-parts=\"{parts}\"><h3>Rows of each suite</h3><p>"),
-    );
-    PARTS.iter().for_each(|(class, text)| push(out, format_args!("<b class=\"{class}\">{text}</b> ")));
-    push(out, format_args!("</p>{bars}</figure>"));
+    push!(out, "<figure class=\"standing\" data-parts=\"{parts}\"><h3>Rows of each suite</h3><p>");
+    PARTS.iter().for_each(|(class, text)| push!(out, "<b class=\"{class}\">{text}</b> "));
+    push!(out, "</p>{bars}</figure>");
     sentences(out, &rows, all);
 }
 
@@ -65,14 +62,11 @@ fn count<'a>(rows: impl Iterator<Item = &'a (&'a Summary, &'a RowSummary)>) -> C
 
 /// Draws one bar, and returns its number of parts.
 fn bar(out: &mut String, name: &str, counts: Counts) -> usize {
-    push(out, format_args!("<div><span>{name}</span><span class=\"bar\">"));
+    push!(out, "<div><span>{name}</span><span class=\"bar\">");
     let parts = counts.iter().zip(PARTS).filter(|(count, _)| **count > 0);
     let mut drawn = 0;
     for (count, (class, text)) in parts {
-        push(
-            out,
-            format_args!("<i class=\"{class}\" style=\"flex-grow:{count}\" title=\"{text}\">{count}</i>"),
-        );
+        push!(out, "<i class=\"{class}\" style=\"flex-grow:{count}\" title=\"{text}\">{count}</i>");
         drawn += 1;
     }
     out.push_str("</span></div>");
@@ -83,15 +77,13 @@ fn sentences(out: &mut String, rows: &[(&Summary, &RowSummary)], all: Counts) {
     let [led, close, behind] = all;
     let peers = rows.iter().map(|(summary, _)| summary.engines.len() - 1).max().unwrap_or(0);
     let unclear = rows.iter().filter(|(_, row)| row.verdict == Verdict::Neither).count();
-    push(
+    push!(
         out,
-        format_args!(
-            "<p>Esker leads {led} of {} rows, is within 1.2x of the best other engine in {close}, and is behind in {behind}. \
+        "<p>Esker leads {led} of {} rows, is within 1.2x of the best other engine in {close}, and is behind in {behind}. \
              Each row holds it against the best of up to {peers} other engines, which did the same work, and every answer was verified. \
              {unclear} rows are too close to call: the difference is within the spread, or within a factor of {} in fewer than three runs.</p>",
-            rows.len(),
-            1.0 + FEW_RUNS_MARGIN
-        ),
+        rows.len(),
+        1.0 + FEW_RUNS_MARGIN
     );
 }
 

@@ -63,17 +63,11 @@ impl Looks {
         for look in std::iter::once(Look::Home).chain((0..self.engines.len().min(LOOKS)).map(Look::Peer)) {
             let (class, (r, g, b), (dash, border), width) =
                 (look.class(), look.colour(), look.dash(), look.width());
-            push(
-                &mut out,
-                format_args!(".line.{class}{{stroke:rgb({r},{g},{b});stroke-width:{};", 2 * width),
-            );
+            push!(&mut out, ".line.{class}{{stroke:rgb({r},{g},{b});stroke-width:{};", 2 * width);
             if !dash.is_empty() {
-                push(&mut out, format_args!("stroke-dasharray:{dash}"));
+                push!(&mut out, "stroke-dasharray:{dash}");
             }
-            push(
-                &mut out,
-                format_args!("}}b.{class}::before{{border-top:{width}px {border} rgb({r},{g},{b})}}\n"),
-            );
+            push!(&mut out, "}}b.{class}::before{{border-top:{width}px {border} rgb({r},{g},{b})}}\n");
         }
         out
     }

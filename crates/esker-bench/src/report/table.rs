@@ -21,7 +21,7 @@ pub(super) fn draw(out: &mut String, summary: &Summary) {
     columns::heads(out, heads.iter().map(|(name, version)| (*name, version.as_str())));
     out.push_str("<th class=\"key\">ratio</th></tr></thead><tbody>");
     for row in &summary.rows {
-        push(out, format_args!("<tr><td class=\"key\">{}</td>", escape(&row.name)));
+        push!(out, "<tr><td class=\"key\">{}</td>", escape(&row.name));
         (0..row.cells.len()).for_each(|at| cell(out, summary, row, at));
         if row.peer.is_none() {
             out.push_str("<td class=\"n\"></td>");
@@ -31,16 +31,16 @@ pub(super) fn draw(out: &mut String, summary: &Summary) {
     }
     let totals = TotalLines::of(summary);
     for (name, texts) in totals.lines {
-        push(out, format_args!("<tr class=\"soft\"><td class=\"key\">{name}</td>"));
+        push!(out, "<tr class=\"soft\"><td class=\"key\">{name}</td>");
         for (at, text) in texts.iter().enumerate() {
             let class = if columns::is_home(summary, at) { "home" } else { "" };
-            push(out, format_args!("<td class=\"{class}\">{text}</td>"));
+            push!(out, "<td class=\"{class}\">{text}</td>");
         }
         out.push_str("<td class=\"n\"></td><td class=\"key\"></td></tr>");
     }
     out.push_str("</tbody></table></div>");
     for note in totals.notes {
-        push(out, format_args!("<p class=\"soft\">{}</p>", escape(&note)));
+        push!(out, "<p class=\"soft\">{}</p>", escape(&note));
     }
 }
 
@@ -50,7 +50,7 @@ fn cell(out: &mut String, summary: &Summary, row: &RowSummary, at: usize) {
     let value = match &row.cells[at] {
         Cell::Value(value) => value,
         Cell::Error(error) => {
-            push(out, format_args!("<td class=\"soft {class}\" title=\"{}\">-</td>", escape(error)));
+            push!(out, "<td class=\"soft {class}\" title=\"{}\">-</td>", escape(error));
             return;
         }
     };
@@ -69,10 +69,8 @@ fn cell(out: &mut String, summary: &Summary, row: &RowSummary, at: usize) {
         title.push(format!("syncs/commit {syncs}"));
     }
     let (title, name) = (title.join(", "), columns::peer_name(summary, at));
-    push(
+    push!(
         out,
-        format_args!(
-            "<td class=\"{class}\" title=\"{title}\"><span class=\"n\">{name}</span>{text}{mark}<br><small>{below}</small></td>"
-        ),
+        "<td class=\"{class}\" title=\"{title}\"><span class=\"n\">{name}</span>{text}{mark}<br><small>{below}</small></td>"
     );
 }

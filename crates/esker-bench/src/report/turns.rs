@@ -10,11 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use clap::ValueEnum as _;
 use esker_bench_api::results::Record;
 
 use crate::report::summary::Summary;
-use crate::scale::Scale;
 use crate::suites;
 
 /// Suite, scale, run and group.
@@ -69,9 +67,7 @@ impl<'a> Groups<'a> {
         for record in records {
             let (suite, scale) = (record.suite.as_str(), record.scale.as_str());
             groups.entry((suite, scale)).or_insert_with(|| {
-                let known = suites::find(suite).zip(Scale::from_str(scale, false).ok());
-                let rows = known.map(|(suite, scale)| suite.rows(scale)).unwrap_or_default();
-                rows.into_iter().map(|row| (row.name, row.group)).collect()
+                suites::rows_of(suite, scale).into_iter().map(|row| (row.name, row.group)).collect()
             });
         }
         Self(groups)

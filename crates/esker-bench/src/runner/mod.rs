@@ -50,11 +50,11 @@ use crate::report::summary::is_lacking;
 use crate::scale::Scale;
 use crate::suites::Suite;
 use esker_bench_api::results::Record;
-use esker_bench_api::{Engine, Failure};
+use esker_bench_api::{Engine, Failure, Result};
 
 /// Suites, engines and limits of a run.
 pub(crate) struct Plan {
-    pub(crate) suite: &'static dyn Suite,
+    pub(crate) suite: &'static Suite,
     pub(crate) engines: Vec<&'static dyn Engine>,
     pub(crate) scale: Scale,
     pub(crate) runs: u32,
@@ -89,7 +89,7 @@ impl Plan {
 }
 
 /// Runs the plan. `keep` receives each record as soon as it is known.
-pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failure>) -> Result<(), Failure> {
+pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<()>) -> Result<()> {
     let scratch = Scratch::new(&plan.dir)?;
     let todo = todo(plan);
     let mut progress = Progress::new(todo.iter().map(|(_, group, _)| plan.weight(*group)).sum());
@@ -103,11 +103,11 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
     let turns = todo.len();
     for (turn, (run, group, engine)) in todo.into_iter().enumerate() {
         if plan.is_over() {
-            let (left, suite) = (turns - turn, plan.suite.name());
+            let (left, suite) = (turns - turn, plan.suite.name);
             progress.note(&format!("suite {suite}: {left} of {turns} turns are left for --resume"), true);
             break;
         }
-        let limit = plan.suite.memory_bytes_max(group).map_or(Ok(None), Limit::new);
+        let limit = (plan.suite.memory_bytes_max)(group).map_or(Ok(None), Limit::new);
         let memory_limit = described(plan, group, &limit);
         let job = Job {
             suite: plan.suite,
@@ -140,7 +140,7 @@ pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<(), Failu
 
 /// Describes how the memory of a turn is limited, for its records.
 fn described(plan: &Plan, group: usize, limit: &io::Result<Option<Limit>>) -> String {
-    match (limit, plan.suite.memory_bytes_max(group)) {
+    match (limit, (plan.suite.memory_bytes_max)(group)) {
         (Ok(Some(limit)), _) => limit.description.clone(),
         (_, Some(_)) => {
             "only the cache, by the engine's option: no control group can be made here".to_owned()
@@ -157,7 +157,7 @@ fn take_turn(
     program: &Result<PathBuf, String>,
     limit: io::Result<Option<Limit>>,
     progress: &mut Progress,
-) -> Result<Reported, Failure> {
+) -> Result<Reported> {
     scratch.clear()?;
     if plan.scale != Scale::Test {
         machine::settle_disk();
@@ -175,7 +175,7 @@ fn take_turn(
         (_, _, Some(why)) | (_, Err(why), _) => return Ok(refused(plan, job, why, progress)),
         (Err(why), _, _) => return Ok(refused(plan, job, why.clone(), progress)),
     };
-    let memory_bytes_max = plan.suite.memory_bytes_max(job.group);
+    let memory_bytes_max = (plan.suite.memory_bytes_max)(job.group);
     let mode = Mode { trace: None, limit: limit.as_ref(), memory_bytes_max, step: plan.timeout };
     run_child(plan, job, scratch, program, mode, Some(progress))
 }
@@ -199,14 +199,14 @@ const REFUSED: [&str; 2] = [NO_DISK_SPACE, NOT_LIMITED];
 /// Returns the finished groups of this suite, and removes the records of its other groups. `retried` has the
 /// engines to retry, and the number of runs, from the first on, to which this applies.
 pub(crate) fn take_done(
-    suite: &dyn Suite,
+    suite: &Suite,
     scale: Scale,
     records: &mut Vec<Record>,
     retried: (&[&dyn Engine], u32),
 ) -> BTreeSet<(String, u32, usize)> {
     let rows = suite.rows(scale);
     let group_of = |row: &str| rows.iter().find(|known| known.name == row).map(|known| known.group);
-    let is_ours = |record: &Record| record.suite == suite.name() && record.scale == scale.name();
+    let is_ours = |record: &Record| record.suite == suite.name && record.scale == scale.name();
     let is_retried = |record: &Record| {
         let begins = |known: &[&str]| {
             record.error.as_ref().is_some_and(|error| known.iter().any(|begin| error.starts_with(begin)))
@@ -267,7 +267,7 @@ type Programs = BTreeMap<&'static str, Result<PathBuf, String>>;
 fn programs(plan: &Plan) -> Programs {
     let engines = plan.engines.iter();
     let program = |engine: &&'static dyn Engine| {
-        let reason = engine.cannot_run(plan.suite.name()).map(Failure::Unsupported);
+        let reason = engine.cannot_run(plan.suite.name).map(Failure::Unsupported);
         let ready = reason.map_or_else(|| engine.prepare(), Err);
         let program = ready.and_then(|()| std::env::current_exe().map_err(Failure::engine));
         (engine.name(), program.map_err(|failure| failure.to_string()))
@@ -277,7 +277,7 @@ fn programs(plan: &Plan) -> Programs {
 
 /// Returns why the disk is too small for this group, or `None`.
 fn no_disk_space(plan: &Plan, group: usize) -> Option<String> {
-    let needed = plan.suite.disk_bytes_max(plan.scale, group);
+    let needed = (plan.suite.disk_bytes_max)(plan.scale, group);
     let free = machine::disk_bytes_free(&plan.dir).filter(|free| *free < needed)?;
     Some(format!(
         "{NO_DISK_SPACE} {} MB free; this part of the suite may need {} MB. Choose another directory with --dir, or a smaller --scale",

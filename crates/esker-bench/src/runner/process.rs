@@ -24,8 +24,8 @@ use crate::parent;
 use crate::progress::Progress;
 use crate::recorder::add_note;
 use crate::syncs;
-use esker_bench_api::Failure;
 use esker_bench_api::results::{Message, Record};
+use esker_bench_api::{Failure, Result};
 
 /// Interval between looks at the free disk space while an engine works.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
@@ -122,9 +122,9 @@ pub(super) fn run_child(
     program: &Path,
     mode: Mode<'_>,
     progress: Option<&mut Progress>,
-) -> Result<Reported, Failure> {
+) -> Result<Reported> {
     let dir = scratch.path.join("db");
-    fs::create_dir(&dir).map_err(Failure::engine)?;
+    fs::create_dir(&dir)?;
     follow(command(job, program, &dir, mode), plan, job, scratch, mode, progress)
 }
 
@@ -136,18 +136,13 @@ fn follow(
     scratch: &Scratch,
     mode: Mode<'_>,
     progress: Option<&mut Progress>,
-) -> Result<Reported, Failure> {
+) -> Result<Reported> {
     let stderr_path = scratch.path.join("stderr");
-    let stderr = File::create(&stderr_path).map_err(Failure::engine)?;
+    let stderr = File::create(&stderr_path)?;
     if let Some(bytes) = mode.memory_bytes_max {
         command.env("GOMEMLIMIT", format!("{:.0}", bytes as f64 * COLLECTOR_SHARE));
     }
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(stderr)
-        .spawn()
-        .map_err(Failure::engine)?;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn()?;
     let mut reported = match mode.limit.map_or(Ok(()), |limit| limit.take_in(child.id())) {
         Ok(()) => listen(plan, job, &mut child, mode.step, progress)?,
         Err(error) => {
@@ -166,7 +161,7 @@ fn follow(
             add_note(last, &format!("behind it the process did not end within {seconds} s, and was killed"));
         }
     }
-    let status = child.wait().map_err(Failure::engine)?;
+    let status = child.wait()?;
     if reported.failure.is_some() && mode.limit.is_some_and(Limit::has_killed) {
         reported.failure = Some("out of memory: killed at the suite's limit".to_owned());
     }
@@ -179,9 +174,9 @@ fn follow(
 }
 
 /// Waits for the child to exit, for at most `most`. Returns whether it did.
-fn ends_within(child: &mut Child, most: Duration) -> Result<bool, Failure> {
+fn ends_within(child: &mut Child, most: Duration) -> Result<bool> {
     let start = Instant::now();
-    while child.try_wait().map_err(Failure::engine)?.is_none() {
+    while child.try_wait()?.is_none() {
         if start.elapsed() >= most {
             return Ok(false);
         }
@@ -195,7 +190,7 @@ fn command(job: &Job<'_>, program: &Path, dir: &Path, mode: Mode<'_>) -> Command
         None => Command::new(program),
         Some(trace) => syncs::traced(program.as_os_str(), trace),
     };
-    command.args(["child", job.suite.name(), job.engine.name(), job.scale.name()]);
+    command.args(["child", job.suite.name, job.engine.name(), job.scale.name()]);
     command.arg(job.run.to_string()).arg(dir).args(["--commit", job.commit]);
     command.env(parent::STEP_SECONDS, mode.step.as_secs().to_string());
     command.args(["--group", &job.group.to_string(), "--memory-limit", job.memory_limit]);
@@ -212,7 +207,7 @@ fn listen(
     child: &mut Child,
     step: Duration,
     mut progress: Option<&mut Progress>,
-) -> Result<Reported, Failure> {
+) -> Result<Reported> {
     let messages = messages_of(child)?;
     let weights: BTreeMap<_, _> = job.rows().into_iter().map(|row| (row.name, row.weight)).collect();
     let mut deadline = Instant::now() + step;
@@ -263,7 +258,7 @@ fn listen(
 }
 
 /// Starts a thread that reads the messages of a child.
-fn messages_of(child: &mut Child) -> Result<Receiver<Message>, Failure> {
+fn messages_of(child: &mut Child) -> Result<Receiver<Message>> {
     let stdout = child.stdout.take().ok_or_else(|| Failure::engine("a child without stdout"))?;
     let (sender, messages) = mpsc::channel();
     thread::spawn(move || {
@@ -283,7 +278,7 @@ fn out_of_time(step: Duration, progress: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Huge, esker, plan};
+    use super::super::tests::{HUGE, esker, plan};
     use super::*;
     #[cfg(unix)]
     use crate::gate;
@@ -315,7 +310,7 @@ mod tests {
 
     fn job() -> Job<'static> {
         Job {
-            suite: &Huge,
+            suite: &HUGE,
             engine: esker(),
             scale: Scale::Test,
             run: 1,

@@ -48,14 +48,14 @@ pub(super) fn complete(job: &Job<'_>, reported: Reported) -> Vec<Record> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Huge, esker};
+    use super::super::tests::{HUGE, esker};
     use super::*;
     use crate::scale::Scale;
 
     #[test]
     fn a_measured_row_keeps_its_value_if_the_lab_stops_what_follows_and_not_if_the_engine_fails() {
         let job = Job {
-            suite: &Huge,
+            suite: &HUGE,
             engine: esker(),
             scale: Scale::Test,
             run: 1,

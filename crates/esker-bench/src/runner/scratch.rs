@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use esker_bench_api::Failure;
+use esker_bench_api::{Failure, Result};
 
 const SCRATCH: &str = "esker-bench-data";
 
@@ -13,15 +13,15 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    pub(super) fn new(dir: &Path) -> Result<Self, Failure> {
+    pub(super) fn new(dir: &Path) -> Result<Self> {
         let scratch = Self { path: dir.join(SCRATCH) };
         scratch.clear()?;
         Ok(scratch)
     }
 
-    pub(super) fn clear(&self) -> Result<(), Failure> {
+    pub(super) fn clear(&self) -> Result<()> {
         if self.path.exists() {
-            fs::remove_dir_all(&self.path).map_err(Failure::engine)?;
+            fs::remove_dir_all(&self.path)?;
         }
         fs::create_dir_all(&self.path).map_err(Failure::engine)
     }

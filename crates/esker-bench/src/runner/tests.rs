@@ -2,35 +2,18 @@
 
 use super::*;
 use crate::row::Row;
-use crate::suites::{Stream, Turn};
+use crate::suites::plan::Part;
 
-/// A suite of two rows, in a group that needs more disk than there is; the rest of its groups have no rows
-/// and need none.
-pub(super) struct Huge;
-
-impl Suite for Huge {
-    fn name(&self) -> &'static str {
-        "huge"
-    }
-    fn summary(&self) -> &'static str {
-        ""
-    }
-    fn rows(&self, _scale: Scale) -> Vec<Row> {
-        ["load", "reads"].map(|name| Row::time(name, "")).to_vec()
-    }
-    fn streams(&self) -> Vec<Stream> {
-        Vec::new()
-    }
-    fn disk_bytes_max(&self, _scale: Scale, group: usize) -> u64 {
-        if group == 0 { u64::MAX } else { 0 }
-    }
-    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
-        None
-    }
-    fn run(&self, _: Turn<'_>) -> Result<(), Failure> {
-        panic!("nothing of it may run")
-    }
-}
+/// A suite of two rows, in a group that needs more disk than there is.
+pub(super) static HUGE: Suite = Suite {
+    name: "huge",
+    disk_bytes_max: |_, group| if group == 0 { u64::MAX } else { 0 },
+    parts: |_| {
+        let rows = ["load", "reads"].map(|name| Row::time(name, ""));
+        vec![Part::Program(rows.into(), |_| panic!("nothing of it may run"))]
+    },
+    ..Suite::EMPTY
+};
 
 pub(super) fn esker() -> &'static dyn Engine {
     crate::engines::find("esker").unwrap()
@@ -38,7 +21,7 @@ pub(super) fn esker() -> &'static dyn Engine {
 
 pub(super) fn plan(dir: &std::path::Path) -> Plan {
     Plan {
-        suite: &Huge,
+        suite: &HUGE,
         engines: vec![esker()],
         scale: Scale::Test,
         runs: 2,
@@ -76,7 +59,7 @@ fn a_group_is_asked_for_the_disk_space_that_it_needs_itself() {
     assert!(no_disk_space(&plan, 0).unwrap().starts_with(NO_DISK_SPACE));
     assert_eq!(no_disk_space(&plan, 1), None);
     let badger = crate::suites::find("badger").unwrap();
-    let [large, small] = [0, 1].map(|group| badger.disk_bytes_max(Scale::Seed, group));
+    let [large, small] = [0, 1].map(|group| (badger.disk_bytes_max)(Scale::Seed, group));
     assert!(small < large, "{small} of 1 KB, {large} of 16 KB");
 }
 
@@ -133,7 +116,7 @@ fn what_ran_out_of_time_is_run_again_if_it_is_asked_for() {
     ];
     let kept = |retried: &[&dyn Engine], runs| {
         let mut records = all.to_vec();
-        let done = take_done(&Huge, Scale::Test, &mut records, (retried, runs));
+        let done = take_done(&HUGE, Scale::Test, &mut records, (retried, runs));
         let done: Vec<_> = done.into_iter().map(|(engine, run, _)| (engine, run)).collect();
         (done, records.len())
     };

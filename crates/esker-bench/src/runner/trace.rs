@@ -15,7 +15,7 @@ use crate::recorder::add_note;
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::syncs;
-use esker_bench_api::Failure;
+use esker_bench_api::Result;
 use esker_bench_api::results::Record;
 
 /// A row that asks for no sync gets a note from this number of syncs per commit on. Background syncs are far
@@ -49,7 +49,7 @@ pub(super) fn trace_syncs(
     programs: &Programs,
     scratch: &Scratch,
     progress: &Progress,
-) -> Result<BTreeMap<&'static str, TracedRows>, Failure> {
+) -> Result<BTreeMap<&'static str, TracedRows>> {
     let mut found = BTreeMap::new();
     if !plan.trace {
         return Ok(found);
@@ -92,7 +92,7 @@ fn trace_group(
     scratch: &Scratch,
     progress: &Progress,
     rows: &mut TracedRows,
-) -> Result<(), Failure> {
+) -> Result<()> {
     scratch.clear()?;
     if job.rows().iter().all(|row| row.commits == Commits::None) {
         return Ok(());
@@ -138,7 +138,7 @@ pub(super) fn hold_against_trace(record: &mut Record, job: &Job<'_>, traced: Opt
     let (Some(traced), None) = (traced, &record.error) else { return };
     let syncs = traced.per_commit();
     match row.commits {
-        Commits::Sync(_) if syncs < job.suite.syncs_per_commit_min(job.group) => {
+        Commits::Sync(_) if syncs < (job.suite.syncs_per_commit_min)(job.group) => {
             record.value = None;
             record.error = Some(format!("does not sync: {syncs:.2} syncs per commit where each must sync"));
         }

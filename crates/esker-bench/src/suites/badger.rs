@@ -24,8 +24,8 @@ use esker_bench_api::{Durability, Feature, OpenOptions};
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
-use crate::suites::plan::{Budget, Group, Measure, Mix, PageCache, Part, Step, Value, Work};
-use crate::suites::{Planned, Stream, may_outgrow};
+use crate::suites::plan::{Budget, Measure, Mix, PageCache, Part, Step, Value, Work};
+use crate::suites::{Stream, Suite, may_outgrow};
 
 const SEED: u64 = 13;
 const CACHE_BYTES: u64 = 4 << 30;
@@ -36,12 +36,11 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// Period of the curves of rows that take minutes.
 const POPULATE_PERIOD: Duration = Duration::from_secs(5);
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "badger",
     summary: "keys drawn with replacement, random values, batches of 1,000, synced, 4 GiB of cache (badger-bench)",
     memory_bytes_max: |_| Some(MEMORY_BYTES_MAX),
     disk_bytes_max: |scale, group| counts(scale, group).0 * (SIZES[group].0 as u64 + 200) * 5 / 2 + (1 << 30),
-    syncs_per_commit_min: |_| 1.0,
     streams: || {
         vec![
             Stream::new("items", format!("badger::BadgerItems, seed {SEED}")),
@@ -50,6 +49,7 @@ pub(crate) static SUITE: Planned = Planned {
         ]
     },
     parts: |scale| (0..SIZES.len()).map(|group| part(scale, group)).collect(),
+    ..Suite::EMPTY
 };
 
 /// Returns the number of keys to write, and the budget of random reads.
@@ -125,10 +125,5 @@ fn part(scale: Scale, group: usize) -> Part {
         Step::row(noted(with_values, scan(false))),
         Step::row(noted(keys_only, scan(true))),
     ];
-    Part::Steps(Group {
-        needs: vec![Feature::SyncCommits],
-        source: Source::new(Kind::Badger, SEED, bytes),
-        transactions: None,
-        steps,
-    })
+    Part::steps(&[Feature::SyncCommits], Source::new(Kind::Badger, SEED, bytes), steps)
 }

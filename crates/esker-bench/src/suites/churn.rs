@@ -13,16 +13,14 @@
 //! engine released the space that it keeps to reuse, or has replaced. The size under the long reader contains
 //! that space.
 
-use std::time::Duration;
-
 use esker_bench_api::results::Unit;
 use esker_bench_api::{Durability, Feature, OpenOptions};
 
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
-use crate::suites::plan::{Budget, Draw, Group, Measure, Mix, Part, Step, Work};
-use crate::suites::{Planned, Stream};
+use crate::suites::plan::{Budget, Draw, Measure, Mix, Part, Step, Work};
+use crate::suites::{Stream, Suite};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 300;
@@ -34,12 +32,10 @@ const LOAD_BATCH: u64 = 1000;
 /// engines free space only in later commits.
 const LATER_PART: u64 = 10;
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "churn",
     summary: "a queue, items that expire, overwrites under a long reader: 8-byte keys, 512-byte values of which half repeats, one thread, async",
     memory_bytes_max: |_| Some(4 << 30),
-    disk_bytes_max: crate::suites::far_smaller,
-    syncs_per_commit_min: |_| 1.0,
     streams: || {
         vec![
             Stream::new(
@@ -50,6 +46,7 @@ pub(crate) static SUITE: Planned = Planned {
         ]
     },
     parts,
+    ..Suite::EMPTY
 };
 
 /// Number of live items.
@@ -130,11 +127,11 @@ fn part(items: u64, kind: Kind, rows: Vec<Step>, size: Row) -> Part {
         ascending_keys: kind == Kind::StorageInOrder,
         ..OpenOptions::with_cache(CACHE_BYTES)
     };
-    let load = Work::Put { count: items, size: LOAD_BATCH, below: 0, period: Duration::ZERO };
+    let load = Work::put(items, LOAD_BATCH);
     let mut steps = vec![Step::Open(options, &[]), Step::Load("items", load), Step::Drain];
     steps.extend(rows);
     steps.extend([Step::Open(options, &[]), Step::Drain, Step::Size(size, None)]);
-    Part::Steps(Group { needs, source: Source::new(kind, SEED, VALUE_BYTES), transactions: None, steps })
+    Part::steps(&needs, Source::new(kind, SEED, VALUE_BYTES), steps)
 }
 
 fn long_reader(budget: Budget, items: u64, row: Row) -> Vec<Step> {

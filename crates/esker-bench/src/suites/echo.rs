@@ -8,7 +8,7 @@ use std::time::Duration;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::generate::storage::StorageItems;
 use esker_bench_api::store;
-use esker_bench_api::{Durability, Failure, OpenOptions, Reader, Store, Writer};
+use esker_bench_api::{Durability, Failure, OpenOptions, Reader, Result, Store, Writer};
 
 use crate::engines::go;
 use crate::recorder::Outcome;
@@ -26,7 +26,7 @@ const ITEMS: u64 = 1_000_000;
 /// Measures one call of the engine that does nothing: two looks at the clock, the virtual call, and a value
 /// of 8 bytes. The value of the row is seconds per operation. The rate of the whole loop, with drawing and
 /// verifying, is in the details.
-pub(super) fn cost(dir: &Path, percent: [u32; 5], ops: u64) -> Result<Outcome, Failure> {
+pub(super) fn cost(dir: &Path, percent: [u32; 5], ops: u64) -> Result<Outcome> {
     let items = Items::new(Source::new(Kind::Storage, SEED, VALUE_BYTES));
     let (mut content, mut rng) = (Content::loaded(ITEMS), Rng::new(SEED));
     let echo = Echo { items: StorageItems::new(SEED, false) };
@@ -37,10 +37,10 @@ pub(super) fn cost(dir: &Path, percent: [u32; 5], ops: u64) -> Result<Outcome, F
 }
 
 /// The same in the program of the engines in Go.
-pub(super) fn cost_in_go(dir: &Path, percent: [u32; 5], ops: u64) -> Result<Outcome, Failure> {
+pub(super) fn cost_in_go(dir: &Path, percent: [u32; 5], ops: u64) -> Result<Outcome> {
     let mut go = go::echo(Source::new(Kind::Storage, SEED, VALUE_BYTES), dir)?;
     go.open(&OpenOptions::with_cache(0))?;
-    let put = Work::Put { count: ITEMS, size: ITEMS, below: 0, period: Duration::ZERO };
+    let put = Work::put(ITEMS, ITEMS);
     go.work(&put, &mut |_, _| Ok(()))?;
     let mix = Mix::new(percent, Draw::Uniform, Budget::of_ops(ops), PERIOD);
     let done = go.work(&Work::Mix(mix), &mut |_, _| Ok(()))?;
@@ -52,19 +52,19 @@ struct Echo {
 }
 
 impl Store for Echo {
-    fn set_durability(&mut self, _durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, _durability: Durability) -> Result<()> {
         Ok(())
     }
 
-    fn write(&self, work: store::Work<'_>) -> Result<(), Failure> {
+    fn write(&self, work: store::Work<'_>) -> Result<()> {
         work(&mut Nowhere)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         Err(Failure::Unsupported("nothing is stored".to_owned()))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let Ok(key) = key.try_into() else { return Ok(false) };
         let mut value = [0; VALUE_BYTES];
         self.items.value(self.items.item(key), 0, &mut value);
@@ -72,7 +72,7 @@ impl Store for Echo {
         Ok(true)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         Ok(())
     }
 }
@@ -80,11 +80,11 @@ impl Store for Echo {
 struct Nowhere;
 
 impl Writer for Nowhere {
-    fn put(&mut self, _key: &[u8], _value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, _key: &[u8], _value: &[u8]) -> Result<()> {
         Ok(())
     }
 
-    fn remove(&mut self, _key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, _key: &[u8]) -> Result<()> {
         Ok(())
     }
 }

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions};
+use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Result};
 
 use crate::engines::go::{self, Remote};
 use crate::machine;
@@ -33,16 +33,12 @@ struct Run<'a> {
 }
 
 /// Runs a group of a suite.
-pub(crate) fn run(group: &Group, turn: Turn<'_>) -> Result<(), Failure> {
+pub(crate) fn run(group: &Group, turn: Turn<'_>) -> Result<()> {
     run_with(group, turn, &machine::drop_page_cache)
 }
 
 /// The same, with a replacement for dropping the page cache.
-pub(crate) fn run_with(
-    group: &Group,
-    turn: Turn<'_>,
-    drop_page_cache: &dyn Fn() -> bool,
-) -> Result<(), Failure> {
+pub(crate) fn run_with(group: &Group, turn: Turn<'_>, drop_page_cache: &dyn Fn() -> bool) -> Result<()> {
     let Turn { engine, recorder, .. } = turn;
     group.needs.iter().try_for_each(|feature| needs(engine, *feature))?;
     let transactions = match group.transactions {
@@ -65,7 +61,7 @@ fn executor<'a>(
     group: &Group,
     transactions: Option<esker_bench_api::TransactionKind>,
     dir: &Path,
-) -> Result<Box<dyn Executor + 'a>, Failure> {
+) -> Result<Box<dyn Executor + 'a>> {
     if go::is_peer(engine.name()) {
         return Ok(Box::new(Remote::new(engine.name(), group.source, transactions, dir)?));
     }
@@ -78,7 +74,7 @@ impl Run<'_> {
         steps: &[Step],
         executor: &mut dyn Executor,
         mut held: Option<Checked<'_>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         for step in steps {
             if !self.goes_on {
                 return Ok(());
@@ -88,12 +84,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn step(
-        &mut self,
-        step: &Step,
-        executor: &mut dyn Executor,
-        held: Option<Checked<'_>>,
-    ) -> Result<(), Failure> {
+    fn step(&mut self, step: &Step, executor: &mut dyn Executor, held: Option<Checked<'_>>) -> Result<()> {
         match step {
             Step::Open(options, modes) => executor.open(&self.options(options, modes)),
             Step::OpenWithin(options, modes) => executor.open_within(&self.options(options, modes)),
@@ -144,7 +135,7 @@ impl Run<'_> {
         OpenOptions { durability: self.engine.first_of(modes).unwrap_or(options.durability), ..*options }
     }
 
-    fn compact(&mut self, row: Option<&str>, executor: &mut dyn Executor) -> Result<(), Failure> {
+    fn compact(&mut self, row: Option<&str>, executor: &mut dyn Executor) -> Result<()> {
         let Some(row) = row else {
             if self.lacks(Some(Feature::Compaction)).is_some() {
                 self.note = "not compacted: it has no compaction";
@@ -159,7 +150,7 @@ impl Run<'_> {
         })
     }
 
-    fn row(&mut self, measure: &Measure, executor: &mut dyn Executor) -> Result<(), Failure> {
+    fn row(&mut self, measure: &Measure, executor: &mut dyn Executor) -> Result<()> {
         let Measure { row, work, instead, cache, warm_up, .. } = measure;
         if let Some(why) = self.lacks(measure.needs) {
             if let Some(instead) = instead {
@@ -209,12 +200,7 @@ fn is_long(work: &Work) -> bool {
     made(work) < u64::MAX
 }
 
-fn outcome(
-    measure: &Measure,
-    done: Done,
-    warm_up_reads: Option<u64>,
-    note: &str,
-) -> Result<Outcome, Failure> {
+fn outcome(measure: &Measure, done: Done, warm_up_reads: Option<u64>, note: &str) -> Result<Outcome> {
     if let Some(why) = &done.void {
         return Err(Failure::Unsupported(why.clone()));
     }

@@ -19,8 +19,8 @@ use esker_bench_api::{Durability, Feature, OpenOptions};
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
-use crate::suites::plan::{Budget, Group, Measure, Part, Step, Value, Work};
-use crate::suites::{Planned, Stream};
+use crate::suites::plan::{Budget, Measure, Part, Step, Value, Work};
+use crate::suites::{Stream, Suite};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 200;
@@ -29,12 +29,10 @@ const VALUE_BYTES: usize = 128;
 const CACHE_BYTES: u64 = 512 << 20;
 const FAST: &[Durability] = &[Durability::Async, Durability::NoSync, Durability::Sync];
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "keyspaces",
     summary: "many keyspaces (prefixes of keys where an engine has one order): 8-byte keys, 128-byte values of which half repeats, one thread, async",
     memory_bytes_max: |_| Some(4 << 30),
-    disk_bytes_max: crate::suites::far_smaller,
-    syncs_per_commit_min: |_| 1.0,
     streams: || {
         vec![
             Stream::new("items", format!("keyspaces::KeyspaceItems, seed {SEED}")),
@@ -42,6 +40,7 @@ pub(crate) static SUITE: Planned = Planned {
         ]
     },
     parts,
+    ..Suite::EMPTY
 };
 
 fn parts(scale: Scale) -> Vec<Part> {
@@ -86,12 +85,11 @@ fn parts(scale: Scale) -> Vec<Part> {
         Step::Drain,
         Step::Size(size, no_sync),
     ];
-    vec![Part::Steps(Group {
-        needs: Vec::new(),
-        source: Source { number: keyspaces, ..Source::new(Kind::Keyspaces, SEED, VALUE_BYTES) },
-        transactions: None,
+    vec![Part::steps(
+        &[],
+        Source { number: keyspaces, ..Source::new(Kind::Keyspaces, SEED, VALUE_BYTES) },
         steps,
-    })]
+    )]
 }
 
 /// Returns the rows in their order.

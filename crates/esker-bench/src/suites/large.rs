@@ -4,15 +4,13 @@
 //! Large values are slices of a pool of random bytes made beforehand, so that the timed part does not include
 //! making them.
 
-use std::time::Duration;
-
 use esker_bench_api::{Durability, Feature, OpenOptions};
 
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
-use crate::suites::plan::{Group, Measure, Part, Step, Work};
-use crate::suites::{Planned, Stream};
+use crate::suites::plan::{Measure, Part, Step, Work};
+use crate::suites::{Stream, Suite};
 
 const LARGE_SEED: u64 = 4;
 const LARGE_BYTES: usize = 2_000_000;
@@ -20,7 +18,7 @@ const CACHE_BYTES: u64 = 4 << 30;
 /// More than any engine was observed to need.
 const DISK_FACTOR_MAX: u64 = 4;
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "large",
     summary: "values of 2 MB and small items (24 B, 150 B) in one sync transaction, 4 GiB of cache (redb's large_values_benchmark)",
     // Some engines hold the 8 GB of the transaction in memory.
@@ -29,7 +27,6 @@ pub(crate) static SUITE: Planned = Planned {
         let (large, small) = counts(scale);
         DISK_FACTOR_MAX * large * LARGE_BYTES as u64 + small * 4000
     },
-    syncs_per_commit_min: |_| 1.0,
     streams: || {
         vec![
             Stream::new("large values", format!("pool::Pool, seed {LARGE_SEED}")),
@@ -38,6 +35,7 @@ pub(crate) static SUITE: Planned = Planned {
         ]
     },
     parts,
+    ..Suite::EMPTY
 };
 
 /// Returns the numbers of large values and of small items.
@@ -54,17 +52,16 @@ fn parts(scale: Scale) -> Vec<Part> {
     let count = large + small;
     let work = format!("{large} values of 2 MB and {small} small items, one transaction, one sync commit");
     let row = Row { ops: count, commits: Commits::Sync(1), weight: 20, ..Row::time("bulk load", work) };
-    let put = Work::Put { count, size: count, below: 0, period: Duration::ZERO };
+    let put = Work::put(count, count);
     let options = OpenOptions { value_bytes: LARGE_BYTES as u64, ..OpenOptions::with_cache(CACHE_BYTES) };
-    vec![Part::Steps(Group {
-        needs: vec![Feature::SyncCommits, Feature::LargeTransactions, Feature::LargeValues],
-        source: Source { number: large, ..Source::new(Kind::Large, LARGE_SEED, LARGE_BYTES) },
-        transactions: None,
-        steps: vec![
+    vec![Part::steps(
+        &[Feature::SyncCommits, Feature::LargeTransactions, Feature::LargeValues],
+        Source { number: large, ..Source::new(Kind::Large, LARGE_SEED, LARGE_BYTES) },
+        vec![
             Step::Open(options, &[Durability::Sync]),
             Step::row(Measure::new(row, put)),
             Step::Drain,
             Step::Check,
         ],
-    })]
+    )]
 }

@@ -17,12 +17,13 @@ use esker_bench_api::generate::fill;
 use esker_bench_api::generate::order::Order;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::results::Unit;
-use esker_bench_api::{AsyncCommits, Engine, EngineOption, Failure, Isolation, Store};
+use esker_bench_api::{AsyncCommits, Engine, EngineOption, Failure, Isolation, Result, Store};
 
 use crate::machine;
 use crate::recorder::Outcome;
 use crate::row::Row;
 use crate::scale::Scale;
+use crate::suites::plan::Part;
 use crate::suites::{Stream, Suite, Turn, echo};
 use crate::track::Track;
 
@@ -55,7 +56,29 @@ const LAB_ROWS_IN_GO: [(&str, [u32; 5]); 2] =
 /// Seed of the order in which cache lines are visited.
 const CHASE_SEED: u64 = 17;
 
-pub(crate) struct LimitsSuite;
+pub(crate) static SUITE: Suite = Suite {
+    name: "limits",
+    summary: "what the machine can do: syncs, blocks, memory; and what the lab itself costs; no engine",
+    // The pointer chase is larger than any cache.
+    memory_bytes_max: |_| None,
+    disk_bytes_max: |scale, _| sizes(scale).file_bytes * 2 + (1 << 30),
+    streams: || {
+        vec![
+            Stream::new("random blocks", "rng::Rng, seed: the number of the thread"),
+            Stream::new(
+                "dependent misses",
+                format!("order::Order from 0, shuffled by rng::Rng, seed {CHASE_SEED}"),
+            ),
+            Stream::new(
+                "the lab's own operations",
+                format!("storage::StorageItems, random, and rng::Rng, seed {} both; uniform", echo::SEED),
+            ),
+        ]
+    },
+    own_engine: Some(&Machine),
+    parts: |scale| vec![Part::Program(rows(scale), run)],
+    ..Suite::EMPTY
+};
 
 /// Takes the place of an engine.
 struct Machine;
@@ -85,7 +108,7 @@ impl Engine for Machine {
         None
     }
 
-    fn open(&self, _dir: &Path, _options: &esker_bench_api::OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, _dir: &Path, _options: &esker_bench_api::OpenOptions) -> Result<Box<dyn Store>> {
         Err(Failure::Unsupported("the machine is not a database".to_owned()))
     }
 }
@@ -132,141 +155,94 @@ fn sizes(scale: Scale) -> Sizes {
     }
 }
 
-impl Suite for LimitsSuite {
-    fn name(&self) -> &'static str {
-        "limits"
-    }
-
-    fn summary(&self) -> &'static str {
-        "what the machine can do: syncs, blocks, memory; and what the lab itself costs; no engine"
-    }
-
-    /// The pointer chase is larger than any cache.
-    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
-        None
-    }
-
-    fn streams(&self) -> Vec<Stream> {
-        vec![
-            Stream::new("random blocks", "rng::Rng, seed: the number of the thread"),
-            Stream::new(
-                "dependent misses",
-                format!("order::Order from 0, shuffled by rng::Rng, seed {CHASE_SEED}"),
-            ),
-            Stream::new(
-                "the lab's own operations",
-                format!("storage::StorageItems, random, and rng::Rng, seed {} both; uniform", echo::SEED),
-            ),
-        ]
-    }
-
-    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
-        sizes(scale).file_bytes * 2 + (1 << 30)
-    }
-
-    fn own_engine(&self) -> Option<&'static dyn Engine> {
-        Some(&Machine)
-    }
-
-    fn rows(&self, scale: Scale) -> Vec<Row> {
-        let sizes = sizes(scale);
-        let mib = sizes.file_bytes >> 20;
-        let mut rows = Vec::new();
-        for (name, _, _) in SYNC_ROWS {
-            rows.push(Row {
-                weight: 2,
-                ..Row::time(name, format!("median of {} appends, each synced", sizes.syncs))
-            });
-        }
-        for (name, _) in WRITE_ROWS {
-            rows.push(Row {
-                weight: 4,
-                ..Row::rate(
-                    Unit::BytesPerSecond,
-                    name,
-                    format!("{mib} MiB in blocks of 1 MiB, sync included"),
-                )
-            });
-        }
-        for (name, _) in READ_ROWS {
-            rows.push(Row {
-                weight: 4,
-                ..Row::rate(
-                    Unit::BytesPerSecond,
-                    name,
-                    format!("{mib} MiB in blocks of 1 MiB, page cache dropped"),
-                )
-            });
-        }
-        for (name, _) in RANDOM_ROWS {
-            let work = format!("{} reads of a {mib} MiB file, O_DIRECT", sizes.random_reads);
-            rows.push(Row { weight: 3, ..Row::rate(Unit::OpsPerSecond, name, work) });
-        }
+fn rows(scale: Scale) -> Vec<Row> {
+    let sizes = sizes(scale);
+    let mib = sizes.file_bytes >> 20;
+    let mut rows = Vec::new();
+    for (name, _, _) in SYNC_ROWS {
         rows.push(Row {
-            weight: 1,
+            weight: 2,
+            ..Row::time(name, format!("median of {} appends, each synced", sizes.syncs))
+        });
+    }
+    for (name, _) in WRITE_ROWS {
+        rows.push(Row {
+            weight: 4,
+            ..Row::rate(Unit::BytesPerSecond, name, format!("{mib} MiB in blocks of 1 MiB, sync included"))
+        });
+    }
+    for (name, _) in READ_ROWS {
+        rows.push(Row {
+            weight: 4,
             ..Row::rate(
                 Unit::BytesPerSecond,
-                "memcpy",
-                format!("{} MiB to a second place, both touched before", sizes.copy_bytes >> 20),
+                name,
+                format!("{mib} MiB in blocks of 1 MiB, page cache dropped"),
             )
         });
-        rows.push(Row {
-            weight: 8,
-            ..Row::time(
-                "dependent cache miss",
-                format!("a step of a pointer chase over {} MiB", sizes.chase_bytes >> 20),
-            )
-        });
-        let lab_rows = LAB_ROWS.map(|(name, _)| name).into_iter().chain(LAB_ROWS_IN_GO.map(|(name, _)| name));
-        for name in lab_rows {
-            let work =
-                format!("{} calls of an engine that does nothing, as the mixes make them", sizes.lab_ops);
-            rows.push(Row { weight: 1, ..Row::time(name, work) });
-        }
-        rows
     }
+    for (name, _) in RANDOM_ROWS {
+        let work = format!("{} reads of a {mib} MiB file, O_DIRECT", sizes.random_reads);
+        rows.push(Row { weight: 3, ..Row::rate(Unit::OpsPerSecond, name, work) });
+    }
+    rows.push(Row {
+        weight: 1,
+        ..Row::rate(
+            Unit::BytesPerSecond,
+            "memcpy",
+            format!("{} MiB to a second place, both touched before", sizes.copy_bytes >> 20),
+        )
+    });
+    rows.push(Row {
+        weight: 8,
+        ..Row::time(
+            "dependent cache miss",
+            format!("a step of a pointer chase over {} MiB", sizes.chase_bytes >> 20),
+        )
+    });
+    let lab_rows = LAB_ROWS.map(|(name, _)| name).into_iter().chain(LAB_ROWS_IN_GO.map(|(name, _)| name));
+    for name in lab_rows {
+        let work = format!("{} calls of an engine that does nothing, as the mixes make them", sizes.lab_ops);
+        rows.push(Row { weight: 1, ..Row::time(name, work) });
+    }
+    rows
+}
 
-    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
-        let Turn { scale, recorder, .. } = turn;
-        let sizes = sizes(scale);
-        let dir = recorder.dir().to_path_buf();
-        let path = dir.join("file");
-        for (name, bytes, preallocated) in SYNC_ROWS {
-            recorder.row(name, || syncs(&dir, bytes, sizes.syncs, preallocated))?;
-        }
-        for (name, direct) in WRITE_ROWS {
-            recorder.row(name, || sequential_write(&path, sizes.file_bytes, direct))?;
-        }
-        for (name, direct) in READ_ROWS {
-            let is_cold = machine::drop_page_cache();
-            recorder.row(name, || {
-                let mut outcome = sequential_read(&path, direct)?;
-                if !is_cold && !direct {
-                    outcome.note =
-                        "the page cache could not be dropped: this is a read from memory".to_owned();
-                }
-                Ok(outcome)
-            })?;
-        }
-        for (name, depth) in RANDOM_ROWS {
-            recorder.row(name, || random_reads(&path, depth, sizes.random_reads))?;
-        }
-        recorder.row("memcpy", || Ok(copy(sizes.copy_bytes)))?;
-        recorder.row("dependent cache miss", || Ok(chase(sizes.chase_bytes, sizes.chase_steps)))?;
-        LAB_ROWS.into_iter().try_for_each(|(name, percent)| {
-            recorder.row(name, || echo::cost(&dir, percent, sizes.lab_ops))
+fn run(turn: Turn<'_>) -> Result<()> {
+    let Turn { scale, recorder, .. } = turn;
+    let sizes = sizes(scale);
+    let dir = recorder.dir().to_path_buf();
+    let path = dir.join("file");
+    for (name, bytes, preallocated) in SYNC_ROWS {
+        recorder.row(name, || syncs(&dir, bytes, sizes.syncs, preallocated))?;
+    }
+    for (name, direct) in WRITE_ROWS {
+        recorder.row(name, || sequential_write(&path, sizes.file_bytes, direct))?;
+    }
+    for (name, direct) in READ_ROWS {
+        let is_cold = machine::drop_page_cache();
+        recorder.row(name, || {
+            let mut outcome = sequential_read(&path, direct)?;
+            if !is_cold && !direct {
+                outcome.note = "the page cache could not be dropped: this is a read from memory".to_owned();
+            }
+            Ok(outcome)
         })?;
-        LAB_ROWS_IN_GO.into_iter().try_for_each(|(name, percent)| {
-            recorder.row(name, || echo::cost_in_go(&dir, percent, sizes.lab_ops))
-        })
     }
+    for (name, depth) in RANDOM_ROWS {
+        recorder.row(name, || random_reads(&path, depth, sizes.random_reads))?;
+    }
+    recorder.row("memcpy", || Ok(copy(sizes.copy_bytes)))?;
+    recorder.row("dependent cache miss", || Ok(chase(sizes.chase_bytes, sizes.chase_steps)))?;
+    LAB_ROWS
+        .into_iter()
+        .try_for_each(|(name, percent)| recorder.row(name, || echo::cost(&dir, percent, sizes.lab_ops)))?;
+    LAB_ROWS_IN_GO
+        .into_iter()
+        .try_for_each(|(name, percent)| recorder.row(name, || echo::cost_in_go(&dir, percent, sizes.lab_ops)))
 }
 
-fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::engine(error)
-}
-
-fn open(path: &Path, options: &mut OpenOptions, direct: bool) -> Result<File, Failure> {
+fn open(path: &Path, options: &mut OpenOptions, direct: bool) -> Result<File> {
     if direct {
         options.custom_flags(rustix::fs::OFlags::DIRECT.bits() as i32);
     }
@@ -274,7 +250,7 @@ fn open(path: &Path, options: &mut OpenOptions, direct: bool) -> Result<File, Fa
         std::io::ErrorKind::InvalidInput if direct => {
             Failure::Unsupported("this file system has no O_DIRECT".to_owned())
         }
-        _ => failed(error),
+        _ => Failure::engine(error),
     })
 }
 
@@ -299,7 +275,7 @@ impl Aligned {
 }
 
 /// Measures syncs. The value is the median; the details have percentiles.
-fn syncs(dir: &Path, bytes: usize, count: u64, preallocated: bool) -> Result<Outcome, Failure> {
+fn syncs(dir: &Path, bytes: usize, count: u64, preallocated: bool) -> Result<Outcome> {
     let path = dir.join("synced");
     let file = open(&path, OpenOptions::new().write(true).create(true).truncate(true), false)?;
     if preallocated {
@@ -308,21 +284,21 @@ fn syncs(dir: &Path, bytes: usize, count: u64, preallocated: bool) -> Result<Out
         let zeros = vec![0; BLOCK];
         let end = count * bytes as u64;
         for at in (0..end).step_by(BLOCK) {
-            file.write_all_at(&zeros, at).map_err(failed)?;
+            file.write_all_at(&zeros, at)?;
         }
-        file.sync_all().map_err(failed)?;
+        file.sync_all()?;
     }
     let mut record = vec![0; bytes];
     fill(2, &mut record);
     let mut track = Track::new(&["sync"], PERIOD, dir)?;
     for i in 0..count {
         let from = Instant::now();
-        file.write_all_at(&record, i * bytes as u64).map_err(failed)?;
-        file.sync_data().map_err(failed)?;
+        file.write_all_at(&record, i * bytes as u64)?;
+        file.sync_data()?;
         track.record(0, from, Instant::now(), 1);
     }
     let detail = track.finish("closed");
-    std::fs::remove_file(&path).map_err(failed)?;
+    std::fs::remove_file(&path)?;
     Ok(Outcome {
         value: detail.latency.get("sync").map(|sync| sync.p50),
         detail: Some(detail),
@@ -330,43 +306,43 @@ fn syncs(dir: &Path, bytes: usize, count: u64, preallocated: bool) -> Result<Out
     })
 }
 
-fn sequential_write(path: &Path, bytes: u64, direct: bool) -> Result<Outcome, Failure> {
+fn sequential_write(path: &Path, bytes: u64, direct: bool) -> Result<Outcome> {
     drop(std::fs::remove_file(path));
     let file = open(path, OpenOptions::new().write(true).create(true).truncate(true), direct)?;
     let mut block = Aligned::new(BLOCK);
     let start = Instant::now();
     for at in (0..bytes).step_by(BLOCK) {
-        file.write_all_at(block.bytes(), at).map_err(failed)?;
+        file.write_all_at(block.bytes(), at)?;
     }
-    file.sync_data().map_err(failed)?;
+    file.sync_data()?;
     let seconds = start.elapsed().as_secs_f64();
     Ok(Outcome { seconds: Some(seconds), user_written_bytes: bytes, ..Outcome::default() })
 }
 
-fn sequential_read(path: &Path, direct: bool) -> Result<Outcome, Failure> {
+fn sequential_read(path: &Path, direct: bool) -> Result<Outcome> {
     let file = open(path, OpenOptions::new().read(true), direct)?;
     let mut block = Aligned::new(BLOCK);
-    let bytes = file.metadata().map_err(failed)?.len();
+    let bytes = file.metadata()?.len();
     let start = Instant::now();
     for at in (0..bytes).step_by(BLOCK) {
-        file.read_exact_at(block.bytes(), at).map_err(failed)?;
+        file.read_exact_at(block.bytes(), at)?;
     }
     Ok(Outcome { value: Some(bytes as f64 / start.elapsed().as_secs_f64()), ..Outcome::default() })
 }
 
 /// Measures random reads. A queue of depth n is n threads with one read each at a time.
-fn random_reads(path: &Path, depth: u64, count: u64) -> Result<Outcome, Failure> {
+fn random_reads(path: &Path, depth: u64, count: u64) -> Result<Outcome> {
     let file = open(path, OpenOptions::new().read(true), true)?;
-    let pages = file.metadata().map_err(failed)?.len() / PAGE as u64;
+    let pages = file.metadata()?.len() / PAGE as u64;
     let start = Instant::now();
     thread::scope(|scope| {
         let file = &file;
         let readers: Vec<_> = (0..depth)
             .map(|thread| {
-                scope.spawn(move || -> Result<(), Failure> {
+                scope.spawn(move || -> Result<()> {
                     let (mut rng, mut page) = (Rng::new(thread), Aligned::new(PAGE));
                     for _ in 0..count / depth {
-                        file.read_exact_at(page.bytes(), rng.below(pages) * PAGE as u64).map_err(failed)?;
+                        file.read_exact_at(page.bytes(), rng.below(pages) * PAGE as u64)?;
                     }
                     Ok(())
                 })

@@ -1,7 +1,7 @@
 //! The suites: one file each, listed here.
 //!
-//! To add a suite, write `suites/NAME.rs` with a [`Planned`], and add it to [`SUITES`]. `plan.rs` defines the
-//! parts of groups. A suite that does not fit into a plan implements [`Suite`] itself.
+//! To add a suite, write `suites/NAME.rs` with a [`Suite`], and add it to [`SUITES`]. `plan.rs` defines the
+//! parts of groups. A group that does not fit into a plan is a program.
 //!
 //! The rows of a group share a process, a directory and the data of the rows before them. Groups share
 //! nothing.
@@ -34,7 +34,8 @@ mod verify;
 pub(crate) mod works;
 mod ycsb;
 
-use esker_bench_api::{Engine, Failure, Feature};
+use clap::ValueEnum as _;
+use esker_bench_api::{Engine, Failure, Feature, Result};
 
 use crate::recorder::Recorder;
 use crate::row::Row;
@@ -42,8 +43,8 @@ use crate::scale::Scale;
 use crate::suites::plan::Part;
 
 /// All suites.
-pub(crate) static SUITES: &[&dyn Suite] = &[
-    &limits::LimitsSuite,
+pub(crate) static SUITES: &[&Suite] = &[
+    &limits::SUITE,
     &redb::SUITE,
     &int::SUITE,
     &large::SUITE,
@@ -55,11 +56,11 @@ pub(crate) static SUITES: &[&dyn Suite] = &[
     &sizes::SUITE,
     &churn::SUITE,
     &keyspaces::SUITE,
-    &open::OpenSuite,
+    &open::SUITE,
     &transactions::SUITE,
     &shapes::SUITE,
     &time::SUITE,
-    &server::ServerSuite,
+    &server::SUITE,
 ];
 
 const PAGE_BYTES: u64 = 4 << 10;
@@ -78,104 +79,67 @@ pub(crate) fn may_outgrow(items: u64, value_bytes: usize, memory_bytes: u64) -> 
 }
 
 /// A list of rows in groups. Each group runs on one engine in a fresh process and directory.
-pub(crate) trait Suite: Sync {
+pub(crate) struct Suite {
     /// Name on the command line and in results.
-    fn name(&self) -> &'static str;
-
-    /// Describes the data and the source of the workload in one sentence.
-    fn summary(&self) -> &'static str;
-
-    /// Returns the rows in the order in which they run.
-    fn rows(&self, scale: Scale) -> Vec<Row>;
-
-    /// Returns the sources of bytes, orders and draws: generators of `esker_bench_api::generate` with their
-    /// seeds and parameters. With these the work can be repeated elsewhere.
-    fn streams(&self) -> Vec<Stream>;
-
-    /// Returns the most bytes that the files of any engine take during a group.
-    fn disk_bytes_max(&self, scale: Scale, group: usize) -> u64 {
-        far_smaller(scale, group)
-    }
-
+    pub(crate) name: &'static str,
+    /// The data and the source of the workload in one sentence.
+    pub(crate) summary: &'static str,
     /// Returns the limit of all memory of an engine for a group, including the page cache of its files.
     /// `None` if the group needs all memory of the machine. The limit is at least twice the cache of the
     /// suite.
-    fn memory_bytes_max(&self, group: usize) -> Option<u64>;
-
-    /// Returns the stand-in for an engine, for a suite that measures the machine.
-    fn own_engine(&self) -> Option<&'static dyn Engine> {
-        None
-    }
-
+    pub(crate) memory_bytes_max: fn(usize) -> Option<u64>,
+    /// Returns the most bytes that the files of any engine take during a group.
+    pub(crate) disk_bytes_max: fn(Scale, usize) -> u64,
     /// Returns the fewest syncs per commit of a row that must sync. That is 1, or less if commits of several
     /// threads share a sync.
-    fn syncs_per_commit_min(&self, _group: usize) -> f64 {
-        1.0
-    }
-
-    /// Runs the rows of a group, and reports each to the recorder in the order of `rows`.
-    /// [`Failure::Unsupported`] means that the engine cannot run the rows that have not begun.
-    fn run(&self, turn: Turn<'_>) -> Result<(), Failure>;
-
-    /// Returns the number of groups.
-    fn groups(&self, scale: Scale) -> usize {
-        self.rows(scale).iter().map(|row| row.group + 1).max().unwrap_or(0)
-    }
-}
-
-/// Disk limit of suites whose data is far smaller.
-fn far_smaller(scale: Scale, _group: usize) -> u64 {
-    if scale == Scale::Test { 1 << 30 } else { 20 << 30 }
-}
-
-/// A suite that is data, except for groups that are programs.
-pub(crate) struct Planned {
-    name: &'static str,
-    summary: &'static str,
-    memory_bytes_max: fn(usize) -> Option<u64>,
-    disk_bytes_max: fn(Scale, usize) -> u64,
-    syncs_per_commit_min: fn(usize) -> f64,
-    streams: fn() -> Vec<Stream>,
+    pub(crate) syncs_per_commit_min: fn(usize) -> f64,
+    /// Returns the sources of bytes, orders and draws: generators of `esker_bench_api::generate` with their
+    /// seeds and parameters. With these the work can be repeated elsewhere.
+    pub(crate) streams: fn() -> Vec<Stream>,
+    /// The stand-in for an engine, for a suite that measures the machine.
+    pub(crate) own_engine: Option<&'static dyn Engine>,
     /// Returns the groups at a scale.
-    parts: fn(Scale) -> Vec<Part>,
+    pub(crate) parts: fn(Scale) -> Vec<Part>,
 }
 
-impl Suite for Planned {
-    fn name(&self) -> &'static str {
-        self.name
-    }
+impl Suite {
+    /// A suite whose data is far smaller than the disk, without groups.
+    pub(crate) const EMPTY: Self = Self {
+        name: "",
+        summary: "",
+        memory_bytes_max: |_| None,
+        disk_bytes_max: |scale, _| if scale == Scale::Test { 1 << 30 } else { 20 << 30 },
+        syncs_per_commit_min: |_| 1.0,
+        streams: Vec::new,
+        own_engine: None,
+        parts: |_| Vec::new(),
+    };
 
-    fn summary(&self) -> &'static str {
-        self.summary
-    }
-
-    fn rows(&self, scale: Scale) -> Vec<Row> {
+    /// Returns the rows in the order in which they run.
+    pub(crate) fn rows(&self, scale: Scale) -> Vec<Row> {
         let parts = (self.parts)(scale).into_iter().enumerate();
         let rows =
             parts.flat_map(|(group, part)| part.rows().into_iter().map(move |row| Row { group, ..row }));
         rows.collect()
     }
 
-    fn streams(&self) -> Vec<Stream> {
-        (self.streams)()
+    /// Returns the number of groups.
+    pub(crate) fn groups(&self, scale: Scale) -> usize {
+        (self.parts)(scale).len()
     }
 
-    fn disk_bytes_max(&self, scale: Scale, group: usize) -> u64 {
-        (self.disk_bytes_max)(scale, group)
-    }
-
-    fn memory_bytes_max(&self, group: usize) -> Option<u64> {
-        (self.memory_bytes_max)(group)
-    }
-
-    fn syncs_per_commit_min(&self, group: usize) -> f64 {
-        (self.syncs_per_commit_min)(group)
-    }
-
-    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
-        match (self.parts)(turn.scale).swap_remove(turn.group) {
-            Part::Steps(group) => interpret::run(&group, turn),
+    /// Runs the rows of a group, and reports each to the recorder in their order. Rows that the engine cannot
+    /// run get the reason.
+    pub(crate) fn run(&self, turn: Turn<'_>) -> Result<()> {
+        let Turn { engine, scale, group, recorder } = turn;
+        let turn = Turn { engine, scale, group, recorder: &mut *recorder };
+        let done = match (self.parts)(scale).swap_remove(group) {
+            Part::Steps(steps) => interpret::run(&steps, turn),
             Part::Program(_, program) => program(turn),
+        };
+        match done {
+            Err(Failure::Unsupported(why)) => recorder.cannot_rest(&why),
+            done => done,
         }
     }
 }
@@ -189,19 +153,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) recorder: &'a mut Recorder,
 }
 
-impl Turn<'_> {
-    /// Runs the group. Rows that the engine cannot run get the reason.
-    pub(crate) fn take(self, suite: &dyn Suite) -> Result<(), Failure> {
-        let Self { engine, scale, group, recorder } = self;
-        match suite.run(Turn { engine, scale, group, recorder: &mut *recorder }) {
-            Err(Failure::Unsupported(why)) => recorder.cannot_rest(&why),
-            result => result,
-        }
-    }
-}
-
 /// Fails with the reason if the engine lacks the feature.
-pub(crate) fn needs(engine: &dyn Engine, feature: Feature) -> Result<(), Failure> {
+pub(crate) fn needs(engine: &dyn Engine, feature: Feature) -> Result<()> {
     engine.cannot(feature).map_or(Ok(()), |why| Err(Failure::Unsupported(why.to_owned())))
 }
 
@@ -221,6 +174,12 @@ impl Stream {
 }
 
 /// Returns the suite with this name.
-pub(crate) fn find(name: &str) -> Option<&'static dyn Suite> {
-    SUITES.iter().copied().find(|suite| suite.name() == name)
+pub(crate) fn find(name: &str) -> Option<&'static Suite> {
+    SUITES.iter().copied().find(|suite| suite.name == name)
+}
+
+/// Returns the rows of a suite and a scale by their names, or none if this program lacks one of them.
+pub(crate) fn rows_of(suite: &str, scale: &str) -> Vec<Row> {
+    let known = find(suite).zip(Scale::from_str(scale, false).ok());
+    known.map(|(suite, scale)| suite.rows(scale)).unwrap_or_default()
 }

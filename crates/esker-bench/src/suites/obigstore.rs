@@ -13,8 +13,8 @@ use esker_bench_api::{Durability, OpenOptions};
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
-use crate::suites::plan::{Budget, Drive, Group, Measure, Part, Step, Value, Work};
-use crate::suites::{Planned, Stream};
+use crate::suites::plan::{Budget, Drive, Measure, Part, Step, Value, Work};
+use crate::suites::{Stream, Suite};
 
 const SEED: u64 = 29;
 const CACHE_BYTES: u64 = 4 << 30;
@@ -38,7 +38,7 @@ const TEST_REQUESTS: u64 = 20;
 /// Requests in flight of each group.
 const CONCURRENCY: [u64; 7] = [64, 64, 200, 200, 50, 64, 1];
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "obigstore",
     summary: "16-byte keys, 32-byte values of which half repeats, many requests in flight, in process (obigstore)",
     memory_bytes_max: |_| Some(2 * CACHE_BYTES),
@@ -61,6 +61,7 @@ pub(crate) static SUITE: Planned = Planned {
         ]
     },
     parts,
+    ..Suite::EMPTY
 };
 
 struct Counts {
@@ -203,7 +204,7 @@ fn writes(group: usize, kind: Kind, durability: Durability, rows: Vec<Measure>) 
     steps.extend(rows.into_iter().flat_map(|row| [Step::row(row), Step::Drain]));
     steps.push(Step::Check);
     let source = Source::new(kind, SEED, value_bytes);
-    Part::Steps(Group { needs: vec![durability.feature()], source, transactions: None, steps })
+    Part::steps(&[durability.feature()], source, steps)
 }
 
 fn reads(c: &Counts, scale: Scale) -> Part {
@@ -248,5 +249,5 @@ fn reads(c: &Counts, scale: Scale) -> Part {
     }
     steps.push(Step::Check);
     let source = Source::new(Kind::Sequential, SEED, VALUE_BYTES);
-    Part::Steps(Group { needs: Vec::new(), source, transactions: None, steps })
+    Part::steps(&[], source, steps)
 }

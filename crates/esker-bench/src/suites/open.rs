@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use esker_bench_api::generate::items::{Items, KEY_BYTES};
-use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Store};
+use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Result, Store};
 
 use crate::machine;
 use crate::measure::{idle_wait_max, wait_until_idle};
@@ -38,6 +38,7 @@ use crate::recorder::{Outcome, Recorder};
 use crate::row::Row;
 use crate::scale::Scale;
 use crate::suites::page_cache::NOT_COLD;
+use crate::suites::plan::Part;
 use crate::suites::works::expect;
 use crate::suites::{Stream, Suite, Turn};
 
@@ -54,7 +55,15 @@ const READY: &str = "ready";
 const READY_RESTLESS: &str = "ready, without rest";
 const RESTLESS_NOTE: &str = "background work went on when the writer closed";
 
-pub(crate) struct OpenSuite;
+pub(crate) static SUITE: Suite = Suite {
+    name: "open",
+    summary: "opening a database of items of 24 + 150 B: closed cleanly, and killed while it was being written",
+    memory_bytes_max: |_| Some(MEMORY_BYTES_MAX),
+    disk_bytes_max: |scale, _| items(scale) * 2000,
+    streams: || vec![Stream::new("items", format!("items::Items, seed {SEED}"))],
+    parts,
+    ..Suite::EMPTY
+};
 
 /// Number of items loaded. A tenth as many are then written without a sync.
 fn items(scale: Scale) -> u64 {
@@ -66,62 +75,37 @@ fn items(scale: Scale) -> u64 {
     }
 }
 
-impl Suite for OpenSuite {
-    fn name(&self) -> &'static str {
-        "open"
-    }
+fn parts(scale: Scale) -> Vec<Part> {
+    let items = items(scale);
+    let clean = vec![
+        Row::time(
+            CLEAN,
+            format!("{items} items, at rest and closed; all files read once before; open and first get"),
+        ),
+        Row::time(CLEAN_COLD, "the same, closed once more; page cache dropped; open and first get"),
+    ];
+    let killed = format!(
+        "{items} items synced, {} more not, process killed; what it left in the page cache written, all files read once \
+         before; open and first get",
+        items / 10
+    );
+    vec![
+        Part::Program(clean, |turn| run(turn, End::Close)),
+        Part::Program(vec![Row::time(KILLED, killed)], |turn| {
+            let outlives_the_process = [Feature::SyncCommits, Feature::AsyncCommits];
+            match outlives_the_process.map(|feature| turn.engine.cannot(feature)) {
+                [Some(why), Some(_)] => Err(Failure::Unsupported(why.to_owned())),
+                _ => run(turn, End::Kill),
+            }
+        }),
+    ]
+}
 
-    fn summary(&self) -> &'static str {
-        "opening a database of items of 24 + 150 B: closed cleanly, and killed while it was being written"
-    }
-
-    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
-        Some(MEMORY_BYTES_MAX)
-    }
-
-    fn streams(&self) -> Vec<Stream> {
-        vec![Stream::new("items", format!("items::Items, seed {SEED}"))]
-    }
-
-    fn disk_bytes_max(&self, scale: Scale, _group: usize) -> u64 {
-        items(scale) * 2000
-    }
-
-    fn rows(&self, scale: Scale) -> Vec<Row> {
-        let items = items(scale);
-        vec![
-            Row::time(
-                CLEAN,
-                format!("{items} items, at rest and closed; all files read once before; open and first get"),
-            ),
-            Row::time(CLEAN_COLD, "the same, closed once more; page cache dropped; open and first get"),
-            Row {
-                group: 1,
-                ..Row::time(
-                    KILLED,
-                    format!(
-                        "{items} items synced, {} more not, process killed; what it left in the page cache written, all files read once \
-                         before; open and first get",
-                        items / 10
-                    ),
-                )
-            },
-        ]
-    }
-
-    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
-        let Turn { engine, scale, group, recorder } = turn;
-        let end = if group == 0 { End::Close } else { End::Kill };
-        let outlives_the_process = [Feature::SyncCommits, Feature::AsyncCommits];
-        if let (End::Kill, [Some(why), Some(_)]) =
-            (end, outlives_the_process.map(|feature| engine.cannot(feature)))
-        {
-            return recorder.cannot(KILLED, why);
-        }
-        let (dir, count) = (recorder.dir().to_path_buf(), items(scale));
-        let left = write_elsewhere(engine, &dir, count, end)?;
-        run_on(left, &machine::drop_page_cache, engine, count, end, recorder)
-    }
+fn run(turn: Turn<'_>, end: End) -> Result<()> {
+    let Turn { engine, scale, recorder, .. } = turn;
+    let (dir, count) = (recorder.dir().to_path_buf(), items(scale));
+    let left = write_elsewhere(engine, &dir, count, end)?;
+    run_on(left, &machine::drop_page_cache, engine, count, end, recorder)
 }
 
 /// Runs the rows on a database that another process left.
@@ -132,7 +116,7 @@ fn run_on(
     count: u64,
     end: End,
     recorder: &mut Recorder,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let dir = recorder.dir().to_path_buf();
     let (row, written) = match end {
         End::Close => (CLEAN, count),
@@ -140,7 +124,7 @@ fn run_on(
     };
     let note = if left == Left::Restless { RESTLESS_NOTE } else { "" };
     machine::settle_disk();
-    read_files(&dir).map_err(Failure::engine)?;
+    read_files(&dir)?;
     open_row(recorder, row, engine, count, written, || Ok(note))?;
     if end == End::Kill {
         return Ok(());
@@ -159,8 +143,8 @@ fn open_row(
     engine: &dyn Engine,
     count: u64,
     written: u64,
-    begins: impl Fn() -> Result<&'static str, Failure>,
-) -> Result<(), Failure> {
+    begins: impl Fn() -> Result<&'static str>,
+) -> Result<()> {
     let dir = recorder.dir().to_path_buf();
     let mut opened = None;
     recorder.row(row, || {
@@ -251,13 +235,13 @@ fn options(engine: &dyn Engine) -> OpenOptions {
     }
 }
 
-fn load(engine: &dyn Engine, dir: &Path, count: u64) -> Result<Box<dyn Store>, Failure> {
+fn load(engine: &dyn Engine, dir: &Path, count: u64) -> Result<Box<dyn Store>> {
     let store = engine.open(dir, &options(engine))?;
     put(&*store, 0, count)?;
     Ok(store)
 }
 
-fn put(store: &dyn Store, from: u64, to: u64) -> Result<(), Failure> {
+fn put(store: &dyn Store, from: u64, to: u64) -> Result<()> {
     let items = Items::new(SEED);
     (from..to).step_by(BATCH as usize).try_for_each(|first| {
         let last = (first + BATCH).min(to);
@@ -266,7 +250,7 @@ fn put(store: &dyn Store, from: u64, to: u64) -> Result<(), Failure> {
 }
 
 /// Opens and reads one of the synced items, timed as one operation.
-fn open(engine: &dyn Engine, dir: &Path, count: u64) -> Result<(Outcome, Box<dyn Store>), Failure> {
+fn open(engine: &dyn Engine, dir: &Path, count: u64) -> Result<(Outcome, Box<dyn Store>)> {
     let (items, i) = (Items::new(SEED), count / 2);
     let mut got = Vec::new();
     let start = Instant::now();
@@ -279,7 +263,7 @@ fn open(engine: &dyn Engine, dir: &Path, count: u64) -> Result<(Outcome, Box<dyn
 
 /// Reads everything. The first `kept` items must all be there, and every item must be one of the first
 /// `written`, byte for byte.
-fn check(store: &dyn Store, kept: u64, written: u64) -> Result<(), Failure> {
+fn check(store: &dyn Store, kept: u64, written: u64) -> Result<()> {
     let items = Items::new(SEED);
     let mut expected: Vec<([u8; KEY_BYTES], u64)> = (0..written).map(|i| (items.key(i), i)).collect();
     expected.sort_unstable();
@@ -305,15 +289,14 @@ fn check(store: &dyn Store, kept: u64, written: u64) -> Result<(), Failure> {
 }
 
 /// Runs [`write()`] in another process, to its end or until it reports that everything is written.
-fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<Left, Failure> {
-    let program = std::env::current_exe().map_err(Failure::engine)?;
+fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<Left> {
+    let program = std::env::current_exe()?;
     let end_name = end.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     let mut writer = Command::new(program)
         .args(["open-writer", engine.name(), &count.to_string(), &end_name])
         .arg(dir)
         .stdout(Stdio::piped())
-        .spawn()
-        .map_err(Failure::engine)?;
+        .spawn()?;
     let stdout = writer.stdout.take().ok_or_else(|| Failure::engine("a process without stdout"))?;
     let left = BufReader::new(stdout).lines().map_while(Result::ok).find_map(|line| match line.as_str() {
         READY => Some(Left::AsAsked),
@@ -322,9 +305,9 @@ fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Res
     });
     let helpers = parent::children(writer.id());
     if end == End::Kill {
-        writer.kill().map_err(Failure::engine)?;
+        writer.kill()?;
     }
-    let status = writer.wait().map_err(Failure::engine)?;
+    let status = writer.wait()?;
     parent::await_end(&helpers);
     match left {
         None => Err(Failure::Engine(format!("the writing process ended by itself ({status})"))),
@@ -337,7 +320,7 @@ fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Res
 
 /// Runs in the other process: loads `count` items. Then it becomes idle and closes, or writes a tenth more
 /// without a sync and waits.
-pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<(), Failure> {
+pub(crate) fn write(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<()> {
     die_with_the_runner();
     if end == End::Close {
         let left = load_and_close(engine, dir, count, Scale::Seed.idle_window(), idle_wait_max(step()))?;
@@ -362,7 +345,7 @@ fn load_and_close(
     count: u64,
     window: Duration,
     most: Duration,
-) -> Result<Left, Failure> {
+) -> Result<Left> {
     let store = load(engine, dir, count)?;
     let deadline = Instant::now() + most;
     store.drain(deadline)?;
@@ -399,7 +382,7 @@ mod tests {
     fn the_cold_row_opens_again_and_rows_say_what_was_not_so() {
         for (left, is_cold) in [(Left::AsAsked, true), (Left::Restless, true), (Left::AsAsked, false)] {
             let engine = Rehearsed::default();
-            let records = engine.records(&OpenSuite, 0, |recorder| {
+            let records = engine.records(&SUITE, 0, |recorder| {
                 drop(load(&engine, recorder.dir(), COUNT)?);
                 run_on(left, &|| is_cold, &engine, COUNT, End::Close, recorder)
             });

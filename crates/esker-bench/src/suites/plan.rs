@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use esker_bench_api::{Durability, Failure, Feature, OpenOptions, TransactionKind};
+use esker_bench_api::{Durability, Feature, OpenOptions, Result, TransactionKind};
 use serde::{Serialize, Serializer};
 
 use crate::row::Row;
@@ -19,10 +19,15 @@ use crate::suites::items::Source;
 /// One group of rows of a suite.
 pub(crate) enum Part {
     Steps(Group),
-    Program(Vec<Row>, fn(Turn<'_>) -> Result<(), Failure>),
+    Program(Vec<Row>, fn(Turn<'_>) -> Result<()>),
 }
 
 impl Part {
+    /// Returns a group without transactions that read what they write.
+    pub(crate) fn steps(needs: &[Feature], source: Source, steps: Vec<Step>) -> Self {
+        Self::Steps(Group { needs: needs.to_vec(), source, transactions: None, steps })
+    }
+
     /// Returns the rows in the order in which they run.
     pub(crate) fn rows(&self) -> Vec<Row> {
         fn add(steps: &[Step], rows: &mut Vec<Row>) {
@@ -367,4 +372,11 @@ pub(crate) enum Work {
     },
     /// Compares every byte with the expected content.
     Check,
+}
+
+impl Work {
+    /// Puts the next `count` items in transactions of `size`, timed as a whole.
+    pub(crate) fn put(count: u64, size: u64) -> Self {
+        Self::Put { count, size, below: 0, period: Duration::ZERO }
+    }
 }

@@ -19,17 +19,17 @@ use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::pool::Pool;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::results::Unit;
-use esker_bench_api::{Durability, Failure, Feature, OpenOptions};
+use esker_bench_api::{Durability, Failure, Feature, OpenOptions, Result};
 
 use crate::machine;
 use crate::recorder::{Outcome, Recorder};
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
-use crate::suites::plan::{Budget, Draw, Group, Measure, Mix, Part, Step, Value, Work};
+use crate::suites::plan::{Budget, Draw, Measure, Mix, Part, Step, Value, Work};
 use crate::suites::verify::check_scan;
 use crate::suites::works::expect;
-use crate::suites::{Planned, Stream, Turn};
+use crate::suites::{Stream, Suite, Turn};
 
 const SEED: u64 = 19;
 const HOME: &str = "esker";
@@ -106,7 +106,7 @@ fn record_rows() -> impl Iterator<Item = (Option<Compression>, String, usize)> {
     })
 }
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "records",
     summary: "record files, tables, memtable flushes; get and put on small databases (go-sstables)",
     // A memtable of 2 GB gets as much memory as it asks for.
@@ -114,7 +114,6 @@ pub(crate) static SUITE: Planned = Planned {
     disk_bytes_max: |scale, _| {
         4 * sizes(scale).table_bytes + if scale == Scale::Test { 1 << 30 } else { 8 << 30 }
     },
-    syncs_per_commit_min: |_| 1.0,
     streams: || {
         vec![
             Stream::new("records, values of tables and memtables", format!("pool::Pool, seed {SEED}")),
@@ -124,6 +123,7 @@ pub(crate) static SUITE: Planned = Planned {
         ]
     },
     parts,
+    ..Suite::EMPTY
 };
 
 fn parts(scale: Scale) -> Vec<Part> {
@@ -153,10 +153,7 @@ fn parts(scale: Scale) -> Vec<Part> {
 }
 
 /// Runs the building blocks of Esker.
-fn at_home(
-    turn: Turn<'_>,
-    run: fn(&Path, &Pool, &Sizes, &mut Recorder) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+fn at_home(turn: Turn<'_>, run: fn(&Path, &Pool, &Sizes, &mut Recorder) -> Result<()>) -> Result<()> {
     if turn.engine.name() != HOME {
         return Err(Failure::Unsupported(NOT_HOME.to_owned()));
     }
@@ -164,7 +161,7 @@ fn at_home(
     run(&dir, &Pool::new(SEED), &sizes(turn.scale), turn.recorder)
 }
 
-fn record_files(dir: &Path, pool: &Pool, sizes: &Sizes, recorder: &mut Recorder) -> Result<(), Failure> {
+fn record_files(dir: &Path, pool: &Pool, sizes: &Sizes, recorder: &mut Recorder) -> Result<()> {
     let path = dir.join("records");
     record_rows().try_for_each(|(codec, name, bytes)| {
         let count = record_count(sizes, codec, bytes);
@@ -174,7 +171,7 @@ fn record_files(dir: &Path, pool: &Pool, sizes: &Sizes, recorder: &mut Recorder)
     })
 }
 
-fn flush_all(dir: &Path, pool: &Pool, sizes: &Sizes, recorder: &mut Recorder) -> Result<(), Failure> {
+fn flush_all(dir: &Path, pool: &Pool, sizes: &Sizes, recorder: &mut Recorder) -> Result<()> {
     sizes.memtables_mib.iter().try_for_each(|mib| flush(dir, pool, *mib, recorder))
 }
 
@@ -184,25 +181,25 @@ fn write_records(
     codec: Option<Compression>,
     bytes: usize,
     count: u64,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome> {
     let options = recordio::Writer::options().compression(codec.unwrap_or(Compression::None));
     let start = Instant::now();
-    let mut writer = options.create(path).map_err(Failure::engine)?;
+    let mut writer = options.create(path)?;
     for i in 0..count {
         let record = pool.value(i, bytes);
         let appended = if codec.is_none() { writer.append_sync(record) } else { writer.append(record) };
-        appended.map_err(Failure::engine)?;
+        appended?;
     }
-    writer.flush().map_err(Failure::engine)?;
+    writer.flush()?;
     let seconds = start.elapsed().as_secs_f64();
-    writer.finish().map_err(Failure::engine)?;
+    writer.finish()?;
     Ok(Outcome { seconds: Some(seconds), user_written_bytes: count * bytes as u64, ..Outcome::default() })
 }
 
-fn check_records(path: &Path, pool: &Pool, bytes: usize, count: u64) -> Result<(), Failure> {
-    let mut reader = recordio::Reader::open(path).map_err(Failure::engine)?;
+fn check_records(path: &Path, pool: &Pool, bytes: usize, count: u64) -> Result<()> {
+    let mut reader = recordio::Reader::open(path)?;
     let mut i = 0;
-    while let Some(record) = reader.next().map_err(Failure::engine)? {
+    while let Some(record) = reader.next()? {
         if record != pool.value(i, bytes) {
             return Err(Failure::Wrong(format!("record {i} is not as it was written")));
         }
@@ -217,19 +214,19 @@ fn table_key(i: u64) -> [u8; 8] {
 
 const VALUE_BYTES: usize = 1_000;
 
-fn table_read(dir: &Path, pool: &Pool, sizes: &Sizes, recorder: &mut Recorder) -> Result<(), Failure> {
+fn table_read(dir: &Path, pool: &Pool, sizes: &Sizes, recorder: &mut Recorder) -> Result<()> {
     let (path, count) = (dir.join("table"), sizes.table_bytes / VALUE_BYTES as u64);
-    let mut writer = sstable::Writer::create(&path).map_err(Failure::engine)?;
+    let mut writer = sstable::Writer::create(&path)?;
     for i in 0..count {
-        writer.put(&table_key(i), pool.value(i, VALUE_BYTES)).map_err(Failure::engine)?;
+        writer.put(&table_key(i), pool.value(i, VALUE_BYTES))?;
     }
-    writer.finish().map_err(Failure::engine)?;
+    writer.finish()?;
     let is_cold = machine::drop_page_cache();
     recorder.row("table read", || {
         let (mut seen, mut sum, start) = (0, 0_u64, Instant::now());
-        let table = sstable::Reader::open(&path).map_err(Failure::engine)?;
+        let table = sstable::Reader::open(&path)?;
         for entry in table.iter() {
-            let (_, value) = entry.map_err(Failure::engine)?;
+            let (_, value) = entry?;
             sum = sum.wrapping_add(probe(&value));
             seen += 1;
         }
@@ -244,12 +241,12 @@ fn table_read(dir: &Path, pool: &Pool, sizes: &Sizes, recorder: &mut Recorder) -
     recorder.check(|| check_table(&path, pool, count))
 }
 
-fn check_table(path: &Path, pool: &Pool, count: u64) -> Result<(), Failure> {
+fn check_table(path: &Path, pool: &Pool, count: u64) -> Result<()> {
     let all = (0..count).map(|i| checksum(&table_key(i), pool.value(i, VALUE_BYTES)));
     check_scan(count, all.fold(0, u64::wrapping_add), |visit| {
         let mut seen = 0;
-        for entry in sstable::Reader::open(path).map_err(Failure::engine)?.iter() {
-            let (key, value) = entry.map_err(Failure::engine)?;
+        for entry in sstable::Reader::open(path)?.iter() {
+            let (key, value) = entry?;
             visit(&key, &value);
             seen += 1;
         }
@@ -257,26 +254,23 @@ fn check_table(path: &Path, pool: &Pool, count: u64) -> Result<(), Failure> {
     })
 }
 
-fn flush(dir: &Path, pool: &Pool, mib: u64, recorder: &mut Recorder) -> Result<(), Failure> {
+fn flush(dir: &Path, pool: &Pool, mib: u64, recorder: &mut Recorder) -> Result<()> {
     let dir = dir.join(format!("{mib}"));
-    let memtable_bytes = usize::try_from(mib << 21).map_err(Failure::engine)?;
-    let db = esker::Db::builder()
-        .memory((mib << 22) + (1 << 30))
-        .memtable_bytes(memtable_bytes)
-        .open(&dir)
-        .map_err(Failure::engine)?;
+    let memtable_bytes = usize::try_from(mib << 21)?;
+    let db =
+        esker::Db::builder().memory((mib << 22) + (1 << 30)).memtable_bytes(memtable_bytes).open(&dir)?;
     let map = db.default_keyspace();
     let (count, mut rng) = ((mib << 20) / VALUE_BYTES as u64, Rng::new(SEED));
     for i in 0..count {
         let mut batch = db.batch();
         let value = pool.value(i, VALUE_BYTES);
-        batch.put(&map, rng.next_u64().to_be_bytes(), value).map_err(Failure::engine)?;
-        batch.commit_with(esker::Durability::None).map_err(Failure::engine)?;
+        batch.put(&map, rng.next_u64().to_be_bytes(), value)?;
+        batch.commit_with(esker::Durability::None)?;
     }
     let flushes_before = db.stats().flushes;
     recorder.row(&format!("memtable flush ({mib} MB)"), || {
         let start = Instant::now();
-        db.flush().map_err(Failure::engine)?;
+        db.flush()?;
         let seconds = start.elapsed().as_secs_f64();
         let note = match db.stats().flushes - flushes_before {
             1 => String::new(),
@@ -292,23 +286,23 @@ fn flush(dir: &Path, pool: &Pool, mib: u64, recorder: &mut Recorder) -> Result<(
         })
     })?;
     recorder.check(|| check_flushed(&map, pool, count))?;
-    db.close().map_err(Failure::engine)?;
+    db.close()?;
     std::fs::remove_dir_all(&dir).map_err(Failure::engine)
 }
 
-fn check_flushed(map: &esker::Keyspace, pool: &Pool, count: u64) -> Result<(), Failure> {
+fn check_flushed(map: &esker::Keyspace, pool: &Pool, count: u64) -> Result<()> {
     let mut rng = Rng::new(SEED);
     let all = (0..count).map(|i| checksum(&rng.next_u64().to_be_bytes(), pool.value(i, VALUE_BYTES)));
     let expected = all.fold(0, u64::wrapping_add);
-    expect("items by len()", map.len().map_err(Failure::engine)?, count)?;
+    expect("items by len()", map.len()?, count)?;
     check_scan(count, expected, |visit| {
-        let mut cursor = map.cursor().map_err(Failure::engine)?;
-        cursor.seek_first().map_err(Failure::engine)?;
+        let mut cursor = map.cursor()?;
+        cursor.seek_first()?;
         let mut seen = 0;
         while cursor.valid() {
-            visit(cursor.key(), cursor.value().map_err(Failure::engine)?);
+            visit(cursor.key(), cursor.value()?);
             seen += 1;
-            cursor.next().map_err(Failure::engine)?;
+            cursor.next()?;
         }
         Ok(seen)
     })
@@ -327,7 +321,7 @@ fn latencies(sizes: &Sizes, shown: u64) -> Part {
         Measure { value: Value::Mean(kind), ..Measure::new(row, Work::Mix(mix)) }
     };
     let put = Row { commits: Commits::Async(0), ..row("put", "async overwrite") };
-    let load = Work::Put { count: records, size: 1000, below: 0, period: Duration::ZERO };
+    let load = Work::put(records, 1000);
     let modes = &[Durability::Async, Durability::Sync, Durability::NoSync];
     let steps = vec![
         Step::Open(OpenOptions::with_cache(CACHE_BYTES), modes),
@@ -339,7 +333,7 @@ fn latencies(sizes: &Sizes, shown: u64) -> Part {
         Step::Check,
     ];
     let source = Source::new(Kind::Ycsb, SEED, VALUE_BYTES);
-    Part::Steps(Group { needs: Vec::new(), source, transactions: None, steps })
+    Part::steps(&[], source, steps)
 }
 
 #[cfg(test)]
@@ -359,7 +353,7 @@ mod tests {
         const COUNT: u64 = 20;
         let (dir, pool) = (tempfile::tempdir().unwrap(), Pool::new(SEED));
         for wrong in [None, Some(0), Some(COUNT - 1)] {
-            let is_found = |check: Result<(), Failure>| {
+            let is_found = |check: Result<()>| {
                 assert_eq!(check.is_err(), wrong.is_some(), "{check:?}");
                 assert!(!matches!(check, Err(Failure::Engine(_))), "{check:?}");
             };

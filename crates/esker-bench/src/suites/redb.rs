@@ -16,8 +16,8 @@ use esker_bench_api::{Durability, Feature, OpenOptions};
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
-use crate::suites::plan::{Group, Measure, Part, Step, Work};
-use crate::suites::{Planned, Stream};
+use crate::suites::plan::{Measure, Part, Step, Work};
+use crate::suites::{Stream, Suite};
 
 const SEED: u64 = 3;
 const PASSES: usize = 2;
@@ -28,12 +28,11 @@ const CACHE_BYTES: u64 = 4 << 30;
 /// More than any engine was observed to need for an item of 174 bytes, with room for a copy while compacting.
 const DISK_BYTES_PER_ITEM_MAX: u64 = 4000;
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "redb",
     summary: "24-byte random keys, 150-byte random values, sync commits, 4 GiB of cache (redb's lmdb_benchmark)",
     memory_bytes_max: |_| Some(2 * CACHE_BYTES),
     disk_bytes_max: |scale, _| Counts::of(scale).items() * DISK_BYTES_PER_ITEM_MAX,
-    syncs_per_commit_min: |_| 1.0,
     streams: || {
         vec![
             Stream::new("items", format!("items::Items, seed {SEED}")),
@@ -45,6 +44,7 @@ pub(crate) static SUITE: Planned = Planned {
         ]
     },
     parts,
+    ..Suite::EMPTY
 };
 
 /// The counts of a scale.
@@ -105,7 +105,7 @@ fn parts(scale: Scale) -> Vec<Part> {
     let nosync = {
         let work = format!("{} transactions of one item, no sync", c.nosync);
         let measure = writes("nosync writes", c.nosync, 1, 14, work);
-        let at_once = Work::Put { count: c.nosync, size: c.nosync, below: 0, period: Duration::ZERO };
+        let at_once = Work::put(c.nosync, c.nosync);
         let row = Row { commits: Commits::NoSync(c.nosync), ..measure.row };
         Measure { row, needs: Some(Feature::NoSyncCommits), instead: Some(at_once), ..measure }
     };
@@ -146,7 +146,7 @@ fn parts(scale: Scale) -> Vec<Part> {
         Step::Check,
     ]);
     let source = Source::new(Kind::Items, SEED, VALUE_BYTES);
-    vec![Part::Steps(Group { needs: Vec::new(), source, transactions: None, steps })]
+    vec![Part::steps(&[], source, steps)]
 }
 
 /// Returns the rows that read, on one thread and on several.

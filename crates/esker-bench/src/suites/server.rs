@@ -16,11 +16,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use esker_bench_api::results::{Detail, Latency, Unit};
-use esker_bench_api::{Failure, Serving, Syncing};
+use esker_bench_api::{Failure, Result, Serving, Syncing};
 
 use crate::recorder::Outcome;
 use crate::row::Row;
 use crate::scale::Scale;
+use crate::suites::plan::Part;
 use crate::suites::works::expect;
 use crate::suites::{Stream, Suite, Turn};
 
@@ -161,82 +162,64 @@ fn keys(scale: Scale, group: Group) -> u64 {
     }
 }
 
-pub(crate) struct ServerSuite;
+pub(crate) static SUITE: Suite = Suite {
+    name: "server",
+    summary: "servers of the Redis protocol under redis-benchmark: 1 to 200 connections, three kinds of syncing, in memory and beyond; for --engine esker --engine redis",
+    memory_bytes_max: |_| Some(MEMORY_BYTES_MAX),
+    streams: || vec![Stream::new("requests", "redis-benchmark: random keys, seed by its clock")],
+    parts: |scale| GROUPS.map(|group| Part::Program(rows(scale, group), run)).into(),
+    ..Suite::EMPTY
+};
 
-impl Suite for ServerSuite {
-    fn name(&self) -> &'static str {
-        "server"
-    }
+fn rows(scale: Scale, group: Group) -> Vec<Row> {
+    let row = |load: Load| {
+        let requests = load.requests(scale, group);
+        let work = format!("{requests} requests over {} keys; requests a second", keys(scale, group));
+        let row = Row::rate(Unit::OpsPerSecond, load.name(group), work);
+        Row { weight: 1 + requests / 50_000, ..row }
+    };
+    loads(group).into_iter().map(row).collect()
+}
 
-    fn summary(&self) -> &'static str {
-        "servers of the Redis protocol under redis-benchmark: 1 to 200 connections, three kinds of syncing, in memory and beyond; for --engine esker --engine redis"
-    }
-
-    fn memory_bytes_max(&self, _group: usize) -> Option<u64> {
-        Some(MEMORY_BYTES_MAX)
-    }
-
-    fn streams(&self) -> Vec<Stream> {
-        vec![Stream::new("requests", "redis-benchmark: random keys, seed by its clock")]
-    }
-
-    fn rows(&self, scale: Scale) -> Vec<Row> {
-        let mut rows = Vec::new();
-        for (number, group) in GROUPS.into_iter().enumerate() {
-            for load in loads(group) {
-                let requests = load.requests(scale, group);
-                let work = format!("{requests} requests over {} keys; requests a second", keys(scale, group));
-                let weight = 1 + requests / 50_000;
-                rows.push(Row {
-                    group: number,
-                    weight,
-                    ..Row::rate(Unit::OpsPerSecond, load.name(group), work)
-                });
+fn run(turn: Turn<'_>) -> Result<()> {
+    let Turn { engine, scale, group, recorder } = turn;
+    let group = GROUPS[group];
+    let dir = recorder.dir().to_path_buf();
+    let serving = Serving {
+        dir: &dir,
+        port: free_port()?,
+        syncing: group.syncing,
+        memory_bytes: if group.beyond { SMALL_MEMORY_BYTES } else { MEMORY_BYTES },
+    };
+    let Some(command) = engine.serve(serving)? else {
+        return Err(Failure::Unsupported("it comes without a server".to_owned()));
+    };
+    let mut server = Server::start(command, serving.port)?;
+    let keys = keys(scale, group);
+    let mut counted = 0;
+    for load in loads(group) {
+        let requests = load.requests(scale, group);
+        let is_own = matches!(load.work, Work::Range) && engine.name() != "esker";
+        recorder.row(&load.name(group), || {
+            if is_own {
+                return Err(Failure::Unsupported("it has no ranges over keys".to_owned()));
             }
-        }
-        rows
-    }
-
-    fn run(&self, turn: Turn<'_>) -> Result<(), Failure> {
-        let Turn { engine, scale, group, recorder } = turn;
-        let group = GROUPS[group];
-        let dir = recorder.dir().to_path_buf();
-        let serving = Serving {
-            dir: &dir,
-            port: free_port()?,
-            syncing: group.syncing,
-            memory_bytes: if group.beyond { SMALL_MEMORY_BYTES } else { MEMORY_BYTES },
-        };
-        let Some(command) = engine.serve(serving)? else {
-            return Err(Failure::Unsupported("it comes without a server".to_owned()));
-        };
-        let mut server = Server::start(command, serving.port)?;
-        let keys = keys(scale, group);
-        let mut counted = 0;
-        for load in loads(group) {
-            let requests = load.requests(scale, group);
-            let is_own = matches!(load.work, Work::Range) && engine.name() != "esker";
-            recorder.row(&load.name(group), || {
-                if is_own {
-                    return Err(Failure::Unsupported("it has no ranges over keys".to_owned()));
-                }
-                let outcome = server.load(load, requests, keys)?;
-                Ok(Outcome { note: "load by redis-benchmark, on the same processors".to_owned(), ..outcome })
-            })?;
-            match load.work {
-                Work::Incr => counted += requests,
-                Work::Brpop => {
-                    let port = serving.port;
-                    recorder.check(|| {
-                        expect("increments", number(&ask(port, "GET counter")?)?, counted)?;
-                        expect("elements left of the list", number(&ask(port, "LLEN mylist")?)?, 0)
-                    })?;
-                }
-                _ => {}
+            let outcome = server.load(load, requests, keys)?;
+            Ok(Outcome { note: "load by redis-benchmark, on the same processors".to_owned(), ..outcome })
+        })?;
+        match load.work {
+            Work::Incr => counted += requests,
+            Work::Brpop => {
+                let port = serving.port;
+                recorder.check(|| {
+                    expect("increments", number(&ask(port, "GET counter")?)?, counted)?;
+                    expect("elements left of the list", number(&ask(port, "LLEN mylist")?)?, 0)
+                })?;
             }
+            _ => {}
         }
-        server.stop()
     }
+    server.stop()
 }
 
 /// A running server. Dropping it kills the process.
@@ -246,7 +229,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(mut command: Command, port: u16) -> Result<Self, Failure> {
+    fn start(mut command: Command, port: u16) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let process =
@@ -266,7 +249,7 @@ impl Server {
     }
 
     /// Runs redis-benchmark once.
-    fn load(&mut self, load: Load, requests: u64, keys: u64) -> Result<Outcome, Failure> {
+    fn load(&mut self, load: Load, requests: u64, keys: u64) -> Result<Outcome> {
         let (_, said) = load.work.said();
         let numbers = [
             ("-p", u64::from(self.port)),
@@ -307,12 +290,12 @@ impl Server {
         Some(line.split_whitespace().next()?.parse::<f64>().ok()? * 1024.0)
     }
 
-    fn stop(mut self) -> Result<(), Failure> {
+    fn stop(mut self) -> Result<()> {
         // The server answers by closing the connection.
         let _closed = ask(self.port, "SHUTDOWN");
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
-            if self.process.try_wait().map_err(Failure::engine)?.is_some() {
+            if self.process.try_wait()?.is_some() {
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(20));
@@ -339,13 +322,13 @@ fn figures(csv: &str) -> Option<[f64; 7]> {
     figures.try_into().ok()
 }
 
-fn free_port() -> Result<u16, Failure> {
+fn free_port() -> Result<u16> {
     let bound = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     bound.map(|address| address.port()).map_err(|e| Failure::Engine(format!("find a free port: {e}")))
 }
 
 /// Sends an inline command. Returns the lines of the answer without the lengths.
-fn ask(port: u16, command: &str) -> Result<String, Failure> {
+fn ask(port: u16, command: &str) -> Result<String> {
     let exchange = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -366,7 +349,7 @@ fn ask(port: u16, command: &str) -> Result<String, Failure> {
 }
 
 /// Parses a number that a server answered.
-fn number(answer: &str) -> Result<u64, Failure> {
+fn number(answer: &str) -> Result<u64> {
     let parsed = answer.trim_start_matches(':').parse();
     parsed.map_err(|_| Failure::Wrong(format!("a number was to be answered, not {answer}")))
 }

@@ -16,16 +16,14 @@
 //!
 //! Every value read goes into a sum, which is compared with the generator. At the end every byte is compared.
 
-use std::time::Duration;
-
 use esker_bench_api::generate::shapes::Shape;
 use esker_bench_api::{Durability, OpenOptions};
 
 use crate::row::Row;
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
-use crate::suites::plan::{Group, Measure, Part, Step, Work};
-use crate::suites::{Planned, Stream};
+use crate::suites::plan::{Measure, Part, Step, Work};
+use crate::suites::{Stream, Suite};
 
 const SEED: u64 = 43;
 const CACHE_BYTES: u64 = 4 << 30;
@@ -37,12 +35,10 @@ const PASSES: usize = 3;
 /// Longest URL.
 const URL_BYTES_MAX: u64 = 96;
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "shapes",
     summary: "small and large keys and values, all in memory, one thread: gets, ranges of 10 and a walk over all, as loaded and after a compaction",
     memory_bytes_max: |_| Some(2 * CACHE_BYTES),
-    disk_bytes_max: crate::suites::far_smaller,
-    syncs_per_commit_min: |_| 1.0,
     streams: || {
         vec![
             Stream::new("items", format!("shapes::Shape, seed {SEED}")),
@@ -50,6 +46,7 @@ pub(crate) static SUITE: Planned = Planned {
         ]
     },
     parts: |scale| (0..Shape::ALL.len()).map(|number| part(scale, number)).collect(),
+    ..Suite::EMPTY
 };
 
 fn name(shape: Shape) -> &'static str {
@@ -106,7 +103,7 @@ fn part(scale: Scale, number: usize) -> Part {
             row("scan", items, format!("a walk over {of}"), walk),
         ]
     };
-    let load = Work::Put { count: items, size: LOAD_BATCH, below: 0, period: Duration::ZERO };
+    let load = Work::put(items, LOAD_BATCH);
     // The load is not a row.
     let modes = &[Durability::NoSync, Durability::Async, Durability::Sync];
     let mut steps = vec![Step::Open(options, modes), Step::Load("items", load), Step::Drain];
@@ -119,7 +116,7 @@ fn part(scale: Scale, number: usize) -> Part {
         Step::Size(Row::size(format!("{}, size", name(shape)), size), None),
         Step::Check,
     ]);
-    Part::Steps(Group { needs: Vec::new(), source, transactions: None, steps })
+    Part::steps(&[], source, steps)
 }
 
 #[cfg(test)]

@@ -27,8 +27,8 @@ use esker_bench_api::{Durability, Feature, OpenOptions};
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
-use crate::suites::plan::{Budget, Draw, Group, Measure, Mix, PageCache, Part, Step, Work};
-use crate::suites::{Planned, Stream};
+use crate::suites::plan::{Budget, Draw, Measure, Mix, PageCache, Part, Step, Work};
+use crate::suites::{Stream, Suite};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 200;
@@ -45,13 +45,11 @@ const WRITE_BUFFER_BYTES: u64 = 16 << 20;
 const LOAD_BATCH: u64 = 1000;
 const FAST: &[Durability] = &[Durability::Async, Durability::NoSync];
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "sizes",
     summary: "three sizes of data against 128 MiB of cache and 512 MiB in all: 8-byte keys, 500-byte values, all drawn alike; half of each value repeats, so \
               that data beyond memory is 3 times the memory in raw bytes (at quick 2), and about 1.5 times (1) for engines that compress",
     memory_bytes_max: |_| Some(512 << 20),
-    disk_bytes_max: |scale, _| if scale == Scale::Test { 1 << 30 } else { 20 << 30 },
-    syncs_per_commit_min: |_| 1.0,
     streams: || {
         vec![
             Stream::new("items", format!("storage::StorageItems, seed {SEED}, sequential")),
@@ -60,6 +58,7 @@ pub(crate) static SUITE: Planned = Planned {
         ]
     },
     parts,
+    ..Suite::EMPTY
 };
 
 /// A quarter of the cache, half of the memory, and three times the memory (twice at scale `quick`).
@@ -122,17 +121,12 @@ fn part(scale: Scale, size: &str, items: u64, random_beyond_memory: bool) -> Par
         seconds,
         format!("gets, after the updates, whose number differs, have been paid for; {begins}; {of_items}"),
     );
-    let load = Work::Put { count: items, size: LOAD_BATCH, below: 0, period: Duration::ZERO };
+    let load = Work::put(items, LOAD_BATCH);
     let updates =
         Measure { needs: Some(Feature::AsyncCommits), ..Measure::new(updates, mix([0, 0, 100, 0, 0])) };
     let last = Measure { needs: Some(Feature::AsyncCommits), ..reads(last) };
     let steps = steps(load, reads(first), updates, last, at_random, to_walk);
-    Part::Steps(Group {
-        needs: Vec::new(),
-        source: Source::new(Kind::StorageInOrder, SEED, VALUE_BYTES),
-        transactions: None,
-        steps,
-    })
+    Part::steps(&[], Source::new(Kind::StorageInOrder, SEED, VALUE_BYTES), steps)
 }
 
 /// Returns the steps in order. `to_walk` opens the database for the check, `at_random` for everything else.

@@ -4,16 +4,14 @@
 //! scans and overwrites prefer recent items, zipfian with s = 1. Each row runs for a fixed time on its own
 //! database.
 
-use std::time::Duration;
-
 use esker_bench_api::results::Unit;
 use esker_bench_api::{Durability, OpenOptions};
 
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
-use crate::suites::plan::{Budget, Draw, Group, Measure, Mix, Part, Step, Work};
-use crate::suites::{Planned, Stream, may_outgrow};
+use crate::suites::plan::{Budget, Draw, Measure, Mix, Part, Step, Work};
+use crate::suites::{Stream, Suite, may_outgrow};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 300;
@@ -28,7 +26,7 @@ const H: ([u32; 5], &str) =
     ([50, 20, 10, 20, 0], "50 % reads, 20 % scans of 100 items, 10 % overwrites, 20 % inserts, async");
 const G: ([u32; 5], &str) = ([5, 0, 0, 95, 0], "95 % inserts, 5 % reads, sync");
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "storage-bench",
     summary: "8-byte keys, 512-byte values of which half repeats, one thread, recent items zipfian, 512 MiB of cache, 4 GiB in all \
               (rust-storage-bench)",
@@ -38,7 +36,6 @@ pub(crate) static SUITE: Planned = Planned {
         Scale::Quick => 4 << 30,
         Scale::Seed | Scale::Full => 30 << 30,
     },
-    syncs_per_commit_min: |_| 1.0,
     streams: || {
         vec![
             Stream::new(
@@ -54,6 +51,7 @@ pub(crate) static SUITE: Planned = Planned {
         ]
     },
     parts,
+    ..Suite::EMPTY
 };
 
 fn parts(scale: Scale) -> Vec<Part> {
@@ -97,21 +95,17 @@ fn part(
         ..Row::rate(Unit::OpsPerSecond, name, work)
     };
     let mix = Mix { scan_items: SCAN_ITEMS, ..Mix::new(percent, Draw::Latest(1.0), budget, budget.period()) };
-    Part::Steps(Group {
-        needs: vec![durability.feature()],
-        source: Source::new(kind, SEED, value_bytes),
-        transactions: None,
-        steps: vec![
+    Part::steps(
+        &[durability.feature()],
+        Source::new(kind, SEED, value_bytes),
+        vec![
             Step::Open(options, &[Durability::Async, Durability::NoSync]),
-            Step::Load(
-                "items",
-                Work::Put { count: loaded, size: LOAD_BATCH, below: 0, period: Duration::ZERO },
-            ),
+            Step::Load("items", Work::put(loaded, LOAD_BATCH)),
             Step::Drain,
             Step::SetDurability(durability),
             Step::row(Measure::new(row, Work::Mix(mix))),
             Step::Drain,
             Step::Check,
         ],
-    })
+    )
 }

@@ -8,7 +8,7 @@ use esker_bench_api::generate::checksum::probe;
 use esker_bench_api::generate::rng::Rng;
 use esker_bench_api::generate::storage::StorageItems;
 use esker_bench_api::results::Record;
-use esker_bench_api::{Engine, OpenOptions, Store};
+use esker_bench_api::{Engine, OpenOptions, Result, Store};
 
 use super::*;
 use crate::engines;
@@ -19,7 +19,7 @@ use crate::suites::works::{Executor, Native, reads};
 pub(super) use rehearse::{Rehearsed, Victim};
 
 /// Returns the records of a group, on a machine where the page cache can or cannot be dropped.
-fn records(engine: &Rehearsed, suite: &Planned, group: usize, is_cold: bool) -> Vec<Record> {
+fn records(engine: &Rehearsed, suite: &Suite, group: usize, is_cold: bool) -> Vec<Record> {
     engine.records(suite, group, |recorder| match (suite.parts)(Scale::Test).swap_remove(group) {
         Part::Steps(steps) => {
             let turn = Turn { engine, scale: Scale::Test, group, recorder };
@@ -29,7 +29,7 @@ fn records(engine: &Rehearsed, suite: &Planned, group: usize, is_cold: bool) -> 
     })
 }
 
-fn errors(engine: &Rehearsed, suite: &Planned, group: usize) -> Vec<Option<String>> {
+fn errors(engine: &Rehearsed, suite: &Suite, group: usize) -> Vec<Option<String>> {
     records(engine, suite, group, true).into_iter().map(|record| record.error).collect()
 }
 
@@ -39,7 +39,7 @@ fn starts_with(error: Option<&String>, text: &str) -> bool {
 
 #[test]
 fn stores_are_opened_for_ascending_keys_where_keys_ascend() {
-    let suites: [(&Planned, &[usize]); 3] =
+    let suites: [(&Suite, &[usize]); 3] =
         [(&storage_bench::SUITE, &[1]), (&obigstore::SUITE, &[2, 3, 4, 6]), (&churn::SUITE, &[0])];
     for (suite, ascending) in suites {
         for group in 0..suite.groups(Scale::Test) {
@@ -47,7 +47,7 @@ fn stores_are_opened_for_ascending_keys_where_keys_ascend() {
             engine.run(suite, group);
             let opened = engine.opened_ascending.lock().unwrap().clone();
             let expected = vec![ascending.contains(&group); opened.len()];
-            assert!(!opened.is_empty() && opened == expected, "{}, group {group}: {opened:?}", suite.name());
+            assert!(!opened.is_empty() && opened == expected, "{}, group {group}: {opened:?}", suite.name);
         }
     }
 }
@@ -55,11 +55,11 @@ fn stores_are_opened_for_ascending_keys_where_keys_ascend() {
 #[test]
 fn every_suite_says_what_its_work_is_made_of() {
     for suite in SUITES {
-        let streams = suite.streams();
-        assert!(streams.iter().any(|stream| stream.generator.contains("seed ")), "{}", suite.name());
+        let streams = (suite.streams)();
+        assert!(streams.iter().any(|stream| stream.generator.contains("seed ")), "{}", suite.name);
         for stream in &streams {
             let is_known = stream.generator.contains("::") || stream.generator.contains("seed");
-            assert!(is_known && !stream.what.is_empty(), "{}: {stream:?}", suite.name());
+            assert!(is_known && !stream.what.is_empty(), "{}: {stream:?}", suite.name);
         }
     }
 }
@@ -81,7 +81,7 @@ fn a_lost_put_is_found_by_every_suite() {
         (&churn::SUITE, 2, 0),
         (&keyspaces::SUITE, 0, 0),
     ] {
-        let name = suite.name();
+        let name = suite.name;
         let sound = Rehearsed::default().errors(suite, group);
         assert!(sound.iter().all(Option::is_none), "{name}: {sound:?}");
         let victim = Victim::after(earlier_puts);
@@ -114,7 +114,7 @@ fn a_load_that_cannot_be_one_transaction_is_whole_and_says_how_long_it_took() {
         fn cannot(&self, feature: Feature) -> Option<&'static str> {
             (feature == Feature::LargeTransactions).then_some("too large")
         }
-        fn open(&self, dir: &std::path::Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+        fn open(&self, dir: &std::path::Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
             engines::find("redb").unwrap().open(dir, options)
         }
     }
@@ -122,7 +122,7 @@ fn a_load_that_cannot_be_one_transaction_is_whole_and_says_how_long_it_took() {
     let source = Source::new(Kind::Items, 3, 150);
     let mut native = Native::new(&Small, source, None, dir.path().to_path_buf());
     native.open(&OpenOptions::with_cache(16 << 20)).unwrap();
-    let put = Work::Put { count: 2500, size: 2500, below: 0, period: Duration::ZERO };
+    let put = Work::put(2500, 2500);
     let done = native.work(&put, &mut |_, _| Ok(())).unwrap();
     assert!(done.void.unwrap().starts_with("too large; the same items in transactions of 1000 took "));
     native.work(&Work::Check, &mut |_, _| Ok(())).unwrap();
@@ -303,7 +303,7 @@ mod sizes_and_badger {
 
     #[test]
     fn only_what_may_outgrow_the_memory_is_opened_for_reads_at_random_beyond_it() {
-        let opens = |suite: &Planned, scale, group| match (suite.parts)(scale).swap_remove(group) {
+        let opens = |suite: &Suite, scale, group| match (suite.parts)(scale).swap_remove(group) {
             Part::Steps(group) => group
                 .steps
                 .iter()

@@ -18,8 +18,8 @@ use esker_bench_api::{Durability, Feature, OpenOptions};
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
-use crate::suites::plan::{Budget, Group, Measure, Part, Step, Work};
-use crate::suites::{Planned, Stream, needs};
+use crate::suites::plan::{Budget, Measure, Part, Step, Work};
+use crate::suites::{Stream, Suite, needs};
 
 /// Operations of a row at scale `test`.
 const TEST_OPS: u64 = 200;
@@ -32,12 +32,10 @@ const FEED: &str = "commits with a feed reader";
 const READ_FEED: &str = "reading the feed";
 const READ_LOG: &str = "reading the log's files";
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "time",
     summary: "entries that expire while they are read, and the change feed: 16-byte keys, 100-byte values, async commits of one item",
     memory_bytes_max: |_| Some(4 << 30),
-    disk_bytes_max: crate::suites::far_smaller,
-    syncs_per_commit_min: |_| 1.0,
     streams: || {
         vec![
             Stream::new("items, and when they expire", format!("entries::Entries, seed {SEED}")),
@@ -45,6 +43,7 @@ pub(crate) static SUITE: Planned = Planned {
         ]
     },
     parts,
+    ..Suite::EMPTY
 };
 
 fn budget(scale: Scale) -> Budget {
@@ -132,10 +131,5 @@ fn expiry(scale: Scale) -> Part {
         Step::Size(size, None),
         Step::Check,
     ];
-    Part::Steps(Group {
-        needs: vec![Feature::AsyncCommits],
-        source: Source::new(Kind::Entries, SEED, VALUE_BYTES),
-        transactions: None,
-        steps,
-    })
+    Part::steps(&[Feature::AsyncCommits], Source::new(Kind::Entries, SEED, VALUE_BYTES), steps)
 }

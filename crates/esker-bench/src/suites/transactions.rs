@@ -13,7 +13,7 @@ use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
 use crate::suites::plan::{Budget, Group, Measure, Part, Step, Work};
-use crate::suites::{Planned, Stream};
+use crate::suites::{Stream, Suite};
 
 /// Commits of a row at scale `test`, of all its writers together.
 const TEST_COMMITS: u64 = 96;
@@ -23,11 +23,10 @@ const HOT: u64 = 32;
 const WRITERS: [u64; 3] = [1, 4, 16];
 const CACHE_BYTES: u64 = 512 << 20;
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "transactions",
     summary: "transfers between 4 accounts, 1 to 16 writers at once: each reads and writes 4 keys of 16 bytes with values of 100, drawn from all or from 32; commits a second",
     memory_bytes_max: |_| Some(4 << 30),
-    disk_bytes_max: crate::suites::far_smaller,
     // A sync serves at most all writers.
     syncs_per_commit_min: |_| 1.0 / WRITERS[WRITERS.len() - 1] as f64,
     streams: || {
@@ -44,6 +43,7 @@ pub(crate) static SUITE: Planned = Planned {
             part(scale, "waiting", TransactionKind::Locks, Durability::Async),
         ]
     },
+    ..Suite::EMPTY
 };
 
 fn part(scale: Scale, family: &str, kind: TransactionKind, durability: Durability) -> Part {

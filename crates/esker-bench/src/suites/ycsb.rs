@@ -21,8 +21,8 @@ use esker_bench_api::{Durability, OpenOptions};
 use crate::row::{Commits, Row};
 use crate::scale::Scale;
 use crate::suites::items::{Kind, Source};
-use crate::suites::plan::{Budget, Draw, Group, Measure, Mix, Part, Step, Work};
-use crate::suites::{Planned, Stream};
+use crate::suites::plan::{Budget, Draw, Measure, Mix, Part, Step, Work};
+use crate::suites::{Stream, Suite};
 
 const SEED: u64 = 11;
 const CACHE_BYTES: u64 = 512 << 20;
@@ -39,7 +39,7 @@ const SEED_SECONDS: u64 = 10;
 const WRITES_PER_RECORD_MAX: u64 = 6;
 const PERIOD: Duration = Duration::from_millis(250);
 
-pub(crate) static SUITE: Planned = Planned {
+pub(crate) static SUITE: Suite = Suite {
     name: "ycsb",
     summary: "records of 10 fields x 100 B, one thread, 512 MiB of cache, memtable limited to 128 MB (go-sstables' mix, YCSB A to F)",
     memory_bytes_max: |_| Some(4 << 30),
@@ -47,7 +47,6 @@ pub(crate) static SUITE: Planned = Planned {
         let records = records(scale, Durability::Async) * (1 + WRITES_PER_RECORD_MAX);
         records * (KEY_BYTES + VALUE_BYTES) as u64 * 3 + (1 << 30)
     },
-    syncs_per_commit_min: |_| 1.0,
     streams: || {
         vec![
             Stream::new("records", format!("ycsb::YcsbRecords, seed {SEED}")),
@@ -60,6 +59,7 @@ pub(crate) static SUITE: Planned = Planned {
         ]
     },
     parts: |scale| vec![part(scale, Durability::Async, "async"), part(scale, Durability::Sync, "sync")],
+    ..Suite::EMPTY
 };
 
 /// Name, per cent of read, scan, update, insert and read-modify-write, drawn records, and their description.
@@ -131,5 +131,5 @@ fn part(scale: Scale, durability: Durability, name: &str) -> Part {
     }
     steps.push(Step::Check);
     let source = Source::new(Kind::Ycsb, SEED, VALUE_BYTES);
-    Part::Steps(Group { needs: vec![durability.feature()], source, transactions: None, steps })
+    Part::steps(&[durability.feature()], source, steps)
 }

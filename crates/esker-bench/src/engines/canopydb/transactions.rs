@@ -11,7 +11,8 @@ use canopydb::Error;
 
 use super::{CanopyStore, CanopyWriter, TREE, no_tree, walk};
 use esker_bench_api::{
-    ByWriter, Failure, Store, TransactionKind, TransactionWork, Transactions, until_no_conflict,
+    ByWriter, Failure, Result, Store, TransactionKind, TransactionWork, Transactions, VisitItem,
+    until_no_conflict,
 };
 
 pub(super) struct CanopyTransactions {
@@ -21,10 +22,10 @@ pub(super) struct CanopyTransactions {
 
 impl CanopyTransactions {
     /// Runs one attempt. Returns false after a conflict.
-    fn once(&self, work: TransactionWork<'_>) -> Result<bool, Failure> {
+    fn once(&self, work: TransactionWork<'_>) -> Result<bool> {
         let concurrent = self.kind == TransactionKind::Optimistic;
-        let txn = self.store.db.begin_write_with(concurrent).map_err(Failure::engine)?;
-        let mut writer = CanopyWriter { tree: txn.get_or_create_tree(TREE).map_err(Failure::engine)? };
+        let txn = self.store.db.begin_write_with(concurrent)?;
+        let mut writer = CanopyWriter { tree: txn.get_or_create_tree(TREE)? };
         work(&mut ByWriter(&mut writer))?;
         drop(writer);
         match txn.commit_with(self.store.sync) {
@@ -35,17 +36,17 @@ impl CanopyTransactions {
 }
 
 impl Transactions for CanopyTransactions {
-    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64> {
         until_no_conflict(|| self.once(work))
     }
 
-    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
-        let txn = self.store.db.begin_read().map_err(Failure::engine)?;
-        let tree = txn.get_tree(TREE).map_err(Failure::engine)?.ok_or_else(no_tree)?;
+    fn scan(&self, visit: VisitItem<'_>) -> Result<u64> {
+        let txn = self.store.db.begin_read()?;
+        let tree = txn.get_tree(TREE)?.ok_or_else(no_tree)?;
         walk(&tree, &[], u64::MAX, visit)
     }
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<()> {
         self.store.drain(deadline)
     }
 }

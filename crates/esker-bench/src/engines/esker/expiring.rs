@@ -5,7 +5,7 @@ use std::time::Duration;
 use esker::{Db, Durability, Keyspace};
 
 use super::{get, transact, walk};
-use esker_bench_api::{Expiring, Failure};
+use esker_bench_api::{Expiring, Failure, Result, VisitItem};
 
 pub(super) struct EskerExpiring {
     pub(super) db: Db,
@@ -14,7 +14,7 @@ pub(super) struct EskerExpiring {
 }
 
 impl Expiring for EskerExpiring {
-    fn put(&self, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Result<(), Failure> {
+    fn put(&self, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Result<()> {
         transact(&self.db, self.durability, |txn| {
             let put = match ttl {
                 Some(ttl) => txn.put_with_ttl(&self.map, key, value, ttl),
@@ -24,11 +24,11 @@ impl Expiring for EskerExpiring {
         })
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         get(&self.map, key, visit)
     }
 
-    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+    fn scan(&self, visit: VisitItem<'_>) -> Result<u64> {
         walk(self.map.iter(), u64::MAX, visit)
     }
 }

@@ -9,7 +9,8 @@ use esker::{Db, Durability, Error, Keyspace, LockMode, Transaction};
 
 use super::{map_get, walk};
 use esker_bench_api::{
-    Failure, Transaction as Asked, TransactionKind, TransactionWork, Transactions, until_no_conflict,
+    Failure, Result, Transaction as Asked, TransactionKind, TransactionWork, Transactions, VisitItem,
+    until_no_conflict,
 };
 
 pub(super) struct EskerTransactions {
@@ -21,12 +22,12 @@ pub(super) struct EskerTransactions {
 
 impl EskerTransactions {
     /// Runs one attempt. Returns false after a deadlock or a conflict.
-    fn with_locks(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<bool, Failure> {
+    fn with_locks(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<bool> {
         let mut txn = self.db.begin();
         for key in keys {
             match txn.lock(&self.map, key, LockMode::Exclusive) {
                 Err(Error::Deadlock { .. } | Error::Conflict { .. }) => return Ok(false),
-                locked => locked.map_err(Failure::engine)?,
+                locked => locked?,
             }
         }
         work(&mut Open { txn: &mut txn, map: &self.map })?;
@@ -38,7 +39,7 @@ impl EskerTransactions {
 }
 
 impl Transactions for EskerTransactions {
-    fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+    fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64> {
         if self.kind == TransactionKind::Locks {
             return until_no_conflict(|| self.with_locks(keys, work));
         }
@@ -50,7 +51,7 @@ impl Transactions for EskerTransactions {
         }
     }
 
-    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+    fn scan(&self, visit: VisitItem<'_>) -> Result<u64> {
         walk(self.map.iter(), u64::MAX, visit)
     }
 }
@@ -73,11 +74,11 @@ struct Open<'a> {
 }
 
 impl Asked for Open<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         map_get(self.txn.get(self.map, key), visit)
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.txn.put(self.map, key, value).map_err(Failure::engine)
     }
 }

@@ -17,7 +17,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use esker_bench_api::store::Work as StoreWork;
-use esker_bench_api::{Durability, Failure, OpenOptions, Reader, Store, TransactionKind, Writer};
+use esker_bench_api::{
+    Durability, Failure, OpenOptions, Reader, Result, Store, TransactionKind, VisitItem, Writer,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -72,14 +74,14 @@ impl Failed {
     }
 }
 
-static PROCESS: OnceLock<Result<Mutex<Process>, Failure>> = OnceLock::new();
+static PROCESS: OnceLock<Result<Mutex<Process>>> = OnceLock::new();
 
 /// Starts the program, if it does not run. From then on the program is the measured process.
-pub(super) fn start(program: &Path) -> Result<(), Failure> {
+pub(super) fn start(program: &Path) -> Result<()> {
     let started = PROCESS.get_or_init(|| {
         let mut command = Command::new(program);
         let command = command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(Failure::engine)?;
+        let mut child = command.spawn()?;
         measure::measure_process(child.id());
         let pipe = || Failure::engine("a process without a pipe");
         let calls = child.stdin.take().ok_or_else(pipe)?;
@@ -89,7 +91,7 @@ pub(super) fn start(program: &Path) -> Result<(), Failure> {
     started.as_ref().map(drop).map_err(Failure::clone)
 }
 
-fn process() -> Result<MutexGuard<'static, Process>, Failure> {
+fn process() -> Result<MutexGuard<'static, Process>> {
     match PROCESS.get() {
         Some(Ok(process)) => Ok(process.lock().unwrap_or_else(PoisonError::into_inner)),
         Some(Err(failure)) => Err(failure.clone()),
@@ -98,7 +100,7 @@ fn process() -> Result<MutexGuard<'static, Process>, Failure> {
 }
 
 /// Makes one call with the arguments `asked`.
-pub(super) fn call(asked: Value, payload: &[u8], on_progress: OnProgress<'_>) -> Result<Answer, Failure> {
+pub(super) fn call(asked: Value, payload: &[u8], on_progress: OnProgress<'_>) -> Result<Answer> {
     let mut asked = asked;
     asked["bytes"] = payload.len().into();
     let mut process = process()?;
@@ -112,7 +114,7 @@ pub(super) fn call(asked: Value, payload: &[u8], on_progress: OnProgress<'_>) ->
         if process.answers.read_line(&mut line).map_err(gone)? == 0 {
             return Err(Failure::engine("the program in Go ended"));
         }
-        let mut answer: Answer = serde_json::from_str(&line).map_err(Failure::engine)?;
+        let mut answer: Answer = serde_json::from_str(&line)?;
         if let Some(done) = answer.progress {
             on_progress(done, Instant::now())?;
             continue;
@@ -123,7 +125,7 @@ pub(super) fn call(asked: Value, payload: &[u8], on_progress: OnProgress<'_>) ->
     }
 }
 
-fn call_simply(asked: Value) -> Result<Answer, Failure> {
+fn call_simply(asked: Value) -> Result<Answer> {
     call(asked, &[], &mut |_, _| Ok(()))
 }
 
@@ -158,7 +160,7 @@ impl Remote {
         source: Source,
         transactions: Option<TransactionKind>,
         dir: &Path,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let kind = transactions.map_or("", TransactionKind::name);
         call_simply(json!({
             "call": "start", "engine": engine, "dir": dir, "source": source, "transactions": kind,
@@ -166,43 +168,43 @@ impl Remote {
         Ok(Self { items: 0, live_bytes: 0 })
     }
 
-    fn call(&mut self, asked: Value, on_progress: OnProgress<'_>) -> Result<Answer, Failure> {
+    fn call(&mut self, asked: Value, on_progress: OnProgress<'_>) -> Result<Answer> {
         let answer = call(asked, &[], on_progress)?;
         (self.items, self.live_bytes) = (answer.items, answer.live_bytes);
         Ok(answer)
     }
 
-    fn call_simply(&mut self, asked: Value) -> Result<Answer, Failure> {
+    fn call_simply(&mut self, asked: Value) -> Result<Answer> {
         self.call(asked, &mut |_, _| Ok(()))
     }
 }
 
 impl Executor for Remote {
-    fn open(&mut self, options: &OpenOptions) -> Result<(), Failure> {
+    fn open(&mut self, options: &OpenOptions) -> Result<()> {
         self.call_simply(json!({"call": "open", "options": options_of(options)})).map(drop)
     }
 
-    fn open_within(&mut self, options: &OpenOptions) -> Result<(), Failure> {
+    fn open_within(&mut self, options: &OpenOptions) -> Result<()> {
         self.call_simply(json!({"call": "open_within", "options": options_of(options)})).map(drop)
     }
 
-    fn close(&mut self) -> Result<(), Failure> {
+    fn close(&mut self) -> Result<()> {
         self.call_simply(json!({"call": "close"})).map(drop)
     }
 
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         self.call_simply(json!({"call": "set_durability", "durability": number(durability)})).map(drop)
     }
 
-    fn work(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done, Failure> {
+    fn work(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done> {
         self.call(json!({"call": "work", "work": work}), on_progress).map(|answer| answer.done)
     }
 
-    fn compact(&mut self) -> Result<f64, Failure> {
+    fn compact(&mut self) -> Result<f64> {
         self.call_simply(json!({"call": "compact"})).map(|answer| answer.seconds)
     }
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<()> {
         drain(deadline)
     }
 
@@ -216,20 +218,20 @@ impl Executor for Remote {
 
     fn under_snapshot(
         &mut self,
-        then: &mut dyn FnMut(&mut dyn Executor, Checked<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        then: &mut dyn FnMut(&mut dyn Executor, Checked<'_>) -> Result<()>,
+    ) -> Result<()> {
         let reader = call_simply(json!({"call": "hold"}))?.reader;
         let mut check = || call_simply(json!({"call": "check_held", "reader": reader})).map(drop);
         then(self, &mut check)?;
         call_simply(json!({"call": "release", "reader": reader})).map(drop)
     }
 
-    fn collect_garbage(&mut self) -> Result<(), Failure> {
+    fn collect_garbage(&mut self) -> Result<()> {
         self.call_simply(json!({"call": "collect"})).map(drop)
     }
 }
 
-fn drain(deadline: Instant) -> Result<(), Failure> {
+fn drain(deadline: Instant) -> Result<()> {
     let left = deadline.saturating_duration_since(Instant::now());
     call_simply(json!({"call": "drain", "deadline_ns": left.as_nanos() as u64})).map(drop)
 }
@@ -238,7 +240,7 @@ fn drain(deadline: Instant) -> Result<(), Failure> {
 pub(super) struct Piped;
 
 impl Piped {
-    pub(super) fn open(engine: &str, dir: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+    pub(super) fn open(engine: &str, dir: &Path, options: &OpenOptions) -> Result<Self> {
         Remote::new(engine, Source::new(Kind::Items, 0, 0), None, dir)?;
         call_simply(json!({"call": "open", "options": options_of(options)}))?;
         Ok(Self)
@@ -254,29 +256,29 @@ impl Drop for Piped {
 }
 
 impl Store for Piped {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         call_simply(json!({"call": "set_durability", "durability": number(durability)})).map(drop)
     }
 
-    fn write(&self, work: StoreWork<'_>) -> Result<(), Failure> {
+    fn write(&self, work: StoreWork<'_>) -> Result<()> {
         let mut pairs = Pairs(Vec::new());
         work(&mut pairs)?;
         call(json!({"call": "write"}), &pairs.0, &mut |_, _| Ok(())).map(drop)
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         Ok(Box::new(Held(call_simply(json!({"call": "hold"}))?.reader)))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         get(0, key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         call_simply(json!({"call": "compact"})).map(drop)
     }
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<()> {
         drain(deadline)
     }
 }
@@ -294,18 +296,18 @@ impl Pairs {
 }
 
 impl Writer for Pairs {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.add(key, value, value.len() as u32);
         Ok(())
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.add(key, &[], NO_VALUE);
         Ok(())
     }
 }
 
-fn get(reader: u64, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+fn get(reader: u64, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
     let answer = call(json!({"call": "get", "reader": reader}), key, &mut |_, _| Ok(()))?;
     if answer.found {
         visit(&answer.payload);
@@ -324,16 +326,11 @@ impl Drop for Held {
 }
 
 impl Reader for Held {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         get(self.0, key, visit)
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&mut self, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         let (mut next, mut seen) = (from.to_vec(), 0);
         while seen < limit {
             let page = PAGE.min(limit - seen);
@@ -357,7 +354,7 @@ impl Reader for Held {
         Ok(seen)
     }
 
-    fn len(&mut self) -> Result<u64, Failure> {
+    fn len(&mut self) -> Result<u64> {
         call_simply(json!({"call": "len", "reader": self.0})).map(|answer| answer.count)
     }
 }

@@ -15,13 +15,15 @@ use signet_libmdbx::{Database, DatabaseFlags, Environment, MdbxError, WriteFlags
 
 use super::Settings;
 use super::parked::Parked;
-use esker_bench_api::{Failure, Handles, KeyspaceWriter, Keyspaces, KeyspacesWork, OpenOptions};
+use esker_bench_api::{
+    Failure, Handles, KeyspaceWriter, Keyspaces, KeyspacesWork, OpenOptions, Result, VisitItem,
+};
 
-pub(super) fn open(dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>, Failure> {
+pub(super) fn open(dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>> {
     let env = Settings::new(options).open(dir, count)?;
-    let mut maps = there(&env, count).map_err(Failure::engine)?;
+    let mut maps = there(&env, count)?;
     if maps.are_none() {
-        maps = created(&env, count).map_err(Failure::engine)?;
+        maps = created(&env, count)?;
     }
     Ok(Box::new(LibmdbxKeyspaces { parked: Parked::new(env.clone()), env, maps }))
 }
@@ -50,37 +52,31 @@ struct LibmdbxKeyspaces {
 }
 
 impl Keyspaces for LibmdbxKeyspaces {
-    fn write(&self, work: KeyspacesWork<'_>) -> Result<(), Failure> {
-        let txn = self.env.begin_rw_unsync().map_err(Failure::engine)?;
+    fn write(&self, work: KeyspacesWork<'_>) -> Result<()> {
+        let txn = self.env.begin_rw_unsync()?;
         let mut writer = LibmdbxKeyspaceWriter { txn, maps: &self.maps };
         work(&mut writer)?;
         writer.txn.commit().map_err(Failure::engine)
     }
 
-    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, keyspace: u32, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.maps.get(keyspace).map_or(Ok(false), |map| self.parked.lend()?.get(map.dbi(), key, visit))
     }
 
-    fn range(
-        &self,
-        keyspace: u32,
-        from: &[u8],
-        limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    fn range(&self, keyspace: u32, from: &[u8], limit: u64, visit: VisitItem<'_>) -> Result<u64> {
         let Some(map) = self.maps.get(keyspace) else { return Ok(0) };
         self.parked.lend()?.range(map.dbi(), from, limit, visit)
     }
 
-    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<(), Failure> {
+    fn remove_keyspaces(&mut self, keyspaces: Range<u32>) -> Result<()> {
         self.parked.clear();
-        let txn = self.env.begin_rw_unsync().map_err(Failure::engine)?;
+        let txn = self.env.begin_rw_unsync()?;
         for map in self.maps.take(keyspaces) {
             // SAFETY: this is the only copy of the handle, and it has no cursor. `&mut self` excludes other
             // transactions.
-            unsafe { txn.drop_db(map) }.map_err(Failure::engine)?;
+            unsafe { txn.drop_db(map) }?;
         }
-        txn.commit().map_err(Failure::engine)?;
+        txn.commit()?;
         self.env.sync(true).map(drop).map_err(Failure::engine)
     }
 }
@@ -91,7 +87,7 @@ struct LibmdbxKeyspaceWriter<'store> {
 }
 
 impl KeyspaceWriter for LibmdbxKeyspaceWriter<'_> {
-    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, keyspace: u32, key: &[u8], value: &[u8]) -> Result<()> {
         let map = *self.maps.of(keyspace)?;
         self.txn.put(map, key, value, WriteFlags::UPSERT).map_err(Failure::engine)
     }

@@ -30,7 +30,7 @@ use signet_libmdbx::ffi::{
 };
 
 use super::checked;
-use esker_bench_api::Failure;
+use esker_bench_api::{Failure, Result, VisitItem};
 
 /// The transactions of one environment.
 pub(super) struct Parked {
@@ -50,7 +50,7 @@ impl Parked {
     }
 
     /// Lends a transaction at the newest snapshot.
-    pub(super) fn lend(&self) -> Result<Lent<'_>, Failure> {
+    pub(super) fn lend(&self) -> Result<Lent<'_>> {
         let parked = self.txns().pop();
         let txn = match parked {
             Some(txn) => txn.renewed()?,
@@ -108,7 +108,7 @@ pub(super) struct Txn {
 unsafe impl Send for Txn {}
 
 impl Txn {
-    fn begin(env: &Environment) -> Result<Self, Failure> {
+    fn begin(env: &Environment) -> Result<Self> {
         let mut txn = ptr::null_mut();
         let code = env.with_raw_env_ptr(|env| {
             // SAFETY: the environment is open for as long as the transaction lives.
@@ -119,25 +119,20 @@ impl Txn {
         Ok(Self { txn, cursor: None })
     }
 
-    fn renewed(self) -> Result<Self, Failure> {
+    fn renewed(self) -> Result<Self> {
         // SAFETY: the read transaction is reset, only this thread uses it, and its environment is open.
         checked(unsafe { mdbx_txn_renew(self.txn.as_ptr()) })?;
         Ok(self)
     }
 
-    fn reset(self) -> Result<Self, Failure> {
+    fn reset(self) -> Result<Self> {
         // SAFETY: the read transaction runs, only this thread uses it, and its environment is open.
         checked(unsafe { mdbx_txn_reset(self.txn.as_ptr()) })?;
         Ok(self)
     }
 
     /// Passes the value of `key` in `map` to `visit`. Returns false if there is none.
-    pub(super) fn get(
-        &self,
-        map: MDBX_dbi,
-        key: &[u8],
-        visit: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool, Failure> {
+    pub(super) fn get(&self, map: MDBX_dbi, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let (key, mut value) = (place_of(key), place_of(&[]));
         // SAFETY: the transaction runs, `key` is only read, and `value` may be written.
         let code = unsafe { mdbx_get(self.txn.as_ptr(), map, &raw const key, &raw mut value) };
@@ -156,8 +151,8 @@ impl Txn {
         map: MDBX_dbi,
         from: &[u8],
         limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+        visit: VisitItem<'_>,
+    ) -> Result<u64> {
         self.walk::<true>(map, from, limit, visit)
     }
 
@@ -168,7 +163,7 @@ impl Txn {
         from: &[u8],
         limit: u64,
         visit: &mut dyn FnMut(&[u8]),
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64> {
         self.walk::<false>(map, from, limit, |key, _| visit(key))
     }
 
@@ -178,7 +173,7 @@ impl Txn {
         from: &[u8],
         limit: u64,
         mut visit: impl FnMut(&[u8], &[u8]),
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64> {
         let cursor = self.cursor_in(map)?.as_ptr();
         let (mut key, mut value) = (place_of(from), place_of(&[]));
         let (mut step, mut seen) = (MDBX_SET_RANGE, 0);
@@ -203,7 +198,7 @@ impl Txn {
     }
 
     /// Returns the number of items of `map`.
-    pub(super) fn len(&self, map: MDBX_dbi) -> Result<u64, Failure> {
+    pub(super) fn len(&self, map: MDBX_dbi) -> Result<u64> {
         let mut stat = MaybeUninit::<MDBX_stat>::uninit();
         let (place, bytes) = (stat.as_mut_ptr(), size_of::<MDBX_stat>());
         // SAFETY: the transaction runs, and `place` points to `bytes` bytes that may be written.
@@ -213,7 +208,7 @@ impl Txn {
     }
 
     /// Returns the transaction's cursor, bound to `map`.
-    fn cursor_in(&mut self, map: MDBX_dbi) -> Result<NonNull<MDBX_cursor>, Failure> {
+    fn cursor_in(&mut self, map: MDBX_dbi) -> Result<NonNull<MDBX_cursor>> {
         if let Some(cursor) = self.cursor {
             // SAFETY: the transaction runs, and its own cursor is open.
             checked(unsafe { mdbx_cursor_bind(self.txn.as_ptr(), cursor.as_ptr(), map) })?;

@@ -9,10 +9,12 @@ use sled::transaction::{
 };
 
 use super::{SledReader, SledStore};
-use esker_bench_api::{Failure, Reader as _, Store, Transaction, TransactionWork, Transactions};
+use esker_bench_api::{
+    Failure, Reader as _, Result, Store, Transaction, TransactionWork, Transactions, VisitItem,
+};
 
 impl Transactions for SledStore {
-    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+    fn transact(&self, _keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64> {
         let (work, tries) = (RefCell::new(work), RefCell::new(0));
         let body = |tree: &TransactionalTree| {
             *tries.borrow_mut() += 1;
@@ -32,11 +34,11 @@ impl Transactions for SledStore {
         Ok(tries.into_inner() - 1)
     }
 
-    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+    fn scan(&self, visit: VisitItem<'_>) -> Result<u64> {
         SledReader { tree: &self.db }.range(&[], u64::MAX, visit)
     }
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<()> {
         Store::drain(self, deadline)
     }
 }
@@ -54,12 +56,12 @@ impl Open<'_> {
 }
 
 impl Transaction for Open<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let value = self.tree.get(key).map_err(|error| self.failed(error))?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.tree.insert(key, value).map(drop).map_err(|error| self.failed(error))
     }
 }

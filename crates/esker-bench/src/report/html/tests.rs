@@ -8,6 +8,7 @@ use crate::context::tests::context;
 use crate::context::{AsyncContext, Workload};
 use crate::gate;
 use crate::report::summary::tests::{counts, record, record_over_time};
+use crate::scale::Scale;
 use esker_bench_api::Isolation;
 use esker_bench_api::results::{Counts, Record};
 
@@ -130,7 +131,7 @@ fn a_line_says_that_it_was_measured_apart() {
 fn the_page_says_what_suites_and_rows_do() {
     let page = example();
     let redb = suites::find("redb").unwrap();
-    assert_eq!(page.matches(&escape(redb.summary())).count(), 1, "under its heading");
+    assert_eq!(page.matches(&escape(redb.summary)).count(), 1, "under its heading");
     let work = |name: &str| {
         let rows = redb.rows(Scale::Test).into_iter();
         rows.filter(|row| row.name == name).map(|row| escape(&row.work)).next().unwrap()
@@ -337,7 +338,7 @@ fn whole_page() -> String {
                     0 => record_over_time(&engine.name, &row.name, 1),
                     _ => record(&engine.name, &row.name, 1, value),
                 };
-                records.push(Record { suite: suite.name().to_owned(), unit: row.unit, value, ..of_row });
+                records.push(Record { suite: suite.name.to_owned(), unit: row.unit, value, ..of_row });
             }
         }
     }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use esker_bench_api::results::Record;
 use esker_bench_api::store::Work;
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Feature, Isolation, OpenOptions,
-    Reader, Store, Transaction, TransactionKind, TransactionWork, Transactions, Writer,
+    AsyncCommits, Durability, Engine, EngineOption, Expiring, Feature, Isolation, OpenOptions, Reader,
+    Result, Store, Transaction, TransactionKind, TransactionWork, Transactions, VisitItem, Writer,
 };
 
 use crate::engines;
@@ -81,23 +81,23 @@ impl Victim {
 
 impl Rehearsed {
     /// Runs a group of a suite and returns its records.
-    pub(in crate::suites) fn run(&self, suite: &dyn Suite, group: usize) -> Vec<Record> {
+    pub(in crate::suites) fn run(&self, suite: &Suite, group: usize) -> Vec<Record> {
         self.records(suite, group, |recorder| {
-            Turn { engine: self, scale: Scale::Test, group, recorder }.take(suite)
+            suite.run(Turn { engine: self, scale: Scale::Test, group, recorder })
         })
     }
 
     /// Returns the error of each row of a group.
-    pub(in crate::suites) fn errors(&self, suite: &dyn Suite, group: usize) -> Vec<Option<String>> {
+    pub(in crate::suites) fn errors(&self, suite: &Suite, group: usize) -> Vec<Option<String>> {
         self.run(suite, group).into_iter().map(|record| record.error).collect()
     }
 
     /// The same as [`Rehearsed::run`], with `run` in place of the suite's own.
     pub(in crate::suites) fn records(
         &self,
-        suite: &dyn Suite,
+        suite: &Suite,
         group: usize,
-        run: impl FnOnce(&mut Recorder) -> Result<(), Failure>,
+        run: impl FnOnce(&mut Recorder) -> Result<()>,
     ) -> Vec<Record> {
         let _open = gate::no_child_starts();
         let dir = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ impl Engine for Rehearsed {
         engines::find("redb").unwrap().async_commits()
     }
 
-    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>, Failure> {
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
         self.opened.lock().unwrap().push(self.sent.begun().pop().unwrap_or_default());
         self.opened_at_random.lock().unwrap().push(options.random_beyond_memory);
         self.opened_ascending.lock().unwrap().push(options.ascending_keys);
@@ -167,7 +167,7 @@ impl Engine for Rehearsed {
         dir: &Path,
         options: &OpenOptions,
         kind: TransactionKind,
-    ) -> Result<Box<dyn Transactions>, Failure> {
+    ) -> Result<Box<dyn Transactions>> {
         let inner = engines::find("redb").unwrap().open_transactions(dir, options, kind)?;
         Ok(Box::new(LosingTransactions {
             inner,
@@ -176,7 +176,7 @@ impl Engine for Rehearsed {
         }))
     }
 
-    fn open_expiring(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Expiring>, Failure> {
+    fn open_expiring(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Expiring>> {
         Ok(Box::new(LosingExpiring {
             inner: engines::find("esker").unwrap().open_expiring(dir, options)?,
             keeps_expired: self.keeps_expired,
@@ -195,18 +195,18 @@ struct LosingExpiring {
 }
 
 impl Expiring for LosingExpiring {
-    fn put(&self, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Result<(), Failure> {
+    fn put(&self, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Result<()> {
         if !self.victim.lock().unwrap().keeps(key, self.kept_puts) {
             return Ok(());
         }
         self.inner.put(key, value, ttl.filter(|_| !self.keeps_expired))
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.inner.get(key, visit)
     }
 
-    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+    fn scan(&self, visit: VisitItem<'_>) -> Result<u64> {
         self.inner.scan(visit)
     }
 }
@@ -218,11 +218,11 @@ struct LosingTransactions {
 }
 
 impl Transactions for LosingTransactions {
-    fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64, Failure> {
+    fn transact(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<u64> {
         self.inner.transact(keys, &mut |inner| work(&mut LosingTransaction { inner, store: self }))
     }
 
-    fn scan(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64, Failure> {
+    fn scan(&self, visit: VisitItem<'_>) -> Result<u64> {
         self.inner.scan(visit)
     }
 }
@@ -233,11 +233,11 @@ struct LosingTransaction<'a> {
 }
 
 impl Transaction for LosingTransaction<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.inner.get(key, visit)
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let is_kept = self.store.victim.lock().unwrap().keeps(key, self.store.kept_puts);
         if is_kept { self.inner.put(key, value) } else { Ok(()) }
     }
@@ -253,29 +253,29 @@ struct Losing {
 }
 
 impl Store for Losing {
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         self.inner.set_durability(durability)
     }
 
-    fn write(&self, work: Work<'_>) -> Result<(), Failure> {
+    fn write(&self, work: Work<'_>) -> Result<()> {
         self.inner.write(&mut |inner| work(&mut LosingWriter { inner, store: self }))
     }
 
-    fn reader(&self) -> Result<Box<dyn Reader + '_>, Failure> {
+    fn reader(&self) -> Result<Box<dyn Reader + '_>> {
         self.inner.reader()
     }
 
-    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Failure> {
+    fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let begun = self.sent.begun().pop().unwrap_or_default();
         self.gets.lock().unwrap().push((begun, key.to_vec()));
         self.inner.get(key, visit)
     }
 
-    fn compact(&mut self) -> Result<(), Failure> {
+    fn compact(&mut self) -> Result<()> {
         self.inner.compact()
     }
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<()> {
         *self.drained.lock().unwrap() += 1;
         self.inner.drain(deadline)
     }
@@ -287,12 +287,12 @@ struct LosingWriter<'a> {
 }
 
 impl Writer for LosingWriter<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let is_kept = self.store.victim.lock().unwrap().keeps(key, self.store.kept_puts);
         if is_kept { self.inner.put(key, value) } else { Ok(()) }
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
         self.inner.remove(key)
     }
 }

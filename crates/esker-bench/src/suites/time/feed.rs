@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use esker::{Db, FeedChange, FeedCommit, Keyspace, SeqNo};
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::entries::Entries;
-use esker_bench_api::{Engine, Failure};
+use esker_bench_api::{Engine, Failure, Result};
 
 use super::{CACHE_BYTES, FEED, ITEM_BYTES, NO_FEED, READ_FEED, READ_LOG, SEED};
 use crate::recorder::{Outcome, Recorder};
@@ -35,20 +35,20 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const LAG_MAX: Duration = Duration::from_secs(120);
 const PASSES: usize = 3;
 
-pub(super) fn run(engine: &dyn Engine, budget: Budget, recorder: &mut Recorder) -> Result<(), Failure> {
+pub(super) fn run(engine: &dyn Engine, budget: Budget, recorder: &mut Recorder) -> Result<()> {
     if engine.name() != HOME {
         return Err(Failure::Unsupported(NOT_HOME.to_owned()));
     }
     let (dir, entries) = (recorder.dir().to_path_buf(), Entries::new(SEED, 0, 0));
     let calls = || Calls::new(&["commit"], budget, &dir);
-    let plain = Db::builder().memory(CACHE_BYTES).open(dir.join("plain")).map_err(Failure::engine)?;
+    let plain = Db::builder().memory(CACHE_BYTES).open(dir.join("plain"))?;
     recorder.row(NO_FEED, || Ok(write(&plain, entries, calls()?)?.0))?;
     recorder.drain_by(|_| Ok(()))?;
-    plain.close().map_err(Failure::engine)?;
+    plain.close()?;
 
     let with_feed = dir.join("feed");
     let builder = Db::builder().memory(CACHE_BYTES).feed_retention(u64::MAX, RETENTION);
-    let db = builder.open(&with_feed).map_err(Failure::engine)?;
+    let db = builder.open(&with_feed)?;
     let mut written = Seen::default();
     recorder.row(FEED, || {
         let (outcome, all) = write_and_follow(&db, entries, calls()?)?;
@@ -64,9 +64,9 @@ pub(super) fn run(engine: &dyn Engine, budget: Budget, recorder: &mut Recorder) 
     };
     recorder.row_of_passes(READ_FEED, PASSES, || {
         let start = Instant::now();
-        let mut feed = db.feed(SeqNo::ZERO).map_err(Failure::engine)?;
+        let mut feed = db.feed(SeqNo::ZERO)?;
         let mut seen = Seen::default();
-        while let Some(commit) = feed.try_next().map_err(Failure::engine)? {
+        while let Some(commit) = feed.try_next()? {
             seen.add_commit(commit)?;
         }
         let seconds = start.elapsed().as_secs_f64();
@@ -102,8 +102,8 @@ impl Seen {
     }
 
     /// A commit without a put belongs to the catalog.
-    fn add_commit(&mut self, mut commit: FeedCommit) -> Result<(), Failure> {
-        while let Some(change) = commit.next_change().map_err(Failure::engine)? {
+    fn add_commit(&mut self, mut commit: FeedCommit) -> Result<()> {
+        while let Some(change) = commit.next_change()? {
             if let FeedChange::Put { key, value, .. } = change {
                 self.add(key, value.bytes().unwrap_or_default());
             }
@@ -112,7 +112,7 @@ impl Seen {
     }
 
     /// Fails unless the feed has the commits of the writer, each once and in order.
-    fn expect(self, written: Self) -> Result<(), Failure> {
+    fn expect(self, written: Self) -> Result<()> {
         if self == written {
             return Ok(());
         }
@@ -121,7 +121,7 @@ impl Seen {
 }
 
 /// Commits items until the budget is used up.
-fn write(db: &Db, entries: Entries, mut calls: Calls) -> Result<(Outcome, Seen), Failure> {
+fn write(db: &Db, entries: Entries, mut calls: Calls) -> Result<(Outcome, Seen)> {
     let (map, mut written): (Keyspace, Seen) = (db.default_keyspace(), Seen::default());
     while calls.are_left() {
         let (key, value) = (entries.key(written.commits), entries.value(written.commits));
@@ -135,7 +135,7 @@ fn write(db: &Db, entries: Entries, mut calls: Calls) -> Result<(Outcome, Seen),
 }
 
 /// The same, with a reader that follows.
-fn write_and_follow(db: &Db, entries: Entries, calls: Calls) -> Result<(Outcome, Seen), Failure> {
+fn write_and_follow(db: &Db, entries: Entries, calls: Calls) -> Result<(Outcome, Seen)> {
     // It orders nothing, so `Relaxed` is enough.
     let has_ended = AtomicBool::new(false);
     let (outcome, ended, followed) = thread::scope(|scope| {
@@ -169,12 +169,12 @@ struct Followed {
 }
 
 /// Reads the feed until the writer has ended and nothing is left.
-fn follow(db: &Db, has_ended: &AtomicBool) -> Result<Followed, Failure> {
-    let mut feed = db.feed(SeqNo::ZERO).map_err(Failure::engine)?;
+fn follow(db: &Db, has_ended: &AtomicBool) -> Result<Followed> {
+    let mut feed = db.feed(SeqNo::ZERO)?;
     let mut followed = Followed { seen: Seen::default(), while_written: 0, at: Instant::now() };
     let mut end: Option<Instant> = None;
     loop {
-        let next = feed.next_within(PATIENCE).map_err(Failure::engine)?;
+        let next = feed.next_within(PATIENCE)?;
         if has_ended.load(Ordering::Relaxed) && end.is_none() {
             followed.while_written = followed.seen.commits;
             end = Some(Instant::now() + LAG_MAX);
@@ -195,12 +195,12 @@ fn follow(db: &Db, has_ended: &AtomicBool) -> Result<Followed, Failure> {
 }
 
 /// Reads all files of the log, and returns their bytes.
-fn read_log(dir: &Path) -> Result<u64, Failure> {
+fn read_log(dir: &Path) -> Result<u64> {
     let (mut bytes, mut sum) = (0, 0_u64);
-    for entry in std::fs::read_dir(dir).map_err(Failure::engine)? {
-        let path = entry.map_err(Failure::engine)?.path();
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "wal") {
-            let segment = std::fs::read(&path).map_err(Failure::engine)?;
+            let segment = std::fs::read(&path)?;
             bytes += segment.len() as u64;
             sum = sum.wrapping_add(checksum(&[], &segment));
         }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::entries::Entries;
 use esker_bench_api::generate::rng::Rng;
-use esker_bench_api::{Expiring, Failure};
+use esker_bench_api::{Expiring, Failure, Result};
 
 use super::state::State;
 use super::window::Calls;
@@ -38,7 +38,7 @@ impl State {
         store: &dyn Expiring,
         work: &Work,
         on_progress: OnProgress<'_>,
-    ) -> Result<Done, Failure> {
+    ) -> Result<Done> {
         match work {
             Work::PutExpiring { count, hold_ms, spread_ms } => {
                 self.moments.hold_spread_ms = (*hold_ms, *spread_ms);
@@ -78,7 +78,7 @@ impl State {
         store: &dyn Expiring,
         count: u64,
         on_progress: OnProgress<'_>,
-    ) -> Result<Done, Failure> {
+    ) -> Result<Done> {
         let mut calls = Calls::new(&["put"], Budget::of_ops(count), &self.dir)?;
         let (mut late, entries) = (0, self.entries());
         self.moments.begin = Some(Instant::now());
@@ -110,7 +110,7 @@ impl State {
         (from > last + self.moments.longest_put + CLOCKS_APART_MAX).then_some(false)
     }
 
-    fn read_expiring(&self, store: &dyn Expiring, budget: Budget) -> Result<Done, Failure> {
+    fn read_expiring(&self, store: &dyn Expiring, budget: Budget) -> Result<Done> {
         let mut calls = Calls::new(&["read"], budget, &self.dir)?;
         let (mut rng, mut reads, mut hits) = (Rng::new(self.items.source.seed), 0_u64, 0_u64);
         let entries = self.entries();
@@ -136,7 +136,7 @@ impl State {
     }
 
     /// Checks that exactly the entries that do not expire are there, byte for byte.
-    fn check_expiring(&self, store: &dyn Expiring) -> Result<(), Failure> {
+    fn check_expiring(&self, store: &dyn Expiring) -> Result<()> {
         let entries = self.entries();
         let lasting = (0..self.content.to).filter(|i| entries.expires_ms(*i).is_none());
         let expected =

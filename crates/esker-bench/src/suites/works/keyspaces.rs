@@ -5,7 +5,7 @@
 
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::keyspaces::KeyspaceItems;
-use esker_bench_api::{Failure, Keyspaces};
+use esker_bench_api::{Failure, Keyspaces, Result};
 
 use super::state::State;
 use super::window::Calls;
@@ -25,18 +25,14 @@ struct Item {
     value: Vec<u8>,
 }
 
-fn write(keyspaces: &dyn Keyspaces, items: &[Item]) -> Result<(), Failure> {
+fn write(keyspaces: &dyn Keyspaces, items: &[Item]) -> Result<()> {
     keyspaces.write(&mut |writer| {
         items.iter().try_for_each(|item| writer.put(item.keyspace, &item.key, &item.value))
     })
 }
 
 impl State {
-    pub(super) fn on_keyspaces(
-        &mut self,
-        keyspaces: &mut dyn Keyspaces,
-        work: &Work,
-    ) -> Result<Done, Failure> {
+    pub(super) fn on_keyspaces(&mut self, keyspaces: &mut dyn Keyspaces, work: &Work) -> Result<Done> {
         let done = match work {
             Work::CreateKeyspaces => self.create(keyspaces)?,
             Work::LoadKeyspaces { count } => self.load(keyspaces, *count)?,
@@ -63,13 +59,13 @@ impl State {
     }
 
     /// If keyspaces are prefixes, only this item is synced.
-    fn create(&self, keyspaces: &dyn Keyspaces) -> Result<Done, Failure> {
+    fn create(&self, keyspaces: &dyn Keyspaces) -> Result<Done> {
         let (first, bytes) = ([self.newest(0)], self.items.source.item_bytes());
         let seconds = timed(|| write(keyspaces, &first))?;
         Ok(Done { seconds, written_bytes: bytes, live_bytes: bytes, ..Done::default() })
     }
 
-    fn load(&mut self, keyspaces: &dyn Keyspaces, count: u64) -> Result<Done, Failure> {
+    fn load(&mut self, keyspaces: &dyn Keyspaces, count: u64) -> Result<Done> {
         let mut calls = Calls::new(&["transaction"], Budget::of_ops(count), &self.dir)?;
         self.content.to = count;
         self.content.keep_versions();
@@ -95,7 +91,7 @@ impl State {
         drawn
     }
 
-    fn commits(&mut self, keyspaces: &dyn Keyspaces, budget: Budget) -> Result<Done, Failure> {
+    fn commits(&mut self, keyspaces: &dyn Keyspaces, budget: Budget) -> Result<Done> {
         let (mut calls, mut commits) = (Calls::new(&["transaction"], budget, &self.dir)?, 0);
         while calls.are_left() {
             let drawn = self.draw();
@@ -108,7 +104,7 @@ impl State {
         Ok(calls.finish(commits, written_bytes, self.live_bytes()))
     }
 
-    fn reads(&mut self, keyspaces: &dyn Keyspaces, budget: Budget) -> Result<Done, Failure> {
+    fn reads(&mut self, keyspaces: &dyn Keyspaces, budget: Budget) -> Result<Done> {
         let mut calls = Calls::new(&["read"], budget, &self.dir)?;
         while calls.are_left() {
             let i = self.rng.below(self.content.to);
@@ -121,7 +117,7 @@ impl State {
         Ok(calls.finish(0, 0, self.live_bytes()))
     }
 
-    fn first_get(&self, keyspaces: &dyn Keyspaces) -> Result<Done, Failure> {
+    fn first_get(&self, keyspaces: &dyn Keyspaces) -> Result<Done> {
         let (expected, mut got) = (self.newest(self.content.to / 2), 0);
         let seconds = timed(|| {
             keyspaces.get(expected.keyspace, &expected.key, &mut |value| got = probe(value)).map(drop)
@@ -130,7 +126,7 @@ impl State {
         Ok(Done { seconds, live_bytes: self.live_bytes(), ..Done::default() })
     }
 
-    fn drop_half(&mut self, keyspaces: &mut dyn Keyspaces) -> Result<Done, Failure> {
+    fn drop_half(&mut self, keyspaces: &mut dyn Keyspaces) -> Result<Done> {
         let dropped = self.items.source.number as u32 / 2;
         let seconds = timed(|| keyspaces.remove_keyspaces(0..dropped))?;
         self.dropped = dropped;
@@ -143,7 +139,7 @@ impl State {
         Ok(Done { seconds, ..done })
     }
 
-    fn check_keyspaces(&self, keyspaces: &dyn Keyspaces) -> Result<(), Failure> {
+    fn check_keyspaces(&self, keyspaces: &dyn Keyspaces) -> Result<()> {
         let mut expected = vec![(0_u64, 0_u64); self.items.source.number as usize];
         for item in self.content.numbers().map(|i| self.newest(i)) {
             let (items, sum) = &mut expected[item.keyspace as usize];

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use esker_bench_api::generate::checksum::probe;
 use esker_bench_api::generate::distribution::{Distribution, Zipf};
 use esker_bench_api::generate::rng::Rng;
-use esker_bench_api::{Failure, Store};
+use esker_bench_api::{Failure, Result, Store};
 
 use super::state::State;
 use super::{Done, OnProgress, expect, of_calls};
@@ -45,12 +45,7 @@ struct Mixer<'a> {
 }
 
 impl State {
-    pub(super) fn mix(
-        &mut self,
-        store: &dyn Store,
-        mix: &Mix,
-        on_progress: OnProgress<'_>,
-    ) -> Result<Done, Failure> {
+    pub(super) fn mix(&mut self, store: &dyn Store, mix: &Mix, on_progress: OnProgress<'_>) -> Result<Done> {
         let on = On { items: &self.items, store, dir: &self.dir };
         run(on, &mut self.content, &mut self.rng, mix, on_progress)
     }
@@ -70,7 +65,7 @@ pub(crate) fn run(
     rng: &mut Rng,
     mix: &Mix,
     on_progress: OnProgress<'_>,
-) -> Result<Done, Failure> {
+) -> Result<Done> {
     let On { items, store, dir } = on;
     content.keep_versions();
     let (began_on, mut own_rng) = (content.to, mix.reads_seed.map(Rng::new));
@@ -110,7 +105,7 @@ pub(crate) fn run(
 
 impl Mixer<'_> {
     /// Runs reads that are not tracked.
-    fn warm_up(&mut self) -> Result<Done, Failure> {
+    fn warm_up(&mut self) -> Result<Done> {
         let (start, mut reads, budget) = (Instant::now(), 0, self.mix.budget);
         while reads < budget.ops && start.elapsed() < budget.time {
             self.read()?;
@@ -119,7 +114,7 @@ impl Mixer<'_> {
         Ok(Done { ops: reads, ..Done::default() })
     }
 
-    fn run(&mut self, mut track: Track, on_progress: OnProgress<'_>) -> Result<Done, Failure> {
+    fn run(&mut self, mut track: Track, on_progress: OnProgress<'_>) -> Result<Done> {
         let (mut commits, mut busy, budget) = (0, Duration::ZERO, self.mix.budget);
         let item_bytes = self.items.source.item_bytes();
         while track.ops() < budget.ops && track.elapsed() < budget.time {
@@ -166,7 +161,7 @@ impl Mixer<'_> {
         probe(self.items.value(i, self.content.versions[i as usize].into(), &mut self.value))
     }
 
-    fn read(&mut self) -> Result<(Instant, Instant), Failure> {
+    fn read(&mut self) -> Result<(Instant, Instant)> {
         let i = self.draw_item();
         self.items.key(i, &mut self.key);
         let mut got = 0;
@@ -179,7 +174,7 @@ impl Mixer<'_> {
         Ok((from, to))
     }
 
-    fn scan(&mut self) -> Result<(Instant, Instant), Failure> {
+    fn scan(&mut self) -> Result<(Instant, Instant)> {
         let item = self.draw_item();
         self.items.key(item, &mut self.key);
         let Mix { scan_items, scan_is_uniform, .. } = *self.mix;
@@ -201,7 +196,7 @@ impl Mixer<'_> {
         Ok((from, to))
     }
 
-    fn check_scan(&mut self, seen: usize) -> Result<(), Failure> {
+    fn check_scan(&mut self, seen: usize) -> Result<()> {
         let wrong = |text: &str| Err(Failure::Wrong(text.to_owned()));
         if seen == 0 || self.scanned[0].0 != self.key {
             return wrong("a scan did not begin with the key that it was to begin with");
@@ -218,7 +213,7 @@ impl Mixer<'_> {
         Ok(())
     }
 
-    fn write(&mut self, kind: usize) -> Result<(Instant, Instant), Failure> {
+    fn write(&mut self, kind: usize) -> Result<(Instant, Instant)> {
         let i = if kind == INSERT { self.content.to } else { self.draw_item() };
         self.items.key(i, &mut self.key);
         let before = if kind == READ_MODIFY_WRITE { self.expected(i) } else { 0 };

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use esker_bench_api::results::Detail;
-use esker_bench_api::{Failure, OpenOptions};
+use esker_bench_api::{Failure, OpenOptions, Result};
 use serde::Deserialize;
 
 use crate::suites::plan::Work;
@@ -53,28 +53,28 @@ pub(crate) struct Done {
 }
 
 /// Receives the number of finished items, and the time.
-pub(crate) type OnProgress<'a> = &'a mut dyn FnMut(u64, Instant) -> Result<(), Failure>;
+pub(crate) type OnProgress<'a> = &'a mut dyn FnMut(u64, Instant) -> Result<()>;
 
 /// Compares a held snapshot with the expected content.
-pub(crate) type Checked<'a> = &'a mut dyn FnMut() -> Result<(), Failure>;
+pub(crate) type Checked<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 /// Runs the work of a group: an engine in this process, or a program in another language.
 pub(crate) trait Executor {
-    fn open(&mut self, options: &OpenOptions) -> Result<(), Failure>;
+    fn open(&mut self, options: &OpenOptions) -> Result<()>;
 
     /// Closes the store. The next work opens it with these options.
-    fn open_within(&mut self, options: &OpenOptions) -> Result<(), Failure>;
+    fn open_within(&mut self, options: &OpenOptions) -> Result<()>;
 
-    fn close(&mut self) -> Result<(), Failure>;
+    fn close(&mut self) -> Result<()>;
 
-    fn set_durability(&mut self, durability: esker_bench_api::Durability) -> Result<(), Failure>;
+    fn set_durability(&mut self, durability: esker_bench_api::Durability) -> Result<()>;
 
-    fn work(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done, Failure>;
+    fn work(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done>;
 
     /// Runs the engine's own compaction, and returns its seconds.
-    fn compact(&mut self) -> Result<f64, Failure>;
+    fn compact(&mut self) -> Result<f64>;
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure>;
+    fn drain(&self, deadline: Instant) -> Result<()>;
 
     /// Returns the number of items put so far.
     fn items(&self) -> u64;
@@ -85,22 +85,22 @@ pub(crate) trait Executor {
     /// Runs `then` while a snapshot is held.
     fn under_snapshot(
         &mut self,
-        then: &mut dyn FnMut(&mut dyn Executor, Checked<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure>;
+        then: &mut dyn FnMut(&mut dyn Executor, Checked<'_>) -> Result<()>,
+    ) -> Result<()>;
 
     /// Lets a runtime with a garbage collector finish its work before a row.
-    fn collect_garbage(&mut self) -> Result<(), Failure> {
+    fn collect_garbage(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
 /// Fails unless both are equal.
-pub(crate) fn expect(what: &str, got: u64, expected: u64) -> Result<(), Failure> {
+pub(crate) fn expect(what: &str, got: u64, expected: u64) -> Result<()> {
     if got == expected { Ok(()) } else { Err(Failure::Wrong(format!("{what}: {got}, not {expected}"))) }
 }
 
 /// Measures work that has no clock of its own.
-fn timed(work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
+fn timed(work: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     work()?;
     Ok(start.elapsed().as_secs_f64())

@@ -7,7 +7,7 @@ use std::time::Instant;
 use esker_bench_api::generate::checksum::checksum;
 use esker_bench_api::generate::obigstore::Hotspots;
 use esker_bench_api::{
-    Durability, Engine, Expiring, Failure, Feature, Isolation, Keyspaces, OpenOptions, Reader, Store,
+    Durability, Engine, Expiring, Failure, Feature, Isolation, Keyspaces, OpenOptions, Reader, Result, Store,
     TransactionKind, Transactions,
 };
 
@@ -53,12 +53,12 @@ impl<'a> Native<'a> {
         Self { engine, transactions, within: None, opened: Opened::No, state: State::new(source, dir) }
     }
 
-    fn opened_with(&self, options: &OpenOptions) -> Result<Opened, Failure> {
+    fn opened_with(&self, options: &OpenOptions) -> Result<Opened> {
         let (engine, dir) = (self.engine, &self.state.dir);
         Ok(match (self.state.items.source.kind, self.transactions) {
             (Kind::Keyspaces, _) => {
                 let count = self.state.items.source.number as u32;
-                Opened::Keyspaces(esker_bench_api::engine::open_keyspaces(engine, dir, options, count)?)
+                Opened::Keyspaces(engine.open_keyspaces(dir, options, count)?)
             }
             (Kind::Accounts, Some(kind)) => {
                 Opened::Transactions(engine.open_transactions(dir, options, kind)?)
@@ -75,7 +75,7 @@ impl<'a> Native<'a> {
         self.engine.cannot(Feature::LargeTransactions).filter(|_| !is_operation)
     }
 
-    fn on_store(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done, Failure> {
+    fn on_store(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done> {
         let too_large = self.cannot_be_large();
         let Opened::Store(store) = &self.opened else { return Err(Failure::engine("no store is open")) };
         let (store, state) = (&**store, &mut self.state);
@@ -102,7 +102,7 @@ impl<'a> Native<'a> {
 
 impl State {
     /// Writes requests of pairs.
-    fn drive(&mut self, store: &dyn Store, spec: &Drive) -> Result<Done, Failure> {
+    fn drive(&mut self, store: &dyn Store, spec: &Drive) -> Result<Done> {
         let source = self.items.source;
         let began_on = self.content.to;
         let keys = match source.kind {
@@ -141,7 +141,7 @@ impl State {
     }
 
     /// Compares every byte with the expected content.
-    pub(super) fn check(&self, reader: &mut dyn Reader) -> Result<(), Failure> {
+    pub(super) fn check(&self, reader: &mut dyn Reader) -> Result<()> {
         let (count, expected) = if self.items.source.kind == Kind::Hotspots {
             self.hotspots()
         } else {
@@ -170,25 +170,25 @@ impl State {
 }
 
 impl Executor for Native<'_> {
-    fn open(&mut self, options: &OpenOptions) -> Result<(), Failure> {
+    fn open(&mut self, options: &OpenOptions) -> Result<()> {
         self.close()?;
         self.opened = self.opened_with(options)?;
         Ok(())
     }
 
-    fn open_within(&mut self, options: &OpenOptions) -> Result<(), Failure> {
+    fn open_within(&mut self, options: &OpenOptions) -> Result<()> {
         self.close()?;
         self.within = Some(*options);
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), Failure> {
+    fn close(&mut self) -> Result<()> {
         self.opened = Opened::No;
         self.within = None;
         Ok(())
     }
 
-    fn set_durability(&mut self, durability: Durability) -> Result<(), Failure> {
+    fn set_durability(&mut self, durability: Durability) -> Result<()> {
         match &mut self.opened {
             Opened::Store(store) => Arc::get_mut(store)
                 .ok_or_else(|| Failure::engine("a snapshot is held"))?
@@ -197,7 +197,7 @@ impl Executor for Native<'_> {
         }
     }
 
-    fn work(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done, Failure> {
+    fn work(&mut self, work: &Work, on_progress: OnProgress<'_>) -> Result<Done> {
         let start = Instant::now();
         let within = self.within.take();
         if let Some(options) = &within {
@@ -218,7 +218,7 @@ impl Executor for Native<'_> {
         Ok(done)
     }
 
-    fn compact(&mut self) -> Result<f64, Failure> {
+    fn compact(&mut self) -> Result<f64> {
         let Opened::Store(store) = &mut self.opened else { return Ok(0.0) };
         let store = Arc::get_mut(store).ok_or_else(|| Failure::engine("a snapshot is held"))?;
         let seconds = super::timed(|| store.compact())?;
@@ -226,7 +226,7 @@ impl Executor for Native<'_> {
         Ok(seconds)
     }
 
-    fn drain(&self, deadline: Instant) -> Result<(), Failure> {
+    fn drain(&self, deadline: Instant) -> Result<()> {
         match &self.opened {
             Opened::No => Ok(()),
             Opened::Store(store) => store.drain(deadline),
@@ -249,8 +249,8 @@ impl Executor for Native<'_> {
 
     fn under_snapshot(
         &mut self,
-        then: &mut dyn FnMut(&mut dyn Executor, Checked<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        then: &mut dyn FnMut(&mut dyn Executor, Checked<'_>) -> Result<()>,
+    ) -> Result<()> {
         let Opened::Store(store) = &self.opened else { return Err(Failure::engine("no store is open")) };
         let store = Arc::clone(store);
         let mut reader = store.reader()?;

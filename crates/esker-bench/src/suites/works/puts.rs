@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use esker_bench_api::generate::order::Order;
-use esker_bench_api::{Failure, Store};
+use esker_bench_api::{Result, Store};
 
 use super::state::State;
 use super::{Done, OnProgress};
@@ -34,7 +34,7 @@ impl State {
         work: &Work,
         too_large: Option<&str>,
         on_progress: OnProgress<'_>,
-    ) -> Result<Done, Failure> {
+    ) -> Result<Done> {
         let Work::Put { count, size, below, period } = *work else { unreachable!("dispatched by kind") };
         let ((size, why), items) = (split(size, too_large), &self.items);
         let mut draws = esker_bench_api::generate::rng::Rng::new(items.source.seed ^ DRAWS);
@@ -80,11 +80,7 @@ impl State {
         })
     }
 
-    pub(super) fn remove_half(
-        &mut self,
-        store: &dyn Store,
-        too_large: Option<&str>,
-    ) -> Result<Done, Failure> {
+    pub(super) fn remove_half(&mut self, store: &dyn Store, too_large: Option<&str>) -> Result<Done> {
         let all = self.content.to;
         let (count, mut order, mut key) = (all / 2, Order::new(all, all / 3), Vec::new());
         let (size, why) = split(count, too_large);

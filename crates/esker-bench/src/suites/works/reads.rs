@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use esker_bench_api::generate::checksum::probe;
 use esker_bench_api::generate::order::Order;
-use esker_bench_api::{Failure, Reader, Store};
+use esker_bench_api::{Failure, Reader, Result, Store};
 
 use super::state::State;
 use super::{Done, expect, timed};
@@ -83,7 +83,7 @@ pub(crate) fn expected(work: &Work, items: &Items, all: u64) -> Option<u64> {
 }
 
 impl State {
-    pub(super) fn len(&self, store: &dyn Store) -> Result<Done, Failure> {
+    pub(super) fn len(&self, store: &dyn Store) -> Result<Done> {
         let (mut reader, mut len) = (store.reader()?, 0);
         let seconds = timed(|| {
             len = reader.len()?;
@@ -93,13 +93,7 @@ impl State {
         Ok(Done { seconds, ..Done::default() })
     }
 
-    pub(super) fn gets(
-        &self,
-        store: &dyn Store,
-        count: u64,
-        threads: u64,
-        keys_ahead: bool,
-    ) -> Result<Done, Failure> {
+    pub(super) fn gets(&self, store: &dyn Store, count: u64, threads: u64, keys_ahead: bool) -> Result<Done> {
         let (order, live_bytes) = (Order::new(self.content.to, 0), self.live_bytes());
         if threads > 1 {
             return self.gets_on_threads(store, &order, threads);
@@ -116,7 +110,7 @@ impl State {
     /// Reads all items, divided over threads. The time is from the first read of any thread to the last read
     /// of any thread. The main thread cannot measure it, because with more threads than cores it may wake
     /// late.
-    fn gets_on_threads(&self, store: &dyn Store, order: &Order, threads: u64) -> Result<Done, Failure> {
+    fn gets_on_threads(&self, store: &dyn Store, order: &Order, threads: u64) -> Result<Done> {
         let (all, barrier) = (self.content.to, Barrier::new(threads as usize));
         let read = |thread: u64| {
             let (from, to) = (all * thread / threads, all * (thread + 1) / threads);
@@ -131,7 +125,7 @@ impl State {
             let readers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || read(thread))).collect();
             let panicked = |_| Failure::engine("a reader thread panicked");
             let joined = readers.into_iter().map(|reader| reader.join().map_err(panicked)?);
-            joined.collect::<Result<Vec<_>, Failure>>()
+            joined.collect::<Result<Vec<_>>>()
         })?;
         let first = done.iter().map(|(start, ..)| *start).min();
         let last = done.iter().map(|(_, end, _)| *end).max();
@@ -140,7 +134,7 @@ impl State {
         Ok(Done { seconds, sum, ..Done::default() })
     }
 
-    pub(super) fn ranges(&self, store: &dyn Store, work: &Work) -> Result<Done, Failure> {
+    pub(super) fn ranges(&self, store: &dyn Store, work: &Work) -> Result<Done> {
         let Work::Ranges { count, every, limit, keys_ahead } = *work else {
             unreachable!("dispatched by kind")
         };
@@ -158,7 +152,7 @@ impl State {
         Ok(Done { seconds, sum, live_bytes: self.live_bytes(), ..Done::default() })
     }
 
-    pub(super) fn scan(&mut self, store: &dyn Store, limit: u64, keys_only: bool) -> Result<Done, Failure> {
+    pub(super) fn scan(&mut self, store: &dyn Store, limit: u64, keys_only: bool) -> Result<Done> {
         let expected = self.expected_of_scan(limit, keys_only);
         let (mut sum, mut count) = (0_u64, 0);
         let seconds = timed(|| {
@@ -191,12 +185,7 @@ impl State {
 }
 
 /// Returns the sum of the values of the first `count` items of `order`. A missing key shows as a wrong sum.
-fn sum_of_gets(
-    reader: &mut dyn Reader,
-    keys: &mut Keys<'_>,
-    order: Order,
-    count: u64,
-) -> Result<u64, Failure> {
+fn sum_of_gets(reader: &mut dyn Reader, keys: &mut Keys<'_>, order: Order, count: u64) -> Result<u64> {
     let mut sum = 0_u64;
     for i in order.take(count as usize) {
         reader.get(keys.next(i), &mut |value| sum = sum.wrapping_add(probe(value)))?;

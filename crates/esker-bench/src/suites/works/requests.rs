@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use esker_bench_api::generate::checksum::{checksum, probe};
 use esker_bench_api::generate::rng::Rng;
-use esker_bench_api::{Failure, Store};
+use esker_bench_api::{Failure, Result, Store};
 
 use super::state::State;
 use super::{Done, expect, of_calls};
@@ -64,7 +64,7 @@ impl Asked<'_> {
     }
 
     /// Runs one request. Returns its start, its end and the sum of its answer.
-    fn ask(&self, store: &dyn Store, rng: &mut Rng) -> Result<(Instant, Instant, u64), Failure> {
+    fn ask(&self, store: &dyn Store, rng: &mut Rng) -> Result<(Instant, Instant, u64)> {
         let mut sum = 0_u64;
         if self.is_range {
             let first = self.items.key_of(self.first(rng));
@@ -100,7 +100,7 @@ impl Asked<'_> {
 
 impl State {
     /// Runs requests for the time of the row. Each counts as its number of keys.
-    pub(super) fn requests(&self, store: &dyn Store, work: &Work) -> Result<Done, Failure> {
+    pub(super) fn requests(&self, store: &dyn Store, work: &Work) -> Result<Done> {
         let Work::Requests { threads, keys, set, budget, period } = *work else {
             unreachable!("dispatched by kind")
         };
@@ -111,7 +111,7 @@ impl State {
         let is_left = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, another).is_ok();
         let track = Mutex::new(Track::new(&["request"], period, &self.dir)?);
         let start = Instant::now();
-        let read = |thread: u64| -> Result<Answers, Failure> {
+        let read = |thread: u64| -> Result<Answers> {
             let mut rng = Rng::new(self.items.source.seed + thread);
             let mut answers = Answers::default();
             while start.elapsed() < budget.time && is_left() {
@@ -126,7 +126,7 @@ impl State {
             let readers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || read(thread))).collect();
             let panicked = |_| Failure::engine("a reader thread panicked");
             let joined = readers.into_iter().map(|reader| reader.join().map_err(panicked)?);
-            joined.collect::<Result<Vec<_>, Failure>>()
+            joined.collect::<Result<Vec<_>>>()
         })?;
         let wall = start.elapsed();
         let track = track.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -141,7 +141,7 @@ impl State {
     }
 
     /// Draws the requests of each thread again, and compares the answers.
-    fn verify(&self, answers: &[Answers], asked: &Asked<'_>) -> Result<(), Failure> {
+    fn verify(&self, answers: &[Answers], asked: &Asked<'_>) -> Result<()> {
         for (thread, answers) in (0_u64..).zip(answers) {
             let mut rng = Rng::new(self.items.source.seed + thread);
             let sum = (0..answers.requests).fold(0, |sum, _| folded(sum, asked.expected(&mut rng)));

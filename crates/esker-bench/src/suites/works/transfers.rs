@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Instant;
 
 use esker_bench_api::generate::accounts::{Account, Accounts, BALANCE, Transfers, VALUE_BYTES};
-use esker_bench_api::{Failure, Transaction, Transactions};
+use esker_bench_api::{Failure, Result, Transaction, Transactions};
 
 use super::state::State;
 use super::{Done, OnProgress, expect};
@@ -57,7 +57,7 @@ impl State {
         store: &dyn Transactions,
         work: &Work,
         on_progress: OnProgress<'_>,
-    ) -> Result<Done, Failure> {
+    ) -> Result<Done> {
         match work {
             Work::LoadAccounts { count } => self.load_accounts(store, *count, on_progress),
             Work::Transfer { writers, below, budget } => self.transfer(store, *writers, *below, *budget),
@@ -75,7 +75,7 @@ impl State {
         store: &dyn Transactions,
         count: u64,
         on_progress: OnProgress<'_>,
-    ) -> Result<Done, Failure> {
+    ) -> Result<Done> {
         let (accounts, mut value) = (self.accounts(), [0; VALUE_BYTES]);
         for first in (0..count).step_by(BATCH as usize) {
             let end = (first + BATCH).min(count);
@@ -100,7 +100,7 @@ impl State {
         writers: u64,
         below: u64,
         budget: Budget,
-    ) -> Result<Done, Failure> {
+    ) -> Result<Done> {
         let shared = Shared {
             store,
             start: Barrier::new(writers as usize),
@@ -136,7 +136,7 @@ impl State {
     }
 
     /// Checks that every account is whole, and the sums of all balances and changes.
-    fn check_accounts(&self, store: &dyn Transactions) -> Result<Done, Failure> {
+    fn check_accounts(&self, store: &dyn Transactions) -> Result<Done> {
         let (mut balances, mut changes, mut torn) = (0_i64, 0_u64, 0_u64);
         let accounts = self.accounts();
         let seen = store.scan(&mut |key, value| {
@@ -183,7 +183,7 @@ fn figures(done: &[OfWriter]) -> BTreeMap<String, f64> {
 }
 
 impl Shared<'_> {
-    fn write(&self, accounts: Accounts, writer: u64, below: u64) -> Result<OfWriter, Failure> {
+    fn write(&self, accounts: Accounts, writer: u64, below: u64) -> Result<OfWriter> {
         let mut transfers = Transfers::new(accounts, writer, below);
         let (mut done, mut untracked) = (OfWriter::default(), Vec::new());
         self.start.wait();
@@ -217,12 +217,7 @@ impl Shared<'_> {
 
 /// Runs one transaction: takes money from the first of the accounts `drawn` and gives `amount` to each of the
 /// others. Returns the number of conflicts.
-fn transfer(
-    store: &dyn Transactions,
-    accounts: Accounts,
-    drawn: [u64; KEYS],
-    amount: i64,
-) -> Result<u64, Failure> {
+fn transfer(store: &dyn Transactions, accounts: Accounts, drawn: [u64; KEYS], amount: i64) -> Result<u64> {
     let keys = drawn.map(|i| accounts.key(i));
     store.transact(&keys.each_ref().map(|key| &key[..]), &mut |transaction: &mut dyn Transaction| {
         let mut values = [[0; VALUE_BYTES]; KEYS];

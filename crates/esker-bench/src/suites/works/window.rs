@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use esker_bench_api::generate::checksum::probe;
-use esker_bench_api::{Failure, Store};
+use esker_bench_api::{Failure, Result, Store};
 
 use super::state::State;
 use super::{Done, expect, of_calls};
@@ -22,7 +22,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     /// Starts the clock. `kinds` are the names of operations in results.
-    pub(crate) fn new(kinds: &[&'static str], budget: Budget, dir: &Path) -> Result<Self, Failure> {
+    pub(crate) fn new(kinds: &[&'static str], budget: Budget, dir: &Path) -> Result<Self> {
         Ok(Self { track: Track::new(kinds, budget.period(), dir)?, busy: Duration::ZERO, budget })
     }
 
@@ -32,11 +32,7 @@ impl Calls {
     }
 
     /// Runs one operation.
-    pub(crate) fn call<T>(
-        &mut self,
-        kind: usize,
-        call: impl FnOnce() -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+    pub(crate) fn call<T>(&mut self, kind: usize, call: impl FnOnce() -> Result<T>) -> Result<T> {
         self.call_for(kind, 1, call)
     }
 
@@ -45,8 +41,8 @@ impl Calls {
         &mut self,
         kind: usize,
         ops: u64,
-        call: impl FnOnce() -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        call: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let from = Instant::now();
         let answer = call()?;
         let to = Instant::now();
@@ -77,7 +73,7 @@ impl State {
         calls.finish(commits_per_step * steps, written_bytes, self.live_bytes())
     }
 
-    pub(super) fn queue(&mut self, store: &dyn Store, budget: Budget) -> Result<Done, Failure> {
+    pub(super) fn queue(&mut self, store: &dyn Store, budget: Budget) -> Result<Done> {
         const PUSH: usize = 0;
         const POP: usize = 1;
         let (mut calls, mut buffer) = (Calls::new(&["push", "pop"], budget, &self.dir)?, Vec::new());
@@ -104,7 +100,7 @@ impl State {
         Ok(self.moved(calls, first, 2))
     }
 
-    pub(super) fn replace(&mut self, store: &dyn Store, budget: Budget) -> Result<Done, Failure> {
+    pub(super) fn replace(&mut self, store: &dyn Store, budget: Budget) -> Result<Done> {
         const REPLACE: usize = 0;
         const READ: usize = 1;
         const READ_EXPIRED: usize = 2;
