@@ -40,7 +40,7 @@ pub enum Error {
     Reply(String),
     /// The fields cannot be encoded as a key, or a key does not contain these fields.
     #[error("invalid key: {0}")]
-    Key(String),
+    Key(#[from] esker_tuple::KeyError),
 }
 
 /// What requests return.

@@ -143,7 +143,7 @@ fn a_transaction_begins_again_after_a_conflict() {
     assert!(done.is_ok() && runs == 2, "{done:?} {runs}");
     let failed: Result<(), _> = client.transact(begin, |client| {
         client.run(ob::put("t", "k", [("n", "3")]))?;
-        Err(Error::Key("no".to_owned()))
+        Err(Error::Key(key::KeyError::Ended))
     });
     assert!(matches!(failed, Err(Error::Key(_))));
     assert_eq!(client.run(ob::get("t", "k", ["n"])).unwrap(), [Some(b"2".to_vec())]);

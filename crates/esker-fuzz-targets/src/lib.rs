@@ -23,6 +23,7 @@ pub use esker::fuzzing::sstable::{
 pub use esker::fuzzing::txn::commit_payload;
 pub use esker::fuzzing::unload::unload_record;
 pub use esker::fuzzing::wal::{salvage_log, wal_segment};
+pub use esker_tuple::check_any as tuple_key;
 pub use operations::operations;
 
 /// A function that accepts any bytes.
@@ -62,6 +63,7 @@ pub const TARGETS: &[Target] = targets! {
     catalog,
     backup_record,
     unload_record,
+    tuple_key,
     operations,
 };
 

@@ -32,6 +32,7 @@ pub fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
         "catalog" => fuzzing::engine::catalogs(),
         "backup_record" => fuzzing::backup::backup_records(),
         "unload_record" => fuzzing::unload::unload_records(),
+        "tuple_key" => tuple_keys(),
         "operations" => operations(),
         _ => return None,
     })
@@ -70,6 +71,18 @@ fn golden_logs() -> Vec<Vec<u8>> {
     let segments = goldens(is_first_segment).into_iter();
     let short = segments.filter_map(|segment| Some((u16::try_from(segment.len()).ok()?, segment)));
     short.map(|(len, segment)| [&[0], &len.to_le_bytes()[..], &segment].concat()).collect()
+}
+
+/// Returns keys with fields of all types.
+fn tuple_keys() -> Vec<Vec<u8>> {
+    use esker_tuple::{Descending, Uuid, encode};
+    let all = (None::<u8>, b"a\0b", "F\u{d4}O\0bar", ((), (None::<u8>, -1_i128 << 70)), 1.5_f32, -1.5_f64);
+    let keys = [
+        encode(&all),
+        encode(&(false, true, Uuid([7; 16]), u64::MAX, i64::MIN, 1_u128 << 64, -5_551_212, 0)),
+        encode(&vec![Some((Descending(Some("ann\0")), [1_i8, -1], 300_u64)), None]),
+    ];
+    keys.into_iter().map(|key| key.expect("a key of little depth")).collect()
 }
 
 /// Returns byte strings of different lengths; any bytes are operations.

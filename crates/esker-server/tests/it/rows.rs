@@ -36,9 +36,11 @@ fn rows_lie_in_a_keyspace_that_programs_can_read() {
         ],
     );
     let space = server.db.open_keyspace("ob.default").unwrap();
-    let cells: Vec<(String, String, String)> =
-        space.iter().map(|entry| storekey::decode(&*entry.unwrap().0).unwrap()).collect();
-    assert_eq!(cells[2], ("users".to_owned(), "bob".to_owned(), "name".to_owned()));
+    let cells: Vec<[Vec<u8>; 3]> = space
+        .iter()
+        .map(|entry| esker_tuple::decode::<(_, _, _)>(&entry.unwrap().0).unwrap().into())
+        .collect();
+    assert_eq!(cells[2], [&b"users"[..], b"bob", b"name"]);
     let bytes: usize =
         space.iter().map(|entry| entry.unwrap()).map(|(key, value)| key.len() + value.len()).sum();
     assert_eq!(wire.say("OB.SIZE users"), format!(":{bytes}"));

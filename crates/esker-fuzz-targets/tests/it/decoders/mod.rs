@@ -73,6 +73,7 @@ test_decoders! {
     catalog
     backup_record
     unload_record
+    tuple_key
 }
 
 fn find(name: &str) -> Target {

@@ -1,5 +1,7 @@
 //! Transactions held by a connection: isolation, locks, watches, topics.
 
+use esker_tuple::bytes_of;
+
 use super::super::held::{self, transaction};
 use super::super::words::Words;
 use super::place;
@@ -14,7 +16,7 @@ use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 use crate::store::spans::{Spans, Stretch};
 use crate::store::{Durability, Isolation, LockMode, Order, Write};
-use crate::types::rows::codec::{behind, cell_key, first_part, plain, prefix};
+use crate::types::rows::codec::{behind, cell_key, first_part, prefix};
 use crate::types::rows::walk::stored_stretch;
 
 const OWN: u32 = NO_SCRIPT | NO_MULTI;
@@ -194,7 +196,7 @@ fn changed_tables(state: &State) -> Done<Vec<Vec<u8>>> {
     }
     tables.sort_unstable();
     tables.dedup();
-    Ok(tables.iter().map(|table| plain(table).into_owned()).collect())
+    Ok(tables.iter().map(|table| bytes_of(table).into_owned()).collect())
 }
 
 fn txlist(cx: &mut Cx<'_>, _: &Request) -> Done {

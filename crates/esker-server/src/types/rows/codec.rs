@@ -5,44 +5,33 @@
 //!
 //! Bytes: docs/formats/obigstore.md
 
-use std::borrow::Cow;
+use esker_tuple::{append_bytes, split_bytes};
 
 use crate::resp::fail::{Done, Fail};
 
-/// Ends a part.
-const END: u8 = 0;
-/// Precedes a byte that is 0 or 1.
-const ESCAPE: u8 = 1;
+/// Follows a prefix of whole parts in no stored key, and sorts behind all that do.
+const BEHIND: u8 = 0xFF;
 /// Maximum size of a stored key: the engine's limit.
 const KEY_BYTES_MAX: usize = 65_535;
 /// Size of the timestamp before a column's data.
 const STAMP_BYTES: usize = 8;
 
-/// Appends a part of a key.
-pub fn push_part(out: &mut Vec<u8>, part: &[u8]) {
-    out.reserve(part.len() + 1);
-    for byte in part {
-        if *byte <= ESCAPE {
-            out.push(ESCAPE);
-        }
-        out.push(*byte);
-    }
-    out.push(END);
-}
-
 /// The prefix of the stored keys with these parts.
 pub fn prefix(parts: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::new();
-    parts.iter().for_each(|part| push_part(&mut out, part));
+    parts.iter().for_each(|part| append_bytes(&mut out, part));
     out
 }
 
 /// The first stored key after all keys with this prefix of whole parts.
 pub fn behind(mut prefix: Vec<u8>) -> Vec<u8> {
-    if let Some(end) = prefix.last_mut() {
-        *end = ESCAPE;
-    }
+    prefix.push(BEHIND);
     prefix
+}
+
+/// Returns whether a stored key begins with these whole parts.
+pub fn begins_with(stored: &[u8], parts: &[u8]) -> bool {
+    stored.strip_prefix(parts).is_some_and(|rest| rest.first() != Some(&BEHIND))
 }
 
 /// Encodes the key of a column.
@@ -57,31 +46,9 @@ pub fn cell_key(table: &[u8], key: &[u8], column: &[u8]) -> Done<Vec<u8>> {
     }
 }
 
-/// The first part of stored bytes, including its end. `None` if it has no end.
+/// The first part of stored bytes, as stored. `None` if it is not bytes, or has no end.
 pub fn first_part(stored: &[u8]) -> Option<&[u8]> {
-    let mut at = 0;
-    loop {
-        match *stored.get(at)? {
-            END => return Some(&stored[..=at]),
-            ESCAPE => at += 2,
-            _ => at += 1,
-        }
-    }
-}
-
-/// Decodes a stored part.
-pub fn plain(part: &[u8]) -> Cow<'_, [u8]> {
-    let part = part.strip_suffix(&[END]).unwrap_or(part);
-    if !part.contains(&ESCAPE) {
-        return Cow::Borrowed(part);
-    }
-    let mut bytes = part.iter();
-    let mut out = Vec::with_capacity(part.len());
-    while let Some(byte) = bytes.next() {
-        let byte = if *byte == ESCAPE { bytes.next() } else { Some(byte) };
-        out.extend(byte);
-    }
-    Cow::Owned(out)
+    split_bytes(stored).map(|(part, _)| part)
 }
 
 /// Encodes the value of a column.
@@ -110,18 +77,8 @@ pub fn problem(stored_key: &[u8], value: &[u8]) -> Option<&'static str> {
 
 /// Returns whether stored bytes are exactly three parts, as `cell_key` makes them.
 fn is_cell_key(stored: &[u8]) -> bool {
-    let (mut bytes, mut ends) = (stored.iter(), 0);
-    while let Some(byte) = bytes.next() {
-        match *byte {
-            END => ends += 1,
-            ESCAPE if !matches!(bytes.next(), Some(0..=ESCAPE)) => return false,
-            _ => {}
-        }
-        if ends == 3 {
-            return bytes.as_slice().is_empty();
-        }
-    }
-    false
+    let rest = (0..3).try_fold(stored, |rest, _| split_bytes(rest).map(|(_, rest)| rest));
+    rest.is_some_and(<[u8]>::is_empty)
 }
 
 /// The error of an entry that is not a column.
@@ -131,6 +88,8 @@ pub fn foreign(what: &str) -> Fail {
 
 #[cfg(test)]
 mod tests {
+    use esker_tuple::bytes_of;
+
     use super::*;
 
     type Cell = (Vec<u8>, Vec<u8>, Vec<u8>);
@@ -148,36 +107,46 @@ mod tests {
         for _ in 0..20_000 {
             let (a, b) = (cell(), cell());
             assert_eq!(stored(&a).cmp(&stored(&b)), a.cmp(&b), "{a:?} {b:?}");
-            assert_eq!(stored(&a), storekey::encode_vec(&a).unwrap());
+            assert_eq!(stored(&a), esker_tuple::encode(&a).unwrap());
             assert_eq!(problem(&stored(&a), &[0; 8]), None);
+            let row = prefix(&[&a.0, &a.1]);
+            let is_in = |row: Vec<u8>, cell: &Cell| row <= stored(cell) && stored(cell) < behind(row);
+            assert_eq!(begins_with(&stored(&b), &row), (&a.0, &a.1) == (&b.0, &b.1), "{a:?} {b:?}");
+            assert_eq!(is_in(row, &b), (&a.0, &a.1) == (&b.0, &b.1), "{a:?} {b:?}");
             let bytes = stored(&a);
             let table = first_part(&bytes).unwrap();
             let key = first_part(&bytes[table.len()..]).unwrap();
             let column = &bytes[table.len() + key.len()..];
-            assert_eq!([table, key, column].map(|part| plain(part).into_owned()), [a.0, a.1, a.2]);
+            assert_eq!([table, key, column].map(|part| bytes_of(part).into_owned()), [a.0, a.1, a.2]);
         }
     }
 
     #[test]
     fn golden_bytes() {
-        assert_eq!(cell_key(b"t", b"a\0b", b"\x01").unwrap(), b"t\0a\x01\0b\0\x01\x01\0");
-        assert_eq!(behind(prefix(&[b"t"])), b"t\x01");
+        let stored = cell_key(b"t", b"a\0b", b"\x01").unwrap();
+        assert_eq!(stored, b"\x01t\0\x01a\0\xFFb\0\x01\x01\0");
+        assert_eq!(behind(prefix(&[b"t"])), b"\x01t\0\xFF");
         assert_eq!(encode_value(0x0102, b"data"), b"\x02\x01\0\0\0\0\0\0data");
         assert_eq!(decode_value(b"\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFFx").unwrap(), (-1, &b"x"[..]));
     }
 
     #[test]
     fn foreign_bytes_are_refused() {
-        assert!(
-            decode_value(b"short").is_err() && first_part(b"abc").is_none() && first_part(b"a\x01").is_none()
-        );
-        assert_eq!(*plain(b"a\x01"), *b"a");
-        assert!(cell_key(b"t", &[1; 40_000], b"c").is_err());
-        for key in
-            [&b""[..], b"t", b"t\0k\0", b"t\0k\0c", b"t\0k\0c\0\0", b"t\0k\0c\x01", b"t\0k\0c\x01\x02\0"]
-        {
+        assert!(decode_value(b"short").is_err());
+        assert!([&b"abc\0"[..], b"\x01abc", b"\x01a\0\xFF"].iter().all(|part| first_part(part).is_none()));
+        assert!(cell_key(b"t", &[0; 40_000], b"c").is_err());
+        let foreign = [
+            &b""[..],
+            b"t",
+            b"\x01t\0\x01k\0",
+            b"\x01t\0\x01k\0\x01c",
+            b"\x01t\0\x01k\0\x01c\0\0",
+            b"\x01t\0\x01k\0\x01c\0\xFF",
+            b"\x01t\0\x01k\0\x02c\0",
+        ];
+        for key in foreign {
             assert!(problem(key, &[0; 8]).is_some(), "{key:?}");
         }
-        assert!(problem(b"t\0k\0c\0", &[0; 7]).is_some());
+        assert!(problem(b"\x01t\0\x01k\0\x01c\0", &[0; 7]).is_some());
     }
 }

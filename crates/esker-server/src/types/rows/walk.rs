@@ -9,7 +9,9 @@
 
 use std::ops::ControlFlow;
 
-use super::codec::{behind, first_part, foreign, plain, prefix, push_part};
+use esker_tuple::{append_bytes, bytes_of};
+
+use super::codec::{begins_with, behind, first_part, foreign, prefix};
 use crate::resp::fail::Done;
 use crate::store::spans::{Place, Spans, Stretch};
 use crate::store::{Order, Reads, Space, Span};
@@ -96,12 +98,12 @@ impl Position<'_> {
 
     /// Moves to a stored key and returns its column.
     fn arrive<'k>(&mut self, stored: &'k [u8]) -> Done<&'k [u8]> {
-        if self.row.is_empty() || !stored.starts_with(&self.row) {
+        if self.row.is_empty() || !begins_with(stored, &self.row) {
             let key = stored.get(self.table_bytes..).and_then(first_part).ok_or_else(|| foreign("key"))?;
             self.row.clear();
             self.row.extend_from_slice(&stored[..self.table_bytes + key.len()]);
             self.key.clear();
-            self.key.extend_from_slice(&plain(key));
+            self.key.extend_from_slice(&bytes_of(key));
             self.is_shown = false;
         }
         Ok(&stored[self.row.len()..])
@@ -118,7 +120,7 @@ impl Position<'_> {
             return Ok(if self.passed > NEAR { ControlFlow::Break(true) } else { ControlFlow::Continue(()) });
         }
         self.target = None;
-        let column = plain(self.arrive(stored)?);
+        let column = bytes_of(self.arrive(stored)?);
         match self.columns.place(&column, self.order) {
             Place::Inside => {
                 let is_first = !std::mem::replace(&mut self.is_shown, true);
@@ -130,7 +132,7 @@ impl Position<'_> {
             }
             Place::Before(name) => {
                 let mut target = self.row.clone();
-                push_part(&mut target, name);
+                append_bytes(&mut target, name);
                 self.aim(target);
             }
             Place::Behind => self.aim_at_next_key(),
@@ -198,7 +200,7 @@ impl Source<'_> {
             })?;
             let Some(table) = found else { return Ok(tables) };
             let table = table.ok_or_else(|| foreign("key"))?;
-            tables.push(plain(&table).into_owned());
+            tables.push(bytes_of(&table).into_owned());
             from = behind(table);
         }
     }
