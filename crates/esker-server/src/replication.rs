@@ -250,7 +250,7 @@ impl Replication {
     pub fn first_kept(&self) -> Option<u64> {
         let role = self.state.lock().role.clone();
         let (Role::Primary(base), Some((db, _))) = (role, self.local()) else { return None };
-        let first = match db.feed(SeqNo::ZERO) {
+        let first = match db.feed_after(SeqNo::ZERO) {
             Err(Error::FeedTruncated { oldest }) => oldest.get(),
             feed => feed.ok()?.position().get(),
         };

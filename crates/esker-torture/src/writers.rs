@@ -117,7 +117,7 @@ impl Script {
         durability: Durability,
     ) -> esker::Result<()> {
         let bank = db.keyspace(BANK)?;
-        let mut transaction = db.begin_with(Isolation::Snapshot);
+        let mut transaction = db.transaction().isolation(Isolation::Snapshot).begin();
         for (account, amount) in transfer.sides() {
             let before = transaction.get(&bank, [account])?;
             let before = before.map_or(0, |value| balance(&value).unwrap_or(i64::MIN / 2));

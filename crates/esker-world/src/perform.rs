@@ -8,9 +8,7 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::time::Duration;
 
-use esker::{
-    Builder, Counting, Db, Durability, Error, Keyspace, Reads, Result, Transaction, ViewMut, WriteBatch,
-};
+use esker::{Builder, Counting, Db, Durability, Error, Keyspace, Result, Transaction, ViewMut, WriteBatch};
 
 use crate::model::keys::{KeyNo, bounds, key};
 use crate::model::state::{DEFAULT, Named, State};

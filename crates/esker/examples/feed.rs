@@ -38,7 +38,7 @@ fn main() -> esker::Result<()> {
         for _ in 0..3 {
             let (bytes, raw) = read_files(&dir);
             let start = Instant::now();
-            let (mut feed, mut items, mut payload) = (db.feed(SeqNo::ZERO)?, 0_u64, 0);
+            let (mut feed, mut items, mut payload) = (db.feed_after(SeqNo::ZERO)?, 0_u64, 0);
             while let Some(mut commit) = feed.try_next()? {
                 while let Some(change) = commit.next_change()? {
                     if let FeedChange::Put { key, value, .. } = change {

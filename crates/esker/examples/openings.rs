@@ -149,7 +149,7 @@ fn trickle_and_die(dir: &Path, count: u64) -> Result<()> {
     let map = db.default_keyspace();
     let start = Instant::now();
     for i in 0..count {
-        map.put_with(key(i), value(i), Durability::Buffered)?;
+        map.with(Durability::Buffered).put(key(i), value(i))?;
         let due = Duration::from_secs_f64((i * ITEM_BYTES) as f64 / SLOW);
         if let Some(ahead) = due.checked_sub(start.elapsed()).filter(|ahead| *ahead > TIMER) {
             std::thread::sleep(ahead);

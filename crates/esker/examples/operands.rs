@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use esker::{Db, Keyspace, Reads};
+use esker::{Db, Keyspace};
 
 const OPERANDS: u32 = 100_000;
 

@@ -42,7 +42,7 @@
 //!   numbers.
 //! - [`Keyspace::put_with_ttl`]: entries that expire, and the rules of expiry.
 //! - [`History`]: keyspaces that keep older versions and can be read as they were at a commit.
-//! - [`Db::feed`]: every durable commit in order. [`Keyspace::watch`] and [`Db::listen`]: changes and notices
+//! - [`Db::feed_after`]: every durable commit in order. [`Keyspace::watch`] and [`Db::listen`]: changes and notices
 //!   as they happen.
 //! - [`Keyspace::ingest`]: sorted pairs and finished tables, committed without log and memtable.
 //! - [`Db::checkpoint`], [`backup`], [`unload`] and [`replay`]: copies of an open database.
@@ -196,10 +196,10 @@ pub use types::interleave;
 
 pub use compaction::filter::Decision;
 pub use db::{
-    Builder, Change, Changed, Changes, CommitError, Committed, Cursor, Db, Feed, FeedChange, FeedCommit,
-    FeedOperand, FeedValue, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice, PartWrite, Past, Range,
-    Reads, RemovedRange, Savepoint, Sequence, Snapshot, Swap, Transaction, Ttl, Update, Version, Versions,
-    View, ViewMut, Watch, WriteBatch, check_offline, repair,
+    Builder, Change, Changes, CommitError, Committed, CommittingAll, Cursor, Db, Feed, FeedChange,
+    FeedCommit, FeedOperand, FeedValue, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice, PartWrite,
+    Past, Range, ReadCore, Reads, Savepoint, Sequence, Snapshot, Swap, Transaction, TransactionOptions, Ttl,
+    Update, Version, Versions, View, ViewMut, Watch, WriteBatch, WriteOptions, check_offline, repair,
 };
 #[cfg(feature = "tokio")]
 pub use db::{EntryStream, FeedStream};

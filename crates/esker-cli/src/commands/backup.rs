@@ -162,7 +162,7 @@ fn feed(session: &Session<'_>, directory: &Path) -> Result<Answer> {
         esker::Error::FeedTruncated { oldest } => Failure::message(format!(
             "commits before {oldest} are no longer retained, and some of them were not archived\n  make a backup first, or retain more: esker feed --keep BYTES"
         )),
-        esker::Error::Invalid(text) if text.contains("feed_retention") => Failure::message(
+        esker::Error::NoFeed => Failure::message(
             "the database retains no commits\n  turn the feed on with `esker feed --keep BYTES`, then make a backup",
         ),
         error => failed(&database, error),

@@ -27,20 +27,17 @@ pub(super) fn run(session: &Session<'_>, args: &FeedArgs) -> Result<Answer> {
     }
     let database = session.open()?;
     let failure = |error| database.failure(error);
-    let mut feed =
-        match (database.db.feed(args.since.map_or(SeqNo::ZERO, |since| since.0.next())), args.since) {
-            // Without a start position, the feed begins at the oldest retained commit.
-            (Err(Error::FeedTruncated { oldest }), None) => database.db.feed(oldest).map_err(failure)?,
-            // A database without a feed refuses every position.
-            (Err(Error::Invalid(reason)), _)
-                if matches!(database.db.feed(SeqNo::ZERO), Err(Error::Invalid(_))) =>
-            {
-                return Err(Failure::message(format!(
-                    "{reason}\n  `esker feed --keep BYTES` turns the feed on"
-                )));
-            }
-            (feed, _) => feed.map_err(failure)?,
-        };
+    let mut feed = match (database.db.feed_after(args.since.map_or(SeqNo::ZERO, |since| since.0)), args.since)
+    {
+        // Without a start position, the feed begins at the oldest retained commit.
+        (Err(Error::FeedTruncated { oldest }), None) => {
+            database.db.feed_after(oldest.prev()).map_err(failure)?
+        }
+        (Err(error @ Error::NoFeed), _) => {
+            return Err(Failure::message(format!("{error}\n  `esker feed --keep BYTES` turns the feed on")));
+        }
+        (feed, _) => feed.map_err(failure)?,
+    };
     let mut names = Names::of(&database.db).map_err(failure)?;
     let mut out = output::stdout();
     let mut last = args.since.map_or(SeqNo::ZERO, |since| since.0);
@@ -99,13 +96,13 @@ impl Names {
                     )
                 })
             }),
-            FeedChange::Remove { keyspace, key } => {
+            FeedChange::Delete { keyspace, key } => {
                 begin("removed", of(keyspace)).map(|line| line.with("key", key))
             }
             FeedChange::Expire { keyspace, key } => {
                 begin("expired", of(keyspace)).map(|line| line.with("key", key))
             }
-            FeedChange::RemoveRange { keyspace, start, end } => {
+            FeedChange::DeleteRange { keyspace, start, end } => {
                 begin("removed-range", of(keyspace)).map(|line| match end {
                     Some(end) => line.with("from", start).with("to", end),
                     None => line.with("from", start),

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::str::FromStr;
 use std::time::Duration;
 
-use esker::{History, SeqNo};
+use esker::{Change, History, SeqNo};
 use serde_json::{Map, Value};
 
 use crate::Answer;
@@ -138,28 +138,28 @@ pub(super) fn scan_since(session: &Session<'_>, scan: &Scan, since: SeqNo) -> Re
         let failure = |error| database.failure(error);
         let changes = keyspace.since(since).map_err(failure)?;
         let upto = changes.seqno();
-        for range in changes.removed_ranges().iter().filter(|range| meets(&bounds, range)) {
-            let line =
-                Line::new(common, Some(&name), range.seqno, "removed-range").with("from", &range.start);
-            let line = match &range.end {
-                Some(end) => line.with("to", end),
-                None => line,
-            };
-            line.write(&mut out)?;
-        }
         let mut left = scan.limit.unwrap_or(usize::MAX);
-        for changed in changes {
-            let changed = changed.map_err(failure)?;
-            if !bounds.holds(&changed.key) {
+        for change in changes {
+            let (seqno, change) = change.map_err(failure)?;
+            if !meets(&bounds, &change) {
                 continue;
             }
-            let Some(rest) = left.checked_sub(1) else { break };
-            left = rest;
-            let what = if changed.value.is_some() { "put" } else { "removed" };
-            let line = Line::new(common, Some(&name), changed.seqno, what).with("key", &changed.key);
-            let line = match changed.value.filter(|_| !scan.keys_only) {
-                Some(value) => line.with("value", &value),
-                None => line,
+            if !matches!(change, Change::DeleteRange { .. }) {
+                let Some(rest) = left.checked_sub(1) else { break };
+                left = rest;
+            }
+            let line = |what| Line::new(common, Some(&name), seqno, what);
+            let line = match &change {
+                Change::Put { key, value: Some(value), .. } if !scan.keys_only => {
+                    line("put").with("key", key).with("value", value)
+                }
+                Change::Put { key, .. } => line("put").with("key", key),
+                Change::DeleteRange { start, end: Some(end), .. } => {
+                    line("removed-range").with("from", start).with("to", end)
+                }
+                Change::DeleteRange { start, .. } => line("removed-range").with("from", start),
+                Change::Delete { key, .. } => line("removed").with("key", key),
+                _ => continue,
             };
             line.write(&mut out)?;
         }
@@ -169,9 +169,16 @@ pub(super) fn scan_since(session: &Session<'_>, scan: &Scan, since: SeqNo) -> Re
     Ok(Answer::Yes)
 }
 
-/// Returns whether a removed range and the bounds have a key in common.
-fn meets(bounds: &Bounds, range: &esker::RemovedRange) -> bool {
-    Bounds::new(None, Some(range.start.clone()), range.end.clone()).meets(bounds)
+/// Returns whether a change concerns keys within the bounds.
+fn meets(bounds: &Bounds, change: &Change) -> bool {
+    match change {
+        Change::Put { key, .. } | Change::Delete { key, .. } => bounds.holds(key),
+        Change::DeleteRange { start, end, .. } => {
+            let end = end.as_ref().map(|end| end.to_vec());
+            Bounds::new(None, Some(start.to_vec()), end).meets(bounds)
+        }
+        _ => false,
+    }
 }
 
 /// Prints or sets the history that a keyspace keeps.

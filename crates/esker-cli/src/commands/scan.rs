@@ -1,7 +1,5 @@
 //! `esker scan`: prints entries in key order.
 
-use esker::Reads;
-
 use super::past;
 use crate::Answer;
 use crate::args::{Common, Scan};

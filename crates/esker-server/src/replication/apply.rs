@@ -60,7 +60,7 @@ pub struct Noted {
 fn notice(change: &FeedChange<'_>, key: &[u8], name: &str) -> Notice {
     let (place, key) = (name.to_owned(), key.to_vec());
     let how = match change {
-        FeedChange::RemoveRange { end, .. } => {
+        FeedChange::DeleteRange { end, .. } => {
             let how = if database_of(name).is_some() { "all" } else { "delrange" };
             return Notice::Stretch(place, Stretch { from: key, to: end.map(<[u8]>::to_vec) }, how);
         }
@@ -110,7 +110,7 @@ impl Applier {
             if noted.keys
                 && let Some(number) = database_of(name)
             {
-                let is_range = matches!(change, FeedChange::RemoveRange { .. });
+                let is_range = matches!(change, FeedChange::DeleteRange { .. });
                 changed.keys.push((number, (!is_range).then(|| key.to_vec())));
             }
         };

@@ -149,7 +149,7 @@ fn key_change(change: &FeedChange<'_>, keyspace: u32, is_database: bool) -> Resu
         FeedChange::Merge { operands, .. } => {
             ("merge", operands.iter().map(|operand| Some(operand.bytes().to_vec())).collect())
         }
-        FeedChange::RemoveRange { end, .. } => ("delrange", vec![Some(end.unwrap_or_default().to_vec())]),
+        FeedChange::DeleteRange { end, .. } => ("delrange", vec![Some(end.unwrap_or_default().to_vec())]),
         _ => ("del", Vec::new()),
     };
     Ok(Some(KeyChange { name, key: key.to_vec(), words }))

@@ -91,7 +91,7 @@ fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Resu
     // The first commit that did not come from a primary.
     let edge = base.unwrap_or(Base { local: state.applied_local + 1, seq: state.applied.seq + 1 });
     if seq >= edge.seq {
-        return db.feed(SeqNo::new(edge.local + (seq - edge.seq))).map(Some);
+        return db.feed_after(SeqNo::new(edge.local + (seq - edge.seq)).prev()).map(Some);
     }
     // The feed shows only durable commits.
     db.sync()?;
@@ -100,8 +100,8 @@ fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Resu
     loop {
         let local = edge.local.saturating_sub(back).max(1);
         // If that is no longer kept, the commit may have been skipped: everything that is kept is searched.
-        let (mut feed, is_all) = match db.feed(SeqNo::new(local)) {
-            Err(Error::FeedTruncated { oldest }) => (db.feed(oldest)?, true),
+        let (mut feed, is_all) = match db.feed_after(SeqNo::new(local).prev()) {
+            Err(Error::FeedTruncated { oldest }) => (db.feed_after(oldest.prev())?, true),
             feed => (feed?, local == 1),
         };
         let mut has_smaller = false;
@@ -111,7 +111,7 @@ fn find(db: &Db, state: &State, base: Option<Base>, repl: u32, seq: u64) -> Resu
             }
             let Some(mut commit) = feed.next_within(Duration::from_millis(100))? else { return Ok(None) };
             match number(&mut commit, base, repl)? {
-                Some(found) if found == seq => return db.feed(commit.seqno()).map(Some),
+                Some(found) if found == seq => return db.feed_after(commit.seqno().prev()).map(Some),
                 Some(found) if found > seq => break found,
                 found => has_smaller |= found.is_some(),
             }

@@ -278,7 +278,7 @@ impl Records {
     /// # Errors
     /// Fails if the engine fails.
     pub fn set_name(&self, name: &str) -> Result<()> {
-        self.space.put_with(NAME_KEY, name, esker::Durability::Sync).map(drop)?;
+        self.space.with(esker::Durability::Sync).put(NAME_KEY, name).map(drop)?;
         Ok(())
     }
 

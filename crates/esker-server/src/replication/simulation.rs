@@ -316,12 +316,12 @@ impl World {
             4 => map.set_default_ttl(rng.bool().then_some(DAY)).map_err(text)?,
             5 => map.set_history([Kept::None, Kept::Versions(2)][rng.usize(..2)]).map_err(text)?,
             6 | 7 if map.merge_operator().is_some() => {
-                map.merge_with(&key, "m", durability).map_err(text)?;
+                map.with(durability).merge(&key, "m").map_err(text)?;
             }
-            8 => drop(map.delete_with(&key, durability).map_err(text)?),
+            8 => drop(map.with(durability).delete(&key).map_err(text)?),
             9 => drop(map.delete_range(key..).map_err(text)?),
             10 => drop(map.put_with_ttl(&key, "ends", DAY * 2).map_err(text)?),
-            _ => drop(map.put_with(&key, "v".repeat(rng.usize(..2000)), durability).map_err(text)?),
+            _ => drop(map.with(durability).put(&key, "v".repeat(rng.usize(..2000))).map_err(text)?),
         }
         self.look(m)
     }
@@ -388,8 +388,9 @@ impl World {
         match kept.and_then(|gone| self.look(to).map(|()| gone)) {
             Ok(gone) if gone.is_empty() => {}
             Ok(gone) => {
-                let left =
-                    self.up(to).map_or(0, |up| up.db.feed_bytes(esker::SeqNo::ZERO).unwrap_or_default());
+                let left = self
+                    .up(to)
+                    .map_or(0, |up| up.db.feed_bytes_after(esker::SeqNo::ZERO).unwrap_or_default());
                 assert!(left > HOLD / 2, "the log of {gone:?} has gone early: {left} bytes are left");
                 self.tally.dropped += gone.len() as u64;
             }

@@ -147,13 +147,13 @@ impl Replication {
     /// Returns the bytes of log kept from a slot on.
     pub fn slot_bytes(&self, slot: &Slot) -> u64 {
         let local = self.local();
-        local.map_or(0, |(db, _)| db.feed_bytes(SeqNo::new(slot.local + 1)).unwrap_or_default())
+        local.map_or(0, |(db, _)| db.feed_bytes_after(SeqNo::new(slot.local)).unwrap_or_default())
     }
 
     /// Holds the log as the records say.
     pub(super) fn read_slots(&self, db: &Db, records: &Records) -> Result<()> {
         let slots = Slots { all: records.slots()?, moments: VecDeque::new() };
-        db.hold_feed(slots.first());
+        db.hold_feed_after(slots.first().map(SeqNo::prev));
         *self.slots.lock() = slots;
         Ok(())
     }
@@ -172,7 +172,7 @@ impl Replication {
                 None => drop(slots.all.remove(&name)),
             }
         }
-        db.hold_feed(slots.first());
+        db.hold_feed_after(slots.first().map(SeqNo::prev));
         Ok(())
     }
 
@@ -225,10 +225,10 @@ impl Replication {
         if known.is_empty() {
             return Ok(Vec::new());
         }
-        let oldest = match db.feed(SeqNo::ZERO) {
+        let oldest = match db.feed_after(SeqNo::ZERO) {
             Err(Error::FeedTruncated { oldest }) => oldest.get(),
             // The feed was switched off.
-            Err(Error::Invalid(_)) => u64::MAX,
+            Err(Error::NoFeed) => u64::MAX,
             feed => feed?.position().get(),
         };
         let gone: Vec<_> = known.into_iter().filter(|(_, slot)| slot.local + 1 < oldest).collect();

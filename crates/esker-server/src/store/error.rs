@@ -57,6 +57,9 @@ impl From<esker::Error> for Error {
             }
             error @ Engine::NoSpace { .. } => Error::NoSpace(error.to_string()),
             Engine::Invalid(text) => Error::Invalid(text),
+            error @ (Engine::ForeignHandle { .. }
+            | Engine::SavepointGone
+            | Engine::NoMergeOperator { .. }) => Error::Invalid(error.to_string()),
             other => Error::Engine(other),
         }
     }

@@ -126,7 +126,10 @@ impl Store for LocalStore {
     }
 
     fn begin(&self) -> Box<dyn Transaction> {
-        Box::new(LocalTransaction::new(self.db.begin_with(esker::Isolation::Snapshot), Isolation::Snapshot))
+        Box::new(LocalTransaction::new(
+            self.db.transaction().isolation(esker::Isolation::Snapshot).begin(),
+            Isolation::Snapshot,
+        ))
     }
 
     fn begin_part(&self, isolation: Isolation) -> Box<dyn Transaction> {

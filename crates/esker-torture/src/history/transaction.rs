@@ -54,7 +54,7 @@ impl<'a> Tx<'a> {
     }
 
     fn begin_as(db: &'a Db, canary: Option<Canary>, isolation: Isolation) -> Self {
-        let transaction = db.begin_with(isolation);
+        let transaction = db.transaction().isolation(isolation).begin();
         Tx { db, transaction, isolation, canary, own: BTreeMap::new(), seen: BTreeMap::new() }
     }
 

@@ -284,7 +284,7 @@ impl Worker<'_> {
     fn try_transaction(&self, changes: &[(usize, Change)]) -> Result<esker::Result<u64>> {
         let mut rng = Rng::with_seed(changes.len() as u64);
         let isolation = if rng.bool() { Isolation::Serializable } else { Isolation::Snapshot };
-        let mut transaction = self.db.begin_with(isolation);
+        let mut transaction = self.db.transaction().isolation(isolation).begin();
         if changes.len() == 2 {
             transaction.lock_name(GATE, LockMode::Exclusive, Duration::from_secs(60))?;
         }

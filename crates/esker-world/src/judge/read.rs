@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use esker::{Cursor, Db, Keyspace, Past, Range, Reads, Result, Snapshot, Transaction, Ttl, Value};
+use esker::{Cursor, Db, Keyspace, Past, Range, Result, Snapshot, Transaction, Ttl, Value};
 
 use super::walk::{HeldCursor, is_entry, shown, slice, take};
 use crate::model::keys::{self, KeyBounds, KeyNo, bounds, key};

@@ -47,7 +47,7 @@ impl World {
         let made = attempt(|| Backup::open_in(self.env(), BACKUPS)?.archive(self.db()));
         let mut fired = self.machine.faults.fired_after(self.process.fired_before).into_iter();
         let is_wrong = fired.any(|call| matches!(call.action, FaultAction::CorruptRead { .. }));
-        if let Err(Error::FeedTruncated { .. } | Error::Invalid(_)) = &made {
+        if let Err(Error::FeedTruncated { .. } | Error::NoFeed | Error::NoBackup(_)) = &made {
             let is_kept = self.copies.kept_from.is_some_and(|kept| from > kept);
             assert!(!is_kept, "the archive does not go on: {made:?}");
             self.copies.archive = None;
@@ -84,7 +84,7 @@ impl World {
         let restored = match backups.restore_to(point, None, RESTORED, builder) {
             Ok(restored) => restored.seqno.get(),
             // The clock may have been ahead for all of the archive.
-            Err(Error::Invalid(_)) if matches!(point, Point::Time(_)) => return,
+            Err(Error::NoBackup(_)) if matches!(point, Point::Time(_)) => return,
             Err(error) => {
                 panic!("{point:?} of {from} to {last} cannot be restored: {error}")
             }

@@ -64,7 +64,7 @@ impl Reader {
     fn read(&mut self, db: &Db, next: SeqNo) -> Result<u64> {
         let mut commits = 0;
         if self.feed.is_none() {
-            self.feed = Some(db.feed(next)?);
+            self.feed = Some(db.feed_after(next.prev())?);
         }
         let Some(feed) = &mut self.feed else { return Ok(0) };
         loop {
@@ -124,10 +124,10 @@ fn done(change: FeedChange<'_>, maps: &BTreeMap<KeyspaceId, Map>, before: &[Done
             let of = |operand: &FeedOperand<'_>| (value_of(operand.bytes()), merged(operand));
             Done::Merge(keyspace, known(key), operands.iter().map(of).collect())
         }
-        FeedChange::Remove { keyspace, key } | FeedChange::Expire { keyspace, key } => {
+        FeedChange::Delete { keyspace, key } | FeedChange::Expire { keyspace, key } => {
             Done::Remove(keyspace, known(key))
         }
-        FeedChange::RemoveRange { keyspace, start, end } => {
+        FeedChange::DeleteRange { keyspace, start, end } => {
             let there = maps.get(&keyspace).into_iter().flat_map(|map| map.entries().keys().copied());
             let put = before.iter().filter_map(|done| match done {
                 Done::Put(id, key, ..) | Done::Merge(id, key, _) if *id == keyspace => Some(*key),

@@ -4,7 +4,7 @@
 //!   operation --a new commit--> past: (number, state)      Past, Since --> Db --compare--> state (world.9)
 //! ```
 
-use esker::{Changes, Error, Keyspace, SeqNo, Version};
+use esker::{Change, Changes, Error, Keyspace, SeqNo, Version};
 
 use super::World;
 use super::faults::attempt;
@@ -127,21 +127,21 @@ impl World {
 /// Applies changes to a state.
 fn applied(changes: Changes, since: SeqNo, from: &Map) -> esker::Result<Map> {
     let mut entries = from.entries().clone();
-    for range in changes.removed_ranges() {
-        assert!(range.seqno > since, "world.9");
-        let is_before = |k: &[u8]| range.end.as_ref().is_none_or(|end| k < end.as_slice());
-        entries.retain(|no, _| key(*no) < range.start.as_slice() || !is_before(key(*no)));
-    }
-    for changed in changes {
-        let changed = changed?;
-        assert!(changed.seqno > since, "world.9");
-        let no = keys::find(&changed.key).expect("world.9: unknown key");
-        match changed.value {
-            Some(value) => {
-                let value = ValueNo::parse(&value).expect("world.9: a value that was never put");
-                entries.insert(no, value);
+    for change in changes {
+        let (seqno, change) = change?;
+        assert!(seqno > since, "world.9");
+        let find = |key: &[u8]| keys::find(key).expect("world.9: unknown key");
+        match change {
+            Change::DeleteRange { start, end, .. } => {
+                let is_before = |k: &[u8]| end.as_ref().is_none_or(|end| *k < **end);
+                entries.retain(|no, _| *key(*no) < *start || !is_before(key(*no)));
             }
-            None => drop(entries.remove(&no)),
+            Change::Put { key, value, .. } => {
+                let value = value.as_deref().and_then(ValueNo::parse);
+                entries.insert(find(&key), value.expect("world.9: a value that was never put"));
+            }
+            Change::Delete { key, .. } => drop(entries.remove(&find(&key))),
+            other => panic!("world.9: {other:?}"),
         }
     }
     let mut map = Map::default();

@@ -58,7 +58,7 @@ impl Replica {
         let mut made = 0;
         let mut feed = match self.feed.take() {
             Some(feed) => feed,
-            None => first.feed(SeqNo::new(self.position()).next())?,
+            None => first.feed_after(SeqNo::new(self.position()))?,
         };
         while how.commits == 0 || made < u64::from(how.commits) {
             let mut commit = match feed.try_next() {

@@ -114,7 +114,7 @@ impl World {
         };
         self.held.transactions[slot] = Some(HeldTransaction {
             read,
-            db: self.db().begin_with(isolation),
+            db: self.db().transaction().isolation(isolation).begin(),
             state: Timed::new(self.history.newest().clone(), self.now_ms()),
             since: self.history.len(),
             footprint: Footprint::default(),
@@ -217,7 +217,7 @@ impl World {
                 transaction.note_undone(*writes);
                 for point in forgotten {
                     let gone = transaction.db.rollback_to(&point.db);
-                    assert!(matches!(gone, Err(Error::Invalid(_))), "world.1: a savepoint is back");
+                    assert!(matches!(gone, Err(Error::SavepointGone)), "world.1: a savepoint is back");
                 }
                 self.tally.undone += 1;
             }

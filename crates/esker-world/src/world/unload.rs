@@ -90,9 +90,9 @@ impl World {
                     break;
                 }
                 // A process ended after completing the file.
-                Err(Error::Invalid(_)) if is_there() => break,
+                Err(Error::AlreadyExists(_)) if is_there() => break,
                 // The incomplete file may contain anything after a power loss.
-                Err(Error::Invalid(_)) if how.loss.is_some() => remove_file(&disk, PARTIAL),
+                Err(Error::AlreadyExists(_)) if how.loss.is_some() => remove_file(&disk, PARTIAL),
                 Err(error) => {
                     self.read::<()>(Err(error));
                     return None;

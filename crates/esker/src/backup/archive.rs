@@ -64,7 +64,7 @@ impl Backup {
         db.sync()?;
         let database = core.database_id();
         let newest = self.newest_of(database)?.ok_or_else(|| {
-            Error::Invalid("there is no backup of this database: make one before archiving".to_owned())
+            Error::NoBackup("there is no backup of this database: make one before archiving".to_owned())
         })?;
         let Start { before, digest, mut feed } = self.begin(db, &newest, upto)?;
         if before >= upto {
@@ -135,7 +135,7 @@ impl Backup {
         }
         let mut reader = segment::Reader::open(&self.env, &self.segment_path(last))?;
         reader.check()?;
-        let mut feed = db.feed(last.last)?;
+        let mut feed = db.feed_after(last.last.prev())?;
         match digest_of(&mut feed)? {
             digest if digest.is_some() && digest == reader.digest => {
                 Ok(Start { before: last.last, digest, feed })
@@ -219,7 +219,7 @@ fn begin_with(db: &Db, newest: &Record, upto: SeqNo) -> Result<Start> {
     if before > upto {
         return Err(of_another(newest));
     }
-    match db.feed(before) {
+    match db.feed_after(before.prev()) {
         // The feed did not contain the commit when the backup was made. Every database starts empty, so
         // commit 0 needs no proof.
         Err(Error::FeedTruncated { .. }) if digest.is_none() => {}
@@ -232,7 +232,7 @@ fn begin_with(db: &Db, newest: &Record, upto: SeqNo) -> Result<Start> {
             };
         }
     }
-    Ok(Start { before, digest, feed: db.feed(before.next())? })
+    Ok(Start { before, digest, feed: db.feed_after(before)? })
 }
 
 fn of_another(backup: &Record) -> Error {

@@ -162,7 +162,7 @@ fn tip_of(db: &Db, seq: SeqNo) -> Option<Digest> {
         return None;
     }
     db.sync().ok()?;
-    let mut feed = db.feed(seq).ok()?;
+    let mut feed = db.feed_after(seq.prev()).ok()?;
     digest_of(&mut feed).ok().flatten()
 }
 

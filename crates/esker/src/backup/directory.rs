@@ -187,7 +187,7 @@ impl Backup {
     pub(super) fn check_there(&self) -> Result<()> {
         match self.look()? {
             true => Ok(()),
-            false => Err(Error::Invalid(format!("there are no backups in {}", self.dir.display()))),
+            false => Err(Error::NoBackup(format!("there are no backups in {}", self.dir.display()))),
         }
     }
 
@@ -255,7 +255,7 @@ impl Backup {
     pub(super) fn record(&self, id: u64) -> Result<Record> {
         let path = self.record_path(id);
         if !self.env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
-            return Err(Error::Invalid(format!("there is no backup {id} in {}", self.dir.display())));
+            return Err(Error::NoBackup(format!("there is no backup {id} in {}", self.dir.display())));
         }
         let record = record::read(&self.env, &path)?;
         match record.info.id == id {

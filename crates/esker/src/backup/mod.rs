@@ -35,7 +35,7 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 //!
-//! Between two backups, [`archive`](Backup::archive) stores the [change feed](crate::Db::feed), and
+//! Between two backups, [`archive`](Backup::archive) stores the [change feed](crate::Db::feed_after), and
 //! [`restore_to`](Backup::restore_to) restores the state after any of its commits:
 //!
 //! ```

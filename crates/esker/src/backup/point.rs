@@ -96,7 +96,7 @@ impl Backup {
         };
         if let Some(id) = base {
             let record = self.record(id)?;
-            let text = || Error::Invalid(format!("backup {id} was made after that moment"));
+            let text = || Error::NoBackup(format!("backup {id} was made after that moment"));
             return is_before(&record).then_some(record).ok_or_else(text);
         }
         // The database of the newest backup.
@@ -118,7 +118,7 @@ impl Backup {
                 return Err(Error::Invalid(text.to_owned()));
             }
         }
-        found.ok_or_else(|| Error::Invalid("there is no backup from before that moment".to_owned()))
+        found.ok_or_else(|| Error::NoBackup("there is no backup from before that moment".to_owned()))
     }
 
     /// Returns the segments to replay, in order (restore_point.1). A segment that was started before the

@@ -314,7 +314,7 @@ impl BlobFile {
     pub(crate) fn sync(&self) -> Result<()> {
         let mut failed = self.failed.lock();
         if let Some(failed) = &*failed {
-            let unknown = || Arc::new(Error::Invalid("a thread panicked while syncing a blob file".into()));
+            let unknown = || Arc::new(Error::Panicked("a thread panicked while syncing a blob file".into()));
             return Err(Error::Poisoned(failed.clone().unwrap_or_else(unknown)));
         }
         let writes = self.writes.load(Ordering::Acquire);

@@ -176,7 +176,7 @@ impl<'a> Sieve<'a> {
     fn note_panic(&mut self, key: String, panic: &(dyn Any + Send)) {
         if !std::mem::replace(&mut self.has_failed, true) {
             let text = text_of_panic(panic);
-            (self.take)(Err(Error::Invalid(format!(
+            (self.take)(Err(Error::Panicked(format!(
                 "a compaction filter panicked on key \"{key}\": {text}"
             ))));
         }

@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::bounds::{encode_bounds, prefix_bounds};
-use super::commit_error::CommitError;
+use super::commit_error::{CommitError, CommittingAll};
 use super::handles::{Gather, catalog_methods, write_methods};
 use super::keyspace::Keyspace;
-use super::writes::{CommitConditions, Writes};
+use super::writes::{CommitConditions, ValueSource, Writes};
 use crate::encoding::operand::Operand;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::keyspace_options::KeyspaceOptions;
-use crate::engine::writes::committer::Committing;
 use crate::txn::commit::Durability;
 use crate::types::expiry::{Expiry, Lifetime};
-use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo};
+use crate::types::{KeyBounds, KeyspaceId, Result, SeqNo};
 
 /// Writes to any keyspaces that become durable and visible together. Later writes to a key replace earlier
 /// ones. Unlike a transaction, a batch does not check for conflicts.
@@ -141,14 +140,13 @@ impl WriteBatch {
     ///
     /// # Errors
     /// The future's are those of [`commit`](Self::commit).
-    pub fn commit_async(self, durability: Durability) -> Committing {
+    pub fn commit_async(self, durability: Durability) -> CommittingAll<WriteBatch> {
         if !self.writes.changes_nothing() {
-            return Committing::done(self.commit_with(durability).map_err(Error::from));
+            return CommittingAll::done(self.commit_with(durability));
         }
-        match self.writes.into_request(&self.handle.core, durability) {
-            Ok(request) => self.handle.commit_async(request),
-            Err(error) => Committing::done(Err(error)),
-        }
+        let request = self.writes.request(&self.handle.core, durability, CommitConditions::default());
+        let handle = self.handle.clone();
+        CommittingAll::new(request.map(|request| handle.commit_async(request)), self)
     }
 
     /// Same as [`commit`](Self::commit), with this durability.

@@ -110,7 +110,7 @@ impl Builder {
         self.settings.sizes.block_bytes = bytes;
         self
     }
-    /// Isolation of transactions for which [`Db::begin_with`](crate::Db::begin_with) sets none. Default
+    /// Isolation of transactions for which [`Db::transaction`](crate::Db::transaction) sets none. Default
     /// [`Isolation::Serializable`].
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.settings.isolation = isolation;
@@ -177,7 +177,7 @@ impl Builder {
         self.settings.sizes.replay_bytes = bytes;
         self
     }
-    /// Keeps commits for [`Db::feed`](crate::Db::feed): the newest `bytes` of the log, together with what
+    /// Keeps commits for [`Db::feed_after`](crate::Db::feed_after): the newest `bytes` of the log, together with what
     /// those commits have in blob files and in adopted tables, but no commit for longer than `age` after the
     /// flush of its memtable. Commits that are not flushed yet are always kept. Allow for several memtables,
     /// so that readers do not fall behind with each flush. The database stores this: a later opening that
@@ -189,7 +189,7 @@ impl Builder {
     }
     /// Lets readers of the feed hold commits that [`feed_retention`](Self::feed_retention) would release,
     /// while the kept log has at most `bytes`. The database holds everything until
-    /// [`Db::hold_feed`](crate::Db::hold_feed) sets the first commit to hold. So an opening releases nothing
+    /// [`Db::hold_feed_after`](crate::Db::hold_feed_after) sets the first commit to hold. So an opening releases nothing
     /// that an absent reader needs. Not stored. Default 0: nothing is held.
     pub fn feed_hold(mut self, bytes: u64) -> Self {
         self.settings.feed.hold = bytes;

@@ -3,25 +3,16 @@
 use std::time::Duration;
 
 use super::keyspace::Keyspace;
-use super::reads::Reads;
 use super::ttl::Ttl;
 use super::updates::ViewMut;
 use crate::types::Result;
 use crate::types::expiry::Lifetime;
 
 impl ViewMut<'_> {
-    /// Returns the remaining lifetime of a key. `None`: the key is absent.
-    ///
-    /// # Errors
-    /// Those of [`Reads::get`].
-    pub fn ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
-        self.transaction.ttl(self.keyspace, key)
-    }
-
     /// Lets a key expire after this time. Returns whether the key exists.
     ///
     /// # Errors
-    /// Those of [`Reads::get`] and [`put`](Self::put).
+    /// Those of [`get`](Self::get) and [`put`](Self::put).
     pub fn expire(&mut self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<bool> {
         self.last_for(key.as_ref(), Lifetime::For(ttl))
     }
@@ -29,7 +20,7 @@ impl ViewMut<'_> {
     /// Removes the expiry of a key. Returns whether the key exists.
     ///
     /// # Errors
-    /// Those of [`Reads::get`] and [`put`](Self::put).
+    /// Those of [`get`](Self::get) and [`put`](Self::put).
     pub fn persist(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         match self.ttl(key)? {

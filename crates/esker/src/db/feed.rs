@@ -23,7 +23,7 @@ use crate::wal::Follower;
 /// How long the iterator waits before it checks again.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Commits in order, made by [`Db::feed`]. As an iterator it waits for the next commit, and ends when the
+/// Commits in order, made by [`Db::feed_after`]. As an iterator it waits for the next commit, and ends when the
 /// database is closed, or after an error. A slow reader blocks no commit and keeps no files. A reader that
 /// falls behind the kept commits gets [`FeedTruncated`](crate::Error::FeedTruncated).
 pub struct Feed {
@@ -65,7 +65,7 @@ pub enum FeedChange<'a> {
         operands: Vec<FeedOperand<'a>>,
     },
     /// Removes a key, which may not exist.
-    Remove {
+    Delete {
         /// The number of the keyspace.
         keyspace: KeyspaceId,
         /// The key.
@@ -80,7 +80,7 @@ pub enum FeedChange<'a> {
         key: &'a [u8],
     },
     /// Removes all keys of a range.
-    RemoveRange {
+    DeleteRange {
         /// The number of the keyspace.
         keyspace: KeyspaceId,
         /// The first key of the range.
@@ -159,7 +159,7 @@ impl<'a> FeedChange<'a> {
             CommitOp::Range(start, end) => {
                 let (keyspace, start) = split(start);
                 let end = decode_key(end).filter(|(id, _)| *id == keyspace).map(|(_, end)| end);
-                return Ok(FeedChange::RemoveRange { keyspace, start, end });
+                return Ok(FeedChange::DeleteRange { keyspace, start, end });
             }
         };
         Ok(match split(key) {
@@ -174,7 +174,7 @@ impl<'a> FeedChange<'a> {
                 FeedChange::Put { keyspace, key, value }
             }
             (keyspace, key) if kind.is_sweep() => FeedChange::Expire { keyspace, key },
-            (keyspace, key) => FeedChange::Remove { keyspace, key },
+            (keyspace, key) => FeedChange::Delete { keyspace, key },
         })
     }
 
@@ -196,9 +196,9 @@ impl<'a> FeedChange<'a> {
         match *self {
             FeedChange::Put { keyspace, key, .. }
             | FeedChange::Merge { keyspace, key, .. }
-            | FeedChange::Remove { keyspace, key }
+            | FeedChange::Delete { keyspace, key }
             | FeedChange::Expire { keyspace, key }
-            | FeedChange::RemoveRange { keyspace, start: key, .. } => Some((keyspace, key)),
+            | FeedChange::DeleteRange { keyspace, start: key, .. } => Some((keyspace, key)),
             _ => None,
         }
     }
@@ -209,13 +209,13 @@ fn damaged(error: DecodeError) -> Error {
 }
 
 impl Db {
-    /// Returns the commits from `from` on, in order, each once it is durable. The feed exists if the database
-    /// is opened with [`feed_retention`](crate::Builder::feed_retention), which also sets how long commits
-    /// are kept.
+    /// Returns the commits after the commit `after`, in order, each once it is durable. The feed exists if the
+    /// database is opened with [`feed_retention`](crate::Builder::feed_retention), which also sets how long
+    /// commits are kept.
     ///
-    /// A reader stores the number of the last commit that it has processed, and resumes with the next one. A
-    /// new reader takes a snapshot, reads it, and continues with the commit after [the
-    /// snapshot's](crate::Snapshot::seqno). So it misses no commit and sees none twice.
+    /// A reader stores the number of the last commit that it has processed, and resumes after it. A new reader
+    /// takes a snapshot, reads it, and continues after [the snapshot's](crate::Snapshot::seqno) commit. So it
+    /// misses no commit and sees none twice. [`SeqNo::ZERO`] is before the first commit.
     ///
     /// Commits with less than [`Sync`](crate::Durability::Sync) appear once they have reached the disk. A
     /// snapshot contains them earlier, so after a power loss a reader may have seen commits that are lost.
@@ -231,14 +231,14 @@ impl Db {
     /// users.put("ann", "1")?;
     /// let snapshot = db.snapshot();
     /// // Read it, then:
-    /// let mut feed = db.feed(snapshot.seqno().next())?;
+    /// let mut feed = db.feed_after(snapshot.seqno())?;
     /// users.put("bob", "2")?;
     /// users.delete("ann")?;
     /// while let Some(mut commit) = feed.next_within(Duration::ZERO)? {
     ///     while let Some(change) = commit.next_change()? {
     ///         match change {
     ///             FeedChange::Put { key, value, .. } => println!("{key:?} = {:?}", value.read()?),
-    ///             FeedChange::Remove { key, .. } => println!("{key:?} is removed"),
+    ///             FeedChange::Delete { key, .. } => println!("{key:?} is removed"),
     ///             other => println!("{other:?}"),
     ///         }
     ///     }
@@ -249,18 +249,18 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`FeedTruncated`](crate::Error::FeedTruncated) if the commit is no longer kept;
-    /// [`Invalid`](crate::Error::Invalid) if the database has no feed, or if `from` is beyond its next
-    /// commit; [`Closed`](crate::Error::Closed).
-    pub fn feed(&self, from: SeqNo) -> Result<Feed> {
-        let follower = self.handle.core.follow(from)?;
+    /// [`FeedTruncated`](crate::Error::FeedTruncated) if the next commit is no longer kept;
+    /// [`NoFeed`](crate::Error::NoFeed) if the database has no feed; [`Invalid`](crate::Error::Invalid) if it
+    /// has not made the commit `after`; [`Closed`](crate::Error::Closed).
+    pub fn feed_after(&self, after: SeqNo) -> Result<Feed> {
+        let follower = self.handle.core.follow(after.next())?;
         Ok(Feed { handle: self.handle.clone(), follower, has_failed: false })
     }
 
-    /// Keeps the commits from `from` on for the [feed](Self::feed), up to
-    /// [`feed_hold`](crate::Builder::feed_hold) bytes, and releases those before it. `None` keeps none. The
-    /// hold ends when the database is closed. A program with readers that resume stores the position of each,
-    /// and holds from the oldest position.
+    /// Keeps the commits after the commit `after` for the [feed](Self::feed_after), up to
+    /// [`feed_hold`](crate::Builder::feed_hold) bytes, and releases the others. `None` keeps none. The hold
+    /// ends when the database is closed. A program with readers that resume stores the position of each, and
+    /// passes the oldest one.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -268,27 +268,27 @@ impl Db {
     /// let db = esker::Db::builder().feed_retention(1 << 20, hour).feed_hold(1 << 30).open_in_memory()?;
     /// db.default_keyspace().put("k", "v")?;
     /// let reader_is_at = db.snapshot().seqno();
-    /// db.hold_feed(Some(reader_is_at.next()));
+    /// db.hold_feed_after(Some(reader_is_at));
     /// // The reader is away while much is committed. Later:
-    /// match db.feed(reader_is_at.next()) {
+    /// match db.feed_after(reader_is_at) {
     ///     Err(esker::Error::FeedTruncated { .. }) => println!("more than 1 GiB was committed"),
-    ///     feed => println!("{:?} are kept for it: {} bytes", feed?, db.feed_bytes(reader_is_at.next())?),
+    ///     feed => println!("{:?} are kept for it: {} bytes", feed?, db.feed_bytes_after(reader_is_at)?),
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn hold_feed(&self, from: Option<SeqNo>) {
-        self.handle.core.hold_feed(from);
+    pub fn hold_feed_after(&self, after: Option<SeqNo>) {
+        self.handle.core.hold_feed(after.map(SeqNo::next));
     }
 
-    /// Bytes of log files kept for the [feed](Self::feed) from this commit on. The file that is being written
-    /// does not count.
+    /// Bytes of log files kept for the [feed](Self::feed_after) after this commit. The file that is being
+    /// written does not count.
     ///
     /// # Errors
     /// [`Closed`](crate::Error::Closed).
-    pub fn feed_bytes(&self, from: SeqNo) -> Result<u64> {
+    pub fn feed_bytes_after(&self, after: SeqNo) -> Result<u64> {
         self.handle.core.check_ours()?;
-        Ok(self.handle.core.feed_bytes(from))
+        Ok(self.handle.core.feed_bytes(after.next()))
     }
 }
 

@@ -135,7 +135,7 @@ macro_rules! read_methods {
             /// # Errors
             /// Those of [`get`](Self::get).
             pub fn ttl(&$self $(, $keyspace: &Keyspace)?, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
-                $state.ttl_of($of, key.as_ref())
+                ReadState::ttl_of($state, $of, key.as_ref())
             }
 
             /// The values of several keys, all as of the same commit.
@@ -227,7 +227,7 @@ macro_rules! read_methods {
             /// Those of [`get`](Self::get).
             #[inline]
             pub fn len(&$self $(, $keyspace: &Keyspace)?) -> Result<u64> {
-                $state.count($of)
+                ReadState::count($state, $of)
             }
 
             /// Returns whether there are no keys. Expired keys do not count, swept or not.
@@ -235,7 +235,7 @@ macro_rules! read_methods {
             /// # Errors
             /// Those of [`get`](Self::get).
             pub fn is_empty(&$self $(, $keyspace: &Keyspace)?) -> Result<bool> {
-                $state.has_no_keys($of)
+                ReadState::has_no_keys($state, $of)
             }
         }
     };
@@ -282,8 +282,9 @@ macro_rules! write_methods {
                 key: impl AsRef<[u8]>,
                 value: impl AsRef<[u8]>,
             ) -> Result<()> {
+                let lifetime = $of.write.lifetime;
                 let (writes, core, state) = $gather.room_in($of)?;
-                writes.put(core, state, key.as_ref(), value.as_ref())
+                writes.put_for(core, state, key.as_ref(), value.as_ref(), lifetime)
             }
 
             /// Sets a key to a value that expires after this time: see [`Keyspace::put_with_ttl`]. The time
@@ -314,8 +315,9 @@ macro_rules! write_methods {
                 value: &mut impl Read,
                 len: u64,
             ) -> Result<()> {
+                let (source, lifetime) = (ValueSource { reader: value, len }, $of.write.lifetime);
                 let (writes, core, state) = $gather.room_in($of)?;
-                writes.put_from(core, state, key.as_ref(), value, len)
+                writes.put_from(core, state, key.as_ref(), source, lifetime)
             }
 
             /// Merges an operand into a key, without reading it: see [`Keyspace::merge`]. The operand applies
@@ -334,8 +336,9 @@ macro_rules! write_methods {
                 key: impl AsRef<[u8]>,
                 operand: impl AsRef<[u8]>,
             ) -> Result<()> {
+                let lifetime = $of.write.lifetime;
                 let (writes, core, state) = $gather.room_in($of)?;
-                writes.merge(core, state, key.as_ref(), operand.as_ref())
+                writes.merge(core, state, key.as_ref(), operand.as_ref(), lifetime)
             }
 
             /// Removes a key.

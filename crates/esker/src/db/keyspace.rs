@@ -11,7 +11,8 @@ use super::ingest::Ingest;
 use super::key_handle::Key;
 use super::range::{Keys, Range};
 use super::ttl::Ttl;
-use super::writes::Writes;
+use super::write_options::WriteOptions;
+use super::writes::{ValueSource, Writes};
 use crate::engine::core::Core;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::KeyspaceState;
@@ -19,19 +20,20 @@ use crate::engine::state::keyspace_options::{Counting, KeyspaceOptions};
 use crate::engine::writes::committer::Committing;
 use crate::read::point::{Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
-use crate::txn::commit::{CommitRequest, Durability};
+use crate::txn::commit::CommitRequest;
 use crate::types::bounds::Bounds;
 use crate::types::expiry::Lifetime;
 use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo, Value};
 
 /// A named, ordered map of byte strings. A handle: cloning is cheap, and it keeps the database open.
 ///
-/// Single writes commit on their own with the database's default durability; several at once, atomically, go
-/// through [`Db::batch`](crate::Db::batch) or a transaction.
+/// Each write is a commit of its own, with the database's durability or the one set by [`with`](Self::with).
+/// Several writes in one commit go through [`Db::batch`](crate::Db::batch) or a transaction.
 #[derive(Clone)]
 pub struct Keyspace {
     pub(super) handle: Arc<Handle>,
     pub(crate) state: Arc<KeyspaceState>,
+    pub(super) write: WriteOptions,
 }
 
 impl std::fmt::Debug for Keyspace {
@@ -42,7 +44,7 @@ impl std::fmt::Debug for Keyspace {
 
 impl Keyspace {
     pub(crate) fn new(handle: Arc<Handle>, state: Arc<KeyspaceState>) -> Self {
-        Keyspace { handle, state }
+        Keyspace { handle, state, write: WriteOptions::default() }
     }
 
     pub(super) fn core(&self) -> &Core {
@@ -58,13 +60,10 @@ impl Keyspace {
 
     #[cold]
     fn foreign(&self) -> Error {
-        Error::Invalid(format!(
-            "the handle of keyspace {:?} is of another database, or of this one before it was closed: get one from the `Db` in use",
-            self.name()
-        ))
+        Error::ForeignHandle { keyspace: self.name() }
     }
 
-    /// Its number, which does not change with its name. The [change feed](crate::Db::feed) refers to it.
+    /// Its number, which does not change with its name. The [change feed](crate::Db::feed_after) refers to it.
     pub fn id(&self) -> KeyspaceId {
         self.state.id
     }
@@ -81,26 +80,15 @@ impl Keyspace {
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if it was dropped, and those of
     /// [`WriteBatch::commit`](crate::WriteBatch::commit).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SeqNo> {
-        self.put_with(key, value, self.core().options.durability())
-    }
-
-    /// Same as [`put`](Self::put), with this durability.
-    ///
-    /// # Errors
-    /// Those of [`put`](Self::put).
-    pub fn put_with(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        durability: Durability,
-    ) -> Result<SeqNo> {
-        self.write(durability, |core, writes| writes.put(core, &self.state, key.as_ref(), value.as_ref()))
+        self.write(|core, writes| {
+            writes.put_for(core, &self.state, key.as_ref(), value.as_ref(), self.write.lifetime)
+        })
     }
 
     /// Sets a key to a value that expires. From `ttl` after now on no read finds it, not even in snapshots
     /// and transactions. Returns the number of the commit. The background removes it a while later by a
     /// commit of its own (see [`Db::sweep`](crate::Db::sweep)), which [watches](Self::watch) report as
-    /// [`Change::Expired`](crate::Change::Expired).
+    /// [`Change::Expire`](crate::Change::Expire).
     ///
     /// The rules of expiry:
     /// - A put sets the key's expiry: by the given lifetime, by the keyspace's
@@ -146,7 +134,7 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<SeqNo> {
-        self.write(self.core().options.durability(), |core, writes| {
+        self.write(|core, writes| {
             writes.put_for(core, &self.state, key.as_ref(), value.as_ref(), Lifetime::For(ttl))
         })
     }
@@ -184,8 +172,9 @@ impl Keyspace {
     /// # Errors
     /// Those of [`put`](Self::put), and [`Io`](crate::Error::Io) if the reader fails or ends early.
     pub fn put_from(&self, key: impl AsRef<[u8]>, value: &mut impl Read, len: u64) -> Result<SeqNo> {
-        self.write(self.core().options.durability(), |core, writes| {
-            writes.put_from(core, &self.state, key.as_ref(), value, len)
+        let source = ValueSource { reader: value, len };
+        self.write(|core, writes| {
+            writes.put_from(core, &self.state, key.as_ref(), source, self.write.lifetime)
         })
     }
 
@@ -212,20 +201,9 @@ impl Keyspace {
     /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge operator;
     /// [`Merge`](crate::Error::Merge) if the operator refuses the operand.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<SeqNo> {
-        self.merge_with(key, operand, self.core().options.durability())
-    }
-
-    /// Same as [`merge`](Self::merge), with this durability.
-    ///
-    /// # Errors
-    /// Those of [`merge`](Self::merge).
-    pub fn merge_with(
-        &self,
-        key: impl AsRef<[u8]>,
-        operand: impl AsRef<[u8]>,
-        durability: Durability,
-    ) -> Result<SeqNo> {
-        self.write(durability, |core, writes| writes.merge(core, &self.state, key.as_ref(), operand.as_ref()))
+        self.write(|core, writes| {
+            writes.merge(core, &self.state, key.as_ref(), operand.as_ref(), self.write.lifetime)
+        })
     }
 
     /// Same as [`merge`](Self::merge), without a waiting thread: see [`put_async`](Self::put_async).
@@ -233,7 +211,9 @@ impl Keyspace {
     /// # Errors
     /// The future's are those of [`merge`](Self::merge).
     pub fn merge_async(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Committing {
-        self.write_async(|core, writes| writes.merge(core, &self.state, key.as_ref(), operand.as_ref()))
+        self.write_async(|core, writes| {
+            writes.merge(core, &self.state, key.as_ref(), operand.as_ref(), self.write.lifetime)
+        })
     }
 
     /// Same as [`put`](Self::put), without a waiting thread: one thread commits for all callers, in their
@@ -259,7 +239,9 @@ impl Keyspace {
     /// # Errors
     /// The future's are those of [`put`](Self::put).
     pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Committing {
-        self.write_async(|core, writes| writes.put(core, &self.state, key.as_ref(), value.as_ref()))
+        self.write_async(|core, writes| {
+            writes.put_for(core, &self.state, key.as_ref(), value.as_ref(), self.write.lifetime)
+        })
     }
 
     /// Same as [`delete`](Self::delete), without a waiting thread: see [`put_async`](Self::put_async).
@@ -271,7 +253,7 @@ impl Keyspace {
     }
 
     fn write_async(&self, write: impl FnOnce(&Core, &mut Writes) -> Result<()>) -> Committing {
-        match self.request(self.core().options.durability(), write) {
+        match self.request(write) {
             Ok(request) => self.handle.commit_async(request),
             Err(error) => Committing::done(Err(error)),
         }
@@ -279,23 +261,15 @@ impl Keyspace {
 
     /// Commits the writes of `write`.
     #[inline]
-    fn write(
-        &self,
-        durability: Durability,
-        write: impl FnOnce(&Core, &mut Writes) -> Result<()>,
-    ) -> Result<SeqNo> {
-        self.core().submit(self.request(durability, write)?)
+    fn write(&self, write: impl FnOnce(&Core, &mut Writes) -> Result<()>) -> Result<SeqNo> {
+        self.core().submit(self.request(write)?)
     }
 
     #[inline]
-    fn request(
-        &self,
-        durability: Durability,
-        write: impl FnOnce(&Core, &mut Writes) -> Result<()>,
-    ) -> Result<CommitRequest> {
+    fn request(&self, write: impl FnOnce(&Core, &mut Writes) -> Result<()>) -> Result<CommitRequest> {
         let mut writes = Writes::default();
         write(self.core(), &mut writes)?;
-        writes.into_request(self.core(), durability)
+        writes.into_request(self.core(), self.durability())
     }
 
     /// Returns the value of a key if memory alone determines it. The outer `None`: a file would have to be
@@ -320,15 +294,7 @@ impl Keyspace {
     /// # Errors
     /// Those of [`put`](Self::put), except for the value's.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<SeqNo> {
-        self.delete_with(key, self.core().options.durability())
-    }
-
-    /// Same as [`delete`](Self::delete), with this durability.
-    ///
-    /// # Errors
-    /// Those of [`delete`](Self::delete).
-    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<SeqNo> {
-        self.write(durability, |_, writes| writes.delete(&self.state, key.as_ref()))
+        self.write(|_, writes| writes.delete(&self.state, key.as_ref()))
     }
 
     /// Removes all keys of a range in one commit, by one range tombstone. The live keys are walked once to
@@ -358,7 +324,7 @@ impl Keyspace {
     }
 
     fn remove_between(&self, bounds: Bounds) -> Result<SeqNo> {
-        self.write(self.core().options.durability(), |_, writes| writes.delete_range(&self.state, bounds))
+        self.write(|_, writes| writes.delete_range(&self.state, bounds))
     }
 
     /// Sets the size in bytes from which on this keyspace stores values in blob files, instead of

@@ -36,6 +36,7 @@ mod transaction;
 mod ttl;
 mod updates;
 mod watch;
+mod write_options;
 mod writes;
 
 use std::path::Path;
@@ -43,7 +44,7 @@ use std::sync::Arc;
 
 pub use self::batch::WriteBatch;
 pub use self::builder::{Builder, check_offline, repair};
-pub use self::commit_error::CommitError;
+pub use self::commit_error::{CommitError, CommittingAll};
 pub use self::cursor::Cursor;
 pub use self::feed::{Feed, FeedChange, FeedCommit, FeedOperand, FeedValue};
 pub use self::ingest::Ingest;
@@ -51,19 +52,20 @@ pub use self::key_handle::Key;
 pub use self::keyspace::Keyspace;
 pub use self::locks::NamedLock;
 pub use self::part::PartWrite;
-pub use self::past::{Changed, Changes, Past, RemovedRange, Version, Versions};
+pub use self::past::{Changes, Past, Version, Versions};
 pub use self::range::{Keys, Range};
-pub use self::reads::{Reads, View};
+pub use self::reads::{ReadCore, Reads, View};
 pub use self::savepoint::Savepoint;
 pub use self::sequence::Sequence;
 pub use self::snapshot::Snapshot;
 #[cfg(feature = "tokio")]
 pub use self::stream::{EntryStream, FeedStream};
-pub use self::transact::Committed;
+pub use self::transact::{Committed, TransactionOptions};
 pub use self::transaction::Transaction;
 pub use self::ttl::Ttl;
 pub use self::updates::{Swap, Update, ViewMut};
 pub use self::watch::{Change, Listener, Notice, Watch};
+pub use self::write_options::WriteOptions;
 
 use crate::engine::base::stats::Stats;
 use crate::engine::life::background::BackgroundStep;
@@ -72,7 +74,7 @@ use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::{DEFAULT_NAME, KeyspaceState};
 use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::rescue::check::{CheckReport, check};
-use crate::txn::commit::{Durability, Isolation};
+use crate::txn::commit::Durability;
 use crate::types::{Error, KeyspaceId, Result};
 
 /// An open database. A handle: a clone is cheap and refers to the same database. The database closes when the
@@ -283,30 +285,6 @@ impl Db {
     /// Returns an empty batch of writes.
     pub fn batch(&self) -> WriteBatch {
         WriteBatch::new(self.handle.clone())
-    }
-
-    /// Begins a transaction. Its isolation is [`Isolation::Serializable`], unless [`Builder::isolation`] says
-    /// otherwise.
-    pub fn begin(&self) -> Transaction {
-        self.begin_with(self.handle.core.options.isolation())
-    }
-
-    /// Begins a transaction with this isolation. An exclusive transaction waits for its turn. If it does not
-    /// get it, its operations and its commit fail as [`Isolation::Exclusive`] says.
-    ///
-    /// ```
-    /// # fn main() -> esker::Result<()> {
-    /// # let db = esker::Db::in_memory()?;
-    /// # let stock = db.keyspace("stock")?;
-    /// use esker::Isolation;
-    /// let mut transaction = db.begin_with(Isolation::Exclusive);
-    /// transaction.put(&stock, "apples", "7")?;
-    /// transaction.commit()?; // never a conflict
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn begin_with(&self, isolation: Isolation) -> Transaction {
-        Transaction::new(self.handle.clone(), isolation, 1)
     }
 
     /// Returns the current state of all keyspaces, and keeps it until the snapshot is dropped.

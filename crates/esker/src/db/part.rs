@@ -90,7 +90,7 @@ impl Db {
     /// let (mut one, mut other) = (db.begin_part(Isolation::Snapshot), db.begin_part(Isolation::Snapshot));
     /// one.put(&map, "a", "1")?;
     /// other.put(&map, "a", "2")?;
-    /// let mut whole = db.begin_with(Isolation::Snapshot);
+    /// let mut whole = db.transaction().isolation(Isolation::Snapshot).begin();
     /// whole.admit(&one, true)?;
     /// let mut done = Ok(());
     /// one.visit_writes(&map, |write| {
@@ -106,7 +106,7 @@ impl Db {
     /// ```
     pub fn begin_part(&self, isolation: Isolation) -> Transaction {
         let isolation = if isolation == Isolation::Exclusive { Isolation::Serializable } else { isolation };
-        let mut part = self.begin_with(isolation);
+        let mut part = self.transaction().isolation(isolation).begin();
         part.writes.stay_in_memory();
         part
     }
@@ -362,7 +362,7 @@ mod tests {
                 map.put("a", "0").unwrap();
                 let mut part = db.begin_part(Isolation::Serializable);
                 work(&mut part, &map);
-                let mut whole = db.begin_with(Isolation::Snapshot);
+                let mut whole = db.transaction().isolation(Isolation::Snapshot).begin();
                 match is_committed {
                     true => drop(map.put(key, "2").unwrap()),
                     false => whole.put(&map, key, "2").unwrap(),
@@ -386,7 +386,7 @@ mod tests {
             let map = db.keyspace("map").unwrap();
             let part = db.begin_part(Isolation::Serializable);
             part.get(&map, "a").unwrap();
-            let mut whole = db.begin_with(Isolation::Snapshot);
+            let mut whole = db.transaction().isolation(Isolation::Snapshot).begin();
             whole.admit(&part, true).unwrap();
             whole.put(&map, "b", "1").unwrap();
             map.put(if is_changed { "a" } else { "c" }, "2").unwrap();
@@ -403,7 +403,7 @@ mod tests {
         for (key, expected) in [("noted", true), ("other", false)] {
             let db = Db::in_memory().unwrap();
             let map = db.keyspace("map").unwrap();
-            let mut whole = db.begin_with(Isolation::Snapshot);
+            let mut whole = db.transaction().isolation(Isolation::Snapshot).begin();
             for notes in [true, false] {
                 whole.note_reads(notes);
                 whole.get(&map, if notes { "noted" } else { "other" }).unwrap();
@@ -468,7 +468,7 @@ mod tests {
                 lazy.set_default_ttl(Some(Duration::from_secs(1000))).unwrap();
                 [counted, lazy]
             });
-            let mut whole = dbs[0].begin_with(Isolation::Snapshot);
+            let mut whole = dbs[0].transaction().isolation(Isolation::Snapshot).begin();
             for part_number in 0..3 {
                 let mut part = dbs[0].begin_part(Isolation::Serializable);
                 let mut alone = dbs[1].begin();
@@ -518,7 +518,7 @@ mod tests {
         let mut part = db.begin_part(Isolation::Exclusive);
         part.put(&map, "a", "1").unwrap();
         part.notify("topic", "text");
-        let mut whole = db.begin_with(Isolation::Snapshot);
+        let mut whole = db.transaction().isolation(Isolation::Snapshot).begin();
         repeat_all(&mut whole, &part, std::slice::from_ref(&map));
         let mut creating = db.begin_part(Isolation::Snapshot);
         creating.create_keyspace("new").unwrap();
@@ -537,7 +537,10 @@ mod tests {
         part.get(&map, "a").unwrap();
         part.note_reads(false);
         map.put("a", "1").unwrap();
-        assert!(is_conflict(db.begin_with(Isolation::Snapshot).admit(&part, true)), "part.1");
+        assert!(
+            is_conflict(db.transaction().isolation(Isolation::Snapshot).begin().admit(&part, true)),
+            "part.1"
+        );
     }
 
     #[test]
@@ -555,7 +558,7 @@ mod tests {
                 let mut part = db.begin_part(Isolation::Serializable);
                 part.get(&map, "read").unwrap();
                 part.put(&map, "n", "1").unwrap();
-                let mut whole = db.begin_with(Isolation::Snapshot);
+                let mut whole = db.transaction().isolation(Isolation::Snapshot).begin();
                 whole.admit(&part, true).unwrap();
                 map.put(key, "2").unwrap();
                 let commit = || {
@@ -598,7 +601,7 @@ mod tests {
             other.put(&map, "a", "2").unwrap();
             other.delete(&map, "b").unwrap();
             other.commit().unwrap();
-            let mut whole = db.begin_with(Isolation::Snapshot);
+            let mut whole = db.transaction().isolation(Isolation::Snapshot).begin();
             assert!(is_conflict(whole.admit(&part, is_apart)), "read_set.4: {at}");
         }
     }
@@ -607,7 +610,7 @@ mod tests {
     fn commits_before_a_part_began_or_was_refreshed_are_no_conflict() {
         let db = Db::in_memory().unwrap();
         let map = db.keyspace("map").unwrap();
-        let mut whole = db.begin_with(Isolation::Snapshot);
+        let mut whole = db.transaction().isolation(Isolation::Snapshot).begin();
         map.put("a", "1").unwrap();
         let mut part = db.begin_part(Isolation::Serializable);
         part.get(&map, "a").unwrap();
@@ -617,7 +620,10 @@ mod tests {
         whole.admit(&part, true).unwrap();
         whole.put(&map, "c", "1").unwrap();
         whole.commit().unwrap();
-        assert!(is_conflict(db.begin_with(Isolation::Snapshot).admit(&part, true)), "c is new");
+        assert!(
+            is_conflict(db.transaction().isolation(Isolation::Snapshot).begin().admit(&part, true)),
+            "c is new"
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::bounds::encode_bounds;
 use super::handles::ReadState;
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
+use super::watch::Change;
 use crate::engine::state::history::{History, PastSource};
 use crate::engine::state::reads::ReadSource;
 use crate::read::point::{PointQuery, ValueAsMade, ValueOf};
@@ -129,13 +130,15 @@ impl Keyspace {
         Ok(Versions { key, source, next, given })
     }
 
-    /// Returns the changes after a commit, up to now, for incremental dumps. Tables without newer entries are
-    /// not read.
+    /// Returns the changes after a commit, up to now, for incremental dumps. Applied in order, they turn the
+    /// state at that commit into the state at [`Changes::seqno`]: first come the removed ranges, then for each
+    /// changed key its newest put or removal, in the order of the keys. Tables without newer entries are not
+    /// read.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// # let db = esker::Db::in_memory()?;
-    /// use esker::History;
+    /// use esker::{Change, History};
     /// let users = db.keyspace("users")?;
     /// users.set_history(History::Versions(1))?; // enough, because removals are kept
     /// users.put("ann", "1")?;
@@ -144,10 +147,13 @@ impl Keyspace {
     /// users.put("cid", "1")?;
     /// let changes = users.since(dumped)?;
     /// let next = changes.seqno(); // the next dump starts here
-    /// assert!(changes.removed_ranges().is_empty());
-    /// let changed = changes.map(|c| c.map(|c| (c.key.to_vec(), c.value.is_some())));
-    /// let changed: Vec<_> = changed.collect::<esker::Result<_>>()?;
-    /// assert_eq!(changed, [(b"ann".to_vec(), false), (b"cid".to_vec(), true)]);
+    /// for change in changes {
+    ///     match change? {
+    ///         (commit, Change::Put { key, value, .. }) => println!("{commit}: {key:?} = {value:?}"),
+    ///         (commit, Change::Delete { key, .. }) => println!("{commit}: {key:?} is deleted"),
+    ///         (commit, other) => println!("{commit}: {other:?}"),
+    ///     }
+    /// }
     /// # assert!(users.since(next)?.next().is_none());
     /// # Ok(())
     /// # }
@@ -169,15 +175,14 @@ impl Keyspace {
         let id = self.state.id;
         let (start, end) = (encode_key(id, &[]), keyspace_end(id));
         let ranges = source.view.ranges_removed(seqno, source.visible, &start, &end);
-        let user_key = |key: &[u8]| decode_key(key).map_or_else(Vec::new, |(_, key)| key.to_vec());
-        let removed = |(from, to, seqno): (Vec<u8>, Vec<u8>, SeqNo)| RemovedRange {
-            start: user_key(&from),
-            end: (to < end).then(|| user_key(&to)),
-            seqno,
+        let user_key = |key: &[u8]| Key::new(decode_key(key).map_or(&[][..], |(_, key)| key));
+        let removed = |(from, to, seqno): (Vec<u8>, Vec<u8>, SeqNo)| {
+            let end = (to < end).then(|| user_key(&to));
+            (seqno, Change::DeleteRange { start: user_key(&from), end })
         };
         let cursor = source.view.newer(seqno, source.visible, &encode_bounds(id, &..));
         Ok(Changes {
-            removed: ranges.into_iter().map(removed).collect(),
+            removed: ranges.into_iter().map(removed).collect::<Vec<_>>().into_iter(),
             seqno: source.visible,
             view: source.view,
             cursor,
@@ -285,32 +290,9 @@ impl Iterator for Versions {
     }
 }
 
-/// A range of keys removed by a commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemovedRange {
-    /// The first key.
-    pub start: Vec<u8>,
-    /// The first key after the range. `None`: the range reaches to the end of the keyspace.
-    pub end: Option<Vec<u8>>,
-    /// The newest commit that removed any part of the range.
-    pub seqno: SeqNo,
-}
-
-/// A changed key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changed {
-    /// The key.
-    pub key: Key,
-    /// The commit that changed it last.
-    pub seqno: SeqNo,
-    /// Its current value. `None`: it was removed.
-    pub value: Option<Value>,
-}
-
-/// The changes after a commit: see [`Keyspace::since`]. Apply the removed ranges first, then the keys, which
-/// are in order.
+/// The changes after a commit, with the commits that made them: see [`Keyspace::since`].
 pub struct Changes {
-    removed: Vec<RemovedRange>,
+    removed: std::vec::IntoIter<(SeqNo, Change)>,
     seqno: SeqNo,
     view: Arc<ReadView>,
     cursor: NewerCursor,
@@ -329,13 +311,11 @@ impl Changes {
         self.seqno
     }
 
-    /// The removed ranges, in order. Keys put into them afterwards are among the changed keys.
-    pub fn removed_ranges(&self) -> &[RemovedRange] {
-        &self.removed
-    }
-
-    fn advance(&mut self) -> Result<Option<Changed>> {
+    fn advance(&mut self) -> Result<Option<(SeqNo, Change)>> {
         self.view.check_open()?;
+        if let Some(range) = self.removed.next() {
+            return Ok(Some(range));
+        }
         let is_there = match self.state {
             Walk::New => self.cursor.first()?,
             Walk::Under => self.cursor.next()?,
@@ -344,22 +324,31 @@ impl Changes {
         if !is_there {
             return Ok(None);
         }
+        self.state = Walk::Under;
         let (encoded, seqno, kind) = self.cursor.item();
         let user_key = decode_key(encoded).expect("memtables and tables hold encoded keys").1;
         let value = match kind.ends_search() && !kind.is_live() {
             true => None,
             false => self.view.find::<ValueOf>(encoded, self.seqno, &crate::sync::pin())?,
         };
-        Ok(Some(Changed { key: Key::new(user_key), seqno, value }))
+        let key = Key::new(user_key);
+        let change = match value {
+            None => Change::Delete { key },
+            value => Change::Put { key, value },
+        };
+        Ok(Some((seqno, change)))
     }
 }
 
 impl Iterator for Changes {
-    type Item = Result<Changed>;
+    type Item = Result<(SeqNo, Change)>;
 
-    fn next(&mut self) -> Option<Result<Changed>> {
+    fn next(&mut self) -> Option<Self::Item> {
         let next = self.advance();
-        self.state = if matches!(next, Ok(Some(_))) { Walk::Under } else { Walk::Ended };
+        if !matches!(next, Ok(Some(_))) {
+            self.removed = Vec::new().into_iter();
+            self.state = Walk::Ended;
+        }
         next.transpose()
     }
 }

@@ -1,31 +1,35 @@
-//! `Reads`: the reads of one keyspace, the same for every state that can be read.
+//! The reads of one keyspace, the same for every state that can be read: `ReadCore` as an object, `Reads` for
+//! generic functions.
 //!
 //! ```text
 //!   Keyspace                              current state
-//!   View of a Snapshot                    at a commit         } Reads
+//!   View of a Snapshot, Past              at a commit         } ReadCore --> Reads
 //!   View, ViewMut of a Transaction        with its writes     }
 //! ```
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use super::cursor::Cursor;
-use super::handles::ReadState;
+use super::handles::{ReadState, read_methods};
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
+use super::past::Past;
 use super::range::{Keys, Range};
 use super::snapshot::Snapshot;
 use super::transaction::Transaction;
+use super::ttl::Ttl;
+use super::updates::ViewMut;
 use crate::read::point::{Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::types::{KeyBounds, Result, Value};
 
-/// The reads of one keyspace. A function over `&impl Reads` accepts a [`Keyspace`], or the view of a keyspace
-/// in a snapshot or a transaction.
+/// The reads of one keyspace, as an object: a function over `&dyn ReadCore` accepts a [`Keyspace`], or the view
+/// of a keyspace in a snapshot or a transaction. With [`Reads`] in scope it reads like any of them.
 ///
 /// ```
-/// use esker::Reads;
+/// use esker::{ReadCore, Reads};
 ///
-/// fn total(prices: &impl Reads) -> esker::Result<usize> {
+/// fn total(prices: &dyn ReadCore) -> esker::Result<usize> {
 ///     prices.prefix("fruit/").map(|entry| Ok(entry?.1.len())).sum()
 /// }
 ///
@@ -39,60 +43,142 @@ use crate::types::{KeyBounds, Result, Value};
 /// # Ok(())
 /// # }
 /// ```
-pub trait Reads {
+pub trait ReadCore {
+    /// See [`Reads::get`].
+    ///
+    /// # Errors
+    /// See [`Reads::get`].
+    fn value_of(&self, key: &[u8]) -> Result<Option<Value>>;
+
+    /// See [`Reads::reader`].
+    ///
+    /// # Errors
+    /// See [`Reads::get`].
+    fn reader_of(&self, key: &[u8]) -> Result<Option<ValueReader>>;
+
+    /// See [`Reads::contains`].
+    ///
+    /// # Errors
+    /// See [`Reads::get`].
+    fn has(&self, key: &[u8]) -> Result<bool>;
+
+    /// See [`Reads::ttl`].
+    ///
+    /// # Errors
+    /// See [`Reads::get`].
+    fn ttl_of(&self, key: &[u8]) -> Result<Option<Ttl>>;
+
+    /// See [`Reads::multi_get`].
+    ///
+    /// # Errors
+    /// See [`Reads::get`].
+    fn values_of(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>>;
+
+    /// See [`Reads::range`].
+    fn between(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Range;
+
+    /// See [`Reads::prefix`].
+    fn with_prefix(&self, prefix: &[u8]) -> Range;
+
+    /// See [`Reads::cursor_in`].
+    ///
+    /// # Errors
+    /// See [`Reads::get`].
+    fn cursor_between(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Cursor>;
+
+    /// See [`Reads::len`].
+    ///
+    /// # Errors
+    /// See [`Reads::get`].
+    fn count(&self) -> Result<u64>;
+
+    /// See [`Reads::is_empty`].
+    ///
+    /// # Errors
+    /// See [`Reads::get`].
+    fn has_no_keys(&self) -> Result<bool>;
+}
+
+/// The reads of one keyspace, for generic functions: all that has a [`ReadCore`]. A [`Keyspace`] and each view
+/// have the same methods of their own.
+pub trait Reads: ReadCore {
     /// Returns the value of a key.
     ///
     /// # Errors
     /// [`Corrupt`](crate::Error::Corrupt) with file and offset if bytes on disk are damaged;
     /// [`Io`](crate::Error::Io) if they cannot be read; [`KeyTooLong`](crate::Error::KeyTooLong);
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped;
-    /// [`Closed`](crate::Error::Closed); [`Invalid`](crate::Error::Invalid) for a view of a keyspace of
-    /// another database. All methods of this trait have these errors.
-    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>>;
+    /// [`Closed`](crate::Error::Closed); [`ForeignHandle`](crate::Error::ForeignHandle) for a view of a
+    /// keyspace of another database. All methods of this trait have these errors.
+    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.value_of(key.as_ref())
+    }
 
     /// Returns a reader of the value of a key, for values that are too large to hold in memory.
     ///
     /// # Errors
     /// See [`get`](Self::get).
-    fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>>;
+    fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        self.reader_of(key.as_ref())
+    }
 
     /// Returns whether a key exists.
     ///
     /// # Errors
     /// See [`get`](Self::get).
-    fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool>;
+    fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.has(key.as_ref())
+    }
+
+    /// Returns the remaining lifetime of a key. `None`: the key does not exist.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
+        self.ttl_of(key.as_ref())
+    }
 
     /// Returns the values of several keys, all at the same commit.
     ///
     /// # Errors
     /// See [`get`](Self::get).
-    fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>>;
+    fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.values_of(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+    }
 
     /// Returns the entries of a range, from either end.
-    fn range(&self, range: impl KeyBounds) -> Range;
+    fn range(&self, range: impl KeyBounds) -> Range {
+        self.between(range.lower(), range.upper())
+    }
 
     /// Returns the entries whose keys have this prefix, from either end.
-    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range;
+    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        self.with_prefix(prefix.as_ref())
+    }
 
     /// Returns a cursor over the entries of a range.
     ///
     /// # Errors
     /// See [`get`](Self::get).
-    fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor>;
+    fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor> {
+        self.cursor_between(range.lower(), range.upper())
+    }
 
     /// Returns the exact number of keys without walking over them. In a transaction this looks up each key
     /// that it has written.
     ///
     /// # Errors
     /// See [`get`](Self::get).
-    fn len(&self) -> Result<u64>;
+    fn len(&self) -> Result<u64> {
+        self.count()
+    }
 
     /// Returns whether there are no keys.
     ///
     /// # Errors
     /// See [`get`](Self::get).
     fn is_empty(&self) -> Result<bool> {
-        Ok(self.first()?.is_none())
+        self.has_no_keys()
     }
 
     /// Returns all entries, from either end.
@@ -142,7 +228,9 @@ pub trait Reads {
     }
 }
 
-/// One keyspace of a [`Snapshot`] or of a [`Transaction`]: see [`Reads`]. Made by their `keyspace` methods.
+impl<T: ReadCore + ?Sized> Reads for T {}
+
+/// One keyspace of a [`Snapshot`] or of a [`Transaction`], for reading. Made by their `keyspace` methods.
 #[derive(Clone, Copy)]
 pub struct View<'a, S> {
     pub(super) state: &'a S,
@@ -163,52 +251,51 @@ impl Transaction {
     }
 }
 
-/// Implements [`Reads`] for a view. `$state`: the [`ReadState`] that it reads, and the keyspace.
+/// Implements [`ReadCore`] for a view, and gives it the same reads of its own. `$state`: the [`ReadState`] that
+/// it reads, and the keyspace.
 macro_rules! reads_by {
     ($type:ty, |$view:ident| ($state:expr, $keyspace:expr)) => {
-        impl Reads for $type {
-            fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-                let $view = self;
-                $state.find::<ValueOf>($keyspace, key.as_ref())
+        impl ReadCore for $type {
+            fn value_of(&$view, key: &[u8]) -> Result<Option<Value>> {
+                $state.find::<ValueOf>($keyspace, key)
             }
-            fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
-                let $view = self;
-                $state.find::<ReaderOf>($keyspace, key.as_ref())
+            fn reader_of(&$view, key: &[u8]) -> Result<Option<ValueReader>> {
+                $state.find::<ReaderOf>($keyspace, key)
             }
-            fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-                let $view = self;
-                Ok($state.find::<Presence>($keyspace, key.as_ref())?.is_some())
+            fn has(&$view, key: &[u8]) -> Result<bool> {
+                Ok($state.find::<Presence>($keyspace, key)?.is_some())
             }
-            fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-                let $view = self;
+            fn ttl_of(&$view, key: &[u8]) -> Result<Option<Ttl>> {
+                ReadState::ttl_of($state, $keyspace, key)
+            }
+            fn values_of(&$view, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
                 $state.find_many($keyspace, keys, usize::MAX)
             }
-            fn range(&self, range: impl KeyBounds) -> Range {
-                let $view = self;
-                $state.walk($keyspace, range)
+            fn between(&$view, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Range {
+                $state.walk($keyspace, (start, end))
             }
-            fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-                let $view = self;
-                $state.walk_prefix($keyspace, prefix.as_ref())
+            fn with_prefix(&$view, prefix: &[u8]) -> Range {
+                $state.walk_prefix($keyspace, prefix)
             }
-            fn cursor_in(&self, range: impl KeyBounds) -> Result<Cursor> {
-                let $view = self;
-                $state.cursor_over($keyspace, range)
+            fn cursor_between(&$view, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Cursor> {
+                $state.cursor_over($keyspace, (start, end))
             }
-            fn len(&self) -> Result<u64> {
-                let $view = self;
-                $state.count($keyspace)
+            fn count(&$view) -> Result<u64> {
+                ReadState::count($state, $keyspace)
             }
-            fn is_empty(&self) -> Result<bool> {
-                let $view = self;
-                $state.has_no_keys($keyspace)
+            fn has_no_keys(&$view) -> Result<bool> {
+                ReadState::has_no_keys($state, $keyspace)
             }
         }
     };
 }
 
-reads_by!(View<'_, Snapshot>, |view| (view.state, view.keyspace));
-reads_by!(View<'_, Transaction>, |view| (view.state, view.keyspace));
-reads_by!(super::updates::ViewMut<'_>, |view| (view.transaction, view.keyspace));
-reads_by!(Keyspace, |keyspace| (keyspace.core(), keyspace));
-reads_by!(super::past::Past, |past| (past, &past.keyspace));
+reads_by!(View<'_, Snapshot>, |self| (self.state, self.keyspace));
+reads_by!(View<'_, Transaction>, |self| (self.state, self.keyspace));
+reads_by!(ViewMut<'_>, |self| (&*self.transaction, self.keyspace));
+reads_by!(Keyspace, |self| (self.core(), self));
+reads_by!(Past, |self| (self, &self.keyspace));
+read_methods!(View<'_, Snapshot>, |self| (self.state, self.keyspace));
+read_methods!(View<'_, Transaction>, |self| (self.state, self.keyspace));
+read_methods!(ViewMut<'_>, |self| (&*self.transaction, self.keyspace));
+read_methods!(Past, |self| (self, &self.keyspace));

@@ -103,8 +103,6 @@ impl Transaction {
     }
 
     fn no_such_point() -> Error {
-        Error::Invalid(
-            "the savepoint was released or rolled back, or belongs to another transaction".to_owned(),
-        )
+        Error::SavepointGone
     }
 }

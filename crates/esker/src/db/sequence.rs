@@ -72,7 +72,7 @@ impl Sequence {
     fn take_lease(&self) -> Result<std::ops::Range<u64>> {
         let db = Db::new(self.keyspace.handle.clone());
         let lease = self.lease as i64;
-        let taken = db.transact_with(Durability::Sync, |t| -> Result<i64> {
+        let taken = db.transaction().durability(Durability::Sync).run(|t| -> Result<i64> {
             t.keyspace_mut(&self.keyspace).fetch_add_unlimited(&self.key, lease)
         })?;
         let start = u64::try_from(taken.value)

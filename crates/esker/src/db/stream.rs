@@ -163,7 +163,7 @@ impl Feed {
     /// # db.default_keyspace().put("ann", "1")?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # runtime.block_on(async {
-    /// let mut commits = db.feed(esker::SeqNo::ZERO)?.into_stream();
+    /// let mut commits = db.feed_after(esker::SeqNo::ZERO)?.into_stream();
     /// if let Some(commit) = commits.next().await {
     ///     println!("commit {}", commit?.seqno());
     /// }

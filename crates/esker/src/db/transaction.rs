@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::bounds::{encode_bounds, prefix_bounds};
-use super::commit_error::CommitError;
+use super::commit_error::{CommitError, CommittingAll};
 use super::cursor::Cursor;
 use super::handles::{Gather, ReadState, catalog_methods, read_methods, write_methods};
 use super::key_handle::Key;
@@ -15,7 +15,7 @@ use super::range::{Keys, Range};
 use super::restart::Restart;
 use super::snapshot::Snapshot;
 use super::ttl::Ttl;
-use super::writes::{CommitConditions, Writes};
+use super::writes::{CommitConditions, ValueSource, Writes};
 use crate::engine::life::exclusive::Turn;
 use crate::engine::life::handle::Handle;
 use crate::engine::life::owner::LockOwner;
@@ -68,6 +68,7 @@ pub struct Transaction {
     /// Whether the last operation failed in a way that requires a restart.
     pub(super) restart: Restart,
     attempt: u32,
+    durability: Durability,
 }
 
 /// A value and its expiry.
@@ -79,7 +80,12 @@ const POINTS_MAX: u64 = 1 << 32;
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 impl Transaction {
-    pub(crate) fn new(handle: Arc<Handle>, isolation: Isolation, attempt: u32) -> Self {
+    pub(crate) fn new(
+        handle: Arc<Handle>,
+        isolation: Isolation,
+        durability: Durability,
+        attempt: u32,
+    ) -> Self {
         let turn = (isolation == Isolation::Exclusive).then(|| Turn::take(handle.clone()));
         let reads = (isolation == Isolation::Serializable).then(Arc::default);
         let snapshot = Snapshot::new(handle.clone());
@@ -99,6 +105,7 @@ impl Transaction {
             turn,
             restart,
             attempt,
+            durability,
         }
     }
 
@@ -199,7 +206,7 @@ impl Transaction {
     /// [`Db::transact`](crate::Db::transact) does. Those of
     /// [`WriteBatch::commit`](crate::WriteBatch::commit). The error returns the transaction.
     pub fn commit(self) -> Result<SeqNo, CommitError<Transaction>> {
-        let durability = self.handle.core.options.durability();
+        let durability = self.durability;
         self.commit_with(durability)
     }
 
@@ -208,19 +215,43 @@ impl Transaction {
     /// # Errors
     /// Those of [`commit`](Self::commit).
     pub fn commit_with(mut self, durability: Durability) -> Result<SeqNo, CommitError<Transaction>> {
-        if let Err(error) = self.begin_operation() {
-            return Err(CommitError::new(error, self));
+        let done = self
+            .conditions()
+            .and_then(|conditions| self.writes.commit(&self.handle.core, durability, conditions));
+        done.map_err(|error| CommitError::new(error, self))
+    }
+
+    /// Same as [`commit`](Self::commit), without a waiting thread: see [`Keyspace::put_async`]. The future
+    /// holds the transaction's locks until it is done or dropped. A transaction that is exclusive, or changes
+    /// keyspaces, is committed at once by the caller.
+    ///
+    /// # Errors
+    /// The future's are those of [`commit`](Self::commit).
+    pub fn commit_async(mut self) -> CommittingAll<Transaction> {
+        let durability = self.durability;
+        if self.turn.is_some() || !self.writes.changes_nothing() {
+            return CommittingAll::done(self.commit_with(durability));
         }
+        let core = self.handle.core.clone();
+        let request =
+            self.conditions().and_then(|conditions| self.writes.request(&core, durability, conditions));
+        let handle = self.handle.clone();
+        CommittingAll::new(request.map(|request| handle.commit_async(request)), self)
+    }
+
+    /// Begins the commit: returns its conditions.
+    fn conditions(&mut self) -> Result<CommitConditions> {
+        self.begin_operation()?;
         if canary::is_set(Canary::LockReleasedEarly) {
             self.owner = None;
         }
         self.owner.iter().for_each(LockOwner::note_thread);
-        let since = Some(self.snapshot.pin().clone());
-        let reads = self.reads.iter().chain(&self.parts).cloned().collect();
-        let notices = self.notices.clone();
-        let conditions = CommitConditions { since, reads, is_exclusive: self.turn.is_some(), notices };
-        let done = self.writes.commit(&self.handle.core, durability, conditions);
-        done.map_err(|error| CommitError::new(error, self))
+        Ok(CommitConditions {
+            since: Some(self.snapshot.pin().clone()),
+            reads: self.reads.iter().chain(&self.parts).cloned().collect(),
+            is_exclusive: self.turn.is_some(),
+            notices: self.notices.clone(),
+        })
     }
 
     /// Sends a notice under a topic when the transaction commits: see [`Db::listen`](crate::Db::listen).

@@ -8,14 +8,14 @@ use super::bounds::{encode_bounds, prefix_bounds};
 use super::handles::{Gather, write_methods};
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
-use super::reads::Reads;
 use super::transaction::{Entry, Transaction};
+use super::writes::ValueSource;
 use crate::txn::commit::Isolation;
 use crate::types::canary::{self, Canary};
 use crate::types::expiry::Lifetime;
 use crate::types::{Error, KeyBounds, Result, Value};
 
-/// One keyspace of a [`Transaction`], for reading (see [`Reads`]) and writing. Made by
+/// One keyspace of a [`Transaction`], for reading and writing. Made by
 /// [`Transaction::keyspace_mut`].
 ///
 /// ```
@@ -73,7 +73,7 @@ impl ViewMut<'_> {
     /// Removes and returns the first entry.
     ///
     /// # Errors
-    /// Those of [`Reads::get`].
+    /// Those of [`get`](Self::get).
     pub fn pop_first(&mut self) -> Result<Option<(Key, Value)>> {
         let first = self.first()?;
         self.take_out(first)
@@ -82,7 +82,7 @@ impl ViewMut<'_> {
     /// Removes and returns the last entry.
     ///
     /// # Errors
-    /// Those of [`Reads::get`].
+    /// Those of [`get`](Self::get).
     pub fn pop_last(&mut self) -> Result<Option<(Key, Value)>> {
         let last = self.last()?;
         self.take_out(last)
@@ -98,7 +98,7 @@ impl ViewMut<'_> {
     /// Removes a key and returns its old value.
     ///
     /// # Errors
-    /// Those of [`Reads::get`].
+    /// Those of [`get`](Self::get).
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         let old = self.get(key)?;
@@ -113,7 +113,7 @@ impl ViewMut<'_> {
     /// one. A new key gets its keyspace's [default lifetime](Keyspace::set_default_ttl).
     ///
     /// # Errors
-    /// Those of [`Reads::get`] and [`put`](Self::put).
+    /// Those of [`get`](Self::get) and [`put`](Self::put).
     pub fn compare_and_swap(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -141,7 +141,7 @@ impl ViewMut<'_> {
     /// lifetime](Keyspace::set_default_ttl).
     ///
     /// # Errors
-    /// Those of [`Reads::get`] and [`put`](Self::put).
+    /// Those of [`get`](Self::get) and [`put`](Self::put).
     pub fn update<V: Into<Value>>(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -174,7 +174,7 @@ impl ViewMut<'_> {
     /// lifetime](Keyspace::set_default_ttl).
     ///
     /// # Errors
-    /// Those of [`Reads::get`] and [`put`](Self::put); [`Error::Invalid`] if the value has another length.
+    /// Those of [`get`](Self::get) and [`put`](Self::put); [`Error::Invalid`] if the value has another length.
     pub fn fetch_add(&mut self, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
         let key = key.as_ref();
         let entry = self.transaction.entry(self.keyspace, key)?;
@@ -226,9 +226,8 @@ impl Keyspace {
         mut body: impl FnMut(&mut ViewMut<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let db = Db::new(self.handle.clone());
-        let durability = self.core().options.durability();
-        let done = db.transact_as(isolation, durability, |t| body(&mut t.keyspace_mut(self)));
-        done.map(|done| done.value)
+        let options = db.transaction().isolation(isolation).durability(self.durability());
+        options.run(|t| body(&mut t.keyspace_mut(self))).map(|done| done.value)
     }
 
     /// Removes and returns the first entry at the time it was looked up. This does not scan over entries that

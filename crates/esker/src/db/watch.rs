@@ -13,7 +13,8 @@ use crate::types::key::decode_key;
 use crate::types::key_range::KeyRange;
 use crate::types::{KeyBounds, Result, SeqNo, Value};
 
-/// A committed change of a [watched](Keyspace::watch) key.
+/// A committed change of a key, as [`Keyspace::watch`] and [`Keyspace::since`] report it. The
+/// [feed](crate::Db::feed_after) has the same names, with more detail: [`FeedChange`](crate::FeedChange).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
@@ -21,23 +22,23 @@ pub enum Change {
     Put {
         /// The key.
         key: Key,
-        /// The value. `None` if it is in a blob file or too large to queue in memory, or if a merge made it:
-        /// read the key.
+        /// The value. A watch gives `None` if it is in a blob file or too large to queue in memory, or if a
+        /// merge made it: read the key.
         value: Option<Value>,
     },
     /// A key was removed. It may have been absent.
-    Removed {
+    Delete {
         /// The key.
         key: Key,
     },
     /// A key has expired and was swept, some time after readers stopped finding it. A watch that begins
-    /// during a sweep may report a range instead.
-    Expired {
+    /// during a sweep may report a range instead. [`Keyspace::since`] reports it as `Delete`.
+    Expire {
         /// The key.
         key: Key,
     },
     /// All keys of a range were removed. The range may extend beyond the watched keys.
-    RangeRemoved {
+    DeleteRange {
         /// The first key of the range.
         start: Key,
         /// The first key after the range. `None`: the range reaches to the end of the keyspace.
@@ -153,12 +154,12 @@ fn to_change((seq, event): (SeqNo, Event)) -> (SeqNo, Change) {
     let known = |key: Vec<u8>| user_key(&key).unwrap_or_else(|| Key::new(&[]));
     let change = match event {
         Event::Put(key, value) => Change::Put { key: known(key), value },
-        Event::Removed(key) => Change::Removed { key: known(key) },
-        Event::Expired(key) => Change::Expired { key: known(key) },
+        Event::Removed(key) => Change::Delete { key: known(key) },
+        Event::Expired(key) => Change::Expire { key: known(key) },
         Event::RangeRemoved(start, end) => {
             let of = decode_key(&start).map(|(id, _)| id);
             let end = decode_key(&end).filter(|(id, _)| Some(*id) == of).map(|(_, key)| Key::new(key));
-            Change::RangeRemoved { start: known(start), end }
+            Change::DeleteRange { start: known(start), end }
         }
         Event::Notice(..) | Event::Missed => Change::Missed,
     };

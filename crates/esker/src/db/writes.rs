@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
@@ -75,6 +74,12 @@ pub(crate) struct Writes {
     stays_in_memory: bool,
 }
 
+/// A value of `len` bytes from a reader.
+pub(super) struct ValueSource<'a, R> {
+    pub(super) reader: &'a mut R,
+    pub(super) len: u64,
+}
+
 /// Conditions and notices of a commit.
 #[derive(Default)]
 pub(crate) struct CommitConditions {
@@ -103,25 +108,30 @@ impl Writes {
         durability: Durability,
         conditions: CommitConditions,
     ) -> Result<SeqNo> {
+        core.submit_changing(self.request(core, durability, conditions)?, &self.changes)
+    }
+
+    /// Makes the commit request, and keeps the writes in case the commit fails.
+    pub(super) fn request(
+        &self,
+        core: &Core,
+        durability: Durability,
+        conditions: CommitConditions,
+    ) -> Result<CommitRequest> {
         let CommitConditions { since, reads, is_exclusive, notices } = conditions;
-        let (set, layers, keyspaces) = (self.settled(core)?, self.layers.clone(), self.keyspaces.clone());
-        let (blobs, drops) = (self.blob_use()?, self.changes.drop_marks());
-        core.submit_changing(
-            CommitRequest {
-                set,
-                layers,
-                blobs,
-                durability,
-                since,
-                reads,
-                may_pass: is_exclusive,
-                keyspaces,
-                drops,
-                notices,
-                ..CommitRequest::default()
-            },
-            &self.changes,
-        )
+        Ok(CommitRequest {
+            set: self.settled(core)?,
+            layers: self.layers.clone(),
+            blobs: self.blob_use()?,
+            durability,
+            since,
+            reads,
+            may_pass: is_exclusive,
+            keyspaces: self.keyspaces.clone(),
+            drops: self.changes.drop_marks(),
+            notices,
+            ..CommitRequest::default()
+        })
     }
 
     /// Returns the used blob files, after making their values readable.
@@ -199,9 +209,12 @@ impl Writes {
         keyspace: &KeyspaceState,
         key: &[u8],
         operand: &[u8],
+        lifetime: Lifetime,
     ) -> Result<()> {
-        let default_ms = keyspace.ttl_ms.load(Ordering::Relaxed);
-        let lifetime_ms = if canary::is_set(Canary::MergeIgnoresDefault) { 0 } else { default_ms };
+        let lifetime_ms = match canary::is_set(Canary::MergeIgnoresDefault) {
+            true => 0,
+            false => keyspace.lifetime_ms(lifetime),
+        };
         let at_ms = core.time.now_ms();
         self.merge_of(core, keyspace, key, Operand { at_ms, lifetime_ms, bytes: operand })
     }
@@ -368,16 +381,6 @@ impl Writes {
         self.last = Some(id);
     }
 
-    pub(crate) fn put(
-        &mut self,
-        core: &Core,
-        keyspace: &KeyspaceState,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<()> {
-        self.put_for(core, keyspace, key, value, Lifetime::AsKeyspace)
-    }
-
     /// Sets a key to a value with this lifetime.
     pub(crate) fn put_for(
         &mut self,
@@ -421,10 +424,11 @@ impl Writes {
         core: &Core,
         keyspace: &KeyspaceState,
         key: &[u8],
-        reader: &mut impl Read,
-        len: u64,
+        source: ValueSource<'_, impl Read>,
+        lifetime: Lifetime,
     ) -> Result<()> {
         check_key(key)?;
+        let ValueSource { reader, len } = source;
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         if len > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong { len });
@@ -433,12 +437,12 @@ impl Writes {
             reader.read_exact(bytes).map_err(|e| Error::io("read a value from", "its reader", e))
         };
         if len > LARGE_BYTES_MAX && core.blobs.takes(keyspace.id, len) && !self.stays_in_memory {
-            let expiry = keyspace.expiry(&core.time, Lifetime::AsKeyspace);
+            let expiry = keyspace.expiry(&core.time, lifetime);
             return self.put_blob(core, keyspace, key, expiry, |blobs| blobs.put_from(len, next));
         }
         let mut value = vec![0; len];
         next(&mut value)?;
-        self.put(core, keyspace, key, &value)
+        self.put_for(core, keyspace, key, &value, lifetime)
     }
 
     /// Sets a key to a value that is written to a blob file at once.
@@ -506,7 +510,9 @@ mod tests {
             rng.shuffle(&mut order);
             let mut writes = Writes::default();
             for (key, &n) in order.iter().enumerate() {
-                writes.put(&db.handle.core, &maps[n].state, &key.to_be_bytes(), b"").unwrap();
+                writes
+                    .put_for(&db.handle.core, &maps[n].state, &key.to_be_bytes(), b"", Lifetime::AsKeyspace)
+                    .unwrap();
             }
             let mut noted: Vec<_> = writes.keyspaces.iter().map(|life| life.id).collect();
             noted.sort_unstable();

@@ -216,5 +216,5 @@ impl std::fmt::Debug for Operators {
 /// Creates the error for a keyspace without an operator.
 #[cold]
 pub(crate) fn none_of(keyspace: &str) -> Error {
-    Error::Invalid(format!("keyspace {keyspace:?} has no merge operator: set one with `set_merge_operator`"))
+    Error::NoMergeOperator { keyspace: keyspace.to_owned() }
 }

@@ -120,11 +120,11 @@ impl Replay {
                     self.batch.merge_of(&space, key, operand)
                 })
             }
-            FeedChange::Remove { keyspace, key } | FeedChange::Expire { keyspace, key } => {
+            FeedChange::Delete { keyspace, key } | FeedChange::Expire { keyspace, key } => {
                 let space = self.space(*keyspace)?;
                 self.batch.delete(&space, key)
             }
-            FeedChange::RemoveRange { keyspace, start, end } => {
+            FeedChange::DeleteRange { keyspace, start, end } => {
                 // In a commit, range removals come before the name of a keyspace that it creates. Such a
                 // keyspace is empty.
                 let Some(space) = self.spaces.get(&keyspace.get()) else { return Ok(()) };

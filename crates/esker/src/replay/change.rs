@@ -47,11 +47,11 @@ pub fn encode(change: &FeedChange<'_>, out: &mut Vec<u8>) -> Result<()> {
                 put_string(out, bytes);
             }
         }
-        FeedChange::Remove { keyspace, key } | FeedChange::Expire { keyspace, key } => {
+        FeedChange::Delete { keyspace, key } | FeedChange::Expire { keyspace, key } => {
             put_head(out, REMOVE, *keyspace);
             put_string(out, key);
         }
-        FeedChange::RemoveRange { keyspace, start, end } => {
+        FeedChange::DeleteRange { keyspace, start, end } => {
             put_head(out, REMOVE_RANGE, *keyspace);
             put_string(out, start);
             out.push(u8::from(end.is_some()));
@@ -117,10 +117,10 @@ fn read<'a>(reader: &mut ByteReader<'a>) -> Decoded<Result<FeedChange<'a>>> {
             let operands = vec![FeedOperand(Operand { at_ms, lifetime_ms, bytes })];
             Ok(FeedChange::Merge { keyspace, key, operands })
         }
-        REMOVE => Ok(FeedChange::Remove { keyspace, key: string(reader)? }),
+        REMOVE => Ok(FeedChange::Delete { keyspace, key: string(reader)? }),
         REMOVE_RANGE => {
             let (start, has_end, end) = (string(reader)?, reader.u8()?, string(reader)?);
-            Ok(FeedChange::RemoveRange { keyspace, start, end: (has_end != 0).then_some(end) })
+            Ok(FeedChange::DeleteRange { keyspace, start, end: (has_end != 0).then_some(end) })
         }
         NAMED => text(string(reader)?).map(|name| FeedChange::Named { keyspace, name }),
         UNNAMED => text(string(reader)?).map(|name| FeedChange::Unnamed { name }),
@@ -164,9 +164,9 @@ mod tests {
         let all = [
             FeedChange::Put { keyspace: id(2), key: b"k", value },
             FeedChange::Merge { keyspace: id(3), key: b"k", operands },
-            FeedChange::Remove { keyspace: id(300), key: b"" },
-            FeedChange::RemoveRange { keyspace: id(2), start: b"a", end: Some(b"b") },
-            FeedChange::RemoveRange { keyspace: id(2), start: b"", end: None },
+            FeedChange::Delete { keyspace: id(300), key: b"" },
+            FeedChange::DeleteRange { keyspace: id(2), start: b"a", end: Some(b"b") },
+            FeedChange::DeleteRange { keyspace: id(2), start: b"", end: None },
             FeedChange::Named { keyspace: id(9), name: "r1" },
             FeedChange::Unnamed { name: "r2" },
             FeedChange::Options { keyspace: id(9), options },

@@ -21,7 +21,7 @@
 //!
 //! let copy = esker::Db::open(&copy)?;
 //! let mut replay = Replay::new(&copy)?;
-//! let mut feed = db.feed(made.seqno.next())?;
+//! let mut feed = db.feed_after(made.seqno)?;
 //! while let Some(mut commit) = feed.try_next()? {
 //!     let mut changes = Vec::new();
 //!     while let Some(change) = commit.next_change()? {

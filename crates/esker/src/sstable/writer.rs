@@ -209,7 +209,7 @@ impl TableWriter {
 
     #[cold]
     fn out_of_order(&self, entry: &EntryRef<'_>) -> Error {
-        Error::Invalid(format!(
+        Error::OutOfOrder(format!(
             "entries must be in key order, versions newest first: {}@{} after {}@{}",
             entry.key.escape_ascii(),
             entry.seq,

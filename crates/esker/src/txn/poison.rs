@@ -51,7 +51,7 @@ impl Poison {
     pub(super) fn check(&self) -> Result<()> {
         if self.is_halfway && !canary::is_set(Canary::PoisonForgotten) {
             let text = "a thread panicked during a commit: reopen the database".to_owned();
-            return Err(Error::Poisoned(Arc::new(Error::Invalid(text))));
+            return Err(Error::Poisoned(Arc::new(Error::Panicked(text))));
         }
         self.cause()
     }

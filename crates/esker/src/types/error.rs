@@ -118,7 +118,7 @@ pub enum Error {
         /// Its length in bytes.
         len: usize,
     },
-    /// Commits requested from the [change feed](crate::Db::feed) are no longer kept, or never were. Read a
+    /// Commits requested from the [change feed](crate::Db::feed_after) are no longer kept, or never were. Read a
     /// snapshot, and the feed from there on.
     #[error(
         "the change feed begins with commit {oldest}: older ones are not kept; read a snapshot, and the feed from there on"
@@ -168,7 +168,50 @@ pub enum Error {
         /// The oldest commit at which it can be read.
         oldest: SeqNo,
     },
-    /// An argument or option is not valid.
+    /// The keyspace has no merge operator.
+    #[error("keyspace {keyspace:?} has no merge operator: set one with `set_merge_operator`")]
+    NoMergeOperator {
+        /// The name of the keyspace.
+        keyspace: String,
+    },
+    /// A handle of another database was passed, or of this one before it was closed and opened again.
+    #[error(
+        "the handle of keyspace {keyspace:?} is of another database, or of this one before it was closed: get one from the `Db` in use"
+    )]
+    ForeignHandle {
+        /// The name of the keyspace.
+        keyspace: String,
+    },
+    /// The savepoint cannot be used by this transaction.
+    #[error("the savepoint was released or rolled back, or belongs to another transaction")]
+    SavepointGone,
+    /// The database was opened without a [change feed](crate::Db::feed_after).
+    #[error("there is no change feed: open the database with `feed_retention`")]
+    NoFeed,
+    /// A reader of the change feed has a position beyond the newest commit. It has read another database, or
+    /// one that has lost commits since.
+    #[error(
+        "the change feed cannot begin after commit {after}: the newest commit is {newest}, so the reader knows of commits that this database does not have"
+    )]
+    FeedAhead {
+        /// The position of the reader.
+        after: SeqNo,
+        /// The newest commit.
+        newest: SeqNo,
+    },
+    /// There is no such backup.
+    #[error("{0}")]
+    NoBackup(String),
+    /// Something exists where a call would create a file or directory.
+    #[error("{} exists already: choose a path where nothing is", .0.display())]
+    AlreadyExists(PathBuf),
+    /// Keys or entries were not given in their order.
+    #[error("{0}")]
+    OutOfOrder(String),
+    /// A thread of the engine, or a function given to it, panicked. This is a bug.
+    #[error("{0}")]
+    Panicked(String),
+    /// An argument or option is not valid: a mistake of the caller.
     #[error("{0}")]
     Invalid(String),
     /// The database was closed.

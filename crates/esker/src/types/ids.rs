@@ -34,6 +34,10 @@ impl SeqNo {
             None => None,
         }
     }
+    /// The number before this one, or zero.
+    pub const fn prev(self) -> Self {
+        SeqNo(self.0.saturating_sub(1))
+    }
     /// The number after this one.
     pub const fn next(self) -> Self {
         SeqNo::new(self.0 + 1)

@@ -76,7 +76,7 @@ impl Unload {
     pub fn write(mut self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         let path = path.as_ref();
         let env = self.env.clone().unwrap_or_else(Env::real);
-        let is_there = || Error::Invalid(format!("{} already exists", path.display()));
+        let is_there = || Error::AlreadyExists(path.to_owned());
         if env.fs.entry(path).map_err(|e| Error::io("look for", path, e))?.is_some() {
             return Err(is_there());
         }

@@ -136,7 +136,7 @@ impl SegmentFile {
 
 /// Returns the error with which the log refuses writes after a panic.
 pub(super) fn panicked() -> Error {
-    Error::Invalid("a thread panicked while it wrote or synced the log; open the database again".into())
+    Error::Panicked("a thread panicked while it wrote or synced the log; open the database again".into())
 }
 
 /// Written bytes of one segment, to be synced without the writer's lock.

@@ -91,7 +91,8 @@ fn interleaved(isolation: Isolation, history: &str) -> String {
     let mut transactions: BTreeMap<u8, Option<Transaction>> = BTreeMap::new();
     let mut outcomes = Vec::new();
     for step in steps(history) {
-        let open = transactions.entry(step.1).or_insert_with(|| Some(db.begin_with(isolation)));
+        let open =
+            transactions.entry(step.1).or_insert_with(|| Some(db.transaction().isolation(isolation).begin()));
         outcomes.push(run(step, open, &map).unwrap());
     }
     outcomes.join(" ")
@@ -113,7 +114,7 @@ fn exclusive(history: &str) -> String {
                 if number > 1 {
                     asks.send(()).unwrap();
                 }
-                let mut open = Some(db.begin_with(Isolation::Exclusive));
+                let mut open = Some(db.transaction().isolation(Isolation::Exclusive).begin());
                 if number == 1 {
                     asks.send(()).unwrap();
                     thread::sleep(Duration::from_millis(20));
@@ -294,7 +295,7 @@ fn write_skew_between_two_kinds_is_up_to_the_one_that_commits_last() {
         ([Isolation::Serializable, Isolation::Snapshot], false),
     ] {
         let (db, map) = db();
-        let mut both = kinds.map(|kind| db.begin_with(kind));
+        let mut both = kinds.map(|kind| db.transaction().isolation(kind).begin());
         for (transaction, key) in both.iter_mut().zip(["x", "y"]) {
             transaction.get(&map, "x").unwrap();
             transaction.get(&map, "y").unwrap();

@@ -33,7 +33,7 @@ fn fill(db: &Db, round: u8) {
     let (map, other) = (db.default_keyspace(), db.keyspace("other").unwrap());
     for n in 0..50_u8 {
         map.put([round, n], vec![n; usize::from(n) * 3]).unwrap();
-        other.put_with([round, n], vec![round; 250 + usize::from(n)], Durability::Buffered).unwrap();
+        other.with(Durability::Buffered).put([round, n], vec![round; 250 + usize::from(n)]).unwrap();
     }
     let mut large = db.begin();
     for n in 0..60_u8 {
@@ -67,7 +67,7 @@ fn each_backup_is_whole_by_itself_and_copies_what_is_new() {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let seen = calls.clone();
     let mut backup = backups(&fs).on_progress(move |done| seen.lock().unwrap().push(*done));
-    assert!(matches!(backup.list(), Err(Error::Invalid(_))), "nothing is there yet");
+    assert!(matches!(backup.list(), Err(Error::NoBackup(_))), "nothing is there yet");
     assert!(!fs.exists(BACKUPS.as_ref()).unwrap(), "to look changes nothing");
     let mut states = Vec::new();
     for round in 1..5 {
@@ -97,9 +97,9 @@ fn each_backup_is_whole_by_itself_and_copies_what_is_new() {
     assert_eq!((pruned.backups, before - stored(&fs).len()), (5, pruned.files as usize));
     assert_eq!(stored(&fs).len() as u64, merged.files);
     assert_same(&restored(&fs, merged.id, "last"), &states[3].1, "after pruning");
-    assert!(matches!(backup.restore(1, "gone"), Err(Error::Invalid(_))));
+    assert!(matches!(backup.restore(1, "gone"), Err(Error::NoBackup(_))));
     assert!(matches!(backup.prune(0), Err(Error::Invalid(_))));
-    assert!(matches!(backup.restore(merged.id, "last"), Err(Error::Invalid(_))), "it is there already");
+    assert!(matches!(backup.restore(merged.id, "last"), Err(Error::AlreadyExists(_))), "it is there already");
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn backup_place_1_what_holds_something_else_is_left_alone_and_one_works_at_a_tim
         assert!(matches!(&opened, Err(Error::Invalid(why)) if why.contains(text)), "{opened:?}");
     }
     let mut backup = backups(&fs);
-    assert!(matches!(backup.verify(), Err(Error::Invalid(_))));
+    assert!(matches!(backup.verify(), Err(Error::NoBackup(_))));
     backup.create(&db).unwrap();
     let lock = fs.lock("backups/LOCK".as_ref()).unwrap();
     assert!(matches!(backup.create(&db), Err(Error::Locked { .. })));
@@ -400,7 +400,7 @@ fn any_commit_between_two_backups_comes_back() {
     let (done, found) = restore(Point::Time(u64::MAX), None, "all").unwrap();
     assert_eq!((done.backup, done.seqno), (2, states.last().unwrap().0));
     assert_same(&found, &states.last().unwrap().1, "all that there is");
-    assert!(matches!(restore(Point::Time(0), None, "before all"), Err(Error::Invalid(_))));
+    assert!(matches!(restore(Point::Time(0), None, "before all"), Err(Error::NoBackup(_))));
     // Segments that no backup needs are pruned with the backups.
     let segments = backups(&fs).segments().unwrap().len();
     let pruned = backups(&fs).prune(1).unwrap();
@@ -439,7 +439,7 @@ fn restore_point_3_a_clock_that_goes_back_hides_no_commit_of_the_archive() {
         assert_eq!(found, (*seqno, n as u64 + 2), "restore_point.3");
     }
     let found = restore(Point::Time(made[3].1), "time");
-    assert!(matches!(found, Err(Error::Invalid(_))), "the backup was made later by the clock: {found:?}");
+    assert!(matches!(found, Err(Error::NoBackup(_))), "the backup was made later by the clock: {found:?}");
     let found = restore(Point::Time(made[4].1), "later").unwrap();
     assert_eq!(found, (made[4].0, 6), "restore_point.3");
     assert!(backup.verify().unwrap().is_sound());

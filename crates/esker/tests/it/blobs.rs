@@ -73,7 +73,7 @@ fn blob_1_blob_2_values_in_blob_files_are_read_in_every_way_and_their_garbage_is
                 expected.remove(&key);
             } else {
                 let value = value(round * 100 + n, rng.usize(..400));
-                map.put_with(&key, &value, Durability::None).unwrap();
+                map.with(Durability::None).put(&key, &value).unwrap();
                 expected.insert(key, value);
             }
         }
@@ -125,7 +125,7 @@ fn recovery_9_no_commit_is_there_without_its_values_and_none_that_was_synced_is_
                 let value = value(i, 40 + 37 * (i as usize % 9));
                 begun.insert(key.clone(), value.clone());
                 let durability = if i % 3 == 2 { Durability::Sync } else { Durability::Buffered };
-                map.put_with(&key, &value, durability)?;
+                map.with(durability).put(&key, &value)?;
                 if durability == Durability::Sync {
                     acknowledged = begun.clone();
                 }

@@ -47,7 +47,7 @@ fn every_handle_gets_the_error_of_a_failed_close() {
         assert!(if panics { closing.is_err() } else { matches!(closing, Ok(Err(Error::Poisoned(_)))) });
         let reported = again.close();
         let expected = if panics {
-            matches!(reported, Err(Error::Invalid(_)))
+            matches!(reported, Err(Error::Panicked(_)))
         } else {
             matches!(reported, Err(Error::Poisoned(_)))
         };

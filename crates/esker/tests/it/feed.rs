@@ -47,10 +47,10 @@ fn apply(feed: &mut Feed, state: &mut State) -> Vec<u64> {
                     assert_eq!(value.size().unwrap(), bytes.len() as u64);
                     state.insert((keyspace, key.to_vec()), bytes.to_vec());
                 }
-                FeedChange::Remove { keyspace, key } | FeedChange::Expire { keyspace, key } => {
+                FeedChange::Delete { keyspace, key } | FeedChange::Expire { keyspace, key } => {
                     drop(state.remove(&(keyspace, key.to_vec())))
                 }
-                FeedChange::RemoveRange { keyspace, start, end } => state.retain(|(id, key), _| {
+                FeedChange::DeleteRange { keyspace, start, end } => state.retain(|(id, key), _| {
                     *id != keyspace || &**key < start || end.is_some_and(|end| &**key >= end)
                 }),
                 _ => {}
@@ -98,13 +98,13 @@ fn feed_1_who_applies_it_has_the_database() {
     let db = small(&env).open("db").unwrap();
     write_all_kinds(&db);
     assert!(db.stats().adoptions > 0, "a large transaction is in it");
-    let mut feed = db.feed(SeqNo::ZERO).unwrap();
+    let mut feed = db.feed_after(SeqNo::ZERO).unwrap();
     let mut state = State::new();
     let seqnos = apply(&mut feed, &mut state);
     let last = db.snapshot().seqno().get();
     assert_eq!(seqnos, (1..=last).collect::<Vec<_>>(), "feed.1");
     assert_eq!(state, contents(&db), "changes.1");
-    let names = db.feed(SeqNo::ZERO).unwrap().take(last as usize).flat_map(|commit| {
+    let names = db.feed_after(SeqNo::ZERO).unwrap().take(last as usize).flat_map(|commit| {
         let (mut commit, mut names) = (commit.unwrap(), Vec::new());
         while let Some(change) = commit.next_change().unwrap() {
             match change {
@@ -125,7 +125,7 @@ fn feed_3_it_goes_on_after_a_restart_with_tables_and_blobs_that_nothing_else_nee
     let db = small(&env).open("db").unwrap();
     write_all_kinds(&db);
     let mut state = State::new();
-    let mut feed = db.feed(SeqNo::ZERO).unwrap();
+    let mut feed = db.feed_after(SeqNo::ZERO).unwrap();
     let half = db.snapshot().seqno();
     db.default_keyspace().clear().unwrap();
     db.open_keyspace("users").unwrap().clear().unwrap();
@@ -142,10 +142,10 @@ fn feed_3_it_goes_on_after_a_restart_with_tables_and_blobs_that_nothing_else_nee
     for _ in 0..2 {
         let db = small(&env).open("db").unwrap();
         let mut again = State::new();
-        assert_eq!(apply(&mut db.feed(SeqNo::ZERO).unwrap(), &mut again).len() as u64, last);
+        assert_eq!(apply(&mut db.feed_after(SeqNo::ZERO).unwrap(), &mut again).len() as u64, last);
         assert_eq!(again, state);
         assert!(db.check().unwrap().problems.is_empty());
-        let first = db.feed(half.next()).unwrap().next().unwrap().unwrap();
+        let first = db.feed_after(half).unwrap().next().unwrap().unwrap();
         assert_eq!(first.seqno(), half.next());
         db.close().unwrap();
         let report = Db::builder().env(env.clone()).check_offline("db").unwrap();
@@ -167,21 +167,21 @@ fn feed_3_it_goes_on_after_a_restart_with_tables_and_blobs_that_nothing_else_nee
         failed = faults.fired();
         faults.clear();
         let db = small(&env).open("db").unwrap();
-        assert_eq!(db.feed(half).unwrap().next().unwrap().unwrap().seqno(), half, "read {nth}");
+        assert_eq!(db.feed_after(half.prev()).unwrap().next().unwrap().unwrap().seqno(), half, "read {nth}");
         db.close().unwrap();
     }
     assert!(failed > 3);
     // An opening that does not set the option keeps it. Once switched off, there is nothing to return to.
     let db = Db::builder().stepped().env(env.clone()).open("db").unwrap();
-    assert_eq!(db.feed(half).unwrap().next().unwrap().unwrap().seqno(), half);
+    assert_eq!(db.feed_after(half.prev()).unwrap().next().unwrap().unwrap().seqno(), half);
     db.close().unwrap();
     let db = small(&env).feed_retention(0, DAY).open("db").unwrap();
-    assert!(matches!(db.feed(half), Err(Error::Invalid(_))));
+    assert!(matches!(db.feed_after(half.prev()), Err(Error::NoFeed)));
     db.close().unwrap();
     let db = small(&env).open("db").unwrap();
-    assert_eq!(truncated(db.feed(half)), SeqNo::new(last + 1));
+    assert_eq!(truncated(db.feed_after(half.prev())), SeqNo::new(last + 1));
     db.default_keyspace().put("new", "1").unwrap();
-    let next = db.feed(SeqNo::new(last + 1)).unwrap().next().unwrap().unwrap();
+    let next = db.feed_after(SeqNo::new(last)).unwrap().next().unwrap().unwrap();
     assert_eq!(next.seqno().get(), last + 1);
 }
 
@@ -191,7 +191,7 @@ fn retention_by_bytes_refuses_what_is_gone_and_readers_hold_nothing() {
     let env = simulated(&fs);
     let db = small(&env).feed_retention(200 << 10, DAY).open("db").unwrap();
     let map = db.default_keyspace();
-    let mut slow = db.feed(SeqNo::ZERO).unwrap();
+    let mut slow = db.feed_after(SeqNo::ZERO).unwrap();
     assert!(slow.try_next().unwrap().is_none());
     let fill = |from: u32| {
         for n in from..from + 2000 {
@@ -207,15 +207,15 @@ fn retention_by_bytes_refuses_what_is_gone_and_readers_hold_nothing() {
         sizes.sum::<u64>()
     };
     assert!(wal_bytes() < 400 << 10, "{} bytes of log", wal_bytes());
-    let oldest = truncated(db.feed(SeqNo::new(1)));
+    let oldest = truncated(db.feed_after(SeqNo::new(0)));
     assert!(oldest > SeqNo::new(500));
     assert_eq!(truncated(slow.try_next()), oldest);
     let mut state = State::new();
-    let mut feed = db.feed(oldest).unwrap();
+    let mut feed = db.feed_after(oldest.prev()).unwrap();
     let seqnos = apply(&mut feed, &mut state);
     assert_eq!(seqnos, (oldest.get()..=2000).collect::<Vec<_>>());
     // A reader that has read everything gets no such error.
-    let mut quick = db.feed(SeqNo::new(2001)).unwrap();
+    let mut quick = db.feed_after(SeqNo::new(2000)).unwrap();
     for n in 0..2000_u32 {
         map.put(n.to_be_bytes(), [4; 200]).unwrap();
         assert!(quick.try_next().unwrap().is_some());
@@ -228,7 +228,7 @@ fn retention_by_bytes_refuses_what_is_gone_and_readers_hold_nothing() {
     assert!(truncated(feed.try_next()) > SeqNo::new(2000));
     db.close().unwrap();
     let db = small(&env).feed_retention(200 << 10, DAY).open("db").unwrap();
-    assert!(truncated(db.feed(oldest)) > SeqNo::new(2000));
+    assert!(truncated(db.feed_after(oldest.prev())) > SeqNo::new(2000));
 }
 
 #[test]
@@ -246,24 +246,24 @@ fn what_is_held_stays_over_openings_up_to_its_limit() {
     let db = open();
     let first = db.snapshot().seqno().next();
     fill(&db);
-    assert!(db.feed(first).is_ok(), "without a position, it holds everything");
-    assert!(db.feed_bytes(first).unwrap() > 300 << 10);
+    assert!(db.feed_after(first.prev()).is_ok(), "without a position, it holds everything");
+    assert!(db.feed_bytes_after(first.prev()).unwrap() > 300 << 10);
     db.close().unwrap();
     let db = open();
     while db.step(BackgroundStep::PrepareLog).unwrap() {}
-    assert!(db.feed(first).is_ok(), "an opening takes nothing");
-    db.hold_feed(Some(SeqNo::new(700)));
+    assert!(db.feed_after(first.prev()).is_ok(), "an opening takes nothing");
+    db.hold_feed_after(Some(SeqNo::new(699)));
     while db.step(BackgroundStep::PrepareLog).unwrap() {}
-    let oldest = truncated(db.feed(first));
+    let oldest = truncated(db.feed_after(first.prev()));
     assert!(oldest > SeqNo::new(100) && oldest <= SeqNo::new(700), "{oldest}");
-    assert!(db.feed_bytes(SeqNo::new(1200)).unwrap() < db.feed_bytes(SeqNo::new(700)).unwrap());
+    assert!(db.feed_bytes_after(SeqNo::new(1199)).unwrap() < db.feed_bytes_after(SeqNo::new(699)).unwrap());
     fill(&db);
     fill(&db);
-    assert!(truncated(db.feed(SeqNo::new(700))) > SeqNo::new(1500), "it was more than may be held");
-    assert!(db.feed_bytes(SeqNo::ZERO).unwrap() > 400 << 10);
-    db.hold_feed(None);
+    assert!(truncated(db.feed_after(SeqNo::new(699))) > SeqNo::new(1500), "it was more than may be held");
+    assert!(db.feed_bytes_after(SeqNo::ZERO).unwrap() > 400 << 10);
+    db.hold_feed_after(None);
     while db.step(BackgroundStep::PrepareLog).unwrap() {}
-    assert!(db.feed_bytes(SeqNo::ZERO).unwrap() < 200 << 10, "nothing is held");
+    assert!(db.feed_bytes_after(SeqNo::ZERO).unwrap() < 200 << 10, "nothing is held");
 }
 
 fn fs_names(env: &Env) -> Vec<String> {
@@ -286,15 +286,15 @@ fn retention_by_age_goes_by_the_clock_across_restarts() {
     let db = open();
     db.default_keyspace().put("b", "1").unwrap();
     db.flush().unwrap();
-    assert!(db.feed(SeqNo::new(1)).is_ok());
+    assert!(db.feed_after(SeqNo::new(0)).is_ok());
     clock.advance(DAY);
     while db.step(BackgroundStep::PrepareLog).unwrap() {}
-    assert_eq!(truncated(db.feed(SeqNo::new(1))), SeqNo::new(2));
+    assert_eq!(truncated(db.feed_after(SeqNo::new(0))), SeqNo::new(2));
     clock.advance(DAY);
     while db.step(BackgroundStep::PrepareLog).unwrap() {}
-    assert_eq!(truncated(db.feed(SeqNo::new(2))), SeqNo::new(3));
-    assert!(db.feed(SeqNo::new(3)).unwrap().try_next().unwrap().is_none());
-    assert!(matches!(db.feed(SeqNo::new(4)), Err(Error::Invalid(_))));
+    assert_eq!(truncated(db.feed_after(SeqNo::new(1))), SeqNo::new(3));
+    assert!(db.feed_after(SeqNo::new(2)).unwrap().try_next().unwrap().is_none());
+    assert!(matches!(db.feed_after(SeqNo::new(3)), Err(Error::FeedAhead { .. })));
 }
 
 #[test]
@@ -304,14 +304,14 @@ fn follow_2_nothing_is_shown_before_it_is_durable() {
     let env = Env::simulated(Arc::new(faults.clone()), 1);
     let db = small(&env).open("db").unwrap();
     let map = db.default_keyspace();
-    let mut feed = db.feed(SeqNo::ZERO).unwrap();
-    map.put_with("a", "1", Durability::Buffered).unwrap();
-    map.put_with("b", "1", Durability::None).unwrap();
+    let mut feed = db.feed_after(SeqNo::ZERO).unwrap();
+    map.with(Durability::Buffered).put("a", "1").unwrap();
+    map.with(Durability::None).put("b", "1").unwrap();
     assert!(feed.try_next().unwrap().is_none(), "follow.2");
     db.step(BackgroundStep::SyncLog).unwrap();
     let mut state = State::new();
     assert_eq!(apply(&mut feed, &mut state), [1, 2]);
-    map.put_with("c", "1", Durability::Buffered).unwrap();
+    map.with(Durability::Buffered).put("c", "1").unwrap();
     faults.add(FaultRule::new(&[OpKind::SyncData], FaultAction::Fail(std::io::ErrorKind::Other)).forever());
     assert!(map.put("d", "1").is_err());
     faults.clear();
@@ -322,8 +322,8 @@ fn follow_2_nothing_is_shown_before_it_is_durable() {
 fn readers_wait_for_writers_and_not_the_other_way_round() {
     let db = Db::builder().feed_retention(1 << 30, DAY).open_in_memory().unwrap();
     let map = db.default_keyspace();
-    let feeds: Vec<_> = (0..3).map(|_| db.feed(SeqNo::ZERO).unwrap()).collect();
-    let _stalled = db.feed(SeqNo::ZERO).unwrap();
+    let feeds: Vec<_> = (0..3).map(|_| db.feed_after(SeqNo::ZERO).unwrap()).collect();
+    let _stalled = db.feed_after(SeqNo::ZERO).unwrap();
     let commits = 2000_u64;
     std::thread::scope(|scope| {
         let read = |feed: Feed| feed.map(|commit| commit.unwrap().seqno().get()).take(commits as usize);
@@ -331,13 +331,13 @@ fn readers_wait_for_writers_and_not_the_other_way_round() {
             feeds.into_iter().map(|feed| scope.spawn(move || read(feed).collect::<Vec<_>>())).collect();
         for n in 0..commits {
             let durability = if n % 2 == 0 { Durability::Sync } else { Durability::Buffered };
-            map.put_with(n.to_be_bytes(), [5; 300], durability).unwrap();
+            map.with(durability).put(n.to_be_bytes(), [5; 300]).unwrap();
         }
         for reader in readers {
             assert_eq!(reader.join().unwrap(), (1..=commits).collect::<Vec<_>>());
         }
     });
-    let mut waiting = db.feed(SeqNo::new(commits + 1)).unwrap();
+    let mut waiting = db.feed_after(SeqNo::new(commits)).unwrap();
     std::thread::scope(|scope| {
         let ended = scope.spawn(move || waiting.next().is_none());
         db.close().unwrap();
@@ -372,7 +372,7 @@ fn streams_give_everything_in_order_whatever_is_cancelled() {
             }
         }
         assert_eq!(keys, (0..5000_u32).map(|n| n.to_be_bytes().to_vec()).collect::<Vec<_>>());
-        let mut commits = db.feed(SeqNo::new(2)).unwrap().into_stream();
+        let mut commits = db.feed_after(SeqNo::new(1)).unwrap().into_stream();
         let reader = tokio::spawn(async move {
             let mut seqnos = Vec::new();
             while seqnos.len() < 100 {

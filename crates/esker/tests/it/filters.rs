@@ -95,7 +95,7 @@ fn a_newer_write_wins_and_lengths_stay_exact() {
     map.delete_range("cov".."cow").unwrap();
     let transaction = {
         // It reads what the filter drops. That counts as a read of another commit's write.
-        let mut transaction = db.begin_with(Isolation::Serializable);
+        let mut transaction = db.transaction().isolation(Isolation::Serializable).begin();
         transaction.get(&map, "alone").unwrap();
         transaction.put(&map, "of the transaction", "3").unwrap();
         transaction
@@ -200,7 +200,7 @@ fn an_exclusive_transaction_puts_decisions_off_and_no_merge_waits_for_it() {
         map.put([n], [n]).unwrap();
         db.flush().unwrap();
     }
-    let mut exclusive = db.begin_with(Isolation::Exclusive);
+    let mut exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
     exclusive.put(&map, "x", "0").unwrap();
     assert!(db.step(BackgroundStep::Compact { idle: true }).unwrap());
     assert_eq!(map.len().unwrap(), 3);

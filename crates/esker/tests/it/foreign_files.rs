@@ -99,7 +99,7 @@ fn checkpoints_and_restores_clear_away_nothing_of_others() {
     }
     // A target that is a link, even to nothing.
     symlink(scene.path("nowhere"), scene.path("dangling")).unwrap();
-    assert!(matches!(scene.db.checkpoint(scene.path("dangling")), Err(Error::Invalid(_))));
+    assert!(matches!(scene.db.checkpoint(scene.path("dangling")), Err(Error::AlreadyExists(_))));
     assert!(!scene.path("nowhere").exists());
 }
 
@@ -188,7 +188,7 @@ fn unload_4_an_unload_replaces_nothing_and_follows_no_link() {
     assert!(matches!(unload(), Err(Error::Invalid(_))));
     clear();
     symlink(scene.path("nowhere"), &file).unwrap();
-    assert!(matches!(unload(), Err(Error::Invalid(_))));
+    assert!(matches!(unload(), Err(Error::AlreadyExists(_))));
     fs::remove_file(&file).unwrap();
     scene.check("unload");
     assert!(!scene.path("nowhere").exists());
@@ -236,7 +236,7 @@ fn copies_into_the_directory_of_a_database_are_refused_and_leave_nothing() {
     // A directory that contains it.
     let above = Backup::open(scene.temp.path()).and_then(|mut backup| backup.create(&scene.db));
     assert!(matches!(above, Err(Error::Invalid(_))), "{above:?}");
-    assert!(matches!(scene.db.checkpoint(scene.temp.path()), Err(Error::Invalid(_))));
+    assert!(matches!(scene.db.checkpoint(scene.temp.path()), Err(Error::AlreadyExists(_))));
     fs::remove_file(scene.path("link")).unwrap();
     assert_eq!(list(scene.temp.path()), beside);
 }

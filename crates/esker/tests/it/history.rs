@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::env::{Clock, Env, ManualClock, MemFs};
-use esker::{BackgroundStep, Counting, Db, Error, History, Keyspace, Reads, SeqNo, Version};
+use esker::{BackgroundStep, Change, Counting, Db, Error, History, Keyspace, Reads, SeqNo, Version};
 
 /// Seeds of the longest test.
 const SEEDS: u64 = 40;
@@ -72,16 +72,16 @@ fn change(map: &Keyspace, model: &mut Map, rng: &mut fastrand::Rng) {
 fn catch_up(map: &Keyspace, since: SeqNo, state: &Map) -> Map {
     let mut state = state.clone();
     let changes = map.since(since).unwrap();
-    for range in changes.removed_ranges() {
-        assert!(range.seqno > since);
-        state.retain(|k, _| *k < range.start || range.end.as_ref().is_some_and(|end| k >= end));
-    }
-    for changed in changes {
-        let changed = changed.unwrap();
-        assert!(changed.seqno > since);
-        match changed.value {
-            Some(value) => drop(state.insert(changed.key.to_vec(), value.to_vec())),
-            None => drop(state.remove(&changed.key[..])),
+    for change in changes {
+        let (seqno, change) = change.unwrap();
+        assert!(seqno > since);
+        match change {
+            Change::DeleteRange { start, end, .. } => {
+                state.retain(|k, _| **k < *start || end.as_ref().is_some_and(|end| **k >= **end));
+            }
+            Change::Put { key, value, .. } => drop(state.insert(key.to_vec(), value.unwrap().to_vec())),
+            Change::Delete { key, .. } => drop(state.remove(&key[..])),
+            other => panic!("{other:?}"),
         }
     }
     state

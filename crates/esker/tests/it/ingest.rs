@@ -122,7 +122,7 @@ fn keys_ascend_and_a_key_that_does_not_changes_nothing() {
     for low in ["m", "b", ""] {
         let refused = ingest.put(low, "x").unwrap_err();
         let text = format!("\"{low}\" does not come after \"m\"");
-        assert!(matches!(&refused, Error::Invalid(why) if why.contains(&text)), "{refused}");
+        assert!(matches!(&refused, Error::OutOfOrder(why) if why.contains(&text)), "{refused}");
     }
     assert!(matches!(ingest.table("low.sst"), Err(Error::Invalid(_))));
     assert!(matches!(ingest.put(vec![b'z'; 70_000], ""), Err(Error::KeyTooLong { .. })));

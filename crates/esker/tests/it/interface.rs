@@ -23,7 +23,7 @@ fn a_database_in_memory_takes_every_kind_of_work_and_each_is_another() {
     let (db, other) = (db(), Db::builder().memory(1 << 20).open_in_memory().unwrap());
     let map = db.default_keyspace();
     for n in 0..2000_u32 {
-        map.put_with(n.to_be_bytes(), [7; 100], Durability::None).unwrap();
+        map.with(Durability::None).put(n.to_be_bytes(), [7; 100]).unwrap();
     }
     db.compact().unwrap();
     assert_eq!((map.len().unwrap(), other.default_keyspace().len().unwrap()), (2000, 0));
@@ -35,12 +35,12 @@ fn commits_are_numbered_one_after_the_other() {
     let db = db();
     let map = db.default_keyspace();
     let put = map.put("a", "1").unwrap();
-    let removed = map.delete_with("a", Durability::Buffered).unwrap();
+    let removed = map.with(Durability::Buffered).delete("a").unwrap();
     let cleared = map.clear().unwrap();
     let mut batch = db.batch();
     batch.put(&map, "b", "2").unwrap();
     let batch = batch.commit().unwrap();
-    let done = db.transact_with(Durability::None, |t| t.put(&map, "c", "3")).unwrap();
+    let done = db.transaction().durability(Durability::None).run(|t| t.put(&map, "c", "3")).unwrap();
     let numbers: Vec<_> = [put, removed, cleared, batch, done.seqno].iter().map(|n| n.get()).collect();
     let first = numbers[0];
     assert_eq!(numbers, (first..first + 5).collect::<Vec<_>>());
@@ -145,7 +145,7 @@ fn a_slow_transaction_commits_against_a_hot_key() {
         }
         begun.wait();
         for _ in 0..3 {
-            let done = db.transact_with(Durability::None, |t| {
+            let done = db.transaction().durability(Durability::None).run(|t| {
                 let before = t.get(&map, "hot")?;
                 std::thread::sleep(Duration::from_millis(5));
                 t.put(&map, "hot", before.unwrap())
@@ -163,7 +163,7 @@ fn a_slow_transaction_commits_against_a_hot_key() {
 fn a_body_that_commits_by_another_way_is_not_stopped_by_its_own_turn() {
     let db = db();
     let map = db.default_keyspace();
-    let done = db.transact_with(Durability::None, |t| {
+    let done = db.transaction().durability(Durability::None).run(|t| {
         if t.attempt() < 12 {
             map.put("own", "by another way")?;
         }
@@ -525,7 +525,7 @@ fn low_water_key_1_a_queue_is_popped_in_order_whatever_is_put_in_front_meanwhile
         match rng.u8(0..100) {
             0..45 => {
                 tail += 1;
-                map.put_with(tail.to_be_bytes(), n.to_be_bytes(), Durability::None).unwrap();
+                map.with(Durability::None).put(tail.to_be_bytes(), n.to_be_bytes()).unwrap();
                 model.insert(tail.to_be_bytes().to_vec(), n);
             }
             45..92 => {
@@ -534,7 +534,7 @@ fn low_water_key_1_a_queue_is_popped_in_order_whatever_is_put_in_front_meanwhile
             }
             92..95 => {
                 let key = [rng.u32(0..=tail).to_be_bytes().to_vec(), vec![0; rng.usize(0..3)]].concat();
-                map.put_with(&key, n.to_be_bytes(), Durability::None).unwrap();
+                map.with(Durability::None).put(&key, n.to_be_bytes()).unwrap();
                 model.insert(key, n);
             }
             95 => snapshots.push((db.snapshot(), model.first_key_value().map(|(key, _)| key.clone()))),

@@ -31,7 +31,8 @@ fn skew(
     writes: [fn(&mut Transaction, &Keyspace) -> Result<()>; 2],
 ) -> bool {
     let (db, map) = db();
-    let mut both = [db.begin_with(isolation), db.begin_with(isolation)];
+    let mut both =
+        [db.transaction().isolation(isolation).begin(), db.transaction().isolation(isolation).begin()];
     for (t, write) in both.iter_mut().zip(writes) {
         reads(t, &map);
         write(t, &map).unwrap();
@@ -155,7 +156,7 @@ impl Sum for Keyspace {
 #[test]
 fn exclusive_turn_3_others_wait_while_an_exclusive_transaction_is_open() {
     let (db, map) = db();
-    let mut exclusive = db.begin_with(Isolation::Exclusive);
+    let mut exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
     assert_eq!(exclusive.get(&map, "a").unwrap().as_deref(), Some(&b"1"[..]));
     std::thread::scope(|scope| {
         let other = scope.spawn(|| map.put("a", "other").unwrap());
@@ -219,7 +220,7 @@ fn a_lock_on_a_key_that_has_changed_since_the_transaction_reads_is_a_conflict_at
 #[test]
 fn an_exclusive_transaction_may_create_keyspaces_while_others_want_to() {
     let (db, map) = db();
-    let mut exclusive = db.begin_with(Isolation::Exclusive);
+    let mut exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
     let new = exclusive.create_keyspace("new").unwrap();
     exclusive.put(&new, "a", "1").unwrap();
     std::thread::scope(|scope| {

@@ -216,7 +216,7 @@ fn poison_1_what_a_failed_commit_has_left_is_no_conflict_of_a_large_transaction(
     let map = db.default_keyspace();
     map.put(key(1), "made the log's first segment").unwrap();
     faults.add(FaultRule::new(&[OpKind::SyncData], FaultAction::Fail(std::io::ErrorKind::Other)));
-    let failed = map.put_with(key(100), "never there", Durability::Sync);
+    let failed = map.with(Durability::Sync).put(key(100), "never there");
     assert!(matches!(failed, Err(Error::Poisoned(_))), "{failed:?}");
     faults.clear();
     let mut t = db.begin();
@@ -241,7 +241,7 @@ fn poison_1_nothing_is_written_once_a_large_transaction_could_not_sync_its_value
     let failed = t.commit().unwrap_err();
     assert!(matches!(failed.error, Error::Poisoned(_)), "{failed:?}");
     faults.clear();
-    assert!(map.put_with(key(2), "never there", Durability::Buffered).is_err());
+    assert!(map.with(Durability::Buffered).put(key(2), "never there").is_err());
     drop((failed, map, db));
     assert_eq!(open(&fs.kill()).default_keyspace().get(key(2)).unwrap(), None);
 }
@@ -282,7 +282,7 @@ fn adopt_1_adopt_2_a_large_transaction_is_there_as_a_whole_or_not_at_all_after_a
         let db = small().stepped().env(env).open("db").unwrap();
         let map = db.default_keyspace();
         map.put("before", "1").unwrap();
-        map.put_with("key 050", "unsynced", esker::Durability::None).unwrap();
+        map.with(esker::Durability::None).put("key 050", "unsynced").unwrap();
         let mut t = db.begin();
         let dies = FaultAction::Fail(std::io::ErrorKind::Other);
         faults.add(FaultRule::new(&OpKind::CHANGES, dies).nth(n).forever());
@@ -431,9 +431,9 @@ fn adoption_1_others_commit_meanwhile_and_nothing_is_lost() {
             scope.spawn(move || {
                 for n in 0..each {
                     let key = [b"other ".as_slice(), &[writer as u8], &(n as u32).to_be_bytes()].concat();
-                    map.put_with(key, "x", esker::Durability::None).unwrap();
+                    map.with(esker::Durability::None).put(key, "x").unwrap();
                     // A key that the batches write as well.
-                    map.put_with("key 005", "theirs", esker::Durability::None).unwrap();
+                    map.with(esker::Durability::None).put("key 005", "theirs").unwrap();
                     drop(db.snapshot());
                 }
             });

@@ -25,7 +25,7 @@ fn db() -> (Db, Keyspace) {
 fn deadlock(other_first: bool, other: impl FnOnce(&Db, &Keyspace) + Send) {
     let (db, map) = db();
     let begun = Instant::now();
-    let mut exclusive = db.begin_with(Isolation::Exclusive);
+    let mut exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
     std::thread::scope(|scope| {
         let (db, map) = (&db, &map);
         let (held, is_held) = mpsc::channel();
@@ -55,7 +55,7 @@ fn locks_2_who_waits_for_an_exclusive_transaction_that_waits_for_its_lock_is_a_c
         deadlock(other_first, |db, _| drop(db.create_keyspace("new").unwrap()));
         deadlock(other_first, |_, map| map.set_blobs_over(1 << 20).unwrap());
         deadlock(other_first, |db, map| {
-            let mut next = db.begin_with(Isolation::Exclusive);
+            let mut next = db.transaction().isolation(Isolation::Exclusive).begin();
             next.put(map, "a", "1").unwrap();
             next.commit().unwrap();
         });
@@ -66,7 +66,7 @@ fn locks_2_who_waits_for_an_exclusive_transaction_that_waits_for_its_lock_is_a_c
 fn locks_2_a_commit_that_waits_for_an_exclusive_transaction_holds_its_locks() {
     for commit_first in [true, false] {
         let (db, map) = db();
-        let mut exclusive = db.begin_with(Isolation::Exclusive);
+        let mut exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
         let mut holder = db.begin();
         holder.lock(&map, "a", LockMode::Exclusive).unwrap();
         holder.put(&map, "a", "1").unwrap();
@@ -92,7 +92,7 @@ fn locks_2_a_commit_that_waits_for_an_exclusive_transaction_holds_its_locks() {
 #[test]
 fn locks_2_a_cycle_may_go_through_a_lock_and_an_exclusive_transaction() {
     let (db, map) = db();
-    let mut exclusive = db.begin_with(Isolation::Exclusive);
+    let mut exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
     std::thread::scope(|scope| {
         let (db, map) = (&db, &map);
         let mut committing = db.begin();
@@ -116,7 +116,7 @@ fn locks_2_a_cycle_may_go_through_a_lock_and_an_exclusive_transaction() {
 fn a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
     let (db, map) = db();
     map.put("b", "1").unwrap();
-    let done = db.transact_with(Default::default(), |t| -> Result<()> {
+    let done = db.transaction().run(|t| -> Result<()> {
         t.get(&map, "a")?;
         if t.attempt() == 1 {
             map.put("b", "2")?;
@@ -133,16 +133,13 @@ fn a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
         for names in [["x", "y"], ["y", "x"]] {
             let (db, both_have_one, attempts) = (&db, &both_have_one, &attempts);
             scope.spawn(move || {
-                let done = db.transact_with(
-                    Default::default(),
-                    |t| -> std::result::Result<(), Box<dyn std::error::Error>> {
-                        t.lock_name(names[0], LockMode::Exclusive, LONG)?;
-                        if t.attempt() == 1 {
-                            both_have_one.wait();
-                        }
-                        Ok(t.lock_name(names[1], LockMode::Exclusive, LONG)?)
-                    },
-                );
+                let done = db.transaction().run(|t| -> std::result::Result<(), Box<dyn std::error::Error>> {
+                    t.lock_name(names[0], LockMode::Exclusive, LONG)?;
+                    if t.attempt() == 1 {
+                        both_have_one.wait();
+                    }
+                    Ok(t.lock_name(names[1], LockMode::Exclusive, LONG)?)
+                });
                 attempts.fetch_add(done.unwrap().attempts, Ordering::Relaxed);
             });
         }
@@ -164,7 +161,7 @@ fn a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
 fn waiting_for_a_lock_or_a_turn_ends_when_the_database_is_closed() {
     let (db, map) = db();
     let begun = Instant::now();
-    let exclusive = db.begin_with(Isolation::Exclusive);
+    let exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
     let guard = db.lock("x", LockMode::Exclusive, LONG).unwrap();
     std::thread::scope(|scope| {
         let (db, map) = (&db, &map);
@@ -173,7 +170,7 @@ fn waiting_for_a_lock_or_a_turn_ends_when_the_database_is_closed() {
         scope.spawn(move || is_closed(map.put("a", "1").map(drop)));
         for _ in 0..2 {
             scope.spawn(move || {
-                let mut next = db.begin_with(Isolation::Exclusive);
+                let mut next = db.transaction().isolation(Isolation::Exclusive).begin();
                 is_closed(next.put(map, "a", "1"));
                 is_closed(next.commit().map(drop).map_err(Error::from));
             });
@@ -188,13 +185,13 @@ fn waiting_for_a_lock_or_a_turn_ends_when_the_database_is_closed() {
 #[test]
 fn exclusive_turn_5_a_thread_does_not_wait_for_its_own_exclusive_transaction() {
     let (db, map) = db();
-    let mut first = db.begin_with(Isolation::Exclusive);
+    let mut first = db.transaction().isolation(Isolation::Exclusive).begin();
     first.put(&map, "a", "1").unwrap();
-    let mut second = db.begin_with(Isolation::Exclusive);
+    let mut second = db.transaction().isolation(Isolation::Exclusive).begin();
     assert!(matches!(second.get(&map, "a"), Err(Error::Invalid(_))), "exclusive_turn.5");
     assert!(matches!(second.put(&map, "a", "2"), Err(Error::Invalid(_))), "exclusive_turn.5");
     assert!(second.commit().is_err(), "exclusive_turn.5");
-    let nested = db.transact_with(Default::default(), |t| t.put(&map, "b", "1"));
+    let nested = db.transaction().run(|t| t.put(&map, "b", "1"));
     assert!(nested.is_ok(), "others do not wait in this thread");
     // An exclusive transaction that another thread continues is waited for.
     std::thread::scope(|scope| {
@@ -207,7 +204,7 @@ fn exclusive_turn_5_a_thread_does_not_wait_for_its_own_exclusive_transaction() {
             first.commit().unwrap();
         });
         is_moved.recv().unwrap();
-        let second = db.begin_with(Isolation::Exclusive);
+        let second = db.transaction().isolation(Isolation::Exclusive).begin();
         assert!(second.get(map, "c").unwrap().is_some(), "exclusive_turn.5");
     });
 }

@@ -55,7 +55,7 @@ fn engine_sweep_6_a_copy_is_not_swept_while_commits_are_made_again() {
     let copy = builder(&fs, &clock).open("copy").unwrap();
     let copied = copy.keyspace("words").unwrap();
     let mut replay = Replay::new(&copy).unwrap();
-    let mut feed = db.feed(from).unwrap();
+    let mut feed = db.feed_after(from.prev()).unwrap();
     let mut texts = Vec::new();
     while let Some(mut commit) = feed.try_next().unwrap() {
         let mut bytes = Vec::new();
@@ -235,7 +235,7 @@ impl World {
 
     fn follow(&mut self) {
         self.db.sync().unwrap();
-        let mut feed = self.db.feed(self.fed).unwrap();
+        let mut feed = self.db.feed_after(self.fed.prev()).unwrap();
         while let Some(mut commit) = feed.try_next().unwrap() {
             let mut bytes = Vec::new();
             while let Some(change) = commit.next_change().unwrap() {

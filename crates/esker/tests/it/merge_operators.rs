@@ -385,7 +385,7 @@ fn the_feed_has_the_operands_of_commits_small_and_large() {
     large.commit().unwrap();
     db.sync().unwrap();
     let mut copy = Map::new();
-    let mut feed = db.feed(from).unwrap();
+    let mut feed = db.feed_after(from.prev()).unwrap();
     let mut lists = Vec::new();
     while let Some(mut commit) = feed.try_next().unwrap() {
         let mut merges = 0;

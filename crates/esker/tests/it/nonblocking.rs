@@ -65,7 +65,7 @@ fn committer_4_commits_keep_their_order_when_too_much_waits() {
     const MIB: usize = 1 << 20;
     let db = Db::builder().env(Env::with_fs(Arc::new(MemFs::new()))).memory(512 << 20).open(dir()).unwrap();
     let map = db.default_keyspace();
-    let exclusive = db.begin_with(Isolation::Exclusive);
+    let exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
     assert_eq!(exclusive.get(&map, "key").unwrap(), None);
     let (writer, written) = (map.clone(), Arc::new(AtomicUsize::new(0)));
     let counted = written.clone();

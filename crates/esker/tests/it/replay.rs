@@ -30,7 +30,7 @@ impl Two {
         let home = builder.clone().feed_retention(1 << 30, Duration::MAX).open("home").unwrap();
         let made = home.checkpoint("copy").unwrap();
         let copy = builder.open("copy").unwrap();
-        let (replay, feed) = (Replay::new(&copy).unwrap(), home.feed(made.seqno.next()).unwrap());
+        let (replay, feed) = (Replay::new(&copy).unwrap(), home.feed_after(made.seqno).unwrap());
         Two { clock, home, copy, replay, feed }
     }
 
@@ -304,7 +304,7 @@ fn catalog_changes_3_a_keyspace_has_options_from_its_commit_on_and_not_before() 
     let mut made = two.home.begin();
     for name in ["kept", "dropped again"] {
         let new = made.create_keyspace(name).unwrap();
-        assert!(matches!(made.merge(&new, "a", "1"), Err(Error::Invalid(_))), "it has no operator");
+        assert!(matches!(made.merge(&new, "a", "1"), Err(Error::NoMergeOperator { .. })), "it has no operator");
         let mut options = new.options();
         options.merge_operator = Some("append".to_owned());
         options.default_ttl = Some(DAY);

@@ -84,7 +84,7 @@ fn found_everywhere(db: &Db, map: &Keyspace, older: &esker::Snapshot, keys: &[&s
     let cached = keys.iter().filter(|key| matches!(map.get_if_cached(key), Ok(Some(Some(_)))));
     assert!(cached.clone().all(|key| expected.iter().any(|there| there == key)), "{cached:?}");
     for isolation in [Isolation::Serializable, Isolation::Snapshot] {
-        let mut transaction = db.begin_with(isolation);
+        let mut transaction = db.transaction().isolation(isolation).begin();
         assert_eq!(found(&transaction.keyspace(map), keys), expected);
         // With a write of its own, the transaction reads in another way.
         transaction.put(map, "z", "own").unwrap();
@@ -349,7 +349,7 @@ fn watchers_hear_of_what_expires() {
         reported.iter().position(is_it)
     };
     let expired =
-        reported.iter().position(|change| matches!(change, Change::Expired { key } if key[..] == b"a"[..]));
+        reported.iter().position(|change| matches!(change, Change::Expire { key } if key[..] == b"a"[..]));
     assert_eq!(
         [put("a", "1"), put("b", "2"), put("b", "3"), expired],
         [0, 1, 2, 3].map(Some),

@@ -46,7 +46,7 @@ fn all_of_a_database_comes_back_or_some_of_it() {
     assert_eq!((done.resumed_entries, fs.file_size(FILE.as_ref()).unwrap()), (0, done.bytes));
     assert!(!fs.exists("file.partial".as_ref()).unwrap());
     let again = Unload::new().env(env(&fs)).write(&db, FILE);
-    assert!(matches!(again, Err(Error::Invalid(text)) if text.contains("already exists")));
+    assert!(matches!(again, Err(Error::AlreadyExists(_))));
 
     let copy = simulated(Arc::new(fs.clone())).open("copy").unwrap();
     let done = Load::new().env(env(&fs)).read(&copy, FILE).unwrap();

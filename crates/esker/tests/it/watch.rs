@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use esker::{Change, Db, Notice, Reads};
+use esker::{Change, Db, Notice};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -16,8 +16,8 @@ fn shown(change: &Change) -> String {
         Change::Put { key, value } => {
             format!("{}={}", text(key), value.as_ref().map_or("?".to_owned(), |v| text(v)))
         }
-        Change::Removed { key } => format!("-{}", text(key)),
-        Change::RangeRemoved { start, end } => {
+        Change::Delete { key } => format!("-{}", text(key)),
+        Change::DeleteRange { start, end } => {
             format!("-{}..{}", text(start), end.as_ref().map_or(String::new(), |end| text(end)))
         }
         other => format!("{other:?}"),
@@ -86,7 +86,7 @@ fn who_watches_and_reads_once_knows_what_is_there() {
         match change {
             _ if seq <= snapshot.seqno() => {}
             Change::Put { key, value } => drop(known.insert(key.to_vec(), value.unwrap().to_vec())),
-            Change::Removed { key } => drop(known.remove(&*key)),
+            Change::Delete { key } => drop(known.remove(&*key)),
             other => panic!("{other:?}"),
         }
     }

@@ -44,7 +44,7 @@ impl Transactions for EskerTransactions {
             return until_no_conflict(|| self.with_locks(keys, work));
         }
         let body = |txn: &mut Transaction| work(&mut Open { txn, map: &self.map }).map_err(Stopped::Work);
-        match self.db.transact_with(self.durability, body) {
+        match self.db.transaction().durability(self.durability).run(body) {
             Ok(done) => Ok(u64::from(done.attempts) - 1),
             Err(Stopped::Work(failure)) => Err(failure),
             Err(Stopped::Engine(error)) => Err(Failure::engine(error)),

@@ -64,7 +64,7 @@ pub(super) fn run(engine: &dyn Engine, budget: Budget, recorder: &mut Recorder) 
     };
     recorder.row_of_passes(READ_FEED, PASSES, || {
         let start = Instant::now();
-        let mut feed = db.feed(SeqNo::ZERO)?;
+        let mut feed = db.feed_after(SeqNo::ZERO)?;
         let mut seen = Seen::default();
         while let Some(commit) = feed.try_next()? {
             seen.add_commit(commit)?;
@@ -126,7 +126,7 @@ fn write(db: &Db, entries: Entries, mut calls: Calls) -> Result<(Outcome, Seen)>
     while calls.are_left() {
         let (key, value) = (entries.key(written.commits), entries.value(written.commits));
         calls.call(0, || {
-            map.put_with(key, value, esker::Durability::Buffered).map(drop).map_err(Failure::engine)
+            map.with(esker::Durability::Buffered).put(key, value).map(drop).map_err(Failure::engine)
         })?;
         written.add(&key, &value);
     }
@@ -170,7 +170,7 @@ struct Followed {
 
 /// Reads the feed until the writer has ended and nothing is left.
 fn follow(db: &Db, has_ended: &AtomicBool) -> Result<Followed> {
-    let mut feed = db.feed(SeqNo::ZERO)?;
+    let mut feed = db.feed_after(SeqNo::ZERO)?;
     let mut followed = Followed { seen: Seen::default(), while_written: 0, at: Instant::now() };
     let mut end: Option<Instant> = None;
     loop {

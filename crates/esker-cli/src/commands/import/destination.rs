@@ -95,7 +95,7 @@ impl<'a> Destination<'a> {
                     Ok(Some(Refusal::Bad(error.to_string())))
                 }
                 // The ingest reports a row that is out of order.
-                Err(Error::Invalid(reason)) => Ok(Some(Refusal::Unsorted(reason))),
+                Err(Error::OutOfOrder(reason)) => Ok(Some(Refusal::Unsorted(reason))),
                 Err(error) => Err(self.database.failure(error)),
             },
             (Some(name), Some(_)) => Ok(Some(Refusal::Bad(format!(

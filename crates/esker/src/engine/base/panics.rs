@@ -20,7 +20,7 @@ impl Base {
     /// Runs work of a thread. A panic ends all background work (engine_background.2), and then continues.
     pub(in crate::engine) fn ending_with_panic<T>(&self, thread: &str, work: impl FnOnce() -> T) -> T {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-            let cause = Error::Invalid(format!("the thread {thread} panicked: {}", panic_text(&*panic)));
+            let cause = Error::Panicked(format!("the thread {thread} panicked: {}", panic_text(&*panic)));
             self.counters.note_error(&cause);
             self.signal.die(Arc::new(cause));
             resume_unwind(panic)

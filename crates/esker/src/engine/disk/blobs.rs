@@ -158,7 +158,7 @@ mod tests {
         let db = open(fs);
         let map = db.default_keyspace();
         map.put("a", [1; 100]).unwrap();
-        map.put_with("b", [2; 100], Durability::Buffered).unwrap();
+        map.with(Durability::Buffered).put("b", [2; 100]).unwrap();
         canary::set(canary);
         db.step(BackgroundStep::Compact { idle: false }).unwrap();
         let left = fs.kill();

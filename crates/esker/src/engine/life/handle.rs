@@ -64,7 +64,7 @@ impl Handle {
             return outcome.clone();
         }
         // The outcome if closing panics.
-        ending.outcome = Some(Err(Error::Invalid("closing the database ended in a panic".into())));
+        ending.outcome = Some(Err(Error::Panicked("closing the database ended in a panic".into())));
         // Queued commits are made first, unless they wait for an exclusive transaction. No more are accepted.
         // engine_sweep.2; closing itself reports whatever prevents this commit.
         let _ = core.store_time();
@@ -80,7 +80,7 @@ impl Handle {
         let threads = ending.threads.drain(..).map(esker_env::ThreadHandle::join);
         for ended in committer.into_iter().chain(threads) {
             if let Err(panic) = ended {
-                failure = Some(Error::Invalid(format!("a background thread panicked: {panic}")));
+                failure = Some(Error::Panicked(format!("a background thread panicked: {panic}")));
             }
         }
         // Callers of `flush` and `compact`, and writers that do background work, are not among the threads

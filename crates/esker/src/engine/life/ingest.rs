@@ -246,7 +246,7 @@ fn begin_output(core: &Core) -> Output<'static> {
 #[cold]
 fn out_of_order(key: &[u8], last: &[u8]) -> Error {
     let (key_text, last) = (key.escape_ascii(), last.escape_ascii());
-    Error::Invalid(format!(
+    Error::OutOfOrder(format!(
         "the keys of an ingest ascend, each once: \"{key_text}\" does not come after \"{last}\""
     ))
 }

@@ -83,6 +83,16 @@ impl KeyspaceState {
         KeyspaceLife { id: self.id, name: self.name(), dropping: Some(self.dropping.clone()), is_lazy }
     }
 
+    /// Returns the lifetime in milliseconds, rounded up. 0: unlimited.
+    #[inline]
+    pub(crate) fn lifetime_ms(&self, lifetime: Lifetime) -> u64 {
+        match lifetime {
+            Lifetime::AsKeyspace => self.ttl_ms.load(Ordering::Relaxed),
+            Lifetime::Unlimited => 0,
+            Lifetime::For(ttl) => Expiry::after(0, ttl).ms().max(1),
+        }
+    }
+
     /// Returns when a put with this lifetime expires, if it does.
     #[inline]
     pub(crate) fn expiry(&self, time: &Time, lifetime: Lifetime) -> Option<Expiry> {

@@ -156,17 +156,10 @@ impl State {
     /// Returns a reader that starts with this commit.
     pub(crate) fn follow(&self, from: SeqNo) -> Result<Follower> {
         self.check_ours()?;
-        let Some(keeper) = &self.feed else {
-            let text = "there is no change feed: open the database with `feed_retention`";
-            return Err(Error::Invalid(text.to_owned()));
-        };
-        let from = from.max(SeqNo::new(1));
-        let next = self.published.visible().next();
-        if from > next {
-            let text = format!(
-                "commit {from} is to be the first of the change feed, but the next one has number {next}: the reader knows of commits that this database does not have"
-            );
-            return Err(Error::Invalid(text));
+        let keeper = self.feed.as_ref().ok_or(Error::NoFeed)?;
+        let (after, newest) = (from.prev(), self.published.visible());
+        if after > newest {
+            return Err(Error::FeedAhead { after, newest });
         }
         let oldest = keeper.shelf.oldest();
         if from < oldest {

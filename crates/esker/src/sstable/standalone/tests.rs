@@ -129,7 +129,7 @@ fn a_dropped_writer_leaves_no_file() {
     let env = memory();
     let mut writer = Writer::create_in(&env, "t.sst", TableOptions::default()).unwrap();
     writer.put(b"a", b"1").unwrap();
-    assert!(matches!(writer.put(b"a", b"2"), Err(Error::Invalid(_))));
+    assert!(matches!(writer.put(b"a", b"2"), Err(Error::OutOfOrder(_))));
     assert!(matches!(writer.put(&[0; 65_536], b""), Err(Error::KeyTooLong { len: 65_536 })));
     assert!(writer.estimated_bytes() > 0 && !writer.is_empty());
     drop(writer);

@@ -327,7 +327,7 @@ fn sstable_writer_1_disorder_is_refused() {
     let mut writer = TableWriter::create(&env, Path::new(PATH), TableOptions::default()).unwrap();
     writer.add(Entry::put("b", 5, "").borrowed()).unwrap();
     for bad in [Entry::put("a", 1, ""), Entry::put("b", 5, ""), Entry::put("b", 6, "")] {
-        assert!(matches!(writer.add(bad.borrowed()), Err(crate::Error::Invalid(_))), "{bad:?}");
+        assert!(matches!(writer.add(bad.borrowed()), Err(crate::Error::OutOfOrder(_))), "{bad:?}");
     }
     writer.add(Entry::put("b", 4, "").borrowed()).unwrap();
     writer.abandon().unwrap();

@@ -116,7 +116,7 @@ impl Workplace {
 }
 
 fn is_there(target: &Path) -> Error {
-    Error::Invalid(format!("{} is there already: name a directory that is to be made", target.display()))
+    Error::AlreadyExists(target.to_owned())
 }
 
 impl Outer {

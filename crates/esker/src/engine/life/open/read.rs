@@ -111,9 +111,7 @@ impl Opening {
 /// Reads the manifest. A new database has none, and its state is empty.
 fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<(VersionEdit, Option<FoundManifest>)> {
     match ManifestLog::find(env, dir)? {
-        Some(_) if options.error_if_exists() => {
-            Err(Error::Invalid(format!("there is a database in {} already", dir.display())))
-        }
+        Some(_) if options.error_if_exists() => Err(Error::AlreadyExists(dir.to_owned())),
         Some(found) => Ok((found.state.clone(), Some(found))),
         None => {
             let names = list(env, dir)?;
