@@ -114,7 +114,7 @@
 //! |---|---|
 //! | `zstd` (default) | The codec zstd, needed to read tables compressed with it. Needs a C compiler. |
 //! | `typed` | Module `typed`: tables with typed keys in their order, and typed values. |
-//! | `tokio` | Ranges, keys and the change feed as streams. Commits as futures need no feature. |
+//! | `tokio` | Streams of ranges, keys, the change feed, watches, listeners. Async commits need no feature. |
 //! | `bytes` | `Bytes::from` a [`Value`] or a [`Key`]. |
 //!
 //! `cargo doc -p esker --no-deps --all-features --open` shows them all.
@@ -202,7 +202,7 @@ pub use db::{
     View, ViewMut, Watch, WriteBatch, check_offline, repair,
 };
 #[cfg(feature = "tokio")]
-pub use db::{EntryStream, FeedStream};
+pub use db::{EntryStream, EventStream, FeedStream};
 pub use encoding::Compression;
 pub use engine::base::health::{FailingWork, Health, Work};
 pub use engine::base::options::FileSizes;

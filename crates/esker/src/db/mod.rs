@@ -58,7 +58,7 @@ pub use self::savepoint::Savepoint;
 pub use self::sequence::Sequence;
 pub use self::snapshot::Snapshot;
 #[cfg(feature = "tokio")]
-pub use self::stream::{EntryStream, FeedStream};
+pub use self::stream::{EntryStream, EventStream, FeedStream};
 pub use self::transact::Committed;
 pub use self::transaction::Transaction;
 pub use self::ttl::Ttl;
