@@ -194,6 +194,7 @@ pub use types::canary;
 #[doc(hidden)]
 pub use types::interleave;
 
+pub use blob::Blobs;
 pub use compaction::filter::Decision;
 pub use db::{
     Builder, Change, Changed, Changes, CommitError, Committed, Cursor, Db, Feed, FeedChange, FeedCommit,

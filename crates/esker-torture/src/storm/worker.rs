@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use esker::{Counting, Db, Durability, History, Isolation, Keyspace, KeyspaceOptions, LockMode, WriteBatch};
+use esker::{
+    Blobs, Counting, Db, Durability, History, Isolation, Keyspace, KeyspaceOptions, LockMode, WriteBatch,
+};
 use esker_world::failure::{Failure, Result};
 use esker_world::model::values::ValueNo;
 use esker_world::perform::OPERATOR;
@@ -32,7 +34,7 @@ pub(super) fn options(slot: usize) -> KeyspaceOptions {
             options.counting = Counting::Lazy;
         }
         _ => {
-            options.blobs_over = Some(200);
+            options.blobs = Some(Blobs::From(200));
             options.history = History::For(Duration::from_secs(2));
         }
     }

@@ -320,7 +320,7 @@ pub fn builder(env: Env, opening: Opening) -> Builder {
         .block_bytes(opening.block_bytes)
         .table_bytes(opening.table_bytes)
         .file_sizes(opening.file_sizes)
-        .blobs_over(opening.blobs_over)
+        .blobs(opening.blobs)
         .compression(opening.compression);
     let builder = builder.feed_retention(opening.feed_bytes.unwrap_or(0), Duration::MAX);
     let builder = match opening.miniature {

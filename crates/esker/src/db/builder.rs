@@ -7,6 +7,7 @@ use std::time::Duration;
 use esker_env::{Env, MemFs};
 
 use super::Db;
+use crate::blob::Blobs;
 use crate::compaction::filter::{Decision, Filter};
 use crate::engine::base::options::{Background, FileSizes, Modes, Settings};
 use crate::manifest::feed::FeedLimits;
@@ -127,11 +128,11 @@ impl Builder {
         self.settings.sizes.table_bytes = bytes;
         self
     }
-    /// Size in bytes from which on a value is stored in a blob file. It is written once, while tables and
-    /// compactions carry a pointer to it. Default 4096; 0 stores all values in tables. Existing values stay
-    /// where they are.
-    pub fn blobs_over(mut self, bytes: usize) -> Self {
-        self.settings.blobs.over = (bytes > 0).then_some(bytes);
+    /// Which values are stored in blob files. Such a value is written once, while tables and compactions carry
+    /// a pointer to it. Default [`Blobs::From(4096)`](Blobs::From). Existing values stay where they are.
+    /// [`Keyspace::set_blobs`](crate::Keyspace::set_blobs) sets it for one keyspace.
+    pub fn blobs(mut self, blobs: Blobs) -> Self {
+        self.settings.blobs.rule = blobs;
         self
     }
     /// Maximum disk space for each live byte, from 1.1 to 100. Default 1.5. Beyond it blob files are

@@ -12,6 +12,7 @@ use super::key_handle::Key;
 use super::range::{Keys, Range};
 use super::ttl::Ttl;
 use super::writes::Writes;
+use crate::blob::Blobs;
 use crate::engine::core::Core;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::KeyspaceState;
@@ -361,14 +362,15 @@ impl Keyspace {
         self.write(self.core().options.durability(), |_, writes| writes.delete_range(&self.state, bounds))
     }
 
-    /// Sets the size in bytes from which on this keyspace stores values in blob files, instead of
-    /// [`Builder::blobs_over`](crate::Builder::blobs_over). 0: it stores all values in tables. The database
-    /// stores this. Existing values stay where they are.
+    /// Sets which values this keyspace stores in blob files. `None`: those of
+    /// [`Builder::blobs`](crate::Builder::blobs). The database stores this. Existing values stay where they
+    /// are.
     ///
     /// # Errors
     /// Those of [`delete`](Self::delete).
-    pub fn set_blobs_over(&self, bytes: usize) -> Result<()> {
-        self.core().change_options(&self.state, |options| options.blobs_over = Some(bytes))
+    pub fn set_blobs(&self, blobs: impl Into<Option<Blobs>>) -> Result<()> {
+        let blobs = blobs.into();
+        self.core().change_options(&self.state, |options| options.blobs = blobs)
     }
 
     /// Sets the operator with which [`merge`](Self::merge) changes keys of this keyspace. The database stores

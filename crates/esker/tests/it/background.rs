@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::common::dir;
-use esker::{Builder, Db, Durability, Error};
+use esker::{Blobs, Builder, Db, Durability, Error};
 use esker_env::{
     Env, FaultAction, FaultFs, FaultRule, File, FileLock, Fs, LockError, MemFs, OpKind, OpenOptions,
     SystemThreads, ThreadHandle, Threads,
@@ -86,7 +86,7 @@ fn small(env: Env) -> Builder {
         .env(env)
         .memory(4 << 20)
         .memtable_bytes(16 << 10)
-        .blobs_over(0)
+        .blobs(Blobs::Never)
         .block_bytes(512)
         .table_bytes(16 << 10)
 }

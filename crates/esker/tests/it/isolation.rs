@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use esker::{Builder, Contended, Db, Error, Isolation, Keyspace, LockMode, Result, Transaction};
+use esker::{Blobs, Builder, Contended, Db, Error, Isolation, Keyspace, LockMode, Result, Transaction};
 
 fn db() -> (Db, Keyspace) {
     let db = Db::in_memory().unwrap();
@@ -224,7 +224,7 @@ fn an_exclusive_transaction_may_create_keyspaces_while_others_want_to() {
     exclusive.put(&new, "a", "1").unwrap();
     std::thread::scope(|scope| {
         let other = scope.spawn(|| db.create_keyspace("other").unwrap());
-        let options = scope.spawn(|| map.set_blobs_over(1 << 20).unwrap());
+        let options = scope.spawn(|| map.set_blobs(Blobs::From(1 << 20)).unwrap());
         std::thread::sleep(Duration::from_millis(20));
         exclusive.commit().unwrap();
         other.join().unwrap();

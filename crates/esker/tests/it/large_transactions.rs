@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind, OpenOptions};
-use esker::{Builder, Contended, Db, Durability, Error, Keyspace, Reads, Transaction};
+use esker::{Blobs, Builder, Contended, Db, Durability, Error, Keyspace, Reads, Transaction};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -230,7 +230,7 @@ fn poison_1_nothing_is_written_once_a_large_transaction_could_not_sync_its_value
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
-    let db = small().blobs_over(64).stepped().env(env).open("db").unwrap();
+    let db = small().blobs(Blobs::From(64)).stepped().env(env).open("db").unwrap();
     let map = db.default_keyspace();
     map.put(key(1), [1; 100]).unwrap();
     let mut t = db.begin();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use esker::{Db, Error, Isolation, Keyspace, LockMode, Result};
+use esker::{Blobs, Db, Error, Isolation, Keyspace, LockMode, Result};
 
 /// Longer than any test takes that does not hang.
 const LONG: Duration = Duration::from_secs(60);
@@ -53,7 +53,7 @@ fn locks_2_who_waits_for_an_exclusive_transaction_that_waits_for_its_lock_is_a_c
     for other_first in [true, false] {
         deadlock(other_first, |_, map| assert!(map.put("a", "1").is_ok()));
         deadlock(other_first, |db, _| drop(db.create_keyspace("new").unwrap()));
-        deadlock(other_first, |_, map| map.set_blobs_over(1 << 20).unwrap());
+        deadlock(other_first, |_, map| map.set_blobs(Blobs::From(1 << 20)).unwrap());
         deadlock(other_first, |db, map| {
             let mut next = db.begin_with(Isolation::Exclusive);
             next.put(map, "a", "1").unwrap();

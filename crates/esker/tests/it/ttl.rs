@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::env::{Env, Fs, ManualClock, MemFs};
-use esker::{Builder, Change, Db, Error, Isolation, Keyspace, Reads, TableCompression, Ttl};
+use esker::{Blobs, Builder, Change, Db, Error, Isolation, Keyspace, Reads, TableCompression, Ttl};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -100,7 +100,7 @@ fn resolve_3_no_read_and_no_walk_finds_what_has_expired_wherever_it_is() {
     let large = [7; 5000];
     for place in 0..5 {
         let world = World::new();
-        let db = world.builder().blobs_over(4000).open(Path::new("db")).unwrap();
+        let db = world.builder().blobs(Blobs::From(4000)).open(Path::new("db")).unwrap();
         let map = db.default_keyspace();
         map.put("b", "older, for ever").unwrap();
         if place == 4 {
@@ -430,7 +430,7 @@ fn a_keyspace_keeps_how_long_its_puts_last() {
 #[test]
 fn a_repair_keeps_when_entries_expire_and_the_time() {
     let world = World::new();
-    let db = world.builder().blobs_over(1000).open(Path::new("db")).unwrap();
+    let db = world.builder().blobs(Blobs::From(1000)).open(Path::new("db")).unwrap();
     let map = db.default_keyspace();
     map.put_with_ttl("a", "1", SECOND).unwrap();
     map.put_with_ttl("b", [7; 2000], 100 * SECOND).unwrap();

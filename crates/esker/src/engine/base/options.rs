@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use esker_env::{Env, OpenOptions, read_range};
 
-use crate::blob::StoreOptions;
+use crate::blob::{Blobs, StoreOptions};
 use crate::compaction::filter::Filter;
 use crate::compaction::plan::Limits;
 use crate::encoding::checksum::crc32c;
@@ -124,8 +124,8 @@ pub(crate) struct Sizes {
 /// Values in blob files.
 #[derive(Clone, Debug)]
 pub(crate) struct BlobSettings {
-    /// Size in bytes at which a value is stored in a blob file. `None`: blob files are off.
-    pub(crate) over: Option<usize>,
+    /// Which values are stored in blob files.
+    pub(crate) rule: Blobs,
     /// Maximum size of blob files, in percent of their live values.
     pub(crate) amplification_percent_max: u64,
 }
@@ -210,7 +210,7 @@ impl Default for Settings {
             allowances: Allowances::default(),
             opening: OpenSettings::default(),
             sizes: Sizes::default(),
-            blobs: BlobSettings { over: Some(4 << 10), amplification_percent_max: 150 },
+            blobs: BlobSettings { rule: Blobs::From(4 << 10), amplification_percent_max: 150 },
             feed: FeedSettings::default(),
             functions: Functions::default(),
         }
@@ -361,7 +361,7 @@ impl Options {
     /// How blob files are written.
     pub(crate) fn blob_store(&self) -> StoreOptions {
         StoreOptions {
-            over: self.given.blobs.over,
+            blobs: self.given.blobs.rule,
             file_bytes_max: self.blob_file_bytes(),
             buffer_bytes: (self.given.memory / 64).clamp(16 << 10, MIB) as usize,
             compress: self.given.compression != TableCompression::None,
@@ -433,7 +433,10 @@ impl Options {
             pair("cache_bytes", self.cache_bytes().to_string()),
             pair("block_bytes", self.given.sizes.block_bytes.to_string()),
             pair("table_bytes", self.given.sizes.table_bytes.to_string()),
-            pair("blobs_over", self.given.blobs.over.map_or("none".to_owned(), |over| over.to_string())),
+            pair(
+                "blobs_from",
+                self.given.blobs.rule.limit().map_or("never".to_owned(), |limit| limit.to_string()),
+            ),
             pair(
                 "space_amplification_max",
                 format!("{:.2}", self.given.blobs.amplification_percent_max as f64 / 100.0),

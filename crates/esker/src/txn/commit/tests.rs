@@ -8,6 +8,7 @@ use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 
 use super::*;
 use crate::Db;
+use crate::blob::Blobs;
 use crate::read::view::ReadView;
 use crate::txn::write_set::WriteSet;
 
@@ -302,7 +303,8 @@ fn memtables_2_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
 #[test]
 fn memtables_3_a_full_memtable_waits_for_no_other_commit() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
-    let db = Db::builder().stepped().memtable_bytes(64 << 10).blobs_over(0).env(env).open("db").unwrap();
+    let db =
+        Db::builder().stepped().memtable_bytes(64 << 10).blobs(Blobs::Never).env(env).open("db").unwrap();
     let map = db.default_keyspace();
     map.put("a", [1; 10_000]).unwrap();
     let core = &db.handle.core;
