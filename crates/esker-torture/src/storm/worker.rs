@@ -288,7 +288,7 @@ impl Worker<'_> {
         let isolation = if rng.bool() { Isolation::Serializable } else { Isolation::Snapshot };
         let mut transaction = self.db.begin_with(isolation);
         if changes.len() == 2 {
-            transaction.lock_name(GATE, LockMode::Exclusive, Duration::from_secs(60))?;
+            transaction.lock_name_for(GATE, LockMode::Exclusive, Duration::from_secs(60))?;
         }
         for (n, (slot, change)) in changes.iter().enumerate() {
             let keyspace = &self.keyspaces[*slot];

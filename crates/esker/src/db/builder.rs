@@ -117,6 +117,13 @@ impl Builder {
         self.settings.isolation = isolation;
         self
     }
+    /// How long a transaction or guard waits for a lock, and an exclusive transaction for its turn, unless
+    /// the call says otherwise. After that the error is [`Error::LockTimeout`](crate::Error::LockTimeout).
+    /// Default 10 s.
+    pub fn lock_patience(mut self, patience: Duration) -> Self {
+        self.settings.lock_patience = patience;
+        self
+    }
     /// Bytes of the writes of one large transaction or batch that stay in memory, within the budget. Further
     /// writes go to tables that are invisible until the commit. Default: a quarter of the memory.
     pub fn transaction_memory(mut self, bytes: u64) -> Self {
@@ -128,8 +135,8 @@ impl Builder {
         self.settings.sizes.table_bytes = bytes;
         self
     }
-    /// Which values are stored in blob files. Such a value is written once, while tables and compactions carry
-    /// a pointer to it. Default [`Blobs::From(4096)`](Blobs::From). Existing values stay where they are.
+    /// Which values are stored in blob files. Such a value is written once, while tables and compactions
+    /// carry a pointer to it. Default [`Blobs::From(4096)`](Blobs::From). Existing values stay where they are.
     /// [`Keyspace::set_blobs`](crate::Keyspace::set_blobs) sets it for one keyspace.
     pub fn blobs(mut self, blobs: Blobs) -> Self {
         self.settings.blobs.rule = blobs;

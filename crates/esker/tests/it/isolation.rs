@@ -207,13 +207,13 @@ fn a_lock_on_a_key_that_has_changed_since_the_transaction_reads_is_a_conflict_at
     );
     drop(t);
     other.lock_for(&map, "a", LockMode::Shared, short).unwrap();
-    let guard = db.lock("report", LockMode::Exclusive, short).unwrap();
-    assert!(other.lock_name("report", LockMode::Shared, short).is_err());
+    let guard = db.lock_for("report", LockMode::Exclusive, short).unwrap();
+    assert!(other.lock_name_for("report", LockMode::Shared, short).is_err());
     drop(guard);
-    other.lock_name("report", LockMode::Shared, short).unwrap();
-    assert!(db.lock("report", LockMode::Exclusive, short).is_err());
+    other.lock_name_for("report", LockMode::Shared, short).unwrap();
+    assert!(db.lock_for("report", LockMode::Exclusive, short).is_err());
     other.rollback();
-    db.lock("report", LockMode::Exclusive, short).unwrap();
+    db.lock_for("report", LockMode::Exclusive, short).unwrap();
 }
 
 #[test]

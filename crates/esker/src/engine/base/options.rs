@@ -158,6 +158,8 @@ pub(crate) struct Settings {
     pub(crate) durability: Durability,
     pub(crate) compression: TableCompression,
     pub(crate) isolation: Isolation,
+    /// How long transactions wait for a lock or the exclusive turn.
+    pub(crate) lock_patience: Duration,
     pub(crate) background: Background,
     /// Whether small commits may be stored through a memory map of the log's file.
     pub(crate) map_log: bool,
@@ -203,6 +205,7 @@ impl Default for Settings {
             memory: 1 << 30,
             durability: Durability::Sync,
             isolation: Isolation::default(),
+            lock_patience: Duration::from_secs(10),
             compression: TableCompression::Auto,
             background: if cfg!(target_family = "wasm") { Background::Writers } else { Background::Threads },
             map_log: true,
@@ -273,6 +276,9 @@ impl Options {
     }
     pub(crate) fn isolation(&self) -> Isolation {
         self.given.isolation
+    }
+    pub(crate) fn lock_patience(&self) -> Duration {
+        self.given.lock_patience
     }
     pub(crate) fn background(&self) -> Background {
         self.given.background
