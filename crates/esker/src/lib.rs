@@ -206,6 +206,7 @@ pub use db::{
 pub use db::{EntryStream, EventStream, FeedStream};
 pub use encoding::Compression;
 pub use engine::base::health::{FailingWork, Health, Work};
+pub use engine::base::info::Info;
 pub use engine::base::options::FileSizes;
 pub use engine::base::stats::figures::{Figure, FigureKind, FigureValue};
 pub use engine::base::stats::{OldestSnapshot, Stats};
@@ -215,6 +216,7 @@ pub use engine::life::owner::LockOwner;
 pub use engine::state::history::History;
 pub use engine::state::keyspace_options::{Counting, KeyspaceOptions};
 pub use engine::state::keyspace_stats::KeyspaceStats;
+pub use engine::state::table_info::{TableInfo, TableKey, TableLevel};
 pub use engine::writes::committer::Committing;
 pub use engine::writes::locks::LockMode;
 pub use read::operators::MergeOperator;

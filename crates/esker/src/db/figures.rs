@@ -3,6 +3,7 @@
 use super::Db;
 use crate::engine::base::health::Health;
 use crate::engine::state::keyspace_stats::KeyspaceStats;
+use crate::engine::state::table_info::TableInfo;
 
 impl Db {
     /// Returns whether all work succeeds now, and if not, what fails, since when, and why. The call is cheap,
@@ -28,5 +29,24 @@ impl Db {
     /// [`len`](crate::Keyspace::len) would do.
     pub fn keyspace_stats(&self) -> Vec<KeyspaceStats> {
         self.handle.core.keyspace_stats()
+    }
+
+    /// Describes the tables: newest run first, and each run in the order of keys. Memtables, which hold the
+    /// newest writes, are no tables yet. This reads no file.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// let users = db.keyspace("users")?;
+    /// users.put("ann", "1")?;
+    /// users.put("bob", "2")?;
+    /// db.flush()?;
+    /// let tables = db.tables();
+    /// assert!(tables.iter().any(|table| table.keyspaces.contains(&"users".to_owned())));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn tables(&self) -> Vec<TableInfo> {
+        self.handle.core.tables()
     }
 }

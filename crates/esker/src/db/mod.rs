@@ -65,6 +65,7 @@ pub use self::ttl::Ttl;
 pub use self::updates::{Swap, Update, ViewMut};
 pub use self::watch::{Change, Listener, Notice, Watch};
 
+use crate::engine::base::info::Info;
 use crate::engine::base::stats::Stats;
 use crate::engine::life::background::BackgroundStep;
 use crate::engine::life::copies::checkpoint::Checkpoint;
@@ -411,11 +412,9 @@ impl Db {
         check(&self.handle.core)
     }
 
-    /// Names and values of the options in force, given and derived. `cache_bytes` is the memory left when all
-    /// memtables are full, but at least a quarter of the memory. Compactions compare the data with it. If
-    /// memtables are large, the cache itself may have less.
-    pub fn info(&self) -> Vec<(String, String)> {
-        self.handle.core.options.describe()
+    /// Returns the options in force, given and derived.
+    pub fn info(&self) -> Info {
+        self.handle.core.options.info()
     }
 
     /// The directory.

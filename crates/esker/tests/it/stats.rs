@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{dir, tiny};
-use esker::{Builder, Db, Durability, Latency};
+use esker::{Blobs, Builder, Db, Durability, Latency, TableLevel};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
 fn stepped(env: &Env) -> Builder {
@@ -193,4 +193,49 @@ fn the_log_grows_and_goes() {
     assert_eq!((earlier.log_bytes_written, earlier.commits), (0, 0));
     db.flush().unwrap();
     assert!(db.stats().log_bytes < before / 10, "obsolete segments are gone");
+}
+
+#[test]
+fn tables_have_their_run_keys_counts_commits_and_keyspaces() {
+    let db = Db::builder().stepped().env(Env::with_fs(Arc::new(MemFs::new()))).open("db").unwrap();
+    let (users, mails) = (db.create_keyspace("users").unwrap(), db.create_keyspace("mails").unwrap());
+    assert_eq!(db.tables(), []);
+    users.put("b", "1").unwrap();
+    db.flush().unwrap();
+    users.put("a", "1").unwrap();
+    users.put("c", "1").unwrap();
+    let first = users.put("c", "2").unwrap();
+    users.delete("a").unwrap();
+    let last = users.delete_range("x".."z").unwrap();
+    db.flush().unwrap();
+    let tables = db.tables();
+    let [newest, oldest] = &tables[..] else { panic!("{tables:?}") };
+    assert_eq!((newest.level, oldest.level), (TableLevel::Flushed, TableLevel::Flushed));
+    assert!(newest.run > oldest.run && newest.file != oldest.file);
+    assert_eq!((newest.keyspaces.as_slice(), newest.range_tombstones), (&["users".to_owned()][..], 1));
+    assert_eq!((newest.first.keyspace, newest.last.keyspace), (users.id(), users.id()));
+    assert_eq!((&newest.first.key[..], &newest.last.key[..]), (&b"a"[..], &b"z"[..]));
+    assert_eq!((newest.keys, newest.tombstones, newest.commits), (2, 1, (first, last)));
+    assert!(oldest.keyspaces.contains(&"users".to_owned()), "and the catalog");
+    mails.put("m", "1").unwrap();
+    users.clear().unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.tables()[0].keyspaces, ["users", "mails"], "in the order of their ids");
+    db.rename_keyspace("mails", "letters").unwrap();
+    db.drop_keyspace("users").unwrap();
+    db.compact().unwrap();
+    let tables = db.tables();
+    assert_eq!(tables.iter().map(|table| table.bytes).sum::<u64>(), db.stats().table_bytes);
+    let [base] = &tables[..] else { panic!("{tables:?}") };
+    assert_eq!((base.level, base.tombstones, base.range_tombstones), (TableLevel::Base, 0, 0));
+    assert_eq!((base.last.keyspace, &base.last.key[..]), (mails.id(), &b"m"[..]));
+    assert!(base.keyspaces.contains(&"letters".to_owned()) && !base.keyspaces.contains(&"users".to_owned()));
+}
+
+#[test]
+fn info_has_the_options_in_force() {
+    let db = Db::builder().memory(8 << 20).blobs(Blobs::Never).open_in_memory().unwrap();
+    let info = db.info();
+    assert_eq!((info.memory, info.memtable_bytes, info.blobs), (8 << 20, 1 << 20, Blobs::Never));
+    assert!(info.pairs().contains(&("blobs_from", "never".to_owned())));
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use esker_env::{Env, OpenOptions, read_range};
 
+use super::info::Info;
 use crate::blob::{Blobs, StoreOptions};
 use crate::compaction::filter::Filter;
 use crate::compaction::plan::Limits;
@@ -295,6 +296,18 @@ impl Options {
     pub(crate) fn memory(&self) -> u64 {
         self.given.memory
     }
+    pub(super) fn compression(&self) -> TableCompression {
+        self.given.compression
+    }
+    pub(super) fn blobs(&self) -> Blobs {
+        self.given.blobs.rule
+    }
+    pub(super) fn block_bytes(&self) -> usize {
+        self.given.sizes.block_bytes
+    }
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.given.sizes.table_bytes
+    }
     pub(crate) fn replay_bytes(&self) -> u64 {
         self.given.sizes.replay_bytes
     }
@@ -426,30 +439,9 @@ impl Options {
         }
     }
 
-    /// Names and values for people.
-    pub(crate) fn describe(&self) -> Vec<(String, String)> {
-        let pair = |name: &str, value: String| (name.to_owned(), value);
-        vec![
-            pair("memory", self.given.memory.to_string()),
-            pair("durability", format!("{:?}", self.given.durability).to_lowercase()),
-            pair("isolation", format!("{:?}", self.given.isolation).to_lowercase()),
-            pair("compression", format!("{:?}", self.given.compression).to_lowercase()),
-            pair("memtable_bytes", self.memtable_bytes.to_string()),
-            pair("transaction_bytes", self.transaction_bytes().to_string()),
-            pair("cache_bytes", self.cache_bytes().to_string()),
-            pair("block_bytes", self.given.sizes.block_bytes.to_string()),
-            pair("table_bytes", self.given.sizes.table_bytes.to_string()),
-            pair(
-                "blobs_from",
-                self.given.blobs.rule.limit().map_or("never".to_owned(), |limit| limit.to_string()),
-            ),
-            pair(
-                "space_amplification_max",
-                format!("{:.2}", self.given.blobs.amplification_percent_max as f64 / 100.0),
-            ),
-            pair("replay_bytes", self.given.sizes.replay_bytes.to_string()),
-            pair("wal_segment_bytes", self.wal_segment_bytes().to_string()),
-        ]
+    /// The options in force, for programs and people.
+    pub(crate) fn info(&self) -> Info {
+        Info::of(self)
     }
 
     /// Writes the OPTIONS file for people and tools. The engine does not read it.
@@ -457,7 +449,7 @@ impl Options {
         let mut text = String::from(
             "# The options this database was last opened with. Changing this file changes nothing.\n",
         );
-        for (name, value) in self.describe() {
+        for (name, value) in self.info().pairs() {
             text.push_str(&format!("{name} = {value}\n"));
         }
         text.push_str(&last_line(text.as_bytes()));
