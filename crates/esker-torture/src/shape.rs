@@ -48,10 +48,12 @@ impl Shape {
     pub(crate) fn builder(self) -> Builder {
         let builder = with_operator(Db::builder())
             .memory(4 << 20)
-            .memtable_bytes(self.memtable_bytes)
-            .replay_bytes(self.memtable_bytes as u64 / 4)
-            .block_bytes(self.block_bytes)
-            .table_bytes(self.table_bytes)
+            .tuning(|t| {
+                t.memtable_bytes(self.memtable_bytes)
+                    .replay_bytes(self.memtable_bytes as u64 / 4)
+                    .block_bytes(self.block_bytes)
+                    .table_bytes(self.table_bytes)
+            })
             .file_sizes(self.file_sizes)
             .blobs(self.blobs)
             .durability(self.durability);

@@ -199,8 +199,8 @@ pub use compaction::filter::Decision;
 pub use db::{
     Builder, Change, Changed, Changes, CommitError, Committed, Cursor, Db, Feed, FeedChange, FeedCommit,
     FeedOperand, FeedValue, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice, PartWrite, Past, Range,
-    Reads, RemovedRange, Savepoint, Sequence, Snapshot, Swap, Transaction, Ttl, Update, Version, Versions,
-    View, ViewMut, Watch, WriteBatch, check_offline, repair,
+    Reads, RemovedRange, Savepoint, Sequence, Snapshot, Swap, Transaction, Ttl, Tuning, Update, Version,
+    Versions, View, ViewMut, Watch, WriteBatch, check_offline, repair,
 };
 #[cfg(feature = "tokio")]
 pub use db::{EntryStream, EventStream, FeedStream};

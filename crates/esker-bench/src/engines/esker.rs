@@ -120,7 +120,8 @@ impl Engine for Esker {
 fn open(dir: &Path, options: &OpenOptions) -> Result<Db> {
     let mut builder = Db::builder().memory(options.cache_bytes);
     if let Some(bytes) = options.write_buffer_bytes {
-        builder = builder.memtable_bytes(usize::try_from(bytes)?);
+        let bytes = usize::try_from(bytes)?;
+        builder = builder.tuning(|t| t.memtable_bytes(bytes));
     }
     builder.open(dir).map_err(Failure::engine)
 }

@@ -34,6 +34,7 @@ mod stream;
 mod transact;
 mod transaction;
 mod ttl;
+mod tuning;
 mod updates;
 mod watch;
 mod writes;
@@ -62,6 +63,7 @@ pub use self::stream::{EntryStream, EventStream, FeedStream};
 pub use self::transact::Committed;
 pub use self::transaction::Transaction;
 pub use self::ttl::Ttl;
+pub use self::tuning::Tuning;
 pub use self::updates::{Swap, Update, ViewMut};
 pub use self::watch::{Change, Listener, Notice, Watch};
 

@@ -183,7 +183,7 @@ fn remedy(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error() {
         Some(code) if code == of_process => {
             return Some(
-                "this process has too many files open: raise its limit (`ulimit -n`); larger tables (`Builder::table_bytes`) are fewer files",
+                "this process has too many files open: raise its limit (`ulimit -n`); larger tables (`Tuning::table_bytes`) are fewer files",
             );
         }
         code if code.is_some() && code == of_system => {

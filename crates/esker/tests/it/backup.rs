@@ -18,7 +18,7 @@ use crate::common::{DIR, simulated};
 const BACKUPS: &str = "backups";
 
 fn builder(fs: FsRef) -> esker::Builder {
-    simulated(fs).stepped().blobs(Blobs::From(200)).transaction_memory(1 << 10)
+    simulated(fs).stepped().blobs(Blobs::From(200)).tuning(|t| t.transaction_memory(1 << 10))
 }
 
 fn open(fs: &MemFs, dir: impl AsRef<Path>) -> Db {

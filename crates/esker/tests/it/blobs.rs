@@ -12,7 +12,9 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Values of 64 bytes and more are large.
 fn small() -> Builder {
-    Db::builder().memtable_bytes(4 << 10).table_bytes(4 << 10).block_bytes(256).blobs(Blobs::From(64))
+    Db::builder()
+        .tuning(|t| t.memtable_bytes(4 << 10).table_bytes(4 << 10).block_bytes(256))
+        .blobs(Blobs::From(64))
 }
 
 fn open_at(env: Env) -> esker::Result<Db> {

@@ -14,7 +14,10 @@ const KEYS: u32 = 20_000;
 
 fn open(fs: &MemFs) -> Db {
     let env = Env::simulated(Arc::new(fs.clone()), 1);
-    let builder = Db::builder().stepped().memory(1 << 20).memtable_bytes(128 << 10).table_bytes(256 << 10);
+    let builder = Db::builder()
+        .stepped()
+        .memory(1 << 20)
+        .tuning(|t| t.memtable_bytes(128 << 10).table_bytes(256 << 10));
     builder.env(env).open(Path::new("db")).unwrap()
 }
 

@@ -112,8 +112,8 @@ fn merges_in_the_background_decide_too_while_others_write_and_read() {
     let fs = Arc::new(MemFs::new());
     let mut rng = fastrand::Rng::with_seed(7);
     let env = Env { fs: fs.clone(), clock: Arc::new(ManualClock::new()), ..Env::simulated(fs, 1) };
-    let builder = Db::builder().compaction_filter("f", drop_odd).memtable_bytes(4 << 10);
-    let builder = builder.block_bytes(256).table_bytes(4 << 10);
+    let builder = Db::builder().compaction_filter("f", drop_odd).tuning(|t| t.memtable_bytes(4 << 10));
+    let builder = builder.tuning(|t| t.block_bytes(256).table_bytes(4 << 10));
     let db = builder.stepped().blobs(Blobs::From(64)).env(env).open("db").unwrap();
     let map = db.keyspace("f").unwrap();
     let mut model = std::collections::BTreeMap::new();

@@ -33,7 +33,8 @@ fn world_with(blobs: Blobs) -> World {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
-    let db = tiny(env.clone()).stepped().memtable_bytes(1 << 20).blobs(blobs).open(dir()).unwrap();
+    let db =
+        tiny(env.clone()).stepped().tuning(|t| t.memtable_bytes(1 << 20)).blobs(blobs).open(dir()).unwrap();
     World { db, env, fs, faults }
 }
 

@@ -33,8 +33,9 @@ impl World {
 
     fn open(&self) -> Db {
         let env = Env { clock: self.clock.clone(), ..Env::simulated(Arc::new(self.fs.clone()), 1) };
-        let builder =
-            Db::builder().memory(1 << 20).memtable_bytes(4 << 10).block_bytes(256).table_bytes(4 << 10);
+        let builder = Db::builder()
+            .memory(1 << 20)
+            .tuning(|t| t.memtable_bytes(4 << 10).block_bytes(256).table_bytes(4 << 10));
         let builder = builder.merge_operator("concat", concat);
         builder.stepped().blobs(Blobs::From(40)).env(env).open(Path::new("db")).unwrap()
     }

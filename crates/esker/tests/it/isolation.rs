@@ -264,7 +264,7 @@ fn writers_of_keys_that_share_a_block_do_not_conflict() {
 #[test]
 fn read_set_4_a_length_asked_for_above_writes_that_are_undone_is_a_read_of_their_keys() {
     for (is_large, is_range) in [(false, false), (false, true), (true, false)] {
-        let builder = Db::builder().background(false).memory(2 << 20).memtable_bytes(256 << 10);
+        let builder = Db::builder().background(false).memory(2 << 20).tuning(|t| t.memtable_bytes(256 << 10));
         let db = builder.open_in_memory().unwrap();
         let map = db.default_keyspace();
         map.put("a", "1").unwrap();

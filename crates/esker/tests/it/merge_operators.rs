@@ -22,8 +22,10 @@ fn concat(existing: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String
 
 fn builder(fs: &MemFs) -> Builder {
     let env = Env::simulated(Arc::new(fs.clone()), 1);
-    let small = Db::builder().memtable_bytes(8 << 10).table_bytes(2 << 10).block_bytes(128).memory(1 << 20);
-    small.transaction_memory(4 << 10).stepped().env(env).merge_operator("concat", concat)
+    let small = Db::builder()
+        .tuning(|t| t.memtable_bytes(8 << 10).table_bytes(2 << 10).block_bytes(128))
+        .memory(1 << 20);
+    small.tuning(|t| t.transaction_memory(4 << 10)).stepped().env(env).merge_operator("concat", concat)
 }
 
 fn key(rng: &mut fastrand::Rng) -> Vec<u8> {

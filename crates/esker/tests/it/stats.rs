@@ -16,7 +16,7 @@ use esker::{Blobs, Builder, Db, Durability, Latency, TableLevel};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
 fn stepped(env: &Env) -> Builder {
-    tiny(env.clone()).stepped().memtable_bytes(1 << 20)
+    tiny(env.clone()).stepped().tuning(|t| t.memtable_bytes(1 << 20))
 }
 
 fn simulated() -> Env {
@@ -63,7 +63,11 @@ fn hits_and_misses_add_up() {
 fn stalls_take_time() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let env = Env::with_fs(Arc::new(faults.clone()));
-    let db = Db::builder().env(env).memory(4 << 20).memtable_bytes(16 << 10).durability(Durability::Buffered);
+    let db = Db::builder()
+        .env(env)
+        .memory(4 << 20)
+        .tuning(|t| t.memtable_bytes(16 << 10))
+        .durability(Durability::Buffered);
     let db = db.open(dir()).unwrap();
     assert_eq!((db.stats().stalls, db.stats().stall_time), (0, Duration::ZERO));
     let slow = FaultAction::Delay(Duration::from_millis(20));

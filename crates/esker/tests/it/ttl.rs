@@ -303,8 +303,12 @@ fn a_transactions_own_entries_expire_too() {
 #[test]
 fn a_transaction_larger_than_memory_has_entries_that_expire() {
     let world = World::new();
-    let db =
-        world.builder().transaction_memory(64 << 10).adoption_bytes(100_000).open(Path::new("db")).unwrap();
+    let db = world
+        .builder()
+        .tuning(|t| t.transaction_memory(64 << 10))
+        .adoption_bytes(100_000)
+        .open(Path::new("db"))
+        .unwrap();
     let map = db.default_keyspace();
     let mut transaction = db.begin();
     let count = 20_000_u32;
@@ -361,7 +365,8 @@ fn watchers_hear_of_what_expires() {
 #[test]
 fn tables_of_which_all_has_expired_go_unread() {
     let world = World::new();
-    let builder = world.builder().block_bytes(512).table_bytes(4096).compression(TableCompression::None);
+    let builder =
+        world.builder().tuning(|t| t.block_bytes(512).table_bytes(4096)).compression(TableCompression::None);
     let db = builder.open(Path::new("db")).unwrap();
     let map = db.default_keyspace();
     for n in 0..2000_u32 {
@@ -553,7 +558,12 @@ fn conflict_3_sweeps_in_tables_and_of_whole_tables_are_no_conflicts_but_the_writ
         (true, 2, false),
     ] {
         let world = World::new();
-        let db = world.builder().memory(2 << 20).memtable_bytes(256 << 10).open(Path::new("db")).unwrap();
+        let db = world
+            .builder()
+            .memory(2 << 20)
+            .tuning(|t| t.memtable_bytes(256 << 10))
+            .open(Path::new("db"))
+            .unwrap();
         let map = db.default_keyspace();
         let put = |ttl: Duration| ["a", "b", "c"].map(|key| map.put_with_ttl(key, "1", ttl).unwrap());
         if !is_whole {

@@ -7,8 +7,8 @@ use crate::blob::Blobs;
 use crate::sstable::TableCompression;
 use crate::txn::commit::{Durability, Isolation};
 
-/// The options in force, given and derived: made by [`Db::info`](crate::Db::info). [`Builder`](crate::Builder)
-/// describes those of the same names.
+/// The options in force, given and derived: made by [`Db::info`](crate::Db::info).
+/// [`Builder`](crate::Builder) and [`Tuning`](crate::Tuning) describe those of the same names.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Info {

@@ -224,7 +224,7 @@ mod tests {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let dir = Path::new("db");
         let open = |bytes| {
-            let builder = Db::builder().stepped().adoption_bytes(4 << 10).memtable_bytes(bytes);
+            let builder = Db::builder().stepped().adoption_bytes(4 << 10).tuning(|t| t.memtable_bytes(bytes));
             builder.blobs(Blobs::Never).env(env.clone()).open(dir).unwrap()
         };
         let db = open(1 << 20);

@@ -95,7 +95,7 @@ mod tests {
         let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(faults.clone()), 1) };
         let db = Db::builder()
             .stepped()
-            .replay_bytes(20_000)
+            .tuning(|t| t.replay_bytes(20_000))
             .blobs(Blobs::Never)
             .env(env)
             .open(Path::new("db"))

@@ -23,7 +23,7 @@ fn some_runs(runs: usize, clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
     let env = Env { clock, ..Env::simulated(Arc::new(faults.clone()), 1) };
     let db = Db::builder()
         .stepped()
-        .table_bytes(1 << 20)
+        .tuning(|t| t.table_bytes(1 << 20))
         .blobs(Blobs::Never)
         .env(env)
         .open(Path::new("db"))
@@ -75,7 +75,7 @@ fn engine_background_2_after_a_panic_between_the_manifest_and_the_view_nothing_i
         let env = Env::simulated(Arc::new(disk.crash_strict()), 1);
         let db = Db::builder()
             .stepped()
-            .table_bytes(1 << 20)
+            .tuning(|t| t.table_bytes(1 << 20))
             .blobs(Blobs::Never)
             .env(env)
             .open(Path::new("db"))
@@ -115,7 +115,7 @@ fn where_the_disk_has_no_space_for_all_memtables_the_oldest_is_flushed_alone() {
         let env = Env::simulated(Arc::new(disk.clone()), 1);
         Db::builder()
             .stepped()
-            .memtable_bytes(64 << 10)
+            .tuning(|t| t.memtable_bytes(64 << 10))
             .blobs(Blobs::Never)
             .env(env)
             .open(Path::new("db"))
@@ -341,7 +341,7 @@ fn backoff_4_a_compaction_that_waits_for_space_does_not_delay_others_that_fit() 
     let env = Env::simulated(Arc::new(disk.clone()), 1);
     let db = Db::builder()
         .stepped()
-        .table_bytes(512 << 10)
+        .tuning(|t| t.table_bytes(512 << 10))
         .blobs(Blobs::Never)
         .env(env)
         .open(Path::new("db"))
