@@ -416,7 +416,8 @@ impl Db {
 
     /// Returns the options in force, given and derived.
     pub fn info(&self) -> Info {
-        self.handle.core.options.info()
+        let core = &self.handle.core;
+        Info { memory: core.cache.budget().capacity_bytes(), ..core.options.info() }
     }
 
     /// The directory.

@@ -243,3 +243,31 @@ fn info_has_the_options_in_force() {
     assert_eq!((info.memory, info.memtable_bytes, info.blobs), (8 << 20, 1 << 20, Blobs::Never));
     assert!(info.pairs().contains(&("blobs_from", "never".to_owned())));
 }
+
+#[test]
+fn the_memory_of_an_open_database_can_be_changed() {
+    let db = Db::builder().memory(64 << 20).blobs(Blobs::Never).open_in_memory().unwrap();
+    let map = db.default_keyspace();
+    let mut batch = db.batch();
+    (0..4000_u32).for_each(|n| batch.put(&map, n.to_be_bytes(), noise(n)).unwrap());
+    batch.commit().unwrap();
+    db.compact().unwrap();
+    let read = || assert_eq!(map.iter().map(|entry| entry.unwrap().1.len()).sum::<usize>(), 8_000_000);
+    read();
+    assert!(db.stats().cache_bytes > 7 << 20, "{:?}", db.stats());
+    db.set_memory(2 << 20).unwrap();
+    assert!(db.stats().cache_bytes <= 2 << 20, "{:?}", db.stats());
+    read();
+    assert!(db.stats().cache_bytes <= 2 << 20, "{:?}", db.stats());
+    db.set_memory(64 << 20).unwrap();
+    read();
+    assert!(db.stats().cache_bytes > 7 << 20, "{:?}", db.stats());
+    assert_eq!(db.info().memory, 64 << 20);
+    assert!(db.set_memory(1 << 10).is_err());
+}
+
+/// 2000 bytes that do not compress.
+fn noise(seed: u32) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(seed.into());
+    std::iter::repeat_with(|| rng.u8(..)).take(2000).collect()
+}

@@ -228,9 +228,7 @@ impl Settings {
     /// [`Error::Invalid`] if a setting is out of its range.
     pub(crate) fn derive(self) -> Result<Options> {
         let invalid = |text: &str| Err(Error::Invalid(text.to_owned()));
-        if self.memory < MIB {
-            return invalid("memory: at least 1 MiB is needed");
-        }
+        check_memory(self.memory)?;
         if !(64..=MIB as usize).contains(&self.sizes.block_bytes) {
             return invalid("block_bytes: 64 bytes to 1 MiB");
         }
@@ -259,6 +257,14 @@ impl Settings {
         }
         Ok(Options { memtable_bytes, given: self })
     }
+}
+
+/// Checks the size of the memory budget.
+pub(crate) fn check_memory(bytes: u64) -> Result<()> {
+    if bytes < MIB {
+        return Err(Error::Invalid("memory: at least 1 MiB is needed".to_owned()));
+    }
+    Ok(())
 }
 
 /// All options: given and derived.
