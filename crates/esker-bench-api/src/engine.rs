@@ -10,6 +10,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use serde::{Deserialize, Deserializer};
+
 use crate::async_commits::AsyncCommits;
 use crate::expiring::Expiring;
 use crate::keyspaces::{Keyspaces, Prefixed};
@@ -116,16 +118,25 @@ pub trait Engine: Sync {
 }
 
 /// One option of an adapter, with its reason.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 pub struct EngineOption {
     /// The option as the engine calls it.
+    #[serde(deserialize_with = "leaked")]
     pub option: &'static str,
     /// Its value.
+    #[serde(deserialize_with = "leaked")]
     pub value: &'static str,
     /// Reason for the value.
+    #[serde(deserialize_with = "leaked")]
     pub reason: &'static str,
     /// Where the engine's authors advise or use it: a file, a page, a section. Empty for a default.
+    #[serde(deserialize_with = "leaked")]
     pub pointer: &'static str,
+}
+
+/// Reads a text that stays until the process ends: the description of an engine in another language.
+pub(crate) fn leaked<'de, D: Deserializer<'de>>(text: D) -> std::result::Result<&'static str, D::Error> {
+    Ok(String::deserialize(text)?.leak())
 }
 
 /// The options of an adapter: option, value, reason and pointer of each, on one line.
@@ -137,15 +148,19 @@ macro_rules! engine_options {
 }
 
 /// What the transactions of an engine guarantee, as the adapter uses them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Isolation {
     /// Each write is atomic by itself; several together are not.
+    #[serde(rename = "single operations")]
     Operation,
     /// A batch of writes is atomic. There are no reads within a transaction, and no conflicts.
+    #[serde(rename = "atomic batches")]
     Batch,
     /// Reads see one snapshot. Conflicting writers fail or wait.
+    #[serde(rename = "snapshot isolation")]
     Snapshot,
     /// Transactions have the same effect as if they ran one after the other.
+    #[serde(rename = "serializable")]
     Serializable,
 }
 

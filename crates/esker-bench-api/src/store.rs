@@ -48,8 +48,11 @@ pub trait Store: Send + Sync {
         self.reader()?.range(from, limit, visit)
     }
 
-    /// Runs the engine's most complete compaction.
-    fn compact(&mut self) -> Result<()>;
+    /// Runs the engine's most complete compaction. The default is for an engine that lacks
+    /// [`Feature::Compaction`], whose rows say why.
+    fn compact(&mut self) -> Result<()> {
+        Err(Failure::Unsupported("it has no compaction".to_owned()))
+    }
 
     /// Closes and opens the database after each `compact`, untimed. Some engines remove replaced files only
     /// then, or were opened with other options for the compaction. If closing or opening does a part of the

@@ -13,17 +13,22 @@
 
 use std::time::Instant;
 
+use serde::Deserialize;
+
 use crate::store::{Result, Store, VisitItem, Writer};
 
 /// How an engine keeps writers that run at the same time apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum TransactionKind {
     /// All writers go on at once. A commit conflicts if what it has read was changed since; then it is tried
     /// again.
+    #[serde(rename = "optimistic")]
     Optimistic,
     /// Each writer locks the keys that it is about to change. If another holds a lock, it waits.
+    #[serde(rename = "locks keys")]
     Locks,
     /// There is one write transaction at a time. The others wait for it to end.
+    #[serde(rename = "one writer at a time")]
     OneWriter,
 }
 

@@ -13,14 +13,14 @@
 //!   just before it.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use esker_bench_api::generate::items::Items;
 use esker_bench_api::{Durability, Engine, Failure, Feature, OpenOptions, Reached, Result};
 
 use crate::parent::{self, die_with_the_runner};
+use crate::runner::Scratch;
 
 const SEED: u64 = 29;
 const CACHE_BYTES: u64 = 64 << 20;
@@ -85,50 +85,21 @@ fn agrees(said: Reached, there: &[u64]) -> Option<bool> {
 }
 
 fn survivors_of_a_kill(program: &Path, engine: &str, dir: &Path) -> Result<u64> {
-    let database = Database::new(dir)?;
-    let mut writer = Command::new(program)
-        .args(["async-writer", engine, &COMMITS.to_string()])
-        .arg(&database.0)
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let stdout = writer.stdout.take().ok_or_else(|| Failure::engine("a process without stdout"))?;
-    let is_ready = BufReader::new(stdout).lines().map_while(Result::ok).any(|line| line == READY);
-    let helpers = parent::children(writer.id());
-    writer.kill()?;
-    let status = writer.wait()?;
-    parent::await_end(&helpers);
-    if !is_ready {
+    let database = Scratch::new(dir, "esker-bench-async-commits")?;
+    let arguments = ["async-writer", engine, &COMMITS.to_string()];
+    let is_ready = |line: &str| (line == READY).then_some(());
+    let (ready, status) = parent::write_elsewhere(&arguments, &database.path, true, is_ready)?;
+    if ready.is_none() {
         return Err(Failure::Engine(format!("the writing process of {engine} ended by itself ({status})")));
     }
     let mut reader = Command::new(program);
-    reader.args(["async-survivors", engine, &COMMITS.to_string()]).arg(&database.0);
+    reader.args(["async-survivors", engine, &COMMITS.to_string()]).arg(&database.path);
     let output = reader.output()?;
     let reported = String::from_utf8_lossy(&output.stdout).trim().parse();
     reported.map_err(|_| {
         let stderr = String::from_utf8_lossy(&output.stderr);
         Failure::Engine(format!("{engine}, opened after a kill: {} ({})", stderr.trim(), output.status))
     })
-}
-
-/// A directory, empty at first, that is removed when this is dropped.
-struct Database(PathBuf);
-
-impl Database {
-    fn new(dir: &Path) -> Result<Self> {
-        let path = dir.join("esker-bench-async-commits");
-        if path.exists() {
-            std::fs::remove_dir_all(&path)?;
-        }
-        std::fs::create_dir_all(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        // The next one replaces what is left.
-        drop(std::fs::remove_dir_all(&self.0));
-    }
 }
 
 fn options() -> OpenOptions {

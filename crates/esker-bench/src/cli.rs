@@ -90,7 +90,11 @@ pub(crate) enum Command {
     /// Write a stream of pairs to stdout (lengths are u32, little-endian), as obigstore's bm_makedata does
     Makedata(MakedataArguments),
     /// Print the tables that the workloads' sources published, beside ours
-    SeedTables(SeedTablesArguments),
+    SeedTables {
+        /// Files of results to show beside them; their run.json tells the machine
+        #[arg(value_name = "RESULTS.jsonl")]
+        results: Vec<PathBuf>,
+    },
     /// Kill a process of each engine after async commits, and compare what is left with what the adapter says
     AsyncCommits {
         /// Engine to look at, repeatable; by default all except those in Go
@@ -186,13 +190,6 @@ pub(crate) struct RunArguments {
     /// ones fail [default: by scale]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<u64>,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct SeedTablesArguments {
-    /// Files of results to show beside them; their run.json tells the machine
-    #[arg(value_name = "RESULTS.jsonl")]
-    pub(crate) results: Vec<PathBuf>,
 }
 
 #[derive(clap::Args)]

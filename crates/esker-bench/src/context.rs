@@ -219,6 +219,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::report::summary::tests::record;
     use crate::suites;
+    use esker_bench_api::Isolation;
 
     /// A run on this machine, of suite `redb` unless other suites are noted.
     pub(crate) fn context(command: &str, engines: Vec<EngineContext>) -> Context {
@@ -234,15 +235,21 @@ pub(crate) mod tests {
         }
     }
 
-    fn engine(name: &str, cache: &str) -> EngineContext {
+    /// An engine without options, of which no suite is noted.
+    pub(crate) fn of_class(name: &str, isolation: Isolation) -> EngineContext {
         EngineContext {
             name: name.to_owned(),
             version: "1.0".to_owned(),
-            isolation: "snapshot isolation".to_owned(),
+            isolation: isolation.name().to_owned(),
             async_commits: None,
-            options: vec![["cache", cache, "its default", ""].map(str::to_owned)],
+            options: Vec::new(),
             suites: Vec::new(),
         }
+    }
+
+    fn engine(name: &str, cache: &str) -> EngineContext {
+        let options = vec![["cache", cache, "its default", ""].map(str::to_owned)];
+        EngineContext { options, ..of_class(name, Isolation::Snapshot) }
     }
 
     #[test]

@@ -66,9 +66,7 @@ fn main() -> ExitCode {
         }),
         Some(Command::List) => list(),
         Some(Command::Run(arguments)) => run(&arguments),
-        Some(Command::SeedTables(arguments)) => {
-            published::tables(&arguments.results).and_then(|text| show(&text))
-        }
+        Some(Command::SeedTables { results }) => seed_tables(&results),
         Some(Command::Child(arguments)) => run_child(&arguments),
         Some(Command::Report { files, out }) => report_of(&files, &out),
         Some(Command::Picture { results, out }) => picture(&results, &out),
@@ -340,6 +338,17 @@ fn report_of(files: &[PathBuf], out: &Path) -> Result<()> {
     }
     fs::create_dir_all(out)?;
     report(out, &records, &Runs::new(contexts))
+}
+
+/// Prints the published tables beside these results.
+fn seed_tables(files: &[PathBuf]) -> Result<()> {
+    let (mut records, mut machines) = (Vec::new(), Vec::new());
+    for file in files {
+        records.extend(read_results(file)?);
+        machines.extend(read_context(&file.with_file_name("run.json"))?.map(|run| run.machine.line()));
+    }
+    machines.dedup();
+    show(&published::seed_tables(&records, &machines))
 }
 
 /// Draws the only suite of these results.

@@ -4,6 +4,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Value};
 
 use crate::ob::{self, Begin};
+use crate::retry::{Attempts, Retry};
 use crate::{Request, Result};
 
 /// A connection to a server, for one task, because transactions belong to a connection.
@@ -44,8 +45,22 @@ impl AsyncClient {
     pub async fn transact<T>(
         &mut self,
         begin: Begin,
+        work: impl AsyncFnMut(&mut AsyncClient) -> Result<T>,
+    ) -> Result<T> {
+        self.transact_with(begin, Retry::default(), work).await
+    }
+
+    /// Same as [`transact`](Self::transact), with other limits.
+    ///
+    /// # Errors
+    /// Those of [`transact`](Self::transact).
+    pub async fn transact_with<T>(
+        &mut self,
+        begin: Begin,
+        retry: Retry,
         mut work: impl AsyncFnMut(&mut AsyncClient) -> Result<T>,
     ) -> Result<T> {
+        let mut attempts = Attempts::new(retry);
         loop {
             self.run(begin.request()).await?;
             let done = match work(self).await {
@@ -57,7 +72,10 @@ impl AsyncClient {
                 }
             };
             match done {
-                Err(error) if error.is_retryable() => {}
+                Err(error) if error.is_retryable() => match attempts.pause() {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => return Err(error),
+                },
                 done => return done,
             }
         }

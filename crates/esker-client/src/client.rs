@@ -1,8 +1,10 @@
 //! The blocking client.
 
-use redis::{Connection, Value};
+use redis::{Connection, Msg, Value};
 
+use crate::es::{KeyEvent, Watch};
 use crate::ob::{self, Begin, Row, Slice};
+use crate::retry::{Attempts, Retry};
 use crate::{Request, Result};
 
 /// A connection to a server, for one thread.
@@ -38,12 +40,27 @@ impl Client {
     }
 
     /// Runs a transaction: begins it, calls `work`, and commits. Repeats this after a conflict, a deadlock,
-    /// or a change of something that the transaction watches. Rolls back if `work` fails with another error.
-    /// The transaction covers rows and ordered keys.
+    /// or a change of something that the transaction watches, as often as [`Retry::default`] says. Rolls back
+    /// if `work` fails with another error. The transaction covers rows and ordered keys.
     ///
     /// # Errors
-    /// Those of `work`, and of the commit.
-    pub fn transact<T>(&mut self, begin: Begin, mut work: impl FnMut(&mut Client) -> Result<T>) -> Result<T> {
+    /// Those of `work`, and of the commit. A conflict only after the last attempt.
+    pub fn transact<T>(&mut self, begin: Begin, work: impl FnMut(&mut Client) -> Result<T>) -> Result<T> {
+        self.transact_with(begin, Retry::default(), work)
+    }
+
+    /// Same as [`transact`](Self::transact), with other limits.
+    ///
+    /// # Errors
+    /// Those of [`transact`](Self::transact).
+    #[expect(clippy::disallowed_methods, reason = "the client has no simulated clock")]
+    pub fn transact_with<T>(
+        &mut self,
+        begin: Begin,
+        retry: Retry,
+        mut work: impl FnMut(&mut Client) -> Result<T>,
+    ) -> Result<T> {
+        let mut attempts = Attempts::new(retry);
         loop {
             self.run(begin.request())?;
             let done = match work(self) {
@@ -55,10 +72,34 @@ impl Client {
                 }
             };
             match done {
-                Err(error) if error.is_retryable() => {}
+                Err(error) if error.is_retryable() => match attempts.pause() {
+                    Some(pause) => std::thread::sleep(pause),
+                    None => return Err(error),
+                },
                 done => return done,
             }
         }
+    }
+
+    /// Watches keys, and returns their changes as they arrive. The connection does nothing else from then on.
+    /// Read the keys with another one once this has returned.
+    ///
+    /// ```no_run
+    /// # use esker_client::{Client, Result, es};
+    /// # fn main() -> Result<()> {
+    /// let client = Client::connect("redis://127.0.0.1:6379/")?;
+    /// for event in client.changes(es::watch().prefix("user:"))? {
+    ///     println!("{:?}", event?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Errors of the server and of the connection.
+    pub fn changes(mut self, watch: Watch) -> Result<KeyEvents> {
+        self.run(watch.request())?;
+        Ok(KeyEvents { client: self, is_over: false })
     }
 
     /// Returns the rows of a slice, fetching `max_keys` rows of the slice at a time.
@@ -70,6 +111,35 @@ impl Client {
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Client")
+    }
+}
+
+/// Changes of watched keys, in order. Waits for each. Created by [`Client::changes`]. An error is the last
+/// item.
+#[derive(Debug)]
+pub struct KeyEvents {
+    client: Client,
+    is_over: bool,
+}
+
+impl Iterator for KeyEvents {
+    type Item = Result<KeyEvent>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.is_over {
+            match self.client.connection.recv_response() {
+                Ok(value) => {
+                    if let Some(event) = Msg::from_owned_value(value).as_ref().and_then(KeyEvent::of) {
+                        return Some(Ok(event));
+                    }
+                }
+                Err(error) => {
+                    self.is_over = true;
+                    return Some(Err(error.into()));
+                }
+            }
+        }
+        None
     }
 }
 

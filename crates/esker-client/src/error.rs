@@ -24,6 +24,10 @@ pub enum Error {
     /// The server discarded notifications because the connection had too many. Read the watched data again.
     #[error("too many notifications: read the watched data again")]
     Overflow,
+    /// The server cannot continue the change feed from this position: it no longer keeps it, has another
+    /// history, or the next commit is too large. Read all data again.
+    #[error("the change feed cannot continue from this position, read all data again: {0}")]
+    PositionLost(String),
     /// The server reported another error.
     #[error("server error: {code} {message}")]
     Server {
@@ -63,6 +67,9 @@ impl From<RedisError> for Error {
             "LOCKTIMEOUT" => Error::LockTimeout,
             "TXTIMEOUT" => Error::TransactionTimeout,
             "OVERFLOW" => Error::Overflow,
+            "TRUNCATED" | "FORKED" | "TOOLARGE" => {
+                Error::PositionLost(error.detail().unwrap_or_default().to_owned())
+            }
             code => Error::Server {
                 code: code.to_owned(),
                 message: error.detail().unwrap_or_default().to_owned(),

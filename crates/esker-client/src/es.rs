@@ -1,8 +1,17 @@
 //! Ordered keys: the commands `ES.`. They work in the keyspace selected by [`use_keyspace`]; without it, on
 //! the strings of the connection's database.
 
+mod feed;
+mod session;
+mod watch;
+
 use redis::Value;
 
+pub use self::feed::{Change, Commit, Feed, Page, Position, feed, position};
+pub use self::session::{
+    Lock, at, close_snapshot, lock, open_snapshot, rollback_to, savepoint, snapshots, unlock,
+};
+pub use self::watch::{KeyEvent, Watch, unwatch, watch};
 use crate::{Bytes, Request, Result, reply};
 
 /// A key and its value. Keys of a database that are not strings have no value.

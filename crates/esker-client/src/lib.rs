@@ -51,13 +51,15 @@ mod names;
 pub mod ob;
 mod reply;
 mod request;
+mod retry;
 
 #[cfg(feature = "tokio")]
 pub use self::async_client::AsyncClient;
-pub use self::client::{Client, Pages};
+pub use self::client::{Client, KeyEvents, Pages};
 pub use self::error::{Error, Result};
 pub use self::names::{Names, Test};
 pub use self::request::Request;
+pub use self::retry::Retry;
 
 /// Names, keys and data are bytes.
 pub type Bytes = Vec<u8>;

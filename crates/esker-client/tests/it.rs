@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use esker_client::ob::{self, Isolation, LockMode, Sync};
-use esker_client::{AsyncClient, Client, Error, Names, Test, es, key};
+use esker_client::{AsyncClient, Client, Error, Names, Retry, Test, es, key};
 use esker_server::store::LocalStore;
 use esker_server::{Listeners, Options, Server, run};
 
@@ -28,7 +28,8 @@ struct TestServer {
 
 impl TestServer {
     fn start() -> Self {
-        let db = esker::Db::in_memory().unwrap();
+        let hour = Duration::from_secs(3600);
+        let db = esker::Db::builder().feed_retention(64 << 20, hour).open_in_memory().unwrap();
         let store = Arc::new(LocalStore::new(db.clone(), 1 << 30));
         let server =
             Server::new(store, Some(db.clone()), Options { port: Some(0), ..Options::default() }).unwrap();
@@ -228,4 +229,104 @@ async fn the_async_client_listens_and_runs_transactions() {
     let refused = client.transact(ob::begin(), async |_| Err::<(), _>(Error::Overflow)).await;
     assert!(matches!(refused, Err(Error::Overflow)));
     assert_eq!(client.run(ob::transaction_id()).await.unwrap(), None);
+}
+
+#[test]
+fn a_transaction_that_always_conflicts_is_given_up() {
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    let day = Duration::from_secs(86_400);
+    let retries = [
+        (Retry::new().attempts(3).deadline(day), 3),
+        (Retry::new().attempts(0), 1),
+        (Retry::new().deadline(Duration::ZERO), 1),
+    ];
+    let begin = ob::begin().isolation(Isolation::Serializable);
+    for (retry, expected) in retries {
+        let mut runs = 0;
+        let done = client.transact_with(begin, retry, |client| {
+            runs += 1;
+            client.run(es::get("k"))?;
+            other.run(es::set("k", runs.to_string()))?;
+            client.run(es::set("k", "mine"))
+        });
+        assert!(matches!(done, Err(Error::Conflict)) && runs == expected, "{done:?} {runs}");
+    }
+    assert_eq!(client.run(ob::transaction_id()).unwrap(), None);
+}
+
+#[test]
+fn locks_snapshots_and_savepoints() {
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    client.run(es::lock("l").shared().request()).unwrap();
+    other.run(es::lock("l").shared().wait(Duration::ZERO).request()).unwrap();
+    let refused = other.run(es::lock("l").wait(Duration::from_millis(5)).request());
+    assert!(matches!(refused, Err(Error::LockTimeout)), "{refused:?}");
+    assert!(client.run(es::unlock("l")).unwrap() && !client.run(es::unlock("l")).unwrap());
+    other.run(es::lock("l").wait(Duration::ZERO).request()).unwrap();
+
+    client.run(es::set("a", "1")).unwrap();
+    let snapshot = client.run(es::open_snapshot()).unwrap();
+    client.run(es::set("a", "2")).unwrap();
+    client.run(es::set("b", "2")).unwrap();
+    let entry = |key: &str, value: &str| (key.as_bytes().to_vec(), Some(value.as_bytes().to_vec()));
+    assert_eq!(client.run(es::at(snapshot, es::get("a"))).unwrap(), Some(b"1".to_vec()));
+    assert_eq!(client.run(es::at(snapshot, es::last())).unwrap(), Some(entry("a", "1")));
+    let walk = es::range("", "").limit(9).request();
+    assert_eq!(client.run(es::at(snapshot, walk)).unwrap(), [entry("a", "1")]);
+    assert_eq!(client.run(es::snapshots()).unwrap(), [snapshot]);
+    assert!(client.run(es::close_snapshot(snapshot)).unwrap());
+    assert!(!client.run(es::close_snapshot(snapshot)).unwrap());
+
+    client.run(ob::begin().isolation(Isolation::Serializable).request()).unwrap();
+    client.run(es::set("a", "3")).unwrap();
+    client.run(es::savepoint("s")).unwrap();
+    client.run(es::set("b", "3")).unwrap();
+    client.run(es::rollback_to("s")).unwrap();
+    client.run(ob::commit()).unwrap();
+    assert_eq!(client.run(es::range("", "").request()).unwrap(), [entry("a", "3"), entry("b", "2")]);
+}
+
+#[test]
+fn the_feed_and_watches_show_changes_in_both_versions_of_the_protocol() {
+    let server = TestServer::start();
+    server.client().run(es::create_keyspace("plain")).unwrap();
+    for query in ["", "?protocol=resp3"] {
+        let [mut client, mut watcher] = [(); 2].map(|()| {
+            let mut client = Client::connect(&server.url(query)).unwrap();
+            client.run(es::use_keyspace("plain")).unwrap();
+            client
+        });
+        let at = client.run(es::position()).unwrap();
+        watcher.run(es::get("k")).unwrap();
+        let mut events = watcher.changes(es::watch().key("k").prefix("user:")).unwrap();
+        client.run(es::set("k", "1")).unwrap();
+        client.run(es::set("other", "1")).unwrap();
+        client.run(es::delete("k")).unwrap();
+        client.run(es::set("user:1", "1")).unwrap();
+        client.run(es::delete_range("user:", "")).unwrap();
+        let (mut next, mut commits) = (at.clone(), Vec::new());
+        while commits.len() < 5 {
+            let feed = es::feed(&next).count(2);
+            let feed =
+                if commits.is_empty() { feed.wait(Duration::from_secs(60)) } else { feed.wait_forever() };
+            let page = client.run(feed.request()).unwrap();
+            assert!(page.commits.len() <= 2);
+            next = page.next;
+            commits.extend(page.commits);
+        }
+        assert_eq!(commits[4].position, next);
+        let changes: Vec<_> = commits.into_iter().flat_map(|commit| commit.changes).collect();
+        let set = |key: &str| es::Change::Set(key.into(), Some(b"1".to_vec()));
+        let removed = es::Change::DeleteRange(b"user:".to_vec(), Vec::new());
+        assert_eq!(changes, [set("k"), set("other"), es::Change::Delete("k".into()), set("user:1"), removed]);
+        let ahead = es::Position { number: next.number + 9, ..next };
+        let lost = client.run(es::feed(&ahead).request());
+        assert!(matches!(lost, Err(Error::PositionLost(_))), "{lost:?}");
+        let seen: Vec<_> = events.by_ref().take(4).map(Result::unwrap).collect();
+        let (set, deleted) = (es::KeyEvent::Set, es::KeyEvent::Delete);
+        let removed = es::KeyEvent::DeleteRange("user:".into());
+        assert_eq!(seen, [set("k".into()), deleted("k".into()), set("user:1".into()), removed]);
+    }
 }

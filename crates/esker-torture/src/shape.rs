@@ -1,6 +1,6 @@
 //! Options of a database under test, so small that flushes and compactions run continuously.
 
-use esker::{Builder, Db, Durability, FileSizes};
+use esker::{Blobs, Builder, Db, Durability, FileSizes};
 use esker_world::perform::with_operator;
 use fastrand::Rng;
 
@@ -15,7 +15,7 @@ pub(crate) struct Shape {
     /// Whether all commits go through the log, even large ones.
     logs_all: bool,
     /// Size from which values go to blob files; 0 disables them.
-    blobs_over: usize,
+    blobs: Blobs,
     file_sizes: FileSizes,
     /// Default durability of commits.
     pub(crate) durability: Durability,
@@ -39,7 +39,7 @@ impl Shape {
             table_bytes: pick([4 << 10, 16 << 10, 64 << 10]) as u64,
             beyond: layout.bool(),
             logs_all: layout.bool(),
-            blobs_over: [0, 0, 64, 300][layout.usize(0..4)],
+            blobs: [Blobs::Never, Blobs::Never, Blobs::From(64), Blobs::From(300)][layout.usize(0..4)],
             file_sizes,
             durability: [Durability::None, Durability::Buffered, Durability::Sync][pick([0, 1, 2])],
         }
@@ -48,12 +48,14 @@ impl Shape {
     pub(crate) fn builder(self) -> Builder {
         let builder = with_operator(Db::builder())
             .memory(4 << 20)
-            .memtable_bytes(self.memtable_bytes)
-            .replay_bytes(self.memtable_bytes as u64 / 4)
-            .block_bytes(self.block_bytes)
-            .table_bytes(self.table_bytes)
+            .tuning(|t| {
+                t.memtable_bytes(self.memtable_bytes)
+                    .replay_bytes(self.memtable_bytes as u64 / 4)
+                    .block_bytes(self.block_bytes)
+                    .table_bytes(self.table_bytes)
+            })
             .file_sizes(self.file_sizes)
-            .blobs_over(self.blobs_over)
+            .blobs(self.blobs)
             .durability(self.durability);
         let builder = if self.beyond { builder.miniature(0) } else { builder };
         if self.logs_all { builder.adoption_bytes(u64::MAX) } else { builder }

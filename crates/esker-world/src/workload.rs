@@ -4,7 +4,7 @@
 
 use std::ops::{Bound, Range};
 
-use esker::{BackgroundStep, Durability, FileSizes, TableCompression};
+use esker::{BackgroundStep, Blobs, Durability, FileSizes, TableCompression};
 
 use crate::judge::read::everything;
 use crate::model::keys::{KeyBounds, KeyNo};
@@ -42,7 +42,7 @@ pub fn opening(variant: Variant) -> Opening {
         memtable_bytes: 4096,
         transaction_memory: Some(1024),
         adoption_bytes: None,
-        blobs_over: if variant == Variant::Blobs { 40 } else { 0 },
+        blobs: if variant == Variant::Blobs { Blobs::From(40) } else { Blobs::Never },
         feed_bytes: None,
         block_bytes: if variant == Variant::Compressed { 512 } else { 128 },
         table_bytes: 1024,

@@ -58,7 +58,8 @@ fn main() -> esker::Result<()> {
     for (name, items, make) in SHAPES.iter().filter(|shape| shape.0.contains(&wanted)) {
         for in_memtable in [true, false] {
             let dir = tempfile::tempdir().expect("a temporary directory");
-            let builder = Db::builder().memory(6 << 30).memtable_bytes(1 << 30).background(false);
+            let builder =
+                Db::builder().memory(6 << 30).tuning(|t| t.memtable_bytes(1 << 30)).background(false);
             let db = builder.open(dir.path())?;
             let map = db.keyspace("map")?;
             for start in (0..*items as u64).step_by(1000) {
@@ -139,7 +140,11 @@ fn tombstones() -> esker::Result<()> {
         [("memtable", [false, false]), ("memtable over tables", [true, false]), ("tables", [true, true])]
     {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let db = Db::builder().memory(4 << 30).memtable_bytes(1 << 30).background(false).open(dir.path())?;
+        let db = Db::builder()
+            .memory(4 << 30)
+            .tuning(|t| t.memtable_bytes(1 << 30))
+            .background(false)
+            .open(dir.path())?;
         let map = db.keyspace("map")?;
         let change = |is_put: bool, flushed: bool| -> esker::Result<()> {
             for start in (0..=DEAD).step_by(1000) {

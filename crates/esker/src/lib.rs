@@ -114,7 +114,7 @@
 //! |---|---|
 //! | `zstd` (default) | The codec zstd, needed to read tables compressed with it. Needs a C compiler. |
 //! | `typed` | Module `typed`: tables with typed keys in their order, and typed values. |
-//! | `tokio` | Ranges, keys and the change feed as streams. Commits as futures need no feature. |
+//! | `tokio` | Streams of ranges, keys, the change feed, watches, listeners. Async commits need no feature. |
 //! | `bytes` | `Bytes::from` a [`Value`] or a [`Key`]. |
 //!
 //! `cargo doc -p esker --no-deps --all-features --open` shows them all.
@@ -194,17 +194,19 @@ pub use types::canary;
 #[doc(hidden)]
 pub use types::interleave;
 
+pub use blob::Blobs;
 pub use compaction::filter::Decision;
 pub use db::{
     Builder, Change, Changes, CommitError, Committed, CommittingAll, Cursor, Db, Feed, FeedChange,
     FeedCommit, FeedOperand, FeedValue, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice, PartWrite,
     Past, Range, ReadCore, Reads, Savepoint, Sequence, Snapshot, Swap, Transaction, TransactionOptions, Ttl,
-    Update, Version, Versions, View, ViewMut, Watch, WriteBatch, WriteOptions, check_offline, repair,
+    Tuning, Update, Version, Versions, View, ViewMut, Watch, WriteBatch, WriteOptions, check_offline, repair,
 };
 #[cfg(feature = "tokio")]
-pub use db::{EntryStream, FeedStream};
+pub use db::{EntryStream, EventStream, FeedStream};
 pub use encoding::Compression;
 pub use engine::base::health::{FailingWork, Health, Work};
+pub use engine::base::info::Info;
 pub use engine::base::options::FileSizes;
 pub use engine::base::stats::figures::{Figure, FigureKind, FigureValue};
 pub use engine::base::stats::{OldestSnapshot, Stats};
@@ -214,6 +216,7 @@ pub use engine::life::owner::LockOwner;
 pub use engine::state::history::History;
 pub use engine::state::keyspace_options::{Counting, KeyspaceOptions};
 pub use engine::state::keyspace_stats::KeyspaceStats;
+pub use engine::state::table_info::{TableInfo, TableKey, TableLevel};
 pub use engine::writes::committer::Committing;
 pub use engine::writes::locks::LockMode;
 pub use read::operators::MergeOperator;

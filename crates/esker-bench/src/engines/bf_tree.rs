@@ -150,10 +150,6 @@ impl Store for BfTreeStore {
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         BfTreeReader { tree: &self.tree }.get(key, visit)
     }
-
-    fn compact(&mut self) -> Result<()> {
-        Err(Failure::Unsupported(NO_COMPACTION.to_owned()))
-    }
 }
 
 struct BfTreeWriter<'store> {

@@ -15,7 +15,6 @@ use std::process::Command;
 
 use esker::{Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction, Value};
 
-use self::expiring::EskerExpiring;
 use self::transactions::EskerTransactions;
 use esker_bench_api::{
     AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Handles, Isolation, KeyspaceWriter,
@@ -79,9 +78,7 @@ impl Engine for Esker {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Store>> {
-        let db = open(dir, options)?;
-        let map = db.default_keyspace();
-        Ok(Box::new(EskerStore { db, map, durability: durability(options.durability) }))
+        Ok(Box::new(EskerStore::open(dir, options)?))
     }
 
     fn open_keyspaces(&self, dir: &Path, options: &OpenOptions, count: u32) -> Result<Box<dyn Keyspaces>> {
@@ -112,22 +109,19 @@ impl Engine for Esker {
         options: &OpenOptions,
         kind: TransactionKind,
     ) -> Result<Box<dyn Transactions>> {
-        let db = open(dir, options)?;
-        let map = db.default_keyspace();
-        Ok(Box::new(EskerTransactions { db, map, durability: durability(options.durability), kind }))
+        Ok(Box::new(EskerTransactions { store: EskerStore::open(dir, options)?, kind }))
     }
 
     fn open_expiring(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn Expiring>> {
-        let db = open(dir, options)?;
-        let map = db.default_keyspace();
-        Ok(Box::new(EskerExpiring { db, map, durability: durability(options.durability) }))
+        Ok(Box::new(EskerStore::open(dir, options)?))
     }
 }
 
 fn open(dir: &Path, options: &OpenOptions) -> Result<Db> {
     let mut builder = Db::builder().memory(options.cache_bytes);
     if let Some(bytes) = options.write_buffer_bytes {
-        builder = builder.memtable_bytes(usize::try_from(bytes)?);
+        let bytes = usize::try_from(bytes)?;
+        builder = builder.tuning(|t| t.memtable_bytes(bytes));
     }
     builder.open(dir).map_err(Failure::engine)
 }
@@ -144,6 +138,14 @@ struct EskerStore {
     db: Db,
     map: Keyspace,
     durability: EskerDurability,
+}
+
+impl EskerStore {
+    fn open(dir: &Path, options: &OpenOptions) -> Result<Self> {
+        let db = open(dir, options)?;
+        let map = db.default_keyspace();
+        Ok(Self { db, map, durability: durability(options.durability) })
+    }
 }
 
 impl Store for EskerStore {

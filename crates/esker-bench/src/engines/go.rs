@@ -13,10 +13,10 @@ mod process;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use esker_bench_api::{
-    AsyncCommits, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Reached, Result, Store,
+    AsyncCommits, Engine, EngineOption, Failure, Feature, Isolation, OpenOptions, Result, Store,
     TransactionKind,
 };
 use serde::Deserialize;
@@ -36,37 +36,14 @@ pub(crate) struct GoPeer(pub(crate) &'static str);
 
 /// Returns whether this engine is in Go.
 pub(crate) fn is_peer(name: &str) -> bool {
-    all().contains_key(name)
+    all().iter().any(|engine| engine.name == name)
 }
 
+/// Description of an engine. It lives as long as the process.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
 struct Described {
     name: String,
-    module: String,
-    isolation: String,
-    async_commits: Option<DescribedAsyncCommits>,
-    cannot: BTreeMap<String, String>,
-    options: Vec<DescribedOption>,
-    transactions: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct DescribedAsyncCommits {
-    reached: String,
-    then: String,
-    pointer: String,
-}
-
-#[derive(Deserialize)]
-struct DescribedOption {
-    option: String,
-    value: String,
-    reason: String,
-    pointer: String,
-}
-
-/// Description of an engine, for the life of the process.
-struct Known {
     module: String,
     isolation: Isolation,
     async_commits: Option<AsyncCommits>,
@@ -75,49 +52,16 @@ struct Known {
     transactions: Vec<TransactionKind>,
 }
 
-fn all() -> &'static BTreeMap<String, Known> {
-    static ALL: OnceLock<BTreeMap<String, Known>> = OnceLock::new();
-    ALL.get_or_init(|| {
-        let described: Vec<Described> =
-            serde_json::from_str(ENGINES).expect("engines.json is compiled in, and a test reads it");
-        described.into_iter().map(|engine| (engine.name.clone(), Known::new(engine))).collect()
-    })
+fn all() -> &'static [Described] {
+    static ALL: LazyLock<Vec<Described>> = LazyLock::new(|| {
+        serde_json::from_str(ENGINES).expect("engines.json is compiled in, and a test reads it")
+    });
+    &ALL
 }
 
-fn known(name: &str) -> &'static Known {
-    all().get(name).expect("a test holds the names against engines.json")
-}
-
-impl Known {
-    fn new(engine: Described) -> Self {
-        let isolation =
-            [Isolation::Operation, Isolation::Batch, Isolation::Snapshot, Isolation::Serializable]
-                .into_iter()
-                .find(|isolation| isolation.name() == engine.isolation)
-                .expect("a test asks every engine for it");
-        let async_commits = engine.async_commits.map(|said| AsyncCommits {
-            reached: [Reached::Process, Reached::System]
-                .into_iter()
-                .find(|reached| reached.name() == said.reached)
-                .expect("a test asks every engine for it"),
-            then: said.then.leak(),
-            pointer: said.pointer.leak(),
-        });
-        let options = engine.options.into_iter().map(|o| EngineOption {
-            option: o.option.leak(),
-            value: o.value.leak(),
-            reason: o.reason.leak(),
-            pointer: o.pointer.leak(),
-        });
-        Self {
-            module: engine.module,
-            isolation,
-            async_commits,
-            cannot: engine.cannot,
-            options: options.collect(),
-            transactions: engine.transactions.iter().filter_map(|name| kind(name)).collect(),
-        }
-    }
+fn known(name: &str) -> &'static Described {
+    let known = all().iter().find(|engine| engine.name == name);
+    known.expect("a test holds the names against engines.json")
 }
 
 impl Engine for GoPeer {
@@ -166,12 +110,6 @@ impl Engine for GoPeer {
     }
 }
 
-/// Returns the kind of transactions with this name.
-fn kind(name: &str) -> Option<TransactionKind> {
-    let kinds = [TransactionKind::Optimistic, TransactionKind::Locks, TransactionKind::OneWriter];
-    kinds.into_iter().find(|kind| kind.name() == name)
-}
-
 /// Starts an engine in Go that does nothing, for the work of a mix. Fails with [`Failure::Unsupported`] if
 /// the program has not been built.
 pub(crate) fn echo(source: Source, dir: &Path) -> Result<Remote> {
@@ -216,8 +154,7 @@ mod tests {
 
     #[test]
     fn every_peer_in_go_is_described() {
-        let described: Vec<Described> = serde_json::from_str(ENGINES).unwrap();
-        let names: Vec<&str> = described.iter().map(|engine| engine.name.as_str()).collect();
+        let names: Vec<&str> = all().iter().map(|engine| engine.name.as_str()).collect();
         let listed = engines::shown().map(|engine| engine.name()).filter(|name| is_peer(name));
         assert_eq!(listed.collect::<Vec<_>>(), names);
         for name in names {

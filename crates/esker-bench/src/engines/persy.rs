@@ -222,10 +222,6 @@ impl Store for PersyStore {
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.get_from(INDEX, key, visit)
     }
-
-    fn compact(&mut self) -> Result<()> {
-        Err(Failure::Unsupported(NO_COMPACTION.to_owned()))
-    }
 }
 
 struct PersyWriter {
@@ -294,10 +290,6 @@ impl Store for LargeStore {
         // `None` if it was removed meanwhile.
         let value = db.read(self.segment, &id)?;
         Ok(value.map(|value| visit(&value)).is_some())
-    }
-
-    fn compact(&mut self) -> Result<()> {
-        self.store.compact()
     }
 }
 

@@ -146,10 +146,6 @@ impl Store for SanakirjaStore {
     fn get(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.reads()?.get(key, visit)
     }
-
-    fn compact(&mut self) -> Result<()> {
-        Err(Failure::Unsupported(NO_COMPACTION.to_owned()))
-    }
 }
 
 struct SanakirjaWriter<'env> {

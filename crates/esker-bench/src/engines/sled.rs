@@ -229,10 +229,6 @@ impl Store for SledStore {
         SledReader { tree: &self.db }.get(key, visit)
     }
 
-    fn compact(&mut self) -> Result<()> {
-        Err(Failure::Unsupported(NO_COMPACTION.to_owned()))
-    }
-
     fn drain(&self, _deadline: Instant) -> Result<()> {
         self.db.flush().map(|_| ()).map_err(Failure::engine)
     }

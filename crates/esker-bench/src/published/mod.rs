@@ -11,14 +11,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::path::PathBuf;
 
-use esker_bench_api::results::Record;
-use esker_bench_api::{Failure, Result};
+use csv::ReaderBuilder;
+use esker_bench_api::results::{Record, Unit};
 use serde::Deserialize;
 
-use crate::machine::Machine;
+use crate::report::units::show;
 
 const FIGURES: &str = include_str!("figures.tsv");
 
@@ -66,88 +64,44 @@ const SOURCES: [Source; 4] = [
 const NOT_TO_BE_HAD: [&str; 2] = ["obigstore", "go-sstables"];
 
 /// One published number.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Deserialize)]
 struct Figure {
-    source: &'static str,
-    suite: &'static str,
-    row: &'static str,
-    engine: &'static str,
+    source: String,
+    suite: String,
+    row: String,
+    engine: String,
     value: f64,
-    unit: &'static str,
+    unit: Unit,
     /// Number of operations in the value; 0 if the source does not state it.
     ops: u64,
 }
 
 fn figures() -> Vec<Figure> {
-    let lines = FIGURES.lines().filter(|line| !line.starts_with('#'));
-    lines.map(|line| figure(line).expect("a test parses every line of figures.tsv")).collect()
+    let mut lines = ReaderBuilder::new();
+    let lines = lines.delimiter(b'\t').comment(Some(b'#')).has_headers(false).from_reader(FIGURES.as_bytes());
+    lines.into_deserialize().map(|figure| figure.expect("a test parses every line of figures.tsv")).collect()
 }
 
-fn figure(line: &'static str) -> Option<Figure> {
-    let mut fields = line.split('\t');
-    let figure = Figure {
-        source: fields.next()?,
-        suite: fields.next()?,
-        row: fields.next()?,
-        engine: fields.next()?,
-        value: fields.next()?.parse().ok()?,
-        unit: fields.next()?,
-        ops: fields.next()?.parse().ok()?,
-    };
-    fields.next().is_none().then_some(figure)
-}
-
-/// The needed part of a run.json.
-#[derive(Deserialize)]
-struct RunFile {
-    machine: Machine,
-}
-
-/// Prints the published tables beside the results in these files (`esker-bench seed-tables`).
-pub(crate) fn tables(results: &[PathBuf]) -> Result<String> {
-    let mut records = Vec::new();
-    let mut machines = Vec::new();
-    for path in results {
-        let failed = |error: String| Failure::Engine(format!("{}: {error}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        for line in text.lines() {
-            let record: Record = serde_json::from_str(line).map_err(|error| failed(error.to_string()))?;
-            records.push(record);
-        }
-        if let Ok(run) = fs::read_to_string(path.with_file_name("run.json")) {
-            let run: RunFile = serde_json::from_str(&run).map_err(|error| failed(error.to_string()))?;
-            machines.push(run.machine.line());
-        }
-    }
-    machines.dedup();
-    let machine = (!machines.is_empty()).then(|| machines.join("; "));
-    Ok(seed_tables(&records, machine.as_deref()).trim_end().to_owned() + "\n")
-}
-
-/// Returns the published tables beside `records`. `machine` describes ours in a line.
-fn seed_tables(records: &[Record], machine: Option<&str>) -> String {
+/// Returns the published tables beside `records`, which ran on the machines described (`esker-bench
+/// seed-tables`).
+pub(crate) fn seed_tables(records: &[Record], machines: &[String]) -> String {
     let figures = figures();
     let ours = medians(records);
     let mut text = String::new();
     for source in &SOURCES {
         let _ = writeln!(text, "{}\n  published on: {}", source.title, source.machine);
         let _ = writeln!(text, "  it differs:   {}", source.differences);
-        if let Some(machine) = machine {
-            let _ = writeln!(text, "  ours:         {machine}");
+        if !machines.is_empty() {
+            let _ = writeln!(text, "  ours:         {}", machines.join("; "));
         }
-        let mut rows: Vec<(&str, &str)> = Vec::new();
+        let mut rows: Vec<(&str, &str, Vec<&Figure>)> = Vec::new();
         for figure in figures.iter().filter(|figure| figure.source == source.id) {
-            if rows.last() != Some(&(figure.suite, figure.row)) && !rows.contains(&(figure.suite, figure.row))
-            {
-                rows.push((figure.suite, figure.row));
+            match rows.iter_mut().find(|(suite, row, _)| (*suite, *row) == (&figure.suite, &figure.row)) {
+                Some((.., of_row)) => of_row.push(figure),
+                None => rows.push((&figure.suite, &figure.row, vec![figure])),
             }
         }
-        for (suite, row) in rows {
-            let published: Vec<Figure> = figures
-                .iter()
-                .filter(|f| (f.source, f.suite, f.row) == (source.id, suite, row))
-                .copied()
-                .collect();
+        for (suite, row, published) in rows {
             text += &row_text(suite, row, &published, &ours);
         }
         text.push('\n');
@@ -170,7 +124,7 @@ fn medians(records: &[Record]) -> Ours {
     ours
 }
 
-fn row_text(suite: &str, row: &str, published: &[Figure], ours: &Ours) -> String {
+fn row_text(suite: &str, row: &str, published: &[&Figure], ours: &Ours) -> String {
     let mut text = format!("\n  {suite}: {row}\n");
     let here = ours.get(&(suite.to_owned(), row.to_owned()));
     let ops_here = here.and_then(|engines| engines.values().flatten().map(|(_, ops)| *ops).next());
@@ -179,7 +133,7 @@ fn row_text(suite: &str, row: &str, published: &[Figure], ours: &Ours) -> String
     for figure in published {
         let one =
             if other_count(figure.ops) { each(figure.value, figure.unit, figure.ops) } else { String::new() };
-        let _ = write!(text, "  {} {}{one}", figure.engine, shown(figure.value, figure.unit));
+        let _ = write!(text, "  {} {}{one}", figure.engine, show(figure.value, figure.unit));
     }
     text.push('\n');
     let mut scale_before = "";
@@ -194,7 +148,7 @@ fn row_text(suite: &str, row: &str, published: &[Figure], ours: &Ours) -> String
         let unit = published[0].unit;
         let one =
             if published.iter().any(|f| other_count(f.ops)) { each(value, unit, ops) } else { String::new() };
-        let _ = write!(text, "  {engine} {}{one}", shown(value, unit));
+        let _ = write!(text, "  {engine} {}{one}", show(value, unit));
     }
     if here.is_some() {
         text.push('\n');
@@ -203,45 +157,23 @@ fn row_text(suite: &str, row: &str, published: &[Figure], ours: &Ours) -> String
 }
 
 /// Returns the time of one operation, in brackets, if it says more than the whole.
-fn each(value: f64, unit: &str, ops: u64) -> String {
-    if unit == "s" && ops > 1 {
-        format!(" ({} each of {ops})", shown(value / ops as f64, unit))
+fn each(value: f64, unit: Unit, ops: u64) -> String {
+    if unit == Unit::Seconds && ops > 1 {
+        format!(" ({} each of {ops})", show(value / ops as f64, unit))
     } else {
         String::new()
     }
 }
 
-fn shown(value: f64, unit: &str) -> String {
-    let (divisor, suffix) = match unit {
-        "s" if value >= 1.0 => (1.0, " s"),
-        "s" if value >= 1e-3 => (1e-3, " ms"),
-        "s" if value >= 1e-6 => (1e-6, " us"),
-        "s" => (1e-9, " ns"),
-        "bytes" => (1024.0 * 1024.0, " MiB"),
-        "bytes/s" => (1e6, " MB/s"),
-        _ if value >= 1e6 => (1e6, " M/s"),
-        _ if value >= 1e3 => (1e3, " k/s"),
-        _ => (1.0, " /s"),
-    };
-    let digits = value / divisor;
-    let decimals = if digits >= 100.0 {
-        0
-    } else if digits >= 10.0 {
-        1
-    } else {
-        2
-    };
-    format!("{digits:.decimals$}{suffix}")
-}
-
 /// Returns published figures for the rows of a suite, of engines that no registry has.
 pub(crate) fn elsewhere(suite: &str) -> Vec<String> {
-    let figures = figures().into_iter().filter(|f| f.suite == suite && NOT_TO_BE_HAD.contains(&f.engine));
+    let figures =
+        figures().into_iter().filter(|f| f.suite == suite && NOT_TO_BE_HAD.contains(&f.engine.as_str()));
     figures
         .map(|f| {
             let machine =
                 SOURCES.iter().find(|source| source.id == f.source).map_or("", |source| source.machine);
-            format!("{}, {}: {} (published; {machine})", f.engine, f.row, shown(f.value, f.unit))
+            format!("{}, {}: {} (published; {machine})", f.engine, f.row, show(f.value, f.unit))
         })
         .collect()
 }
@@ -250,16 +182,14 @@ pub(crate) fn elsewhere(suite: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::engines;
+    use crate::report::summary::tests::{counts, record};
+    use esker_bench_api::results::Counts;
 
     #[test]
     fn every_line_of_the_figures_is_one() {
-        for line in FIGURES.lines().filter(|line| !line.starts_with('#')) {
-            let figure = figure(line).unwrap_or_else(|| panic!("{line}"));
-            assert!(
-                figure.value > 0.0 && ["s", "bytes", "ops/s", "bytes/s"].contains(&figure.unit),
-                "{line}"
-            );
-            assert!(SOURCES.iter().any(|source| source.id == figure.source), "{line}");
+        for figure in figures() {
+            assert!(figure.value > 0.0, "{figure:?}");
+            assert!(SOURCES.iter().any(|source| source.id == figure.source), "{figure:?}");
         }
         assert!(figures().len() > 100);
     }
@@ -277,17 +207,13 @@ mod tests {
 
     #[test]
     fn published_and_ours_stand_together_unscaled() {
-        let record = |engine: &str, value: f64| -> Record {
-            let json = format!(
-                r#"{{"suite":"redb","row":"bulk load","engine":"{engine}","version":"1","scale":"quick","run":1,
-                "value":{value},"unit":"s","better":"lower","ops":250000,"peak_rss_bytes":0,"rss_anon_bytes":0,
-                "rss_file_bytes":0,"disk_bytes":0,"disk_allocated_bytes":0,"written_bytes":0,"read_bytes":0,
-                "cpu_s":0.0,"syncs_per_commit":null,"commit":""}}"#
-            );
-            serde_json::from_str(&json).unwrap()
+        let record = |engine: &str, value: f64| Record {
+            scale: "quick".to_owned(),
+            counts: Counts { ops: 250_000, ..counts() },
+            ..record(engine, "bulk load", 1, Some(value))
         };
         let records = [record("esker", 0.3), record("esker", 0.5), record("esker", 0.4), record("lmdb", 0.5)];
-        let text = seed_tables(&records, Some("this machine"));
+        let text = seed_tables(&records, &["this machine".to_owned()]);
         assert!(text.contains("published on: Intel i9-12900H"), "{text}");
         assert!(text.contains("lmdb 1.51 s (1.51 us each of 1000000)"), "{text}");
         assert!(text.contains("here (quick)  esker 400 ms (1.60 us each of 250000)  lmdb 500 ms"), "{text}");

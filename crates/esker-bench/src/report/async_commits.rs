@@ -85,9 +85,10 @@ impl AsyncRows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::tests::context;
+    use crate::context::tests::{context, of_class};
     use crate::engines;
     use crate::report::summary::tests::record;
+    use esker_bench_api::Isolation;
     use esker_bench_api::results::Record;
 
     fn of(suite: &str, rows: &[&str], engines: &[(&str, bool)]) -> Option<AsyncRows> {
@@ -96,12 +97,9 @@ mod tests {
         });
         let summary = Summary::new(&records.collect::<Vec<_>>());
         let noted = engines.iter().map(|(name, is_noted)| EngineContext {
-            name: (*name).to_owned(),
-            version: String::new(),
-            isolation: String::new(),
             async_commits: is_noted.then(|| AsyncContext::of(engines::find(name).unwrap())),
-            options: Vec::new(),
             suites: vec![suite.to_owned()],
+            ..of_class(name, Isolation::Snapshot)
         });
         AsyncRows::of(&summary, &Runs::new(vec![context("", noted.collect())]))
     }

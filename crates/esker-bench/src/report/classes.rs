@@ -50,7 +50,7 @@ pub(super) fn short(class: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::tests::context;
+    use crate::context::tests::{context, of_class};
     use crate::report::summary::tests::record;
 
     #[test]
@@ -64,15 +64,7 @@ mod tests {
             ("lmdb", Isolation::Serializable),
             ("redb", Isolation::Serializable),
         ];
-        let engine = |(name, isolation): (&str, Isolation)| EngineContext {
-            name: name.to_owned(),
-            version: String::new(),
-            isolation: isolation.name().to_owned(),
-            async_commits: None,
-            options: Vec::new(),
-            suites: Vec::new(),
-        };
-        let known: Vec<EngineContext> = known.map(engine).to_vec();
+        let known = known.map(|(name, isolation)| of_class(name, isolation)).to_vec();
         let runs = Runs::new(vec![context("", known.clone())]);
         let at = |name: &str| summary.engines.iter().position(|(engine, _)| engine == name).unwrap();
         let expected = [
@@ -83,7 +75,7 @@ mod tests {
         ];
         assert_eq!(classes(&summary, &runs), expected);
         // Options of another suite say nothing about this one.
-        let other = EngineContext { suites: vec!["int".to_owned()], ..engine(("esker", Isolation::Batch)) };
+        let other = EngineContext { suites: vec!["int".to_owned()], ..of_class("esker", Isolation::Batch) };
         let runs = Runs::new(vec![context("", [vec![other], known].concat())]);
         assert_eq!(classes(&summary, &runs), expected);
     }

@@ -145,22 +145,14 @@ fn cell(out: &mut String, summary: &Summary, row: &RowSummary, at: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::EngineContext;
-    use crate::context::tests::context;
+    use crate::context::tests::{context, of_class};
     use crate::report::summary::tests::record;
     use esker_bench_api::Isolation;
     use esker_bench_api::results::{Record, Setting};
 
     fn runs(engines: &[(&str, Isolation)]) -> Runs {
-        let engine = |(name, isolation): &(&str, Isolation)| EngineContext {
-            name: (*name).to_owned(),
-            version: String::new(),
-            isolation: isolation.name().to_owned(),
-            async_commits: None,
-            options: Vec::new(),
-            suites: Vec::new(),
-        };
-        Runs::new(vec![context("", engines.iter().map(engine).collect())])
+        let engines = engines.iter().map(|(name, isolation)| of_class(name, *isolation));
+        Runs::new(vec![context("", engines.collect())])
     }
 
     #[test]

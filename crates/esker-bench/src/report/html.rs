@@ -6,9 +6,7 @@
 //!                  -> machines, runs, commands, options
 //! ```
 //!
-//! - Each chart states its number of bars or lines. A script in the page counts what the browser drew, and
-//!   writes `data-charts` and `data-broken` to the root element for tests. Shapes without extent or outside
-//!   their chart do not count. Charts in closed rows are counted as well.
+//! - Each chart states its number of bars or lines, which tests compare with what is drawn.
 //! - All links lead to places in the page.
 //! - The page never scrolls sideways. Its tables show every engine at 1,300 pixels, and Esker and the best
 //!   other engine at 420.
@@ -43,27 +41,11 @@ th:first-child,td:first-child,td.key:nth-child(2),th.key:nth-child(2){text-align
 figure{margin:0;min-width:0}svg{width:100%;height:auto}svg text{fill:var(--ink);font:12px system-ui,sans-serif}.time svg text{fill:var(--soft);font-size:22px}.time .y{text-anchor:end}.time .x{text-anchor:middle}figure svg text.soft{fill:var(--soft)}rect.home{fill:var(--home)}rect.peer{fill:var(--peer)}
 .limit{stroke:var(--bad);stroke-width:1.5;stroke-dasharray:4 3}.grid{stroke:var(--line);stroke-width:2;fill:none}.line{fill:none;stroke-linejoin:round}figcaption b{font-weight:normal;font-size:.85rem;margin-right:.6rem;white-space:nowrap}figcaption b::before{content:\"\";display:inline-block;width:1.5rem;margin-right:.3rem;vertical-align:.25rem}
 a{color:inherit}.row{border-bottom:1px solid var(--line)}.row>summary{padding:.3rem 0}.row>div{margin:.5rem 0 1rem}
-h1{font-size:1.6rem;margin:.5rem 0}h3{margin:.5rem 0 0;font-size:1rem}code{overflow-wrap:anywhere}summary{cursor:pointer}details{margin:.2rem 0}#notice{color:var(--bad)}";
+h1{font-size:1.6rem;margin:.5rem 0}h3{margin:.5rem 0 0;font-size:1rem}code{overflow-wrap:anywhere}summary{cursor:pointer}details{margin:.2rem 0}";
 
-/// Script that counts the charts.
-const CHECK: &str = "<p id=\"notice\"></p><script>
-(function(){var charts=0,broken=[];
-function shows(e,frame){var b=e.getBBox();if(![b.x,b.y,b.width,b.height].every(isFinite))return false;
-var extent=e.tagName==='rect'?b.width>0&&b.height>0:b.width+b.height>0;
-return extent&&b.x>=frame.x-1&&b.y>=frame.y-1&&b.x+b.width<=frame.x+frame.width+1&&b.y+b.height<=frame.y+frame.height+1}
-function has(figure,wanted,selector){charts++;var n=0,frame=figure.querySelector('svg').viewBox.baseVal;
-figure.querySelectorAll(selector).forEach(function(e){if(shows(e,frame))n++});
-if(n!==wanted||figure.querySelector('svg').getBoundingClientRect().width<=0)broken.push(figure.querySelector('h3').textContent+': '+n+' of '+wanted)}
-var shut=[].slice.call(document.querySelectorAll('details:not([open])'));shut.forEach(function(d){d.open=true});
-document.querySelectorAll('figure[data-bars]').forEach(function(f){has(f,+f.dataset.bars,'rect.home,rect.peer')});
-document.querySelectorAll('figure[data-lines]').forEach(function(f){has(f,+f.dataset.lines,'path.line')});
-document.querySelectorAll('figure[data-parts]').forEach(function(f){charts++;var n=0;
-f.querySelectorAll('.bar i').forEach(function(e){if(e.getBoundingClientRect().width>0&&e.textContent>0)n++});if(n!==+f.dataset.parts)broken.push('standing: '+n+' of '+f.dataset.parts)});
-document.querySelectorAll('table[data-heat-rows]').forEach(function(t){if(t.tBodies[0].rows.length!==+t.dataset.heatRows)broken.push('heat map')});
-shut.forEach(function(d){d.open=false});
-document.documentElement.dataset.charts=charts;document.documentElement.dataset.broken=broken.join('; ');
-if(broken.length)document.getElementById('notice').textContent='Charts without their data: '+broken.join('; ');
-function show(){var d=document.getElementById(location.hash.slice(1));if(d&&d.tagName==='DETAILS'){d.open=true;d.scrollIntoView()}}
+/// Script that opens the row to which a link leads.
+const SCRIPT: &str = "<script>
+(function(){function show(){var d=document.getElementById(location.hash.slice(1));if(d&&d.tagName==='DETAILS'){d.open=true;d.scrollIntoView()}}
 addEventListener('hashchange',show);show()})()
 </script>";
 
@@ -90,7 +72,7 @@ pub(crate) fn page(summaries: &[Summary], runs: &Runs) -> String {
         suite(&mut out, summary, &limits, &looks, runs);
     }
     setting(&mut out, summaries, &limits, runs);
-    out.push_str(CHECK);
+    out.push_str(SCRIPT);
     out.push_str("</body></html>\n");
     out
 }

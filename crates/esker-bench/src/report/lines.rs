@@ -1,6 +1,6 @@
 //! Draws line charts: the course of a row over time, with a chart for each class of engines.
 //!
-//! - Each chart states its number of lines. The check of the page and the tests compare the drawing with it.
+//! - Each chart states its number of lines. Tests compare the drawing with it.
 //! - All charts of one figure of a row have the same axes, so that classes can be compared.
 //! - A curve shows one run of a cell with a value. If there are several runs, it names the run.
 

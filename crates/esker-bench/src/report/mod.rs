@@ -27,4 +27,4 @@ mod table;
 pub(crate) mod terminal;
 mod totals;
 mod turns;
-mod units;
+pub(crate) mod units;

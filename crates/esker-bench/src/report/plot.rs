@@ -11,8 +11,7 @@
 //! - A point is left out only if the line without it passes within half a unit of it.
 //! - plotters passes only the colour of an element to its backend. The colour of a line is the number of its
 //!   curve; any other colour is that of the grid.
-//! - If plotters refuses to draw a chart, the page states that, and the check of the page reports its lines
-//!   as missing.
+//! - If plotters refuses to draw a chart, the page states that.
 
 use std::convert::Infallible;
 

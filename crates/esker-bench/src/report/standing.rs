@@ -6,7 +6,7 @@
 //!
 //! - Each of these rows counts once. It is led (a ratio of at most 1), close (at most [`CLOSE`]) or behind. A
 //!   row in which other engines have a value and Esker has none is behind. Rows without Esker do not count.
-//! - The figure states its number of parts, for the check of the page.
+//! - The figure states its number of parts, for tests.
 
 use crate::report::heat;
 use crate::report::markup::{escape, push};

@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use self::process::{Mode, Reported, run_child};
 use self::records::{NOT_RUN, complete};
-use self::scratch::Scratch;
+pub(crate) use self::scratch::Scratch;
 use self::trace::{hold_against_trace, trace_syncs};
 use crate::child::Job;
 use crate::limit::Limit;
@@ -51,6 +51,9 @@ use crate::scale::Scale;
 use crate::suites::Suite;
 use esker_bench_api::results::Record;
 use esker_bench_api::{Engine, Failure, Result};
+
+/// Name of the directory in which children work.
+const SCRATCH: &str = "esker-bench-data";
 
 /// Suites, engines and limits of a run.
 pub(crate) struct Plan {
@@ -90,7 +93,7 @@ impl Plan {
 
 /// Runs the plan. `keep` receives each record as soon as it is known.
 pub(crate) fn run(plan: &Plan, keep: &mut dyn FnMut(&Record) -> Result<()>) -> Result<()> {
-    let scratch = Scratch::new(&plan.dir)?;
+    let scratch = Scratch::new(&plan.dir, SCRATCH)?;
     let todo = todo(plan);
     let mut progress = Progress::new(todo.iter().map(|(_, group, _)| plan.weight(*group)).sum());
     let programs = programs(plan);

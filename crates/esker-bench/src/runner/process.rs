@@ -278,12 +278,12 @@ fn out_of_time(step: Duration, progress: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{HUGE, esker, plan};
+    use super::super::SCRATCH;
+    use super::super::tests::{job, plan};
     use super::*;
     #[cfg(unix)]
     use crate::gate;
     use crate::report::summary::tests::record;
-    use crate::scale::Scale;
 
     #[test]
     fn a_time_out_says_how_far_the_step_came() {
@@ -308,18 +308,6 @@ mod tests {
         assert_eq!(values, [("load", None), ("reads", Some(2.0))]);
     }
 
-    fn job() -> Job<'static> {
-        Job {
-            suite: &HUGE,
-            engine: esker(),
-            scale: Scale::Test,
-            run: 1,
-            group: 0,
-            commit: "",
-            memory_limit: "",
-        }
-    }
-
     fn mode(step: Duration) -> Mode<'static> {
         Mode { trace: None, limit: None, memory_bytes_max: None, step }
     }
@@ -328,7 +316,7 @@ mod tests {
     #[cfg(unix)]
     fn run_script(script: &str, step: Duration) -> Reported {
         let dir = tempfile::tempdir().unwrap();
-        let (plan, scratch) = (plan(dir.path()), Scratch::new(dir.path()).unwrap());
+        let (plan, scratch) = (plan(dir.path()), Scratch::new(dir.path(), SCRATCH).unwrap());
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let _shut = gate::no_database_is_open();

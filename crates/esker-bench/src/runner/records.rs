@@ -48,21 +48,12 @@ pub(super) fn complete(job: &Job<'_>, reported: Reported) -> Vec<Record> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{HUGE, esker};
+    use super::super::tests::job;
     use super::*;
-    use crate::scale::Scale;
 
     #[test]
     fn a_measured_row_keeps_its_value_if_the_lab_stops_what_follows_and_not_if_the_engine_fails() {
-        let job = Job {
-            suite: &HUGE,
-            engine: esker(),
-            scale: Scale::Test,
-            run: 1,
-            group: 0,
-            commit: "",
-            memory_limit: "",
-        };
+        let job = job();
         let reported = |was_stopped| Reported {
             unchecked: Some(Record { row: "load".to_owned(), value: Some(1.0), ..job.blank() }),
             failure: Some("out of time".to_owned()),

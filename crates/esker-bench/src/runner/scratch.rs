@@ -1,20 +1,19 @@
-//! The scratch directory: empty before each child, gone after the run.
+//! A scratch directory: empty before each process that works in it, gone after the last.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use esker_bench_api::{Failure, Result};
 
-const SCRATCH: &str = "esker-bench-data";
-
-/// The directory in which children work.
-pub(super) struct Scratch {
-    pub(super) path: PathBuf,
+/// A directory in which other processes work.
+pub(crate) struct Scratch {
+    pub(crate) path: PathBuf,
 }
 
 impl Scratch {
-    pub(super) fn new(dir: &Path) -> Result<Self> {
-        let scratch = Self { path: dir.join(SCRATCH) };
+    /// Makes the directory `name` in `dir`, without what is there.
+    pub(crate) fn new(dir: &Path, name: &str) -> Result<Self> {
+        let scratch = Self { path: dir.join(name) };
         scratch.clear()?;
         Ok(scratch)
     }

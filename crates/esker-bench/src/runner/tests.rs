@@ -19,6 +19,11 @@ pub(super) fn esker() -> &'static dyn Engine {
     crate::engines::find("esker").unwrap()
 }
 
+/// The first group of [`HUGE`].
+pub(super) fn job() -> Job<'static> {
+    Job { suite: &HUGE, engine: esker(), scale: Scale::Test, run: 1, group: 0, commit: "", memory_limit: "" }
+}
+
 pub(super) fn plan(dir: &std::path::Path) -> Plan {
     Plan {
         suite: &HUGE,

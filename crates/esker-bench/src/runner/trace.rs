@@ -158,6 +158,7 @@ pub(super) fn hold_against_trace(record: &mut Record, job: &Job<'_>, traced: Opt
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::job;
     use super::*;
 
     #[test]
@@ -173,10 +174,8 @@ mod tests {
             suite: crate::suites::find("obigstore").unwrap(),
             engine: crate::engines::find("redb").unwrap(),
             scale: Scale::Seed,
-            run: 1,
             group: 3,
-            commit: "",
-            memory_limit: "",
+            ..job()
         };
         let row = job.rows().remove(0);
         assert!(matches!(row.commits, Commits::Async(_) | Commits::NoSync(_)));

@@ -71,10 +71,6 @@ impl Store for Echo {
         visit(&value);
         Ok(true)
     }
-
-    fn compact(&mut self) -> Result<()> {
-        Ok(())
-    }
 }
 
 struct Nowhere;

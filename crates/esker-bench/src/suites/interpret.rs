@@ -136,13 +136,17 @@ impl Run<'_> {
     }
 
     fn compact(&mut self, row: Option<&str>, executor: &mut dyn Executor) -> Result<()> {
+        let lacking = self.lacks(Some(Feature::Compaction));
         let Some(row) = row else {
-            if self.lacks(Some(Feature::Compaction)).is_some() {
+            if lacking.is_some() {
                 self.note = "not compacted: it has no compaction";
                 return Ok(());
             }
             return executor.compact().map(drop);
         };
+        if let Some(why) = lacking {
+            return self.recorder.cannot(row, why);
+        }
         executor.collect_garbage()?;
         self.recorder.row(row, || {
             let seconds = Some(executor.compact()?);

@@ -22,9 +22,8 @@
 //! allows. Before the cold row the page cache is empty.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -290,25 +289,14 @@ fn check(store: &dyn Store, kept: u64, written: u64) -> Result<()> {
 
 /// Runs [`write()`] in another process, to its end or until it reports that everything is written.
 fn write_elsewhere(engine: &dyn Engine, dir: &Path, count: u64, end: End) -> Result<Left> {
-    let program = std::env::current_exe()?;
     let end_name = end.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-    let mut writer = Command::new(program)
-        .args(["open-writer", engine.name(), &count.to_string(), &end_name])
-        .arg(dir)
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let stdout = writer.stdout.take().ok_or_else(|| Failure::engine("a process without stdout"))?;
-    let left = BufReader::new(stdout).lines().map_while(Result::ok).find_map(|line| match line.as_str() {
+    let arguments = ["open-writer", engine.name(), &count.to_string(), &end_name];
+    let left_it = |line: &str| match line {
         READY => Some(Left::AsAsked),
         READY_RESTLESS => Some(Left::Restless),
         _ => None,
-    });
-    let helpers = parent::children(writer.id());
-    if end == End::Kill {
-        writer.kill()?;
-    }
-    let status = writer.wait()?;
-    parent::await_end(&helpers);
+    };
+    let (left, status) = parent::write_elsewhere(&arguments, dir, end == End::Kill, left_it)?;
     match left {
         None => Err(Failure::Engine(format!("the writing process ended by itself ({status})"))),
         Some(_) if end == End::Close && !status.success() => {

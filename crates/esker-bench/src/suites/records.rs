@@ -257,8 +257,10 @@ fn check_table(path: &Path, pool: &Pool, count: u64) -> Result<()> {
 fn flush(dir: &Path, pool: &Pool, mib: u64, recorder: &mut Recorder) -> Result<()> {
     let dir = dir.join(format!("{mib}"));
     let memtable_bytes = usize::try_from(mib << 21)?;
-    let db =
-        esker::Db::builder().memory((mib << 22) + (1 << 30)).memtable_bytes(memtable_bytes).open(&dir)?;
+    let db = esker::Db::builder()
+        .memory((mib << 22) + (1 << 30))
+        .tuning(|t| t.memtable_bytes(memtable_bytes))
+        .open(&dir)?;
     let map = db.default_keyspace();
     let (count, mut rng) = ((mib << 20) / VALUE_BYTES as u64, Rng::new(SEED));
     for i in 0..count {

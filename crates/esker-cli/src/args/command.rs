@@ -212,6 +212,7 @@ Counters start at zero when this command opens the database. No other process ca
 Examples:
   esker stats
   esker stats --json
+  esker stats --tables                         one line for each table
   esker stats --watch                          again every second
   esker stats --watch 10 --count 6 --json      six JSON objects, ten seconds apart")]
     Stats(StatsArgs),

@@ -18,12 +18,12 @@ pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
         let entries = database.count(&database.keyspace(&name)?, &Bounds::default())?;
         keyspaces.push((name, entries));
     }
-    let options = database.db.info();
+    let options = database.db.info().pairs();
     if session.common.json {
         let keyspaces: Map<String, Value> =
             keyspaces.into_iter().map(|(name, entries)| (name, entries.into())).collect();
         let options: Map<String, Value> =
-            options.into_iter().map(|(name, value)| (name, output::json_figure(&value))).collect();
+            options.into_iter().map(|(name, value)| (name.to_owned(), output::json_figure(&value))).collect();
         let path = database.db.path().display().to_string();
         output::print_json(&json!({ "path": path, "keyspaces": keyspaces, "options": options }))?;
         return Ok(Answer::Yes);
@@ -35,6 +35,7 @@ pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
         keyspaces.into_iter().map(|(name, entries)| (shown(name), entries.to_string())).collect();
     output::write_pairs(&mut out, &rows)?;
     writeln!(out, "\noptions in force")?;
+    let options: Vec<_> = options.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     output::write_pairs(&mut out, &options)?;
     out.flush()?;
     Ok(Answer::Yes)

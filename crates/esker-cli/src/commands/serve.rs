@@ -218,8 +218,9 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     })?;
     let open = || {
         let builder = Db::builder().memory(args.memory);
-        let builder =
-            builder.feed_retention(args.replica.backlog, Duration::MAX).feed_hold(args.replica.slot_limit);
+        let builder = builder
+            .feed_retention(args.replica.backlog, Duration::MAX)
+            .tuning(|t| t.feed_hold(args.replica.slot_limit));
         when_free(opening.wait, || match stopper.is_requested() {
             true => Err(esker::Error::Closed),
             false => builder.clone().open(&directory),

@@ -5,6 +5,7 @@
 //! ```
 
 mod figures;
+mod tables;
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -28,6 +29,9 @@ pub(crate) struct StatsArgs {
     /// Stop after N repetitions
     #[arg(long, value_name = "N", requires = "watch")]
     count: Option<u64>,
+    /// Print one line for each table instead: its run, size, keys, commits and keyspaces
+    #[arg(long, conflicts_with = "watch")]
+    tables: bool,
 }
 
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
@@ -82,6 +86,9 @@ pub(super) fn run(session: &Session<'_>, stats: &StatsArgs) -> Result<Answer> {
         (false, Some(_)) => Format::Lines,
     };
     let database = session.open()?;
+    if stats.tables {
+        return tables::print(&database.db, session.common.json);
+    }
     let mut before: Option<Look> = None;
     let mut left = if stats.watch.is_some() { stats.count } else { Some(1) };
     while left != Some(0) {

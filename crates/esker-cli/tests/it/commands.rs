@@ -346,6 +346,10 @@ fn info_stats_check_compact() {
     assert_eq!(stats["keyspace_stats"][0]["items"], 50);
     assert!(stats["keyspace_stats"][0]["table_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{stats}");
     assert!(esker.ok("stats").lines().any(|line| line.split_whitespace().eq(["background_error", "none"])));
+    let tables = esker.ok("stats --tables");
+    assert!(tables.starts_with("base ") && tables.contains("50 entries, 0 removals"), "{tables}");
+    let tables: serde_json::Value = serde_json::from_str(&esker.ok("stats --tables --json")).unwrap();
+    assert_eq!((&tables[0]["level"], &tables[0]["keys"]), (&"base".into(), &50.into()), "{tables}");
     let lines = esker.ok("stats --watch 0.01 --count 3");
     let with_rates = lines.lines().filter(|line| line.contains("  gets 0/s")).count();
     assert_eq!((lines.lines().count(), with_rates), (3, 2), "{lines}");

@@ -229,11 +229,15 @@ impl World {
         let faults = FaultFs::new(Arc::new(machine.disk.clone()));
         let mut env = Env::simulated(Arc::new(faults.clone()), self.rng.u64(..));
         env.clock = self.clock.clone();
-        let builder = Db::builder().stepped().memory(2 << 20).memtable_bytes(8 << 10);
+        let builder = Db::builder().stepped().memory(2 << 20).tuning(|t| t.memtable_bytes(8 << 10));
         let builder = builder.file_sizes(FileSizes { first_segment: 4 << 10, ..FileSizes::default() });
         let builder =
             builder.feed_retention([RETENTION, 1 << 30][usize::from(self.rng.u8(..4) > 1)], Duration::MAX);
-        let db = builder.feed_hold(HOLD).env(env).open("db").expect("nothing is wrong with the disk");
+        let db = builder
+            .tuning(|t| t.feed_hold(HOLD))
+            .env(env)
+            .open("db")
+            .expect("nothing is wrong with the disk");
         let replication = Replication::open(None, None).expect("of nothing");
         machine.up = Some(Up { faults, db: db.clone(), replication });
         db

@@ -56,7 +56,7 @@ impl Node {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
             finish_copy(&dir).unwrap();
             let builder = Db::builder().memory(32 << 20).feed_retention(backlog, Duration::MAX);
-            let open = || builder.clone().feed_hold(slot_limit).open(&dir);
+            let open = || builder.clone().tuning(|t| t.feed_hold(slot_limit)).open(&dir);
             let begin = |new: &Arc<Server>, _: &_| *server.lock() = Some(new.clone());
             runtime.unwrap().block_on(serve(open, 32 << 20, options, &Stopper::default(), begin))
         }));

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use esker::{Counting, Db, Durability, History, Isolation, Keyspace, KeyspaceOptions, LockMode, WriteBatch};
+use esker::{
+    Blobs, Counting, Db, Durability, History, Isolation, Keyspace, KeyspaceOptions, LockMode, WriteBatch,
+};
 use esker_world::failure::{Failure, Result};
 use esker_world::model::values::ValueNo;
 use esker_world::perform::OPERATOR;
@@ -32,7 +34,7 @@ pub(super) fn options(slot: usize) -> KeyspaceOptions {
             options.counting = Counting::Lazy;
         }
         _ => {
-            options.blobs_over = Some(200);
+            options.blobs = Some(Blobs::From(200));
             options.history = History::For(Duration::from_secs(2));
         }
     }
@@ -286,7 +288,7 @@ impl Worker<'_> {
         let isolation = if rng.bool() { Isolation::Serializable } else { Isolation::Snapshot };
         let mut transaction = self.db.transaction().isolation(isolation).begin();
         if changes.len() == 2 {
-            transaction.lock_name(GATE, LockMode::Exclusive, Duration::from_secs(60))?;
+            transaction.lock_name_for(GATE, LockMode::Exclusive, Duration::from_secs(60))?;
         }
         for (n, (slot, change)) in changes.iter().enumerate() {
             let keyspace = &self.keyspaces[*slot];

@@ -1,6 +1,6 @@
 //! Generates the ends and beginnings of processes: openings, crashes, mishaps, faults.
 
-use esker::{FileSizes, TableCompression};
+use esker::{Blobs, FileSizes, TableCompression};
 
 use super::{Generator, Size};
 use crate::op::{Calls, End, Failure, Fault, Loss, Mishap, Opening, Restart};
@@ -38,7 +38,7 @@ impl Generator<'_> {
             memtable_bytes,
             transaction_memory: self.features.large_transactions.then_some(memtable_bytes as u64 / 8),
             adoption_bytes: self.features.logs_all.then_some(u64::MAX),
-            blobs_over: self.blobs_over(),
+            blobs: self.blobs(),
             feed_bytes: self.feed_bytes(),
             block_bytes,
             table_bytes: table_bytes.max(block_bytes) as u64,
@@ -47,10 +47,11 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the size from which values go to blob files. In one opening of four new values do not, but
-    /// existing blob files are read.
-    pub(super) fn blobs_over(&self) -> usize {
-        if self.features.blobs { [64, 200, 0, 12][self.stamp as usize % 4] } else { 0 }
+    /// Returns which values go to blob files. In one opening of four no new values do, but existing blob
+    /// files are read.
+    pub(super) fn blobs(&self) -> Blobs {
+        let rules = [Blobs::From(64), Blobs::From(200), Blobs::Never, Blobs::From(12)];
+        if self.features.blobs { rules[self.stamp as usize % 4] } else { Blobs::Never }
     }
 
     /// Returns the bytes kept for the feed: mostly all, in one opening of four few, in one none.

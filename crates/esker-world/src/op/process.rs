@@ -1,6 +1,6 @@
 //! How processes begin and end, and the faults that they meet.
 
-use esker::{Durability, FileSizes, TableCompression};
+use esker::{Blobs, Durability, FileSizes, TableCompression};
 
 /// Which unsynced state a power loss leaves.
 #[derive(Clone, Copy, Debug)]
@@ -122,8 +122,8 @@ pub struct Opening {
     pub transaction_memory: Option<u64>,
     /// Size from which a commit becomes tables instead of log records, or the default.
     pub adoption_bytes: Option<u64>,
-    /// Size from which values go to blob files; 0 disables them.
-    pub blobs_over: usize,
+    /// Which values go to blob files.
+    pub blobs: Blobs,
     /// Bytes retained for the change feed; `None` disables it.
     pub feed_bytes: Option<u64>,
     /// Size of a block.

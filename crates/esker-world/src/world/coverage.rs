@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use esker::Db;
+use esker::{Blobs, Db};
 use esker_env::{Fs, OpenOptions};
 
 use super::{DIR, World};
@@ -41,7 +41,7 @@ impl World {
         ];
         sightings.into_iter().filter(|sighting| sighting.1).for_each(|(seen, _)| *seen = 1);
         self.note_manifest();
-        if self.process.opening.is_some_and(|opening| opening.blobs_over > 0)
+        if self.process.opening.is_some_and(|opening| opening.blobs != Blobs::Never)
             || !self.seen.blob_files.is_empty()
         {
             self.note_blobs();

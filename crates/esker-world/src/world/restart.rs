@@ -314,13 +314,15 @@ pub fn builder(env: Env, opening: Opening) -> Builder {
         .background(false)
         .durability(opening.durability)
         .memory(opening.memory)
-        .memtable_bytes(opening.memtable_bytes)
+        .tuning(|t| t.memtable_bytes(opening.memtable_bytes))
         // Some closes flush; others leave the log to be replayed.
-        .replay_bytes(opening.memtable_bytes as u64 / 4)
-        .block_bytes(opening.block_bytes)
-        .table_bytes(opening.table_bytes)
+        .tuning(|t| {
+            t.replay_bytes(opening.memtable_bytes as u64 / 4)
+                .block_bytes(opening.block_bytes)
+                .table_bytes(opening.table_bytes)
+        })
         .file_sizes(opening.file_sizes)
-        .blobs_over(opening.blobs_over)
+        .blobs(opening.blobs)
         .compression(opening.compression);
     let builder = builder.feed_retention(opening.feed_bytes.unwrap_or(0), Duration::MAX);
     let builder = match opening.miniature {
@@ -328,7 +330,7 @@ pub fn builder(env: Env, opening: Opening) -> Builder {
         None => builder,
     };
     let builder = match opening.transaction_memory {
-        Some(bytes) => builder.transaction_memory(bytes),
+        Some(bytes) => builder.tuning(|t| t.transaction_memory(bytes)),
         None => builder,
     };
     let builder = match opening.adoption_bytes {

@@ -11,6 +11,7 @@ use esker_env::{Env, MemFs, OpenOptions, read_range};
 
 use super::Backup;
 use super::record;
+use crate::blob::Blobs;
 use crate::db::Db;
 use crate::recordio;
 
@@ -40,7 +41,7 @@ fn read(bytes: &[u8]) {
 /// If a database or backup cannot be created.
 pub fn backup_records() -> Vec<Vec<u8>> {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
-    let builder = Db::builder().stepped().blobs_over(64).env(env.clone());
+    let builder = Db::builder().stepped().blobs(Blobs::From(64)).env(env.clone());
     let db = builder.open("db").expect("a new database in memory");
     let mut backup = Backup::open_in(env.clone(), "backups").expect("a new directory");
     let mut records = Vec::new();

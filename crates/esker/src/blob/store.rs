@@ -26,6 +26,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::cache::BlobCache;
 use super::file::{BlobFile, Lease};
+use super::rule::Blobs;
 use crate::cache::MemoryBudget;
 use crate::types::outcomes::Outcomes;
 use crate::types::{Error, KeyspaceId, Result};
@@ -43,8 +44,8 @@ const SPARES_MAX: usize = 4;
 /// Options for writing blob files.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreOptions {
-    /// Minimum size in bytes of a value stored in a blob file. `None` stores all values in tables.
-    pub over: Option<usize>,
+    /// Which values are stored in blob files.
+    pub blobs: Blobs,
     /// Size at which a file is full.
     pub file_bytes_max: u64,
     /// Bytes buffered by a writer.
@@ -92,8 +93,8 @@ pub(crate) struct BlobStore {
     written_bytes: AtomicU64,
     /// Outcomes of space allocation and writes.
     pub(crate) outcomes: Outcomes,
-    /// Minimum value sizes of keyspaces with a setting of their own.
-    limits: RwLock<BTreeMap<KeyspaceId, Option<usize>>>,
+    /// Settings of keyspaces with one of their own.
+    limits: RwLock<BTreeMap<KeyspaceId, Blobs>>,
     /// The smallest of all minimum sizes; `usize::MAX` if there is none. Relaxed: a hint.
     smallest: AtomicUsize,
 }
@@ -107,7 +108,7 @@ impl BlobStore {
         cache: Arc<BlobCache>,
         new_file: NewBlobFile,
     ) -> Arc<BlobStore> {
-        let smallest = AtomicUsize::new(options.over.unwrap_or(usize::MAX));
+        let smallest = AtomicUsize::new(options.blobs.limit().unwrap_or(usize::MAX));
         let shares = DiskShares {
             held_back: AtomicU64::new(0),
             file_bytes_max: AtomicU64::new(options.file_bytes_max),
@@ -152,18 +153,18 @@ impl BlobStore {
 
     /// Returns the minimum size of values of a keyspace stored in blob files. `None` if there are none.
     pub(crate) fn limit(&self, keyspace: KeyspaceId) -> Option<usize> {
-        self.limits.read().get(&keyspace).copied().unwrap_or(self.options.over)
+        self.limits.read().get(&keyspace).unwrap_or(&self.options.blobs).limit()
     }
 
-    /// Sets the minimum value size of a keyspace (0 for no blobs at all), or removes the setting.
-    pub(crate) fn set_limit(&self, keyspace: KeyspaceId, limit: Option<usize>) {
+    /// Sets which values of a keyspace are stored in blob files, or removes the setting.
+    pub(crate) fn set_blobs(&self, keyspace: KeyspaceId, blobs: Option<Blobs>) {
         let mut limits = self.limits.write();
-        match limit {
-            Some(limit) => drop(limits.insert(keyspace, (limit > 0).then_some(limit))),
+        match blobs {
+            Some(blobs) => drop(limits.insert(keyspace, blobs)),
             None => drop(limits.remove(&keyspace)),
         }
-        let all = limits.values().chain([&self.options.over]);
-        let smallest = all.flatten().min().copied().unwrap_or(usize::MAX);
+        let all = limits.values().chain([&self.options.blobs]);
+        let smallest = all.filter_map(|blobs| blobs.limit()).min().unwrap_or(usize::MAX);
         self.smallest.store(smallest, Ordering::Relaxed);
     }
 
@@ -325,7 +326,7 @@ mod tests {
     fn small_values_go_through_the_page_cache_as_long_as_it_has_room() {
         let env = Env::with_fs(Arc::new(MemFs::new()));
         let options = StoreOptions {
-            over: None,
+            blobs: Blobs::Never,
             file_bytes_max: 1 << 20,
             buffer_bytes: 4096,
             compress: false,

@@ -50,8 +50,7 @@ impl MemoryBudget {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Changes the total. The cache adapts at its next insertion.
-    #[cfg(test)]
+    /// Changes the total. The cache adapts at its next insertion, or when `BlockCache::shrink` is called.
     pub(crate) fn set_capacity(&self, bytes: u64) {
         self.capacity.store(bytes, Ordering::Relaxed);
     }

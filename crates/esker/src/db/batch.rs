@@ -80,7 +80,7 @@ impl WriteBatch {
 
     /// Number of puts and removals, including repeated ones, without those that a later range removal
     /// cancelled. For a large batch (see
-    /// [`Builder::transaction_memory`](crate::Builder::transaction_memory)), as far as it can still tell.
+    /// [`Tuning::transaction_memory`](crate::Tuning::transaction_memory)), as far as it can still tell.
     pub fn len(&self) -> usize {
         self.writes.op_count()
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use esker_env::{Env, MemFs};
 
 use super::Db;
+use super::tuning::Tuning;
+use crate::blob::Blobs;
 use crate::compaction::filter::{Decision, Filter};
 use crate::engine::base::options::{Background, FileSizes, Modes, Settings};
 use crate::manifest::feed::FeedLimits;
@@ -18,6 +20,10 @@ use crate::txn::commit::{Durability, Isolation};
 use crate::types::Result;
 
 /// How to open a database. Every option has a default that suits most programs: set the memory, and be done.
+/// [`tuning`](Self::tuning) has sizes and rates.
+///
+/// The database stores [`feed_retention`](Self::feed_retention), and nothing else of the builder: all other
+/// options hold for one opening. Tables and blob files that exist stay as they are.
 ///
 /// An open database holds a file descriptor for each table that is read, but at most half of those that the
 /// process may have (`ulimit -n`). Beyond that it closes tables, and opens them again when they are read.
@@ -98,84 +104,37 @@ impl Builder {
         self.settings.background = Background::Steps;
         self
     }
-    /// Size in bytes at which a memtable is flushed, at most 16 GiB. Default: an eighth of the memory, at
-    /// most 64 MiB. Up to three full memtables are in memory at a time, at the expense of the cache. Beyond a
-    /// quarter of the memory they leave it little.
-    pub fn memtable_bytes(mut self, bytes: usize) -> Self {
-        self.settings.sizes.memtable_bytes = Some(bytes);
-        self
-    }
-    /// Size of a table's blocks, in bytes. Default 8 KiB.
-    pub fn block_bytes(mut self, bytes: usize) -> Self {
-        self.settings.sizes.block_bytes = bytes;
-        self
-    }
     /// Isolation of transactions for which [`Db::transaction`](crate::Db::transaction) sets none. Default
     /// [`Isolation::Serializable`].
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.settings.isolation = isolation;
         self
     }
-    /// Bytes of the writes of one large transaction or batch that stay in memory, within the budget. Further
-    /// writes go to tables that are invisible until the commit. Default: a quarter of the memory.
-    pub fn transaction_memory(mut self, bytes: u64) -> Self {
-        self.settings.sizes.transaction_memory = Some(bytes);
+    /// How long a transaction or guard waits for a lock, and an exclusive transaction for its turn, unless
+    /// the call says otherwise. After that the error is [`Error::LockTimeout`](crate::Error::LockTimeout).
+    /// Default 10 s.
+    pub fn lock_patience(mut self, patience: Duration) -> Self {
+        self.settings.lock_patience = patience;
         self
     }
-    /// Size in bytes at which compactions begin a new table, at most 1 TiB. Default 64 MiB.
-    pub fn table_bytes(mut self, bytes: u64) -> Self {
-        self.settings.sizes.table_bytes = bytes;
+    /// Which values are stored in blob files. Such a value is written once, while tables and compactions
+    /// carry a pointer to it. Default [`Blobs::From(4096)`](Blobs::From). Existing values stay where they are.
+    /// [`Keyspace::set_blobs`](crate::Keyspace::set_blobs) sets it for one keyspace.
+    pub fn blobs(mut self, blobs: Blobs) -> Self {
+        self.settings.blobs.rule = blobs;
         self
     }
-    /// Size in bytes from which on a value is stored in a blob file. It is written once, while tables and
-    /// compactions carry a pointer to it. Default 4096; 0 stores all values in tables. Existing values stay
-    /// where they are.
-    pub fn blobs_over(mut self, bytes: usize) -> Self {
-        self.settings.blobs.over = (bytes > 0).then_some(bytes);
-        self
-    }
-    /// Maximum disk space for each live byte, from 1.1 to 100. Default 1.5. Beyond it blob files are
-    /// garbage-collected, and runs that may hide garbage are compacted. The database takes more for a while
-    /// when writes are ahead of compactions, and for as long as snapshots see what was overwritten.
-    /// [`Stats::space_amplification`](crate::Stats::space_amplification) is the current value.
-    pub fn space_amplification_max(mut self, ratio: f64) -> Self {
-        self.settings.blobs.amplification_percent_max = (ratio * 100.0) as u64;
-        self
-    }
-    /// Whether small commits that do not wait for the disk are stored through a memory map of the log's file
-    /// instead of a system call each. That saves about a microsecond for each commit (example `costs`).
-    /// Default true. Set it to false for file systems that may shut down under a process that has to survive:
-    /// in a rare case the system then ends the process by a signal, where a call would have failed.
-    pub fn map_log(mut self, yes: bool) -> Self {
-        self.settings.map_log = yes;
-        self
-    }
-    /// Limits writers to this many bytes of keys and values a second, all together and evenly; at least 1
-    /// KiB. For constant latencies, set less than compactions keep up with ([`Stats`](crate::Stats) reports
-    /// stalls). Default: no limit.
-    pub fn write_rate(mut self, bytes_per_second: u64) -> Self {
-        self.settings.allowances.write_rate = Some(bytes_per_second);
-        self
-    }
-    /// Limits compactions to reading this many bytes a second; at least 1 MiB. Flushes are not limited. When
-    /// compactions fall behind, writers are slowed down to their rate. Default: no limit.
-    pub fn compaction_rate(mut self, bytes_per_second: u64) -> Self {
-        self.settings.allowances.compaction_rate = Some(bytes_per_second);
-        self
-    }
-    /// Limits compactions to this percentage of one processor's time, 1 to 100. Default 100.
-    pub fn compaction_percent(mut self, percent: u64) -> Self {
-        self.settings.allowances.compaction_percent = Some(percent);
-        self
-    }
-    /// Maximum bytes of memtables that a killed process leaves to be replayed by the next opening. A larger
-    /// memtable is flushed a second after its first commit, even while writes continue. So a slow writer
-    /// leaves about this much; a fast one leaves what it wrote in a second, or while it filled a memtable.
-    /// Default 4 MiB. A close leaves at most this much, 256 KiB, and 32 log files. Without threads
-    /// ([`background`](Self::background)) only a close honours this.
-    pub fn replay_bytes(mut self, bytes: u64) -> Self {
-        self.settings.sizes.replay_bytes = bytes;
-        self
+    /// Sets sizes and rates that the engine otherwise derives: see [`Tuning`].
+    ///
+    /// ```no_run
+    /// # fn main() -> esker::Result<()> {
+    /// let builder = esker::Db::builder().memory(4 << 30);
+    /// let db = builder.tuning(|t| t.memtable_bytes(256 << 20).write_rate(50 << 20)).open("data")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn tuning(self, tune: impl FnOnce(Tuning) -> Tuning) -> Self {
+        Builder { settings: tune(Tuning { settings: self.settings }).settings }
     }
     /// Keeps commits for [`Db::feed_after`](crate::Db::feed_after): the newest `bytes` of the log, together with what
     /// those commits have in blob files and in adopted tables, but no commit for longer than `age` after the
@@ -185,14 +144,6 @@ impl Builder {
     /// kept, and there is no feed.
     pub fn feed_retention(mut self, bytes: u64, age: Duration) -> Self {
         self.settings.feed.retention = Some(FeedLimits { bytes, age: age.as_secs() });
-        self
-    }
-    /// Lets readers of the feed hold commits that [`feed_retention`](Self::feed_retention) would release,
-    /// while the kept log has at most `bytes`. The database holds everything until
-    /// [`Db::hold_feed_after`](crate::Db::hold_feed_after) sets the first commit to hold. So an opening releases nothing
-    /// that an absent reader needs. Not stored. Default 0: nothing is held.
-    pub fn feed_hold(mut self, bytes: u64) -> Self {
-        self.settings.feed.hold = bytes;
         self
     }
     /// Sets a function that decides about the entries of the keyspace with this name when a compaction passes

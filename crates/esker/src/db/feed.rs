@@ -258,14 +258,15 @@ impl Db {
     }
 
     /// Keeps the commits after the commit `after` for the [feed](Self::feed_after), up to
-    /// [`feed_hold`](crate::Builder::feed_hold) bytes, and releases the others. `None` keeps none. The hold
+    /// [`feed_hold`](crate::Tuning::feed_hold) bytes, and releases the others. `None` keeps none. The hold
     /// ends when the database is closed. A program with readers that resume stores the position of each, and
     /// passes the oldest one.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// # let hour = std::time::Duration::from_secs(3600);
-    /// let db = esker::Db::builder().feed_retention(1 << 20, hour).feed_hold(1 << 30).open_in_memory()?;
+    /// let builder = esker::Db::builder().feed_retention(1 << 20, hour);
+    /// let db = builder.tuning(|t| t.feed_hold(1 << 30)).open_in_memory()?;
     /// db.default_keyspace().put("k", "v")?;
     /// let reader_is_at = db.snapshot().seqno();
     /// db.hold_feed_after(Some(reader_is_at));

@@ -303,7 +303,7 @@ macro_rules! write_methods {
             }
 
             /// Sets a key to a value of `len` bytes from a reader. A value for a blob file
-            /// ([`Builder::blobs_over`](crate::Builder::blobs_over)) is written as it arrives, in little
+            /// ([`Builder::blobs`](crate::Builder::blobs)) is written as it arrives, in little
             /// memory. Other values are collected in memory.
             ///
             /// # Errors
@@ -402,7 +402,7 @@ macro_rules! catalog_methods {
             }
 
             /// Creates a keyspace with these options, which others find after the commit. The options are in
-            /// force for the writes of this handle as well, except `blobs_over`.
+            /// force for the writes of this handle as well, except [`blobs`](crate::KeyspaceOptions::blobs).
             ///
             /// ```
             /// # let db = esker::Db::in_memory()?;

@@ -13,6 +13,7 @@ use super::range::{Keys, Range};
 use super::ttl::Ttl;
 use super::write_options::WriteOptions;
 use super::writes::{ValueSource, Writes};
+use crate::blob::Blobs;
 use crate::engine::core::Core;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::KeyspaceState;
@@ -327,14 +328,15 @@ impl Keyspace {
         self.write(|_, writes| writes.delete_range(&self.state, bounds))
     }
 
-    /// Sets the size in bytes from which on this keyspace stores values in blob files, instead of
-    /// [`Builder::blobs_over`](crate::Builder::blobs_over). 0: it stores all values in tables. The database
-    /// stores this. Existing values stay where they are.
+    /// Sets which values this keyspace stores in blob files. `None`: those of
+    /// [`Builder::blobs`](crate::Builder::blobs). The database stores this. Existing values stay where they
+    /// are.
     ///
     /// # Errors
     /// Those of [`delete`](Self::delete).
-    pub fn set_blobs_over(&self, bytes: usize) -> Result<()> {
-        self.core().change_options(&self.state, |options| options.blobs_over = Some(bytes))
+    pub fn set_blobs(&self, blobs: impl Into<Option<Blobs>>) -> Result<()> {
+        let blobs = blobs.into();
+        self.core().change_options(&self.state, |options| options.blobs = blobs)
     }
 
     /// Sets the operator with which [`merge`](Self::merge) changes keys of this keyspace. The database stores

@@ -13,9 +13,6 @@ use crate::types::key::encode_key;
 use crate::types::limits::check_key;
 use crate::types::{Contended, Error, Result, Value};
 
-/// How long to wait for a lock by default.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// A guard that holds a lock on a name until it drops: see [`Db::lock`].
 pub struct NamedLock {
     _owner: LockOwner,
@@ -27,15 +24,14 @@ impl Db {
         LockOwner::new(self.handle.clone())
     }
 
-    /// Locks a name, whose meaning is up to the program, and waits up to `patience` for it. Dropping the
-    /// guard releases the lock.
+    /// Locks a name, whose meaning is up to the program. Waits for it up to
+    /// [`Builder::lock_patience`](crate::Builder::lock_patience). Dropping the guard releases the lock.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// # let db = esker::Db::in_memory()?;
     /// use esker::LockMode;
-    /// let patience = std::time::Duration::from_secs(1);
-    /// let guard = db.lock("nightly report", LockMode::Exclusive, patience)?;
+    /// let guard = db.lock("nightly report", LockMode::Exclusive)?;
     /// // No other holder of the lock writes the report now.
     /// drop(guard);
     /// # Ok(())
@@ -48,7 +44,15 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::Closed`].
-    pub fn lock(&self, name: &str, mode: LockMode, patience: Duration) -> Result<NamedLock> {
+    pub fn lock(&self, name: &str, mode: LockMode) -> Result<NamedLock> {
+        self.lock_for(name, mode, self.handle.core.options.lock_patience())
+    }
+
+    /// Same as [`lock`](Self::lock), with this patience.
+    ///
+    /// # Errors
+    /// Those of [`lock`](Self::lock).
+    pub fn lock_for(&self, name: &str, mode: LockMode, patience: Duration) -> Result<NamedLock> {
         let mut owner = LockOwner::new(self.handle.clone());
         owner.acquire(LockName::of_user(name), mode, patience)?;
         Ok(NamedLock { _owner: owner })
@@ -57,8 +61,8 @@ impl Db {
 
 impl Transaction {
     /// Locks a key, which may be absent, until the transaction ends. Other transactions that lock it wait up
-    /// to 10 s. Locks are advisory: a transaction that writes the key without a lock does not wait, and one
-    /// of the two conflicts.
+    /// to [`Builder::lock_patience`](crate::Builder::lock_patience). Locks are advisory: a transaction that
+    /// writes the key without a lock does not wait, and one of the two conflicts.
     ///
     /// A transaction that has neither read nor written yet reads the state at the moment it got the lock. So
     /// transactions that first lock what they will write do not conflict with each other.
@@ -75,7 +79,8 @@ impl Transaction {
     /// last: drop it, and begin a new one; [`Error::Conflict`] if another commit has written the key since
     /// this transaction began to read. After the last two, [`Db::transact`] runs the transaction again.
     pub fn lock(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, mode: LockMode) -> Result<()> {
-        self.lock_for(keyspace, key, mode, PATIENCE)
+        let patience = self.handle.core.options.lock_patience();
+        self.lock_for(keyspace, key, mode, patience)
     }
 
     /// Same as [`lock`](Self::lock), with this patience.
@@ -118,7 +123,16 @@ impl Transaction {
     ///
     /// # Errors
     /// Those of [`Db::lock`].
-    pub fn lock_name(&mut self, name: &str, mode: LockMode, patience: Duration) -> Result<()> {
+    pub fn lock_name(&mut self, name: &str, mode: LockMode) -> Result<()> {
+        let patience = self.handle.core.options.lock_patience();
+        self.lock_name_for(name, mode, patience)
+    }
+
+    /// Same as [`lock_name`](Self::lock_name), with this patience.
+    ///
+    /// # Errors
+    /// Those of [`Db::lock`].
+    pub fn lock_name_for(&mut self, name: &str, mode: LockMode, patience: Duration) -> Result<()> {
         self.begin_operation()?;
         let done = self.owner().acquire(LockName::of_user(name), mode, patience);
         self.note_failure(done)?;

@@ -34,6 +34,7 @@ mod stream;
 mod transact;
 mod transaction;
 mod ttl;
+mod tuning;
 mod updates;
 mod watch;
 mod write_options;
@@ -59,14 +60,16 @@ pub use self::savepoint::Savepoint;
 pub use self::sequence::Sequence;
 pub use self::snapshot::Snapshot;
 #[cfg(feature = "tokio")]
-pub use self::stream::{EntryStream, FeedStream};
+pub use self::stream::{EntryStream, EventStream, FeedStream};
 pub use self::transact::{Committed, TransactionOptions};
 pub use self::transaction::Transaction;
 pub use self::ttl::Ttl;
+pub use self::tuning::Tuning;
 pub use self::updates::{Swap, Update, ViewMut};
 pub use self::watch::{Change, Listener, Notice, Watch};
 pub use self::write_options::WriteOptions;
 
+use crate::engine::base::info::Info;
 use crate::engine::base::stats::Stats;
 use crate::engine::life::background::BackgroundStep;
 use crate::engine::life::copies::checkpoint::Checkpoint;
@@ -389,11 +392,10 @@ impl Db {
         check(&self.handle.core)
     }
 
-    /// Names and values of the options in force, given and derived. `cache_bytes` is the memory left when all
-    /// memtables are full, but at least a quarter of the memory. Compactions compare the data with it. If
-    /// memtables are large, the cache itself may have less.
-    pub fn info(&self) -> Vec<(String, String)> {
-        self.handle.core.options.describe()
+    /// Returns the options in force, given and derived.
+    pub fn info(&self) -> Info {
+        let core = &self.handle.core;
+        Info { memory: core.cache.budget().capacity_bytes(), ..core.options.info() }
     }
 
     /// The directory.

@@ -548,7 +548,7 @@ mod tests {
         type Lock = fn(&mut Transaction, &Keyspace) -> Result<()>;
         let locks: [Lock; 3] = [
             |_, _| Ok(()),
-            |t, _| t.lock_name("x", LockMode::Exclusive, Duration::ZERO),
+            |t, _| t.lock_name_for("x", LockMode::Exclusive, Duration::ZERO),
             |t, map| t.lock(map, "n", LockMode::Exclusive),
         ];
         for (at, lock) in locks.into_iter().enumerate() {

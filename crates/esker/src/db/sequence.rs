@@ -3,9 +3,15 @@
 //! ```text
 //!   stored under the key: the end of the lease
 //!   next() --in memory--> n     lease used up --one synced commit--> the next lease
+//!   release() --one commit--> the first unused number, if no lease follows
 //! ```
 //!
 //! sequence.1. A number is returned only after a synced commit has stored the end of its lease.
+//! sequence.2. The stored number decreases only by a release, in the transaction that finds it at the end of
+//!     the released lease. So no number from there on has been returned. If a crash undoes the release,
+//!     numbers are skipped.
+//! - A sequence that drops releases nothing: the commit could wait for an exclusive transaction whose thread
+//!   waits for the drop.
 //! - The stored number never expires, whatever the default lifetime of the keyspace: without it the sequence
 //!   would start again at 0.
 
@@ -17,7 +23,8 @@ use crate::txn::commit::Durability;
 use crate::types::{Error, Result};
 
 /// A sequence of numbers, made by [`Keyspace::sequence`]. Threads can share it. Several sequences on one key,
-/// even of several openings, return different numbers.
+/// even of several openings, return different numbers. As an iterator, `&Sequence` returns the next number
+/// for as long as there are any; an error does not end it.
 pub struct Sequence {
     keyspace: Keyspace,
     key: Vec<u8>,
@@ -28,15 +35,18 @@ pub struct Sequence {
 impl Keyspace {
     /// Opens the sequence under a key. A new sequence starts at 0. It reserves `lease` numbers at a time by
     /// one synced commit. Numbers that it has not returned when it is dropped, or when the process or the
-    /// machine ends, are skipped. It never expires, whatever the keyspace's [default
-    /// lifetime](Self::set_default_ttl). The value under the key is the first number without a lease, stored
-    /// as for [`fetch_add`](Self::fetch_add).
+    /// machine ends, are skipped; [`release`](Sequence::release) gives them back. It never expires, whatever
+    /// the keyspace's [default lifetime](Self::set_default_ttl). The value under the key is the first number
+    /// without a lease, stored as for [`fetch_add`](Self::fetch_add).
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// # let db = esker::Db::in_memory()?;
     /// let ids = db.keyspace("meta")?.sequence("next id", 1000)?;
     /// assert_eq!((ids.next()?, ids.next()?), (0, 1));
+    /// let three = ids.into_iter().take(3).collect::<esker::Result<Vec<_>>>()?;
+    /// assert_eq!(three, [2, 3, 4]);
+    /// ids.release()?; // the next sequence begins with 5
     /// # Ok(())
     /// # }
     /// ```
@@ -68,6 +78,32 @@ impl Sequence {
         Ok(next)
     }
 
+    /// Ends the sequence and gives back the numbers that it has reserved but not returned, so that the next
+    /// lease begins with them. If another sequence has reserved numbers behind them, or the value under the
+    /// key was changed otherwise, they are skipped. Programs call this before a clean end.
+    ///
+    /// The commit is [`Buffered`](Durability::Buffered): if a crash undoes it, the numbers are skipped.
+    ///
+    /// # Errors
+    /// Those of [`get`](Keyspace::get) and of a commit. The numbers are then skipped or given back.
+    pub fn release(self) -> Result<()> {
+        let rest = self.left.into_inner();
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let db = Db::new(self.keyspace.handle.clone());
+        // sequence.2
+        let done = db.transact_with(Durability::Buffered, |t| -> Result<()> {
+            let stored = t.get(&self.keyspace, &self.key)?;
+            if stored.is_some_and(|stored| *stored == rest.end.to_le_bytes()) {
+                let unused = (rest.end - rest.start) as i64;
+                t.keyspace_mut(&self.keyspace).fetch_add_unlimited(&self.key, -unused)?;
+            }
+            Ok(())
+        });
+        done.map(drop)
+    }
+
     /// Reserves the next numbers (sequence.1).
     fn take_lease(&self) -> Result<std::ops::Range<u64>> {
         let db = Db::new(self.keyspace.handle.clone());
@@ -78,6 +114,14 @@ impl Sequence {
         let start = u64::try_from(taken.value)
             .map_err(|_| Error::Invalid(format!("the sequence has a negative number: {}", taken.value)))?;
         Ok(start..start + self.lease)
+    }
+}
+
+impl Iterator for &Sequence {
+    type Item = Result<u64>;
+
+    fn next(&mut self) -> Option<Result<u64>> {
+        Some(Sequence::next(self))
     }
 }
 

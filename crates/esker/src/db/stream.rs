@@ -1,8 +1,10 @@
-//! Iterators and the change feed as streams, for async code (feature `tokio`).
+//! Iterators, the change feed, watches and listeners as streams, for async code (feature `tokio`).
 //!
 //! ```text
 //!   Range, Keys, Feed --one batch at a time, on the runtime's blocking threads--> EntryStream, FeedStream
 //!                                        no new commit: the feed's shelf wakes the task
+//!   Watch, Listener ----one event at a time, from the queue in memory-----------> EventStream
+//!                                        no event: the next commit wakes the task
 //! ```
 //!
 //! The polling task never waits for a disk, or for a lock that is held over I/O. `spawn_blocking` does.
@@ -13,6 +15,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
@@ -21,7 +24,9 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use super::feed::{Feed, FeedCommit};
 use super::key_handle::Key;
 use super::range::{Keys, Range};
-use crate::types::{Error, Result, Value};
+use super::watch::{Change, Listener, Notice, Watch, to_change, to_notice};
+use crate::txn::watchers::{Event, Watcher};
+use crate::types::{Error, Result, SeqNo, Value};
 
 /// Items of the first and of the largest batch.
 const BATCH_LEN_MIN: usize = 8;
@@ -229,5 +234,57 @@ impl Stream for FeedStream {
             stream.seen = feed.moves();
             stream.job = Some(spawn_blocking(move || feed.read_batch()));
         }
+    }
+}
+
+/// The changes of a [`Watch`], or the notices of a [`Listener`], as a stream: made by their `into_stream`. It
+/// ends when the database is closed. It needs no runtime, and a task that waits occupies no thread. It is
+/// safe to drop at any time, like [`EntryStream`].
+pub struct EventStream<T> {
+    watcher: Arc<Watcher>,
+    convert: fn((SeqNo, Event)) -> (SeqNo, T),
+}
+
+impl Watch {
+    /// Converts the queued and later changes to a stream.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// # let users = db.keyspace("users")?;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let mut changes = users.watch("a".."c")?.into_stream();
+    /// users.put("bob", "1")?;
+    /// let (seqno, change) = changes.next().await.expect("the database is open");
+    /// println!("commit {seqno}: {change:?}");
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    pub fn into_stream(self) -> EventStream<Change> {
+        EventStream { watcher: self.watcher, convert: to_change }
+    }
+}
+
+impl Listener {
+    /// Converts the queued and later notices to a stream.
+    pub fn into_stream(self) -> EventStream<Notice> {
+        EventStream { watcher: self.watcher, convert: to_notice }
+    }
+}
+
+impl<T> EventStream<T> {
+    /// Returns the next event and its commit, or `None` when the database is closed.
+    pub async fn next(&mut self) -> Option<(SeqNo, T)> {
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl<T> Stream for EventStream<T> {
+    type Item = (SeqNo, T);
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<(SeqNo, T)>> {
+        self.watcher.poll_next(context.waker()).map(|event| event.map(self.convert))
     }
 }

@@ -55,14 +55,14 @@ pub enum Change {
 /// change, and ends when the database is closed.
 #[derive(Debug)]
 pub struct Watch {
-    watcher: Arc<Watcher>,
+    pub(super) watcher: Arc<Watcher>,
 }
 
 /// Notices under topics: made by [`Db::listen`]. As an iterator it waits for the next notice, and ends when
 /// the database is closed.
 #[derive(Debug)]
 pub struct Listener {
-    watcher: Arc<Watcher>,
+    pub(super) watcher: Arc<Watcher>,
 }
 
 /// A notice sent under a topic by [`Transaction::notify`](crate::Transaction::notify).
@@ -150,7 +150,7 @@ impl Watch {
     }
 }
 
-fn to_change((seq, event): (SeqNo, Event)) -> (SeqNo, Change) {
+pub(super) fn to_change((seq, event): (SeqNo, Event)) -> (SeqNo, Change) {
     let known = |key: Vec<u8>| user_key(&key).unwrap_or_else(|| Key::new(&[]));
     let change = match event {
         Event::Put(key, value) => Change::Put { key: known(key), value },
@@ -222,7 +222,7 @@ impl Listener {
     }
 }
 
-fn to_notice((seq, event): (SeqNo, Event)) -> (SeqNo, Notice) {
+pub(super) fn to_notice((seq, event): (SeqNo, Event)) -> (SeqNo, Notice) {
     match event {
         Event::Notice(topic, text) => (seq, Notice::Said { topic, text }),
         _ => (seq, Notice::Missed),

@@ -181,8 +181,12 @@ mod tests {
         for round in 0..30 {
             let mut rng = fastrand::Rng::with_seed(round);
             let env = Env::simulated(Arc::new(MemFs::new()), round);
-            let builder = Db::builder().background(false).env(env).block_bytes(200).adoption_bytes(4 << 10);
-            let db = builder.table_bytes(4000).open(Path::new("db")).unwrap();
+            let builder = Db::builder()
+                .background(false)
+                .env(env)
+                .tuning(|t| t.block_bytes(200))
+                .adoption_bytes(4 << 10);
+            let db = builder.tuning(|t| t.table_bytes(4000)).open(Path::new("db")).unwrap();
             let map = db.default_keyspace();
             let (mut model, mut snapshots) = (Model::new(), Vec::new());
             for step in 0..60 {

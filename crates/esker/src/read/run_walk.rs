@@ -452,8 +452,9 @@ mod tests {
         for round in 0..60 {
             let env = Env::simulated(Arc::new(MemFs::new()), round);
             // Blocks of a few entries, tables of a few blocks, and some with versions of only one key.
-            let builder = Db::builder().background(false).env(env).block_bytes(64 + rng.usize(..200));
-            let db = builder.table_bytes(400 + rng.u64(..2000)).open(Path::new("db")).unwrap();
+            let builder =
+                Db::builder().background(false).env(env).tuning(|t| t.block_bytes(64 + rng.usize(..200)));
+            let db = builder.tuning(|t| t.table_bytes(400 + rng.u64(..2000))).open(Path::new("db")).unwrap();
             let map = db.default_keyspace();
             map.set_merge_operator("append").unwrap();
             let mut snapshots = Vec::new();

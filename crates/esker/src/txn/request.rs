@@ -47,9 +47,11 @@ pub enum Isolation {
     /// The transaction starts once it holds the exclusive turn. Exclusive transactions run one after the
     /// other, in the order of their start. All other commits wait until the transaction ends. It conflicts
     /// only if its own thread, the one that last used it, makes another commit meanwhile. A thread with an
-    /// open exclusive transaction that waits for a commit of another thread waits forever. If a thread starts
-    /// a second exclusive transaction, operations of the second one fail with [`Error::Invalid`] after a
-    /// second. If the database is closed, waiting transactions and commits fail with [`Error::Closed`].
+    /// open exclusive transaction that waits for a commit of another thread waits forever. If a transaction
+    /// does not get its turn within [`lock_patience`](crate::Builder::lock_patience), its operations fail
+    /// with [`Error::LockTimeout`]. If a thread starts a second exclusive transaction, operations of the
+    /// second one fail with [`Error::Invalid`] after a second. If the database is closed, waiting transactions
+    /// and commits fail with [`Error::Closed`].
     Exclusive,
 }
 

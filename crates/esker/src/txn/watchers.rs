@@ -14,6 +14,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+#[cfg(feature = "tokio")]
+use std::task::Poll;
+use std::task::Waker;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -92,6 +95,8 @@ struct Queue {
     memory: Reservation,
     /// For a coalescing queue: the newest queued commit of each key.
     newest: Option<HashMap<Vec<u8>, SeqNo>>,
+    /// The task that waits for the next event.
+    waker: Option<Waker>,
     /// Whether the database is closed.
     is_ended: bool,
 }
@@ -103,6 +108,7 @@ impl Queue {
             bytes: 0,
             memory: budget.reserve(BudgetKind::Event, 0),
             newest: is_coalesced.then(HashMap::new),
+            waker: None,
             is_ended: false,
         }
     }
@@ -196,6 +202,18 @@ impl Watcher {
         queue.pop()
     }
 
+    /// Same as [`next`](Self::next), but wakes a task instead of waiting.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn poll_next(&self, waker: &Waker) -> Poll<Option<(SeqNo, Event)>> {
+        let mut queue = self.queue.lock();
+        let popped = queue.pop();
+        if popped.is_none() && !queue.is_ended {
+            queue.waker = Some(waker.clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(popped)
+    }
+
     /// Returns whether the database is closed.
     pub(crate) fn is_ended(&self) -> bool {
         self.queue.lock().is_ended
@@ -237,16 +255,25 @@ impl Watchers {
     }
 
     fn each(&self, mut tell: impl FnMut(&Interest, &mut Queue, u64)) {
+        let mut wakers = Vec::new();
         let mut all = self.all.lock();
         let share = self.bytes_max.load(Ordering::Relaxed) / (all.len() as u64).max(1);
         let share = share.max(BYTES_MIN);
         all.retain(|watcher| {
             let Some(watcher) = watcher.upgrade() else { return false };
-            tell(&watcher.interest, &mut watcher.queue.lock(), share);
+            let mut queue = watcher.queue.lock();
+            tell(&watcher.interest, &mut queue, share);
+            if !queue.events.is_empty() || queue.is_ended {
+                wakers.extend(queue.waker.take());
+            }
+            drop(queue);
             watcher.wake.notify_all();
             true
         });
         self.count.store(all.len(), Ordering::Relaxed);
+        drop(all);
+        // A waker may run code of the program, which may use the database.
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Delivers the events of a visible commit. Called by the leader (watchers.1).

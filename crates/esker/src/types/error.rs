@@ -93,10 +93,10 @@ pub enum Error {
     /// The transaction waits in a cycle of lock owners and began last. Drop it, and run it again.
     #[error("deadlock: {0}; drop the transaction and run it again")]
     Deadlock(String),
-    /// Another owner has held a lock for too long.
-    #[error("the lock on {lock} was not free within {waited:?}: wait longer, or find out who holds it")]
+    /// Another owner has held a lock, or an exclusive transaction its turn, for too long.
+    #[error("{lock} was not free within {waited:?}: wait longer, or find out who holds it")]
     LockTimeout {
-        /// The key or name, for people.
+        /// The lock and its key or name, for people.
         lock: String,
         /// How long the call waited.
         waited: std::time::Duration,
@@ -226,7 +226,7 @@ fn remedy(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error() {
         Some(code) if code == of_process => {
             return Some(
-                "this process has too many files open: raise its limit (`ulimit -n`); larger tables (`Builder::table_bytes`) are fewer files",
+                "this process has too many files open: raise its limit (`ulimit -n`); larger tables (`Tuning::table_bytes`) are fewer files",
             );
         }
         code if code.is_some() && code == of_system => {

@@ -163,6 +163,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::blob::Blobs;
     use crate::engine::state::history::History;
     use crate::engine::state::keyspace_options::Counting;
 
@@ -177,7 +178,7 @@ mod tests {
         );
         assert_eq!(Head::decode(&head.encode(), Path::new(""), 0).unwrap(), head);
         let options = KeyspaceOptions {
-            blobs_over: Some(200),
+            blobs: Some(Blobs::From(200)),
             counting: Counting::Lazy,
             default_ttl: Some(Duration::from_secs(1)),
             history: History::Versions(3),

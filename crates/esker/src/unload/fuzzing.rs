@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::format::{Head, Record};
+use crate::blob::Blobs;
 use crate::engine::state::history::History;
 use crate::engine::state::keyspace_options::{Counting, KeyspaceOptions};
 
@@ -25,7 +26,7 @@ pub fn unload_record(bytes: &[u8]) {
 pub fn unload_records() -> Vec<Vec<u8>> {
     let head = Head { id: 5, seqno: 300, keyspaces: vec![("users".to_owned(), 7), ("mails".to_owned(), 0)] };
     let options = KeyspaceOptions {
-        blobs_over: Some(200),
+        blobs: Some(Blobs::From(200)),
         counting: Counting::Lazy,
         default_ttl: Some(Duration::from_secs(1)),
         history: History::For(Duration::from_secs(60)),

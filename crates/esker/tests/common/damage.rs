@@ -115,8 +115,12 @@ impl Golden {
     pub fn segmented() -> Golden {
         let put = |n: u16| batch([write(400 + n, 1500, n)]);
         let flushed = (0..4).map(put).collect();
-        let golden =
-            Self::of(|fs| simulated(fs).memtable_bytes(64 << 10), flushed, (4..34).map(put).collect(), true);
+        let golden = Self::of(
+            |fs| simulated(fs).tuning(|t| t.memtable_bytes(64 << 10)),
+            flushed,
+            (4..34).map(put).collect(),
+            true,
+        );
         assert!(golden.named(".wal").count() >= 3, "{:?}", golden.files);
         golden
     }
@@ -126,7 +130,7 @@ impl Golden {
     pub fn grouped() -> Golden {
         const GROUP: [Durability; 3] = [Durability::None, Durability::Buffered, Durability::Sync];
         let logged = (0..12).map(|n| put_with(n, GROUP[usize::from(n % 3)])).collect();
-        Self::of(|fs| simulated(fs).memtable_bytes(64 << 10), vec![put(100)], logged, false)
+        Self::of(|fs| simulated(fs).tuning(|t| t.memtable_bytes(64 << 10)), vec![put(100)], logged, false)
     }
 
     /// Everything in tables, and no log.

@@ -35,8 +35,11 @@ pub fn make(name: &str) -> Result<BTreeMap<String, Vec<u8>>> {
         "zstd" => TableCompression::Zstd,
         _ => TableCompression::None,
     };
-    let builder = simulated(Arc::new(fs.clone())).block_bytes(512).table_bytes(4096).compression(compression);
-    let builder = if name == "log-segments" { builder.memtable_bytes(16 << 10) } else { builder };
+    let builder = simulated(Arc::new(fs.clone()))
+        .tuning(|t| t.block_bytes(512).table_bytes(4096))
+        .compression(compression);
+    let builder =
+        if name == "log-segments" { builder.tuning(|t| t.memtable_bytes(16 << 10)) } else { builder };
     let db = builder.open(dir())?;
     match name {
         "log-tail" => log_tail(&db)?,

@@ -25,9 +25,7 @@ pub fn tiny(env: Env) -> Builder {
         .env(env)
         .background(false)
         .memory(1 << 20)
-        .block_bytes(128)
-        .table_bytes(1024)
-        .memtable_bytes(4096)
+        .tuning(|t| t.block_bytes(128).table_bytes(1024).memtable_bytes(4096))
 }
 
 /// A deterministic world on `fs`, without threads, with tiny sizes.

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::common::dir;
-use esker::{Builder, Db, Durability, Error};
+use esker::{Blobs, Builder, Db, Durability, Error};
 use esker_env::{
     Env, FaultAction, FaultFs, FaultRule, File, FileLock, Fs, LockError, MemFs, OpKind, OpenOptions,
     SystemThreads, ThreadHandle, Threads,
@@ -85,10 +85,9 @@ fn small(env: Env) -> Builder {
     Db::builder()
         .env(env)
         .memory(4 << 20)
-        .memtable_bytes(16 << 10)
-        .blobs_over(0)
-        .block_bytes(512)
-        .table_bytes(16 << 10)
+        .tuning(|t| t.memtable_bytes(16 << 10))
+        .blobs(Blobs::Never)
+        .tuning(|t| t.block_bytes(512).table_bytes(16 << 10))
 }
 
 /// A builder with a hook before tables are made.
@@ -470,7 +469,7 @@ fn tree_3_a_panic_in_the_middle_of_a_group_leaves_nothing_uncounted() {
         "small" | "large" => panic!("no segment for this one"),
         _ => {}
     });
-    let db = db.memtable_bytes(16 << 20).open(dir()).unwrap();
+    let db = db.tuning(|t| t.memtable_bytes(16 << 20)).open(dir()).unwrap();
     let map = db.default_keyspace();
     let spawn = |name: &'static str, bytes: usize| {
         let map = map.clone();

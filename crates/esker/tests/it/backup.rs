@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker::backup::{Backup, Point};
-use esker::{Db, Durability, Error};
+use esker::{Blobs, Db, Durability, Error};
 use esker_env::{
     Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, ManualClock, MemFs, OpKind, OpenOptions, read_range,
 };
@@ -18,7 +18,7 @@ use crate::common::{DIR, simulated};
 const BACKUPS: &str = "backups";
 
 fn builder(fs: FsRef) -> esker::Builder {
-    simulated(fs).stepped().blobs_over(200).transaction_memory(1 << 10)
+    simulated(fs).stepped().blobs(Blobs::From(200)).tuning(|t| t.transaction_memory(1 << 10))
 }
 
 fn open(fs: &MemFs, dir: impl AsRef<Path>) -> Db {
@@ -569,7 +569,7 @@ fn a_database_and_its_twin_with_the_same_numbers_have_backups_in_one_directory()
     let mut expected = Vec::new();
     for (dir, seed) in [(DIR, 1), ("twin", 2)] {
         let env = Env::simulated(Arc::new(fs.clone()), seed);
-        let db = Db::builder().env(env).stepped().blobs_over(200).open(dir).unwrap();
+        let db = Db::builder().env(env).stepped().blobs(Blobs::From(200)).open(dir).unwrap();
         // Of equal length, and equal at both ends.
         let mut value: Vec<u8> =
             (0..40_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();

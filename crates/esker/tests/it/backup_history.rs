@@ -226,7 +226,7 @@ fn decisions_4_filters_decide_nothing_in_a_copy_while_commits_are_made_again() {
     let drop_over = |_: &[u8], value: &[u8]| if value == b"over" { Decision::Drop } else { Decision::Keep };
     // Small memtables, so that compactions run while commits are replayed.
     let small = || {
-        let small = simulated(Arc::new(fs.clone())).background(false).memtable_bytes(64 << 10);
+        let small = simulated(Arc::new(fs.clone())).background(false).tuning(|t| t.memtable_bytes(64 << 10));
         small.compaction_filter("default", drop_over)
     };
     backups(&fs).restore_to(Point::Commit(last), None, "new", small()).unwrap();

@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
-use esker::{BackgroundStep, Builder, Db, Durability, Error, Reads};
+use esker::{BackgroundStep, Blobs, Builder, Db, Durability, Error, Reads};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Values of 64 bytes and more are large.
 fn small() -> Builder {
-    Db::builder().memtable_bytes(4 << 10).table_bytes(4 << 10).block_bytes(256).blobs_over(64)
+    Db::builder()
+        .tuning(|t| t.memtable_bytes(4 << 10).table_bytes(4 << 10).block_bytes(256))
+        .blobs(Blobs::From(64))
 }
 
 fn open_at(env: Env) -> esker::Result<Db> {
@@ -316,8 +318,8 @@ fn a_keyspace_has_a_limit_of_its_own_until_it_is_dropped_and_ingests_keep_to_it(
     let large = long(1, 3000);
     let db = open(&fs);
     let (low, off) = (db.create_keyspace("low").unwrap(), db.create_keyspace("off").unwrap());
-    off.set_blobs_over(0).unwrap();
-    low.set_blobs_over(2000).unwrap();
+    off.set_blobs(Blobs::Never).unwrap();
+    low.set_blobs(Blobs::From(2000)).unwrap();
     drop((low, off));
     db.close().unwrap();
     let db = open(&fs);

@@ -160,7 +160,7 @@ fn a_database_that_was_never_finished_is_none_and_one_without_current_is_damaged
 #[test]
 fn commits_that_finished_segments_miss_are_found_while_the_database_is_open() {
     let fs = MemFs::new();
-    let builder = || simulated(Arc::new(fs.clone())).memtable_bytes(64 << 10);
+    let builder = || simulated(Arc::new(fs.clone())).tuning(|t| t.memtable_bytes(64 << 10));
     let db = builder().open(dir()).unwrap();
     let keyspace = db.default_keyspace();
     for n in 0..60u8 {
@@ -201,7 +201,7 @@ fn commits_that_finished_segments_miss_are_found_while_the_database_is_open() {
 #[test]
 fn lost_segments_of_the_log_are_found_while_the_database_is_open() {
     let fs = MemFs::new();
-    let builder = simulated(Arc::new(fs.clone())).memory(16 << 20).memtable_bytes(4 << 20);
+    let builder = simulated(Arc::new(fs.clone())).memory(16 << 20).tuning(|t| t.memtable_bytes(4 << 20));
     let db = builder.open(dir()).unwrap();
     let keyspace = db.default_keyspace();
     // More than the first two segments hold, which have 256 and 512 KiB.
@@ -225,7 +225,7 @@ fn foreign_and_renamed_segments_of_the_log_are_found_while_the_database_is_open(
     let open = |seed| {
         let fs = MemFs::new();
         let builder = tiny(Env::simulated(Arc::new(fs.clone()), seed));
-        let db = builder.memory(16 << 20).memtable_bytes(4 << 20).open(dir()).unwrap();
+        let db = builder.memory(16 << 20).tuning(|t| t.memtable_bytes(4 << 20)).open(dir()).unwrap();
         let keyspace = db.default_keyspace();
         for n in 0..1000u32 {
             keyspace.put(n.to_be_bytes(), vec![b'v'; 1000]).unwrap();
@@ -256,7 +256,8 @@ fn foreign_and_renamed_segments_of_the_log_are_found_while_the_database_is_open(
 #[test]
 fn what_cannot_be_read_is_reported_as_that_and_not_as_damage() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
-    let builder = simulated(Arc::new(fs.clone())).stepped().memory(16 << 20).memtable_bytes(4 << 20);
+    let builder =
+        simulated(Arc::new(fs.clone())).stepped().memory(16 << 20).tuning(|t| t.memtable_bytes(4 << 20));
     let db = builder.open(dir()).unwrap();
     let keyspace = db.default_keyspace();
     for n in 0..1000u32 {

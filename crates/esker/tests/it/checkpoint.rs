@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use esker::{BackgroundStep, Db, Durability, Error, Result};
+use esker::{BackgroundStep, Blobs, Db, Durability, Error, Result};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, MemFs, OpKind};
 
 use crate::common::contents::{Contents, difference, dump, dump_sound};
@@ -16,7 +16,7 @@ use crate::common::{DIR, dir, simulated};
 const COPY: &str = "copies/one";
 
 fn builder(fs: FsRef) -> esker::Builder {
-    simulated(fs).blobs_over(200).transaction_memory(1 << 10)
+    simulated(fs).blobs(Blobs::From(200)).tuning(|t| t.transaction_memory(1 << 10))
 }
 
 fn open(fs: &MemFs, dir: &str) -> Db {
@@ -269,8 +269,10 @@ fn both_sides(db: &Db) -> Result<(u64, u64, Option<Vec<u8>>)> {
 #[test]
 fn capture_2_under_load_each_copy_is_of_one_commit_and_no_older_than_its_call() {
     let temp = tempfile::tempdir().unwrap();
-    let db =
-        Db::builder().memory(8 << 20).blobs_over(2000).memtable_bytes(64 << 10).transaction_memory(8 << 10);
+    let db = Db::builder()
+        .memory(8 << 20)
+        .blobs(Blobs::From(2000))
+        .tuning(|t| t.memtable_bytes(64 << 10).transaction_memory(8 << 10));
     let db = db.open(temp.path().join("db")).unwrap();
     let (left, right) = (db.keyspace("left").unwrap(), db.keyspace("right").unwrap());
     let ends = AtomicBool::new(false);

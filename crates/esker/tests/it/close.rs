@@ -16,7 +16,7 @@ use esker_env::{FaultAction, FaultFs, FaultRule, File, FileLock, Fs, LockError, 
 #[test]
 fn what_takes_long_to_replay_is_flushed_and_a_short_run_costs_no_table() {
     let dir = tempfile::tempdir().unwrap();
-    let open = || Db::builder().replay_bytes(50_000).open(dir.path()).unwrap();
+    let open = || Db::builder().tuning(|t| t.replay_bytes(50_000)).open(dir.path()).unwrap();
     let put = |db: &Db, keys: std::ops::Range<u32>| {
         let map = db.default_keyspace();
         keys.for_each(|n| map.put(n.to_be_bytes(), [7; 1000]).map(drop).unwrap());
@@ -64,7 +64,7 @@ fn every_handle_gets_the_error_of_a_failed_close() {
 fn short_lives(end: fn(Db, MemFs) -> MemFs) {
     let open = |disk: &MemFs| {
         // The memtable never fills up.
-        simulated(Arc::new(disk.clone())).memtable_bytes(256 << 10).open(dir()).unwrap()
+        simulated(Arc::new(disk.clone())).tuning(|t| t.memtable_bytes(256 << 10)).open(dir()).unwrap()
     };
     let segments = |disk: &MemFs| {
         let names = disk.list_dir(dir()).unwrap();

@@ -24,7 +24,7 @@ use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 
 /// Small sizes, with threads.
 fn small(builder: Builder) -> Builder {
-    builder.memory(4 << 20).memtable_bytes(32 << 10).block_bytes(512).table_bytes(16 << 10)
+    builder.memory(4 << 20).tuning(|t| t.memtable_bytes(32 << 10).block_bytes(512).table_bytes(16 << 10))
 }
 
 /// Runs a test. The database must be sound, and still be after reopening.

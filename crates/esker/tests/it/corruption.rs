@@ -567,7 +567,7 @@ fn damage_in_the_middle_of_the_log_is_refused_and_repair_named() {
 #[test]
 fn each_segment_of_the_log_lost() {
     // Segments of 16 KiB, and one memtable for all commits.
-    let builder = |fs: &MemFs| simulated(Arc::new(fs.clone())).memtable_bytes(64 << 10);
+    let builder = |fs: &MemFs| simulated(Arc::new(fs.clone())).tuning(|t| t.memtable_bytes(64 << 10));
     let open = MemFs::new();
     let db = builder(&open).open(dir()).unwrap();
     for n in 0..40u8 {

@@ -8,13 +8,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker::env::{Env, MemFs};
-use esker::{BackgroundStep, Counting, Db, Durability, Keyspace, KeyspaceOptions};
+use esker::{BackgroundStep, Blobs, Counting, Db, Durability, Keyspace, KeyspaceOptions};
 
 const KEYS: u32 = 20_000;
 
 fn open(fs: &MemFs) -> Db {
     let env = Env::simulated(Arc::new(fs.clone()), 1);
-    let builder = Db::builder().stepped().memory(1 << 20).memtable_bytes(128 << 10).table_bytes(256 << 10);
+    let builder = Db::builder()
+        .stepped()
+        .memory(1 << 20)
+        .tuning(|t| t.memtable_bytes(128 << 10).table_bytes(256 << 10));
     builder.env(env).open(Path::new("db")).unwrap()
 }
 
@@ -135,7 +138,7 @@ fn a_keyspace_that_counts_lazily_looks_nothing_up_and_has_the_same_length() {
     let db = open(&fs);
     let (lazy, exact) = (db.create_keyspace("lazy").unwrap(), db.create_keyspace("exact").unwrap());
     lazy.set_counting(Counting::Lazy).unwrap();
-    lazy.set_blobs_over(1 << 20).unwrap();
+    lazy.set_blobs(Blobs::From(1 << 20)).unwrap();
     let mut both = db.batch();
     for n in 0..1000 {
         both.put(&lazy, key(n % 300), [1; 10]).unwrap();

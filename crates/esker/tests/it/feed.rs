@@ -14,7 +14,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 type State = BTreeMap<(KeyspaceId, Vec<u8>), Vec<u8>>;
 
 fn small(env: &Env) -> Builder {
-    let builder = Db::builder().stepped().memory(4 << 20).memtable_bytes(32 << 10).env(env.clone());
+    let builder =
+        Db::builder().stepped().memory(4 << 20).tuning(|t| t.memtable_bytes(32 << 10)).env(env.clone());
     builder.feed_retention(1 << 30, DAY)
 }
 
@@ -235,7 +236,8 @@ fn retention_by_bytes_refuses_what_is_gone_and_readers_hold_nothing() {
 fn what_is_held_stays_over_openings_up_to_its_limit() {
     let fs = MemFs::new();
     let env = simulated(&fs);
-    let open = || small(&env).feed_retention(100 << 10, DAY).feed_hold(600 << 10).open("db").unwrap();
+    let open =
+        || small(&env).feed_retention(100 << 10, DAY).tuning(|t| t.feed_hold(600 << 10)).open("db").unwrap();
     let fill = |db: &Db| {
         for n in 0..1500_u32 {
             db.default_keyspace().put(n.to_be_bytes(), [3; 200]).unwrap();

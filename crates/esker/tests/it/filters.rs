@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::env::{Env, ManualClock, MemFs};
-use esker::{BackgroundStep, Builder, Db, Decision, Isolation};
+use esker::{BackgroundStep, Blobs, Builder, Db, Decision, Isolation};
 
 fn in_memory(filter: impl Fn(&[u8], &[u8]) -> Decision + Send + Sync + 'static) -> Builder {
     Db::builder().background(false).compaction_filter("f", filter)
@@ -22,7 +22,7 @@ fn a_merge_by_hand_shows_all_entries_and_frees_what_goes() {
         b"old" => Decision::Change(key.repeat(2)),
         _ => Decision::Keep,
     };
-    let db = in_memory(change).blobs_over(0).open_in_memory().unwrap();
+    let db = in_memory(change).blobs(Blobs::Never).open_in_memory().unwrap();
     let (map, other) = (db.keyspace("f").unwrap(), db.keyspace("other").unwrap());
     for n in 0..1000_u32 {
         let value: &[u8] = [b"gone".as_slice(), b"old", b"kept"][n as usize % 3];
@@ -112,9 +112,9 @@ fn merges_in_the_background_decide_too_while_others_write_and_read() {
     let fs = Arc::new(MemFs::new());
     let mut rng = fastrand::Rng::with_seed(7);
     let env = Env { fs: fs.clone(), clock: Arc::new(ManualClock::new()), ..Env::simulated(fs, 1) };
-    let builder = Db::builder().compaction_filter("f", drop_odd).memtable_bytes(4 << 10);
-    let builder = builder.block_bytes(256).table_bytes(4 << 10);
-    let db = builder.stepped().blobs_over(64).env(env).open("db").unwrap();
+    let builder = Db::builder().compaction_filter("f", drop_odd).tuning(|t| t.memtable_bytes(4 << 10));
+    let builder = builder.tuning(|t| t.block_bytes(256).table_bytes(4 << 10));
+    let db = builder.stepped().blobs(Blobs::From(64)).env(env).open("db").unwrap();
     let map = db.keyspace("f").unwrap();
     let mut model = std::collections::BTreeMap::new();
     let (mut snapshot, mut dropped) = (None, 0);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use esker::backup::{Backup, Point};
 use esker::unload::Unload;
-use esker::{Db, Error};
+use esker::{Blobs, Db, Error};
 
 /// A directory with a database, and another user's directory beside it.
 struct Scene {
@@ -21,7 +21,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let temp = tempfile::tempdir().unwrap();
-        let db = Db::builder().blobs_over(100).feed_retention(1 << 20, std::time::Duration::MAX);
+        let db = Db::builder().blobs(Blobs::From(100)).feed_retention(1 << 20, std::time::Duration::MAX);
         let db = db.open(temp.path().join("data")).unwrap();
         db.default_keyspace().put("a", [7; 500]).unwrap();
         let scene = Scene { temp, db };

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::common::contents::dump_sound;
 use crate::common::dir;
-use esker::{Builder, Db, Error, Result};
+use esker::{Blobs, Builder, Db, Error, Result};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 
 /// Part of the names of log files in use.
@@ -37,7 +37,7 @@ const SEEDS: u64 = 16;
 
 /// A builder with sizes so large that only commits sync the log.
 fn builder(fs: FsRef) -> Builder {
-    Db::builder().memory(8 << 20).background(false).blobs_over(0).env(Env::with_fs(fs))
+    Db::builder().memory(8 << 20).background(false).blobs(Blobs::Never).env(Env::with_fs(fs))
 }
 
 /// A database with a log segment in use.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{dir, tiny};
-use esker::{BackgroundStep, Db, Error, FailingWork, Health, Work};
+use esker::{BackgroundStep, Blobs, Db, Error, FailingWork, Health, Work};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
 struct World {
@@ -25,15 +25,16 @@ struct World {
 }
 
 fn world() -> World {
-    world_with(0)
+    world_with(Blobs::Never)
 }
 
-/// A world in which values of this size go to blob files.
-fn world_with(blobs_over: usize) -> World {
+/// A world in which these values go to blob files.
+fn world_with(blobs: Blobs) -> World {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
-    let db = tiny(env.clone()).stepped().memtable_bytes(1 << 20).blobs_over(blobs_over).open(dir()).unwrap();
+    let db =
+        tiny(env.clone()).stepped().tuning(|t| t.memtable_bytes(1 << 20)).blobs(blobs).open(dir()).unwrap();
     World { db, env, fs, faults }
 }
 
@@ -100,7 +101,7 @@ fn a_log_without_space() {
 
 #[test]
 fn large_values_without_space() {
-    let world = world_with(4096);
+    let world = world_with(Blobs::From(4096));
     world.put("a", 5000).unwrap();
     world.fs.set_capacity(Some(world.fs.used_bytes()));
     // Incompressible.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::env::{Clock, Env, ManualClock, MemFs};
-use esker::{BackgroundStep, Change, Counting, Db, Error, History, Keyspace, Reads, SeqNo, Version};
+use esker::{BackgroundStep, Blobs, Change, Counting, Db, Error, History, Keyspace, Reads, SeqNo, Version};
 
 /// Seeds of the longest test.
 const SEEDS: u64 = 40;
@@ -33,10 +33,11 @@ impl World {
 
     fn open(&self) -> Db {
         let env = Env { clock: self.clock.clone(), ..Env::simulated(Arc::new(self.fs.clone()), 1) };
-        let builder =
-            Db::builder().memory(1 << 20).memtable_bytes(4 << 10).block_bytes(256).table_bytes(4 << 10);
+        let builder = Db::builder()
+            .memory(1 << 20)
+            .tuning(|t| t.memtable_bytes(4 << 10).block_bytes(256).table_bytes(4 << 10));
         let builder = builder.merge_operator("concat", concat);
-        builder.stepped().blobs_over(40).env(env).open(Path::new("db")).unwrap()
+        builder.stepped().blobs(Blobs::From(40)).env(env).open(Path::new("db")).unwrap()
     }
 }
 

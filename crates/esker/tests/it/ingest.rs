@@ -14,7 +14,7 @@ use esker::{Builder, Db, Error, Reads};
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn small() -> Builder {
-    Db::builder().stepped().memtable_bytes(8 << 10).table_bytes(3 << 10).block_bytes(256)
+    Db::builder().stepped().tuning(|t| t.memtable_bytes(8 << 10).table_bytes(3 << 10).block_bytes(256))
 }
 
 fn env(fs: &MemFs) -> Env {

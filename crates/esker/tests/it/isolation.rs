@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use esker::{Builder, Contended, Db, Error, Isolation, Keyspace, LockMode, Result, Transaction};
+use esker::{Blobs, Builder, Contended, Db, Error, Isolation, Keyspace, LockMode, Result, Transaction};
 
 fn db() -> (Db, Keyspace) {
     let db = Db::in_memory().unwrap();
@@ -208,13 +208,13 @@ fn a_lock_on_a_key_that_has_changed_since_the_transaction_reads_is_a_conflict_at
     );
     drop(t);
     other.lock_for(&map, "a", LockMode::Shared, short).unwrap();
-    let guard = db.lock("report", LockMode::Exclusive, short).unwrap();
-    assert!(other.lock_name("report", LockMode::Shared, short).is_err());
+    let guard = db.lock_for("report", LockMode::Exclusive, short).unwrap();
+    assert!(other.lock_name_for("report", LockMode::Shared, short).is_err());
     drop(guard);
-    other.lock_name("report", LockMode::Shared, short).unwrap();
-    assert!(db.lock("report", LockMode::Exclusive, short).is_err());
+    other.lock_name_for("report", LockMode::Shared, short).unwrap();
+    assert!(db.lock_for("report", LockMode::Exclusive, short).is_err());
     other.rollback();
-    db.lock("report", LockMode::Exclusive, short).unwrap();
+    db.lock_for("report", LockMode::Exclusive, short).unwrap();
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn an_exclusive_transaction_may_create_keyspaces_while_others_want_to() {
     exclusive.put(&new, "a", "1").unwrap();
     std::thread::scope(|scope| {
         let other = scope.spawn(|| db.create_keyspace("other").unwrap());
-        let options = scope.spawn(|| map.set_blobs_over(1 << 20).unwrap());
+        let options = scope.spawn(|| map.set_blobs(Blobs::From(1 << 20)).unwrap());
         std::thread::sleep(Duration::from_millis(20));
         exclusive.commit().unwrap();
         other.join().unwrap();
@@ -265,7 +265,7 @@ fn writers_of_keys_that_share_a_block_do_not_conflict() {
 #[test]
 fn read_set_4_a_length_asked_for_above_writes_that_are_undone_is_a_read_of_their_keys() {
     for (is_large, is_range) in [(false, false), (false, true), (true, false)] {
-        let builder = Db::builder().background(false).memory(2 << 20).memtable_bytes(256 << 10);
+        let builder = Db::builder().background(false).memory(2 << 20).tuning(|t| t.memtable_bytes(256 << 10));
         let db = builder.open_in_memory().unwrap();
         let map = db.default_keyspace();
         map.put("a", "1").unwrap();

@@ -9,13 +9,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind, OpenOptions};
-use esker::{Builder, Contended, Db, Durability, Error, Keyspace, Reads, Transaction};
+use esker::{Blobs, Builder, Contended, Db, Durability, Error, Keyspace, Reads, Transaction};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Transactions of 2 KB are large, and keep 4 KB in memory.
 fn small() -> Builder {
-    Db::builder().memtable_bytes(8 << 10).transaction_memory(4 << 10).table_bytes(3 << 10).block_bytes(256)
+    Db::builder().tuning(|t| {
+        t.memtable_bytes(8 << 10).transaction_memory(4 << 10).table_bytes(3 << 10).block_bytes(256)
+    })
 }
 
 fn open(fs: &MemFs) -> Db {
@@ -230,7 +232,7 @@ fn poison_1_nothing_is_written_once_a_large_transaction_could_not_sync_its_value
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
-    let db = small().blobs_over(64).stepped().env(env).open("db").unwrap();
+    let db = small().blobs(Blobs::From(64)).stepped().env(env).open("db").unwrap();
     let map = db.default_keyspace();
     map.put(key(1), [1; 100]).unwrap();
     let mut t = db.begin();
@@ -381,7 +383,11 @@ fn transactions_that_several_threads_sort_and_write_hold_what_one_would_write() 
     for seed in 0..6 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let env = Env::simulated(Arc::new(MemFs::new()), seed);
-        let db = small().memtable_bytes(64 << 10).transaction_memory(40 << 10).env(env).open("db").unwrap();
+        let db = small()
+            .tuning(|t| t.memtable_bytes(64 << 10).transaction_memory(40 << 10))
+            .env(env)
+            .open("db")
+            .unwrap();
         let map = db.default_keyspace();
         let mut t = db.begin();
         let mut expected = Map::new();

@@ -256,7 +256,7 @@ fn thousands_of_keyspaces_cost_little() {
 fn odd_sizes_are_rounded_where_they_must_be() {
     for odd in [1, 4097, 100_001] {
         let db = simulated(Arc::new(MemFs::new()))
-            .memtable_bytes(odd)
+            .tuning(|t| t.memtable_bytes(odd))
             .memory((1 << 20) + odd as u64)
             .open(dir())
             .unwrap();
@@ -271,14 +271,14 @@ fn options_that_make_no_sense_are_refused() {
     let builder = || simulated(Arc::new(MemFs::new()));
     for (what, builder) in [
         ("memory", builder().memory(0)),
-        ("block_bytes", builder().block_bytes(0)),
-        ("block_bytes", builder().block_bytes(usize::MAX)),
-        ("table_bytes", builder().table_bytes(0)),
-        ("table_bytes", builder().table_bytes((1 << 40) + 1)),
-        ("table_bytes", builder().table_bytes(u64::MAX)),
-        ("memtable_bytes", builder().memtable_bytes(0)),
-        ("memtable_bytes", builder().memtable_bytes((16 << 30) + 1)),
-        ("memtable_bytes", builder().memtable_bytes(usize::MAX)),
+        ("block_bytes", builder().tuning(|t| t.block_bytes(0))),
+        ("block_bytes", builder().tuning(|t| t.block_bytes(usize::MAX))),
+        ("table_bytes", builder().tuning(|t| t.table_bytes(0))),
+        ("table_bytes", builder().tuning(|t| t.table_bytes((1 << 40) + 1))),
+        ("table_bytes", builder().tuning(|t| t.table_bytes(u64::MAX))),
+        ("memtable_bytes", builder().tuning(|t| t.memtable_bytes(0))),
+        ("memtable_bytes", builder().tuning(|t| t.memtable_bytes((16 << 30) + 1))),
+        ("memtable_bytes", builder().tuning(|t| t.memtable_bytes(usize::MAX))),
     ] {
         match builder.open(dir()) {
             Err(Error::Invalid(text)) => assert!(text.contains(what), "{text}"),
@@ -289,8 +289,9 @@ fn options_that_make_no_sense_are_refused() {
 
 #[test]
 fn the_largest_options_work() {
-    let builder =
-        simulated(Arc::new(MemFs::new())).memory(u64::MAX).replay_bytes(u64::MAX).table_bytes(1 << 40);
+    let builder = simulated(Arc::new(MemFs::new()))
+        .memory(u64::MAX)
+        .tuning(|t| t.replay_bytes(u64::MAX).table_bytes(1 << 40));
     let db = builder.open(dir()).unwrap();
     for n in 0..5000_u32 {
         db.default_keyspace().put(n.to_be_bytes(), "v").unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use esker::{Db, Error, Isolation, Keyspace, LockMode, Result};
+use esker::{Blobs, Db, Error, Isolation, Keyspace, LockMode, Result};
 
 /// Longer than any test takes that does not hang.
 const LONG: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ fn deadlock(other_first: bool, other: impl FnOnce(&Db, &Keyspace) + Send) {
         let (db, map) = (&db, &map);
         let (held, is_held) = mpsc::channel();
         scope.spawn(move || {
-            let _guard = db.lock("x", LockMode::Exclusive, LONG).unwrap();
+            let _guard = db.lock_for("x", LockMode::Exclusive, LONG).unwrap();
             held.send(()).unwrap();
             if !other_first {
                 std::thread::sleep(MOMENT);
@@ -41,7 +41,7 @@ fn deadlock(other_first: bool, other: impl FnOnce(&Db, &Keyspace) + Send) {
         if other_first {
             std::thread::sleep(MOMENT);
         }
-        let failed = exclusive.lock_name("x", LockMode::Shared, LONG);
+        let failed = exclusive.lock_name_for("x", LockMode::Shared, LONG);
         assert!(matches!(failed, Err(Error::Deadlock(_))), "locks.2: {failed:?}");
         drop(exclusive);
     });
@@ -53,7 +53,7 @@ fn locks_2_who_waits_for_an_exclusive_transaction_that_waits_for_its_lock_is_a_c
     for other_first in [true, false] {
         deadlock(other_first, |_, map| assert!(map.put("a", "1").is_ok()));
         deadlock(other_first, |db, _| drop(db.create_keyspace("new").unwrap()));
-        deadlock(other_first, |_, map| map.set_blobs_over(1 << 20).unwrap());
+        deadlock(other_first, |_, map| map.set_blobs(Blobs::From(1 << 20)).unwrap());
         deadlock(other_first, |db, map| {
             let mut next = db.transaction().isolation(Isolation::Exclusive).begin();
             next.put(map, "a", "1").unwrap();
@@ -133,6 +133,7 @@ fn a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
         for names in [["x", "y"], ["y", "x"]] {
             let (db, both_have_one, attempts) = (&db, &both_have_one, &attempts);
             scope.spawn(move || {
+<<<<<<< HEAD
                 let done = db.transaction().run(|t| -> std::result::Result<(), Box<dyn std::error::Error>> {
                     t.lock_name(names[0], LockMode::Exclusive, LONG)?;
                     if t.attempt() == 1 {
@@ -140,6 +141,18 @@ fn a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
                     }
                     Ok(t.lock_name(names[1], LockMode::Exclusive, LONG)?)
                 });
+=======
+                let done = db.transact_with(
+                    Default::default(),
+                    |t| -> std::result::Result<(), Box<dyn std::error::Error>> {
+                        t.lock_name_for(names[0], LockMode::Exclusive, LONG)?;
+                        if t.attempt() == 1 {
+                            both_have_one.wait();
+                        }
+                        Ok(t.lock_name_for(names[1], LockMode::Exclusive, LONG)?)
+                    },
+                );
+>>>>>>> small
                 attempts.fetch_add(done.unwrap().attempts, Ordering::Relaxed);
             });
         }
@@ -161,12 +174,17 @@ fn a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
 fn waiting_for_a_lock_or_a_turn_ends_when_the_database_is_closed() {
     let (db, map) = db();
     let begun = Instant::now();
+<<<<<<< HEAD
     let exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
     let guard = db.lock("x", LockMode::Exclusive, LONG).unwrap();
+=======
+    let exclusive = db.begin_with(Isolation::Exclusive);
+    let guard = db.lock_for("x", LockMode::Exclusive, LONG).unwrap();
+>>>>>>> small
     std::thread::scope(|scope| {
         let (db, map) = (&db, &map);
         let is_closed = |outcome: Result<()>| assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
-        scope.spawn(move || is_closed(db.lock("x", LockMode::Shared, LONG).map(drop)));
+        scope.spawn(move || is_closed(db.lock_for("x", LockMode::Shared, LONG).map(drop)));
         scope.spawn(move || is_closed(map.put("a", "1").map(drop)));
         for _ in 0..2 {
             scope.spawn(move || {
@@ -207,4 +225,37 @@ fn exclusive_turn_5_a_thread_does_not_wait_for_its_own_exclusive_transaction() {
         let second = db.transaction().isolation(Isolation::Exclusive).begin();
         assert!(second.get(map, "c").unwrap().is_some(), "exclusive_turn.5");
     });
+}
+
+#[test]
+fn waits_for_locks_and_turns_end_after_the_patience_of_the_builder() {
+    let db = Db::builder().lock_patience(MOMENT).open_in_memory().unwrap();
+    let map = &db.default_keyspace();
+    let is_late =
+        |done: Result<(), Error>| matches!(done, Err(Error::LockTimeout { waited, .. }) if waited == MOMENT);
+    let _guard = db.lock("x", LockMode::Exclusive).unwrap();
+    assert!(is_late(db.lock("x", LockMode::Shared).map(drop)));
+    let mut holder = db.begin();
+    holder.lock(map, "a", LockMode::Exclusive).unwrap();
+    let mut other = db.begin();
+    assert!(is_late(other.lock(map, "a", LockMode::Shared)));
+    assert!(is_late(other.lock_name("x", LockMode::Shared)));
+    assert!(is_late(other.get_for_update(map, "a").map(drop)));
+    drop((holder, other));
+    let mut first = db.begin_with(Isolation::Exclusive);
+    first.put(map, "a", "1").unwrap();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut second = db.begin_with(Isolation::Exclusive);
+            assert!(is_late(second.get(map, "a").map(drop)));
+            assert!(is_late(second.put(map, "a", "2").map(drop)));
+            assert!(is_late(second.commit().map(drop).map_err(|failed| failed.error)));
+        });
+        other.join().unwrap();
+    });
+    first.put(map, "b", "1").unwrap();
+    first.commit().unwrap();
+    let mut third = db.begin_with(Isolation::Exclusive);
+    third.put(map, "a", "3").unwrap();
+    third.commit().unwrap();
 }

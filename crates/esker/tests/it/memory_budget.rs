@@ -5,7 +5,7 @@
 #![cfg(all(target_os = "linux", not(esker_plain_pages)))]
 #![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
-use esker::{Db, Durability, Keyspace, Value};
+use esker::{Blobs, Db, Durability, Keyspace, Value};
 
 use crate::own_process;
 
@@ -59,7 +59,8 @@ fn point_2_calls_that_look_up_a_key_in_every_block_keep_to_the_budget() {
     }
     let dir = tempfile::tempdir().unwrap();
     let before = anonymous_bytes();
-    let builder = Db::builder().background(false).memory(BUDGET).blobs_over(0).durability(Durability::None);
+    let builder =
+        Db::builder().background(false).memory(BUDGET).blobs(Blobs::Never).durability(Durability::None);
     let db = builder.open(dir.path()).unwrap();
     let map = db.keyspace("map").unwrap();
     let value = vec![0_u8; BLOCK_VALUE_BYTES];

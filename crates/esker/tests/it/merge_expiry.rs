@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use esker::env::{Env, ManualClock, MemFs};
 use esker::replay::{Replay, encode};
-use esker::{Builder, Counting, Db, Durability, Keyspace, Ttl};
+use esker::{Blobs, Builder, Counting, Db, Durability, Keyspace, Ttl};
 
 const MS: Duration = Duration::from_millis(1);
 
 fn builder(fs: &Arc<MemFs>, clock: &Arc<ManualClock>) -> Builder {
     let env = Env { clock: clock.clone(), ..Env::simulated(fs.clone(), 1) };
-    let small = Db::builder().memtable_bytes(8 << 10).table_bytes(2 << 10).block_bytes(128).memory(1 << 20);
-    small.transaction_memory(4 << 10).stepped().blobs_over(60).env(env)
+    let small = Db::builder()
+        .tuning(|t| t.memtable_bytes(8 << 10).table_bytes(2 << 10).block_bytes(128))
+        .memory(1 << 20);
+    small.tuning(|t| t.transaction_memory(4 << 10)).stepped().blobs(Blobs::From(60)).env(env)
 }
 
 fn open() -> (Arc<ManualClock>, Db, Keyspace) {

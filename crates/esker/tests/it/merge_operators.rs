@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use esker::env::{Env, ManualClock, MemFs};
 use esker::{
-    BackgroundStep, Builder, Counting, Db, Error, FeedChange, Keyspace, Reads, Snapshot, Ttl, Value,
+    BackgroundStep, Blobs, Builder, Counting, Db, Error, FeedChange, Keyspace, Reads, Snapshot, Ttl, Value,
 };
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -22,8 +22,10 @@ fn concat(existing: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, String
 
 fn builder(fs: &MemFs) -> Builder {
     let env = Env::simulated(Arc::new(fs.clone()), 1);
-    let small = Db::builder().memtable_bytes(8 << 10).table_bytes(2 << 10).block_bytes(128).memory(1 << 20);
-    small.transaction_memory(4 << 10).stepped().env(env).merge_operator("concat", concat)
+    let small = Db::builder()
+        .tuning(|t| t.memtable_bytes(8 << 10).table_bytes(2 << 10).block_bytes(128))
+        .memory(1 << 20);
+    small.tuning(|t| t.transaction_memory(4 << 10)).stepped().env(env).merge_operator("concat", concat)
 }
 
 fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
@@ -159,9 +161,9 @@ fn fold_1_every_reader_sees_what_a_map_would_hold() {
     for seed in 0..60 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let fs = MemFs::new();
-        let blobs_over = [0, 20, 40][rng.usize(..3)];
+        let blobs = [Blobs::Never, Blobs::From(20), Blobs::From(40)][rng.usize(..3)];
         let operator = ["append", "concat"][rng.usize(..2)];
-        let open = || builder(&fs).blobs_over(blobs_over).open(Path::new("db")).unwrap();
+        let open = || builder(&fs).blobs(blobs).open(Path::new("db")).unwrap();
         let mut db = open();
         let mut map = db.keyspace("map").unwrap();
         map.set_merge_operator(operator).unwrap();

@@ -26,7 +26,7 @@ fn no_file_stays_open_after_closing() {
     for round in 0..40 {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
-        let db = Db::builder().memory(4 << 20).memtable_bytes(4 << 10).open(&dir).unwrap();
+        let db = Db::builder().memory(4 << 20).tuning(|t| t.memtable_bytes(4 << 10)).open(&dir).unwrap();
         let map = db.default_keyspace();
         std::thread::scope(|scope| {
             let write = |writer: u32| {

@@ -21,7 +21,7 @@ const CALL_BYTES_MAX: usize = 160 * REMOVALS as usize + 16_384;
 
 fn open(fs: &MemFs, memtable_bytes: usize) -> Result<Db> {
     let env = Env::simulated(Arc::new(fs.clone()), 1);
-    Db::builder().env(env).background(false).memtable_bytes(memtable_bytes).open(dir())
+    Db::builder().env(env).background(false).tuning(|t| t.memtable_bytes(memtable_bytes)).open(dir())
 }
 
 /// A database with `KEYS` keys in a table.
@@ -124,7 +124,8 @@ fn clearing_again_and_again_costs_the_same_each_time() -> Result<()> {
 fn lengths_are_exact_although_ranges_are_counted_beside_other_commits() {
     let fs = esker_env::MemFs::new();
     let env = esker_env::Env::with_fs(std::sync::Arc::new(fs));
-    let builder = esker::Db::builder().memory(2 << 20).memtable_bytes(64 << 10).table_bytes(64 << 10);
+    let builder =
+        esker::Db::builder().memory(2 << 20).tuning(|t| t.memtable_bytes(64 << 10).table_bytes(64 << 10));
     let db = builder.env(env).durability(esker::Durability::None).open("db").unwrap();
     let map = db.default_keyspace();
     let key = |n: u32| n.to_be_bytes();

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use esker::env::{Env, ManualClock, MemFs};
 use esker::replay::{Replay, encode};
-use esker::{Counting, Db, Durability, Error, Feed, History, KEY_BYTES_MAX, KeyspaceOptions, Ttl};
+use esker::{Blobs, Counting, Db, Durability, Error, Feed, History, KEY_BYTES_MAX, KeyspaceOptions, Ttl};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -26,7 +26,7 @@ impl Two {
         let clock = Arc::new(ManualClock::new());
         let mut env = Env::simulated(Arc::new(MemFs::new()), 1);
         env.clock = clock.clone();
-        let builder = Db::builder().stepped().blobs_over(100).env(env);
+        let builder = Db::builder().stepped().blobs(Blobs::From(100)).env(env);
         let home = builder.clone().feed_retention(1 << 30, Duration::MAX).open("home").unwrap();
         let made = home.checkpoint("copy").unwrap();
         let copy = builder.open("copy").unwrap();
@@ -86,7 +86,11 @@ fn replay_1_the_copy_has_names_options_values_and_ends() {
                 .set_history([History::None, History::Versions(3), History::For(DAY)][rng.usize(..3)])
                 .unwrap(),
             6 => map.set_counting([Counting::Exact, Counting::Lazy][rng.usize(..2)]).unwrap(),
-            7 => map.set_blobs_over([0, 50, 500][rng.usize(..3)]).unwrap(),
+            7 => map
+                .set_blobs(
+                    [None, Some(Blobs::Never), Some(Blobs::From(50)), Some(Blobs::From(500))][rng.usize(..4)],
+                )
+                .unwrap(),
             8 if map.merge_operator().is_some() => drop(map.merge(key(&mut rng), "m").unwrap()),
             9 => drop(map.delete_range(key(&mut rng)..key(&mut rng)).unwrap()),
             10 => drop(map.delete(key(&mut rng)).unwrap()),
@@ -292,7 +296,7 @@ fn catalog_changes_3_a_keyspace_has_options_from_its_commit_on_and_not_before() 
         gone.set_merge_operator("append"),
         gone.set_history(History::Versions(2)),
         gone.set_counting(Counting::Lazy),
-        gone.set_blobs_over(7),
+        gone.set_blobs(Blobs::From(7)),
     ] {
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("does not exist yet") && refused.contains("set_options"), "{refused}");

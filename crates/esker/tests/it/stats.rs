@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{dir, tiny};
-use esker::{Builder, Db, Durability, Latency};
+use esker::{Blobs, Builder, Db, Durability, Latency, TableLevel};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
 fn stepped(env: &Env) -> Builder {
-    tiny(env.clone()).stepped().memtable_bytes(1 << 20)
+    tiny(env.clone()).stepped().tuning(|t| t.memtable_bytes(1 << 20))
 }
 
 fn simulated() -> Env {
@@ -63,7 +63,11 @@ fn hits_and_misses_add_up() {
 fn stalls_take_time() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let env = Env::with_fs(Arc::new(faults.clone()));
-    let db = Db::builder().env(env).memory(4 << 20).memtable_bytes(16 << 10).durability(Durability::Buffered);
+    let db = Db::builder()
+        .env(env)
+        .memory(4 << 20)
+        .tuning(|t| t.memtable_bytes(16 << 10))
+        .durability(Durability::Buffered);
     let db = db.open(dir()).unwrap();
     assert_eq!((db.stats().stalls, db.stats().stall_time), (0, Duration::ZERO));
     let slow = FaultAction::Delay(Duration::from_millis(20));
@@ -193,4 +197,77 @@ fn the_log_grows_and_goes() {
     assert_eq!((earlier.log_bytes_written, earlier.commits), (0, 0));
     db.flush().unwrap();
     assert!(db.stats().log_bytes < before / 10, "obsolete segments are gone");
+}
+
+#[test]
+fn tables_have_their_run_keys_counts_commits_and_keyspaces() {
+    let db = Db::builder().stepped().env(Env::with_fs(Arc::new(MemFs::new()))).open("db").unwrap();
+    let (users, mails) = (db.create_keyspace("users").unwrap(), db.create_keyspace("mails").unwrap());
+    assert_eq!(db.tables(), []);
+    users.put("b", "1").unwrap();
+    db.flush().unwrap();
+    users.put("a", "1").unwrap();
+    users.put("c", "1").unwrap();
+    let first = users.put("c", "2").unwrap();
+    users.delete("a").unwrap();
+    let last = users.delete_range("x".."z").unwrap();
+    db.flush().unwrap();
+    let tables = db.tables();
+    let [newest, oldest] = &tables[..] else { panic!("{tables:?}") };
+    assert_eq!((newest.level, oldest.level), (TableLevel::Flushed, TableLevel::Flushed));
+    assert!(newest.run > oldest.run && newest.file != oldest.file);
+    assert_eq!((newest.keyspaces.as_slice(), newest.range_tombstones), (&["users".to_owned()][..], 1));
+    assert_eq!((newest.first.keyspace, newest.last.keyspace), (users.id(), users.id()));
+    assert_eq!((&newest.first.key[..], &newest.last.key[..]), (&b"a"[..], &b"z"[..]));
+    assert_eq!((newest.keys, newest.tombstones, newest.commits), (2, 1, (first, last)));
+    assert!(oldest.keyspaces.contains(&"users".to_owned()), "and the catalog");
+    mails.put("m", "1").unwrap();
+    users.clear().unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.tables()[0].keyspaces, ["users", "mails"], "in the order of their ids");
+    db.rename_keyspace("mails", "letters").unwrap();
+    db.drop_keyspace("users").unwrap();
+    db.compact().unwrap();
+    let tables = db.tables();
+    assert_eq!(tables.iter().map(|table| table.bytes).sum::<u64>(), db.stats().table_bytes);
+    let [base] = &tables[..] else { panic!("{tables:?}") };
+    assert_eq!((base.level, base.tombstones, base.range_tombstones), (TableLevel::Base, 0, 0));
+    assert_eq!((base.last.keyspace, &base.last.key[..]), (mails.id(), &b"m"[..]));
+    assert!(base.keyspaces.contains(&"letters".to_owned()) && !base.keyspaces.contains(&"users".to_owned()));
+}
+
+#[test]
+fn info_has_the_options_in_force() {
+    let db = Db::builder().memory(8 << 20).blobs(Blobs::Never).open_in_memory().unwrap();
+    let info = db.info();
+    assert_eq!((info.memory, info.memtable_bytes, info.blobs), (8 << 20, 1 << 20, Blobs::Never));
+    assert!(info.pairs().contains(&("blobs_from", "never".to_owned())));
+}
+
+#[test]
+fn the_memory_of_an_open_database_can_be_changed() {
+    let db = Db::builder().memory(64 << 20).blobs(Blobs::Never).open_in_memory().unwrap();
+    let map = db.default_keyspace();
+    let mut batch = db.batch();
+    (0..4000_u32).for_each(|n| batch.put(&map, n.to_be_bytes(), noise(n)).unwrap());
+    batch.commit().unwrap();
+    db.compact().unwrap();
+    let read = || assert_eq!(map.iter().map(|entry| entry.unwrap().1.len()).sum::<usize>(), 8_000_000);
+    read();
+    assert!(db.stats().cache_bytes > 7 << 20, "{:?}", db.stats());
+    db.set_memory(2 << 20).unwrap();
+    assert!(db.stats().cache_bytes <= 2 << 20, "{:?}", db.stats());
+    read();
+    assert!(db.stats().cache_bytes <= 2 << 20, "{:?}", db.stats());
+    db.set_memory(64 << 20).unwrap();
+    read();
+    assert!(db.stats().cache_bytes > 7 << 20, "{:?}", db.stats());
+    assert_eq!(db.info().memory, 64 << 20);
+    assert!(db.set_memory(1 << 10).is_err());
+}
+
+/// 2000 bytes that do not compress.
+fn noise(seed: u32) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(seed.into());
+    std::iter::repeat_with(|| rng.u8(..)).take(2000).collect()
 }

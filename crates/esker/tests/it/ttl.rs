@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::env::{Env, Fs, ManualClock, MemFs};
-use esker::{Builder, Change, Db, Error, Isolation, Keyspace, Reads, TableCompression, Ttl};
+use esker::{Blobs, Builder, Change, Db, Error, Isolation, Keyspace, Reads, TableCompression, Ttl};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -100,7 +100,7 @@ fn resolve_3_no_read_and_no_walk_finds_what_has_expired_wherever_it_is() {
     let large = [7; 5000];
     for place in 0..5 {
         let world = World::new();
-        let db = world.builder().blobs_over(4000).open(Path::new("db")).unwrap();
+        let db = world.builder().blobs(Blobs::From(4000)).open(Path::new("db")).unwrap();
         let map = db.default_keyspace();
         map.put("b", "older, for ever").unwrap();
         if place == 4 {
@@ -303,8 +303,12 @@ fn a_transactions_own_entries_expire_too() {
 #[test]
 fn a_transaction_larger_than_memory_has_entries_that_expire() {
     let world = World::new();
-    let db =
-        world.builder().transaction_memory(64 << 10).adoption_bytes(100_000).open(Path::new("db")).unwrap();
+    let db = world
+        .builder()
+        .tuning(|t| t.transaction_memory(64 << 10))
+        .adoption_bytes(100_000)
+        .open(Path::new("db"))
+        .unwrap();
     let map = db.default_keyspace();
     let mut transaction = db.begin();
     let count = 20_000_u32;
@@ -361,7 +365,8 @@ fn watchers_hear_of_what_expires() {
 #[test]
 fn tables_of_which_all_has_expired_go_unread() {
     let world = World::new();
-    let builder = world.builder().block_bytes(512).table_bytes(4096).compression(TableCompression::None);
+    let builder =
+        world.builder().tuning(|t| t.block_bytes(512).table_bytes(4096)).compression(TableCompression::None);
     let db = builder.open(Path::new("db")).unwrap();
     let map = db.default_keyspace();
     for n in 0..2000_u32 {
@@ -430,7 +435,7 @@ fn a_keyspace_keeps_how_long_its_puts_last() {
 #[test]
 fn a_repair_keeps_when_entries_expire_and_the_time() {
     let world = World::new();
-    let db = world.builder().blobs_over(1000).open(Path::new("db")).unwrap();
+    let db = world.builder().blobs(Blobs::From(1000)).open(Path::new("db")).unwrap();
     let map = db.default_keyspace();
     map.put_with_ttl("a", "1", SECOND).unwrap();
     map.put_with_ttl("b", [7; 2000], 100 * SECOND).unwrap();
@@ -553,7 +558,12 @@ fn conflict_3_sweeps_in_tables_and_of_whole_tables_are_no_conflicts_but_the_writ
         (true, 2, false),
     ] {
         let world = World::new();
-        let db = world.builder().memory(2 << 20).memtable_bytes(256 << 10).open(Path::new("db")).unwrap();
+        let db = world
+            .builder()
+            .memory(2 << 20)
+            .tuning(|t| t.memtable_bytes(256 << 10))
+            .open(Path::new("db"))
+            .unwrap();
         let map = db.default_keyspace();
         let put = |ttl: Duration| ["a", "b", "c"].map(|key| map.put_with_ttl(key, "1", ttl).unwrap());
         if !is_whole {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use esker::unload::{Load, Unload};
-use esker::{Counting, Db, Error, History, Ttl};
+use esker::{Blobs, Counting, Db, Error, History, Ttl};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions};
 
 use crate::common::contents::{Contents, difference, dump, dump_sound};
@@ -249,7 +249,7 @@ fn unload_2_a_load_that_is_killed_anywhere_ends_with_all_options() {
         let map = db.keyspace(name).unwrap();
         map.set_default_ttl(Some(Duration::from_secs(60))).unwrap();
         map.set_history(History::Versions(3)).unwrap();
-        map.set_blobs_over(100).unwrap();
+        map.set_blobs(Blobs::From(100)).unwrap();
         map.put("key", name).unwrap();
     }
     let expected: Vec<_> = ["a", "b", "c"].map(|name| db.open_keyspace(name).unwrap().options()).into();

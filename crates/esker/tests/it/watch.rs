@@ -121,3 +121,66 @@ fn what_a_transaction_says_is_heard_when_it_commits() {
     assert_eq!(all.by_ref().take(3).map(|(_, n)| said(n)).collect::<Vec<_>>().len(), 3);
     assert!(all.try_next().is_none() && jobs.try_next().is_none());
 }
+
+#[cfg(feature = "tokio")]
+#[test]
+fn streams_of_events_miss_none_whatever_is_cancelled() {
+    use std::future::Future;
+    use std::task::{Context, Poll, Waker};
+
+    const COUNT: u32 = 5000;
+    let db = Db::in_memory().unwrap();
+    let map = db.default_keyspace();
+    let (mut changes, mut newest) =
+        (map.watch(..).unwrap().into_stream(), map.watch_newest(..).unwrap().into_stream());
+    let mut notices = db.listen("topic").unwrap().into_stream();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    runtime.block_on(async {
+        let seen = tokio::spawn(async move {
+            let mut seen = Vec::new();
+            loop {
+                // Polled once by another task and dropped.
+                let polled = std::pin::pin!(changes.next()).poll(&mut Context::from_waker(Waker::noop()));
+                let next = match polled {
+                    Poll::Ready(next) => next,
+                    Poll::Pending => changes.next().await,
+                };
+                match next {
+                    Some((_, change)) => seen.push(shown(&change)),
+                    None => return seen,
+                }
+            }
+        });
+        let last = tokio::spawn(async move {
+            let mut last = None;
+            while let Some((_, change)) = newest.next().await {
+                last = Some(shown(&change));
+            }
+            last
+        });
+        let heard = tokio::spawn(async move {
+            let mut heard = 0;
+            while let Some((_, notice)) = notices.next().await {
+                assert!(matches!(notice, Notice::Said { .. }));
+                heard += 1;
+            }
+            heard
+        });
+        let write = move || {
+            for n in 0..COUNT {
+                let mut transaction = db.begin();
+                transaction.put(&map, "k", n.to_string()).unwrap();
+                transaction.notify("topic", "");
+                transaction.commit_with(esker::Durability::Buffered).unwrap();
+            }
+            map.remove("k").unwrap();
+            db.close().unwrap();
+        };
+        tokio::task::spawn_blocking(write).await.unwrap();
+        let mut expected: Vec<_> = (0..COUNT).map(|n| format!("k={n}")).collect();
+        expected.push("-k".to_owned());
+        assert_eq!(seen.await.unwrap(), expected);
+        assert_eq!(last.await.unwrap().as_deref(), Some("-k"));
+        assert_eq!(heard.await.unwrap(), COUNT);
+    });
+}

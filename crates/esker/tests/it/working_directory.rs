@@ -17,7 +17,11 @@ fn a_database_stays_when_the_process_changes_its_working_directory() {
     let (first, second) = (dir.path().join("first"), dir.path().join("second"));
     fs::create_dir(&first).expect("make first");
     std::env::set_current_dir(&first).expect("go there");
-    let db = Db::builder().durability(Durability::Sync).memtable_bytes(4_096).open("db").expect("open");
+    let db = Db::builder()
+        .durability(Durability::Sync)
+        .tuning(|t| t.memtable_bytes(4_096))
+        .open("db")
+        .expect("open");
     let map = db.default_keyspace();
     // Where its files would be if its path were resolved again.
     fs::create_dir_all(second.join("db")).expect("make second");

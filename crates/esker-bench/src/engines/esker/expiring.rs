@@ -2,18 +2,10 @@
 
 use std::time::Duration;
 
-use esker::{Db, Durability, Keyspace};
-
-use super::{get, transact, walk};
+use super::{EskerStore, get, transact, walk};
 use esker_bench_api::{Expiring, Failure, Result, VisitItem};
 
-pub(super) struct EskerExpiring {
-    pub(super) db: Db,
-    pub(super) map: Keyspace,
-    pub(super) durability: Durability,
-}
-
-impl Expiring for EskerExpiring {
+impl Expiring for EskerStore {
     fn put(&self, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Result<()> {
         transact(&self.db, self.durability, |txn| {
             let put = match ttl {

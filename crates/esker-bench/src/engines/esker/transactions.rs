@@ -5,33 +5,31 @@
 //! locks keys  Transaction::lock of all keys, in their order, before the first read
 //! ```
 
-use esker::{Db, Durability, Error, Keyspace, LockMode, Transaction};
+use esker::{Error, Keyspace, LockMode, Transaction};
 
-use super::{map_get, walk};
+use super::{EskerStore, map_get, walk};
 use esker_bench_api::{
     Failure, Result, Transaction as Asked, TransactionKind, TransactionWork, Transactions, VisitItem,
     until_no_conflict,
 };
 
 pub(super) struct EskerTransactions {
-    pub(super) db: Db,
-    pub(super) map: Keyspace,
-    pub(super) durability: Durability,
+    pub(super) store: EskerStore,
     pub(super) kind: TransactionKind,
 }
 
 impl EskerTransactions {
     /// Runs one attempt. Returns false after a deadlock or a conflict.
     fn with_locks(&self, keys: &[&[u8]], work: TransactionWork<'_>) -> Result<bool> {
-        let mut txn = self.db.begin();
+        let mut txn = self.store.db.begin();
         for key in keys {
-            match txn.lock(&self.map, key, LockMode::Exclusive) {
+            match txn.lock(&self.store.map, key, LockMode::Exclusive) {
                 Err(Error::Deadlock { .. } | Error::Conflict { .. }) => return Ok(false),
                 locked => locked?,
             }
         }
-        work(&mut Open { txn: &mut txn, map: &self.map })?;
-        match txn.commit_with(self.durability) {
+        work(&mut Open { txn: &mut txn, map: &self.store.map })?;
+        match txn.commit_with(self.store.durability) {
             Err(failed) if matches!(failed.error, Error::Conflict { .. }) => Ok(false),
             done => done.map(|_| true).map_err(Failure::engine),
         }
@@ -43,8 +41,9 @@ impl Transactions for EskerTransactions {
         if self.kind == TransactionKind::Locks {
             return until_no_conflict(|| self.with_locks(keys, work));
         }
-        let body = |txn: &mut Transaction| work(&mut Open { txn, map: &self.map }).map_err(Stopped::Work);
-        match self.db.transaction().durability(self.durability).run(body) {
+        let body =
+            |txn: &mut Transaction| work(&mut Open { txn, map: &self.store.map }).map_err(Stopped::Work);
+        match self.store.db.transaction().durability(self.store.durability).run(body) {
             Ok(done) => Ok(u64::from(done.attempts) - 1),
             Err(Stopped::Work(failure)) => Err(failure),
             Err(Stopped::Engine(error)) => Err(Failure::engine(error)),
@@ -52,7 +51,7 @@ impl Transactions for EskerTransactions {
     }
 
     fn scan(&self, visit: VisitItem<'_>) -> Result<u64> {
-        walk(self.map.iter(), u64::MAX, visit)
+        walk(self.store.map.iter(), u64::MAX, visit)
     }
 }
 

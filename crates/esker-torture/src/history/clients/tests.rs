@@ -14,7 +14,13 @@ const FAILURE: FaultAction = FaultAction::Fail(std::io::ErrorKind::Other);
 fn failing(faults: &FaultFs) -> Keyspaces {
     let env = Env::with_fs(Arc::new(faults.clone()));
     // With little memory, reads do not include neighboring blocks.
-    let db = Db::builder().memory(1 << 20).background(false).block_bytes(128).env(env).open("db").unwrap();
+    let db = Db::builder()
+        .memory(1 << 20)
+        .background(false)
+        .tuning(|t| t.block_bytes(128))
+        .env(env)
+        .open("db")
+        .unwrap();
     Keyspaces::new(&db, false).unwrap()
 }
 

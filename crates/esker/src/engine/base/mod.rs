@@ -1,6 +1,7 @@
 //! The lowest layer of the running database: what every other layer reads or reports to.
 
 pub(crate) mod health;
+pub(crate) mod info;
 pub(crate) mod options;
 pub(in crate::engine) mod panics;
 pub(crate) mod signal;

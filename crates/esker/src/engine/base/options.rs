@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use esker_env::{Env, OpenOptions, read_range};
 
-use crate::blob::StoreOptions;
+use super::info::Info;
+use crate::blob::{Blobs, StoreOptions};
 use crate::compaction::filter::Filter;
 use crate::compaction::plan::Limits;
 use crate::encoding::checksum::crc32c;
@@ -124,8 +125,8 @@ pub(crate) struct Sizes {
 /// Values in blob files.
 #[derive(Clone, Debug)]
 pub(crate) struct BlobSettings {
-    /// Size in bytes at which a value is stored in a blob file. `None`: blob files are off.
-    pub(crate) over: Option<usize>,
+    /// Which values are stored in blob files.
+    pub(crate) rule: Blobs,
     /// Maximum size of blob files, in percent of their live values.
     pub(crate) amplification_percent_max: u64,
 }
@@ -158,6 +159,8 @@ pub(crate) struct Settings {
     pub(crate) durability: Durability,
     pub(crate) compression: TableCompression,
     pub(crate) isolation: Isolation,
+    /// How long transactions wait for a lock or the exclusive turn.
+    pub(crate) lock_patience: Duration,
     pub(crate) background: Background,
     /// Whether small commits may be stored through a memory map of the log's file.
     pub(crate) map_log: bool,
@@ -203,6 +206,7 @@ impl Default for Settings {
             memory: 1 << 30,
             durability: Durability::Sync,
             isolation: Isolation::default(),
+            lock_patience: Duration::from_secs(10),
             compression: TableCompression::Auto,
             background: if cfg!(target_family = "wasm") { Background::Writers } else { Background::Threads },
             map_log: true,
@@ -210,7 +214,7 @@ impl Default for Settings {
             allowances: Allowances::default(),
             opening: OpenSettings::default(),
             sizes: Sizes::default(),
-            blobs: BlobSettings { over: Some(4 << 10), amplification_percent_max: 150 },
+            blobs: BlobSettings { rule: Blobs::From(4 << 10), amplification_percent_max: 150 },
             feed: FeedSettings::default(),
             functions: Functions::default(),
         }
@@ -224,9 +228,7 @@ impl Settings {
     /// [`Error::Invalid`] if a setting is out of its range.
     pub(crate) fn derive(self) -> Result<Options> {
         let invalid = |text: &str| Err(Error::Invalid(text.to_owned()));
-        if self.memory < MIB {
-            return invalid("memory: at least 1 MiB is needed");
-        }
+        check_memory(self.memory)?;
         if !(64..=MIB as usize).contains(&self.sizes.block_bytes) {
             return invalid("block_bytes: 64 bytes to 1 MiB");
         }
@@ -257,6 +259,14 @@ impl Settings {
     }
 }
 
+/// Checks the size of the memory budget.
+pub(crate) fn check_memory(bytes: u64) -> Result<()> {
+    if bytes < MIB {
+        return Err(Error::Invalid("memory: at least 1 MiB is needed".to_owned()));
+    }
+    Ok(())
+}
+
 /// All options: given and derived.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -274,6 +284,9 @@ impl Options {
     pub(crate) fn isolation(&self) -> Isolation {
         self.given.isolation
     }
+    pub(crate) fn lock_patience(&self) -> Duration {
+        self.given.lock_patience
+    }
     pub(crate) fn background(&self) -> Background {
         self.given.background
     }
@@ -288,6 +301,18 @@ impl Options {
     }
     pub(crate) fn memory(&self) -> u64 {
         self.given.memory
+    }
+    pub(super) fn compression(&self) -> TableCompression {
+        self.given.compression
+    }
+    pub(super) fn blobs(&self) -> Blobs {
+        self.given.blobs.rule
+    }
+    pub(super) fn block_bytes(&self) -> usize {
+        self.given.sizes.block_bytes
+    }
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.given.sizes.table_bytes
     }
     pub(crate) fn replay_bytes(&self) -> u64 {
         self.given.sizes.replay_bytes
@@ -361,7 +386,7 @@ impl Options {
     /// How blob files are written.
     pub(crate) fn blob_store(&self) -> StoreOptions {
         StoreOptions {
-            over: self.given.blobs.over,
+            blobs: self.given.blobs.rule,
             file_bytes_max: self.blob_file_bytes(),
             buffer_bytes: (self.given.memory / 64).clamp(16 << 10, MIB) as usize,
             compress: self.given.compression != TableCompression::None,
@@ -420,27 +445,9 @@ impl Options {
         }
     }
 
-    /// Names and values for people.
-    pub(crate) fn describe(&self) -> Vec<(String, String)> {
-        let pair = |name: &str, value: String| (name.to_owned(), value);
-        vec![
-            pair("memory", self.given.memory.to_string()),
-            pair("durability", format!("{:?}", self.given.durability).to_lowercase()),
-            pair("isolation", format!("{:?}", self.given.isolation).to_lowercase()),
-            pair("compression", format!("{:?}", self.given.compression).to_lowercase()),
-            pair("memtable_bytes", self.memtable_bytes.to_string()),
-            pair("transaction_bytes", self.transaction_bytes().to_string()),
-            pair("cache_bytes", self.cache_bytes().to_string()),
-            pair("block_bytes", self.given.sizes.block_bytes.to_string()),
-            pair("table_bytes", self.given.sizes.table_bytes.to_string()),
-            pair("blobs_over", self.given.blobs.over.map_or("none".to_owned(), |over| over.to_string())),
-            pair(
-                "space_amplification_max",
-                format!("{:.2}", self.given.blobs.amplification_percent_max as f64 / 100.0),
-            ),
-            pair("replay_bytes", self.given.sizes.replay_bytes.to_string()),
-            pair("wal_segment_bytes", self.wal_segment_bytes().to_string()),
-        ]
+    /// The options in force, for programs and people.
+    pub(crate) fn info(&self) -> Info {
+        Info::of(self)
     }
 
     /// Writes the OPTIONS file for people and tools. The engine does not read it.
@@ -448,7 +455,7 @@ impl Options {
         let mut text = String::from(
             "# The options this database was last opened with. Changing this file changes nothing.\n",
         );
-        for (name, value) in self.describe() {
+        for (name, value) in self.info().pairs() {
             text.push_str(&format!("{name} = {value}\n"));
         }
         text.push_str(&last_line(text.as_bytes()));

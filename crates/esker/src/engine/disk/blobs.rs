@@ -140,13 +140,14 @@ mod tests {
     use esker_env::{MemFs, OpenOptions};
 
     use super::*;
+    use crate::blob::Blobs;
     use crate::{BackgroundStep, Db, Durability};
 
     fn open(fs: &MemFs) -> Db {
         let env = Env::simulated(Arc::new(fs.clone()), 1);
         Db::builder()
             .stepped()
-            .blobs_over(64)
+            .blobs(Blobs::From(64))
             .compression(crate::TableCompression::None)
             .env(env)
             .open("db")

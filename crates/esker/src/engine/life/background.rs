@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn engine_background_2_after_a_panic_of_a_thread_no_thread_flushes_or_compacts() {
         let (fs, dir) = (Arc::new(MemFs::new()), Path::new("db"));
-        let builder = Db::builder().background(false).replay_bytes(0);
+        let builder = Db::builder().background(false).tuning(|t| t.replay_bytes(0));
         let db = builder.env(Env::simulated(fs.clone(), 1)).open(dir).unwrap();
         db.default_keyspace().put("a", "1").unwrap();
         let core = &db.handle.core;

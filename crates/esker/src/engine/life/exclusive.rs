@@ -13,13 +13,14 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Waits for the turn.
+    /// Waits for the turn, up to the patience of the options.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) if this thread has it (exclusive_turn.5);
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// [`Error::LockTimeout`](crate::Error::LockTimeout); [`Error::Closed`](crate::Error::Closed).
     pub(crate) fn take(handle: Arc<Handle>) -> Result<Self> {
-        let number = handle.core.exclusive_turn.take_turn(&handle.core.locks)?;
+        let core = &handle.core;
+        let number = core.exclusive_turn.take_turn(&core.locks, core.options.lock_patience())?;
         Ok(Turn { handle, number })
     }
 

@@ -215,6 +215,7 @@ pub(in crate::engine) fn replay_with(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blob::Blobs;
     use crate::{BackgroundStep, Db};
     use esker_env::MemFs;
 
@@ -223,8 +224,8 @@ mod tests {
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let dir = Path::new("db");
         let open = |bytes| {
-            let builder = Db::builder().stepped().adoption_bytes(4 << 10).memtable_bytes(bytes);
-            builder.blobs_over(0).env(env.clone()).open(dir).unwrap()
+            let builder = Db::builder().stepped().adoption_bytes(4 << 10).tuning(|t| t.memtable_bytes(bytes));
+            builder.blobs(Blobs::Never).env(env.clone()).open(dir).unwrap()
         };
         let db = open(1 << 20);
         let map = db.default_keyspace();

@@ -14,6 +14,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::blob::Blobs;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::engine::state::State;
 use crate::engine::state::catalog::KeyspaceState;
@@ -22,7 +23,7 @@ use crate::types::expiry::Expiry;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
 // These numbers are stored in files: they never change.
-const BLOBS_OVER: u64 = 1;
+const BLOBS_FROM: u64 = 1;
 const IS_LAZY: u64 = 2;
 const TTL_MS: u64 = 3;
 const MERGE_OPERATOR: u64 = 4;
@@ -48,8 +49,8 @@ pub enum Counting {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyspaceOptions {
-    /// The smallest value in bytes that is stored in a blob file. 0: none. `None`: the database's setting.
-    pub blobs_over: Option<usize>,
+    /// Which values are stored in blob files. `None`: the database's setting.
+    pub blobs: Option<Blobs>,
     /// How commits count its keys.
     pub counting: Counting,
     /// Lifetime of entries put without one. `None`: unlimited.
@@ -75,6 +76,11 @@ impl KeyspaceOptions {
         Self::default()
     }
 
+    /// Sets which values are stored in blob files. `None`: the database's setting.
+    pub fn blobs(self, blobs: impl Into<Option<Blobs>>) -> Self {
+        KeyspaceOptions { blobs: blobs.into(), ..self }
+    }
+
     /// Sets how commits count the keys.
     pub fn counting(self, counting: Counting) -> Self {
         KeyspaceOptions { counting, ..self }
@@ -97,8 +103,9 @@ impl KeyspaceOptions {
 
     /// Appends the options that differ from the defaults.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        if let Some(bytes) = self.blobs_over {
-            put_number(out, BLOBS_OVER, bytes as u64);
+        if let Some(blobs) = self.blobs {
+            // 0: never.
+            put_number(out, BLOBS_FROM, blobs.limit().unwrap_or(0) as u64);
         }
         if self.counting == Counting::Lazy {
             put_number(out, IS_LAZY, 1);
@@ -126,7 +133,8 @@ impl StoredOptions {
     /// Makes the stored form. `history`: see [`State::begin_history`].
     pub(crate) fn new(given: &KeyspaceOptions, history: Kept) -> Self {
         let default_ttl = given.default_ttl.map(|ttl| Duration::from_millis(whole_ms(ttl)));
-        let given = KeyspaceOptions { default_ttl, history: history.rule, ..given.clone() };
+        let blobs = given.blobs.map(|blobs| Blobs::of_limit(blobs.limit()));
+        let given = KeyspaceOptions { blobs, default_ttl, history: history.rule, ..given.clone() };
         StoredOptions { given, history_since: history.since }
     }
 
@@ -161,7 +169,10 @@ impl StoredOptions {
             let (option, value) = (reader.varint()?, reader.string()?);
             let number = || ByteReader::new(value).varint();
             match option {
-                BLOBS_OVER => given.blobs_over = Some(usize::try_from(number()?).unwrap_or(usize::MAX)),
+                BLOBS_FROM => {
+                    let limit = usize::try_from(number()?).unwrap_or(usize::MAX);
+                    given.blobs = Some(Blobs::of_limit(Some(limit).filter(|limit| *limit > 0)));
+                }
                 IS_LAZY => given.counting = if number()? != 0 { Counting::Lazy } else { Counting::Exact },
                 TTL_MS => {
                     let ms = Some(number()?).filter(|ms| *ms > 0);
@@ -256,7 +267,7 @@ impl State {
         state: Option<&Arc<KeyspaceState>>,
         options: StoredOptions,
     ) {
-        self.blobs.set_limit(id, options.given.blobs_over);
+        self.blobs.set_blobs(id, options.given.blobs);
         self.histories.set(id, options.kept());
         if let Some(name) = &options.given.merge_operator
             && let Some(state) = state.cloned().or_else(|| self.catalog.with_id(id))
@@ -274,7 +285,7 @@ mod tests {
     #[test]
     fn all_options_are_stored_and_unknown_ones_refused() {
         let given = KeyspaceOptions {
-            blobs_over: Some(0),
+            blobs: Some(Blobs::Never),
             counting: Counting::Lazy,
             default_ttl: Some(Duration::from_nanos(1_000_001)),
             history: History::Versions(3),

@@ -10,6 +10,7 @@ mod lengths;
 mod many;
 pub(crate) mod reads;
 mod seal;
+pub(crate) mod table_info;
 
 use std::ops::Deref;
 use std::sync::Arc;

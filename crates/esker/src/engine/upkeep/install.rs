@@ -145,6 +145,7 @@ mod tests {
 
     use super::*;
     use crate::Db;
+    use crate::blob::Blobs;
     use crate::manifest::log::ManifestLog;
 
     #[test]
@@ -205,7 +206,7 @@ mod tests {
         let faults = FaultFs::new(Arc::new(MemFs::new()));
         let env = Env::simulated(Arc::new(faults.clone()), 1);
         let dir = Path::new("db");
-        let db = Db::builder().stepped().blobs_over(0).env(env.clone()).open(dir).unwrap();
+        let db = Db::builder().stepped().blobs(Blobs::Never).env(env.clone()).open(dir).unwrap();
         let map = db.default_keyspace();
         // More than half of the first segment, so that the next one is prepared.
         for n in 0..2_u8 {

@@ -85,6 +85,7 @@ mod tests {
     use esker_env::{Env, FaultAction, FaultFs, FaultRule, ManualClock, MemFs, OpKind};
 
     use super::*;
+    use crate::blob::Blobs;
     use crate::compaction::pacing::Backlog;
     use crate::{BackgroundStep, Db};
 
@@ -94,8 +95,8 @@ mod tests {
         let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(faults.clone()), 1) };
         let db = Db::builder()
             .stepped()
-            .replay_bytes(20_000)
-            .blobs_over(0)
+            .tuning(|t| t.replay_bytes(20_000))
+            .blobs(Blobs::Never)
             .env(env)
             .open(Path::new("db"))
             .unwrap();

@@ -14,8 +14,8 @@
 //!   the end.
 //!
 //! exclusive_turn.3. Exclusive transactions hold the turn one after the other, in the order in which they
-//!     asked, before those that have conflicted. Others wait for them as long as it takes. They begin once
-//!     the commits under way have ended.
+//!     asked, before those that have conflicted. Other commits wait for them as long as it takes. They begin
+//!     once the commits under way have ended.
 //! - When the database closes, all waits end. A commit that waits for an exclusive transaction fails with
 //!   [`Error::Closed`]: that transaction has read, and may be about to commit.
 //!
@@ -135,9 +135,9 @@ impl ExclusiveTurn {
         Some(Held { right: self })
     }
 
-    /// Takes the turn for an exclusive transaction, in order (exclusive_turn.3). Returns the number of the
-    /// holder.
-    pub(in crate::engine) fn take_turn(&self, locks: &Locks) -> Result<u64> {
+    /// Takes the turn for an exclusive transaction, in order (exclusive_turn.3). Waits for other transactions
+    /// up to `patience`. Returns the number of the holder.
+    pub(in crate::engine) fn take_turn(&self, locks: &Locks, patience: Duration) -> Result<u64> {
         let mut turns = self.turns.lock();
         let this = turns.next;
         turns.next += 1;
@@ -147,13 +147,20 @@ impl ExclusiveTurn {
             let _waits = locks.wait_for_turn(false, self);
             let waits = |turns: &mut Turns| is_before(turns) && !self.is_over();
             if self.held_by_this_thread().is_some() {
-                self.turn_given_back.wait_while_for(&mut turns, waits, OWN_PATIENCE);
+                self.turn_given_back.wait_while_for(&mut turns, waits, patience.min(OWN_PATIENCE));
             }
             // exclusive_turn.5
             if waits(&mut turns) && self.held_by_this_thread().is_some() {
                 return self.leave_queue(&mut turns, this, own_turn());
             }
-            self.turn_given_back.wait_while(&mut turns, waits);
+            self.turn_given_back.wait_while_for(&mut turns, waits, patience);
+            if waits(&mut turns) {
+                return self.leave_queue(
+                    &mut turns,
+                    this,
+                    Error::LockTimeout { lock: "the exclusive turn".to_owned(), waited: patience },
+                );
+            }
         }
         if self.is_over() {
             return self.leave_queue(&mut turns, this, Error::Closed);
@@ -309,6 +316,8 @@ mod tests {
 
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(60);
+
     #[test]
     fn exclusive_turn_1_others_wait_and_its_holder_does_not() {
         let (right, locks) = (ExclusiveTurn::default(), Locks::default());
@@ -333,7 +342,7 @@ mod tests {
         let (right, locks) = (ExclusiveTurn::default(), Locks::default());
         let passage = right.wait_for_exclusive(&locks).unwrap();
         std::thread::scope(|scope| {
-            let exclusive = scope.spawn(|| assert!(right.take_turn(&locks).is_ok()));
+            let exclusive = scope.spawn(|| assert!(right.take_turn(&locks, LONG).is_ok()));
             while !right.is_held.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
@@ -341,7 +350,7 @@ mod tests {
             drop(passage);
             exclusive.join().unwrap();
             let other = scope.spawn(|| matches!(right.wait_for_exclusive(&locks), Err(Error::Closed)));
-            let next = scope.spawn(|| matches!(right.take_turn(&locks), Err(Error::Closed)));
+            let next = scope.spawn(|| matches!(right.take_turn(&locks, LONG), Err(Error::Closed)));
             right.end();
             assert!(other.join().unwrap() && next.join().unwrap());
         });
@@ -352,11 +361,11 @@ mod tests {
         let (right, locks) = (ExclusiveTurn::default(), Locks::default());
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
-            right.take_turn(&locks).unwrap();
+            right.take_turn(&locks, LONG).unwrap();
             for n in 0..5 {
                 let (right, locks, order) = (&right, &locks, &order);
                 scope.spawn(move || {
-                    right.take_turn(locks).unwrap();
+                    right.take_turn(locks, LONG).unwrap();
                     order.lock().push(n);
                     right.give_back();
                 });
@@ -367,6 +376,8 @@ mod tests {
             let other = scope.spawn(|| drop(right.wait_for_exclusive(&locks).unwrap()));
             assert!(scope.spawn(|| right.take().is_none()).join().unwrap());
             assert!(!other.is_finished(), "exclusive_turn.1");
+            let gives_up = || matches!(right.take_turn(&locks, HOLD_MIN), Err(Error::LockTimeout { .. }));
+            assert!(scope.spawn(gives_up).join().unwrap());
             right.give_back();
         });
         assert_eq!(*order.lock(), [0, 1, 2, 3, 4], "exclusive_turn.3");

@@ -321,7 +321,9 @@ impl Locks {
         match table.leave(owner, name) {
             None => Ok(held.is_none()),
             Some(Waiting { deadlock: Some(cycle), .. }) => Err(Error::Deadlock(cycle)),
-            Some(_) if is_over => Err(Error::LockTimeout { lock: name.shown(), waited: patience }),
+            Some(_) if is_over => {
+                Err(Error::LockTimeout { lock: format!("the lock on {}", name.shown()), waited: patience })
+            }
             Some(_) => Err(Error::Closed),
         }
     }

@@ -31,7 +31,11 @@ fn dir() -> &'static Path {
 }
 
 fn builder(fs: &MemFs) -> Builder {
-    Builder::default().env(Env::simulated(Arc::new(fs.clone()), 1)).stepped().memory(1 << 20).block_bytes(128)
+    Builder::default()
+        .env(Env::simulated(Arc::new(fs.clone()), 1))
+        .stepped()
+        .memory(1 << 20)
+        .tuning(|t| t.block_bytes(128))
 }
 
 fn key(n: u8) -> String {
@@ -330,7 +334,13 @@ fn an_impossible_count_is_reported() {
 fn one_run_is_read_no_more_often_because_something_is_in_memory() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);
-    let db = Builder::default().env(env).stepped().memory(1 << 20).block_bytes(512).open(dir()).unwrap();
+    let db = Builder::default()
+        .env(env)
+        .stepped()
+        .memory(1 << 20)
+        .tuning(|t| t.block_bytes(512))
+        .open(dir())
+        .unwrap();
     let all = db.default_keyspace();
     // More than the cache holds.
     let mut bytes = fastrand::Rng::with_seed(1);

@@ -8,6 +8,7 @@ use esker_env::{Env, FaultAction, FaultFs, FaultRule, FsRef, MemFs, OpKind};
 
 use super::*;
 use crate::Db;
+use crate::blob::Blobs;
 use crate::read::view::ReadView;
 use crate::txn::write_set::WriteSet;
 
@@ -302,7 +303,13 @@ fn memtables_2_a_memtable_is_offered_to_the_flush_once_readers_have_it() {
 #[test]
 fn memtables_3_a_full_memtable_waits_for_no_other_commit() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
-    let db = Db::builder().stepped().memtable_bytes(64 << 10).blobs_over(0).env(env).open("db").unwrap();
+    let db = Db::builder()
+        .stepped()
+        .tuning(|t| t.memtable_bytes(64 << 10))
+        .blobs(Blobs::Never)
+        .env(env)
+        .open("db")
+        .unwrap();
     let map = db.default_keyspace();
     map.put("a", [1; 10_000]).unwrap();
     let core = &db.handle.core;
@@ -321,7 +328,7 @@ fn memtables_3_a_full_memtable_waits_for_no_other_commit() {
 #[test]
 fn memtables_3_an_empty_memtable_is_not_full_however_small_it_may_be() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
-    let db = Db::builder().stepped().memtable_bytes(1).env(env).open("db").unwrap();
+    let db = Db::builder().stepped().tuning(|t| t.memtable_bytes(1)).env(env).open("db").unwrap();
     let core = &db.handle.core;
     assert!(!core.flush_step().unwrap());
     db.default_keyspace().put("a", "1").unwrap();
@@ -335,7 +342,12 @@ fn memtables_3_a_log_much_longer_than_its_memtable_is_not_kept() {
     let sealed = |commits: u32, writes: u32, keys: u32| {
         let env = Env::simulated(Arc::new(fs.clone()), 1);
         let path = format!("{commits} {writes} {keys}");
-        let db = Db::builder().background(false).memtable_bytes(64 << 10).env(env).open(&path).unwrap();
+        let db = Db::builder()
+            .background(false)
+            .tuning(|t| t.memtable_bytes(64 << 10))
+            .env(env)
+            .open(&path)
+            .unwrap();
         let map = db.default_keyspace();
         for commit in 0..commits {
             let mut batch = db.batch();

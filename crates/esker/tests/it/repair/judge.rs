@@ -23,7 +23,9 @@ pub fn builder(fs: &MemFs) -> Builder {
 
 /// A builder of databases whose commits stay in the log.
 pub fn roomy(fs: FsRef) -> Builder {
-    simulated(fs).memory(64 << 20).memtable_bytes(32 << 20).block_bytes(8 << 10).table_bytes(64 << 20)
+    simulated(fs)
+        .memory(64 << 20)
+        .tuning(|t| t.memtable_bytes(32 << 20).block_bytes(8 << 10).table_bytes(64 << 20))
 }
 
 /// A rule that fails these calls on a file of the damaged database.

@@ -95,8 +95,11 @@ fn repair_log_1_old_segments_bring_nothing_back_over_tables_that_forgot_their_nu
 #[test]
 fn repair_log_1_a_flush_that_never_ended_costs_no_commit_of_the_log() {
     let running = MemFs::new();
-    let db =
-        builder(&running).memtable_bytes(64 << 10).compression(TableCompression::None).open(dir()).unwrap();
+    let db = builder(&running)
+        .tuning(|t| t.memtable_bytes(64 << 10))
+        .compression(TableCompression::None)
+        .open(dir())
+        .unwrap();
     let keyspace = db.default_keyspace();
     keyspace.put("base", "").unwrap();
     db.flush().unwrap();
@@ -189,7 +192,7 @@ fn an_earlier_manifest_in_the_place_of_the_one_in_force_is_reported() {
 fn commits_behind_a_torn_one_do_not_stand_for_those_of_a_table() {
     let golden = Golden::grouped();
     let flushed = golden.copy();
-    builder(&flushed).memtable_bytes(64 << 10).open(dir()).unwrap().flush().unwrap();
+    builder(&flushed).tuning(|t| t.memtable_bytes(64 << 10)).open(dir()).unwrap().flush().unwrap();
     // Tables of all commits, which no edit names.
     let fs = golden.copy();
     let earlier = tables(&fs);

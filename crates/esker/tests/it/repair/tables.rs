@@ -34,7 +34,7 @@ fn a_foreign_table_that_does_not_say_what_it_is_costs_the_range_of_the_one_in_it
 fn sectors_of_a_table_that_cannot_be_read_cost_little_and_are_asked_for_a_few_times() {
     let fs = MemFs::new();
     let options = |fs: FsRef| {
-        let options = simulated(fs).memtable_bytes(1 << 20).table_bytes(1 << 20);
+        let options = simulated(fs).tuning(|t| t.memtable_bytes(1 << 20).table_bytes(1 << 20));
         options.compression(TableCompression::None)
     };
     let db = options(Arc::new(fs.clone())).open(dir()).unwrap();
@@ -181,7 +181,7 @@ fn a_table_without_footer_or_index_is_reported_as_a_loss_of_its_range() {
 #[test]
 fn a_catalog_that_is_lost_leaves_numbers() {
     let fs = MemFs::new();
-    let options = || builder(&fs).block_bytes(64);
+    let options = || builder(&fs).tuning(|t| t.block_bytes(64));
     let db = options().open(dir()).unwrap();
     for name in ["apples", "pears"] {
         db.keyspace(name).unwrap().put("key", name).unwrap();
@@ -244,7 +244,7 @@ fn with_adopted(fs: &MemFs) {
 }
 
 fn adopting(fs: &MemFs) -> esker::Builder {
-    simulated(Arc::new(fs.clone())).stepped().memtable_bytes(8 << 10).table_bytes(3 << 10)
+    simulated(Arc::new(fs.clone())).stepped().tuning(|t| t.memtable_bytes(8 << 10).table_bytes(3 << 10))
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn tables_6_without_a_manifest_an_older_value_does_not_pass_for_the_newest() {
 #[test]
 fn tables_6_what_may_never_have_been_committed_is_kept_and_reported() {
     let fs = MemFs::new();
-    let db = adopting(&fs).transaction_memory(0).open(dir()).unwrap();
+    let db = adopting(&fs).tuning(|t| t.transaction_memory(0)).open(dir()).unwrap();
     let mut transaction = db.begin();
     let map = db.default_keyspace();
     (0..200_u16).for_each(|n| transaction.put(&map, n.to_be_bytes(), [b'n'; 40]).unwrap());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, ManualClock, MemFs, OpKind};
 
 use super::compaction_ns;
-use crate::{Db, Durability, Error};
+use crate::{Blobs, Db, Durability, Error};
 
 /// Returns a database of six runs of 100 KB that compaction turns into one.
 fn six_runs(clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
@@ -21,8 +21,13 @@ fn some_runs(runs: usize, clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
     let disk = MemFs::new();
     let faults = FaultFs::new(Arc::new(disk.clone()));
     let env = Env { clock, ..Env::simulated(Arc::new(faults.clone()), 1) };
-    let db =
-        Db::builder().stepped().table_bytes(1 << 20).blobs_over(0).env(env).open(Path::new("db")).unwrap();
+    let db = Db::builder()
+        .stepped()
+        .tuning(|t| t.table_bytes(1 << 20))
+        .blobs(Blobs::Never)
+        .env(env)
+        .open(Path::new("db"))
+        .unwrap();
     let map = db.default_keyspace();
     let mut bytes = fastrand::Rng::with_seed(1);
     for _ in 0..runs {
@@ -70,8 +75,8 @@ fn engine_background_2_after_a_panic_between_the_manifest_and_the_view_nothing_i
         let env = Env::simulated(Arc::new(disk.crash_strict()), 1);
         let db = Db::builder()
             .stepped()
-            .table_bytes(1 << 20)
-            .blobs_over(0)
+            .tuning(|t| t.table_bytes(1 << 20))
+            .blobs(Blobs::Never)
             .env(env)
             .open(Path::new("db"))
             .unwrap();
@@ -108,7 +113,13 @@ fn where_the_disk_has_no_space_for_all_memtables_the_oldest_is_flushed_alone() {
     let disk = MemFs::new();
     let open = |disk: &MemFs| {
         let env = Env::simulated(Arc::new(disk.clone()), 1);
-        Db::builder().stepped().memtable_bytes(64 << 10).blobs_over(0).env(env).open(Path::new("db")).unwrap()
+        Db::builder()
+            .stepped()
+            .tuning(|t| t.memtable_bytes(64 << 10))
+            .blobs(Blobs::Never)
+            .env(env)
+            .open(Path::new("db"))
+            .unwrap()
     };
     let db = open(&disk);
     let (map, core) = (db.default_keyspace(), &db.handle.core);
@@ -328,8 +339,13 @@ fn backoff_4_other_compactions_are_no_reason_to_fill_a_full_disk_again() {
 fn backoff_4_a_compaction_that_waits_for_space_does_not_delay_others_that_fit() {
     let disk = MemFs::new();
     let env = Env::simulated(Arc::new(disk.clone()), 1);
-    let db =
-        Db::builder().stepped().table_bytes(512 << 10).blobs_over(0).env(env).open(Path::new("db")).unwrap();
+    let db = Db::builder()
+        .stepped()
+        .tuning(|t| t.table_bytes(512 << 10))
+        .blobs(Blobs::Never)
+        .env(env)
+        .open(Path::new("db"))
+        .unwrap();
     let map = db.default_keyspace();
     let mut bytes = fastrand::Rng::with_seed(1);
     let mut put = |key: u8, len| {

@@ -21,7 +21,12 @@ fn key(n: u32) -> [u8; 4] {
 fn with_expired_keys() -> (Db, Keyspace) {
     let clock = Arc::new(ManualClock::new());
     let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(MemFs::new()), 1) };
-    let db = Db::builder().background(false).memtable_bytes(1 << 20).env(env).open(Path::new("db")).unwrap();
+    let db = Db::builder()
+        .background(false)
+        .tuning(|t| t.memtable_bytes(1 << 20))
+        .env(env)
+        .open(Path::new("db"))
+        .unwrap();
     let map = db.default_keyspace();
     // No table is swept as a whole.
     map.put(key(KEYS), "stays").unwrap();
