@@ -4,6 +4,7 @@ mod backups;
 mod command;
 mod files;
 mod keyspaces;
+mod range;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub(crate) use self::backups::Backups;
 pub(crate) use self::command::*;
 pub(crate) use self::files::*;
 pub(crate) use self::keyspaces::*;
+pub(crate) use self::range::*;
 
 /// Heading under which the help of a command lists the options shared by all commands.
 const COMMON: &str = "Common options";

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use super::{Backups, Common, Export, Import, Keyspaces, seconds};
-use crate::bounds::Bounds;
+use super::{Backups, Count, Export, Import, Keyspaces, RangeArgs, Split, seconds};
 use crate::commands::past::{CommitNo, Span};
 #[cfg(feature = "server")]
 use crate::commands::serve::ServeArgs;
@@ -15,7 +14,6 @@ use crate::commands::shell::ShellArgs;
 use crate::commands::stats::StatsArgs;
 #[cfg(feature = "server")]
 use crate::commands::top::TopArgs;
-use crate::failure::Result;
 use crate::numbers::NumberForm;
 
 /// The commands.
@@ -109,6 +107,23 @@ Examples:
   esker count -k users --json                {\"entries\":3}
   esker count -k users -k mails              NAME <tab> NUMBER for each")]
     Count(Count),
+    /// Estimate the bytes on disk of the entries of a range, without reading them
+    #[command(after_help = "\
+Counts all versions stored, in tables, blob files and the log, removed and overwritten ones included.
+
+Examples:
+  esker size
+  esker size --prefix app
+  esker size -k users -k mails --json        {\"keyspace\":\"users\",\"bytes\":4096}, and one for `mails`")]
+    Size(Count),
+    /// Print keys that cut a range into N parts of about equal size, without reading entries
+    #[command(after_help = "\
+Prints N-1 keys or fewer, ascending. They need not exist.
+
+Examples:
+  esker split 4
+  esker split 16 --prefix app --json         {\"key\":\"app:7\"}, one object per line")]
+    Split(Split),
     /// Read entries from a file: TSV, CSV, JSON or a word list
     #[command(after_help = "\
 The format follows from the name of the file (.tsv .tab .csv .jsonl .ndjson .json .txt
@@ -329,33 +344,6 @@ Examples:
     Top(TopArgs),
 }
 
-/// Selects a range of keys.
-#[derive(Debug, Default, clap::Args)]
-pub(crate) struct RangeArgs {
-    /// Only keys with this prefix
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
-    prefix: Option<OsString>,
-    /// Only keys at or above this one
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
-    from: Option<OsString>,
-    /// Only keys below this one
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
-    to: Option<OsString>,
-}
-
-impl RangeArgs {
-    /// Selects the keys that start with `prefix`.
-    pub(crate) fn prefix(prefix: OsString) -> Self {
-        RangeArgs { prefix: Some(prefix), ..RangeArgs::default() }
-    }
-
-    /// Returns the decoded bounds.
-    pub(crate) fn bounds(&self, common: &Common) -> Result<Bounds> {
-        let decode = |given: &Option<OsString>| given.as_ref().map(|text| common.decode(text)).transpose();
-        Ok(Bounds::new(decode(&self.prefix)?, decode(&self.from)?, decode(&self.to)?))
-    }
-}
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
     /// Do not open the database: read its files and report all damage
@@ -476,10 +464,4 @@ pub(crate) struct Scan {
     /// Print what has changed since this commit
     #[arg(long, value_name = "COMMIT", conflicts_with = "reverse")]
     pub(crate) since: Option<CommitNo>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Count {
-    #[command(flatten)]
-    pub(crate) range: RangeArgs,
 }

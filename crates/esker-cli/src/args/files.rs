@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use super::command::RangeArgs;
+use super::range::RangeArgs;
 use crate::formats::{Column, Delimiter};
 
 /// The format of a file of rows.

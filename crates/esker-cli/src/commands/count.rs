@@ -19,19 +19,24 @@ pub(super) fn run(session: &Session<'_>, count: &Count) -> Result<Answer> {
     let mut out = output::stdout();
     for (name, keyspace) in &keyspaces {
         let entries = database.count(keyspace, &bounds)?;
-        print(&mut out, common, name, entries)?;
+        print(&mut out, common, name, ("entries", entries))?;
     }
     out.flush()?;
     Ok(Answer::Yes)
 }
 
-/// Prints the number of entries of a keyspace.
-pub(super) fn print(out: &mut impl Write, common: &Common, keyspace: &str, entries: u64) -> Result<()> {
+/// Prints a figure of a keyspace: its name and its value.
+pub(super) fn print(
+    out: &mut impl Write,
+    common: &Common,
+    keyspace: &str,
+    (name, value): (&str, u64),
+) -> Result<()> {
     match (common.json, common.has_several()) {
-        (true, true) => writeln!(out, "{}", json!({ "keyspace": keyspace, "entries": entries }))?,
-        (true, false) => writeln!(out, "{}", json!({ "entries": entries }))?,
-        (false, true) => writeln!(out, "{}\t{entries}", shown(keyspace))?,
-        (false, false) => writeln!(out, "{entries}")?,
+        (true, true) => writeln!(out, "{}", json!({ "keyspace": keyspace, name: value }))?,
+        (true, false) => writeln!(out, "{}", json!({ name: value }))?,
+        (false, true) => writeln!(out, "{}\t{value}", shown(keyspace))?,
+        (false, false) => writeln!(out, "{value}")?,
     }
     Ok(())
 }

@@ -22,6 +22,7 @@ mod scan;
 pub(crate) mod serve;
 pub(crate) mod shell;
 mod sink;
+mod size;
 pub(crate) mod stats;
 #[cfg(feature = "server")]
 pub(crate) mod top;
@@ -46,6 +47,8 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Versions(versions) => past::versions(session, versions),
         Command::Feed(feed) => feed::run(session, feed),
         Command::Count(count) => count::run(session, count),
+        Command::Size(args) => size::size(session, args),
+        Command::Split(split) => size::split(session, split),
         Command::Import(import) => import::run(session, import),
         Command::Export(export) => export::run(session, export),
         Command::Shell(args) => shell::run(session, args),

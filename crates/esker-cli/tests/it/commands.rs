@@ -401,3 +401,26 @@ fn every_help_teaches_by_example() {
         assert!(esker.ok(&format!("{command} --help")).contains(&format!("esker {command}")), "{command}");
     }
 }
+
+#[test]
+fn sizes_and_split_points_of_ranges() {
+    let esker = Esker::new();
+    esker.ok("-k users put a 1");
+    esker.ok("-k mails put a 1");
+    let lines: String = (0..2000).map(|n| format!("k{n:04}\tvalue {n}\n")).collect();
+    esker.write("keys.tsv", lines);
+    esker.ok("-k users import keys.tsv");
+    esker.ok("compact");
+    let size =
+        |args: &str| esker.ok(format!("-k users size {args}").trim_end()).trim().parse::<u64>().unwrap();
+    assert!((10_000..100_000).contains(&size("")));
+    assert!(size("--prefix k00") < size(""));
+    assert_eq!(size("--from m --to a"), 0);
+    assert!(esker.ok("-k users --json size").starts_with("{\"bytes\":"));
+    assert!(esker.ok("-k users -k mails size").lines().nth(1).unwrap().starts_with("mails\t"));
+    let points = esker.ok("-k users split 3");
+    let points: Vec<_> = points.lines().collect();
+    assert!(points.len() == 2 && points.is_sorted() && points[0] > "k0", "{points:?}");
+    assert!(esker.ok("-k users --json split 2").starts_with("{\"key\":"));
+    assert_eq!(esker.ok("-k users split 1"), "");
+}

@@ -31,6 +31,11 @@ impl BlobReferences {
         self.0.iter().map(|(&file, &(values, bytes))| (file, values, bytes))
     }
 
+    /// Bytes of all values.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.values().map(|(_, bytes)| bytes).sum()
+    }
+
     /// Returns whether the file is referenced.
     pub(crate) fn has(&self, file: FileId) -> bool {
         self.0.contains_key(&file)

@@ -42,8 +42,8 @@ pub(super) fn prefix_bounds(id: KeyspaceId, prefix: &[u8]) -> Bounds {
     }
 }
 
-/// Returns the first key that a range removal removes, and the first key after it that stays.
-pub(super) fn removal(bounds: &Bounds) -> (Vec<u8>, Vec<u8>) {
+/// Returns the first key within bounds of `encode_bounds`, and the first key after them.
+pub(super) fn half_open(bounds: &Bounds) -> (Vec<u8>, Vec<u8>) {
     let start = match &bounds.lower {
         Bound::Included(key) => key.to_vec(),
         Bound::Excluded(key) => key_after(key),
@@ -76,9 +76,9 @@ mod tests {
     }
 
     #[test]
-    fn removals_are_half_open() {
+    fn bounds_become_half_open() {
         let id = KeyspaceId::new(3);
-        let ends = |range: (Bound<&str>, Bound<&str>)| removal(&encode_bounds(id, &range));
+        let ends = |range: (Bound<&str>, Bound<&str>)| half_open(&encode_bounds(id, &range));
         let text = |start: &[u8], end: &[u8]| (start.to_vec(), end.to_vec());
         assert_eq!(ends((Bound::Included("a"), Bound::Excluded("b"))), text(b"\x03a", b"\x03b"));
         assert_eq!(ends((Bound::Excluded("a"), Bound::Included("b"))), text(b"\x03a\0", b"\x03b\0"));

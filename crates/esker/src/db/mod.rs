@@ -28,6 +28,7 @@ mod reads;
 mod restart;
 mod savepoint;
 mod sequence;
+mod size;
 mod snapshot;
 #[cfg(feature = "tokio")]
 mod stream;

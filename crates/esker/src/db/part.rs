@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Db;
-use super::bounds::{encode_bounds, removal};
+use super::bounds::{encode_bounds, half_open};
 use super::handles::Gather;
 use super::keyspace::Keyspace;
 use super::snapshot::Snapshot;
@@ -149,7 +149,7 @@ impl Transaction {
     pub fn depend_on(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
         let state = self.state_of(keyspace)?;
         if let Some(reads) = self.reads_of(state) {
-            let (start, end) = removal(&encode_bounds(state.id, &range));
+            let (start, end) = half_open(&encode_bounds(state.id, &range));
             self.has_read.store(true, Ordering::Relaxed);
             reads.note_range(&start, End::Excluded(end));
         }

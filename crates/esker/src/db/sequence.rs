@@ -93,7 +93,7 @@ impl Sequence {
         }
         let db = Db::new(self.keyspace.handle.clone());
         // sequence.2
-        let done = db.transact_with(Durability::Buffered, |t| -> Result<()> {
+        let done = db.transaction().durability(Durability::Buffered).run(|t| -> Result<()> {
             let stored = t.get(&self.keyspace, &self.key)?;
             if stored.is_some_and(|stored| *stored == rest.end.to_le_bytes()) {
                 let unused = (rest.end - rest.start) as i64;

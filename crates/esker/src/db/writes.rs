@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::bounds::removal;
+use super::bounds::half_open;
 use super::points::Point;
 use crate::blob::{BlobPointer, BlobWriter};
 use crate::encoding::operand::{LIST_BYTES_MAX, Operand};
@@ -482,7 +482,7 @@ impl Writes {
                 check_key(user_key)?;
             }
         }
-        let (start, end) = removal(&bounds);
+        let (start, end) = half_open(&bounds);
         self.touch(keyspace)?.delete_range(&start, &end);
         Ok(())
     }

@@ -16,7 +16,7 @@
 //! All memory is freed together, when the last owner (memtable, applier, cursor or scan) is dropped.
 //!
 //! Files in reading order: `permutation`, `arena`, `record`, `node`, `tree` (how readers and the applier
-//! cooperate), `writer`, `position`, `cursor`, `scan`, `filter`, `runs` (long operand chains of one key).
+//! cooperate), `writer`, `position`, `cursor`, `scan`, `size`, `filter`, `runs` (long operand chains of one key).
 //! `piece` holds immutable sorted writes of one transaction. A memtable has no file format: a flush writes it
 //! as a table.
 
@@ -30,6 +30,7 @@ mod position;
 mod record;
 mod runs;
 mod scan;
+mod size;
 mod tree;
 mod writer;
 
@@ -61,6 +62,7 @@ use crate::types::due::Due;
 use crate::types::entry::EntryRef;
 use crate::types::key_range::KeyRange;
 use crate::types::range_tombstone::{RangeTombstone, RangeTombstones};
+use crate::types::stored::Stored;
 
 /// The newest writes of the database; see the module documentation.
 pub(crate) struct Memtable {
@@ -81,6 +83,7 @@ pub(crate) struct Memtable {
     removals: AtomicU64,
     unresolved: AtomicU64,
     expiring: AtomicU64,
+    blob_bytes: AtomicU64,
     due: Due,
     /// `u64::MAX` while empty.
     min_seq: AtomicU64,
@@ -118,6 +121,7 @@ impl Memtable {
             removals: AtomicU64::new(0),
             unresolved: AtomicU64::new(0),
             expiring: AtomicU64::new(0),
+            blob_bytes: AtomicU64::new(0),
             due: Due::default(),
             min_seq: AtomicU64::new(u64::MAX),
             max_seq: AtomicU64::new(0),
@@ -167,6 +171,9 @@ impl Memtable {
         if let Some(expiry) = expiries(entry.kind, entry.value).min() {
             self.expiring.store(self.expiring() + 1, Ordering::Relaxed);
             self.due.lower(expiry);
+        }
+        if let Stored::Blob(pointer) = Stored::of(entry.kind, entry.value) {
+            self.note_blob(pointer);
         }
         self.note_seq(entry.seq);
     }

@@ -23,6 +23,8 @@
 //! again and holds everything inserted before it was replaced (tree.1).
 #![expect(unsafe_code, reason = "follows pointers to nodes in the arena")]
 
+use std::cell::Cell;
+
 use super::arena::{Arena, Bump};
 use super::node::{Inner, Leaf, Node, prefetch_node};
 use super::permutation::Permutation;
@@ -160,6 +162,35 @@ impl Tree {
     /// Returns the last leaf.
     pub(super) fn last_leaf(&self) -> LeafPosition<'_> {
         self.descend::<true>(|_, permutation| permutation.len(), |_| ())
+    }
+
+    /// Estimates the fraction of the keys that are less than `key`. It takes the children of each node on the
+    /// path for equally large.
+    pub(super) fn fraction_before(&self, key: &[u8]) -> f64 {
+        let (mut before, mut width) = (0.0, 1.0);
+        let leaf = self.path_to(key, |step| {
+            width /= (step.permutation.len() + 1) as f64;
+            before += width * step.rank as f64;
+        });
+        let permutation = leaf.leaf.node.permutation();
+        let (rank, _) = leaf.leaf.lower_bound(permutation, key);
+        before + width * rank as f64 / permutation.len().max(1) as f64
+    }
+
+    /// Returns a key with about this fraction of the keys before it; `None` if the tree is empty.
+    pub(super) fn near_fraction(&self, fraction: f64) -> Option<RecordRef<'_>> {
+        // What is left of the fraction, as a fraction of the node reached.
+        let left = Cell::new(fraction);
+        let rank_among = |count: usize| ((left.get() * count as f64) as usize).min(count.saturating_sub(1));
+        let choose = |_: &Inner, permutation: Permutation| rank_among(permutation.len() + 1);
+        let step = |step: Step<'_>| {
+            let within = left.get() * (step.permutation.len() + 1) as f64 - step.rank as f64;
+            left.set(within.clamp(0.0, 1.0));
+        };
+        let leaf = self.descend::<true>(choose, step).leaf;
+        let permutation = leaf.node.permutation();
+        let rank = rank_among(permutation.len());
+        (rank < permutation.len()).then(|| leaf.record(permutation.slot(rank)))
     }
 
     /// Descends from the root. `choose` returns the rank of the separator whose left child is taken.

@@ -11,7 +11,7 @@
 //!   fold.rs, operators.rs: apply operands to values      resolve.rs: what the versions of a key mean
 //!   fetch.rs: from a stored value to a value             versions.rs: older versions, changes since a commit
 //!   swept.rs: ranges removed by expiry sweeps            unresolved.rs: keys that commits counted twice
-//!   skip_ranges.rs, dead_keys.rs: skipping dead keys
+//!   skip_ranges.rs, dead_keys.rs: skipping dead keys     size.rs: bytes of a range
 //! ```
 
 pub(crate) mod cost;
@@ -28,6 +28,7 @@ pub(crate) mod point;
 pub(crate) mod resolve;
 pub(crate) mod run_cursor;
 pub(crate) mod run_walk;
+pub(crate) mod size;
 pub(crate) mod skip_ranges;
 pub(crate) mod source;
 pub(crate) mod swept;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Table --loading.rs--> properties, index, range tombstones, filter
-//!     `--lookup.rs--> index --block number--> blocks.rs: cached block, or read from the file
+//!     |--lookup.rs--> index --block number--> blocks.rs: cached block, or read from the file
+//!     `--size.rs--> bytes of a range of keys
 //! ```
 //!
 //! - Everything read from the file is verified: checksum, structure and position. (See stored.1. The first
@@ -22,6 +23,7 @@
 mod blocks;
 mod loading;
 mod lookup;
+mod size;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -208,18 +210,6 @@ impl Table {
         block.seq(entry).max(self.base_seq())
     }
 
-    /// Returns approximately how many bytes of the file precede `key`, with the resolution of a block. Index
-    /// and filter are distributed evenly over the blocks. Returns 0 if the table cannot be read.
-    pub(crate) fn bytes_before(&self, key: &[u8]) -> u64 {
-        let Ok(Loaded { index, properties, file_bytes, .. }) = self.try_loaded() else { return 0 };
-        if !properties.range.end.admits(key) {
-            return *file_bytes;
-        }
-        let (number, end) = (index.find(key), index.blocks_end());
-        let before = if number < index.len() { index.extent(number).start } else { end };
-        (u128::from(before) * u128::from(*file_bytes) / u128::from(end.max(1))) as u64
-    }
-
     /// Returns the properties. The table must be ready.
     pub(crate) fn properties(&self) -> &Properties {
         &self.loaded().properties
@@ -250,24 +240,6 @@ impl Table {
     /// Keeps the file, even after `mark_obsolete`.
     pub(crate) fn keep_file(&self) {
         self.obsolete.lock().take();
-    }
-
-    /// Returns approximately how many bytes of blocks hold keys in `start..end`, without the blocks at both
-    /// ends. Returns 0 if the table cannot be read.
-    pub(crate) fn bytes_between(&self, start: &[u8], end: &[u8]) -> u64 {
-        let Ok(Loaded { index, properties, .. }) = self.try_loaded() else { return 0 };
-        if index.len() == 0 || start >= end {
-            return 0;
-        }
-        let from = match start <= properties.range.start.as_slice() {
-            true => 0,
-            false => index.extent(index.find(start)).end,
-        };
-        let to = match properties.range.end.admits(end) {
-            true => index.extent(index.find(end)).start,
-            false => index.blocks_end(),
-        };
-        to.saturating_sub(from)
     }
 
     /// Returns the index. The table must be ready.

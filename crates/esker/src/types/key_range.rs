@@ -66,6 +66,11 @@ impl KeyRange {
         self.start.as_slice() <= key && self.end.admits(key)
     }
 
+    /// Returns whether all keys of `other` are in the range.
+    pub fn includes(&self, other: &KeyRange) -> bool {
+        self.start <= other.start && other.end <= self.end
+    }
+
     /// Returns whether the ranges share a key.
     pub fn overlaps(&self, other: &KeyRange) -> bool {
         self.end.admits(&other.start) && other.end.admits(&self.start)
@@ -104,6 +109,7 @@ mod tests {
                 && !closed.contains(b"c\0")
         );
         assert!(open.end < closed.end);
+        assert!(closed.includes(&open) && !open.includes(&closed) && !open.includes(&next));
         let mut all = open.clone();
         all.extend(&next);
         assert_eq!(all, range("a", End::Included("d".into())));

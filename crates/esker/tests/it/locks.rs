@@ -133,26 +133,13 @@ fn a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
         for names in [["x", "y"], ["y", "x"]] {
             let (db, both_have_one, attempts) = (&db, &both_have_one, &attempts);
             scope.spawn(move || {
-<<<<<<< HEAD
                 let done = db.transaction().run(|t| -> std::result::Result<(), Box<dyn std::error::Error>> {
-                    t.lock_name(names[0], LockMode::Exclusive, LONG)?;
+                    t.lock_name_for(names[0], LockMode::Exclusive, LONG)?;
                     if t.attempt() == 1 {
                         both_have_one.wait();
                     }
-                    Ok(t.lock_name(names[1], LockMode::Exclusive, LONG)?)
+                    Ok(t.lock_name_for(names[1], LockMode::Exclusive, LONG)?)
                 });
-=======
-                let done = db.transact_with(
-                    Default::default(),
-                    |t| -> std::result::Result<(), Box<dyn std::error::Error>> {
-                        t.lock_name_for(names[0], LockMode::Exclusive, LONG)?;
-                        if t.attempt() == 1 {
-                            both_have_one.wait();
-                        }
-                        Ok(t.lock_name_for(names[1], LockMode::Exclusive, LONG)?)
-                    },
-                );
->>>>>>> small
                 attempts.fetch_add(done.unwrap().attempts, Ordering::Relaxed);
             });
         }
@@ -174,13 +161,8 @@ fn a_conflict_or_deadlock_that_the_body_meets_has_it_run_again() {
 fn waiting_for_a_lock_or_a_turn_ends_when_the_database_is_closed() {
     let (db, map) = db();
     let begun = Instant::now();
-<<<<<<< HEAD
     let exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
-    let guard = db.lock("x", LockMode::Exclusive, LONG).unwrap();
-=======
-    let exclusive = db.begin_with(Isolation::Exclusive);
     let guard = db.lock_for("x", LockMode::Exclusive, LONG).unwrap();
->>>>>>> small
     std::thread::scope(|scope| {
         let (db, map) = (&db, &map);
         let is_closed = |outcome: Result<()>| assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
@@ -242,11 +224,11 @@ fn waits_for_locks_and_turns_end_after_the_patience_of_the_builder() {
     assert!(is_late(other.lock_name("x", LockMode::Shared)));
     assert!(is_late(other.get_for_update(map, "a").map(drop)));
     drop((holder, other));
-    let mut first = db.begin_with(Isolation::Exclusive);
+    let mut first = db.transaction().isolation(Isolation::Exclusive).begin();
     first.put(map, "a", "1").unwrap();
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
-            let mut second = db.begin_with(Isolation::Exclusive);
+            let mut second = db.transaction().isolation(Isolation::Exclusive).begin();
             assert!(is_late(second.get(map, "a").map(drop)));
             assert!(is_late(second.put(map, "a", "2").map(drop)));
             assert!(is_late(second.commit().map(drop).map_err(|failed| failed.error)));
@@ -255,7 +237,7 @@ fn waits_for_locks_and_turns_end_after_the_patience_of_the_builder() {
     });
     first.put(map, "b", "1").unwrap();
     first.commit().unwrap();
-    let mut third = db.begin_with(Isolation::Exclusive);
+    let mut third = db.transaction().isolation(Isolation::Exclusive).begin();
     third.put(map, "a", "3").unwrap();
     third.commit().unwrap();
 }

@@ -52,6 +52,7 @@ mod refusals;
 mod repair;
 mod replay;
 mod sequences;
+mod size;
 mod space;
 mod stats;
 mod ttl;

@@ -308,7 +308,10 @@ fn catalog_changes_3_a_keyspace_has_options_from_its_commit_on_and_not_before() 
     let mut made = two.home.begin();
     for name in ["kept", "dropped again"] {
         let new = made.create_keyspace(name).unwrap();
-        assert!(matches!(made.merge(&new, "a", "1"), Err(Error::NoMergeOperator { .. })), "it has no operator");
+        assert!(
+            matches!(made.merge(&new, "a", "1"), Err(Error::NoMergeOperator { .. })),
+            "it has no operator"
+        );
         let mut options = new.options();
         options.merge_operator = Some("append".to_owned());
         options.default_ttl = Some(DAY);

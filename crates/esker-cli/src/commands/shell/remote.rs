@@ -286,7 +286,7 @@ impl Remote {
                 Some(_) if bounds.is_all() => number(self.ask(&["ES.COUNT"])?)?,
                 Some((from, to)) => number(self.ask(&[&b"ES.COUNT"[..], &from, &to])?)?,
             };
-            count::print(&mut out, common, name, entries)?;
+            count::print(&mut out, common, name, ("entries", entries))?;
         }
         out.flush()?;
         Ok(Answer::Yes)

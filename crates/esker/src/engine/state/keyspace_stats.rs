@@ -1,11 +1,9 @@
 //! Statistics of each keyspace.
 
-use std::ops::Bound;
-
 use crate::engine::state::State;
-use crate::manifest::version::Run;
-use crate::types::bounds::BoundKey;
+use crate::read::size::bytes_of;
 use crate::types::key::{encode_key, keyspace_end};
+use crate::types::key_range::{End, KeyRange};
 
 /// Statistics of one keyspace at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,28 +26,15 @@ impl State {
         let (version, pin) = (self.version(), self.snapshot());
         let keyspaces = self.catalog.all().into_iter();
         let figures = keyspaces.map(|(name, state)| {
-            let (start, end) = (encode_key(state.id, &[]), keyspace_end(state.id));
-            let table_bytes = version.runs().iter().map(|run| bytes_between(run, &start, &end)).sum();
+            let range =
+                KeyRange { start: encode_key(state.id, &[]), end: End::Excluded(keyspace_end(state.id)) };
+            let tables = version.runs().iter().flat_map(|run| run.overlapping(&range));
+            // A damaged table does not hide the others.
+            let table_bytes = tables.map(|table| bytes_of(table, &range).unwrap_or_default()).sum();
             // If unresolved writes cannot be looked up, the count of the commits is the best estimate.
             let items = self.len_at(&state, &pin).unwrap_or_else(|_| state.counter.at(pin.seq()));
             KeyspaceStats { name, items, table_bytes }
         });
         figures.collect()
     }
-}
-
-/// Estimated bytes of a run's tables with keys from `start` to `end`.
-fn bytes_between(run: &Run, start: &[u8], end: &[u8]) -> u64 {
-    let within =
-        run.within(&Bound::Included(BoundKey::copy_of(start)), &Bound::Excluded(BoundKey::copy_of(end)));
-    let (first, last) = (within.start, within.end.saturating_sub(1));
-    let tables = run.tables()[within].iter().enumerate();
-    let bytes = tables.map(|(n, live)| match first + n {
-        // Tables between the first and the last lie entirely in the range.
-        at if at == first || at == last => {
-            live.table.bytes_before(end).saturating_sub(live.table.bytes_before(start))
-        }
-        _ => live.meta.file_bytes,
-    });
-    bytes.sum()
 }
