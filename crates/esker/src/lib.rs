@@ -197,9 +197,9 @@ pub use types::interleave;
 pub use compaction::filter::Decision;
 pub use db::{
     Builder, Change, Changed, Changes, CommitError, Committed, Cursor, Db, Feed, FeedChange, FeedCommit,
-    FeedOperand, FeedValue, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice, PartWrite, Past, Range,
-    Reads, RemovedRange, Savepoint, Sequence, Snapshot, Swap, Transaction, Ttl, Update, Version, Versions,
-    View, ViewMut, Watch, WriteBatch, check_offline, repair,
+    FeedOperand, FeedValue, Follower, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice, PartWrite,
+    Past, Range, Reads, RemovedRange, Savepoint, Sequence, Snapshot, Swap, Transaction, Ttl, Update, Version,
+    Versions, View, ViewMut, Watch, WriteBatch, check_offline, repair,
 };
 #[cfg(feature = "tokio")]
 pub use db::{EntryStream, FeedStream};
