@@ -81,12 +81,13 @@ pub(super) fn run(session: &Session<'_>, stats: &StatsArgs) -> Result<Answer> {
         (false, Some(_)) if io::stdout().is_terminal() => Format::Screen,
         (false, Some(_)) => Format::Lines,
     };
-    let database = session.open()?;
+    let mut database = session.open_to_read()?;
     let mut before: Option<Look> = None;
     let mut left = if stats.watch.is_some() { stats.count } else { Some(1) };
     while left != Some(0) {
         if let (Some(interval), Some(_)) = (stats.watch, &before) {
             std::thread::sleep(interval);
+            database.catch_up()?;
         }
         let look = Look::take(&database.db);
         look.print(before.as_ref(), &how)?;
