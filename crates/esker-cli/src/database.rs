@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   command --> Session --open--> Handle: its own, which it closes | the shell's, which stays open
+//!                          `--open_to_read--> its own, beside a process that has it open
 //!                                   |-- reads:  the newest state  | that of the shell's transaction
 //!                                   `-- writes: one commit        | into the shell's transaction
 //! ```
@@ -12,11 +13,12 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use esker::{Builder, Db, Error, Keyspace, Range, Transaction, Ttl, Value, WriteBatch};
+use esker::{Builder, Db, Error, Follower, Keyspace, Range, Transaction, Ttl, Value, WriteBatch};
 
 use crate::args::{Common, Opening};
 use crate::bounds::{Bounds, KeyRange};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Refusal, Result};
+use crate::output;
 use crate::text::shown;
 
 /// Interval between attempts to open a database in use.
@@ -39,6 +41,14 @@ impl<'a> Session<'a> {
     /// Opens a database, creating it if it does not exist.
     pub(crate) fn open_or_create(&self) -> Result<Handle<'a>> {
         self.open_with(true)
+    }
+
+    /// Opens an existing database to read it, also while another process has it open.
+    pub(crate) fn open_to_read(&self) -> Result<Handle<'a>> {
+        match self.shared {
+            Some(database) => Ok(Handle::Shared(database)),
+            None => Ok(Handle::Own(Box::new(Database::open_to_read(self.opening)?))),
+        }
     }
 
     fn open_with(&self, create: bool) -> Result<Handle<'a>> {
@@ -67,6 +77,14 @@ impl Deref for Handle<'_> {
 }
 
 impl Handle<'_> {
+    /// Goes on to the newest commit of the process that has the database open, if there is one.
+    pub(crate) fn catch_up(&mut self) -> Result<()> {
+        match self {
+            Handle::Own(database) => database.catch_up(),
+            Handle::Shared(_) => Ok(()),
+        }
+    }
+
     /// Closes the command's own database, which makes its commits durable. The shell's database stays open.
     pub(crate) fn close(self) -> Result<()> {
         match self {
@@ -80,6 +98,8 @@ impl Handle<'_> {
 pub(crate) struct Database {
     pub(crate) db: Db,
     directory: PathBuf,
+    /// Follows the process that has the database open.
+    follower: Option<Follower>,
     /// The shell's transaction, between `begin` and `commit`.
     transaction: RefCell<Option<Transaction>>,
     /// Names that the transaction gave to keyspaces. The transaction knows which of them exist.
@@ -156,11 +176,51 @@ impl Database {
             options(builder).open(&directory)
         };
         match when_free(opening.wait, open) {
-            Ok(db) => {
-                Ok(Database { db, directory, transaction: RefCell::default(), given: RefCell::default() })
-            }
+            Ok(db) => Ok(Self::new(db, directory, None)),
             Err(error) => Err(Failure::Engine(directory, error)),
         }
+    }
+
+    /// Opens the database to read it: beside the process that has it open, if there is one.
+    pub(crate) fn open_to_read(opening: &Opening) -> Result<Self> {
+        let directory = directory(opening)?;
+        let builder = || Db::builder().allow_missing_merge_operators(true);
+        let opened = match builder().open_read_only(&directory) {
+            Err(Error::Locked { .. }) => builder()
+                .open_follower(&directory)
+                .map(|follower| Self::new(follower.db().clone(), directory.clone(), Some(follower))),
+            opened => opened.map(|db| Self::new(db, directory.clone(), None)),
+        };
+        opened.map_err(|error| Failure::Engine(directory, error))
+    }
+
+    /// Opens the database, or opens it to read if another process has it open or it cannot be written.
+    pub(crate) fn open_as_possible(opening: &Opening) -> Result<Self> {
+        match Self::open(opening, false) {
+            Err(Failure::Engine(directory, error)) if may_be_readable(&error) => {
+                let database = Self::open_to_read(opening)?;
+                let failure = Failure::Engine(directory, error);
+                output::print_message(format_args!("{failure}\nopened to read: commands that write fail"));
+                Ok(database)
+            }
+            opened => opened,
+        }
+    }
+
+    fn new(db: Db, directory: PathBuf, follower: Option<Follower>) -> Self {
+        Database { db, directory, follower, transaction: RefCell::default(), given: RefCell::default() }
+    }
+
+    /// Goes on to the newest commit of the process that has the database open, if there is one.
+    pub(crate) fn catch_up(&mut self) -> Result<()> {
+        if let Some(follower) = &mut self.follower
+            && self.transaction.borrow().is_none()
+        {
+            let caught_up = follower.catch_up();
+            self.db = follower.db().clone();
+            caught_up.map_err(|error| Failure::Engine(self.directory.clone(), error))?;
+        }
+        Ok(())
     }
 
     /// Returns a keyspace, which must exist.
@@ -363,6 +423,12 @@ impl Database {
     pub(crate) fn in_transaction(&self) -> bool {
         self.transaction.borrow().is_some()
     }
+}
+
+/// Returns whether a database that cannot be opened may be opened to read it.
+fn may_be_readable(error: &Error) -> bool {
+    let refusal = Refusal::of(error);
+    matches!(error, Error::Locked { .. }) || matches!(refusal, Some(Refusal::Permission | Refusal::ReadOnly))
 }
 
 /// Returns the directory of the database.

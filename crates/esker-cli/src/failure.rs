@@ -89,13 +89,13 @@ fn engine_message(f: &mut fmt::Formatter<'_>, path: &Path, error: &Error) -> fmt
         ),
         Error::Locked { pid: Some(pid), .. } => write!(
             f,
-            "the database in {directory} is in use by process {pid}\n  wait until it is done, or end it: a database \
-             belongs to one process at a time"
+            "the database in {directory} is in use by process {pid}\n  wait until it is done, or end it: one process at \
+             a time can change a database"
         ),
         Error::Locked { pid: None, .. } => write!(
             f,
-            "the database in {directory} is in use by another process\n  wait until it is done: a database belongs to \
-             one process at a time"
+            "the database in {directory} is in use by another process\n  wait until it is done: one process at a time \
+             can change a database"
         ),
         Error::UnfinishedRepair(_) => f.write_str(&shown(Error::UnfinishedRepair(path.to_owned()))),
         Error::Corrupt { .. } => write!(

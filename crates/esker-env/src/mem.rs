@@ -22,7 +22,8 @@ mod pages;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::btree_map::Entry::{Occupied, Vacant};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,7 +84,8 @@ pub enum BrokenSync {
 #[derive(Default)]
 struct State {
     names: Names,
-    locks: BTreeSet<PathBuf>,
+    /// Locked paths. A number is that of the shared holders.
+    locks: BTreeMap<PathBuf, Option<usize>>,
 }
 
 /// How much unsynced state a crash keeps.
@@ -170,7 +172,7 @@ impl MemFs {
             files.insert(path, file);
         }
         let names = Names::durable(dirs, files);
-        Self::with_state(State { names, locks: BTreeSet::new() }, used, self.settings())
+        Self::with_state(State { names, locks: BTreeMap::new() }, used, self.settings())
     }
 
     /// Creates a directory as another program would: until its parent is synced, a crash may lose it and
@@ -207,7 +209,7 @@ impl MemFs {
             copies.entry(Arc::as_ptr(inode)).or_insert_with(copy).clone()
         });
         let used = names.files().map(|inode| inode.lock().current().len()).sum();
-        Self::with_state(State { names, locks: BTreeSet::new() }, used, self.settings())
+        Self::with_state(State { names, locks: BTreeMap::new() }, used, self.settings())
     }
 
     /// Kills as above, and then silently fails to write some unsynced bytes of half of the files. These bytes
@@ -468,8 +470,12 @@ impl Fs for MemFs {
         let pid = process_id();
         let file = self.open(path, OpenOptions { create: true, ..OpenOptions::write() });
         let file = file.map_err(LockError::Io)?;
-        if !self.0.state.write().locks.insert(path.to_owned()) {
-            return Err(LockError::Held { path: path.to_owned(), pid: Some(pid) });
+        match self.0.state.write().locks.entry(path.to_owned()) {
+            Occupied(held) => {
+                let pid = held.get().is_none().then_some(pid);
+                return Err(LockError::Held { path: path.to_owned(), pid });
+            }
+            Vacant(free) => drop(free.insert(None)),
         }
         let lock = MemLock { shared: self.0.clone(), path: path.to_owned() };
         // As in the real file system, the id is optional: a full disk is no reason to refuse the lock.
@@ -479,9 +485,14 @@ impl Fs for MemFs {
 
     fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
         let path = clean(path);
-        match self.0.state.read().locks.contains(path) {
-            true => Err(LockError::Held { path: path.to_owned(), pid: Some(process_id()) }),
-            false => Ok(None),
+        let mut state = self.0.state.write();
+        if state.names.get(path).is_none() {
+            return Ok(None);
         }
+        match state.locks.entry(path.to_owned()).or_insert(Some(0)) {
+            None => return Err(LockError::Held { path: path.to_owned(), pid: Some(process_id()) }),
+            Some(holders) => *holders += 1,
+        }
+        Ok(Some(Box::new(MemLock { shared: self.0.clone(), path: path.to_owned() })))
     }
 }

@@ -293,7 +293,8 @@ impl<'a> Generator<'a> {
             820..826 => Op::Compact,
             826..900 => Op::Step(self.step()),
             900..906 => Op::Sync,
-            906..910 => Op::Check,
+            906..908 => Op::Check,
+            908..910 => Op::Beside,
             910..915 => Op::Clock(self.choices.u32(0..2_000_000)),
             915..930 => Op::Restart(self.restart()),
             930..960 if self.deaths => {

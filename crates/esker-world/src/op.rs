@@ -354,6 +354,8 @@ pub enum Op {
     Follow(Following),
     /// Interleaves these operations with the steps of the next operation that has such a point.
     Between(Vec<Op>),
+    /// Reads the directory beside the process that has it open.
+    Beside,
     /// Reads everything in every way and checks the files.
     Check,
     /// Advances the clock by milliseconds.

@@ -198,9 +198,10 @@ pub use blob::Blobs;
 pub use compaction::filter::Decision;
 pub use db::{
     Builder, Change, Changes, CommitError, Committed, CommittingAll, Cursor, Db, Feed, FeedChange,
-    FeedCommit, FeedOperand, FeedValue, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice, PartWrite,
-    Past, Range, ReadCore, Reads, Savepoint, Sequence, Snapshot, Swap, Transaction, TransactionOptions, Ttl,
-    Tuning, Update, Version, Versions, View, ViewMut, Watch, WriteBatch, WriteOptions, check_offline, repair,
+    FeedCommit, FeedOperand, FeedValue, Follower, Ingest, Key, Keys, Keyspace, Listener, NamedLock, Notice,
+    PartWrite, Past, Range, ReadCore, Reads, Savepoint, Sequence, Snapshot, Swap, Transaction,
+    TransactionOptions, Ttl, Tuning, Update, Version, Versions, View, ViewMut, Watch, WriteBatch,
+    WriteOptions, check_offline, repair,
 };
 #[cfg(feature = "tokio")]
 pub use db::{EntryStream, EventStream, FeedStream};

@@ -27,7 +27,8 @@ pub(super) fn run(session: &Session<'_>, check: &Check) -> Result<Answer> {
 }
 
 fn online(session: &Session<'_>) -> Result<CheckReport> {
-    let found = session.open().and_then(|database| database.db.check().map_err(|e| database.failure(e)));
+    let found =
+        session.open_to_read().and_then(|database| database.db.check().map_err(|e| database.failure(e)));
     match found {
         // A reason that prevents opening is part of the answer.
         Err(Failure::Engine(directory, error))
@@ -37,7 +38,13 @@ fn online(session: &Session<'_>) -> Result<CheckReport> {
             if refusal == Some(Refusal::Descriptors) {
                 return Err(Failure::Engine(directory, error));
             }
-            let mut report = offline(session)?;
+            let mut report = match offline(session) {
+                // The process that has the database open excludes this check, not the one that failed.
+                Err(Failure::Engine(_, Error::Locked { .. })) => {
+                    return Err(Failure::Engine(directory, error));
+                }
+                report => report?,
+            };
             match refusal {
                 // A refusal by the system is not damage.
                 Some(_) => report.notes.push(format!("checked without opening it: {error}")),

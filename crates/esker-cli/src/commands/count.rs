@@ -14,7 +14,7 @@ use crate::text::shown;
 pub(super) fn run(session: &Session<'_>, count: &Count) -> Result<Answer> {
     let common = &session.common;
     let bounds = count.range.bounds(common)?;
-    let database = session.open()?;
+    let database = session.open_to_read()?;
     let keyspaces = database.keyspaces(common)?;
     let mut out = output::stdout();
     for (name, keyspace) in &keyspaces {

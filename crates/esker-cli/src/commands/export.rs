@@ -56,7 +56,7 @@ pub(super) fn run(session: &Session<'_>, export: &Export) -> Result<Answer> {
     };
     // A target that cannot be written is refused before reading rows.
     let target = Target::look(&export.file)?;
-    let database = session.open()?;
+    let database = session.open_to_read()?;
     let write = |output: Box<dyn Write + '_>| {
         let mut writer = formats::writer(format, output, options)?;
         write_rows(session, &database, &bounds, format, &mut *writer)

@@ -14,7 +14,7 @@ use crate::text::{ByteForm, shown};
 pub(super) fn run(session: &Session<'_>, get: &Get) -> Result<Answer> {
     let common = &session.common;
     let key = common.decode(&get.key)?;
-    let database = session.open()?;
+    let database = session.open_to_read()?;
     let mut answer = Answer::No;
     let mut out = output::stdout();
     for (name, keyspace) in database.keyspaces(common)? {

@@ -12,7 +12,7 @@ use crate::output;
 use crate::text::shown;
 
 pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
-    let database = session.open()?;
+    let database = session.open_to_read()?;
     let mut keyspaces = Vec::new();
     for name in database.names()? {
         let entries = database.count(&database.keyspace(&name)?, &Bounds::default())?;

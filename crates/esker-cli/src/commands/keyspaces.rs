@@ -23,7 +23,10 @@ use crate::text::{json_shown, shown};
 const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, keyspaces: &Keyspaces) -> Result<Answer> {
-    let database = session.open()?;
+    let database = match keyspaces {
+        Keyspaces::List => session.open_to_read()?,
+        _ => session.open()?,
+    };
     let count = |keyspace: &Keyspace| database.count(keyspace, &Bounds::default());
     match keyspaces {
         Keyspaces::List => return list(session, &database),

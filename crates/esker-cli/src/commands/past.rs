@@ -106,7 +106,7 @@ impl<'a> Line<'a> {
 pub(super) fn versions(session: &Session<'_>, args: &Versions) -> Result<Answer> {
     let common = &session.common;
     let key = common.decode(&args.key)?;
-    let database = session.open()?;
+    let database = session.open_to_read()?;
     let mut answer = Answer::No;
     let mut out = output::stdout();
     for (name, keyspace) in database.keyspaces(common)? {
@@ -132,7 +132,7 @@ pub(super) fn versions(session: &Session<'_>, args: &Versions) -> Result<Answer>
 pub(super) fn scan_since(session: &Session<'_>, scan: &Scan, since: SeqNo) -> Result<Answer> {
     let common = &session.common;
     let bounds = scan.range.bounds(common)?;
-    let database = session.open()?;
+    let database = session.open_to_read()?;
     let mut out = output::stdout();
     for (name, keyspace) in database.keyspaces(common)? {
         let failure = |error| database.failure(error);

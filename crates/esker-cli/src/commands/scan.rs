@@ -14,7 +14,7 @@ pub(super) fn run(session: &Session<'_>, scan: &Scan) -> Result<Answer> {
     }
     let common = &session.common;
     let bounds = scan.range.bounds(common)?;
-    let database = session.open()?;
+    let database = session.open_to_read()?;
     let keyspaces = database.keyspaces(common)?;
     let mut writer = writer(common, scan.keys_only)?;
     let Some(range) = bounds.range() else { return Ok(Answer::Yes) };

@@ -85,7 +85,7 @@ pub(super) fn run(session: &Session<'_>, stats: &StatsArgs) -> Result<Answer> {
         (false, Some(_)) if io::stdout().is_terminal() => Format::Screen,
         (false, Some(_)) => Format::Lines,
     };
-    let database = session.open()?;
+    let mut database = session.open_to_read()?;
     if stats.tables {
         return tables::print(&database.db, session.common.json);
     }
@@ -94,6 +94,7 @@ pub(super) fn run(session: &Session<'_>, stats: &StatsArgs) -> Result<Answer> {
     while left != Some(0) {
         if let (Some(interval), Some(_)) = (stats.watch, &before) {
             std::thread::sleep(interval);
+            database.catch_up()?;
         }
         let look = Look::take(&database.db);
         look.print(before.as_ref(), &how)?;

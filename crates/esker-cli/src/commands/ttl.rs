@@ -21,7 +21,7 @@ pub(crate) struct TtlArgs {
 pub(super) fn run(session: &Session<'_>, args: &TtlArgs) -> Result<Answer> {
     let common = &session.common;
     let key = common.decode(&args.key)?;
-    let database = session.open()?;
+    let database = session.open_to_read()?;
     let mut answer = Answer::No;
     for (name, keyspace) in database.keyspaces(common)? {
         let Some(ttl) = database.ttl(&keyspace, &key)? else { continue };

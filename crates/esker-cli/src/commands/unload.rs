@@ -35,7 +35,7 @@ impl Bar {
 }
 
 pub(super) fn unload(session: &Session<'_>, file: &Path) -> Result<Answer> {
-    let database = session.open()?;
+    let database = session.open_to_read()?;
     let bar = Bar::default();
     let mut unload = Unload::new().on_progress(bar.call());
     if session.common.names_keyspace() {

@@ -143,7 +143,7 @@ fn several_keyspaces_are_distinguished() {
 fn wait_waits_for_a_database_in_use() {
     let esker = Esker::new();
     let db = esker::Db::open(esker.path("db")).unwrap();
-    assert!(esker.fails("--wait 0.1 get a").contains("in use by process"));
+    assert!(esker.fails("--wait 0.1 put a 2").contains("in use by process"));
     let waiting = esker.command("--wait 60 put a 1").spawn().unwrap();
     let checking =
         esker.command("--wait 60 check --offline").stdout(std::process::Stdio::null()).spawn().unwrap();
@@ -207,10 +207,35 @@ fn only_put_and_import_create() {
 }
 
 #[test]
+fn a_database_in_use_can_be_read() {
+    let esker = Esker::new();
+    let db = esker::Db::open(esker.path("db")).unwrap();
+    let map = db.default_keyspace();
+    for round in ["1", "2"] {
+        map.put("a", round).unwrap();
+        db.keyspace(&format!("k{round}")).unwrap();
+        assert_eq!(esker.ok("get a"), format!("{round}\n"));
+        assert_eq!(esker.ok("scan"), format!("a\t{round}\n"));
+        assert_eq!(esker.ok("count"), "1\n");
+        assert_eq!(esker.ok("export"), format!("a\t{round}\n"));
+        assert!(esker.ok("keyspaces list").contains(&format!("k{round}")));
+        assert!(esker.ok("info").contains("keyspaces"));
+        assert!(esker.ok("stats --json").contains("seqno"));
+        assert!(esker.ok("check").contains("sound: 1 live key"));
+        assert!(esker.run(["unload", &format!("file {round}")]).code == 0);
+        db.flush().unwrap();
+    }
+    let shell = esker.run_with(b"get a\nput a 3\n", ["shell"]);
+    assert!(shell.text().starts_with("2\n") && shell.code == 2, "{shell:?}");
+    assert!(shell.err.contains("opened to read") && shell.err.contains("open for reading only"), "{shell:?}");
+    assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
 fn a_database_in_use_names_its_process() {
     let esker = Esker::new();
     let db = esker::Db::open(esker.path("db")).unwrap();
-    let message = esker.fails("get a");
+    let message = esker.fails("put a 1");
     assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
     db.close().unwrap();
     assert_eq!(esker.run(["get", "a"]).code, 1);
@@ -223,7 +248,7 @@ fn a_database_that_is_being_read_names_no_process() {
     esker.ok("put a 1");
     let lock = File::open(esker.path("db/LOCK")).unwrap();
     lock.lock_shared().unwrap();
-    let message = esker.fails("get a");
+    let message = esker.fails("put a 2");
     assert!(message.contains("in use by another process") && !message.contains("end it"), "{message}");
     // Readers do not exclude each other.
     assert!(esker.ok("check --offline").contains("sound"));

@@ -22,6 +22,10 @@ impl std::fmt::Debug for MemLock {
 
 impl Drop for MemLock {
     fn drop(&mut self) {
-        self.shared.state.write().locks.remove(&self.path);
+        let mut state = self.shared.state.write();
+        match state.locks.get_mut(&self.path) {
+            Some(Some(holders)) if *holders > 1 => *holders -= 1,
+            _ => drop(state.locks.remove(&self.path)),
+        }
     }
 }

@@ -28,6 +28,7 @@
 //!     (replica.rs).
 
 mod archive;
+mod beside;
 mod between;
 mod copy;
 mod coverage;
@@ -349,6 +350,7 @@ impl World {
             Op::Unload(how) => self.unload(how),
             Op::Follow(how) => self.follow_on(how),
             Op::Between(work) => self.between = Some(work.clone()),
+            Op::Beside => self.look_beside(),
             Op::Check => self.verify_all(),
             Op::SetClock(ms) => self.machine.clock.set_wall(i64::from(*ms)),
             Op::Clock(ms) => self.machine.clock.advance(Duration::from_millis(u64::from(*ms))),

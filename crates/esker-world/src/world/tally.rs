@@ -45,6 +45,7 @@ figures! {
         updated: "read-modify-write changes",
         copied: "checkpoints made",
         backed_up: "backups made, and restored",
+        beside: "looks at the directory beside the process",
         between: "interleaved operations",
         archived: "segments added to an archive",
         restored: "commits restored from a backup and an archive",

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use esker_env::{Env, MemFs};
 
-use super::Db;
 use super::tuning::Tuning;
+use super::{Db, Follower};
 use crate::blob::Blobs;
 use crate::compaction::filter::{Decision, Filter};
 use crate::engine::base::options::{Background, FileSizes, Modes, Settings};
+use crate::engine::life::open::{self, reading};
 use crate::manifest::feed::FeedLimits;
 use crate::read::operators::{ByFunction, MergeOperator};
 use crate::rescue::check::{self, CheckReport};
@@ -268,10 +269,39 @@ impl Builder {
     /// [`Error::Io`](crate::Error::Io) and [`Error::NoSpace`](crate::Error::NoSpace). After a crash, opening
     /// writes a manifest and a log segment. After a clean close it changes only the file `LOCK`, unless the
     /// options differ from the last time, a keyspace keeps history by age, or a flush or compaction has
-    /// corrected the count of a keyspace. So a read-only disk is refused.
+    /// corrected the count of a keyspace. So a read-only disk is refused:
+    /// [`open_read_only`](Self::open_read_only) reads it.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         let options = self.settings.derive()?;
-        crate::engine::life::open::open(options, path.as_ref()).map(Db::new)
+        open::open(options, path.as_ref()).map(Db::new)
+    }
+
+    /// Opens the database in a directory to read it. Nothing in the directory is changed or created: this
+    /// works on a read-only disk, and without the right to write. A log that a killed process left is
+    /// replayed in memory, each time. Other processes may open the database the same way. While one has it
+    /// open, no process can open it to write; [`open_follower`](Self::open_follower) does not have this
+    /// effect. A directory that was copied without the file `LOCK` cannot be locked: keep writers away
+    /// yourself.
+    ///
+    /// Writes, flushes, compactions, checkpoints and backups fail with
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly). There is no background work. Entries that have expired
+    /// are absent, but [`len`](crate::Keyspace::len) counts them until a writer sweeps them.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), except that a missing database is always
+    /// [`Error::NotFound`](crate::Error::NotFound).
+    pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Db> {
+        reading::open_read_only(self.settings, path.as_ref()).map(Db::new)
+    }
+
+    /// Opens the database in a directory to read it while another process writes it: see
+    /// [`Follower`](crate::Follower).
+    ///
+    /// # Errors
+    /// Those of [`open_read_only`](Self::open_read_only), but never
+    /// [`Error::Locked`](crate::Error::Locked); [`Error::Behind`](crate::Error::Behind).
+    pub fn open_follower(self, path: impl AsRef<Path>) -> Result<Follower> {
+        Follower::open(self.settings, path.as_ref())
     }
 
     /// Opens a new database in memory: its files are buffers. [`Db::path`] is `memory`. Commits cost the same

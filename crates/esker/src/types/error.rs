@@ -78,6 +78,18 @@ pub enum Error {
         /// The holder has the process id of this process. A process in another container may have it as well.
         in_this_process: bool,
     },
+    /// The database was opened to read it: see [`Db::open_read_only`](crate::Db::open_read_only) and
+    /// [`Db::open_follower`](crate::Db::open_follower). Nothing was changed.
+    #[error("database {} is open for reading only: open it with `Db::open` to change it", .0.display())]
+    ReadOnly(PathBuf),
+    /// The files of a live database changed at each attempt to read a state of it. Try again.
+    #[error("database {} changed during all of {attempts} attempts to follow it: try again", .path.display())]
+    Behind {
+        /// The database's directory.
+        path: PathBuf,
+        /// Number of attempts.
+        attempts: u32,
+    },
     /// Another commit has written a key that this transaction writes, or into a range that it removes, since
     /// it began. For a [serializable](crate::Isolation::Serializable) transaction: has changed what it read.
     /// Nothing was written. Run the transaction again.
@@ -239,7 +251,7 @@ fn remedy(error: &io::Error) -> Option<&'static str> {
             Some("give this user the right to read and write there, or run as the database's owner")
         }
         io::ErrorKind::ReadOnlyFilesystem => Some(
-            "opening a database writes to its directory: make the disk writable, or copy the directory to one that is",
+            "opening a database writes to its directory: open it with `Db::open_read_only`, or make the disk writable",
         ),
         io::ErrorKind::FileTooLarge => Some("raise the limit on the size of files (`ulimit -f`)"),
         _ => None,

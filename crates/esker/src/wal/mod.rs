@@ -53,7 +53,7 @@ pub(crate) use follow::{Followed, Follower, Record, look_at};
 pub(crate) use format::SegmentHeader;
 pub(crate) use options::{Register, WalOptions};
 pub(crate) use pool::{LogRoom, WalPool};
-pub(crate) use recovery::{CUT, Recovered, first_torn, recover, verify};
+pub(crate) use recovery::{CUT, Recovered, first_torn, read_segment, recover, verify};
 pub(crate) use salvage::{LogPiece, SegmentPiece, lacks_segments, salvage, segments, walk_segment_file};
 pub(crate) use shelf::{Shelf, Shelved};
 pub(crate) use sync::{SyncBeside, SyncHandle, SyncOutcome, SyncWork};

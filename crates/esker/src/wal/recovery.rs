@@ -249,7 +249,8 @@ fn check_end(dir: &Path, extent: LogExtent, last: SeqNo, tail: Option<&Tail>) ->
     Err(Error::corrupt("WAL", path, offset as u64, detail))
 }
 
-pub(super) fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {
+/// Reads a whole segment.
+pub(crate) fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {
     let read = || {
         let file = env.fs.open(path, OpenOptions::read())?;
         let len = file.len()?;

@@ -23,6 +23,7 @@ mod damaged_blocks;
 mod dump;
 mod feed;
 mod filters;
+mod follower;
 #[cfg(unix)]
 mod foreign_files;
 mod foreign_garbage;
@@ -47,6 +48,7 @@ mod no_descriptors;
 mod nonblocking;
 mod open_files;
 mod range_removals;
+mod read_only;
 mod readme;
 mod refusals;
 mod repair;

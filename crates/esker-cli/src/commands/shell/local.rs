@@ -31,7 +31,7 @@ pub(super) struct Local<'a> {
 impl<'a> Local<'a> {
     /// Opens the database.
     pub(super) fn open(session: &Session<'a>, is_terminal: bool) -> Result<Self> {
-        let database = Database::open(session.opening, false)?;
+        let database = Database::open_as_possible(session.opening)?;
         let mut common = session.common.clone();
         common.use_keyspace(common.keyspace()?.to_owned());
         database.keyspace(common.keyspace()?)?;
@@ -76,6 +76,7 @@ impl Subject for Local<'_> {
     }
 
     fn run(&mut self, line: Line) -> Result<Answer> {
+        self.database.catch_up()?;
         let common = line.common.within(&self.common);
         let session = &Session { common, opening: self.opening, shared: Some(&self.database) };
         if let Some(scan) = line.command.as_scan() {

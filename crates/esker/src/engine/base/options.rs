@@ -101,6 +101,8 @@ pub(crate) struct Modes {
 pub(crate) struct OpenSettings {
     pub(crate) create_if_missing: bool,
     pub(crate) error_if_exists: bool,
+    /// Whether the database is only read.
+    pub(crate) read_only: bool,
     /// How long opening waits for the directory lock.
     pub(crate) lock_timeout: Duration,
     /// `None`: files get the permissions that their directory allows.
@@ -178,6 +180,7 @@ impl Default for OpenSettings {
         OpenSettings {
             create_if_missing: true,
             error_if_exists: false,
+            read_only: false,
             lock_timeout: Duration::ZERO,
             modes: None,
         }
@@ -222,6 +225,16 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Returns the settings for an opening that changes nothing on disk, and does no background work.
+    pub(crate) fn for_reading(mut self) -> Settings {
+        self.opening.read_only = true;
+        self.opening.create_if_missing = false;
+        self.opening.error_if_exists = false;
+        self.functions.filters.clear();
+        self.blobs.over = None;
+        Settings { background: Background::Steps, map_log: false, ..self }
+    }
+
     /// Derives all options.
     ///
     /// # Errors
@@ -295,6 +308,10 @@ impl Options {
     }
     pub(crate) fn error_if_exists(&self) -> bool {
         self.given.opening.error_if_exists
+    }
+    /// Whether the database is only read.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.given.opening.read_only
     }
     pub(crate) fn lock_timeout(&self) -> Duration {
         self.given.opening.lock_timeout

@@ -59,12 +59,19 @@ impl Disk {
         self.env.fs.free_bytes(&self.dir).ok().filter(|free| *free < u64::MAX)
     }
 
-    /// Fails if the database is closed, or in the child of a fork (handle.3). Called before work that changes
-    /// the directory.
+    /// Fails if the database is closed, or in the child of a fork (handle.3).
     #[inline]
     pub(crate) fn check_ours(&self) -> Result<()> {
         self.check_open()?;
         self.check_process()
+    }
+
+    /// Fails as [`check_ours`](Self::check_ours) does, and if the database is open for reading only. Called
+    /// before work that changes the directory.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_ours()?;
+        if self.options.is_read_only() { Err(Error::ReadOnly(self.dir.clone())) } else { Ok(()) }
     }
 
     /// Fails in the child of a fork (handle.3).
@@ -73,9 +80,10 @@ impl Disk {
         if self.lock.is_ours() { Ok(()) } else { Err(forked()) }
     }
 
-    /// Fails if the database is closed or a thread has panicked. Called before work that changes tables.
+    /// Fails if the database cannot be changed or a thread has panicked. Called before work that changes
+    /// tables.
     pub(crate) fn check_able(&self) -> Result<()> {
-        self.check_ours()?;
+        self.check_writable()?;
         self.signal.check_alive()
     }
 

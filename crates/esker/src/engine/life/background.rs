@@ -85,7 +85,7 @@ pub enum BackgroundStep {
 impl Core {
     /// Does one piece of background work. Returns false if there was none. A sync always returns true.
     pub(crate) fn step(&self, step: BackgroundStep) -> Result<bool> {
-        self.check_ours()?;
+        self.check_writable()?;
         match step {
             BackgroundStep::Flush => self.flush_step(),
             BackgroundStep::Compact { idle } => self.compaction_step(idle),

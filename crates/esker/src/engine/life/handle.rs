@@ -88,6 +88,7 @@ impl Handle {
         let turns = (core.turns.compact.lock(), core.turns.flush.lock());
         let closed = match core.pipeline.poisoned() {
             Some(cause) => Err(Error::Poisoned(cause)),
+            None if core.options.is_read_only() => Ok(()),
             None => {
                 // A failed flush is no failure of closing: the log has the writes.
                 let _ = core.shorten_replay(&turns.1);

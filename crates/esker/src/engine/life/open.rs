@@ -30,9 +30,11 @@
 //!   Exceptions are unresolved counts in the manifest, and a keyspace with history by age.
 
 mod assemble;
+pub(crate) mod live;
 mod log;
 mod manifest;
 mod read;
+pub(crate) mod reading;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,23 +57,28 @@ const LOCK_RETRY: Duration = Duration::from_millis(10);
 
 /// Opens or creates the database in `dir`.
 pub(crate) fn open(options: Options, dir: &Path) -> Result<Arc<Handle>> {
-    if dir.as_os_str().is_empty() {
-        let text = "the path of the database is empty: name a directory; `.` is the working directory";
-        return Err(Error::Invalid(text.to_owned()));
-    }
-    let dir = options.env().fs.absolute(dir).map_err(|e| cannot_open(options.env(), dir, e))?;
-    let (env, lock) = wait_for_lock(&options, &dir)?;
+    let dir = absolute(&options, dir)?;
+    let (env, lock) = wait_for_lock(&options, || lock_dir(&options, &dir))?;
     unfinished::refuse(&env, &dir)?;
     open_locked(options, env, &dir, lock)
 }
 
-/// Locks the directory, waiting as long as the options allow.
-fn wait_for_lock(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock>)> {
+/// Returns a path that stays valid (open.7).
+fn absolute(options: &Options, dir: &Path) -> Result<PathBuf> {
+    if dir.as_os_str().is_empty() {
+        let text = "the path of the database is empty: name a directory; `.` is the working directory";
+        return Err(Error::Invalid(text.to_owned()));
+    }
+    options.env().fs.absolute(dir).map_err(|e| cannot_open(options.env(), dir, e))
+}
+
+/// Repeats an attempt to lock the directory for as long as the options allow.
+fn wait_for_lock<T>(options: &Options, lock: impl Fn() -> Result<T>) -> Result<T> {
     let clock = &options.env().clock;
     let start = clock.monotonic();
     loop {
         let left = options.lock_timeout().saturating_sub(clock.monotonic().saturating_sub(start));
-        match lock_dir(options, dir) {
+        match lock() {
             Err(Error::Locked { .. }) if !left.is_zero() => clock.sleep(left.min(LOCK_RETRY)),
             locked => return locked,
         }
@@ -115,15 +122,21 @@ impl Opening {
 
 fn lock_dir(options: &Options, dir: &Path) -> Result<(Env, Arc<dyn FileLock>)> {
     let env = options.env();
-    let exists = |path: &Path| env.fs.exists(path).map_err(|e| cannot_open(env, dir, e));
-    if !options.create_if_missing() && !exists(&dir.join(CURRENT))? {
-        // A directory with data has lost its CURRENT; `read_manifest` reports that.
-        let has_data = exists(dir)? && list(env, dir)?.iter().any(|name| is_data(name) || name == REPAIRING);
-        if !has_data {
-            return Err(Error::NotFound(dir.to_path_buf()));
-        }
+    if !options.create_if_missing() {
+        refuse_missing(env, dir)?;
     }
     create_and_lock(env, dir, options.modes())
+}
+
+/// Fails if there is no database.
+fn refuse_missing(env: &Env, dir: &Path) -> Result<()> {
+    let exists = |path: &Path| env.fs.exists(path).map_err(|e| cannot_open(env, dir, e));
+    if exists(&dir.join(CURRENT))? {
+        return Ok(());
+    }
+    // A directory with data has lost its CURRENT; `read_manifest` reports that.
+    let has_data = exists(dir)? && list(env, dir)?.iter().any(|name| is_data(name) || name == REPAIRING);
+    if has_data { Ok(()) } else { Err(Error::NotFound(dir.to_path_buf())) }
 }
 
 /// Creates the directory if it is missing, opens it, and locks it.

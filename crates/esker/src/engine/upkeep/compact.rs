@@ -69,7 +69,7 @@ impl Upkeep {
     /// Does the compaction that the policy wants most, unless it has to wait.
     pub(in crate::engine) fn try_compact(&self, idle: bool, filters: &dyn Filters) -> Result<CompactionStep> {
         // Before taking the turn, which may stay taken for ever in a forked child (handle.3).
-        self.check_ours()?;
+        self.check_writable()?;
         let _turn = self.turns.compact.lock();
         self.check_able()?;
         // install.2

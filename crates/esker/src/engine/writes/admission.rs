@@ -75,6 +75,7 @@ impl Writes {
         if request.is_empty() {
             return self.pipeline.commit(request);
         }
+        self.check_writable()?;
         let bytes = (request.set.byte_len() + request.layers.byte_len()) as u64 + request.blobs.bytes;
         let begun = self.begin_commit(request.durability);
         let _passage = if request.may_pass { None } else { Some(self.wait_for_exclusive()?) };
@@ -101,7 +102,7 @@ impl Writes {
         let count = requests.len();
         let passage = self.wait_for_exclusive();
         let admit = || -> Result<Vec<CommitRequest>> {
-            self.check_ours()?;
+            self.check_writable()?;
             passage.as_ref().map_err(Error::clone)?;
             self.signal.check_alive()?;
             let memtables = self.make_room(requests.iter().all(|request| request.set.removes_only()))?;

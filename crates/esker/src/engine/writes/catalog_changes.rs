@@ -222,7 +222,7 @@ impl Writes {
             return self.submit(request);
         }
         // Checked before the lock, which may stay locked for ever in the child of a fork (handle.3).
-        self.check_ours()?;
+        self.check_writable()?;
         // Also before the lock, which the transaction that is waited for may need.
         let _passage = if request.may_pass { None } else { Some(self.wait_for_exclusive()?) };
         request.may_pass = true;

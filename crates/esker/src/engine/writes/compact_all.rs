@@ -67,13 +67,13 @@ impl Writes {
             self.check_able()?;
         }
         self.read_cost.reset();
-        self.check_ours()?;
+        self.check_writable()?;
         self.pipeline.cut_log()?;
         self.wal_pool.trim()
     }
 
     fn drop_covered_in_turn(&self) -> Result<()> {
-        self.check_ours()?;
+        self.check_writable()?;
         let _turn = self.turns.compact.lock();
         self.check_able()?;
         self.drop_covered().map(drop)

@@ -18,7 +18,7 @@ impl Writes {
         keyspace: &Arc<KeyspaceState>,
         change: impl Fn(&mut KeyspaceOptions),
     ) -> Result<()> {
-        self.check_ours()?;
+        self.check_writable()?;
         let changed = |given: &KeyspaceOptions| {
             let mut given = given.clone();
             change(&mut given);

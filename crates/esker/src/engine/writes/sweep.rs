@@ -358,7 +358,7 @@ impl Writes {
 
     /// Sets the engine's time, the stored time and the marks of history to the wall clock.
     pub(crate) fn reset_time(&self) -> Result<()> {
-        self.check_ours()?;
+        self.check_writable()?;
         let _committing = self.sweeper.committing.lock();
         let _passage = self.wait_for_exclusive()?;
         let now = self.time.reset();

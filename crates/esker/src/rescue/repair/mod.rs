@@ -38,7 +38,7 @@ use self::target::Target;
 use self::target_dir::TargetDir;
 use crate::engine::base::options::Settings;
 use crate::engine::disk::unfinished;
-use crate::rescue::lock_to_read;
+use crate::engine::life::open::reading::lock_to_read;
 use crate::types::Result;
 
 /// Repairs with these settings for the new database. `others` stands for other processes in tests.

@@ -29,8 +29,8 @@ use crate::engine::base::options::Modes;
 use crate::engine::disk::unfinished;
 use crate::engine::life::copies::names::is_of_database;
 use crate::engine::life::open::create_and_lock;
+use crate::engine::life::open::reading::lock_to_read;
 use crate::manifest::file_name::{LOCK, REPAIRING};
-use crate::rescue::lock_to_read;
 use crate::types::{Error, Result};
 
 /// Number of directories above the target that are compared with the source. Above the root `..` has no

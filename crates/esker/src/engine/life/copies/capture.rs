@@ -72,7 +72,7 @@ pub(crate) struct CapturedFile {
 impl Core {
     /// Captures everything that is visible now.
     pub(crate) fn capture(&self) -> Result<Capture> {
-        self.check_ours()?;
+        self.check_writable()?;
         let begun = self.published.visible();
         self.blobs.close_over(OPEN_BLOBS_BYTES_MAX);
         self.flush_all()?;
@@ -84,7 +84,7 @@ impl Core {
                 // commit (capture.5). While this thread holds the compaction turn, neither happens between
                 // the flush and the capture.
                 let _turn = self.turns.compact.lock();
-                self.check_ours()?;
+                self.check_writable()?;
                 let relied_on = self.tables.manifest().state().durable_seq;
                 self.flush_all()?;
                 let capture = self.capture_now(true)?.expect("others are left out");

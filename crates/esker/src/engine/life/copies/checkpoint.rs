@@ -40,7 +40,7 @@ pub struct Checkpoint {
 impl Core {
     /// Makes a copy of the database in `dir`.
     pub(crate) fn checkpoint(&self, dir: &Path) -> Result<Checkpoint> {
-        self.check_ours()?;
+        self.check_writable()?;
         let workplace = Workplace::take(&self.env, dir, self.options.modes())?;
         let capture = self.capture()?;
         let mut made = Checkpoint { seqno: capture.seq, ..Checkpoint::default() };
@@ -59,7 +59,7 @@ impl Core {
         self.options.save(workplace.held(), workplace.dir())?;
         write_manifest(&workplace, capture.state)?;
         // Another process that has opened the directory meanwhile may have removed linked files.
-        self.check_ours()?;
+        self.check_writable()?;
         workplace.finish()?;
         Ok(made)
     }
