@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use esker_env::{Env, OpenOptions, read_range};
 
+use super::events::Listener;
 use crate::blob::StoreOptions;
 use crate::compaction::filter::Filter;
 use crate::compaction::plan::Limits;
@@ -148,6 +149,8 @@ pub(crate) struct Functions {
     pub(crate) may_lack_operators: bool,
     /// Compaction filters by the names of their keyspaces.
     pub(crate) filters: BTreeMap<String, Filter>,
+    /// Receives the events.
+    pub(crate) listener: Option<Listener>,
 }
 
 /// The settings that the user gives.
@@ -276,6 +279,9 @@ impl Options {
     }
     pub(crate) fn background(&self) -> Background {
         self.given.background
+    }
+    pub(crate) fn listener(&self) -> Option<&Listener> {
+        self.given.functions.listener.as_ref()
     }
     pub(crate) fn create_if_missing(&self) -> bool {
         self.given.opening.create_if_missing
