@@ -19,6 +19,7 @@ use crate::args::{Common, Opening};
 use crate::bounds::{Bounds, KeyRange};
 use crate::failure::{Failure, Refusal, Result};
 use crate::output;
+use crate::progress::OpeningProgress;
 use crate::text::shown;
 
 /// Interval between attempts to open a database in use.
@@ -168,14 +169,19 @@ impl Database {
         options: impl Fn(Builder) -> Builder,
     ) -> Result<Self> {
         let directory = directory(opening)?;
+        let progress = OpeningProgress::default();
         let open = || {
+            let progress = progress.clone();
             let builder = Db::builder()
+                .on_event(move |event| progress.note(event))
                 .create_if_missing(create)
                 .allow_missing_merge_operators(true)
                 .durability(opening.durability.into());
             options(builder).open(&directory)
         };
-        match when_free(opening.wait, open) {
+        let opened = when_free(opening.wait, open);
+        progress.finish();
+        match opened {
             Ok(db) => Ok(Self::new(db, directory, None)),
             Err(error) => Err(Failure::Engine(directory, error)),
         }

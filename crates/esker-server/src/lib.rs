@@ -48,6 +48,7 @@ pub use self::config::options::{ClientCertificates, Fsync, Options, ReplicaTls, 
 pub use self::config::source::Source;
 pub use self::net::listen::{Ended, Listeners, run};
 pub use self::net::serve::{Failed, Stopper, serve};
+pub use self::observe::trace::engine as trace_engine;
 pub use self::replication::{finish_copy, is_slot_name};
 pub use self::resp::numbers::bytes_of;
 pub use self::run::server::Server;

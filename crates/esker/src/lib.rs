@@ -48,6 +48,8 @@
 //! - [`Db::checkpoint`], [`backup`], [`unload`] and [`replay`]: copies of an open database.
 //! - [`check_offline`], [`repair`] and [`dump`]: for databases that cannot be opened. [`Db::check`]: for open
 //!   ones.
+//! - [`Builder::on_event`]: what the engine does, as it happens. [`Db::stats`] and [`Stats::each`]: its
+//!   figures.
 //! - [`recordio`]: files of checksummed records; [`sstable`]: sorted tables. Both can be used without a
 //!   database.
 //! - `typed` (a feature): tables with typed keys and values.
@@ -67,7 +69,8 @@
 //! blocking is allowed. An open database has five threads: flush, compaction, log segments, the timed sync,
 //! and sweeps of expired keys. The first asynchronous commit starts a sixth. Large transactions, large
 //! values, and a [`Keyspace::multi_get`] of keys that are not in memory start further threads for a short
-//! time. With [`Builder::background`] off there are no threads, and callers do the work.
+//! time. With [`Builder::on_event`] a thread calls the callback. With [`Builder::background`] off there
+//! are no threads, and callers do the work.
 //!
 //! # Servers
 //! A thread that must not block, such as an event loop, reads with [`Keyspace::get_if_cached`]: it answers
@@ -116,6 +119,7 @@
 //! | `typed` | Module `typed`: tables with typed keys in their order, and typed values. |
 //! | `tokio` | Streams of ranges, keys, the change feed, watches, listeners. Async commits need no feature. |
 //! | `bytes` | `Bytes::from` a [`Value`] or a [`Key`]. |
+//! | `tracing` | `trace_event`: events of the engine for the crate `tracing`. |
 //!
 //! `cargo doc -p esker --no-deps --all-features --open` shows them all.
 //!
@@ -141,6 +145,8 @@ mod memtable;
 mod read;
 mod rescue;
 mod sync;
+#[cfg(feature = "tracing")]
+mod trace;
 mod txn;
 #[cfg(feature = "typed")]
 pub mod typed;
@@ -206,6 +212,7 @@ pub use db::{
 #[cfg(feature = "tokio")]
 pub use db::{EntryStream, EventStream, FeedStream};
 pub use encoding::Compression;
+pub use engine::base::event::{Event, StallCause};
 pub use engine::base::health::{FailingWork, Health, Work};
 pub use engine::base::info::Info;
 pub use engine::base::options::FileSizes;
@@ -227,6 +234,8 @@ pub use rescue::check::CheckReport;
 pub use rescue::dump::{DumpItem, DumpOptions, DumpValue, dump};
 pub use rescue::repair::{Loss, LostKeys, RepairReport, RepairedKeyspace};
 pub use sstable::TableCompression;
+#[cfg(feature = "tracing")]
+pub use trace::trace_event;
 pub use txn::commit::{Durability, Isolation};
 pub use types::latency::Latency;
 pub use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};

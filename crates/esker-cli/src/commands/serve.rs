@@ -16,6 +16,7 @@ use crate::args::Opening;
 use crate::database::{directory, when_free};
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::progress::OpeningProgress;
 
 /// What a commit waits for before the server replies.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -221,6 +222,11 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         let builder = builder
             .feed_retention(args.replica.backlog, Duration::MAX)
             .tuning(|t| t.feed_hold(args.replica.slot_limit));
+        let progress = OpeningProgress::default();
+        let builder = builder.on_event(move |event| {
+            progress.note(event);
+            esker_server::trace_engine(event);
+        });
         when_free(opening.wait, || match stopper.is_requested() {
             true => Err(esker::Error::Closed),
             false => builder.clone().open(&directory),

@@ -3,6 +3,7 @@
 //! ```text
 //!   connection{client address}: command{client name}: ...      spans, at level debug
 //!   refused, slow, failed, link                                events, at level warn
+//!   flush, compaction, stall ...                               events of the engine, at level debug
 //! ```
 //!
 //! Without the feature `tracing`, this compiles to nothing. With the feature but without a subscriber, a span
@@ -26,6 +27,8 @@ mod on {
     pub fn command(client: &Client, name: &'static str) -> EnteredSpan {
         debug_span!("command", client = client.id, name).entered()
     }
+
+    pub use esker::trace_event as engine;
 
     /// Reports something that operators should know.
     pub fn warn(what: &'static str, client: Option<&Client>, detail: &str) {
@@ -53,6 +56,8 @@ mod off {
     pub fn command(_: &Client, _: &'static str) -> Nothing {
         Nothing
     }
+
+    pub fn engine(_: &esker::Event) {}
 
     pub fn warn(_: &'static str, _: Option<&Client>, _: &str) {}
 

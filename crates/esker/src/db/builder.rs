@@ -10,6 +10,8 @@ use super::tuning::Tuning;
 use super::{Db, Follower};
 use crate::blob::Blobs;
 use crate::compaction::filter::{Decision, Filter};
+use crate::engine::base::event::Event;
+use crate::engine::base::events::Listener;
 use crate::engine::base::options::{Background, FileSizes, Modes, Settings};
 use crate::engine::life::open::{self, reading};
 use crate::manifest::feed::FeedLimits;
@@ -178,6 +180,35 @@ impl Builder {
         decide: impl Fn(&[u8], &[u8]) -> Decision + Send + Sync + 'static,
     ) -> Self {
         self.settings.functions.filters.insert(keyspace.to_owned(), Filter(Arc::new(decide)));
+        self
+    }
+
+    /// Sets a callback for [events](Event): flushes, compactions, garbage collections of blob files, stalls,
+    /// checkpoints, changes of [`Health`](crate::Health), and the progress of a long opening. Without one,
+    /// events cost nothing.
+    ///
+    /// A thread of its own calls it, in the order of the events and without a lock, so the callback may use
+    /// the database. The engine does not wait for it: while it blocks, up to 1024 events wait, and further
+    /// ones are dropped and counted by [`Event::Missed`]. A panic in it is caught. Closing the database waits
+    /// at most a second for the callback. Without threads ([`background`](Self::background)) it is called in
+    /// the midst of the work, and must not use the database. A [`Db`] in the callback keeps the database open
+    /// until [`Db::close`].
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// let (sender, events) = std::sync::mpsc::channel();
+    /// let builder = esker::Db::builder().on_event(move |event| drop(sender.send(event.to_string())));
+    /// let db = builder.open_in_memory()?;
+    /// db.default_keyspace().put("a", "1")?;
+    /// db.flush()?;
+    /// db.close()?;
+    /// let events: Vec<String> = events.iter().collect();
+    /// assert!(events.iter().any(|event| event.starts_with("flush ended: 1 tables, ")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_event(mut self, callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.settings.functions.listener = Some(Listener(Arc::new(callback)));
         self
     }
 

@@ -36,6 +36,16 @@ pub(super) struct LogFiles {
     prepared: BTreeSet<u64>,
 }
 
+/// Bytes of the files of the segments from `from` on.
+pub(crate) fn bytes_from(env: &Env, dir: &Path, from: u64) -> Result<u64> {
+    let size = |number: &u64| {
+        let path = file_name::segment_path(dir, *number);
+        let file = env.fs.open(&path, OpenOptions::read()).map_err(|e| Error::io("open", &path, e))?;
+        file.len().map_err(|e| Error::io("measure", &path, e))
+    };
+    LogFiles::list(env, dir, from)?.segments.iter().map(size).sum()
+}
+
 impl LogFiles {
     pub(super) fn list(env: &Env, dir: &Path, from: u64) -> Result<LogFiles> {
         let names = env.fs.list_dir(dir).map_err(|e| Error::io("list", dir, e))?;

@@ -48,7 +48,7 @@ mod tests;
 mod window;
 mod writer;
 
-pub(crate) use files::{LogExtent, is_in_use, remove_obsolete, remove_unused};
+pub(crate) use files::{LogExtent, bytes_from, is_in_use, remove_obsolete, remove_unused};
 pub(crate) use follow::{Followed, Follower, Record, look_at};
 pub(crate) use format::SegmentHeader;
 pub(crate) use options::{Register, WalOptions};

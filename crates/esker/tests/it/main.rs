@@ -21,6 +21,7 @@ mod corruption;
 mod counting;
 mod damaged_blocks;
 mod dump;
+mod events;
 mod feed;
 mod filters;
 mod follower;

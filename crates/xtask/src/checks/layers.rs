@@ -1,7 +1,7 @@
 //! Modules of the engine and of the server use only modules of lower layers.
 //!
 //! ```text
-//!   sync < types < encoding < recordio, cache < blob < wal, memtable, sstable < manifest < read < compaction < txn < feed < engine < rescue < db < replay < backup, typed, unload
+//!   sync < types < encoding < recordio, cache < blob < wal, memtable, sstable < manifest < read < compaction < txn < feed < engine < rescue < db < replay < backup, trace, typed, unload
 //! ```
 //!
 //! The same inside the engine, whose layers `engine/core.rs` describes:
@@ -44,7 +44,7 @@ const STEPS: &[&[&str]] = &[
     &["rescue"],
     &["db"],
     &["replay"],
-    &["backup", "typed", "unload"],
+    &["backup", "trace", "typed", "unload"],
 ];
 
 /// The layers of the engine, lowest first.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use esker_env::{Env, OpenOptions, read_range};
 
+use super::events::Listener;
 use super::info::Info;
 use crate::blob::{Blobs, StoreOptions};
 use crate::compaction::filter::Filter;
@@ -151,6 +152,8 @@ pub(crate) struct Functions {
     pub(crate) may_lack_operators: bool,
     /// Compaction filters by the names of their keyspaces.
     pub(crate) filters: BTreeMap<String, Filter>,
+    /// Receives the events.
+    pub(crate) listener: Option<Listener>,
 }
 
 /// The settings that the user gives.
@@ -302,6 +305,9 @@ impl Options {
     }
     pub(crate) fn background(&self) -> Background {
         self.given.background
+    }
+    pub(crate) fn listener(&self) -> Option<&Listener> {
+        self.given.functions.listener.as_ref()
     }
     pub(crate) fn create_if_missing(&self) -> bool {
         self.given.opening.create_if_missing

@@ -86,13 +86,15 @@ impl Core {
     /// Does one piece of background work. Returns false if there was none. A sync always returns true.
     pub(crate) fn step(&self, step: BackgroundStep) -> Result<bool> {
         self.check_writable()?;
-        match step {
+        let done = match step {
             BackgroundStep::Flush => self.flush_step(),
             BackgroundStep::Compact { idle } => self.compaction_step(idle),
             BackgroundStep::PrepareLog => Ok(self.retain()? | self.wal_pool.prepare_step()?),
             BackgroundStep::Sweep => self.sweep().map(|keys| keys > 0),
             BackgroundStep::SyncLog => self.pipeline.sync_unsynced().map(|()| true),
-        }
+        };
+        self.report_health();
+        done
     }
 
     fn flush_loop(&self) {
@@ -119,6 +121,7 @@ impl Core {
             // If no segment is ready, the writer makes one.
             self.note_error(self.wal_pool.prepare_step());
             self.note_error(self.retain());
+            self.report_health();
             // Frees replaced views that readers had kept.
             self.view.free_retired();
         }
@@ -140,6 +143,7 @@ impl Core {
         let mut pause = TICK;
         let (mut last_seq, mut quiet_since) = (SeqNo::ZERO, self.env.clock.monotonic());
         while self.signal.wait_for_work(&mut seen) {
+            self.report_health();
             let (seq, now) = (self.published.visible(), self.env.clock.monotonic());
             if seq != last_seq || self.is_writing() {
                 quiet_since = now;

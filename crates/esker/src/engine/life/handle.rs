@@ -99,6 +99,8 @@ impl Handle {
         // blocks and the flushed memtables before another database needs the memory.
         core.view.reclaim_all();
         core.lock.give_back();
+        core.report_health();
+        core.events.end();
         let outcome = failure.map_or(closed, Err);
         ending.outcome = Some(outcome.clone());
         outcome

@@ -33,6 +33,7 @@ mod assemble;
 pub(crate) mod live;
 mod log;
 mod manifest;
+pub(in crate::engine::life) mod progress;
 mod read;
 pub(crate) mod reading;
 
@@ -46,6 +47,7 @@ pub(crate) use self::manifest::draw_database_id;
 pub(crate) use self::read::{first_number, is_data};
 pub(in crate::engine) use self::read::{list, open_tables, settle_counts};
 use super::handle::Handle;
+use crate::engine::base::events::Events;
 use crate::engine::base::options::{Modes, Options};
 use crate::engine::disk::dir_lock::DirLock;
 use crate::engine::disk::unfinished;
@@ -93,8 +95,12 @@ pub(crate) fn open_locked(
     lock: Arc<dyn FileLock>,
 ) -> Result<Arc<Handle>> {
     let lock = DirLock::new(lock, &env);
+    let begun = env.clock.monotonic();
+    let opened = Events::start(&options, &env, dir).and_then(|events| {
+        let opening = Opening { options, env, dir: dir.to_path_buf(), lock: lock.clone(), events, begun };
+        opening.run_with_events()
+    });
     // If opening fails, readers of its tables may keep the lock for a while.
-    let opened = Opening { options, env, dir: dir.to_path_buf(), lock: lock.clone() }.run();
     opened.inspect_err(|_| lock.give_back()).map_err(Error::with_remedy)
 }
 
@@ -104,9 +110,22 @@ struct Opening {
     env: Env,
     dir: PathBuf,
     lock: Arc<DirLock>,
+    events: Events,
+    begun: Duration,
 }
 
 impl Opening {
+    /// Runs the steps and reports the outcome.
+    fn run_with_events(self) -> Result<Arc<Handle>> {
+        let (events, begun) = (self.events.clone(), self.begun);
+        let opened = self.run();
+        match &opened {
+            Ok(handle) => events.report(|| handle.core.opened_since(begun)),
+            Err(_) => events.end(),
+        }
+        opened
+    }
+
     /// Runs the steps. Each takes what the earlier ones found.
     fn run(self) -> Result<Arc<Handle>> {
         let mut found = self.read()?;

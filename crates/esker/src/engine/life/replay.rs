@@ -15,6 +15,7 @@ use esker_env::Env;
 use crate::blob::BlobSet;
 use crate::engine::base::options::Options;
 use crate::engine::disk::blobs::{Tail, check_tail};
+use crate::engine::life::open::progress::Progress;
 use crate::manifest::edit::{Adopted, VersionEdit};
 use crate::manifest::file_name::CURRENT;
 use crate::manifest::version::Version;
@@ -127,18 +128,28 @@ impl Replayed {
 }
 
 /// Replays the log after the tables, so that new commits can continue it.
-pub(in crate::engine) fn replay(
-    env: &Env,
-    dir: &Path,
+pub(in crate::engine::life) fn replay(
+    (env, dir): (&Env, &Path),
     options: &Options,
     state: &VersionEdit,
     blobs: &BlobSet,
+    mut progress: Progress,
 ) -> Result<Replayed> {
     let extent = state.log_extent();
     let flushed = state.flushed_seq.unwrap_or_default();
     let ends_before = check_tail(env, dir, extent, flushed, blobs, Tail::Store)?;
     let extent = LogExtent { ends_before, ..extent };
-    replay_with(dir, options, state, extent, |extent, on_record| wal::recover(env, dir, extent, on_record))
+    if progress.is_on() {
+        progress.begin(wal::bytes_from(env, dir, extent.from)?);
+    }
+    replay_with(dir, options, state, extent, |extent, on_record| {
+        wal::recover(env, dir, extent, |seq, record| {
+            let bytes = record.len() as u64;
+            on_record(seq, record)?;
+            progress.add(bytes);
+            Ok(())
+        })
+    })
 }
 
 /// The counts that the log changes.

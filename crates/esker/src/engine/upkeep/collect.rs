@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use crate::blob::{BlobFile, BlobPointer, BlobSource, Moves};
 use crate::compaction::merge::{MergeScan, Source};
+use crate::engine::base::event::Event;
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
 use crate::engine::upkeep::amplification::{Space, is_over};
@@ -75,18 +76,32 @@ impl Upkeep {
                 self.flush_step()?;
                 Ok(true)
             }
-            Choice::Remove(files) => {
-                self.heal_manifest()?;
+            Choice::Remove(files) => self.collecting(&version, &files.clone(), || {
                 add(&self.counters.collections, files.len() as u64);
-                self.install_blobs(files, Vec::new())?;
-                Ok(true)
-            }
-            Choice::Collect(file) => {
-                self.heal_manifest()?;
-                self.collect(&version, file)?;
-                Ok(true)
-            }
+                self.install_blobs(files, Vec::new()).map(|()| 0)
+            }),
+            Choice::Collect(file) => self.collecting(&version, &[file], || self.collect(&version, file)),
         }
+    }
+
+    /// Does the work of a collection, which returns the bytes that it wrote. Returns true.
+    fn collecting(
+        &self,
+        version: &Version,
+        files: &[FileId],
+        collect: impl FnOnce() -> Result<u64>,
+    ) -> Result<bool> {
+        let begun = || {
+            let used = |named: &FileId| version.blobs().find(*named).map_or(0, |source| source.file.used());
+            Event::CollectionBegun { files: files.len(), bytes: files.iter().map(used).sum() }
+        };
+        let ended = |time, written: &Result<u64>| Event::CollectionEnded {
+            files: if written.is_ok() { files.len() } else { 0 },
+            bytes_written: written.as_ref().map_or(0, |bytes| *bytes),
+            time,
+            error: written.as_ref().err().cloned(),
+        };
+        self.between(begun, || self.heal_manifest().and_then(|()| collect()), ended).map(|_| true)
     }
 
     /// Returns the files that no commit is writing to, and whether each is closed.
@@ -100,9 +115,10 @@ impl Upkeep {
         quiet.collect()
     }
 
-    /// Copies the live values of a file to a new file that replaces it (collect.1).
-    fn collect(&self, version: &Version, named: FileId) -> Result<()> {
-        let Some(old) = version.blobs().find(named) else { return Ok(()) };
+    /// Copies the live values of a file to a new file that replaces it (collect.1). Returns the new file's
+    /// size.
+    fn collect(&self, version: &Version, named: FileId) -> Result<u64> {
+        let Some(old) = version.blobs().find(named) else { return Ok(0) };
         let id = self.tables.new_file();
         let path = blob_path(&self.dir, id);
         let file = BlobFile::create(&self.env, &path, id)?;
@@ -117,7 +133,7 @@ impl Upkeep {
             Ok(source) => {
                 add(&self.counters.collections, 1);
                 add(&self.counters.collection_bytes_written, file.len());
-                self.install_blobs(Vec::new(), vec![(named, source)])
+                self.install_blobs(Vec::new(), vec![(named, source)]).map(|()| file.len())
             }
             Err(error) => {
                 let _ = self.env.fs.remove_file(&path);

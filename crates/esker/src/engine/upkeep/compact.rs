@@ -18,10 +18,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use crate::compaction::covered::covered;
-use crate::compaction::execute::{self, Built, Context};
+use crate::compaction::execute::{self, Built, CompactionStats, Context};
 use crate::compaction::filter::Sieve;
 use crate::compaction::judge::Horizons;
 use crate::compaction::plan::{PickInput, Plan, PlanKind};
+use crate::engine::base::event::Event;
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
 use crate::engine::upkeep::amplification::Space;
@@ -57,6 +58,23 @@ pub(in crate::engine) trait Filters {
 /// Returns how many nanoseconds a compaction takes that reads `bytes`.
 pub(super) fn compaction_ns(bytes: u64) -> u128 {
     u128::from(bytes) * 1_000_000_000 / u128::from(COMPACTION_BYTES_PER_SECOND)
+}
+
+/// What a flush or a compaction has written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written {
+    pub(super) tables: usize,
+    pub(super) stats: CompactionStats,
+}
+
+impl Written {
+    /// Returns the parts of an outcome for its event.
+    pub(super) fn of(outcome: &Result<Option<Written>>) -> (Written, Option<Error>) {
+        match outcome {
+            Ok(written) => (written.unwrap_or_default(), None),
+            Err(error) => (Written::default(), Some(error.clone())),
+        }
+    }
 }
 
 impl CompactionStep {
@@ -185,19 +203,32 @@ impl Upkeep {
         };
         self.install(edit, HashMap::new(), &[])?;
         add(&self.counters.compaction.tables_dropped, removed.len() as u64);
+        self.events.report(|| Event::TablesDropped { tables: removed.len() });
         Ok(())
     }
 
     /// Executes a plan; returns false if it was cancelled because the database closes.
     pub(in crate::engine) fn run_plan(&self, plan: Plan, filters: Option<&dyn Filters>) -> Result<bool> {
-        let done = self.in_this_thread(|| self.execute(&plan, filters));
+        let begun = || Event::CompactionBegun {
+            tables: plan.files().len(),
+            bytes: plan.input_bytes(&self.version()),
+            is_move: plan.kind == PlanKind::TrivialMove,
+        };
+        let ended = |time, done: &Result<Option<Written>>| {
+            let (Written { tables, stats }, error) = Written::of(done);
+            let CompactionStats { bytes_read, bytes_written, .. } = stats;
+            Event::CompactionEnded { tables, bytes_read, bytes_written, time, error }
+        };
+        let execute = || self.in_this_thread(|| self.execute(&plan, filters));
+        let done = self.between(begun, execute, ended);
         match &done {
             // After a trivial move the tables are still in the version.
-            Ok(true) => self.watch.retain_failed(|file| !plan.files().contains(&file)),
-            Ok(false) => {}
+            Ok(Some(_)) => self.watch.retain_failed(|file| !plan.files().contains(&file)),
+            Ok(None) => {}
             Err(error) => self.note_failed_compaction(&plan, error),
         }
-        done
+        self.report_health();
+        done.map(|written| written.is_some())
     }
 
     /// Records a failed compaction (backoff.rs). After a failed read, compactions skip that input for a
@@ -232,7 +263,8 @@ impl Upkeep {
         self.watch.retain_failed(|file| paused.contains(&file));
     }
 
-    fn execute(&self, plan: &Plan, filters: Option<&dyn Filters>) -> Result<bool> {
+    /// Executes a plan. `None` if it was cancelled because the database closes.
+    fn execute(&self, plan: &Plan, filters: Option<&dyn Filters>) -> Result<Option<Written>> {
         self.heal_manifest()?;
         let version = self.version();
         // Before reading the history rules (engine_history.2).
@@ -257,8 +289,9 @@ impl Upkeep {
             self.backoff.lock().note_space(&plan.files(), free, self.env.clock.monotonic());
         }
         let Some(Built { added, removed, opened, overcounts, floors, stats }) = built? else {
-            return Ok(false);
+            return Ok(None);
         };
+        let written = Written { tables: added.len(), stats };
         self.pace.compactions.note(stats.bytes_written, self.env.clock.monotonic().saturating_sub(begun));
         if canary::is_set(Canary::TableRemovedEarly) {
             for file in removed.iter().filter(|file| added.iter().all(|a| a.file != **file)) {
@@ -279,7 +312,7 @@ impl Upkeep {
         if let Some(sieve) = &mut sieve {
             sieve.give();
         }
-        Ok(true)
+        Ok(Some(written))
     }
 
     /// Returns a context for work that writes tables past the page cache.

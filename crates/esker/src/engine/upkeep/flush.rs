@@ -16,8 +16,10 @@ use parking_lot::MutexGuard;
 
 use crate::compaction::execute;
 use crate::compaction::shape::flush_cuts;
+use crate::engine::base::event::Event;
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
+use crate::engine::upkeep::compact::Written;
 use crate::manifest::edit::{HistoryEdit, LiveCounts, VersionEdit};
 use crate::txn::flush_reason::{MemtableFacts, Moment, flush_reason};
 use crate::txn::memtables::Sealed;
@@ -55,11 +57,22 @@ impl Upkeep {
     /// Flushes the oldest sealed memtables, `sealed`, into one run.
     fn flush_together(&self, sealed: &[Sealed]) -> Result<bool> {
         let Some(newest) = sealed.last() else { return Ok(false) };
+        let bytes = sealed.iter().map(|s| s.memtable.bytes_used() as u64).sum();
+        let begun = || Event::FlushBegun { memtables: sealed.len(), bytes };
+        let ended = |time, flushed: &Result<Option<Written>>| {
+            let (Written { tables, stats }, error) = Written::of(flushed);
+            Event::FlushEnded { tables, bytes_written: stats.bytes_written, time, error }
+        };
+        let flushed = self.between(begun, || self.write_run(sealed, newest, bytes), ended)?;
+        Ok(flushed.is_some())
+    }
+
+    /// Writes memtables of `bytes` bytes as one run. `None` if they need no table.
+    fn write_run(&self, sealed: &[Sealed], newest: &Sealed, bytes: u64) -> Result<Option<Written>> {
         self.heal_manifest()?;
         let version = self.version();
         let memtables: Vec<_> = sealed.iter().rev().map(|s| s.memtable.clone()).collect();
         let limits = self.limits();
-        let bytes = memtables.iter().map(|m| m.bytes_used() as u64).sum();
         // reserve.5
         let fences = flush_cuts(&version, &limits, bytes, self.has_little_space());
         let bottommost = version.runs().is_empty();
@@ -70,7 +83,8 @@ impl Upkeep {
         let run = self.tables.new_run();
         let begun = self.env.clock.monotonic();
         let built = execute::flush(&context, &memtables, horizons, &fences, bottommost, run);
-        let Some(built) = built? else { return Ok(false) };
+        let Some(built) = built? else { return Ok(None) };
+        let written = Written { tables: built.added.len(), stats: built.stats };
         if bytes > self.options.replay_bytes() {
             self.memtable_age.note_flush(bytes);
         }
@@ -100,9 +114,9 @@ impl Upkeep {
         // A failure is retried after the next flush.
         self.note_error(self.retain());
         add(&self.counters.flush.done, 1);
-        add(&self.counters.flush.bytes_written, built.stats.bytes_written);
+        add(&self.counters.flush.bytes_written, written.stats.bytes_written);
         self.signal.wake();
-        Ok(true)
+        Ok(Some(written))
     }
 
     /// Reports the outcome of a flush to threads that wait, or pause after a failure. The caller holds the
@@ -116,6 +130,7 @@ impl Upkeep {
         let free = if is_lack { self.free_bytes() } else { None };
         self.watch.flush.note(flushed, self.env.clock.monotonic());
         self.signal.note(flushed.as_ref().map(drop).map_err(|error| Arc::new(error.clone())), free);
+        self.report_health();
     }
 
     /// Flushes all current memtables, but not what other threads write meanwhile. Waits while the flush

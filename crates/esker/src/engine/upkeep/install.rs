@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use crate::compaction::pacing;
 use crate::compaction::pacing::Backlog;
+use crate::engine::base::event::StallCause;
 use crate::engine::upkeep::Upkeep;
 use crate::manifest::edit::{HistoryEdit, VersionEdit};
 use crate::manifest::history::Marks;
@@ -131,7 +132,13 @@ impl Upkeep {
             backoff.unreadable()
         };
         let backlog = pacing::backlog(&version, &self.limits(), &unreadable);
-        self.throttle.set(backlog);
+        if let Some(is_on) = self.throttle.set(backlog) {
+            let now = self.env.clock.monotonic();
+            match is_on {
+                true => self.events.stall_begins(StallCause::Compaction, now),
+                false => self.events.stall_ends(StallCause::Compaction, now),
+            }
+        }
         backlog
     }
 }

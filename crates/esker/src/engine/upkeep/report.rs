@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Upkeep;
 use super::amplification::Space;
+use crate::engine::base::event::Event;
 use crate::engine::base::health::{Health, Observed, Work, judge};
 use crate::engine::base::stats::{OldestSnapshot, Stats};
 use crate::engine::state::catalog::KeyspaceState;
@@ -81,6 +82,22 @@ impl Upkeep {
             log_files_recycled: self.wal_pool.recycled(),
             recovered_commits: get(&counters.recovered_commits),
             recovered_torn_bytes: get(&counters.recovered_torn_bytes),
+        }
+    }
+
+    /// Reports the health to the program's callback if it has changed.
+    pub(in crate::engine) fn report_health(&self) {
+        if self.events.is_on() {
+            self.events.note_health(&self.health());
+        }
+    }
+
+    /// The event of an opening that began at `begun` and is complete.
+    pub(in crate::engine) fn opened_since(&self, begun: Duration) -> Event {
+        Event::Opened {
+            commits: self.counters.recovered_commits.load(Ordering::Relaxed),
+            torn_bytes: self.counters.recovered_torn_bytes.load(Ordering::Relaxed),
+            time: self.env.clock.monotonic().saturating_sub(begun),
         }
     }
 

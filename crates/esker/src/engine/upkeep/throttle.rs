@@ -25,10 +25,12 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// Sets how far compaction is behind.
-    pub(in crate::engine) fn set(&self, backlog: Backlog) {
-        self.is_on.store(backlog.pressure > 0.0, Ordering::Relaxed);
-        *self.backlog.lock() = backlog;
+    /// Sets how far compaction is behind. If writers begin or cease to wait, returns whether they wait.
+    pub(in crate::engine) fn set(&self, backlog: Backlog) -> Option<bool> {
+        let mut last = self.backlog.lock();
+        *last = backlog;
+        let is_on = backlog.pressure > 0.0;
+        (self.is_on.swap(is_on, Ordering::Relaxed) != is_on).then_some(is_on)
     }
 
     /// Returns how far compaction is behind.

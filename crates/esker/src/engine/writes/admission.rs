@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::compaction::pacing;
+use crate::engine::base::event::StallCause;
 use crate::engine::base::options::{Background, SEALED_MAX};
 use crate::engine::base::stats::add;
 use crate::engine::disk::reserve::SEALED_FOR_REMOVALS;
@@ -89,7 +90,7 @@ impl Writes {
         if self.wal_pool.take_wish() {
             self.signal.wake_log();
         }
-        done.inspect(|_| self.end_commit(begun, bytes))
+        done.inspect(|_| self.end_commit(begun, bytes)).inspect_err(|_| self.report_health())
     }
 
     /// Commits several requests in order, as one group if possible.
@@ -158,6 +159,7 @@ impl Writes {
             add(&self.counters.stalls, 1);
             let has_room = || self.pipeline.sealed_len() <= SEALED_MAX;
             let start = self.env.clock.monotonic();
+            self.events.stall_begins(StallCause::Memtables, start);
             let waited = match self.signal.wait_until(has_room) {
                 Err(Error::NoSpace { .. }) if removes_only && self.may_seal_for_removals() => Ok(()),
                 // engine_background.7
@@ -166,7 +168,9 @@ impl Writes {
                 }
                 waited => waited,
             };
-            self.add_stall_time(self.env.clock.monotonic().saturating_sub(start));
+            let end = self.env.clock.monotonic();
+            self.events.stall_ends(StallCause::Memtables, end);
+            self.add_stall_time(end.saturating_sub(start));
             // If writes have stopped for good, the writer gets that cause: a successful flush would not help
             // it.
             let cause = |error| self.pipeline.stopped_by().map_or(error, Error::Poisoned);

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use super::transfer;
 use super::workplace::Workplace;
+use crate::engine::base::event::Event;
 use crate::engine::core::Core;
 use crate::engine::life::open::draw_database_id;
 use crate::manifest::edit::VersionEdit;
@@ -40,6 +41,16 @@ pub struct Checkpoint {
 impl Core {
     /// Makes a copy of the database in `dir`.
     pub(crate) fn checkpoint(&self, dir: &Path) -> Result<Checkpoint> {
+        let path = || dir.to_path_buf();
+        let ended = |time, made: &Result<Checkpoint>| {
+            let (made, error) = (made.clone().unwrap_or_default(), made.as_ref().err().cloned());
+            let Checkpoint { seqno, linked_bytes, copied_bytes, .. } = made;
+            Event::CheckpointEnded { path: path(), seqno, linked_bytes, copied_bytes, time, error }
+        };
+        self.between(|| Event::CheckpointBegun { path: path() }, || self.copy_to(dir), ended)
+    }
+
+    fn copy_to(&self, dir: &Path) -> Result<Checkpoint> {
         self.check_writable()?;
         let workplace = Workplace::take(&self.env, dir, self.options.modes())?;
         let capture = self.capture()?;

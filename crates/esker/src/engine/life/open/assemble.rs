@@ -36,7 +36,7 @@ impl Opening {
         named: Named,
         log: Log,
     ) -> Result<Arc<Handle>> {
-        let Opening { options, env, dir, lock } = self;
+        let Opening { options, env, dir, lock, events, .. } = self;
         let Found { cache, replayed, .. } = found;
         let Readers { view, published, catalog, time, operators, closed } = readers;
         let (commits, torn_bytes) = (replayed.commits, replayed.log.trimmed_bytes);
@@ -60,7 +60,7 @@ impl Opening {
             reserve: DiskReserve::new(&options),
             page_cache: PageCache::default(),
             lock,
-            base: Base::new(options, closed),
+            base: Base::new(options, closed, events),
         };
         let state = State {
             view,

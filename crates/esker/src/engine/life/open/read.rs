@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use esker_env::Env;
 
 use super::Opening;
+use super::progress::Progress;
 use crate::blob::BlobCache;
 use crate::cache::MemoryBudget;
 use crate::engine::base::options::Options;
@@ -75,7 +76,8 @@ impl Opening {
         let version = open_tables(env, dir, &names, &state, &cache)?;
         let blobs = version.blobs().clone().cached_in(dir, blob_cache.clone());
         let version = Arc::new(version.with_blobs(blobs));
-        let replayed = replay(env, dir, options, &state, version.blobs())?;
+        let progress = Progress::new(self.events.clone(), env.clock.clone(), self.begun);
+        let replayed = replay((env, dir), options, &state, version.blobs(), progress)?;
         refuse_needed(env, dir, &names, &state, replayed.last_seq)?;
         let feed = feed::Found::look(env, dir, options.feed_retention(), &state)?;
         let kept = feed::Found::edit(feed.as_ref());
