@@ -58,7 +58,7 @@ fn assert_pairs(events: &[Event], kind: &str) {
 fn events_and_statistics_agree_with_all_features() {
     for has_threads in [true, false] {
         let dir = tempfile::tempdir().unwrap();
-        let builder = Db::builder().memtable_bytes(64 << 10).adoption_bytes(16 << 10);
+        let builder = Db::builder().tuning(|t| t.memtable_bytes(64 << 10).adoption_bytes(16 << 10));
         let (builder, events) = collecting(builder.background(has_threads));
         let db = builder.open(dir.path().join("db")).unwrap();
         use_all_features(&db);
@@ -121,7 +121,7 @@ fn events_1_events_2_a_callback_that_panics_or_blocks_or_uses_the_database_does_
     let (blocked, missed) = (Mutex::new(blocked), Arc::new(Mutex::new(0)));
     let own = Arc::new(OnceLock::<Db>::new());
     let (of_callback, missed_by) = (own.clone(), missed.clone());
-    let builder = Db::builder().memtable_bytes(64 << 10).on_event(move |event| match event {
+    let builder = Db::builder().tuning(|t| t.memtable_bytes(64 << 10)).on_event(move |event| match event {
         Event::Opened { .. } => panic!("canary"),
         Event::FlushBegun { .. } => drop(blocked.lock().unwrap().recv()),
         Event::CheckpointBegun { .. } => {
@@ -212,7 +212,8 @@ fn health_is_reported_when_it_changes() {
 
 #[test]
 fn stalls_begin_and_end() {
-    let (builder, events) = collecting(Db::builder().memtable_bytes(20_000).durability(Durability::None));
+    let (builder, events) =
+        collecting(Db::builder().tuning(|t| t.memtable_bytes(20_000)).durability(Durability::None));
     let db = builder.open_in_memory().unwrap();
     let map = db.default_keyspace();
     let mut n = 0_u32;
@@ -262,9 +263,9 @@ fn a_long_opening_reports_its_progress() {
         let env = Env { clock: Arc::new(Ticking::default()), ..Env::simulated(Arc::new(fs), 1) };
         builder
             .stepped()
-            .blobs_over(0)
+            .blobs(esker::Blobs::Never)
             .memory(256 << 20)
-            .adoption_bytes(1 << 30)
+            .tuning(|t| t.adoption_bytes(1 << 30))
             .env(env)
             .open(dir())
             .unwrap()

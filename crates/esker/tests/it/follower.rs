@@ -24,8 +24,10 @@ use crate::common::contents::{Contents, dump, dump_sound};
 const CYCLE: u64 = 400;
 
 fn builder() -> Builder {
-    let small = Db::builder().memory(2 << 20).memtable_bytes(24 << 10).table_bytes(12 << 10).block_bytes(512);
-    small.blobs_over(600).adoption_bytes(10 << 10).durability(Durability::Buffered)
+    let small = Db::builder()
+        .memory(2 << 20)
+        .tuning(|t| t.memtable_bytes(24 << 10).table_bytes(12 << 10).block_bytes(512));
+    small.blobs_over(600).tuning(|t| t.adoption_bytes(10 << 10)).durability(Durability::Buffered)
 }
 
 /// One change of a keyspace.
@@ -273,7 +275,7 @@ const WRITER: &str = "ESKER_TEST_WRITER";
 #[cfg(unix)]
 fn write_for_ever(dir: &str) {
     use std::io::Write;
-    let db = builder().replay_bytes(16 << 10).open(dir).unwrap();
+    let db = builder().tuning(|t| t.replay_bytes(16 << 10)).open(dir).unwrap();
     prepare(&db);
     let mut out = std::io::stdout();
     for n in commits(&db) + 1.. {

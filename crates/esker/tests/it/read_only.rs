@@ -14,8 +14,14 @@ use crate::common::contents::dump_sound;
 const DIR: &str = "db";
 
 fn builder(fs: &Arc<MemFs>) -> Builder {
-    let small = Db::builder().memory(1 << 20).memtable_bytes(16 << 10).table_bytes(8 << 10).block_bytes(256);
-    small.blobs_over(500).adoption_bytes(8 << 10).background(false).env(Env::simulated(fs.clone(), 1))
+    let small = Db::builder()
+        .memory(1 << 20)
+        .tuning(|t| t.memtable_bytes(16 << 10).table_bytes(8 << 10).block_bytes(256));
+    small
+        .blobs_over(500)
+        .tuning(|t| t.adoption_bytes(8 << 10))
+        .background(false)
+        .env(Env::simulated(fs.clone(), 1))
 }
 
 /// A database with everything in it, as a killed process leaves it.
@@ -40,7 +46,7 @@ fn killed() -> (Arc<MemFs>, Db) {
         db.keyspace(&format!("of round {round}")).unwrap().put("a", [round]).unwrap();
     }
     db.drop_keyspace("of round 3").unwrap();
-    map.put_with([201], vec![9; 3000], Durability::Buffered).unwrap();
+    map.with(Durability::Buffered).put([201], vec![9; 3000]).unwrap();
     (Arc::new(fs.kill()), db)
 }
 
@@ -79,7 +85,12 @@ fn reading_1_the_contents_are_whole_and_nothing_is_changed() {
             all.map(|version| (version.seqno, version.value.map(|value| value.to_vec()))).collect::<Vec<_>>()
         };
         assert_eq!(versions(&map), versions(&old));
-        let seen = db.feed(db.snapshot().seqno()).unwrap().try_next().unwrap().map(|commit| commit.seqno());
+        let seen = db
+            .feed_after(db.snapshot().seqno().prev())
+            .unwrap()
+            .try_next()
+            .unwrap()
+            .map(|commit| commit.seqno());
         assert_eq!(seen, Some(db.snapshot().seqno()));
         db.close().unwrap();
     }
@@ -127,7 +138,7 @@ fn reading_1_writes_are_refused() {
     for (n, refused) in refused.into_iter().enumerate() {
         assert!(matches!(&refused, Err(Error::ReadOnly(dir)) if dir == Path::new(DIR)), "{n}: {refused:?}");
     }
-    let reader = db.begin_with(Isolation::Serializable);
+    let reader = db.transaction().isolation(Isolation::Serializable).begin();
     assert!(reader.get(&map, [1]).unwrap().is_some());
     reader.commit().unwrap();
     drop((map, db));

@@ -81,7 +81,11 @@ fn ranges_have_sizes_wherever_their_entries_are() {
 
 #[test]
 fn values_in_blob_files_count() {
-    let db = stepped(&simulated()).block_bytes(256).blobs_over(1000).open(dir()).unwrap();
+    let db = stepped(&simulated())
+        .tuning(|t| t.block_bytes(256))
+        .blobs(esker::Blobs::From(1000))
+        .open(dir())
+        .unwrap();
     let map = db.default_keyspace();
     fill(&map, 0..1000, 5000);
     let halves = || [map.approximate_size(..key(500)).unwrap(), map.approximate_size(key(500)..).unwrap()];
@@ -93,7 +97,7 @@ fn values_in_blob_files_count() {
 
 #[test]
 fn parts_are_about_equal_wherever_the_entries_are() {
-    let db = stepped(&simulated()).memtable_bytes(1 << 20).open(dir()).unwrap();
+    let db = stepped(&simulated()).tuning(|t| t.memtable_bytes(1 << 20)).open(dir()).unwrap();
     let (map, other) = (db.keyspace("map").unwrap(), db.keyspace("other").unwrap());
     fill(&other, 0..10_000, 50);
     let random = |n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -234,7 +234,7 @@ impl Settings {
         self.opening.create_if_missing = false;
         self.opening.error_if_exists = false;
         self.functions.filters.clear();
-        self.blobs.over = None;
+        self.blobs.rule = Blobs::Never;
         Settings { background: Background::Steps, map_log: false, ..self }
     }
 
