@@ -114,6 +114,7 @@
 //! |---|---|
 //! | `zstd` (default) | The codec zstd, needed to read tables compressed with it. Needs a C compiler. |
 //! | `typed` | Module `typed`: tables with typed keys in their order, and typed values. |
+//! | `msgpack`, `json` | Values of typed tables as MessagePack, as JSON. |
 //! | `tokio` | Ranges, keys and the change feed as streams. Commits as futures need no feature. |
 //! | `bytes` | `Bytes::from` a [`Value`] or a [`Key`]. |
 //!

@@ -55,7 +55,7 @@ mod sequences;
 mod space;
 mod stats;
 mod ttl;
-#[cfg(feature = "typed")]
+#[cfg(all(feature = "json", feature = "msgpack"))]
 mod typed;
 mod unload;
 mod watch;
