@@ -117,6 +117,7 @@
 //! |---|---|
 //! | `zstd` (default) | The codec zstd, needed to read tables compressed with it. Needs a C compiler. |
 //! | `typed` | Module `typed`: tables with typed keys in their order, and typed values. |
+//! | `msgpack`, `json` | Values of typed tables as MessagePack, as JSON. |
 //! | `tokio` | Streams of ranges, keys, the change feed, watches, listeners. Async commits need no feature. |
 //! | `bytes` | `Bytes::from` a [`Value`] or a [`Key`]. |
 //! | `tracing` | `trace_event`: events of the engine for the crate `tracing`. |
@@ -186,6 +187,11 @@ pub mod env {
         SystemThreads, ThreadHandle, Threads,
     };
 }
+
+/// The programs of docs/api.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/api.md")]
+pub struct ApiPage;
 
 /// For simulations. Not part of the API.
 #[doc(hidden)]

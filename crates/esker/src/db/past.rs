@@ -239,12 +239,12 @@ impl ReadState for Past {
 
 /// A version of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
+pub struct Version<V = Value> {
     /// The commit that wrote it. 0: a commit before the keyspace kept history, or before the kept history.
     pub seqno: SeqNo,
     /// The value, even if it has expired since. `None`: the key was removed by itself, with a range, or by a
     /// sweep.
-    pub value: Option<Value>,
+    pub value: Option<V>,
     /// Whether the version merged operands into an older value and is still stored that way. Compactions
     /// replace merges by puts. `value` is the result of the merge.
     pub is_merge: bool,

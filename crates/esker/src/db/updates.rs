@@ -43,21 +43,21 @@ pub struct ViewMut<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use]
-pub struct Swap {
+pub struct Swap<V = Value> {
     /// Whether the value was the expected one, and was replaced.
     pub swapped: bool,
     /// The value before the call. `None`: there was none.
-    pub old: Option<Value>,
+    pub old: Option<V>,
 }
 
 /// The result of an `update`. `None`: there is no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Update {
+pub struct Update<V = Value> {
     /// The value before.
-    pub old: Option<Value>,
+    pub old: Option<V>,
     /// The value that replaces it.
-    pub new: Option<Value>,
+    pub new: Option<V>,
 }
 
 impl Transaction {

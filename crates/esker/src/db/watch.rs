@@ -17,25 +17,25 @@ use crate::types::{KeyBounds, Result, SeqNo, Value};
 /// [feed](crate::Db::feed_after) has the same names, with more detail: [`FeedChange`](crate::FeedChange).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Change {
+pub enum Change<K = Key, V = Value> {
     /// A key was set to a value.
     Put {
         /// The key.
-        key: Key,
+        key: K,
         /// The value. A watch gives `None` if it is in a blob file or too large to queue in memory, or if a
         /// merge made it: read the key.
-        value: Option<Value>,
+        value: Option<V>,
     },
     /// A key was removed. It may have been absent.
     Delete {
         /// The key.
-        key: Key,
+        key: K,
     },
     /// A key has expired and was swept, some time after readers stopped finding it. A watch that begins
     /// during a sweep may report a range instead. [`Keyspace::since`] reports it as `Delete`.
     Expire {
         /// The key.
-        key: Key,
+        key: K,
     },
     /// All keys of a range were removed. The range may extend beyond the watched keys.
     DeleteRange {

@@ -58,7 +58,7 @@ fn assert_pairs(events: &[Event], kind: &str) {
 fn events_and_statistics_agree_with_all_features() {
     for has_threads in [true, false] {
         let dir = tempfile::tempdir().unwrap();
-        let builder = Db::builder().tuning(|t| t.memtable_bytes(64 << 10).adoption_bytes(16 << 10));
+        let builder = Db::builder().tuning(|t| t.memtable_bytes(64 << 10)).adoption_bytes(16 << 10);
         let (builder, events) = collecting(builder.background(has_threads));
         let db = builder.open(dir.path().join("db")).unwrap();
         use_all_features(&db);
@@ -265,7 +265,7 @@ fn a_long_opening_reports_its_progress() {
             .stepped()
             .blobs(esker::Blobs::Never)
             .memory(256 << 20)
-            .tuning(|t| t.adoption_bytes(1 << 30))
+            .adoption_bytes(1 << 30)
             .env(env)
             .open(dir())
             .unwrap()

@@ -27,7 +27,7 @@ fn builder() -> Builder {
     let small = Db::builder()
         .memory(2 << 20)
         .tuning(|t| t.memtable_bytes(24 << 10).table_bytes(12 << 10).block_bytes(512));
-    small.blobs_over(600).tuning(|t| t.adoption_bytes(10 << 10)).durability(Durability::Buffered)
+    small.blobs(esker::Blobs::From(600)).adoption_bytes(10 << 10).durability(Durability::Buffered)
 }
 
 /// One change of a keyspace.

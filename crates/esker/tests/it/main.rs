@@ -59,7 +59,7 @@ mod size;
 mod space;
 mod stats;
 mod ttl;
-#[cfg(feature = "typed")]
+#[cfg(all(feature = "json", feature = "msgpack"))]
 mod typed;
 mod unload;
 mod watch;

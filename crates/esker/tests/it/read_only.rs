@@ -18,8 +18,8 @@ fn builder(fs: &Arc<MemFs>) -> Builder {
         .memory(1 << 20)
         .tuning(|t| t.memtable_bytes(16 << 10).table_bytes(8 << 10).block_bytes(256));
     small
-        .blobs_over(500)
-        .tuning(|t| t.adoption_bytes(8 << 10))
+        .blobs(esker::Blobs::From(500))
+        .adoption_bytes(8 << 10)
         .background(false)
         .env(Env::simulated(fs.clone(), 1))
 }

@@ -1,116 +1,239 @@
-//! Typed tables: keys have the order of their type, whatever it is.
+//! Typed tables, together with what else touches their data.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fmt::Debug;
+use std::time::Duration;
 
-use esker::Db;
-use esker::typed::{Codec, Decode, Descending, Encode, Table};
+use esker::typed::{Codec, Descending, Json, Key, MessagePack, Multimap, Plain, Postcard, Table};
+use esker::{Change, Db, History, Ttl};
+use serde::{Deserialize, Serialize};
 
 /// A table returns what was put, sorted. Ranges agree with it.
-fn check<K: Encode + Decode + PartialOrd + Clone + Debug>(mut keys: Vec<K>) {
+fn check<K: Key + PartialOrd + Clone + Debug>(mut keys: Vec<K>) {
     let db = Db::in_memory().unwrap();
     let table: Table<K, u32> = Table::new(db.default_keyspace());
     for (n, key) in keys.iter().enumerate() {
-        table.put(key, &(n as u32)).unwrap();
-        assert_eq!(table.get(key).unwrap(), Some(n as u32));
+        db.default_keyspace().put(encoded(key), [n as u8]).unwrap();
     }
     keys.sort_by(|a, b| a.partial_cmp(b).unwrap());
     keys.dedup_by(|a, b| (*a).partial_cmp(&*b) == Some(std::cmp::Ordering::Equal));
-    let all = |entries: esker::typed::Entries<K, u32>| entries.map(|e| e.unwrap().0).collect::<Vec<_>>();
-    let is_same = |found: &[K], expected: &[K]| {
-        assert!(found.len() == expected.len(), "{found:?} {expected:?}");
-        for (found, expected) in found.iter().zip(expected) {
-            assert!(found.partial_cmp(expected) == Some(std::cmp::Ordering::Equal), "{found:?} {expected:?}");
-        }
-    };
-    is_same(&all(table.range(..).unwrap()), &keys);
-    let (low, high) = (keys.len() / 4, keys.len() / 2);
-    is_same(&all(table.range(keys[low].clone()..keys[high].clone()).unwrap()), &keys[low..high]);
-    is_same(&all(table.range(keys[low].clone()..=keys[high].clone()).unwrap()), &keys[low..=high]);
-    let mut back: Vec<_> = table.range(..).unwrap().rev().map(|e| e.unwrap().0).collect();
+    let found: Vec<K> = table.keys(..).unwrap().collect::<Result<_, _>>().unwrap();
+    assert!(found.partial_cmp(&keys) == Some(std::cmp::Ordering::Equal), "{found:?} {keys:?}");
+    let mut back: Vec<K> = table.keys(..).unwrap().rev().collect::<Result<_, _>>().unwrap();
     back.reverse();
-    is_same(&back, &keys);
+    assert!(back.partial_cmp(&keys) == Some(std::cmp::Ordering::Equal), "{back:?} {keys:?}");
 }
 
-#[derive(Clone, Debug, PartialEq, PartialOrd, storekey::Encode, storekey::Decode)]
+fn encoded<K: Key>(key: &K) -> Vec<u8> {
+    let mut out = esker::typed::Encoder::new();
+    key.encode_fields(&mut out);
+    out.finish().unwrap()
+}
+
+#[derive(Key, Clone, Debug, PartialEq, PartialOrd)]
 enum Kind {
     None,
     Number(i32),
-    Named { name: String, of: u8 },
+    Named { name: String, of: Option<u8> },
+}
+
+#[derive(Key, Clone, Copy, Debug, PartialEq, PartialOrd)]
+enum Level {
+    Low = -300,
+    High = 7,
+}
+
+#[derive(Key, Clone, Debug, PartialEq, PartialOrd)]
+struct User<T>(T);
+
+#[derive(Key, Clone, Debug, PartialEq, PartialOrd)]
+struct Visit {
+    user: User<String>,
+    level: Level,
+    second: u64,
 }
 
 #[test]
 fn keys_come_in_the_order_of_their_type() {
     let mut rng = fastrand::Rng::with_seed(1);
-    let mut text = || {
-        (0..rng.usize(0..5)).map(|_| ['\0', '\u{1}', 'a', 'b', '\u{e9}'][rng.usize(0..5)]).collect::<String>()
-    };
-    let texts: Vec<String> = (0..200).map(|_| text()).collect();
-    let mut rng = fastrand::Rng::with_seed(2);
-    let numbers: Vec<i64> =
-        (0..200).map(|n| if n < 5 { [0, 1, -1, i64::MAX, i64::MIN][n] } else { rng.i64(..) }).collect();
+    let texts: Vec<String> = (0..200)
+        .map(|_| (0..rng.usize(0..5)).map(|_| ['\0', '\u{1}', 'a', '\u{e9}'][rng.usize(0..4)]).collect())
+        .collect();
+    let numbers: Vec<i64> = (0..200).map(|_| rng.i64(..) >> rng.u32(0..64)).collect();
     check(numbers.clone());
-    check(numbers.iter().map(|n| *n as u8).collect());
-    check(numbers.iter().map(|n| *n as i16).collect());
-    check(numbers.iter().map(|n| (*n as f64) / 3.0).chain([f64::INFINITY, -f64::INFINITY, 0.5]).collect());
     check(texts.clone());
     check(texts.iter().map(|t| Descending(t.clone())).collect());
-    check(numbers.iter().map(|n| Descending(*n)).collect());
-    check(numbers.iter().map(|n| (*n % 3 != 0).then_some(*n)).collect());
     let pairs = texts.iter().cloned().zip(numbers.iter().copied());
-    check(pairs.clone().collect());
     check(pairs.clone().map(|(t, n)| (Descending(n % 4), t, n as u16)).collect());
-    let kinds = pairs.map(|(name, n)| match n % 3 {
+    let kinds = pairs.clone().map(|(name, n)| match n.rem_euclid(3) {
         0 => Kind::None,
         1 => Kind::Number(n as i32),
-        _ => Kind::Named { name, of: n as u8 },
+        _ => Kind::Named { name, of: (n % 2 == 0).then_some(n as u8) },
     });
     check(kinds.collect());
+    let visits = pairs.map(|(name, n)| Visit {
+        user: User(name),
+        level: if n > 0 { Level::High } else { Level::Low },
+        second: n as u64 % 4,
+    });
+    check(visits.collect());
 }
 
 #[test]
-fn a_prefix_is_of_leading_fields_and_transactions_see_their_own() {
+fn borrowed_keys_prefixes_and_ranges() {
     let db = Db::in_memory().unwrap();
-    let table: Table<(String, u32), String> = Table::new(db.default_keyspace());
-    for (name, n) in [("a", 1), ("a", 2), ("ab", 1), ("b", 1)] {
-        table.put(&(name.to_owned(), n), &format!("{name}{n}")).unwrap();
+    let table: Table<Visit, String> = Table::new(db.default_keyspace());
+    for (user, second) in [("a", 1), ("a", 2), ("a\0", 1), ("b", 1), ("c", 1)] {
+        let visit = Visit { user: User(user.to_owned()), level: Level::High, second };
+        table.put(&visit, &format!("{user}{second}")).unwrap();
+        assert!(table.contains(&visit).unwrap());
     }
-    let of_a: Vec<_> = table.prefix("a").unwrap().map(|e| e.unwrap().1).collect();
-    assert_eq!(of_a, ["a1", "a2"]);
+    let user = |name: &str| User(name.to_owned());
+    let names =
+        |entries: esker::typed::Entries<Visit, String>| entries.map(|e| e.unwrap().1).collect::<Vec<_>>();
+    assert_eq!(table.get(&(user("a"), Level::High, 2)).unwrap().as_deref(), Some("a2"));
+    assert_eq!(names(table.prefix(&(user("a"),)).unwrap()), ["a1", "a2"]);
+    assert_eq!(names(table.range((user("a"),)..=(user("b"),)).unwrap()), ["a1", "a2", "a\01", "b1"]);
+    assert_eq!(names(table.range((user("a\0"),)..(user("c"),)).unwrap()), ["a\01", "b1"]);
+    table.delete_prefix(&(user("a"),)).unwrap();
+    table.delete_range((user("c"),)..).unwrap();
+    assert_eq!(names(table.iter()), ["a\01", "b1"]);
+
+    let pairs: Table<(u64, String), u32> = Table::new(db.keyspace("pairs").unwrap());
+    pairs.put(&(7, "a"), &1).unwrap();
+    pairs.put(&(7, "b"), &2).unwrap();
+    assert_eq!(pairs.multi_get([(7, "b"), (8, "b")]).unwrap(), [Some(2), None]);
+    assert_eq!(pairs.range((7, "b")..).unwrap().count(), 1);
+    assert_eq!(pairs.keys((7,)..(8,)).unwrap().count(), 2);
+    assert_eq!(pairs.first().unwrap(), Some(((7, "a".to_owned()), 1)));
+    assert_eq!(pairs.last().unwrap(), Some(((7, "b".to_owned()), 2)));
+}
+
+#[test]
+fn transactions_batches_savepoints_and_snapshots() {
+    let db = Db::in_memory().unwrap();
+    let table: Table<(u32, String), i64, Plain> = Table::new(db.keyspace("t").unwrap());
+    table.put(&(1, "a"), &10).unwrap();
+    let snapshot = db.snapshot();
     let mut t = db.begin();
-    table.put_in(&mut t, &("a".to_owned(), 3), &"new".to_owned()).unwrap();
-    table.remove_in(&mut t, &("a".to_owned(), 1)).unwrap();
-    let view = t.keyspace(table.keyspace());
-    assert_eq!(table.get_from(&view, &("a".to_owned(), 3)).unwrap().as_deref(), Some("new"));
-    let own: Vec<_> = table.prefix_of(&view, "a").unwrap().map(|e| e.unwrap().1).collect();
-    assert_eq!((own, table.len().unwrap()), (vec!["a2".to_owned(), "new".to_owned()], 4));
-    table.remove(&("b".to_owned(), 1)).unwrap();
-    assert!(!table.contains(&("b".to_owned(), 1)).unwrap() && !table.is_empty().unwrap());
-}
+    assert_eq!(table.on(&mut t).remove(&(1, "a")).unwrap(), Some(10));
+    let point = t.savepoint();
+    table.on(&mut t).put(&(1, "b"), &20).unwrap();
+    table.on(&mut t).delete_prefix(&(1,)).unwrap();
+    assert_eq!(table.on(&mut t).fetch_add(&(2, "n"), 5).unwrap(), 0);
+    assert_eq!(table.at(&t).iter().count(), 1);
+    t.rollback_to(&point).unwrap();
+    assert!(table.at(&t).is_empty().unwrap());
+    table.on(&mut t).put(&(1, "c"), &30).unwrap();
+    t.commit().unwrap();
+    assert_eq!(table.at(&snapshot).get(&(1, "a")).unwrap(), Some(10));
+    let mut batch = db.batch();
+    table.on(&mut batch).put(&(3, "x"), &1).unwrap();
+    table.on(&mut batch).delete_range((1,)..(2,)).unwrap();
+    batch.commit().unwrap();
+    assert_eq!(table.pop_last().unwrap(), Some(((3, "x".to_owned()), 1)));
+    assert!(table.is_empty().unwrap());
 
-/// Text as it is.
-struct Plain;
-
-impl Codec<String> for Plain {
-    fn encode(value: &String) -> Result<Vec<u8>, String> {
-        Ok(value.clone().into_bytes())
-    }
-    fn decode(bytes: &[u8]) -> Result<String, String> {
-        String::from_utf8(bytes.to_vec()).map_err(|e| e.to_string())
-    }
+    assert_eq!(table.update(&(1, "n"), |old| Some(old.unwrap_or(1) + 1)).unwrap().new, Some(2));
+    let failed =
+        table.try_update(&(1, "n"), |_| -> Result<_, Box<dyn std::error::Error>> { Err("no".into()) });
+    assert_eq!(failed.unwrap_err().to_string(), "no");
+    assert!(!table.compare_and_swap(&(1, "n"), None, Some(&9)).unwrap().swapped);
+    let swap = table.compare_and_swap(&(1, "n"), Some(&2), Some(&9)).unwrap();
+    assert_eq!((swap.swapped, swap.old, table.get(&(1, "n")).unwrap()), (true, Some(2), Some(9)));
+    db.drop_keyspace("t").unwrap();
+    assert!(matches!(table.get(&(1, "n")), Err(esker::Error::KeyspaceNotFound(_))));
 }
 
 #[test]
-fn a_value_of_another_type_is_an_error() {
+fn lifetimes_merges_history_watches_and_the_feed() {
+    let db = Db::builder().feed_retention(1 << 20, Duration::from_secs(3600)).open_in_memory().unwrap();
+    let table: Table<String, u64, Plain> = Table::new(db.keyspace("views").unwrap());
+    table.keyspace().set_merge_operator("add-u64").unwrap();
+    table.keyspace().set_history(History::Versions(10)).unwrap();
+    let before = db.snapshot().seqno();
+    let mut watch = table.watch(..).unwrap();
+    let first = table.put("home", &1).unwrap();
+    table.merge("home", &2).unwrap();
+    assert_eq!((table.get("home").unwrap(), table.get_at("home", first).unwrap()), (Some(3), Some(1)));
+    assert_eq!(table.as_of(first).unwrap().get("home").unwrap(), Some(1));
+    let versions: Vec<_> = table.versions("home").unwrap().map(|v| v.unwrap().value).collect();
+    assert_eq!(versions, [Some(3), Some(1)]);
+    table.put_with_ttl("home", &5, Duration::from_secs(60)).unwrap();
+    table.merge_bytes("home", &1_u64.to_le_bytes()).unwrap();
+    assert!(matches!(table.ttl("home").unwrap(), Some(Ttl::Left(_))));
+    assert!(table.persist("home").unwrap() && table.expire("home", Duration::ZERO).unwrap());
+    assert_eq!(table.get("home").unwrap(), None);
+
+    let key = || "home".to_owned();
+    assert_eq!(watch.try_next().unwrap(), Some((first, Change::Put { key: key(), value: Some(1) })));
+    assert!(matches!(watch.next(), Some(Ok((_, Change::Put { value: None, .. })))), "a merge");
+    let mut feed = db.feed_after(before).unwrap();
+    let mut commit = feed.try_next().unwrap().unwrap();
+    let other: Table<String, u64, Plain> = Table::new(db.default_keyspace());
+    let change = commit.next_change().unwrap().unwrap();
+    assert_eq!(other.change_of(&change).unwrap(), None);
+    assert_eq!(table.change_of(&change).unwrap(), Some(Change::Put { key: key(), value: Some(1) }));
+    table.delete_prefix("home").unwrap();
+    assert!(watch.any(|change| matches!(change, Ok((_, Change::DeleteRange { .. })))));
+}
+
+#[test]
+fn a_multimap_keeps_sorted_values() {
     let db = Db::in_memory().unwrap();
-    let map = db.default_keyspace();
+    let map: Multimap<String, (u32, Descending<u8>)> = Multimap::new(db.keyspace("m").unwrap());
+    for (key, n) in [("a", 2), ("a", 1), ("a", 1), ("a\0", 3), ("b", 4)] {
+        map.insert(key, &(n, Descending(0))).unwrap();
+    }
+    map.insert("a", &(1, Descending(9))).unwrap();
+    let values = |map: &Multimap<_, _>, key: &str| {
+        map.get(key).unwrap().map(|v: esker::Result<(u32, Descending<u8>)>| v.unwrap().0).collect::<Vec<_>>()
+    };
+    assert_eq!((values(&map, "a"), values(&map, "a\0"), map.len().unwrap()), (vec![1, 1, 2], vec![3], 5));
+    assert_eq!(map.range("a"..="a\0").unwrap().map(|pair| pair.unwrap().1.0).last(), Some(3));
+    let mut t = db.begin();
+    map.on(&mut t).delete_all("a").unwrap();
+    map.on(&mut t).insert("b", &(5, Descending(0))).unwrap();
+    assert_eq!(map.at(&t).iter().rev().next().unwrap().unwrap(), ("b".to_owned(), (5, Descending(0))));
+    t.commit().unwrap();
+    assert_eq!((values(&map, "a"), values(&map, "b")), (vec![], vec![4, 5]));
+    map.delete_range("b"..).unwrap();
+    assert_eq!(map.iter().count(), 1);
+}
+
+#[derive(Serialize, Deserialize, Debug, PartialEq)]
+struct Old {
+    name: String,
+}
+
+#[derive(Serialize, Deserialize, Debug, PartialEq)]
+struct New {
+    name: String,
+    #[serde(default)]
+    age: u32,
+}
+
+#[test]
+fn fields_can_be_added_where_the_codec_says_so() {
+    fn reads_old<C: Codec<Old> + Codec<New>>() -> bool {
+        let map = Db::in_memory().unwrap().default_keyspace();
+        Table::<u8, Old, C>::new(map.clone()).put(&1, &Old { name: "ann".to_owned() }).unwrap();
+        let new = Table::<u8, New, C>::new(map).get(&1);
+        new.is_ok_and(|new| new == Some(New { name: "ann".to_owned(), age: 0 }))
+    }
+    assert!(reads_old::<MessagePack>() && reads_old::<Json>() && !reads_old::<Postcard>());
+}
+
+#[test]
+fn an_entry_of_another_type_is_an_error() {
+    let map = Db::in_memory().unwrap().default_keyspace();
     let plain: Table<u32, String, Plain> = Table::new(map.clone());
     plain.put(&1, &"one".to_owned()).unwrap();
-    assert_eq!(map.get(1_u32.to_be_bytes()).unwrap().as_deref(), Some(&b"one"[..]));
-    map.put("longer than a number", "x").unwrap();
-    map.put(2_u32.to_be_bytes(), b"\xff").unwrap();
+    assert_eq!(map.get(b"\x15\x01").unwrap().as_deref(), Some(&b"one"[..]));
+    map.put("\x02no number\0", "x").unwrap();
+    map.put(b"\x15\x02", b"\xff").unwrap();
     assert!(plain.get(&2).is_err());
-    let entries: Vec<_> = plain.range(..).unwrap().map(|entry| entry.is_ok()).collect();
-    assert_eq!(entries, [true, false, false]);
+    let entries: Vec<_> = plain.iter().map(|entry| entry.is_ok()).collect();
+    assert_eq!(entries, [false, true, false]);
 }
