@@ -42,8 +42,8 @@
 //!   numbers.
 //! - [`Keyspace::put_with_ttl`]: entries that expire, and the rules of expiry.
 //! - [`History`]: keyspaces that keep older versions and can be read as they were at a commit.
-//! - [`Db::feed_after`]: every durable commit in order. [`Keyspace::watch`] and [`Db::listen`]: changes and notices
-//!   as they happen.
+//! - [`Db::feed_after`]: every durable commit in order. [`Keyspace::watch`] and [`Db::listen`]: changes and
+//!   notices as they happen.
 //! - [`Keyspace::ingest`]: sorted pairs and finished tables, committed without log and memtable.
 //! - [`Db::checkpoint`], [`backup`], [`unload`] and [`replay`]: copies of an open database.
 //! - [`check_offline`], [`repair`] and [`dump`]: for databases that cannot be opened. [`Db::check`]: for open

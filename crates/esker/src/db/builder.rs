@@ -121,8 +121,8 @@ impl Builder {
         self
     }
     /// Which values are stored in blob files. Such a value is written once, while tables and compactions
-    /// carry a pointer to it. Default [`Blobs::From(4096)`](Blobs::From). Existing values stay where they are.
-    /// [`Keyspace::set_blobs`](crate::Keyspace::set_blobs) sets it for one keyspace.
+    /// carry a pointer to it. Default [`Blobs::From(4096)`](Blobs::From). Existing values stay where they
+    /// are. [`Keyspace::set_blobs`](crate::Keyspace::set_blobs) sets it for one keyspace.
     pub fn blobs(mut self, blobs: Blobs) -> Self {
         self.settings.blobs.rule = blobs;
         self
@@ -139,12 +139,12 @@ impl Builder {
     pub fn tuning(self, tune: impl FnOnce(Tuning) -> Tuning) -> Self {
         Builder { settings: tune(Tuning { settings: self.settings }).settings }
     }
-    /// Keeps commits for [`Db::feed_after`](crate::Db::feed_after): the newest `bytes` of the log, together with what
-    /// those commits have in blob files and in adopted tables, but no commit for longer than `age` after the
-    /// flush of its memtable. Commits that are not flushed yet are always kept. Allow for several memtables,
-    /// so that readers do not fall behind with each flush. The database stores this: a later opening that
-    /// does not set it uses the last setting, and one with 0 bytes drops everything kept. Default: nothing is
-    /// kept, and there is no feed.
+    /// Keeps commits for [`Db::feed_after`](crate::Db::feed_after): the newest `bytes` of the log, together
+    /// with what those commits have in blob files and in adopted tables, but no commit for longer than `age`
+    /// after the flush of its memtable. Commits that are not flushed yet are always kept. Allow for several
+    /// memtables, so that readers do not fall behind with each flush. The database stores this: a later
+    /// opening that does not set it uses the last setting, and one with 0 bytes drops everything kept.
+    /// Default: nothing is kept, and there is no feed.
     pub fn feed_retention(mut self, bytes: u64, age: Duration) -> Self {
         self.settings.feed.retention = Some(FeedLimits { bytes, age: age.as_secs() });
         self
@@ -164,12 +164,9 @@ impl Builder {
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// use esker::{Db, Decision};
-    /// let is_over = |_key: &[u8], value: &[u8]| if value == b"over" { Decision::Drop } else { Decision::Keep };
-    /// let db = Db::builder().compaction_filter("sessions", is_over).open_in_memory()?;
-    /// let sessions = db.keyspace("sessions")?;
-    /// sessions.put("ann", "over")?;
-    /// sessions.put("bob", "open")?;
-    /// db.compact()?;
+    /// let is_over = |_key: &[u8], value: &[u8]| if value == b"over" { Decision::Drop } else { Decision::Keep
+    /// }; let db = Db::builder().compaction_filter("sessions", is_over).open_in_memory()?; let sessions =
+    /// db.keyspace("sessions")?; sessions.put("ann", "over")?; sessions.put("bob", "open")?; db.compact()?;
     /// assert_eq!((sessions.get("ann")?, sessions.len()?), (None, 1));
     /// # Ok(())
     /// # }

@@ -23,9 +23,9 @@ use crate::wal::Follower;
 /// How long the iterator waits before it checks again.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Commits in order, made by [`Db::feed_after`]. As an iterator it waits for the next commit, and ends when the
-/// database is closed, or after an error. A slow reader blocks no commit and keeps no files. A reader that
-/// falls behind the kept commits gets [`FeedTruncated`](crate::Error::FeedTruncated).
+/// Commits in order, made by [`Db::feed_after`]. As an iterator it waits for the next commit, and ends when
+/// the database is closed, or after an error. A slow reader blocks no commit and keeps no files. A reader
+/// that falls behind the kept commits gets [`FeedTruncated`](crate::Error::FeedTruncated).
 pub struct Feed {
     handle: Arc<Handle>,
     follower: Follower,
@@ -209,13 +209,13 @@ fn damaged(error: DecodeError) -> Error {
 }
 
 impl Db {
-    /// Returns the commits after the commit `after`, in order, each once it is durable. The feed exists if the
-    /// database is opened with [`feed_retention`](crate::Builder::feed_retention), which also sets how long
-    /// commits are kept.
+    /// Returns the commits after the commit `after`, in order, each once it is durable. The feed exists if
+    /// the database is opened with [`feed_retention`](crate::Builder::feed_retention), which also sets how
+    /// long commits are kept.
     ///
-    /// A reader stores the number of the last commit that it has processed, and resumes after it. A new reader
-    /// takes a snapshot, reads it, and continues after [the snapshot's](crate::Snapshot::seqno) commit. So it
-    /// misses no commit and sees none twice. [`SeqNo::ZERO`] is before the first commit.
+    /// A reader stores the number of the last commit that it has processed, and resumes after it. A new
+    /// reader takes a snapshot, reads it, and continues after [the snapshot's](crate::Snapshot::seqno)
+    /// commit. So it misses no commit and sees none twice. [`SeqNo::ZERO`] is before the first commit.
     ///
     /// Commits with less than [`Sync`](crate::Durability::Sync) appear once they have reached the disk. A
     /// snapshot contains them earlier, so after a power loss a reader may have seen commits that are lost.

@@ -21,7 +21,7 @@ use crate::engine::state::keyspace_options::{Counting, KeyspaceOptions};
 use crate::engine::writes::committer::Committing;
 use crate::read::point::{Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
-use crate::txn::commit::CommitRequest;
+use crate::txn::commit::{CommitRequest, Durability};
 use crate::types::bounds::Bounds;
 use crate::types::expiry::Lifetime;
 use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo, Value};
@@ -64,7 +64,8 @@ impl Keyspace {
         Error::ForeignHandle { keyspace: self.name() }
     }
 
-    /// Its number, which does not change with its name. The [change feed](crate::Db::feed_after) refers to it.
+    /// Its number, which does not change with its name. The [change feed](crate::Db::feed_after) refers to
+    /// it.
     pub fn id(&self) -> KeyspaceId {
         self.state.id
     }
@@ -72,6 +73,41 @@ impl Keyspace {
     /// Its current name.
     pub fn name(&self) -> String {
         self.state.name().to_string()
+    }
+
+    /// Returns a handle of the same keyspace that writes with these options. They replace those of this
+    /// handle.
+    ///
+    /// - The durability is that of each commit that the handle makes. A batch or a transaction is committed
+    ///   with its own durability.
+    /// - The lifetime is that of each put, and of each value that begins with a merge, a
+    ///   [`fetch_add`](Self::fetch_add), an [`update`](Self::update) or a
+    ///   [`compare_and_swap`](Self::compare_and_swap). It also applies if the handle is passed to a batch or
+    ///   a transaction, but not to an [ingest](Self::ingest).
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let db = esker::Db::in_memory()?;
+    /// use esker::{Durability, WriteOptions};
+    /// use std::time::Duration;
+    ///
+    /// let pages = db.keyspace("pages")?;
+    /// let cache = pages.with(WriteOptions::new().durability(Durability::None).ttl(Duration::from_secs(60)));
+    /// cache.put("/", "<html>")?;
+    /// cache.fetch_add("hits", 1)?;
+    /// pages.with(Durability::Buffered).delete("/old")?;
+    /// assert!(matches!(pages.ttl("hits")?, Some(esker::Ttl::Left(_))));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with(&self, options: impl Into<WriteOptions>) -> Keyspace {
+        Keyspace { write: options.into(), ..self.clone() }
+    }
+
+    /// The durability of the commits that this handle makes.
+    pub(super) fn durability(&self) -> Durability {
+        self.write.durability.unwrap_or_else(|| self.core().options.durability())
     }
 
     /// Sets a key to a value. Returns the number of the commit.

@@ -131,9 +131,9 @@ impl Keyspace {
     }
 
     /// Returns the changes after a commit, up to now, for incremental dumps. Applied in order, they turn the
-    /// state at that commit into the state at [`Changes::seqno`]: first come the removed ranges, then for each
-    /// changed key its newest put or removal, in the order of the keys. Tables without newer entries are not
-    /// read.
+    /// state at that commit into the state at [`Changes::seqno`]: first come the removed ranges, then for
+    /// each changed key its newest put or removal, in the order of the keys. Tables without newer entries are
+    /// not read.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {

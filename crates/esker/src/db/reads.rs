@@ -23,8 +23,8 @@ use crate::read::point::{Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::types::{KeyBounds, Result, Value};
 
-/// The reads of one keyspace, as an object: a function over `&dyn ReadCore` accepts a [`Keyspace`], or the view
-/// of a keyspace in a snapshot or a transaction. With [`Reads`] in scope it reads like any of them.
+/// The reads of one keyspace, as an object: a function over `&dyn ReadCore` accepts a [`Keyspace`], or the
+/// view of a keyspace in a snapshot or a transaction. With [`Reads`] in scope it reads like any of them.
 ///
 /// ```
 /// use esker::{ReadCore, Reads};
@@ -99,8 +99,8 @@ pub trait ReadCore {
     fn has_no_keys(&self) -> Result<bool>;
 }
 
-/// The reads of one keyspace, for generic functions: all that has a [`ReadCore`]. A [`Keyspace`] and each view
-/// have the same methods of their own.
+/// The reads of one keyspace, for generic functions: all that has a [`ReadCore`]. A [`Keyspace`] and each
+/// view have the same methods of their own.
 pub trait Reads: ReadCore {
     /// Returns the value of a key.
     ///
@@ -251,8 +251,8 @@ impl Transaction {
     }
 }
 
-/// Implements [`ReadCore`] for a view, and gives it the same reads of its own. `$state`: the [`ReadState`] that
-/// it reads, and the keyspace.
+/// Implements [`ReadCore`] for a view, and gives it the same reads of its own. `$state`: the [`ReadState`]
+/// that it reads, and the keyspace.
 macro_rules! reads_by {
     ($type:ty, |$view:ident| ($state:expr, $keyspace:expr)) => {
         impl ReadCore for $type {

@@ -15,7 +15,8 @@ impl Keyspace {
     ///
     /// Counted are all versions that are stored, including removed and overwritten ones. What is not flushed
     /// counts as in memory, uncompressed. In each run of tables the estimate is off by at most two blocks
-    /// (8 KiB each by default) and the values in blob files that these point to. For a part of a memtable the error is larger.
+    /// (8 KiB each by default) and the values in blob files that these point to. For a part of a memtable the
+    /// error is larger.
     ///
     /// # Errors
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound), [`Closed`](crate::Error::Closed), and those of

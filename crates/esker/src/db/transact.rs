@@ -49,8 +49,8 @@ pub struct TransactionOptions {
 
 impl Db {
     /// Options of one transaction. They begin with those of the database
-    /// ([`Builder::isolation`](crate::Builder::isolation), [`Builder::durability`](crate::Builder::durability))
-    /// and any number of attempts.
+    /// ([`Builder::isolation`](crate::Builder::isolation),
+    /// [`Builder::durability`](crate::Builder::durability)) and any number of attempts.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {

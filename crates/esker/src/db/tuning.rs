@@ -70,8 +70,8 @@ impl Tuning {
     }
     /// Lets readers of the feed hold commits that [`feed_retention`](crate::Builder::feed_retention) would
     /// release, while the kept log has at most `bytes`. The database holds everything until
-    /// [`Db::hold_feed_after`](crate::Db::hold_feed_after) sets the first commit to hold. So an opening releases nothing
-    /// that an absent reader needs. Default 0: nothing is held.
+    /// [`Db::hold_feed_after`](crate::Db::hold_feed_after) sets the first commit to hold. So an opening
+    /// releases nothing that an absent reader needs. Default 0: nothing is held.
     pub fn feed_hold(mut self, bytes: u64) -> Self {
         self.settings.feed.hold = bytes;
         self

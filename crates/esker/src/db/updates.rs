@@ -174,7 +174,8 @@ impl ViewMut<'_> {
     /// lifetime](Keyspace::set_default_ttl).
     ///
     /// # Errors
-    /// Those of [`get`](Self::get) and [`put`](Self::put); [`Error::Invalid`] if the value has another length.
+    /// Those of [`get`](Self::get) and [`put`](Self::put); [`Error::Invalid`] if the value has another
+    /// length.
     pub fn fetch_add(&mut self, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
         let key = key.as_ref();
         let entry = self.transaction.entry(self.keyspace, key)?;

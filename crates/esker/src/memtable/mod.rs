@@ -16,9 +16,9 @@
 //! All memory is freed together, when the last owner (memtable, applier, cursor or scan) is dropped.
 //!
 //! Files in reading order: `permutation`, `arena`, `record`, `node`, `tree` (how readers and the applier
-//! cooperate), `writer`, `position`, `cursor`, `scan`, `size`, `filter`, `runs` (long operand chains of one key).
-//! `piece` holds immutable sorted writes of one transaction. A memtable has no file format: a flush writes it
-//! as a table.
+//! cooperate), `writer`, `position`, `cursor`, `scan`, `size`, `filter`, `runs` (long operand chains of one
+//! key). `piece` holds immutable sorted writes of one transaction. A memtable has no file format: a flush
+//! writes it as a table.
 
 mod arena;
 mod cursor;

@@ -50,8 +50,8 @@ pub enum Isolation {
     /// open exclusive transaction that waits for a commit of another thread waits forever. If a transaction
     /// does not get its turn within [`lock_patience`](crate::Builder::lock_patience), its operations fail
     /// with [`Error::LockTimeout`]. If a thread starts a second exclusive transaction, operations of the
-    /// second one fail with [`Error::Invalid`] after a second. If the database is closed, waiting transactions
-    /// and commits fail with [`Error::Closed`].
+    /// second one fail with [`Error::Invalid`] after a second. If the database is closed, waiting
+    /// transactions and commits fail with [`Error::Closed`].
     Exclusive,
 }
 

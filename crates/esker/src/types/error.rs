@@ -130,8 +130,8 @@ pub enum Error {
         /// Its length in bytes.
         len: usize,
     },
-    /// Commits requested from the [change feed](crate::Db::feed_after) are no longer kept, or never were. Read a
-    /// snapshot, and the feed from there on.
+    /// Commits requested from the [change feed](crate::Db::feed_after) are no longer kept, or never were.
+    /// Read a snapshot, and the feed from there on.
     #[error(
         "the change feed begins with commit {oldest}: older ones are not kept; read a snapshot, and the feed from there on"
     )]
@@ -201,7 +201,7 @@ pub enum Error {
     #[error("there is no change feed: open the database with `feed_retention`")]
     NoFeed,
     /// A reader of the change feed has a position beyond the newest commit. It has read another database, or
-    /// one that has lost commits since.
+    /// commits that this one has lost since.
     #[error(
         "the change feed cannot begin after commit {after}: the newest commit is {newest}, so the reader knows of commits that this database does not have"
     )]

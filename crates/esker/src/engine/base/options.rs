@@ -4,8 +4,7 @@
 //!   Settings (memory, durability, compression, ...) --> Options (all sizes) --> OPTIONS file, info()
 //! ```
 //!
-//! There is one memory budget. Memtables take their part first, then indexes and filters what they need. The
-//! block cache gets the rest.
+//! Of the memory budget, memtables take their part first, then indexes and filters. The cache gets the rest.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -228,16 +227,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the settings for an opening that changes nothing on disk, and does no background work.
-    pub(crate) fn for_reading(mut self) -> Settings {
-        self.opening.read_only = true;
-        self.opening.create_if_missing = false;
-        self.opening.error_if_exists = false;
-        self.functions.filters.clear();
-        self.blobs.rule = Blobs::Never;
-        Settings { background: Background::Steps, map_log: false, ..self }
-    }
-
     /// Derives all options.
     ///
     /// # Errors

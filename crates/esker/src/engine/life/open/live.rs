@@ -86,7 +86,7 @@ struct Suspicion {
 impl LiveDirectory {
     /// Prepares to read the database in `dir`.
     pub(crate) fn new(settings: Settings, dir: &Path) -> Result<LiveDirectory> {
-        let options = settings.for_reading().derive()?;
+        let options = super::reading::for_reading(settings).derive()?;
         let dir = absolute(&options, dir)?;
         let env = options.env();
         refuse_missing(env, &dir)?;

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use esker_env::{Env, FileLock, OverlayFs};
 
 use super::{absolute, open_locked, refuse_missing, wait_for_lock};
-use crate::engine::base::options::Settings;
+use crate::blob::Blobs;
+use crate::engine::base::options::{Background, Settings};
 use crate::engine::disk::unfinished;
 use crate::engine::life::handle::Handle;
 use crate::manifest::file_name::LOCK;
@@ -24,7 +25,7 @@ use crate::types::{Error, Result};
 
 /// Opens the database in `dir` without changing it (reading.1).
 pub(crate) fn open_read_only(settings: Settings, dir: &Path) -> Result<Arc<Handle>> {
-    let options = settings.for_reading().derive()?;
+    let options = for_reading(settings).derive()?;
     let dir = absolute(&options, dir)?;
     let (env, lock) = wait_for_lock(&options, || lock_to_read(options.env(), &dir))?;
     refuse_missing(&env, &dir)?;
@@ -50,4 +51,14 @@ pub(crate) fn lock_to_read(env: &Env, dir: &Path) -> Result<(Env, Option<Box<dyn
     let path = dir.join(LOCK);
     let lock = env.fs.lock_to_read(&path).map_err(|e| Error::lock(path, e, env.threads.process_id()))?;
     Ok((env, lock))
+}
+
+/// Returns the settings for an opening that changes nothing on disk, and does no background work.
+pub(super) fn for_reading(mut settings: Settings) -> Settings {
+    settings.opening.read_only = true;
+    settings.opening.create_if_missing = false;
+    settings.opening.error_if_exists = false;
+    settings.functions.filters.clear();
+    settings.blobs.rule = Blobs::Never;
+    Settings { background: Background::Steps, map_log: false, ..settings }
 }
