@@ -35,7 +35,7 @@ fn a_checkpoint_is_a_database_of_its_own() {
     put(&esker, "a", "2");
     assert_eq!((get(&esker, "copy", "a"), get(&esker, "db", "a")), ("1\n".into(), "2\n".into()));
     let again = esker.run(["checkpoint", "copy"]);
-    assert!(again.code == 2 && again.err.contains("there already"), "{again:?}");
+    assert!(again.code == 2 && again.err.contains("exists already"), "{again:?}");
     let text = esker.run(["checkpoint", "second"]);
     assert!(text.text().starts_with("second: commit 2, 2 files linked"), "{text:?}");
 }
@@ -60,7 +60,7 @@ fn backups_are_made_listed_restored_and_pruned() {
         assert_eq!(get(&esker, args.clone().nth(3).unwrap(), "a"), expected);
     }
     let refused = esker.run(["backup", "restore", "backups", "newest"]);
-    assert!(refused.code == 2 && refused.err.contains("there already"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("exists already"), "{refused:?}");
     let missing = esker.run(["backup", "restore", "backups", "ninth", "--id", "9"]);
     assert!(missing.code == 2 && missing.err.contains("no backup 9"), "{missing:?}");
     let pruned = json(&esker.run(["backup", "prune", "backups", "--keep", "1", "--json"]));

@@ -92,7 +92,7 @@ impl World {
                 // A process ended after completing the file.
                 Err(Error::AlreadyExists(_)) if is_there() => break,
                 // The incomplete file may contain anything after a power loss.
-                Err(Error::AlreadyExists(_)) if how.loss.is_some() => remove_file(&disk, PARTIAL),
+                Err(Error::Invalid(_)) if how.loss.is_some() => remove_file(&disk, PARTIAL),
                 Err(error) => {
                     self.read::<()>(Err(error));
                     return None;

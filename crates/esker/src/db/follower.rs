@@ -14,9 +14,9 @@ use crate::types::{Result, SeqNo};
 ///
 /// [`db`](Self::db) is the database as of one commit. It does not change: [`catch_up`](Self::catch_up)
 /// replaces it by the database as of a newer commit. Writes to it fail with [`Error::ReadOnly`]. It has no
-/// [feed](Db::feed). A clone, and handles made from it, keep showing their commit for as long as they exist.
-/// Meanwhile the files that they need take space on the disk and a descriptor each, even after the writer has
-/// removed them.
+/// [feed](Db::feed_after). A clone, and handles made from it, keep showing their commit for as long as they
+/// exist. Meanwhile the files that they need take space on the disk and a descriptor each, even after the
+/// writer has removed them.
 ///
 /// A follower sees each commit that the writer has given to the operating system: those with
 /// [`Durability::Sync`](crate::Durability::Sync) and [`Durability::Buffered`](crate::Durability::Buffered)

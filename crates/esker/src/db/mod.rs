@@ -178,8 +178,8 @@ impl Db {
         Ok(self.wrap(state))
     }
 
-    /// Opens the keyspace with this id. Returns `None` if it was dropped: a [feed](Self::feed) may contain
-    /// changes of such keyspaces. Looks through all keyspaces, so keep the handle.
+    /// Opens the keyspace with this id. Returns `None` if it was dropped: a [feed](Self::feed_after) may
+    /// contain changes of such keyspaces. Looks through all keyspaces, so keep the handle.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -215,9 +215,8 @@ impl Db {
     /// ```
     /// # let db = esker::Db::in_memory()?;
     /// let mut batch = db.batch();
-    /// let users: Result<Vec<_>, _> = (0..1_000).map(|n| batch.create_keyspace(&format!("user {n}"))).collect();
-    /// batch.commit()?;
-    /// users?[7].put("name", "Ann")?;
+    /// let users: Result<Vec<_>, _> = (0..1_000).map(|n| batch.create_keyspace(&format!("user
+    /// {n}"))).collect(); batch.commit()?; users?[7].put("name", "Ann")?;
     /// # Ok::<(), esker::Error>(())
     /// ```
     ///
