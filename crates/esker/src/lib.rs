@@ -116,6 +116,7 @@
 //! | `typed` | Module `typed`: tables with typed keys in their order, and typed values. |
 //! | `tokio` | Ranges, keys and the change feed as streams. Commits as futures need no feature. |
 //! | `bytes` | `Bytes::from` a [`Value`] or a [`Key`]. |
+//! | `encryption` | Module `encryption`: encryption at rest. Needs a C compiler. |
 //!
 //! `cargo doc -p esker --no-deps --all-features --open` shows them all.
 //!
@@ -134,6 +135,10 @@ mod cache;
 mod compaction;
 mod db;
 mod encoding;
+#[cfg(feature = "encryption")]
+pub mod encryption;
+#[cfg(not(feature = "encryption"))]
+mod encryption;
 mod engine;
 mod feed;
 mod manifest;
@@ -226,4 +231,6 @@ pub use sstable::TableCompression;
 pub use txn::commit::{Durability, Isolation};
 pub use types::latency::Latency;
 pub use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-pub use types::{Contended, Error, KeyBounds, KeyspaceId, Result, SeqNo, SharedBytes, Value};
+pub use types::{
+    Contended, EncryptionProblem, Error, KeyBounds, KeyspaceId, Result, SeqNo, SharedBytes, Value,
+};

@@ -29,7 +29,7 @@ pub(crate) use pointer::BlobPointer;
 pub(crate) use references::BlobReferences;
 pub(crate) use set::{BlobSet, BlobSource};
 pub(crate) use store::{BlobStore, NewBlobFile, StoreOptions};
-pub(crate) use stored::{ChunkCompressor, StoredValue, put_value, stored_bytes_max};
+pub(crate) use stored::{ChunkCompressor, StoredValue, Units, put_value, stored_bytes_max};
 pub(crate) use writer::BlobWriter;
 
 /// Entry points for fuzzing: decoders of this module on arbitrary bytes.

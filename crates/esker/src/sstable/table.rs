@@ -118,7 +118,7 @@ impl Table {
         Table {
             path: path.to_owned(),
             loaded: OnceLock::new(),
-            source: Mutex::new(Source { fs: env.fs.clone(), cache: cache.clone(), stated }),
+            source: Mutex::new(Source { env: env.clone(), cache: cache.clone(), stated }),
             base_seq: AtomicU64::new(base_seq.get()),
             based_tombstones: OnceLock::new(),
             no_tombstones: RangeTombstones::default(),
