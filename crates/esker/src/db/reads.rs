@@ -181,7 +181,7 @@ macro_rules! reads_by {
             }
             fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
                 let $view = self;
-                $state.find_many($keyspace, keys, usize::MAX)
+                $state.find_many_watched($keyspace, keys, usize::MAX)
             }
             fn range(&self, range: impl KeyBounds) -> Range {
                 let $view = self;
