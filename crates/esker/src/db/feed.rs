@@ -204,6 +204,11 @@ impl<'a> FeedChange<'a> {
     }
 }
 
+/// Returns the number of the next commit. No commit follows the largest number.
+fn behind(after: SeqNo) -> SeqNo {
+    if after == SeqNo::MAX { after } else { after.next() }
+}
+
 fn damaged(error: DecodeError) -> Error {
     error.in_file("commit payload", Path::new(""), 0)
 }
@@ -250,10 +255,11 @@ impl Db {
     ///
     /// # Errors
     /// [`FeedTruncated`](crate::Error::FeedTruncated) if the next commit is no longer kept;
-    /// [`NoFeed`](crate::Error::NoFeed) if the database has no feed; [`Invalid`](crate::Error::Invalid) if it
-    /// has not made the commit `after`; [`Closed`](crate::Error::Closed).
+    /// [`NoFeed`](crate::Error::NoFeed) if the database has no feed;
+    /// [`FeedAhead`](crate::Error::FeedAhead) if it has not made the commit `after`;
+    /// [`Closed`](crate::Error::Closed).
     pub fn feed_after(&self, after: SeqNo) -> Result<Feed> {
-        let follower = self.handle.core.follow(after.next())?;
+        let follower = self.handle.core.follow(behind(after))?;
         Ok(Feed { handle: self.handle.clone(), follower, has_failed: false })
     }
 
@@ -279,7 +285,7 @@ impl Db {
     /// # }
     /// ```
     pub fn hold_feed_after(&self, after: Option<SeqNo>) {
-        self.handle.core.hold_feed(after.map(SeqNo::next));
+        self.handle.core.hold_feed(after.map(behind));
     }
 
     /// Bytes of log files kept for the [feed](Self::feed_after) after this commit. The file that is being
@@ -289,7 +295,7 @@ impl Db {
     /// [`Closed`](crate::Error::Closed).
     pub fn feed_bytes_after(&self, after: SeqNo) -> Result<u64> {
         self.handle.core.check_ours()?;
-        Ok(self.handle.core.feed_bytes(after.next()))
+        Ok(self.handle.core.feed_bytes(behind(after)))
     }
 }
 

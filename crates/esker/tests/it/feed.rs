@@ -296,7 +296,10 @@ fn retention_by_age_goes_by_the_clock_across_restarts() {
     while db.step(BackgroundStep::PrepareLog).unwrap() {}
     assert_eq!(truncated(db.feed_after(SeqNo::new(1))), SeqNo::new(3));
     assert!(db.feed_after(SeqNo::new(2)).unwrap().try_next().unwrap().is_none());
-    assert!(matches!(db.feed_after(SeqNo::new(3)), Err(Error::FeedAhead { .. })));
+    for after in [SeqNo::new(3), SeqNo::MAX] {
+        assert!(matches!(db.feed_after(after), Err(Error::FeedAhead { .. })));
+    }
+    assert_eq!(db.feed_bytes_after(SeqNo::MAX).unwrap(), 0);
 }
 
 #[test]
