@@ -45,8 +45,8 @@ fn use_all_features(db: &Db) {
     }
 }
 
-/// Checks that each event that begins work is followed by the event that ends it, before work of the same kind
-/// begins again.
+/// Checks that each event that begins work is followed by the event that ends it, before work of the same
+/// kind begins again.
 fn assert_pairs(events: &[Event], kind: &str) {
     let of_kind: Vec<_> = events.iter().filter(|event| event.name().starts_with(kind)).collect();
     assert!(of_kind.len().is_multiple_of(2), "{kind}: {of_kind:?}");
