@@ -4,7 +4,8 @@ use crate::engine::base::event::Event;
 use crate::engine::base::health::Health;
 
 /// Passes an event on to the subscriber of the crate `tracing`, with the target `esker`. Failures, missed
-/// events and a database that is not well have the level `warn`, openings `info`, all others `debug`.
+/// events, slow operations and a database that is not well have the level `warn`, openings `info`,
+/// all others `debug`.
 ///
 /// ```
 /// let db = esker::Db::builder().on_event(esker::trace_event).open_in_memory()?;
@@ -17,7 +18,9 @@ pub fn trace_event(event: &Event) {
         Event::Health(Health::Ok | Health::Closed) | Event::Opening { .. } | Event::Opened { .. } => {
             tracing::info!(target: "esker", name, ms, "{event}");
         }
-        Event::Health(_) | Event::Missed { .. } => tracing::warn!(target: "esker", name, ms, "{event}"),
+        Event::Health(_) | Event::Missed { .. } | Event::Slow(_) => {
+            tracing::warn!(target: "esker", name, ms, "{event}")
+        }
         _ if is_well => tracing::debug!(target: "esker", name, ms, "{event}"),
         _ => tracing::warn!(target: "esker", name, ms, "{event}"),
     }

@@ -27,6 +27,7 @@ use super::moves::{Moves, TAIL_BYTES};
 use crate::encoding::bytes::ByteReader;
 use crate::encoding::checksum::crc32c;
 use crate::types::descriptors::{Descriptors, ReadFile};
+use crate::types::parts::{Part, timed};
 use crate::types::{Error, FileId, Result, SeqNo};
 
 const MAGIC: [u8; 8] = *b"eskerBLB";
@@ -348,7 +349,8 @@ impl BlobFile {
         let Some(len) = usize::try_from(len).ok().filter(|_| is_inside) else {
             return Err(Error::corrupt("blob", &self.path, offset, "the file ends before the value does"));
         };
-        read_range(&*self.file()?, offset, len).map_err(|e| match e.kind() {
+        let file = self.file()?;
+        timed(Part::BlobRead, || read_range(&*file, offset, len)).map_err(|e| match e.kind() {
             std::io::ErrorKind::UnexpectedEof => {
                 Error::corrupt("blob", &self.path, offset, "the file ends before the value does")
             }

@@ -181,8 +181,8 @@ impl Builder {
     }
 
     /// Sets a callback for [events](Event): flushes, compactions, garbage collections of blob files, stalls,
-    /// checkpoints, changes of [`Health`](crate::Health), and the progress of a long opening. Without one,
-    /// events cost nothing.
+    /// checkpoints, changes of [`Health`](crate::Health), the progress of a long opening, and
+    /// [slow operations](Self::slow_after). Without one, events cost nothing.
     ///
     /// A thread of its own calls it, in the order of the events and without a lock, so the callback may use
     /// the database. The engine does not wait for it: while it blocks, up to 1024 events wait, and further
@@ -206,6 +206,29 @@ impl Builder {
     /// ```
     pub fn on_event(mut self, callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.settings.functions.listener = Some(Listener(Arc::new(callback)));
+        self
+    }
+
+    /// Reports lookups, scans and commits that take at least this long as [`Event::Slow`], with where their
+    /// time went: waits for flushes and other commits, writes and syncs of the log, reads of tables and blob
+    /// files. Has an effect only with [`on_event`](Self::on_event). Then each of these operations, and each
+    /// step of an iterator, reads the clock. The time of [`Range::visit`](crate::Range::visit) includes that
+    /// of its function. Cursors are not watched. Default: nothing is watched.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// use std::time::Duration;
+    /// let builder = esker::Db::builder().slow_after(Duration::from_millis(20)).on_event(|event| {
+    ///     if let esker::Event::Slow(slow) = event {
+    ///         println!("{slow}"); // commit of 3 items, 25.1 ms; log synced 24.8 ms (1)
+    ///     }
+    /// });
+    /// # builder.open_in_memory()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn slow_after(mut self, duration: Duration) -> Self {
+        self.settings.functions.slow_after = Some(duration);
         self
     }
 

@@ -13,6 +13,7 @@ use super::keyspace::Keyspace;
 use super::range::Range;
 use super::ttl::Ttl;
 use super::writes::Writes;
+use crate::engine::base::slow_operation::Operation;
 use crate::engine::core::Core;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::KeyspaceState;
@@ -43,6 +44,18 @@ pub(super) trait ReadState {
         self.source(keyspace, None)?.find_many(&keyspace.state, keys, threads, bytes_max)
     }
 
+    /// Same as `find_many`, watched if the user wants to know slow operations.
+    fn find_many_watched<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Value>>> {
+        let find = || self.find_many(keyspace, keys, bytes_max);
+        let Some(slow) = &keyspace.core().slow else { return find() };
+        slow.watch(Operation::MultiGet, Some(&|| keyspace.name()), find, |_| keys.len() as u64)
+    }
+
     fn has_no_keys(&self, keyspace: &Keyspace) -> Result<bool> {
         Ok(self.walk(keyspace, ..).next().transpose()?.is_none())
     }
@@ -54,13 +67,20 @@ pub(super) trait ReadState {
 
     #[inline]
     fn walk(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Range {
-        let bounds = encode_bounds(keyspace.state.id, &range);
-        Range::from_result(self.source(keyspace, Some(&bounds)), bounds)
+        self.walk_within(keyspace, encode_bounds(keyspace.state.id, &range))
+    }
+
+    #[inline]
+    fn walk_within(&self, keyspace: &Keyspace, bounds: Bounds) -> Range {
+        let range = Range::from_result(self.source(keyspace, Some(&bounds)), bounds);
+        match &keyspace.core().slow {
+            Some(slow) => range.watched(slow.scan(keyspace.name())),
+            None => range,
+        }
     }
 
     fn walk_prefix(&self, keyspace: &Keyspace, prefix: &[u8]) -> Range {
-        let bounds = prefix_bounds(keyspace.state.id, prefix);
-        Range::from_result(self.source(keyspace, Some(&bounds)), bounds)
+        self.walk_within(keyspace, prefix_bounds(keyspace.state.id, prefix))
     }
 
     fn cursor_over(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<Cursor> {
@@ -146,7 +166,7 @@ macro_rules! read_methods {
                 &$self $(, $keyspace: &Keyspace)?,
                 keys: &[K],
             ) -> Result<Vec<Option<Value>>> {
-                $state.find_many($of, keys, usize::MAX)
+                $state.find_many_watched($of, keys, usize::MAX)
             }
 
             /// The values of the first keys, until those read exceed `bytes_max` bytes; at least one. Call it
@@ -159,7 +179,7 @@ macro_rules! read_methods {
                 keys: &[K],
                 bytes_max: usize,
             ) -> Result<Vec<Option<Value>>> {
-                $state.find_many($of, keys, bytes_max)
+                $state.find_many_watched($of, keys, bytes_max)
             }
 
             /// The first entry.

@@ -18,6 +18,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use super::key_handle::Key;
+use crate::engine::base::slow::ScanWatch;
 use crate::engine::state::reads::ReadSource;
 use crate::read::run_walk::RunWalk;
 use crate::read::source::{Nothing, Source};
@@ -210,9 +211,25 @@ struct Walks {
     ended: bool,
     /// The error in making the iterator. The first call returns it.
     failed: Option<Error>,
+    /// Watches whether the walk is slow.
+    watch: Option<Box<ScanWatch>>,
 }
 
 impl Walks {
+    /// Runs a step, watched if the user wants to know slow scans.
+    #[inline(always)]
+    fn step<T>(&mut self, step: impl FnOnce(&mut Walks) -> Option<T>) -> Option<T> {
+        if self.watch.is_none() { step(self) } else { self.watched(step, |item| u64::from(item.is_some())) }
+    }
+
+    #[cold]
+    fn watched<T>(&mut self, run: impl FnOnce(&mut Walks) -> T, entries: impl FnOnce(&T) -> u64) -> T {
+        let Some(mut watch) = self.watch.take() else { return run(self) };
+        let done = watch.step(|| run(self), entries);
+        self.watch = Some(watch);
+        done
+    }
+
     fn end(&mut self, result: Result<bool>) -> Option<Result<()>> {
         match result {
             Ok(true) => Some(Ok(())),
@@ -385,7 +402,14 @@ impl Range {
         };
         let reads = source.as_ref().and_then(|source| source.reads.clone());
         let seen = reads.map(|reads| Seen::new(reads, &bounds));
-        Range { walks: Walks { source, seen, bounds, front: None, back: None, ended: false, failed } }
+        let (front, back) = (None, None);
+        Range { walks: Walks { source, seen, bounds, front, back, ended: false, failed, watch: None } }
+    }
+
+    /// Has the scan watched.
+    pub(super) fn watched(mut self, watch: ScanWatch) -> Self {
+        self.walks.watch = Some(Box::new(watch));
+        self
     }
 
     /// Passes the remaining entries to `visit`, until it breaks or none is left. Keys and values that are
@@ -411,8 +435,19 @@ impl Range {
     ///
     /// # Errors
     /// Errors that the iterator would return.
-    pub fn visit(mut self, visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
-        self.walks.visit(visit)
+    pub fn visit(mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+        if self.walks.watch.is_none() {
+            return self.walks.visit(visit);
+        }
+        let counted = |walks: &mut Walks| {
+            let mut entries = 0;
+            let done = walks.visit(|key, value| {
+                entries += 1;
+                visit(key, value)
+            });
+            (done, entries)
+        };
+        self.walks.watched(counted, |(_, entries)| *entries).0
     }
 
     /// Converts to an iterator over the keys alone. It reads the same from disk; see [`Keys`].
@@ -425,16 +460,20 @@ impl Iterator for Range {
     type Item = Result<(Key, Value)>;
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(run) = self.walks.step_inside() {
-            return Some(run.value().map(|value| (Key::of_parts(run.user_key_parts(&mut [0; 4])), value)));
-        }
-        self.walks.next().map(|walk| walk.and_then(Walk::entry))
+        self.walks.step(|walks| {
+            if let Some(run) = walks.step_inside() {
+                return Some(
+                    run.value().map(|value| (Key::of_parts(run.user_key_parts(&mut [0; 4])), value)),
+                );
+            }
+            walks.next().map(|walk| walk.and_then(Walk::entry))
+        })
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.walks.next_back().map(|walk| walk.and_then(Walk::entry))
+        self.walks.step(|walks| walks.next_back().map(|walk| walk.and_then(Walk::entry)))
     }
 }
 
@@ -442,15 +481,17 @@ impl Iterator for Keys {
     type Item = Result<Key>;
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(run) = self.walks.step_inside() {
-            return Some(Ok(Key::of_parts(run.user_key_parts(&mut [0; 4]))));
-        }
-        self.walks.next().map(|walk| walk.map(Walk::key))
+        self.walks.step(|walks| {
+            if let Some(run) = walks.step_inside() {
+                return Some(Ok(Key::of_parts(run.user_key_parts(&mut [0; 4]))));
+            }
+            walks.next().map(|walk| walk.map(Walk::key))
+        })
     }
 }
 
 impl DoubleEndedIterator for Keys {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.walks.next_back().map(|walk| walk.map(Walk::key))
+        self.walks.step(|walks| walks.next_back().map(|walk| walk.map(Walk::key)))
     }
 }

@@ -269,7 +269,7 @@ macro_rules! reads_by {
                 ReadState::ttl_of($state, $keyspace, key)
             }
             fn values_of(&$view, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-                $state.find_many($keyspace, keys, usize::MAX)
+                $state.find_many_watched($keyspace, keys, usize::MAX)
             }
             fn between(&$view, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Range {
                 $state.walk($keyspace, (start, end))

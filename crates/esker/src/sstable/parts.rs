@@ -9,6 +9,7 @@ use super::block::Block;
 use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
 use super::stored::{self, Salt};
 use crate::encoding::bytes::{DecodeError, Decoded};
+use crate::types::parts::{Part, timed};
 use crate::types::{Error, Result, SeqNo};
 
 /// Returns the newest commit recorded in a table file. `None` if the table is unfinished, damaged or missing.
@@ -96,11 +97,13 @@ pub(super) fn read_stored(file: &dyn File, path: &Path, extent: Range<u64>) -> R
         return Err(Error::corrupt("table", path, extent.start, "a part exceeds the address space"));
     };
     let mut bytes = PageBuf::new(len);
-    read_range_into(file, extent.start, &mut bytes).map_err(|e| match e.kind() {
-        std::io::ErrorKind::UnexpectedEof => {
-            Error::corrupt("table", path, extent.start, "the file ends inside this part")
+    timed(Part::TableRead, || read_range_into(file, extent.start, &mut bytes)).map_err(|e| {
+        match e.kind() {
+            std::io::ErrorKind::UnexpectedEof => {
+                Error::corrupt("table", path, extent.start, "the file ends inside this part")
+            }
+            _ => Error::read(path, extent.start, len, &e),
         }
-        _ => Error::read(path, extent.start, len, &e),
     })?;
     Ok(bytes)
 }

@@ -40,6 +40,7 @@ use crate::read::view_cell::ViewCell;
 use crate::types::canary::{self, Canary};
 use crate::types::interleave::{self, Point};
 use crate::types::key::encode_key;
+use crate::types::parts::{Part, timed};
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 use crate::wal::{LogRoom, SyncHandle, WalWriter};
 
@@ -170,7 +171,7 @@ impl Pipeline {
     }
 
     fn lead(&self, group: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
-        let mut state = self.state.lock();
+        let mut state = timed(Part::Wait, || self.state.lock());
         let is_long = CommitRequest::may_take_long(&group);
         let ready = state.poison.check().and_then(|()| self.make_room(&mut state));
         if let Err(error) = ready.and_then(|()| self.leave_unsynced(&mut state, is_long)) {
@@ -287,7 +288,8 @@ impl Pipeline {
             state.poison.settle();
             return Err(state.poison.stop(error));
         }
-        apply(set, &unresolved, seq, &state.active.memtable, &mut state.active.applier);
+        let (memtable, applier) = (&state.active.memtable, &mut state.active.applier);
+        timed(Part::Memtable, || apply(set, &unresolved, seq, memtable, applier));
         // drop_mark.1
         marked.extend(request.drops.iter().filter(|mark| mark.set()).cloned());
         // Blob bytes count towards the log, to limit the number of commits that recovery has to check.

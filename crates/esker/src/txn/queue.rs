@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::sync::fault::{self, Fault};
 use crate::sync::{Condvar, Mutex};
+use crate::types::parts::{Part, timed};
 
 /// Maximum number of requests in a group.
 const GROUP_MAX: usize = 1024;
@@ -61,7 +62,7 @@ impl<R, O> GroupQueue<R, O> {
                 Arc::new(Ticket { state: Mutex::new(State::Waiting(request)), wake: Condvar::new() });
             inner.waiting.push_back(ticket.clone());
             drop(inner);
-            match ticket.wait() {
+            match timed(Part::Wait, || ticket.wait()) {
                 Ok(outcome) => return outcome,
                 Err(request) => request,
             }

@@ -72,7 +72,11 @@ fn find_index() -> usize {
 }
 
 /// The counters of one database. Relaxed throughout: they order nothing.
-pub(crate) struct Activity(Box<[Line; LINES]>);
+pub(crate) struct Activity {
+    lines: Box<[Line; LINES]>,
+    /// One in this many gets is measured, on average.
+    gets_per_sample: AtomicU64,
+}
 
 /// The counters of one thread. Aligned to two cache lines, which processors fetch together.
 #[derive(Default)]
@@ -108,7 +112,8 @@ impl Default for Activity {
     fn default() -> Self {
         // Never on the stack: the threads of a model checker have small ones.
         let lines: Box<[Line]> = (0..LINES).map(|_| Line::default()).collect();
-        Activity(lines.try_into().unwrap_or_else(|_| unreachable!("there are `LINES`")))
+        let lines = lines.try_into().unwrap_or_else(|_| unreachable!("there are `LINES`"));
+        Activity { lines, gets_per_sample: GETS_PER_SAMPLE.into() }
     }
 }
 
@@ -127,48 +132,53 @@ fn bump(counter: &AtomicU64, n: u64, index: usize) -> u64 {
 /// Returns whether operation `count` is measured. If so, chooses the next one at a pseudo-random distance, so
 /// that patterns in the caller's operations do not bias the sample.
 #[inline(always)]
-fn is_due(next: &AtomicU64, count: u64, per_sample: u64) -> bool {
+fn is_due(next: &AtomicU64, count: u64, per_sample: impl FnOnce() -> u64) -> bool {
     let due = count >= next.load(Ordering::Relaxed);
     if due {
         let random = count.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        next.store(count + 1 + random % (2 * per_sample - 1), Ordering::Relaxed);
+        next.store(count + 1 + random % (2 * per_sample() - 1), Ordering::Relaxed);
     }
     due
 }
 
 impl Activity {
+    /// Has all gets measured. Called before the first one.
+    pub(crate) fn measure_all_gets(&self) {
+        self.gets_per_sample.store(1, Ordering::Relaxed);
+    }
+
     /// Counts a get. Returns whether to measure it.
     #[inline(always)]
     pub(crate) fn get_begins(&self) -> bool {
         let index = index();
-        let line = &self.0[index];
+        let line = &self.lines[index];
         let count = bump(&line.gets, 1, index);
-        is_due(&line.next_get, count, GETS_PER_SAMPLE)
+        is_due(&line.next_get, count, || self.gets_per_sample.load(Ordering::Relaxed))
     }
 
     /// Counts a block found in the cache.
     #[inline(always)]
     pub(crate) fn hit(&self) {
         let index = index();
-        bump(&self.0[index].hits, 1, index);
+        bump(&self.lines[index].hits, 1, index);
     }
 
     /// Counts a block read from its file.
     pub(crate) fn miss(&self) {
         let index = index();
-        bump(&self.0[index].misses, 1, index);
+        bump(&self.lines[index].misses, 1, index);
     }
 
     /// Called before a commit that does not wait for the disk. Returns whether to measure it.
     pub(crate) fn commit_begins(&self) -> bool {
-        let line = &self.0[index()];
-        is_due(&line.next_commit, line.commits.load(Ordering::Relaxed) + 1, COMMITS_PER_SAMPLE)
+        let line = &self.lines[index()];
+        is_due(&line.next_commit, line.commits.load(Ordering::Relaxed) + 1, || COMMITS_PER_SAMPLE)
     }
 
     /// Counts a successful commit of this many bytes.
     pub(crate) fn committed(&self, bytes: u64) {
         let index = index();
-        let line = &self.0[index];
+        let line = &self.lines[index];
         bump(&line.commits, 1, index);
         bump(&line.committed_bytes, bytes, index);
     }
@@ -176,7 +186,7 @@ impl Activity {
     /// Sums the counters of all threads.
     pub(crate) fn sums(&self) -> Sums {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        self.0.iter().fold(Sums::default(), |sums, line| Sums {
+        self.lines.iter().fold(Sums::default(), |sums, line| Sums {
             gets: sums.gets + get(&line.gets),
             hits: sums.hits + get(&line.hits),
             misses: sums.misses + get(&line.misses),
@@ -217,8 +227,11 @@ mod tests {
     #[test]
     fn the_measured_share_is_close_to_the_chosen_one() {
         let next = AtomicU64::new(0);
-        let samples = (1..=64_000).filter(|count| is_due(&next, *count, 64)).count();
+        let samples = (1..=64_000).filter(|count| is_due(&next, *count, || 64)).count();
         assert!((900..1100).contains(&samples), "{samples}");
-        assert!((1..=64_000).all(|_| !is_due(&next, 1, 64)), "the first only once");
+        assert!((1..=64_000).all(|_| !is_due(&next, 1, || 64)), "the first only once");
+        let activity = Activity::default();
+        activity.measure_all_gets();
+        assert!((0..1000).all(|_| activity.get_begins()));
     }
 }

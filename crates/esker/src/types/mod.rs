@@ -21,6 +21,7 @@ pub(crate) mod latency;
 pub(crate) mod limits;
 pub(crate) mod op;
 pub(crate) mod outcomes;
+pub(crate) mod parts;
 pub(crate) mod prefetch;
 pub(crate) mod range_tombstone;
 pub(crate) mod small_copy;

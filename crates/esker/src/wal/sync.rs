@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use super::format::SegmentHeader;
 use super::meter::Meter;
 use crate::types::canary::{self, Canary};
+use crate::types::parts::{Part, timed};
 use crate::types::{Error, Result};
 
 /// A sync of something other than the log.
@@ -112,6 +113,10 @@ impl SegmentFile {
     }
 
     pub(super) fn sync(&self) -> Result<()> {
+        timed(Part::LogSync, || self.sync_once())
+    }
+
+    fn sync_once(&self) -> Result<()> {
         let mut last_sync = self.last_sync.lock();
         let failed = match &*last_sync {
             LastSync::Well => None,

@@ -33,6 +33,7 @@ use super::spare::Prepared;
 use super::sync::{SegmentFile, SyncHandle, SyncOutcome, panicked};
 use crate::encoding::checksum::crc32c_append;
 use crate::types::canary::{self, Canary};
+use crate::types::parts::{Part, timed};
 use crate::types::{Error, Result, SeqNo};
 
 /// The buffer is written out before it would exceed this size.
@@ -136,7 +137,7 @@ impl WalWriter {
         if room.is_some_and(|room| room >= bytes) {
             return Ok(());
         }
-        let reserved = self.reserve_files(bytes, room, on_disk);
+        let reserved = timed(Part::LogFiles, || self.reserve_files(bytes, room, on_disk));
         self.pool.meter.note_files(&reserved);
         reserved
     }
@@ -419,7 +420,7 @@ impl WalWriter {
         let Some(active) = self.active.as_mut().filter(|active| active.written < active.appended) else {
             return Ok(());
         };
-        active.write(&self.buffer)?;
+        timed(Part::LogWrite, || active.write(&self.buffer))?;
         self.note_written();
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
 use crate::common::{dir, tiny};
-use esker::{Builder, Db, Durability, Event, Health, History, StallCause, Work};
+use esker::{Builder, Db, Durability, Event, Health, History, Operation, Part, StallCause, Work};
 use esker_env::{Clock, Env, FaultAction, FaultFs, FaultRule, ManualClock, MemFs, OpKind};
 
 /// Adds a callback that collects the events.
@@ -291,4 +291,46 @@ fn a_long_opening_reports_its_progress() {
     assert!(last.0 > 10 << 20, "{events:?}");
     assert!(matches!(events.last(), Some(Event::Opened { commits: 120, torn_bytes: 0, .. })), "{events:?}");
     assert_eq!(killed.default_keyspace().iter().count(), map.iter().count());
+}
+
+#[test]
+fn slow_operations_say_where_their_time_went() {
+    let env = Env { clock: Arc::new(Ticking::default()), ..Env::simulated(Arc::new(MemFs::new()), 1) };
+    let builder = tiny(env).blobs_over(2000).slow_after(Duration::from_nanos(1));
+    let (builder, events) = collecting(builder);
+    let db = builder.open(dir()).unwrap();
+    let map = db.keyspace("users").unwrap();
+    for n in 0..20_u8 {
+        map.put_with_ttl([n], vec![n; 300], Duration::from_secs(1 << 30)).unwrap();
+        map.put([n, 0], vec![n; 3000]).unwrap();
+    }
+    map.delete_range([5]..[6]).unwrap();
+    db.compact().unwrap();
+    events.lock().unwrap().clear();
+    assert!(map.get([1, 0]).unwrap().is_some());
+    assert_eq!(map.multi_get(&[[2], [3]]).unwrap().len(), 2);
+    assert_eq!(map.iter().count(), 38);
+    let mut transaction = db.begin();
+    assert!(transaction.get(&map, [4]).unwrap().is_some());
+    transaction.put(&map, [200], vec![1; 3000]).unwrap();
+    transaction.commit().unwrap();
+    let events = events.lock().unwrap();
+    let slow = |of: Operation| {
+        let of_kind = events.iter().find_map(|event| match event {
+            Event::Slow(slow) if slow.operation == of => Some(slow),
+            _ => None,
+        });
+        let slow = of_kind.unwrap();
+        assert!(slow.parts.iter().map(|part| part.time).sum::<Duration>() < slow.time, "{slow}");
+        (slow.keyspace.as_deref(), slow.items, slow.parts.iter().map(|part| part.part).collect::<Vec<_>>())
+    };
+    let (keyspace, items, parts) = slow(Operation::Get);
+    assert_eq!((keyspace, items), (Some("users"), 1));
+    assert!(parts.contains(&Part::BlobRead), "{parts:?}");
+    assert_eq!((slow(Operation::MultiGet).1, slow(Operation::Scan).1), (2, 38));
+    let (keyspace, items, parts) = slow(Operation::Commit);
+    assert_eq!((keyspace, items), (None, 1));
+    for part in [Part::BlobWrite, Part::LogWrite, Part::LogSync, Part::Memtable] {
+        assert!(parts.contains(&part), "{part} in {parts:?}");
+    }
 }

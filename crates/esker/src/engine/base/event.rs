@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::health::Health;
+use super::slow_operation::SlowOperation;
 use crate::types::{Error, SeqNo};
 
 /// Something that the engine has done or noticed: see [`Builder::on_event`](crate::Builder::on_event). Its
@@ -145,6 +146,8 @@ pub enum Event {
     },
     /// The [health](crate::Db::health) has changed. Noticed within 20 ms.
     Health(Health),
+    /// An operation was slow: see [`Builder::slow_after`](crate::Builder::slow_after).
+    Slow(SlowOperation),
     /// Events were dropped, because the callback is slower than the engine.
     #[non_exhaustive]
     Missed {
@@ -181,6 +184,7 @@ impl Event {
             Event::StallBegun { .. } => "stall begun",
             Event::StallEnded { .. } => "stall ended",
             Event::Health(_) => "health",
+            Event::Slow(_) => "slow",
             Event::Missed { .. } => "events missed",
         }
     }
@@ -194,6 +198,7 @@ impl Event {
             | Event::CollectionEnded { time, .. }
             | Event::CheckpointEnded { time, .. }
             | Event::StallEnded { time, .. } => Some(*time),
+            Event::Slow(slow) => Some(slow.time),
             _ => None,
         }
     }
@@ -251,6 +256,7 @@ impl fmt::Display for Event {
             }
             Event::StallBegun { cause } | Event::StallEnded { cause, .. } => write!(f, ": {cause}"),
             Event::Health(health) => write!(f, ": {health}"),
+            Event::Slow(slow) => return write!(f, ": {slow}"),
             Event::Missed { events } => write!(f, ": {events}"),
         }?;
         if let Some(time) = self.time() {

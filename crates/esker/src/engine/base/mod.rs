@@ -7,6 +7,8 @@ pub(crate) mod info;
 pub(crate) mod options;
 pub(in crate::engine) mod panics;
 pub(crate) mod signal;
+pub(crate) mod slow;
+pub(crate) mod slow_operation;
 pub(crate) mod stats;
 
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use self::events::Events;
 use self::health::Watch;
 use self::options::Options;
 use self::signal::Signal;
+use self::slow::SlowWatch;
 use self::stats::Counters;
 use crate::types::{Error, Result};
 
@@ -29,18 +32,25 @@ pub(crate) struct Base {
     pub(crate) watch: Watch,
     pub(crate) signal: Signal,
     pub(crate) events: Events,
+    /// Reports slow operations, if the user wants that.
+    pub(crate) slow: Option<Arc<SlowWatch>>,
     /// Shared with all views (view.2).
     pub(crate) closed: Arc<AtomicBool>,
 }
 
 impl Base {
     pub(in crate::engine) fn new(options: Options, closed: Arc<AtomicBool>, events: Events) -> Self {
+        let slow = options
+            .slow_after()
+            .filter(|_| events.is_on())
+            .map(|after| Arc::new(SlowWatch::new(after, events.clone(), options.env().clock.clone())));
         Base {
             options,
             counters: Counters::default(),
             watch: Watch::default(),
             signal: Signal::default(),
             events,
+            slow,
             closed,
         }
     }

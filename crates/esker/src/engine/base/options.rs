@@ -153,6 +153,8 @@ pub(crate) struct Functions {
     pub(crate) filters: BTreeMap<String, Filter>,
     /// Receives the events.
     pub(crate) listener: Option<Listener>,
+    /// Duration from which on an operation is an event.
+    pub(crate) slow_after: Option<Duration>,
 }
 
 /// The settings that the user gives.
@@ -297,6 +299,9 @@ impl Options {
     }
     pub(crate) fn listener(&self) -> Option<&Listener> {
         self.given.functions.listener.as_ref()
+    }
+    pub(crate) fn slow_after(&self) -> Option<Duration> {
+        self.given.functions.slow_after
     }
     pub(crate) fn create_if_missing(&self) -> bool {
         self.given.opening.create_if_missing

@@ -65,7 +65,7 @@ pub struct Stats {
     pub oldest_iterator: Option<Duration>,
     /// Keys looked up one at a time with `get` and `contains` of keyspaces, snapshots and transactions.
     pub gets: u64,
-    /// Duration of these lookups; one in 64 is measured.
+    /// Duration of these lookups; one in 64 is measured, all with [`slow_after`](crate::Builder::slow_after).
     pub get_latency: Latency,
     /// Successful commits with at least one write.
     pub commits: u64,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::encoding::catalog_key::name_key;
 use crate::encoding::hash::key_hash;
+use crate::engine::base::slow_operation::Operation;
 use crate::engine::state::State;
 use crate::engine::state::catalog::{KeyspaceState, varint};
 use crate::read::fold::Operands;
@@ -69,7 +70,7 @@ impl State {
         key: &[u8],
     ) -> Result<Option<W::Out>> {
         if self.cache.activity().get_begins() {
-            return self.measured(|| self.find_newest::<W>(keyspace, key));
+            return self.measured(keyspace, || self.find_newest::<W>(keyspace, key));
         }
         self.find_newest::<W>(keyspace, key)
     }
@@ -120,14 +121,17 @@ impl State {
             self.read_cost.looked_up(view);
             view.find_below::<W>(&KeyBuf::new(keyspace.id, key), at, operands, &guard)
         };
-        if self.cache.activity().get_begins() { self.measured(find) } else { find() }
+        if self.cache.activity().get_begins() { self.measured(keyspace, find) } else { find() }
     }
 
     /// Measures a get.
     #[cold]
-    fn measured<T>(&self, get: impl FnOnce() -> T) -> T {
+    fn measured<T>(&self, keyspace: &KeyspaceState, get: impl FnOnce() -> T) -> T {
         let start = self.env.clock.monotonic();
-        let got = get();
+        let got = match &self.slow {
+            Some(slow) => slow.watch(Operation::Get, Some(&|| keyspace.name().to_string()), get, |_| 1),
+            None => get(),
+        };
         self.counters.get_latency.offer(self.env.clock.monotonic().saturating_sub(start));
         got
     }

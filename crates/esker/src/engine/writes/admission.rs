@@ -19,6 +19,7 @@ use std::time::Duration;
 use crate::compaction::pacing;
 use crate::engine::base::event::StallCause;
 use crate::engine::base::options::{Background, SEALED_MAX};
+use crate::engine::base::slow_operation::Operation;
 use crate::engine::base::stats::add;
 use crate::engine::disk::reserve::SEALED_FOR_REMOVALS;
 use crate::engine::upkeep::backoff::is_more;
@@ -29,6 +30,7 @@ use crate::txn::blobs;
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::write_set::WriteSet;
 use crate::types::activity::COMMITS_PER_SAMPLE;
+use crate::types::parts::{Part, timed};
 use crate::types::{Error, Result, SeqNo};
 
 /// Whether another memtable may follow the one that takes writes.
@@ -71,6 +73,12 @@ impl Writes {
 
     /// Commits. Returns the commit's number. A commit without writes returns the number of the newest commit.
     pub(crate) fn submit(&self, request: CommitRequest) -> Result<SeqNo> {
+        let Some(slow) = &self.slow else { return self.submit_now(request) };
+        let writes = request.set.op_count() as u64;
+        slow.watch(Operation::Commit, None, || self.submit_now(request), |_| writes)
+    }
+
+    fn submit_now(&self, request: CommitRequest) -> Result<SeqNo> {
         self.check_ours()?;
         self.signal.check_alive()?;
         if request.is_empty() {
@@ -79,13 +87,14 @@ impl Writes {
         self.check_writable()?;
         let bytes = (request.set.byte_len() + request.layers.byte_len()) as u64 + request.blobs.bytes;
         let begun = self.begin_commit(request.durability);
-        let _passage = if request.may_pass { None } else { Some(self.wait_for_exclusive()?) };
-        let memtables = self.make_room(request.layers.is_empty() && request.set.removes_only())?;
-        self.slow_down(bytes, memtables);
-        let request = self.divert(request)?;
+        let wait = || timed(Part::Wait, || self.wait_for_exclusive());
+        let _passage = if request.may_pass { None } else { Some(wait()?) };
+        let removes_only = request.layers.is_empty() && request.set.removes_only();
+        timed(Part::Stall, || self.wait_for_upkeep(bytes, removes_only))?;
+        let request = timed(Part::BlobWrite, || self.divert(request))?;
         let done = match request.layers.is_empty() {
             true => self.pipeline.commit(request),
-            false => self.adopt(&request),
+            false => timed(Part::TableWrite, || self.adopt(&request)),
         };
         if self.wal_pool.take_wish() {
             self.signal.wake_log();
@@ -95,19 +104,25 @@ impl Writes {
 
     /// Commits several requests in order, as one group if possible.
     pub(crate) fn submit_group(&self, requests: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
+        let Some(slow) = &self.slow else { return self.submit_group_now(requests) };
+        let writes = requests.iter().map(|request| request.set.op_count() as u64).sum();
+        slow.watch(Operation::Commit, None, || self.submit_group_now(requests), |_| writes)
+    }
+
+    fn submit_group_now(&self, requests: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
         let is_plain = |request: &CommitRequest| !request.set.is_empty() && request.layers.is_empty();
         if requests.len() < 2 || !requests.iter().all(is_plain) {
             return requests.into_iter().map(|request| self.submit(request)).collect();
         }
         let bytes = requests.iter().map(|request| request.set.byte_len() as u64 + request.blobs.bytes).sum();
         let count = requests.len();
-        let passage = self.wait_for_exclusive();
+        let passage = timed(Part::Wait, || self.wait_for_exclusive());
         let admit = || -> Result<Vec<CommitRequest>> {
             self.check_writable()?;
             passage.as_ref().map_err(Error::clone)?;
             self.signal.check_alive()?;
-            let memtables = self.make_room(requests.iter().all(|request| request.set.removes_only()))?;
-            self.slow_down(bytes, memtables);
+            let removes_only = requests.iter().all(|request| request.set.removes_only());
+            timed(Part::Stall, || self.wait_for_upkeep(bytes, removes_only))?;
             requests.into_iter().map(|request| self.divert(request)).collect()
         };
         let outcomes = match admit() {
@@ -128,6 +143,13 @@ impl Writes {
     /// for space.
     pub(crate) fn compaction_step(&self, idle: bool) -> Result<bool> {
         self.try_compact(idle, self).map(|step| step == CompactionStep::Done)
+    }
+
+    /// Waits until flushes and compactions admit a commit of `bytes` bytes.
+    fn wait_for_upkeep(&self, bytes: u64, removes_only: bool) -> Result<()> {
+        let memtables = self.make_room(removes_only)?;
+        self.slow_down(bytes, memtables);
+        Ok(())
     }
 
     /// Waits or works until writes are admitted.

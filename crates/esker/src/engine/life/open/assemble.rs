@@ -81,6 +81,9 @@ impl Opening {
         core.histories.raise(&named.floors);
         add(&core.counters.recovered_commits, commits);
         core.counters.recovered_torn_bytes.store(torn_bytes, Ordering::Relaxed);
+        if core.slow.is_some() {
+            core.cache.activity().measure_all_gets();
+        }
         core.account_reserve();
         core.account_page_cache();
         core.seal_long_log()?;
