@@ -296,7 +296,7 @@ fn a_long_opening_reports_its_progress() {
 #[test]
 fn slow_operations_say_where_their_time_went() {
     let env = Env { clock: Arc::new(Ticking::default()), ..Env::simulated(Arc::new(MemFs::new()), 1) };
-    let builder = tiny(env).blobs_over(2000).slow_after(Duration::from_nanos(1));
+    let builder = tiny(env).blobs(esker::Blobs::From(2000)).slow_after(Duration::from_nanos(1));
     let (builder, events) = collecting(builder);
     let db = builder.open(dir()).unwrap();
     let map = db.keyspace("users").unwrap();
