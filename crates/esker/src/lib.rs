@@ -57,7 +57,7 @@
 //! # Durability
 //! - [`Durability::Sync`], the default: a commit waits until it is on the disk.
 //! - [`Durability::Buffered`]: a commit waits until the operating system has it. A power loss can take the
-//!   last 100 ms.
+//!   last 100 ms ([`Builder::sync_every`]).
 //! - [`Durability::None`]: a commit does not wait. A kill of the process can take the last commits as well.
 //!
 //! [`Db::sync`] and [`Db::close`] make all earlier commits durable.

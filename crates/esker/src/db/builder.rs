@@ -80,6 +80,13 @@ impl Builder {
         self.settings.opening.modes = Some(Modes { dir: mode & 0o777, files: mode & 0o666 });
         self
     }
+    /// How long commits that do not wait for the disk may stay without a sync: what a power loss can take.
+    /// 1 ms to 1 hour. A shorter interval syncs more often. Default 100 ms. Needs the
+    /// [threads](Self::background).
+    pub fn sync_every(mut self, interval: Duration) -> Self {
+        self.settings.log.sync_every = interval;
+        self
+    }
     /// The file system, clock, randomness and threads to use, for tests in memory or with faults: see
     /// [`env`](crate::env). Default: those of the operating system.
     pub fn env(mut self, env: Env) -> Self {
@@ -164,9 +171,15 @@ impl Builder {
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// use esker::{Db, Decision};
-    /// let is_over = |_key: &[u8], value: &[u8]| if value == b"over" { Decision::Drop } else { Decision::Keep
-    /// }; let db = Db::builder().compaction_filter("sessions", is_over).open_in_memory()?; let sessions =
-    /// db.keyspace("sessions")?; sessions.put("ann", "over")?; sessions.put("bob", "open")?; db.compact()?;
+    /// let decide = |_key: &[u8], value: &[u8]| match value {
+    ///     b"over" => Decision::Drop,
+    ///     _ => Decision::Keep,
+    /// };
+    /// let db = Db::builder().compaction_filter("sessions", decide).open_in_memory()?;
+    /// let sessions = db.keyspace("sessions")?;
+    /// sessions.put("ann", "over")?;
+    /// sessions.put("bob", "open")?;
+    /// db.compact()?;
     /// assert_eq!((sessions.get("ann")?, sessions.len()?), (None, 1));
     /// # Ok(())
     /// # }

@@ -215,8 +215,10 @@ impl Db {
     /// ```
     /// # let db = esker::Db::in_memory()?;
     /// let mut batch = db.batch();
-    /// let users: Result<Vec<_>, _> = (0..1_000).map(|n| batch.create_keyspace(&format!("user
-    /// {n}"))).collect(); batch.commit()?; users?[7].put("name", "Ann")?;
+    /// let create = |n| batch.create_keyspace(&format!("user {n}"));
+    /// let users: Result<Vec<_>, _> = (0..1_000).map(create).collect();
+    /// batch.commit()?;
+    /// users?[7].put("name", "Ann")?;
     /// # Ok::<(), esker::Error>(())
     /// ```
     ///

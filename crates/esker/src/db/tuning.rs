@@ -81,7 +81,7 @@ impl Tuning {
     /// Default true. Set it to false for file systems that may shut down under a process that has to survive:
     /// in a rare case the system then ends the process by a signal, where a call would have failed.
     pub fn map_log(mut self, yes: bool) -> Self {
-        self.settings.map_log = yes;
+        self.settings.log.map = yes;
         self
     }
 }

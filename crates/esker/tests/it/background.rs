@@ -186,6 +186,30 @@ fn the_timed_sync_does_not_wait_for_a_flush() {
 }
 
 #[test]
+fn the_interval_of_the_timed_sync_is_an_option() {
+    let (hour, moment) = (Duration::from_secs(3600), Duration::from_millis(2));
+    let opened = [hour, moment].map(|interval| {
+        let fs = MemFs::new();
+        let db = small(Env::with_fs(Arc::new(fs.clone()))).sync_every(interval).open(dir()).unwrap();
+        db.default_keyspace().with(Durability::Buffered).put("late", "").unwrap();
+        (fs, db)
+    });
+    let is_durable = |fs: &MemFs| {
+        let after_power_loss = small(Env::with_fs(Arc::new(fs.crash_strict()))).open(dir()).unwrap();
+        after_power_loss.default_keyspace().contains("late").unwrap()
+    };
+    let started = Instant::now();
+    while !is_durable(&opened[1].0) && started.elapsed() < PATIENCE {
+        std::thread::sleep(moment);
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!([is_durable(&opened[0].0), is_durable(&opened[1].0)], [false, true]);
+    for refused in [Duration::ZERO, hour * 2] {
+        assert!(matches!(Db::builder().sync_every(refused).open_in_memory(), Err(Error::Invalid(_))));
+    }
+}
+
+#[test]
 fn the_timed_sync_does_not_wait_for_a_long_commit() {
     const WRITER: &str = "writer";
     for durability in [Durability::Buffered, Durability::None] {

@@ -39,6 +39,8 @@ pub struct Info {
     pub space_amplification_max: f64,
     /// Maximum bytes of memtables to replay after a kill.
     pub replay_bytes: u64,
+    /// Delay after which a commit that does not wait for the disk is synced.
+    pub sync_every: Duration,
     /// Size of the largest segment of the log.
     pub wal_segment_bytes: u64,
 }
@@ -59,6 +61,7 @@ impl Info {
             blobs: options.blobs(),
             space_amplification_max: options.amplification_percent_max() as f64 / 100.0,
             replay_bytes: options.replay_bytes(),
+            sync_every: options.sync_every(),
             wal_segment_bytes: options.wal_segment_bytes(),
         }
     }
@@ -83,6 +86,7 @@ impl Info {
             ("blobs_from", blobs),
             ("space_amplification_max", format!("{:.2}", self.space_amplification_max)),
             ("replay_bytes", self.replay_bytes.to_string()),
+            ("sync_every", format!("{:?}", self.sync_every)),
             ("wal_segment_bytes", self.wal_segment_bytes.to_string()),
         ]
     }

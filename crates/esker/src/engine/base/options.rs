@@ -33,6 +33,8 @@ const MEMTABLE_BYTES_MAX: u64 = 16 << 30;
 /// Larger transactions become tables, whatever the size of memtables.
 const ADOPTION_BYTES_MAX: u64 = 16 * MIB;
 const TABLE_BYTES_MAX: u64 = 1 << 40;
+const SYNC_EVERY_MIN: Duration = Duration::from_millis(1);
+const SYNC_EVERY_MAX: Duration = Duration::from_secs(3600);
 /// Tables in one compaction when data exceeds the cache: few enough to leave disk time for flushes, enough to
 /// pay for the seeks.
 pub(in crate::engine) const COMPACTION_TABLES: u64 = 16;
@@ -133,6 +135,15 @@ pub(crate) struct BlobSettings {
     pub(crate) amplification_percent_max: u64,
 }
 
+/// How the log is written.
+#[derive(Clone, Debug)]
+pub(crate) struct LogSettings {
+    /// Whether small commits may be stored through a memory map of the log's file.
+    pub(crate) map: bool,
+    /// Delay after which a commit that does not wait for the disk is synced.
+    pub(crate) sync_every: Duration,
+}
+
 /// The log that is kept for the change feed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FeedSettings {
@@ -168,8 +179,7 @@ pub(crate) struct Settings {
     /// How long transactions wait for a lock or the exclusive turn.
     pub(crate) lock_patience: Duration,
     pub(crate) background: Background,
-    /// Whether small commits may be stored through a memory map of the log's file.
-    pub(crate) map_log: bool,
+    pub(crate) log: LogSettings,
     pub(crate) first_number: u64,
     pub(crate) allowances: Allowances,
     pub(crate) opening: OpenSettings,
@@ -216,7 +226,7 @@ impl Default for Settings {
             lock_patience: Duration::from_secs(10),
             compression: TableCompression::Auto,
             background: if cfg!(target_family = "wasm") { Background::Writers } else { Background::Threads },
-            map_log: true,
+            log: LogSettings { map: true, sync_every: Duration::from_millis(100) },
             first_number: 1,
             allowances: Allowances::default(),
             opening: OpenSettings::default(),
@@ -251,6 +261,9 @@ impl Settings {
         }
         if compaction_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
             return invalid("compaction_percent: 1 to 100");
+        }
+        if !(SYNC_EVERY_MIN..=SYNC_EVERY_MAX).contains(&self.log.sync_every) {
+            return invalid("sync_every: 1 ms to 1 hour");
         }
         let memtable_bytes = self.sizes.memtable_bytes.unwrap_or((self.memory / 8).min(64 * MIB) as usize);
         if !(110..=10_000).contains(&self.blobs.amplification_percent_max) {
@@ -293,6 +306,10 @@ impl Options {
     }
     pub(crate) fn lock_patience(&self) -> Duration {
         self.given.lock_patience
+    }
+    /// Delay after which a commit that does not wait for the disk is synced.
+    pub(crate) fn sync_every(&self) -> Duration {
+        self.given.log.sync_every
     }
     pub(crate) fn background(&self) -> Background {
         self.given.background
@@ -363,7 +380,7 @@ impl Options {
     pub(crate) fn wal_options(&self, database_id: u32) -> WalOptions {
         let FileSizes { first_segment, bulk_segment, .. } = self.given.sizes.file_sizes;
         WalOptions {
-            maps: self.given.map_log,
+            maps: self.given.log.map,
             segment_bytes_max: self.wal_segment_bytes(),
             first_segment_bytes: first_segment,
             bulk_segment_bytes: bulk_segment.max(self.wal_segment_bytes()),

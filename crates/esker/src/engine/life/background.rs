@@ -43,8 +43,6 @@ use crate::engine::core::Core;
 use crate::engine::upkeep::compact::CompactionStep;
 use crate::types::{Error, Result, SeqNo};
 
-/// Delay after which a `Buffered` or `None` commit is synced.
-const SYNC_EVERY: Duration = Duration::from_millis(100);
 /// How often the sweep thread looks for expired entries.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 /// The sweep thread pauses for this many times the duration of its last sweep.
@@ -128,7 +126,7 @@ impl Core {
     }
 
     fn sync_loop(&self) {
-        while self.signal.pause(SYNC_EVERY) {
+        while self.signal.pause(self.options.sync_every()) {
             // A failed sync is not retried: it has stopped all writes.
             self.note_error(self.pipeline.sync_unsynced());
         }

@@ -60,5 +60,6 @@ pub(super) fn for_reading(mut settings: Settings) -> Settings {
     settings.opening.error_if_exists = false;
     settings.functions.filters.clear();
     settings.blobs.rule = Blobs::Never;
-    Settings { background: Background::Steps, map_log: false, ..settings }
+    settings.log.map = false;
+    Settings { background: Background::Steps, ..settings }
 }
