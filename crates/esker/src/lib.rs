@@ -219,9 +219,9 @@ pub use db::{
 pub use db::{EntryStream, EventStream, FeedStream};
 pub use encoding::Compression;
 pub use engine::base::event::{Event, StallCause};
+pub use engine::base::file_sizes::FileSizes;
 pub use engine::base::health::{FailingWork, Health, Work};
 pub use engine::base::info::Info;
-pub use engine::base::options::FileSizes;
 pub use engine::base::slow_operation::{Operation, SlowOperation, SlowPart};
 pub use engine::base::stats::figures::{Figure, FigureKind, FigureValue};
 pub use engine::base::stats::{OldestSnapshot, Stats};

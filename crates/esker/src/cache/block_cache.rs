@@ -178,6 +178,11 @@ impl<T: CacheItem> CachedBlocks<T> {
         self.slots.0[block].peek(pin)
     }
 
+    /// Number of blocks in memory.
+    pub(crate) fn cached(&self) -> usize {
+        self.slots.0.iter().filter(|slot| !slot.is_empty()).count()
+    }
+
     /// Counts a read of a block from its file.
     pub(crate) fn note_miss(&self) {
         self.cache.activity.miss();

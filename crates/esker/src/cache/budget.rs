@@ -85,7 +85,6 @@ pub(crate) struct Reservation {
 
 impl Reservation {
     /// Bytes reserved.
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -120,6 +120,11 @@ impl<T: Send + Sync + 'static> Slot<T> {
         Some(Pinned { pointer, _pin: PhantomData })
     }
 
+    /// Returns whether the slot holds no block.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pointer.load(Ordering::Relaxed).is_null()
+    }
+
     /// Inserts a block, whose bytes start at `hint`, into an empty slot. Returns false if the slot is in use.
     pub(super) fn insert(&self, block: Arc<T>, hint: *const u8, accessed: bool) -> bool {
         let () = Self::ALIGNED;

@@ -22,6 +22,9 @@ use crate::read::point::{ExpiryOf, PointQuery};
 use crate::types::bounds::Bounds;
 use crate::types::{KeyBounds, Result, Value};
 
+/// The values of several keys.
+type Values = Result<Vec<Option<Value>>>;
+
 /// A state of the database.
 pub(super) trait ReadState {
     /// Looks up a key.
@@ -34,23 +37,13 @@ pub(super) trait ReadState {
     fn count(&self, keyspace: &Keyspace) -> Result<u64>;
 
     /// The values of the first keys, until those read exceed `bytes_max` bytes.
-    fn find_many<K: AsRef<[u8]>>(
-        &self,
-        keyspace: &Keyspace,
-        keys: &[K],
-        bytes_max: usize,
-    ) -> Result<Vec<Option<Value>>> {
+    fn find_many<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K], bytes_max: usize) -> Values {
         let threads = keyspace.core().options.has_threads();
         self.source(keyspace, None)?.find_many(&keyspace.state, keys, threads, bytes_max)
     }
 
     /// Same as `find_many`, watched if the user wants to know slow operations.
-    fn find_many_watched<K: AsRef<[u8]>>(
-        &self,
-        keyspace: &Keyspace,
-        keys: &[K],
-        bytes_max: usize,
-    ) -> Result<Vec<Option<Value>>> {
+    fn find_many_watched<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, keys: &[K], bytes_max: usize) -> Values {
         let find = || self.find_many(keyspace, keys, bytes_max);
         let Some(slow) = &keyspace.core().slow else { return find() };
         slow.watch(Operation::MultiGet, Some(&|| keyspace.name()), find, |_| keys.len() as u64)

@@ -16,7 +16,10 @@
 //!     the properties of the file are compared with the manifest. Before that, the table uses no memory and
 //!     no file descriptor. Exception: a table with range tombstones is loaded immediately.
 //!
-//! The file of a table marked obsolete is removed when the last reference is dropped.
+//! table.7. An unloaded table replaces the loaded one in the version. Readers that have the loaded one go on
+//!     with it; its memory is freed with the last of them.
+//!
+//! The file of a table marked obsolete is removed when the last reference to any `Table` of it is dropped.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -33,6 +36,7 @@ use std::sync::{Arc, OnceLock};
 use esker_env::Env;
 use parking_lot::Mutex;
 
+pub(crate) use self::loading::Usage;
 use self::loading::{Loaded, Source};
 pub(crate) use self::lookup::{Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss};
 use super::block::Block;
@@ -44,12 +48,13 @@ use super::scan::TableScan;
 use super::{BlockCache, TableMeta};
 use crate::encoding::bloom::BlockedBloom;
 use crate::types::due::Due;
+use crate::types::expiry::Expiry;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Result, SeqNo};
 
 /// An open table.
 pub(crate) struct Table {
-    path: PathBuf,
+    file: Arc<TableFile>,
     /// Set once the table is loaded (table.6).
     loaded: OnceLock<Loaded>,
     /// What is needed for loading. The lock makes other threads wait for the loading thread.
@@ -61,6 +66,11 @@ pub(crate) struct Table {
     based_tombstones: OnceLock<RangeTombstones>,
     /// Returned for a table that is not loaded.
     no_tombstones: RangeTombstones,
+}
+
+/// What all [`Table`]s of one file share (table.7). It removes an obsolete file when the last of them goes.
+struct TableFile {
+    path: PathBuf,
     /// When its entries are due to be swept.
     due: Due,
     obsolete: Mutex<Option<Remover>>,
@@ -89,9 +99,12 @@ impl Table {
         cache: &Arc<BlockCache>,
         base_seq: SeqNo,
     ) -> Result<Arc<Table>> {
-        let mut table = Self::unopened(env, path, cache, base_seq, None);
+        let source = Source { fs: env.fs.clone(), cache: cache.clone(), stated: None };
+        let table = Self::unopened(TableFile::of(path), source, base_seq);
         table.load_all()?;
-        table.due = due_of(&table.loaded().properties.counts);
+        if let Some(expiry) = first_expiry(&table.loaded().properties.counts) {
+            table.due().lower(expiry);
+        }
         Ok(Arc::new(table))
     }
 
@@ -102,31 +115,41 @@ impl Table {
         cache: &Arc<BlockCache>,
         meta: &TableMeta,
     ) -> Result<Arc<Table>> {
-        let table = Self::unopened(env, path, cache, meta.base_seq, Some(meta.clone()));
+        let source = Source { fs: env.fs.clone(), cache: cache.clone(), stated: Some(meta.clone()) };
+        let table = Self::unopened(TableFile::of(path), source, meta.base_seq);
+        if let Some(expiry) = first_expiry(&meta.counts) {
+            table.due().lower(expiry);
+        }
         if meta.counts.range_tombstones > 0 {
             table.ready()?;
         }
         Ok(Arc::new(table))
     }
 
-    fn unopened(
-        env: &Env,
-        path: &Path,
-        cache: &Arc<BlockCache>,
-        base_seq: SeqNo,
-        stated: Option<TableMeta>,
-    ) -> Table {
-        let due = stated.as_ref().map_or_else(Due::default, |meta| due_of(&meta.counts));
+    fn unopened(file: Arc<TableFile>, source: Source, base_seq: SeqNo) -> Table {
         Table {
-            path: path.to_owned(),
+            file,
             loaded: OnceLock::new(),
-            source: Mutex::new(Source { fs: env.fs.clone(), cache: cache.clone(), stated }),
+            source: Mutex::new(source),
             base_seq: AtomicU64::new(base_seq.get()),
             based_tombstones: OnceLock::new(),
             no_tombstones: RangeTombstones::default(),
-            due,
-            obsolete: Mutex::new(None),
         }
+    }
+
+    /// Returns the same table, not loaded, to replace this one (table.7). `None` if nothing can be unloaded.
+    pub(crate) fn unloaded(&self) -> Option<Arc<Table>> {
+        let loaded = self.loaded.get().filter(|loaded| loaded.tombstones.is_empty())?;
+        let source = self.source.lock();
+        let stated = Some(self.meta_of(loaded));
+        let source = Source { fs: source.fs.clone(), cache: source.cache.clone(), stated };
+        Some(Arc::new(Self::unopened(self.file.clone(), source, self.base_seq())))
+    }
+
+    /// How much the table was used, and the memory of its index, filter and directory of blocks. Forgets half
+    /// of the uses. `None` if it is not loaded.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.loaded.get().map(Loaded::usage)
     }
 
     /// Loads the table unless it is loaded. Must be called before any method that needs the file (table.6).
@@ -156,12 +179,12 @@ impl Table {
 
     /// Path of the file.
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        &self.file.path
     }
 
     /// When entries of the table are due to be swept.
     pub(crate) fn due(&self) -> &Due {
-        &self.due
+        &self.file.due
     }
 
     /// Size of the file. The table must be ready.
@@ -234,12 +257,12 @@ impl Table {
 
     /// Removes the file when the last reference to the table is dropped.
     pub(crate) fn mark_obsolete(&self, remover: Remover) {
-        *self.obsolete.lock() = Some(remover);
+        *self.file.obsolete.lock() = Some(remover);
     }
 
     /// Keeps the file, even after `mark_obsolete`.
     pub(crate) fn keep_file(&self) {
-        self.obsolete.lock().take();
+        self.file.obsolete.lock().take();
     }
 
     /// Returns the index. The table must be ready.
@@ -270,12 +293,18 @@ impl Table {
     }
 }
 
-/// Returns when the entries of a table with these statistics are due to be swept.
-fn due_of(counts: &Counts) -> Due {
-    Due::at_ms(if counts.expiring > 0 { counts.min_expiry } else { u64::MAX })
+/// Returns the first expiry of a table with these statistics.
+fn first_expiry(counts: &Counts) -> Option<Expiry> {
+    (counts.expiring > 0).then(|| Expiry::at_ms(counts.min_expiry))
 }
 
-impl Drop for Table {
+impl TableFile {
+    fn of(path: &Path) -> Arc<TableFile> {
+        Arc::new(TableFile { path: path.to_owned(), due: Due::default(), obsolete: Mutex::new(None) })
+    }
+}
+
+impl Drop for TableFile {
     fn drop(&mut self) {
         if let Some(remove) = self.obsolete.get_mut().take() {
             // A panic of the file system is contained here: a table may be freed inside a read or a commit of
@@ -290,9 +319,9 @@ impl std::fmt::Debug for Table {
         match self.loaded.get() {
             Some(Loaded { properties, index, .. }) => {
                 let entries = properties.counts.entries;
-                write!(f, "Table({}, {entries} entries, {index:?})", self.path.display())
+                write!(f, "Table({}, {entries} entries, {index:?})", self.path().display())
             }
-            None => write!(f, "Table({}, not loaded)", self.path.display()),
+            None => write!(f, "Table({}, not loaded)", self.path().display()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod event;
 pub(crate) mod events;
+pub(crate) mod file_sizes;
 pub(crate) mod health;
 pub(crate) mod info;
 pub(crate) mod options;

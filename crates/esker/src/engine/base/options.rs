@@ -13,6 +13,7 @@ use std::time::Duration;
 use esker_env::{Env, OpenOptions, read_range};
 
 use super::events::Listener;
+use super::file_sizes::FileSizes;
 use super::info::Info;
 use crate::blob::{Blobs, StoreOptions};
 use crate::compaction::filter::Filter;
@@ -20,7 +21,7 @@ use crate::compaction::plan::Limits;
 use crate::encoding::checksum::crc32c;
 use crate::manifest::feed::FeedLimits;
 use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
-use crate::manifest::log::{REWRITE_BYTES_MIN, replace_file};
+use crate::manifest::log::replace_file;
 use crate::read::operators::Registered;
 use crate::sstable::{TableCompression, TableOptions};
 use crate::txn::commit::{Durability, Isolation};
@@ -61,32 +62,6 @@ pub(crate) enum Background {
     Writers,
     /// Callers of `step`. Writers do it only when they would have to wait.
     Steps,
-}
-
-/// Sizes in bytes at which the log and the manifest start another file. Simulators set small ones, so that
-/// their small databases exercise what large databases do.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct FileSizes {
-    /// Size of the log's first segment, a multiple of 512. Each further segment is twice as large, up to the
-    /// maximum.
-    pub first_segment: u64,
-    /// Maximum payload of a segment that holds a commit larger than an ordinary segment; not less than that
-    /// segment.
-    pub bulk_segment: u64,
-    /// A manifest smaller than this is not rewritten.
-    pub manifest_min: u64,
-}
-
-impl Default for FileSizes {
-    fn default() -> Self {
-        let WalOptions { first_segment_bytes, bulk_segment_bytes, .. } = WalOptions::default();
-        FileSizes {
-            first_segment: first_segment_bytes,
-            bulk_segment: bulk_segment_bytes,
-            manifest_min: REWRITE_BYTES_MIN,
-        }
-    }
 }
 
 /// Permission bits, on systems that have them.

@@ -12,6 +12,7 @@ pub(in crate::engine) mod limits;
 mod memtable_age;
 pub(in crate::engine) mod pace;
 mod report;
+mod table_memory;
 pub(in crate::engine) mod throttle;
 
 use std::ops::Deref;

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use esker_env::PageBuf;
 
@@ -82,8 +83,9 @@ impl Table {
 
     #[cold]
     pub(super) fn load(&self, number: usize, fill: bool, pin: &Guard) -> Result<Arc<Block>> {
-        let Loaded { file, index, blocks, salt, .. } = self.loaded();
+        let Loaded { file, index, blocks, salt, reads, .. } = self.loaded();
         blocks.note_miss();
+        reads.fetch_add(1, Ordering::Relaxed);
         if fill && blocks.room_bytes() >= ROOM_TO_READ_AROUND {
             self.load_around(number, pin);
             if let Some(block) = blocks.peek(number, pin) {
@@ -91,10 +93,10 @@ impl Table {
             }
         }
         let extent = index.extent(number);
-        let stored = read_stored(&*file.get()?, &self.path, extent.clone())?;
+        let stored = read_stored(&*file.get()?, self.path(), extent.clone())?;
         let packed = stored::is_packed(&stored);
         let block = parse_block(stored::open_owned(stored, *salt, extent.start), packed);
-        let block = Arc::new(block.map_err(|e| e.in_file("block", &self.path, extent.start))?);
+        let block = Arc::new(block.map_err(|e| e.in_file("block", self.path(), extent.start))?);
         // A block of another position would give wrong answers, or keep an iterator in place forever.
         self.check_place(number, &block, None)?;
         if fill {
@@ -113,7 +115,7 @@ impl Table {
         let last = (number..index.len()).take_while(is_near).last().unwrap_or(number);
         let start = index.extent(first).start;
         let Ok(file) = file.get() else { return };
-        let Ok(bytes) = read_stored(&*file, &self.path, start..index.extent(last).end) else { return };
+        let Ok(bytes) = read_stored(&*file, self.path(), start..index.extent(last).end) else { return };
         for near in (first..=last).filter(|near| blocks.peek(*near, pin).is_none()) {
             let extent = index.extent(near);
             let stored = &bytes[(extent.start - start) as usize..(extent.end - start) as usize];
@@ -127,18 +129,18 @@ impl Table {
 
     /// Reads the footer again.
     pub(in crate::sstable) fn read_footer(&self) -> Result<Footer> {
-        read_footer(&*self.loaded().file.get()?, &self.path, self.file_bytes())
+        read_footer(&*self.loaded().file.get()?, self.path(), self.file_bytes())
     }
 
     /// Verifies and decodes the stored form of the block at `offset`.
     pub(in crate::sstable) fn decode_block(&self, stored: &[u8], offset: u64) -> Result<Block> {
         let block = parse_block(stored::open(stored, self.loaded().salt, offset), stored::is_packed(stored));
-        block.map_err(|e| e.in_file("block", &self.path, offset))
+        block.map_err(|e| e.in_file("block", self.path(), offset))
     }
 
     /// Reads a range of the file. `extent` comes from the verified index, so it lies inside the file.
     pub(in crate::sstable) fn read_extent(&self, extent: Range<u64>) -> Result<PageBuf> {
-        read_stored(&*self.loaded().file.get()?, &self.path, extent)
+        read_stored(&*self.loaded().file.get()?, self.path(), extent)
     }
 
     /// Caches blocks that the writer kept, starting with the first.

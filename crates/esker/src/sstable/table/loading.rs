@@ -50,13 +50,23 @@ pub(crate) struct Loaded {
     pub(super) newest_commit: SeqNo,
     pub(super) salt: Salt,
     pub(super) file_bytes: u64,
-    _memory: Reservation,
+    /// Reads of blocks from the file, less what [`Loaded::usage`] forgets. Relaxed: it orders nothing.
+    pub(super) reads: AtomicU32,
+    memory: Reservation,
 }
 
 /// A filter in memory.
 pub(super) struct Filter {
     pub(super) bloom: BlockedBloom,
-    _memory: Reservation,
+    memory: Reservation,
+}
+
+/// How much a loaded table is used.
+pub(crate) struct Usage {
+    /// Bytes of its index, filter and directory of blocks.
+    pub(crate) bytes: u64,
+    /// Blocks that are cached, and recent reads of blocks from the file.
+    pub(crate) uses: u64,
 }
 
 impl Loaded {
@@ -96,8 +106,16 @@ impl Loaded {
             properties,
             salt: footer.salt,
             file_bytes,
-            _memory: memory,
+            reads: AtomicU32::new(0),
+            memory,
         })
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let filter = self.filter.get().map_or(0, |filter| filter.memory.bytes());
+        let reads = self.reads.load(Ordering::Relaxed);
+        self.reads.fetch_sub(reads.div_ceil(2), Ordering::Relaxed);
+        Usage { bytes: self.memory.bytes() + filter, uses: u64::from(reads) + self.blocks.cached() as u64 }
     }
 
     /// Returns whether the table may hold the key with this hash, as far as the filter is loaded.
@@ -113,7 +131,7 @@ impl Table {
     pub(super) fn load_parts(&self) -> Result<&Loaded> {
         let source = self.source.lock();
         if self.loaded.get().is_none() {
-            let loaded = Loaded::of_file(&source, &self.path, self.base_seq());
+            let loaded = Loaded::of_file(&source, self.path(), self.base_seq());
             let in_database = source.stated.is_some();
             let loaded = loaded.map_err(|error| if in_database { error.with_remedy() } else { error })?;
             let described = source.stated.as_ref().is_none_or(|stated| *stated == self.meta_of(&loaded));
@@ -122,7 +140,7 @@ impl Table {
             if !described {
                 let detail = "the file is not the table described by the manifest, perhaps a copy of another one: restore a \
                               backup or run `esker repair`";
-                return Err(Error::corrupt("table", &self.path, 0, detail));
+                return Err(Error::corrupt("table", self.path(), 0, detail));
             }
             let is_first = self.loaded.set(loaded).is_ok();
             assert!(is_first, "table.6: one thread loads");
@@ -136,10 +154,10 @@ impl Table {
         if loaded.filter.get().is_some() || loaded.filter_extent.is_empty() {
             return Ok(());
         }
-        let part = Parts { file: &*loaded.file.get()?, path: &self.path, salt: loaded.salt };
+        let part = Parts { file: &*loaded.file.get()?, path: self.path(), salt: loaded.salt };
         let bloom = part.read("filter", &loaded.filter_extent, BlockedBloom::decode)?;
         let memory = source.cache.budget().reserve(BudgetKind::Table, bloom.size_bytes() as u64);
-        let is_first = loaded.filter.set(Filter { bloom, _memory: memory }).is_ok();
+        let is_first = loaded.filter.set(Filter { bloom, memory }).is_ok();
         assert!(is_first, "one thread loads the filter");
         Ok(())
     }
