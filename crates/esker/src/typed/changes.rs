@@ -8,7 +8,7 @@ use esker_tuple::{Key, KeyOf, PrefixOf};
 use super::bounds::{KeyRange, encoded, prefix_of};
 use super::codec::{Codec, Postcard};
 use super::table::{Table, Types, key_of, value_of};
-use crate::{Change, FeedChange, Result, SeqNo, Value, Version, Watch};
+use crate::{Change, Changes, FeedChange, Result, SeqNo, Value, Version, Watch};
 
 impl<K: Key, V, C: Codec<V>> Table<K, V, C> {
     /// Watches a range of keys for changes committed from now on: see
@@ -39,8 +39,8 @@ impl<K: Key, V, C: Codec<V>> Table<K, V, C> {
         Ok(TypedWatch { watch, types: PhantomData })
     }
 
-    /// Decodes a change of the [feed](crate::Db::feed). `None`: it is no change of keys of this table. A
-    /// merge is a put without a value, as in [`Change::Put`].
+    /// Decodes a change of the [feed](crate::Db::feed_after). `None`: it is no change of keys of this table.
+    /// A merge is a put without a value, as in [`Change::Put`].
     ///
     /// # Errors
     /// [`Invalid`](crate::Error::Invalid) if the key or the value is of another type; those of
@@ -63,6 +63,14 @@ impl<K: Key, V, C: Codec<V>> Table<K, V, C> {
             }
             _ => return Ok(None),
         }))
+    }
+
+    /// Returns what has changed after a commit: see [`Keyspace::since`](crate::Keyspace::since).
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::since`](crate::Keyspace::since).
+    pub fn since(&self, seqno: SeqNo) -> Result<TypedChanges<K, V, C>> {
+        Ok(TypedChanges { changes: self.state.since(seqno)?, types: PhantomData })
     }
 
     /// Returns the value of a key at a commit: see [`Keyspace::get_at`](crate::Keyspace::get_at).
@@ -95,11 +103,33 @@ impl<K: Key, V, C: Codec<V>> Table<K, V, C> {
     }
 }
 
+/// The newest change of each key after a commit: made by [`Table::since`]. A change of another type is an
+/// error, and the iterator goes on.
+pub struct TypedChanges<K, V, C = Postcard> {
+    changes: Changes,
+    types: Types<K, V, C>,
+}
+
+impl<K, V, C> TypedChanges<K, V, C> {
+    /// The newest commit whose changes are included.
+    pub fn seqno(&self) -> SeqNo {
+        self.changes.seqno()
+    }
+}
+
+impl<K: Key, V, C: Codec<V>> Iterator for TypedChanges<K, V, C> {
+    type Item = Result<(SeqNo, Change<K, V>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.changes.next().map(|change| change.and_then(typed::<K, V, C>))
+    }
+}
+
 /// Changes of the keys of a table, in commit order: made by [`Table::watch`]. As an iterator it waits for the
 /// next change, and ends when the database is closed. A change of another type is an error, and the watch
 /// goes on.
 pub struct TypedWatch<K, V, C = Postcard> {
-    watch: Watch,
+    pub(super) watch: Watch,
     types: Types<K, V, C>,
 }
 
@@ -126,7 +156,10 @@ impl<K: Key, V, C: Codec<V>> TypedWatch<K, V, C> {
     }
 }
 
-fn typed<K: Key, V, C: Codec<V>>((seqno, change): (SeqNo, Change)) -> Result<(SeqNo, Change<K, V>)> {
+/// Decodes a change.
+pub(super) fn typed<K: Key, V, C: Codec<V>>(
+    (seqno, change): (SeqNo, Change),
+) -> Result<(SeqNo, Change<K, V>)> {
     let change = match change {
         Change::Put { key, value } => {
             let value = value.map(|value: Value| value_of::<V, C>(&key, &value)).transpose()?;

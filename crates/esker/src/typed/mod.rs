@@ -64,8 +64,12 @@
 mod bounds;
 mod changes;
 mod codec;
+mod cursor;
+mod ingest;
 mod multimap;
 mod reads;
+#[cfg(feature = "tokio")]
+mod stream;
 mod table;
 mod writes;
 
@@ -75,12 +79,16 @@ pub use esker_tuple::{
 };
 
 pub use self::bounds::KeyRange;
-pub use self::changes::TypedWatch;
+pub use self::changes::{TypedChanges, TypedWatch};
 #[cfg(feature = "json")]
 pub use self::codec::Json;
 #[cfg(feature = "msgpack")]
 pub use self::codec::MessagePack;
 pub use self::codec::{Codec, Plain, Postcard};
+pub use self::cursor::TypedCursor;
+pub use self::ingest::TypedIngest;
 pub use self::multimap::{Multimap, Pairs};
 pub use self::reads::{Entries, TypedKeys};
+#[cfg(feature = "tokio")]
+pub use self::stream::TypedStream;
 pub use self::table::{BatchView, State, StateMut, Table};

@@ -7,7 +7,7 @@ use esker_tuple::{Key, KeyOf, PrefixOf};
 use super::bounds::{ByteRange, KeyRange, encoded, prefix_of};
 use super::codec::{Codec, Postcard};
 use super::table::{Table, Types, key_of, value_of};
-use crate::{Keys, Range, Reads, Result, Value};
+use crate::{Keys, Range, Reads, Result, Ttl, Value};
 
 impl<K: Key, V, C: Codec<V>, S: Reads> Table<K, V, C, S> {
     /// Returns the value of a key.
@@ -19,6 +19,14 @@ impl<K: Key, V, C: Codec<V>, S: Reads> Table<K, V, C, S> {
         let key = encoded(key)?;
         let value = self.state.get(&key)?;
         value.map(|value| value_of::<V, C>(&key, &value)).transpose()
+    }
+
+    /// Returns the remaining lifetime of a key. `None`: the key does not exist.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn ttl<Q: KeyOf<K> + ?Sized>(&self, key: &Q) -> Result<Option<Ttl>> {
+        self.state.ttl(encoded(key)?)
     }
 
     /// Returns whether a key exists.
@@ -112,7 +120,7 @@ impl<K: Key, V, C: Codec<V>, S: Reads> Table<K, V, C, S> {
 /// An iterator over the entries of a [`Table`] in key order, from either end. It ends after an error, except
 /// for an entry of another type.
 pub struct Entries<K, V, C = Postcard> {
-    range: Range,
+    pub(super) range: Range,
     types: Types<K, V, C>,
 }
 
@@ -136,7 +144,7 @@ impl<K: Key, V, C: Codec<V>> DoubleEndedIterator for Entries<K, V, C> {
 
 /// An iterator over the keys of a [`Table`], in order, from either end.
 pub struct TypedKeys<K> {
-    keys: Keys,
+    pub(super) keys: Keys,
     types: PhantomData<fn() -> K>,
 }
 

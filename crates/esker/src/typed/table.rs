@@ -6,7 +6,10 @@ use std::marker::PhantomData;
 use esker_tuple::Key;
 
 use super::codec::{Codec, Postcard};
-use crate::{Error, Keyspace, Past, Reads, Result, SeqNo, Snapshot, Transaction, View, ViewMut, WriteBatch};
+use crate::{
+    Error, Keyspace, Past, Reads, Result, SeqNo, Snapshot, Transaction, View, ViewMut, WriteBatch,
+    WriteOptions,
+};
 
 /// Type parameters of a table, which holds no values of them.
 pub(super) type Types<K, V, C> = PhantomData<fn() -> (K, V, C)>;
@@ -46,6 +49,11 @@ impl<K: Key, V, C: Codec<V>> Table<K, V, C> {
     /// The underlying keyspace.
     pub fn keyspace(&self) -> &Keyspace {
         &self.state
+    }
+
+    /// The table with a durability and a lifetime for its writes: see [`Keyspace::with`].
+    pub fn with(&self, options: impl Into<WriteOptions>) -> Self {
+        Table::over(self.state.with(options))
     }
 
     /// The table in a [`Snapshot`] or in a [`Transaction`], for reading.

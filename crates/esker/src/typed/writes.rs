@@ -14,7 +14,7 @@ use super::bounds::{ByteRange, KeyRange, encoded, prefix_of};
 use super::codec::{Codec, Plain};
 use super::reads::entry;
 use super::table::{BatchView, Table, bytes_of, value_of};
-use crate::{Committing, Error, Keyspace, Reads, Result, SeqNo, Swap, Ttl, Update, ViewMut};
+use crate::{Committing, Error, Keyspace, Reads, Result, SeqNo, Swap, Update, ViewMut};
 
 impl BatchView<'_> {
     fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
@@ -219,14 +219,6 @@ macro_rules! update_methods {
                 $self.state.pop_last()?.map(entry::<K, V, C>).transpose()
             }
 
-            /// Returns the remaining lifetime of a key. `None`: the key does not exist.
-            ///
-            /// # Errors
-            /// Those of [`get`](Self::get).
-            pub fn ttl<Q: KeyOf<K> + ?Sized>(&$self, key: &Q) -> Result<Option<Ttl>> {
-                $self.state.ttl(encoded(key)?)
-            }
-
             /// Lets a key expire after this time. Returns whether the key exists.
             ///
             /// # Errors
@@ -276,6 +268,15 @@ impl<K: Key, V, C: Codec<V>> Table<K, V, C> {
     /// [`delete`](Self::delete).
     pub fn delete_async<Q: KeyOf<K> + ?Sized>(&self, key: &Q) -> Result<Committing> {
         Ok(self.state.delete_async(encoded(key)?))
+    }
+
+    /// Same as [`merge`](Self::merge), without a waiting thread: see [`Keyspace::merge_async`].
+    ///
+    /// # Errors
+    /// [`Invalid`](Error::Invalid) if the key or the operand cannot be encoded. The future's are those of
+    /// [`merge`](Self::merge).
+    pub fn merge_async<Q: KeyOf<K> + ?Sized>(&self, key: &Q, operand: &V) -> Result<Committing> {
+        Ok(self.state.merge_async(encoded(key)?, bytes_of::<V, C>(operand)?))
     }
 
     /// Returns the value of a key if memory alone determines it: see [`Keyspace::get_if_cached`].

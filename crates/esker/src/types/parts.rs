@@ -20,7 +20,7 @@ use esker_env::Clock;
 #[non_exhaustive]
 pub enum Part {
     /// Waiting for a flush, for compaction that is behind, or for the
-    /// [write rate](crate::Builder::write_rate).
+    /// [write rate](crate::Tuning::write_rate).
     Stall,
     /// Waiting for other commits. One of them writes and syncs the log for all.
     Wait,

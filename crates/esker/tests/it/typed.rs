@@ -3,11 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
+use esker::backup::Backup;
 use esker::typed::{Codec, Descending, Json, Key, MessagePack, Multimap, Plain, Postcard, Table};
-use esker::{Change, Db, History, Ttl};
+use esker::{Blobs, Change, Db, Error, History, KeyspaceOptions, Ttl, WriteOptions};
+use esker_env::{Env, MemFs};
 use serde::{Deserialize, Serialize};
+
+use crate::common::simulated;
 
 /// A table returns what was put, sorted. Ranges agree with it.
 fn check<K: Key + PartialOrd + Clone + Debug>(mut keys: Vec<K>) {
@@ -236,4 +241,83 @@ fn an_entry_of_another_type_is_an_error() {
     assert!(plain.get(&2).is_err());
     let entries: Vec<_> = plain.iter().map(|entry| entry.is_ok()).collect();
     assert_eq!(entries, [false, true, false]);
+}
+
+/// The entries of a table by all ways to walk.
+fn walked(table: &Table<(u16, String), Vec<u8>>) -> Vec<((u16, String), Vec<u8>)> {
+    let entries: Vec<_> = table.iter().map(Result::unwrap).collect();
+    let mut cursor = table.cursor(..).unwrap();
+    let mut back = Vec::new();
+    let mut is_there = cursor.seek_last().unwrap();
+    while is_there {
+        back.push(cursor.entry().unwrap().unwrap());
+        is_there = cursor.prev().unwrap();
+    }
+    assert!(back.iter().rev().eq(&entries));
+    assert!(cursor.entry().unwrap().is_none() && cursor.key().unwrap().is_none());
+    if let Some((middle, _)) = entries.get(entries.len() / 2) {
+        assert!(cursor.seek(middle).unwrap());
+        assert_eq!(cursor.key().unwrap().as_ref(), Some(middle));
+        assert_eq!(cursor.seek_before(middle).unwrap(), entries.len() > 1);
+    }
+    assert_eq!(table.len().unwrap(), entries.len() as u64);
+    entries
+}
+
+#[test]
+fn tables_with_blobs_large_transactions_and_copies() {
+    let (fs, hour) = (Arc::new(MemFs::new()), Duration::from_secs(3600));
+    let builder = || {
+        let builder = simulated(fs.clone()).stepped().blobs(Blobs::From(200)).feed_retention(1 << 20, hour);
+        builder.tuning(|t| t.transaction_memory(1 << 10))
+    };
+    let db = builder().open("db").unwrap();
+    let mut options = KeyspaceOptions::default();
+    options.history = History::Versions(5);
+    let open = |db: &Db| Table::<(u16, String), Vec<u8>>::new(db.keyspace("t").unwrap());
+    db.create_keyspace_with("t", options).unwrap();
+    let table = open(&db);
+    let mut large = db.begin();
+    for n in 0..300_u16 {
+        table.on(&mut large).put(&(n % 7, format!("{n:03}")), &vec![n as u8; usize::from(n) * 2]).unwrap();
+    }
+    table.on(&mut large).delete_prefix(&(3,)).unwrap();
+    let loaded = large.commit().unwrap();
+    let mut ingest = table.ingest();
+    (0..50).for_each(|n| ingest.put(&(9, format!("{n:03}")), &vec![9; 10 * n]).unwrap());
+    assert!(matches!(ingest.put(&(1, "below"), &vec![]), Err(Error::OutOfOrder { .. })));
+    ingest.commit().unwrap();
+    table.with(WriteOptions::default().ttl(Duration::from_secs(1))).put(&(10, "short"), &vec![1]).unwrap();
+    let snapshot = db.snapshot();
+    assert!(matches!(table.at(&snapshot).ttl(&(10, "short")).unwrap(), Some(Ttl::Left(_))));
+    table.delete_range((0, "100")..(1, "")).unwrap();
+    let expected = walked(&table);
+    assert_eq!(expected.iter().filter(|((n, _), _)| *n == 3).count(), 0);
+
+    let changes: Vec<_> = table.since(loaded).unwrap().map(|change| change.unwrap().1).collect();
+    assert!(changes.contains(&Change::Put { key: (9, "001".to_owned()), value: Some(vec![9; 10]) }));
+    assert_eq!(changes.iter().filter(|c| matches!(c, Change::DeleteRange { .. })).count(), 1);
+    db.checkpoint("copy").unwrap();
+    let mut backup = Backup::open_in(Env::simulated(fs.clone(), 7), "backups").unwrap();
+    let id = backup.create(&db).unwrap().id;
+    backup.restore(id, "restored").unwrap();
+    for copy in ["copy", "restored"] {
+        let copy = builder().open(copy).unwrap();
+        assert_eq!(walked(&open(&copy)), expected);
+        assert_eq!(open(&copy).as_of(loaded).unwrap().iter().count(), 300 - 43);
+    }
+    #[cfg(feature = "tokio")]
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+        let (mut entries, mut keys) = (table.iter().into_stream(), table.keys(..).unwrap().into_stream());
+        let mut changes = table.watch(..).unwrap().into_stream();
+        for (key, value) in &expected {
+            assert_eq!(keys.next().await.unwrap().unwrap(), *key);
+            assert_eq!(entries.next().await.unwrap().unwrap(), (key.clone(), value.clone()));
+        }
+        assert!(entries.next().await.is_none() && keys.next().await.is_none());
+        let key = (0, "new".to_owned());
+        let seqno = table.put(&key, &vec![7; 100]).unwrap();
+        let put = Change::Put { key, value: Some(vec![7; 100]) };
+        assert_eq!(changes.next().await.unwrap().unwrap(), (seqno, put));
+    });
 }

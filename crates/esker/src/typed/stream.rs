@@ -1,0 +1,61 @@
+//! Iterators and watches of typed tables as streams (feature `tokio`).
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use esker_tuple::Key;
+use futures_core::Stream;
+
+use super::changes::{TypedWatch, typed};
+use super::codec::Codec;
+use super::reads::{Entries, TypedKeys, entry};
+use super::table::key_of;
+use crate::{Change, EntryStream, EventStream, Keys, Range, Result, SeqNo};
+
+/// A stream of typed items: made by the `into_stream` of [`Entries`], [`TypedKeys`] and [`TypedWatch`]. It is
+/// safe to drop at any time.
+pub struct TypedStream<S: Stream, T> {
+    stream: S,
+    convert: fn(S::Item) -> T,
+}
+
+impl<K: Key, V, C: Codec<V>> Entries<K, V, C> {
+    /// Converts the remaining entries, from the front, to a stream: see [`EntryStream`].
+    pub fn into_stream(self) -> TypedStream<EntryStream<Range>, Result<(K, V)>> {
+        TypedStream { stream: self.range.into_stream(), convert: |found| found.and_then(entry::<K, V, C>) }
+    }
+}
+
+impl<K: Key> TypedKeys<K> {
+    /// Converts the remaining keys, from the front, to a stream: see [`EntryStream`].
+    pub fn into_stream(self) -> TypedStream<EntryStream<Keys>, Result<K>> {
+        TypedStream { stream: self.keys.into_stream(), convert: |key| key.and_then(|key| key_of(&key)) }
+    }
+}
+
+/// A change of a watch and its commit.
+type Watched<K, V> = Result<(SeqNo, Change<K, V>)>;
+
+impl<K: Key, V, C: Codec<V>> TypedWatch<K, V, C> {
+    /// Converts the queued and later changes to a stream: see [`EventStream`].
+    pub fn into_stream(self) -> TypedStream<EventStream<Change>, Watched<K, V>> {
+        TypedStream { stream: self.watch.into_stream(), convert: typed::<K, V, C> }
+    }
+}
+
+impl<S: Stream + Unpin, T> TypedStream<S, T> {
+    /// Returns the next item, or `None` after the last.
+    pub async fn next(&mut self) -> Option<T> {
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl<S: Stream + Unpin, T> Stream for TypedStream<S, T> {
+    type Item = T;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let typed = self.get_mut();
+        Pin::new(&mut typed.stream).poll_next(context).map(|item| item.map(typed.convert))
+    }
+}
