@@ -48,6 +48,7 @@ pub use threads::{SystemThreads, ThreadHandle, Threads, panic_text};
 pub use window::FileWindow;
 pub use writer::AppendWriter;
 
+use std::any::Any;
 use std::sync::Arc;
 
 /// Returns the limit of open descriptors of this process, if there is one.
@@ -66,6 +67,8 @@ pub struct Env {
     pub random: Arc<dyn Random>,
     /// Background threads.
     pub threads: Arc<dyn Threads>,
+    /// The keys of encrypted files, if there are any. Their type belongs to the user of this crate.
+    pub keys: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Env {
@@ -87,6 +90,7 @@ impl Env {
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(SystemRandom::new()),
             threads: Arc::new(SystemThreads),
+            keys: None,
         }
     }
 
@@ -103,6 +107,7 @@ impl Env {
             clock: Arc::new(ManualClock::new()),
             random: Arc::new(SeededRandom::new(seed)),
             threads: Arc::new(SystemThreads),
+            keys: None,
         }
     }
 }

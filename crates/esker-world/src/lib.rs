@@ -18,6 +18,7 @@ pub mod failure;
 mod figures;
 pub mod generate;
 pub mod judge;
+pub mod keys;
 pub mod model;
 pub mod op;
 pub mod perform;

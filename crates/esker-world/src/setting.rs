@@ -110,6 +110,11 @@ pub fn has_filters(seed: u64) -> bool {
     is_at(seed, 17, 3) || is_at(seed, 17, 11)
 }
 
+/// The files are encrypted: two seeds in nineteen.
+pub fn is_encrypted(seed: u64) -> bool {
+    is_at(seed, 19, 4) || is_at(seed, 19, 13)
+}
+
 /// Returns whether a seed is the selected one of its row. In the first row that is the one at `place`, in
 /// each further row one position later.
 fn is_at(seed: u64, row: u64, place: u64) -> bool {
@@ -126,7 +131,7 @@ mod tests {
     type Has = fn(u64) -> bool;
 
     /// Each property, its number of seeds per row, and the length of a row.
-    const PROPERTIES: [(Has, u64, u64); 17] = [
+    const PROPERTIES: [(Has, u64, u64); 18] = [
         (has_unsynced_dir, 1, 2),
         (has_plain_disk, 1, 4),
         (has_long_ids, 1, 16),
@@ -144,10 +149,11 @@ mod tests {
         (has_unloads, 2, 14),
         (has_replica, 2, 11),
         (has_filters, 2, 17),
+        (is_encrypted, 2, 19),
     ];
 
     /// Each pair of properties has four outcomes.
-    const PAIRS: usize = 136 * 4;
+    const PAIRS: usize = 153 * 4;
 
     /// Returns the number of outcomes of pairs that these seeds cover.
     fn pairs(seeds: impl Iterator<Item = u64>) -> usize {

@@ -121,6 +121,7 @@
 //! | `tokio` | Streams of ranges, keys, the change feed, watches, listeners. Async commits need no feature. |
 //! | `bytes` | `Bytes::from` a [`Value`] or a [`Key`]. |
 //! | `tracing` | `trace_event`: events of the engine for the crate `tracing`. |
+//! | `encryption` | Module `encryption`: encryption at rest. Needs a C compiler. |
 //!
 //! `cargo doc -p esker --no-deps --all-features --open` shows them all.
 //!
@@ -139,6 +140,10 @@ mod cache;
 mod compaction;
 mod db;
 mod encoding;
+#[cfg(feature = "encryption")]
+pub mod encryption;
+#[cfg(not(feature = "encryption"))]
+mod encryption;
 mod engine;
 mod feed;
 mod manifest;
@@ -247,4 +252,6 @@ pub use txn::commit::{Durability, Isolation};
 pub use types::latency::Latency;
 pub use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use types::parts::Part;
-pub use types::{Contended, Error, KeyBounds, KeyspaceId, Result, SeqNo, SharedBytes, Value};
+pub use types::{
+    Contended, EncryptionProblem, Error, KeyBounds, KeyspaceId, Result, SeqNo, SharedBytes, Value,
+};

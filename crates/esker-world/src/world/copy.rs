@@ -136,7 +136,8 @@ impl World {
     pub(super) fn env_of_image(&self) -> Env {
         let image = self.machine.disk.kill();
         image.set_capacity(None);
-        Env { clock: self.machine.clock.clone(), ..Env::simulated(Arc::new(image), self.seed) }
+        let (clock, keys) = (self.machine.clock.clone(), self.machine.keys.clone());
+        Env { clock, keys, ..Env::simulated(Arc::new(image), self.seed) }
     }
 
     /// Runs a call that makes a copy, and collects the states that it may contain. Returns `None` if nothing

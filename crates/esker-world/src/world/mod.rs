@@ -46,12 +46,13 @@ mod transaction;
 mod unload;
 mod write;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{BackgroundStep, Db, Keyspace, Snapshot};
-use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, OpenOptions, SeededRandom};
+use esker_env::{BrokenSync, Env, FaultFs, Fs, ManualClock, MemFs, OpenOptions, SeededRandom};
 
 pub use self::restart::{Left, builder};
 pub use self::tally::Tally;
@@ -60,6 +61,7 @@ use self::faults::attempt;
 use self::transaction::HeldTransaction;
 use crate::judge::read::{self, HeldIterator, Source, check_read};
 use crate::judge::walk::HeldCursor;
+use crate::keys::encrypted;
 use crate::model::history::History;
 use crate::model::state::{Id, State};
 use crate::op::{KeyspaceNo, Op, Opening, Reader, Restart, SLOTS};
@@ -104,6 +106,8 @@ struct Machine {
     clock: Arc<ManualClock>,
     /// Shared by all processes, so that each draws different numbers.
     random: Arc<SeededRandom>,
+    /// The keys of encrypted files, shared by all processes as well.
+    keys: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The current process.
@@ -164,6 +168,11 @@ pub struct Mode {
     pub inspects_all: bool,
 }
 
+/// Returns the keys of a seed.
+fn keys_of(seed: u64) -> Option<Arc<dyn Any + Send + Sync>> {
+    encrypted(&Env::simulated(Arc::new(MemFs::new()), seed), seed).keys
+}
+
 impl World {
     /// Creates a new disk without a database.
     pub fn new(seed: u64, broken: Option<BrokenSync>) -> Self {
@@ -182,6 +191,7 @@ impl World {
                 is_plain: false,
                 clock: Arc::new(ManualClock::new()),
                 random: Arc::new(SeededRandom::new(seed)),
+                keys: if setting::is_encrypted(seed) { keys_of(seed) } else { None },
             },
             process: Process::default(),
             db: None,

@@ -43,7 +43,8 @@ impl World {
     pub(super) fn inspect(&mut self, image: &MemFs, is_tidy: bool, opening: Opening) {
         image.set_capacity(None);
         self.tally.inspected += 1;
-        let env = Env::simulated(Arc::new(image.clone()), self.seed);
+        let keys = self.machine.keys.clone();
+        let env = Env { keys, ..Env::simulated(Arc::new(image.clone()), self.seed) };
         let report = match self.builder(opening).env(env.clone()).check_offline(DIR) {
             Ok(report) => report,
             Err(Error::NotFound(_)) => {

@@ -32,6 +32,7 @@ impl World {
             clock: self.machine.clock.clone(),
             random: self.machine.random.clone(),
             threads: Arc::new(SystemThreads),
+            keys: self.machine.keys.clone(),
         }
     }
 

@@ -19,6 +19,7 @@ use super::segment::{self, Head, Item, PIECE_BYTES, Writer};
 use super::{Backup, BackupInfo};
 use crate::db::{Db, Feed, FeedCommit};
 use crate::encoding::digest::{Digest, Digester};
+use crate::encryption::Unlock;
 use crate::replay::encode;
 use crate::types::{Error, Result, SeqNo};
 
@@ -55,7 +56,7 @@ impl Backup {
     /// older state; [`Error::FeedTruncated`] if commits in between are no longer retained (make a backup,
     /// then continue); [`Error::Locked`]; [`Error::Io`], [`Error::NoSpace`].
     pub fn archive(&mut self, db: &Db) -> Result<Option<Segment>> {
-        self.lock_to_create()?.add(db)
+        self.lock_to_create(&db.handle.core.env)?.add(db)
     }
 
     fn add(&mut self, db: &Db) -> Result<Option<Segment>> {
@@ -173,7 +174,7 @@ impl Backup {
     /// [`Error::Io`]; [`Error::Corrupt`] if the start of a segment is damaged.
     pub fn segments(&self) -> Result<Vec<Segment>> {
         match self.look()? {
-            true => self.held()?.segments_here(),
+            true => self.held()?.unlocked(Unlock::Read)?.segments_here(),
             false => Ok(Vec::new()),
         }
     }

@@ -32,7 +32,7 @@ impl Backup {
     /// Those of [`Db::flush`]; [`Error::Locked`] if the directory is in use; [`Error::Io`],
     /// [`Error::NoSpace`]. After an error the earlier backups are unchanged.
     pub fn create(&mut self, db: &Db) -> Result<BackupInfo> {
-        self.lock_to_create()?.make(db)
+        self.lock_to_create(&db.handle.core.env)?.make(db)
     }
 
     fn make(&mut self, db: &Db) -> Result<BackupInfo> {

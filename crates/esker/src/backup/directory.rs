@@ -20,13 +20,14 @@ use std::io::ErrorKind;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 
-use esker_env::{FileLock, JobFile, OpenOptions, read_range};
+use esker_env::{Env, FileLock, JobFile, OpenOptions, read_range};
 
 use super::Backup;
 use super::record::{self, FORMAT_VERSION, Record, is_unusable, stored};
+use crate::encryption::{self, KEYS, KEYS_TMP, Unlock};
 use crate::engine::life::copies::names::refuse_in_database;
 use crate::manifest::file_name::LOCK;
-use crate::types::{Error, Result};
+use crate::types::{EncryptionProblem, Error, Result};
 
 const MARKER: &str = "ESKER-BACKUPS";
 const MARKER_TEXT: &str = "esker backups, format ";
@@ -95,7 +96,8 @@ impl Backup {
             let is_ours = |name: &String| {
                 let path = self.dir.join(name);
                 let is_temporary = || jobs.iter().any(|job| job.temporary(&self.dir, "incoming") == path);
-                name == LOCK || JobFile::is_name(name) || is_temporary()
+                let is_fixed = [LOCK, KEYS, KEYS_TMP].contains(&name.as_str());
+                is_fixed || JobFile::is_name(name) || is_temporary()
             };
             let names = fs.list_dir(&self.dir).map_err(|e| Error::io("list", &self.dir, e))?;
             return match names.iter().find(|name| !is_ours(name)) {
@@ -124,8 +126,8 @@ impl Backup {
     }
 
     /// Creates the directory if it is missing and locks it exclusively. Starts a job and removes leftovers of
-    /// earlier ones.
-    pub(super) fn lock_to_create(&mut self) -> Result<LockedBackup<'_>> {
+    /// earlier ones. `db_env` is that of the database.
+    pub(super) fn lock_to_create(&mut self, db_env: &Env) -> Result<LockedBackup<'_>> {
         for dir in [self.dir.clone(), self.records_dir(), self.files_dir(), self.segments_dir()] {
             refuse_in_database(&self.env, &dir)?;
         }
@@ -134,13 +136,38 @@ impl Backup {
         let mut here = self.lock()?;
         let job = JobFile::begin(&here.env, &here.dir, KIND);
         here.job = Some(job.map_err(|e| Error::io("mark", &here.dir, e))?);
-        if !here.look()? {
+        let has_backups = here.look()?;
+        here.env = here.with_keys_of(db_env, has_backups)?;
+        if !has_backups {
             here.write_marker()?;
         }
         for dir in [here.records_dir(), here.files_dir()] {
             here.make_dir(&dir)?;
         }
         Ok(here)
+    }
+
+    /// Gives the directory the keys of a database, durably, and returns the environment with all its keys.
+    /// The databases of one directory are all encrypted, or none is.
+    fn with_keys_of(&self, db_env: &Env, has_backups: bool) -> Result<Env> {
+        let path = self.dir.join(KEYS);
+        let has_keys = self.env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))?;
+        match (encryption::is_on(db_env), has_keys) {
+            (true, false) if has_backups => {
+                Err(Error::encryption(&self.dir, EncryptionProblem::NotEncrypted))
+            }
+            (true, _) => encryption::share(db_env, &self.env, &self.dir),
+            (false, true) => Err(Error::Invalid(format!(
+                "the backups in {} are encrypted and the database is not: use another directory",
+                self.dir.display()
+            ))),
+            (false, false) => Ok(encryption::without_keys(&self.env)),
+        }
+    }
+
+    /// Opens the keys of the directory.
+    pub(super) fn unlocked(self, purpose: Unlock) -> Result<Backup> {
+        Ok(Backup { env: encryption::unlock(&self.env, &self.dir, purpose)?, ..self })
     }
 
     /// Creates a subdirectory unless it exists.
@@ -165,7 +192,9 @@ impl Backup {
     /// Locks an existing directory of backups exclusively.
     pub(super) fn lock_to_change(&mut self) -> Result<LockedBackup<'_>> {
         self.check_there()?;
-        self.lock()
+        let mut here = self.lock()?;
+        here.env = encryption::unlock(&here.env, &here.dir, Unlock::Change)?;
+        Ok(here)
     }
 
     /// Locks the directory against removals.
@@ -175,6 +204,7 @@ impl Backup {
         let path = backup.dir.join(LOCK);
         let lock = backup.env.fs.lock_to_read(&path);
         let lock = lock.map_err(|e| Error::lock(path, e, backup.env.threads.process_id()))?;
+        let backup = backup.unlocked(Unlock::Read)?;
         Ok(LockedBackup::new(self, backup, lock))
     }
 

@@ -89,6 +89,7 @@ pub use self::archive::Segment;
 pub use self::point::{Point, Restored};
 pub use self::prune::Pruned;
 pub use self::verify::Verified;
+use crate::encryption::Unlock;
 use crate::types::{Error, Result, SeqNo};
 
 /// Backups in a directory. See the [module documentation](self).
@@ -186,7 +187,7 @@ impl Backup {
     /// [`Error::Io`].
     pub fn list(&self) -> Result<Vec<BackupInfo>> {
         self.check_there()?;
-        let here = self.held()?;
+        let here = self.held()?.unlocked(Unlock::Read)?;
         let records = here.ids()?.into_iter().map(|id| match here.record(id) {
             Ok(record) => record.info,
             Err(error) => BackupInfo { id, damage: Some(error.to_string()), ..BackupInfo::default() },

@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use super::moves::{Moves, TAIL_BYTES};
 use crate::encoding::bytes::ByteReader;
 use crate::encoding::checksum::crc32c;
+use crate::encryption::{self, FileKind, KEY_HEADER_BYTES, Seal, TAG_BYTES};
 use crate::types::descriptors::{Descriptors, ReadFile};
 use crate::types::parts::{Part, timed};
 use crate::types::{Error, FileId, Result, SeqNo};
@@ -33,8 +34,10 @@ use crate::types::{Error, FileId, Result, SeqNo};
 const MAGIC: [u8; 8] = *b"eskerBLB";
 /// The version that this build writes, and the newest that it reads.
 const FORMAT_VERSION: u32 = 1;
-/// Offset of the first value.
-pub(crate) const HEADER_BYTES: u64 = 32;
+/// Bytes of the header without a key header.
+const HEADER_BYTES: u64 = 32;
+/// Flag: the values are encrypted, and a key header follows the header.
+const IS_SEALED: u32 = 1;
 
 /// Removes a file, if removal is still allowed.
 pub(crate) type Remover = Arc<dyn Fn(&Path) + Send + Sync>;
@@ -52,6 +55,10 @@ pub(crate) struct BlobFile {
     id: FileId,
     path: PathBuf,
     handle: Handle,
+    /// Set once the file was opened.
+    seal: Arc<OnceLock<Seal>>,
+    /// Whether the values are encrypted.
+    is_sealed: bool,
     /// A handle for direct writes, opened by the first one. `None` if direct writes are not supported.
     direct: OnceLock<Option<Arc<dyn File>>>,
     /// Offset of the next lease. Written under the lock of the lease allocator; other loads are relaxed,
@@ -100,34 +107,52 @@ impl Drop for Lease {
 }
 
 /// Encodes a header. `random` distinguishes files of the same number made by a database and by a copy of it.
-fn header(id: FileId, random: u32) -> Vec<u8> {
+fn header(id: FileId, random: u32, is_sealed: bool) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-    // Flags, reserved.
-    out.extend_from_slice(&0_u32.to_le_bytes());
+    out.extend_from_slice(&(if is_sealed { IS_SEALED } else { 0 }).to_le_bytes());
     out.extend_from_slice(&id.get().to_le_bytes());
     out.extend_from_slice(&random.to_le_bytes());
     out.extend_from_slice(&crc32c(&out).to_le_bytes());
     out
 }
 
-/// Verifies that the header belongs to this file (descriptors.1).
-fn check_header(file: &dyn File, path: &Path, id: FileId) -> Result<()> {
-    let bytes = read_range(file, 0, HEADER_BYTES as usize).map_err(|e| match e.kind() {
-        std::io::ErrorKind::UnexpectedEof => {
-            Error::corrupt("blob file header", path, 0, "the file ends inside the header")
-        }
-        _ => Error::read(path, 0, HEADER_BYTES as usize, &e),
-    })?;
-    let found = ByteReader::new(&bytes[8..]).u32().unwrap_or_default();
-    if bytes[..8] == MAGIC && found != FORMAT_VERSION && crc32c(&bytes[..28]).to_le_bytes() == bytes[28..] {
+/// Verifies that the header belongs to this file (descriptors.1). Returns the seal of its values.
+fn check_header(env: &Env, file: &dyn File, path: &Path, id: FileId) -> Result<Seal> {
+    let read = |at: u64, len: u64| {
+        read_range(file, at, len as usize).map_err(|e| match e.kind() {
+            std::io::ErrorKind::UnexpectedEof => {
+                Error::corrupt("blob file header", path, 0, "the file ends inside the header")
+            }
+            _ => Error::read(path, at, len as usize, &e),
+        })
+    };
+    let bytes = read(0, HEADER_BYTES)?;
+    let number = |at: usize| ByteReader::new(&bytes[at..]).u32().unwrap_or_default();
+    let (found, flags) = (number(8), number(12));
+    let is_newer = found != FORMAT_VERSION || flags & !IS_SEALED != 0;
+    if bytes[..8] == MAGIC && is_newer && crc32c(&bytes[..28]).to_le_bytes() == bytes[28..] {
         let (path, supported) = (path.to_owned(), FORMAT_VERSION);
         return Err(Error::UnsupportedVersion { what: "blob file", path, found, supported });
     }
-    if bytes != header(id, ByteReader::new(&bytes[24..]).u32().unwrap_or_default()) {
+    let is_sealed = flags & IS_SEALED != 0;
+    if bytes != header(id, number(24), is_sealed) {
         return Err(Error::corrupt("blob file header", path, 0, "the header belongs to another file"));
     }
-    Ok(())
+    let key = is_sealed.then(|| read(HEADER_BYTES, KEY_HEADER_BYTES as u64)).transpose()?;
+    Seal::find(env, (path, HEADER_BYTES), FileKind::Blobs, key.as_deref(), &bytes)
+}
+
+/// What a value is called: the file that pointers to it name, and an offset there. The tag of its bytes
+/// authenticates it, also in a file that received them from another.
+pub(super) type UnitName = (FileId, u64);
+
+/// Encodes what a tag authenticates besides the bytes.
+fn context((file, offset): UnitName) -> [u8; 16] {
+    let mut out = [0; 16];
+    out[..8].copy_from_slice(&file.get().to_le_bytes());
+    out[8..].copy_from_slice(&offset.to_le_bytes());
+    out
 }
 
 /// The path of a blob file.
@@ -144,9 +169,13 @@ impl BlobFile {
     /// Creates a blob file. Its name is not durable yet.
     pub(crate) fn create(env: &Env, path: &Path, id: FileId) -> Result<Arc<BlobFile>> {
         let options = OpenOptions::create_new();
+        let seal = Seal::create(env, FileKind::Blobs)?;
         let file = env.fs.open(path, options).map_err(|e| Error::io("create", path, e))?;
-        let blob = Self::of(Handle::Written(file), path, id, 0, false);
-        let begun = blob.append(&header(id, env.random.next_u64() as u32)).and_then(|_| blob.sync());
+        let mut begin = header(id, env.random.next_u64() as u32, seal.is_on());
+        begin.extend(seal.header(&begin));
+        let is_sealed = seal.is_on();
+        let blob = Self::of((Handle::Written(file), Arc::new(seal.into())), path, id, (0, false), is_sealed);
+        let begun = blob.append(&begin).and_then(|_| blob.sync());
         begun.map_err(|error| {
             let _ = env.fs.remove_file(path);
             error.not_of_the_log()
@@ -156,10 +185,15 @@ impl BlobFile {
 
     /// Describes a complete file of this length. The first reader opens it and verifies its header.
     pub(crate) fn described(env: &Env, path: &Path, id: FileId, len: u64) -> Arc<BlobFile> {
-        let owned = path.to_owned();
-        let check = Box::new(move |file: &dyn File| check_header(file, &owned, id));
+        let (owned, owned_env) = (path.to_owned(), env.clone());
+        let seal = Arc::new(OnceLock::new());
+        let found = seal.clone();
+        let check = Box::new(move |file: &dyn File| {
+            let _ = found.set(check_header(&owned_env, file, &owned, id)?);
+            Ok(())
+        });
         let file = ReadFile::closed(&env.fs, path, check, Descriptors::of_process());
-        Self::of(Handle::Read(file), path, id, len, true)
+        Self::of((Handle::Read(file), seal), path, id, (len, true), encryption::is_on(env))
     }
 
     /// Opens a complete file.
@@ -177,11 +211,19 @@ impl BlobFile {
         }
     }
 
-    fn of(handle: Handle, path: &Path, id: FileId, len: u64, is_closed: bool) -> Arc<BlobFile> {
+    fn of(
+        (handle, seal): (Handle, Arc<OnceLock<Seal>>),
+        path: &Path,
+        id: FileId,
+        (len, is_closed): (u64, bool),
+        is_sealed: bool,
+    ) -> Arc<BlobFile> {
         Arc::new(BlobFile {
             id,
             path: path.to_owned(),
             handle,
+            seal,
+            is_sealed,
             direct: OnceLock::new(),
             end: AtomicU64::new(len),
             unused: AtomicU64::new(0),
@@ -215,9 +257,26 @@ impl BlobFile {
         self.len().saturating_sub(self.unused.load(Ordering::Relaxed))
     }
 
+    /// Offset of the first value.
+    pub(super) fn start(&self) -> u64 {
+        HEADER_BYTES + if self.is_sealed { KEY_HEADER_BYTES as u64 } else { 0 }
+    }
+
+    /// Bytes that sealing adds to a unit: to a chunk, to a table of chunks, and to a value of one chunk.
+    pub(super) fn tag_bytes(&self) -> u64 {
+        if self.is_sealed { TAG_BYTES as u64 } else { 0 }
+    }
+
+    /// Seals a unit that will be written at this offset.
+    pub(crate) fn seal(&self, at: u64, name: UnitName, unit: &mut Vec<u8>) {
+        if let Some(seal) = self.seal.get() {
+            seal.seal(at, &context(name), unit);
+        }
+    }
+
     /// Returns whether nothing was leased.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.len() <= HEADER_BYTES
+        self.len() <= self.start()
     }
 
     /// Leases `bytes` bytes and returns their offset. If `alone`, the lease consists of whole blocks, for
@@ -356,6 +415,16 @@ impl BlobFile {
             }
             _ => Error::read(&self.path, offset, len, &e),
         })
+    }
+
+    /// Reads a unit and decrypts it.
+    pub(super) fn unit_at(&self, offset: u64, len: u64, name: UnitName) -> Result<Vec<u8>> {
+        let mut bytes = self.bytes_at(offset, len.saturating_add(self.tag_bytes()))?;
+        let seal = self.seal.get().expect("reading opens the file");
+        let opened = seal.open(offset, &context(name), &mut bytes);
+        let len = opened.map_err(|e| e.in_file("blob", &self.path, offset))?;
+        bytes.truncate(len);
+        Ok(bytes)
     }
 
     /// Reads the map at the end of a collected file.

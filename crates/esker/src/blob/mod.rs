@@ -31,7 +31,7 @@ pub(crate) use references::BlobReferences;
 pub use rule::Blobs;
 pub(crate) use set::{BlobSet, BlobSource};
 pub(crate) use store::{BlobStore, NewBlobFile, StoreOptions};
-pub(crate) use stored::{ChunkCompressor, StoredValue, put_value, stored_bytes_max};
+pub(crate) use stored::{ChunkCompressor, StoredValue, Units, put_value, stored_bytes_max};
 pub(crate) use writer::BlobWriter;
 
 /// Entry points for fuzzing: decoders of this module on arbitrary bytes.

@@ -11,7 +11,6 @@ use std::sync::{Arc, Weak};
 use esker_env::{Env, OpenOptions};
 use parking_lot::RwLock;
 
-use super::file::HEADER_BYTES;
 use super::stored::StoredValue;
 use super::{BlobCache, BlobFile, BlobPointer, Moves, blob_path};
 use crate::types::{Error, FileId, Result, Value};
@@ -38,7 +37,7 @@ impl BlobSource {
     /// Bytes of values, live or not, without the header and the map, which a collection would write again.
     pub(crate) fn value_bytes(&self) -> u64 {
         let map = self.moves.as_ref().map_or(0, |moves| moves.bytes());
-        self.file.used().saturating_sub(HEADER_BYTES + map)
+        self.file.used().saturating_sub(self.file.start() + map)
     }
 
     /// Returns the offset of a value in the file.
@@ -68,7 +67,13 @@ impl BlobSource {
     /// Appends the stored form of a value to another file. Returns its offset there.
     pub(crate) fn copy(&self, pointer: &BlobPointer, to: &BlobFile) -> Result<u64> {
         let begins = to.len();
-        self.open(pointer)?.copy(|_, bytes| to.append(bytes).map(drop))?;
+        let mut sealed = Vec::new();
+        self.open(pointer)?.copy(|start, unit| {
+            sealed.clear();
+            sealed.extend_from_slice(unit);
+            to.seal(to.len(), (pointer.file, pointer.offset + start), &mut sealed);
+            to.append(&sealed).map(drop)
+        })?;
         Ok(begins)
     }
 
@@ -80,7 +85,12 @@ impl BlobSource {
         let io = |e| Error::io("make durable", path, e);
         let file = env.fs.open(path, OpenOptions::write()).map_err(io)?;
         for pointer in pointers {
-            self.open(pointer)?.copy(|at, bytes| file.write_all_at(bytes, at).map_err(io))?;
+            let value = self.open(pointer)?;
+            value.copy(|start, unit| {
+                let at = value.offset() + start;
+                let bytes = self.file.bytes_at(at, unit.len() as u64 + self.file.tag_bytes())?;
+                file.write_all_at(&bytes, at).map_err(io)
+            })?;
         }
         file.sync_data().map_err(io)
     }

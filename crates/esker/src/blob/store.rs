@@ -28,6 +28,7 @@ use super::cache::BlobCache;
 use super::file::{BlobFile, Lease};
 use super::rule::Blobs;
 use crate::cache::MemoryBudget;
+use crate::encryption;
 use crate::types::outcomes::Outcomes;
 use crate::types::{Error, KeyspaceId, Result};
 
@@ -226,6 +227,11 @@ impl BlobStore {
         }
         let text = "after a fork, only the parent can read and write the large values of an open transaction";
         Err(Error::Invalid(text.to_owned()))
+    }
+
+    /// Returns whether values are encrypted.
+    pub(crate) fn is_sealed(&self) -> bool {
+        encryption::is_on(&self.env)
     }
 
     /// Returns whether this process may write.

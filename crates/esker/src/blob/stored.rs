@@ -8,14 +8,19 @@
 //! All bytes read are verified. Reading a part of a long value reads the chunks that contain
 //! it, and the table.
 //!
+//! In an encrypted file each of these units is followed by its tag. Pointers and tables do not count the
+//! tags, and have the checksums of the units before their encryption.
+//!
 //! A chunk is compressed if samples from three parts of it, and then the chunk itself, shrink by an eighth. A
 //! stored chunk is therefore never longer than the chunk.
 
+use super::file::BlobFile;
 use super::pointer::{BlobPointer, Form};
 use super::set::BlobSource;
 use crate::encoding::bytes::{ByteReader, DecodeError};
 use crate::encoding::checksum::crc32c;
 use crate::encoding::compression::Compression;
+use crate::encryption::TAG_BYTES;
 use crate::types::{Error, FileId, Result};
 
 /// Bytes of a value in each chunk. The last chunk may be shorter.
@@ -29,23 +34,64 @@ const COMPRESSED: u32 = 1 << 31;
 const SAMPLE_BYTES: usize = 2 << 10;
 const PLACES: usize = 3;
 
-/// Receives stored values as a sequence of bytes.
+/// Receives stored values as a sequence of units.
 pub(crate) trait Sink {
-    /// Appends bytes.
-    fn take(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Appends a unit: a chunk or a table.
+    fn take(&mut self, unit: &[u8]) -> Result<()>;
 }
 
-impl Sink for Vec<u8> {
-    fn take(&mut self, bytes: &[u8]) -> Result<()> {
-        self.extend_from_slice(bytes);
+/// Stored values in memory, which will be written to a place that is not known yet.
+#[derive(Debug, Default)]
+pub(crate) struct Units {
+    bytes: Vec<u8>,
+    /// The ends of the units, if they are to be sealed.
+    ends: Option<Vec<usize>>,
+}
+
+impl Units {
+    /// Creates a collection for values of these bytes.
+    pub(crate) fn new(bytes: u64, is_sealed: bool) -> Units {
+        Units { bytes: Vec::with_capacity(bytes as usize), ends: is_sealed.then(Vec::new) }
+    }
+
+    /// Bytes that they take in a file.
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Returns the bytes to write at this offset of a file.
+    pub(crate) fn at(self, file: &BlobFile, base: u64) -> Vec<u8> {
+        let Some(ends) = self.ends else { return self.bytes };
+        let mut sealed = Vec::with_capacity(self.bytes.len());
+        let (mut unit, mut start) = (Vec::new(), 0);
+        for end in ends {
+            let at = base + start as u64;
+            unit.clear();
+            unit.extend_from_slice(&self.bytes[start..end - TAG_BYTES]);
+            file.seal(at, (file.id(), at), &mut unit);
+            sealed.extend_from_slice(&unit);
+            start = end;
+        }
+        sealed
+    }
+}
+
+impl Sink for Units {
+    fn take(&mut self, unit: &[u8]) -> Result<()> {
+        self.bytes.extend_from_slice(unit);
+        if let Some(ends) = &mut self.ends {
+            self.bytes.extend_from_slice(&[0; TAG_BYTES]);
+            ends.push(self.bytes.len());
+        }
         Ok(())
     }
 }
 
 /// Maximum number of bytes that a value of `len` bytes uses in a file.
-pub(crate) fn stored_bytes_max(len: usize) -> u64 {
+pub(crate) fn stored_bytes_max(len: usize, is_sealed: bool) -> u64 {
     let chunks = if len <= CHUNK_BYTES { 0 } else { len.div_ceil(CHUNK_BYTES) };
-    len as u64 + (chunks * ROW_BYTES) as u64
+    let tags = if is_sealed { (chunks + 1) * TAG_BYTES } else { 0 };
+    (len + chunks * ROW_BYTES + tags) as u64
 }
 
 /// Compresses chunks that shrink enough.
@@ -194,13 +240,29 @@ impl StoredValue {
         Error::corrupt("blob", self.source.file.path(), self.offset + at, detail)
     }
 
+    /// Number of chunks of a value that has a table.
+    fn chunks(&self) -> usize {
+        (self.pointer.len as usize).div_ceil(CHUNK_BYTES)
+    }
+
     /// Offset of the table from the start of the value.
     fn table_start(&self) -> Result<u64> {
-        let bytes = (self.pointer.len as usize).div_ceil(CHUNK_BYTES) * ROW_BYTES;
-        let start = self.pointer.stored.checked_sub(bytes as u64);
-        start.ok_or_else(|| {
+        let start = self.pointer.stored.checked_sub((self.chunks() * ROW_BYTES) as u64);
+        let tags = self.chunks() as u64 * self.source.file.tag_bytes();
+        start.and_then(|start| start.checked_add(tags)).ok_or_else(|| {
             self.corrupt(0, "the pointer has fewer stored bytes than the chunk table of the value")
         })
+    }
+
+    /// Offset of the value in the file of its source.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Reads a unit of `len` bytes at `start` from the start of the value.
+    fn unit(&self, start: u64, len: u64) -> Result<Vec<u8>> {
+        let name = (self.pointer.file, self.pointer.offset.saturating_add(start));
+        self.source.file.unit_at(self.offset.saturating_add(start), len, name)
     }
 
     /// Reads and verifies the table. Empty for a value of one chunk.
@@ -209,7 +271,7 @@ impl StoredValue {
             return Ok(Vec::new());
         }
         let start = self.table_start()?;
-        let table = self.source.file.bytes_at(self.offset + start, self.pointer.stored - start)?;
+        let table = self.unit(start, (self.chunks() * ROW_BYTES) as u64)?;
         match crc32c(&table) == self.pointer.crc {
             true => Ok(table),
             false => Err(self.corrupt(start, "the checksum of the chunk table does not match")),
@@ -237,7 +299,7 @@ impl StoredValue {
             let (stored, is_compressed) = (length & !COMPRESSED, length & COMPRESSED != 0);
             let len = left.min(CHUNK_BYTES);
             rows.push(Row { start, stored, is_compressed, crc, len });
-            start += u64::from(stored);
+            start += u64::from(stored) + self.source.file.tag_bytes();
             left -= len;
         }
         if start != self.table_start()? {
@@ -248,7 +310,7 @@ impl StoredValue {
 
     /// Reads and verifies the stored bytes of a chunk.
     fn stored_chunk(&self, row: &Row) -> Result<Vec<u8>> {
-        let bytes = self.source.file.bytes_at(self.offset + row.start, u64::from(row.stored))?;
+        let bytes = self.unit(row.start, u64::from(row.stored))?;
         match crc32c(&bytes) == row.crc {
             true => Ok(bytes),
             false => Err(self.corrupt(row.start, "the checksum of the value does not match")),
@@ -288,13 +350,13 @@ impl StoredValue {
         Ok(value)
     }
 
-    /// Passes the verified stored bytes to `take`, with their offsets in the file.
+    /// Passes the verified units to `take`, decrypted, with their offsets from the start of the value.
     pub(super) fn copy(&self, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         for row in &self.rows {
-            take(self.offset + row.start, &self.stored_chunk(row)?)?;
+            take(row.start, &self.stored_chunk(row)?)?;
         }
         if self.pointer.form == Form::Chunks {
-            take(self.offset + self.table_start()?, &self.table()?)?;
+            take(self.table_start()?, &self.table()?)?;
         }
         Ok(())
     }

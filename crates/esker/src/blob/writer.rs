@@ -25,6 +25,7 @@ use super::pointer::BlobPointer;
 use super::store::BlobStore;
 use super::stored::{CHUNK_BYTES, ChunkCompressor, Sink, ValueEncoder, put_value, stored_bytes_max};
 use crate::cache::{BudgetKind, Reservation};
+use crate::encryption::TAG_BYTES;
 use crate::types::{Error, FileId, Result};
 
 /// Maximum number of buffers being written.
@@ -52,7 +53,7 @@ impl BlobWriter {
     /// Writes a value and returns a pointer to it.
     pub(crate) fn put(&mut self, value: &[u8]) -> Result<BlobPointer> {
         let BlobWriter { compressor, out } = self;
-        let place = out.begin(stored_bytes_max(value.len()))?;
+        let place = out.begin(stored_bytes_max(value.len(), out.store.is_sealed()))?;
         let pointer = put_value(value, place, compressor, out)?;
         out.store.cache.was_written(&pointer, value);
         Ok(pointer)
@@ -66,7 +67,7 @@ impl BlobWriter {
     ) -> Result<BlobPointer> {
         let BlobWriter { compressor, out } = self;
         let mut chunk = vec![0; len.min(CHUNK_BYTES)];
-        let (file, offset) = out.begin(stored_bytes_max(len))?;
+        let (file, offset) = out.begin(stored_bytes_max(len, out.store.is_sealed()))?;
         let mut encoder = ValueEncoder::new(len);
         let mut left = len;
         while left > 0 {
@@ -141,7 +142,20 @@ struct Output {
 }
 
 impl Sink for Output {
-    fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
+    fn take(&mut self, unit: &[u8]) -> Result<()> {
+        let Some(extent) = self.extent.as_ref().filter(|_| self.store.is_sealed()) else {
+            return self.take_bytes(unit);
+        };
+        let (file, at) = (extent.lease.file(), extent.base + self.filled as u64);
+        let mut sealed = Vec::with_capacity(unit.len() + TAG_BYTES);
+        sealed.extend_from_slice(unit);
+        file.seal(at, (file.id(), at), &mut sealed);
+        self.take_bytes(&sealed)
+    }
+}
+
+impl Output {
+    fn take_bytes(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.total += bytes.len() as u64;
         self.store.count(bytes.len() as u64);
         while !bytes.is_empty() {
@@ -156,9 +170,7 @@ impl Sink for Output {
         }
         Ok(())
     }
-}
 
-impl Output {
     fn new(store: Arc<BlobStore>) -> Output {
         let memory = store.budget.reserve(BudgetKind::Transaction, 0);
         Output {

@@ -91,7 +91,19 @@ impl Builder {
     /// The file system, clock, randomness and threads to use, for tests in memory or with faults: see
     /// [`env`](crate::env). Default: those of the operating system.
     pub fn env(mut self, env: Env) -> Self {
-        self.settings.env = env;
+        let keys = env.keys.or(self.settings.env.keys);
+        self.settings.env = Env { keys, ..env };
+        self
+    }
+    /// Encrypts the database with keys that `provider` protects: see module `encryption`. A new
+    /// database is created encrypted. Others are opened with it, repaired and checked. If the provider has a
+    /// new current master key, opening wraps the database's keys again, and new files get new keys.
+    ///
+    /// Opening fails with [`Error::Encryption`](crate::Error::Encryption) if the key is missing or wrong, or
+    /// if the database is not encrypted. Default: no encryption.
+    #[cfg(feature = "encryption")]
+    pub fn encryption(mut self, provider: impl crate::encryption::KeyProvider) -> Self {
+        self.settings.env = crate::encryption::with_keys(&self.settings.env, Arc::new(provider));
         self
     }
     /// How long to wait for a database that is open elsewhere. After that the error is

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::blob::blob_name;
 pub(crate) use crate::blob::blob_path;
+use crate::encryption::KEYS_TMP;
 use crate::types::FileId;
 
 /// The lock file.
@@ -60,7 +61,7 @@ pub enum FileKind {
 
 /// The kind of a file by its name. A number in another form than the engine's is not the engine's.
 pub fn parse(name: &str) -> FileKind {
-    if name == CURRENT_TMP || name == OPTIONS_TMP {
+    if name == CURRENT_TMP || name == OPTIONS_TMP || name == KEYS_TMP {
         return FileKind::Temporary;
     }
     let digits = name.strip_prefix("MANIFEST-").or(name.strip_suffix(".sst")).or(name.strip_suffix(".blob"));

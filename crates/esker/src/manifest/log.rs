@@ -22,7 +22,8 @@
 //!
 //! manifest_log.7. An existing manifest is continued if it ends in a marker, because then all of its edits
 //!     are durable. The marker itself may not be; it is written again with the first edit. Of a manifest that
-//!     ends otherwise it is unknown what is durable: a new one replaces it.
+//!     ends otherwise it is unknown what is durable: a new one replaces it. It also replaces an encrypted
+//!     one, which only its creator appends to (seal.1).
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +35,7 @@ use crate::encoding::bytes::{ByteReader, put_varint};
 use crate::encoding::checksum::crc32c;
 use crate::recordio::{self, LastRecord};
 use crate::types::canary::{self, Canary};
-use crate::types::{Error, FileId, Result};
+use crate::types::{Error, FileId, Result, replace_file};
 
 /// The manifest format that this build writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -80,9 +81,9 @@ pub struct FoundManifest {
 }
 
 impl FoundManifest {
-    /// Continues the manifest. Returns `None` if it is not settled. Writes nothing.
+    /// Continues the manifest. Returns `None` if it is not settled, or encrypted. Writes nothing.
     pub fn go_on(&self, env: &Env, dir: &Path) -> Result<Option<ManifestLog>> {
-        let Some(last) = self.last else { return Ok(None) };
+        let Some(last) = self.last.filter(LastRecord::may_be_followed) else { return Ok(None) };
         if self.bytes <= self.state_bytes + MARKER_BYTES {
             // No edit proves that CURRENT was durable when it named this manifest (manifest_log.2).
             sync_dir(env, dir)?;
@@ -305,20 +306,6 @@ pub(super) fn current_text(id: FileId) -> String {
 
 fn write_current(env: &Env, dir: &Path, id: FileId) -> Result<()> {
     replace_file(env, dir, CURRENT_TMP, CURRENT, current_text(id).as_bytes())
-}
-
-/// Replaces a small file atomically and durably: it is written and synced under a temporary name, then
-/// renamed.
-pub fn replace_file(env: &Env, dir: &Path, temporary: &str, name: &str, content: &[u8]) -> Result<()> {
-    let (from, to) = (dir.join(temporary), dir.join(name));
-    let file = env.fs.open(&from, OpenOptions::create()).map_err(|e| Error::io("create", &from, e))?;
-    file.write_all_at(content, 0).map_err(|e| Error::io("write", &from, e))?;
-    if !canary::is_set(Canary::CurrentNotSynced) {
-        file.sync_data().map_err(|e| Error::io("sync", &from, e))?;
-    }
-    drop(file);
-    env.fs.rename(&from, &to).map_err(|e| Error::io("rename", &from, e))?;
-    sync_dir(env, dir)
 }
 
 /// The number of the manifest that `CURRENT` names. `None` without `CURRENT`.

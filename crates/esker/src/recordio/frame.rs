@@ -1,7 +1,7 @@
 //! The frame of a record: a self-checking header followed by the payload.
 //!
 //! ```text
-//!   record --compress if smaller--> [marker flags lengths checksums][payload] --> file
+//!   record --compress if smaller, seal--> [marker flags lengths checksums][payload] --> file
 //! ```
 //!
 //! The checksum of a header covers the salt of the file and the offset of the record, besides the
@@ -19,6 +19,7 @@ use std::borrow::Cow;
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::encoding::checksum::{crc32c, crc32c_append};
+use crate::encryption::Seal;
 
 use super::header::FileHeader;
 
@@ -44,14 +45,14 @@ pub(super) struct Frame {
 
 impl Frame {
     pub(super) fn encode(&self, file: &FileHeader, offset: u64) -> [u8; FRAME_BYTES] {
-        assert!(self.compressed || self.raw_len == self.stored_len);
+        assert!(self.compressed || self.raw_len == self.stored_len - file.tag_bytes());
         let mut out = [0; FRAME_BYTES];
         out[..3].copy_from_slice(&MARKER);
         out[3] = if self.compressed { FLAG_COMPRESSED } else { 0 };
         out[4..8].copy_from_slice(&self.raw_len.to_le_bytes());
         out[8..12].copy_from_slice(&self.stored_len.to_le_bytes());
         out[12..16].copy_from_slice(&self.payload_crc.to_le_bytes());
-        let crc = seal(&out[..16], file, offset);
+        let crc = header_crc(&out[..16], file, offset);
         out[16..].copy_from_slice(&crc.to_le_bytes());
         out
     }
@@ -64,16 +65,19 @@ impl Frame {
         }
         let flags = reader.u8()?;
         let (raw_len, stored_len, payload_crc) = (reader.u32()?, reader.u32()?, reader.u32()?);
-        if reader.u32()? != seal(&bytes[..16], file, offset) {
+        if reader.u32()? != header_crc(&bytes[..16], file, offset) {
             return Err(DecodeError::new(0, "the checksum of the record's header does not match"));
         }
         if flags & !FLAG_COMPRESSED != 0 {
             return Err(DecodeError::new(3, format!("unknown flags {flags:#x}")));
         }
         let compressed = flags & FLAG_COMPRESSED != 0;
+        let Some(packed_len) = stored_len.checked_sub(file.tag_bytes()) else {
+            return Err(DecodeError::new(8, "the payload of an encrypted record has a tag"));
+        };
         let raw_len_max =
-            if compressed { u64::from(stored_len) * expansion_max(file.codec) } else { stored_len.into() };
-        if (!compressed && raw_len != stored_len) || u64::from(raw_len) > raw_len_max {
+            if compressed { u64::from(packed_len) * expansion_max(file.codec) } else { packed_len.into() };
+        if (!compressed && raw_len != packed_len) || u64::from(raw_len) > raw_len_max {
             return Err(DecodeError::new(4, format!("{stored_len} stored bytes cannot expand to {raw_len}")));
         }
         Ok(Frame { compressed, raw_len, stored_len, payload_crc })
@@ -89,21 +93,44 @@ impl Frame {
         payload.len() == self.stored_len as usize && crc32c(payload) == self.payload_crc
     }
 
-    /// Returns the record in a payload that [`matches`](Self::matches) accepted.
-    pub(super) fn unpack<'a>(&self, file: &FileHeader, payload: &'a [u8]) -> Decoded<Cow<'a, [u8]>> {
-        if !self.compressed {
-            return Ok(Cow::Borrowed(payload));
+    /// Returns the record in a payload that [`matches`](Self::matches) accepted, stored at `offset`.
+    pub(super) fn unpack<'a>(
+        &self,
+        file: &FileHeader,
+        seal: &Seal,
+        offset: u64,
+        payload: &'a [u8],
+    ) -> Decoded<Cow<'a, [u8]>> {
+        if !seal.is_on() {
+            return self.decompress(file, Cow::Borrowed(payload));
         }
-        file.codec.decompress(payload, self.raw_len as usize).map(Cow::Owned)
+        let mut opened = payload.to_vec();
+        let len = seal.open(offset, &self.context(), &mut opened)?;
+        opened.truncate(len);
+        self.decompress(file, Cow::Owned(opened))
+    }
+
+    fn decompress<'a>(&self, file: &FileHeader, payload: Cow<'a, [u8]>) -> Decoded<Cow<'a, [u8]>> {
+        match self.compressed {
+            true => file.codec.decompress(&payload, self.raw_len as usize).map(Cow::Owned),
+            false => Ok(payload),
+        }
+    }
+
+    /// Returns what the tag of the payload authenticates besides it.
+    fn context(&self) -> [u8; 5] {
+        let [a, b, c, d] = self.raw_len.to_le_bytes();
+        [u8::from(self.compressed), a, b, c, d]
     }
 }
 
-/// Frames `record`. Returns the header and the payload to write; the payload is `record` or lies in
-/// `scratch`.
+/// Frames `record` for `offset`. Returns the header and the payload to write; the payload is `record` or lies
+/// in `scratch`.
 pub(super) fn pack<'a>(
     record: &'a [u8],
     raw_len: u32,
-    file: &FileHeader,
+    (file, seal): (&FileHeader, &Seal),
+    offset: u64,
     scratch: &'a mut Vec<u8>,
 ) -> std::io::Result<(Frame, &'a [u8])> {
     scratch.clear();
@@ -115,9 +142,19 @@ pub(super) fn pack<'a>(
     let compressed = can_shrink
         && scratch.len() < record.len()
         && raw_len as u64 <= scratch.len() as u64 * expansion_max(file.codec);
-    let payload = if compressed { &scratch[..] } else { record };
-    let stored_len = if compressed { payload.len() as u32 } else { raw_len };
-    Ok((Frame { compressed, raw_len, stored_len, payload_crc: crc32c(payload) }, payload))
+    let packed_len = if compressed { scratch.len() as u32 } else { raw_len };
+    let mut frame = Frame { compressed, raw_len, stored_len: packed_len, payload_crc: 0 };
+    if seal.is_on() {
+        if !compressed {
+            scratch.clear();
+            scratch.extend_from_slice(record);
+        }
+        seal.seal(offset, &frame.context(), scratch);
+        frame.stored_len += file.tag_bytes();
+    }
+    let payload = if compressed || seal.is_on() { &scratch[..] } else { record };
+    frame.payload_crc = crc32c(payload);
+    Ok((frame, payload))
 }
 
 /// Returns whether the codec accepts a record of this length.
@@ -147,7 +184,7 @@ fn expansion_max(codec: Compression) -> u64 {
 }
 
 /// Returns the checksum of a header.
-fn seal(fields: &[u8], file: &FileHeader, offset: u64) -> u32 {
+fn header_crc(fields: &[u8], file: &FileHeader, offset: u64) -> u32 {
     let mut place = [0; 12];
     place[..4].copy_from_slice(&file.salt.to_le_bytes());
     place[4..].copy_from_slice(&offset.to_le_bytes());
@@ -158,7 +195,16 @@ fn seal(fields: &[u8], file: &FileHeader, offset: u64) -> u32 {
 mod tests {
     use super::*;
 
-    const FILE: FileHeader = FileHeader { codec: Compression::Snappy, salt: 7 };
+    const FILE: FileHeader = FileHeader { codec: Compression::Snappy, salt: 7, is_sealed: false };
+
+    fn pack<'a>(
+        record: &'a [u8],
+        raw_len: u32,
+        file: &FileHeader,
+        scratch: &'a mut Vec<u8>,
+    ) -> std::io::Result<(Frame, &'a [u8])> {
+        super::pack(record, raw_len, (file, &Seal::default()), 20, scratch)
+    }
 
     #[test]
     fn golden_v1() {
@@ -219,7 +265,12 @@ mod tests {
             let mut scratch = Vec::new();
             let (frame, payload) = pack(&zeros, zeros.len() as u32, &file, &mut scratch).unwrap();
             assert!(frame.compressed, "{}", codec.name());
-            assert_eq!(frame.unpack(&file, payload).unwrap(), zeros, "{}", codec.name());
+            assert_eq!(
+                frame.unpack(&file, &Seal::default(), 20, payload).unwrap(),
+                zeros,
+                "{}",
+                codec.name()
+            );
         }
     }
 }

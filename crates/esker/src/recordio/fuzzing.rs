@@ -74,8 +74,11 @@ pub(crate) fn repair(bytes: &mut [u8]) {
         return;
     }
     let codecs = Compression::ALL;
-    let header =
-        FileHeader { codec: codecs[usize::from(bytes[9]) % codecs.len()], salt: u32::from(bytes[12]) };
+    let header = FileHeader {
+        codec: codecs[usize::from(bytes[9]) % codecs.len()],
+        salt: u32::from(bytes[12]),
+        is_sealed: false,
+    };
     bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
     let mut at = HEADER_BYTES;
     while at + FRAME_BYTES < bytes.len() {

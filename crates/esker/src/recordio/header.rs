@@ -4,6 +4,8 @@
 //!   FileHeader --encode--> 20 bytes --decode--> FileHeader | corrupt | newer version
 //! ```
 //!
+//! If flag 1 is set the file is encrypted, and a key header follows the 20 bytes.
+//!
 //! The 20 bytes keep their layout in every version, so that every build can tell damage from a
 //! newer format.
 //!
@@ -14,15 +16,21 @@
 
 use std::path::Path;
 
+use esker_env::Env;
+
+use super::scan::Source;
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, Decoded};
 use crate::encoding::checksum::crc32c;
+use crate::encryption::{FileKind, KEY_HEADER_BYTES, Seal, TAG_BYTES};
 use crate::types::{Error, Result};
 
-/// Bytes of the header, and offset of the first record.
+/// Bytes of the header without a key header.
 pub(super) const HEADER_BYTES: usize = 20;
 const MAGIC: [u8; 8] = *b"\x89ESKREC\n";
 const VERSION: u8 = 1;
+/// Flag: the records are encrypted.
+const IS_SEALED: u16 = 1;
 const WHAT: &str = "record file header";
 
 /// The header of a record file.
@@ -32,14 +40,27 @@ pub(super) struct FileHeader {
     pub(super) codec: Compression,
     /// A random number covered by the checksums of all record headers.
     pub(super) salt: u32,
+    /// Whether records are encrypted.
+    pub(super) is_sealed: bool,
 }
 
 impl FileHeader {
+    /// Returns the offset of the first record.
+    pub(super) fn records_at(&self) -> u64 {
+        (HEADER_BYTES + if self.is_sealed { KEY_HEADER_BYTES } else { 0 }) as u64
+    }
+
+    /// Bytes that sealing adds to a payload.
+    pub(super) fn tag_bytes(&self) -> u32 {
+        if self.is_sealed { TAG_BYTES as u32 } else { 0 }
+    }
+
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[..8].copy_from_slice(&MAGIC);
         out[8] = VERSION;
         out[9] = self.codec.id();
+        out[10] = u8::from(self.is_sealed);
         out[12..16].copy_from_slice(&self.salt.to_le_bytes());
         let crc = crc32c(&out[..16]);
         out[16..].copy_from_slice(&crc.to_le_bytes());
@@ -69,7 +90,7 @@ impl FileHeader {
         if crc != crc32c(&bytes[..16]) {
             return Err(Error::corrupt(WHAT, path, 16, "checksum mismatch"));
         }
-        if version != VERSION || flags != 0 {
+        if version != VERSION || flags & !IS_SEALED != 0 {
             return Err(Error::UnsupportedVersion {
                 what: "record file",
                 path: path.to_path_buf(),
@@ -83,13 +104,24 @@ impl FileHeader {
                 path.display()
             ))
         })?;
-        Ok(Some(FileHeader { codec, salt }))
+        Ok(Some(FileHeader { codec, salt, is_sealed: flags & IS_SEALED != 0 }))
+    }
+
+    /// Returns the seal of the records of a file with this header.
+    pub(super) fn find_seal<S: Source>(&self, env: &Env, path: &Path, source: &mut S) -> Result<Seal> {
+        let at = HEADER_BYTES as u64;
+        let key = match self.is_sealed {
+            true => Some(source.at(at, KEY_HEADER_BYTES as u64)?),
+            false => None,
+        };
+        Seal::find(env, (path, at), FileKind::Records, key, &self.encode())
     }
 
     /// Returns the fields of a damaged header, if its codec is known.
     pub(super) fn guess(bytes: &[u8]) -> Option<FileHeader> {
         let salt = bytes.get(12..HEADER_BYTES)?.first_chunk::<4>()?;
-        Some(FileHeader { codec: Compression::from_id(bytes[9])?, salt: u32::from_le_bytes(*salt) })
+        let salt = u32::from_le_bytes(*salt);
+        Some(FileHeader { codec: Compression::from_id(bytes[9])?, salt, is_sealed: bytes[10] == 1 })
     }
 }
 
@@ -102,7 +134,7 @@ fn never_written(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const HEADER: FileHeader = FileHeader { codec: Compression::Lz4, salt: 0x0403_0201 };
+    const HEADER: FileHeader = FileHeader { codec: Compression::Lz4, salt: 0x0403_0201, is_sealed: false };
 
     fn decode(bytes: &[u8]) -> Result<Option<FileHeader>> {
         FileHeader::decode(bytes, Path::new("f"))
@@ -137,8 +169,8 @@ mod tests {
         assert!(matches!(newer, Error::UnsupportedVersion { found: 2, supported: 1, .. }), "{newer}");
         assert!(newer.to_string().contains("version 2; this build reads up to 1"), "{newer}");
         // Flags are those of a newer version, too: that repair must not pass the file by as damaged.
-        for at in [10, 11] {
-            let flags = decode(&reseal(at, 1)).unwrap_err();
+        for (at, flag) in [(10, 2), (11, 1)] {
+            let flags = decode(&reseal(at, flag)).unwrap_err();
             assert!(matches!(flags, Error::UnsupportedVersion { found: 1, supported: 1, .. }), "{flags}");
             let text = flags.to_string();
             assert!(text.contains("does not know") && !text.contains("reads up to"), "{text}");

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use esker_env::{Env, OpenOptions, read_range};
 
+use crate::encryption::Seal;
 use crate::types::{Error, Result};
 
 use super::RecordAt;
@@ -45,6 +46,7 @@ pub struct MmapReader {
     map: Box<dyn Deref<Target = [u8]> + Send + Sync>,
     path: PathBuf,
     header: FileHeader,
+    seal: Seal,
 }
 
 impl MmapReader {
@@ -80,7 +82,8 @@ impl MmapReader {
             None => Box::new(read_range(&*file, 0, len).map_err(|e| Error::io("read", path, e))?),
         };
         let header = FileHeader::require((&**map).at(0, HEADER_BYTES as u64)?, path)?;
-        Ok(MmapReader { map, path: path.to_path_buf(), header })
+        let seal = header.find_seal(env, path, &mut &**map)?;
+        Ok(MmapReader { map, path: path.to_path_buf(), header, seal })
     }
 
     /// Returns the record at an offset returned by [`Writer::append`](super::Writer::append). Returns
@@ -108,7 +111,8 @@ impl MmapReader {
     fn load(&self, offset: u64, frame: &Frame) -> Result<RecordAt<Cow<'_, [u8]>>> {
         let end = offset + frame.size();
         let payload = &self.map[offset as usize + FRAME_BYTES..end as usize];
-        let bytes = frame.unpack(&self.header, payload).map_err(|e| e.in_file(WHAT, &self.path, offset))?;
+        let bytes = frame.unpack(&self.header, &self.seal, offset, payload);
+        let bytes = bytes.map_err(|e| e.in_file(WHAT, &self.path, offset))?;
         Ok(RecordAt { offset, end, bytes })
     }
 }

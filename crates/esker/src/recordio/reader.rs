@@ -18,6 +18,7 @@ use std::path::Path;
 use esker_env::{Env, OpenOptions};
 
 use crate::encoding::Compression;
+use crate::encryption::Seal;
 use crate::types::{Error, Result};
 
 use super::frame::{FRAME_BYTES, Frame};
@@ -108,6 +109,15 @@ impl ReadOptions {
             }
             (decoded, _) => decoded?,
         };
+        // A crash before the first sync can leave less than both headers.
+        let header = header.filter(|header| window.size() >= header.records_at());
+        let seal = match header.unwrap_or_default().find_seal(&self.env, path, &mut window) {
+            Err(error) if self.salvage && error.is_corrupt() => {
+                header_damage.get_or_insert(error);
+                None
+            }
+            found => Some(found?),
+        };
         // Without a codec, no header of a compressed record is valid.
         let known = header.unwrap_or_default();
         let codec = if self.uncompressed { Compression::None } else { known.codec };
@@ -115,7 +125,8 @@ impl ReadOptions {
             header_damage,
             window,
             header: FileHeader { codec, ..known },
-            position: HEADER_BYTES as u64,
+            position: known.records_at(),
+            seal: seal.clone().unwrap_or_default(),
             record_offset: 0,
             unpacked: Vec::new(),
             tail: None,
@@ -125,6 +136,10 @@ impl ReadOptions {
         };
         if header.is_none() {
             reader.end_without_header()?;
+        } else if seal.is_none() {
+            // Without the key nothing can be read.
+            let size = reader.window.size();
+            (reader.skipped_bytes, reader.position) = (size - reader.position, size);
         }
         Ok(reader)
     }
@@ -156,10 +171,11 @@ pub struct Reader {
     header_damage: Option<Error>,
     window: Window,
     header: FileHeader,
+    seal: Seal,
     /// Offset where the next record should start.
     position: u64,
     record_offset: u64,
-    /// The latest record, if it was compressed.
+    /// The latest record, if it was compressed or encrypted.
     unpacked: Vec<u8>,
     /// Set once the end is reached.
     tail: Option<Tail>,
@@ -174,6 +190,13 @@ pub(crate) struct LastRecord {
     pub(super) header: FileHeader,
     /// Offset of the record.
     pub(super) offset: u64,
+}
+
+impl LastRecord {
+    /// Returns whether another writer can continue the file (seal.1).
+    pub(crate) fn may_be_followed(&self) -> bool {
+        !self.header.is_sealed
+    }
 }
 
 impl Reader {
@@ -196,13 +219,13 @@ impl Reader {
     pub fn next(&mut self) -> Result<Option<&[u8]>> {
         let frame = loop {
             let Some(frame) = self.locate(Check::Payload)? else { return Ok(None) };
-            if !frame.compressed || self.unpack(&frame)? {
+            if !self.is_packed(&frame) || self.unpack(&frame)? {
                 break frame;
             }
         };
         self.record_offset = self.position;
         self.position += frame.size();
-        if frame.compressed {
+        if self.is_packed(&frame) {
             return Ok(Some(&self.unpacked));
         }
         scan::payload(&mut self.window, self.record_offset, &frame).map(Some)
@@ -324,11 +347,15 @@ impl Reader {
         }
     }
 
-    /// Decompresses the record at the position. Returns false if it was damaged before its checksum was
-    /// computed, and skips it.
+    fn is_packed(&self, frame: &Frame) -> bool {
+        frame.compressed || self.seal.is_on()
+    }
+
+    /// Decrypts and decompresses the record at the position. Returns false if it was damaged before its
+    /// checksum was computed, and skips it.
     fn unpack(&mut self, frame: &Frame) -> Result<bool> {
         let payload = scan::payload(&mut self.window, self.position, frame)?;
-        match frame.unpack(&self.header, payload) {
+        match frame.unpack(&self.header, &self.seal, self.position, payload) {
             Ok(record) => {
                 self.unpacked = record.into_owned();
                 Ok(true)

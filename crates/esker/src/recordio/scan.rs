@@ -18,7 +18,7 @@ use crate::encoding::bytes::DecodeError;
 use crate::types::{Error, Result};
 
 use super::frame::{FRAME_BYTES, Frame, MARKER};
-use super::header::{FileHeader, HEADER_BYTES};
+use super::header::FileHeader;
 
 /// Bytes searched for a marker at a time. Half of the smallest window, so that a window moves at most once
 /// per step.
@@ -154,7 +154,7 @@ pub(super) fn find_next<S: Source>(
     file: &FileHeader,
     from: u64,
 ) -> Result<Option<(u64, Frame)>> {
-    let mut at = from.max(HEADER_BYTES as u64);
+    let mut at = from.max(file.records_at());
     loop {
         let bytes = source.at(at, STEP_BYTES)?;
         if bytes.len() < FRAME_BYTES {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use esker_env::{Env, File, OpenOptions};
 
+use crate::encryption::Seal;
 use crate::types::{Error, Result};
 
 use super::RecordAt;
@@ -45,6 +46,7 @@ pub struct SeekableReader {
     path: PathBuf,
     size: u64,
     header: FileHeader,
+    seal: Seal,
 }
 
 impl SeekableReader {
@@ -60,7 +62,8 @@ impl SeekableReader {
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let mut window = Window::new(file.clone(), path, BUFFER_BYTES_MIN)?;
         let header = FileHeader::require(window.at(0, HEADER_BYTES as u64)?, path)?;
-        Ok(SeekableReader { file, path: path.to_path_buf(), size: window.size(), header })
+        let seal = header.find_seal(env, path, &mut window)?;
+        Ok(SeekableReader { file, path: path.to_path_buf(), size: window.size(), header, seal })
     }
 
     /// Returns the record at an offset returned by [`Writer::append`](super::Writer::append). Returns
@@ -87,7 +90,8 @@ impl SeekableReader {
 
     fn load(&self, window: &mut Window, offset: u64, frame: &Frame) -> Result<RecordAt<Vec<u8>>> {
         let payload = scan::payload(window, offset, frame)?;
-        let record = frame.unpack(&self.header, payload).map_err(|e| e.in_file(WHAT, &self.path, offset))?;
+        let record = frame.unpack(&self.header, &self.seal, offset, payload);
+        let record = record.map_err(|e| e.in_file(WHAT, &self.path, offset))?;
         Ok(RecordAt { offset, end: offset + frame.size(), bytes: record.into_owned() })
     }
 

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use esker_env::{AppendWriter, Env, OpenOptions};
 
 use crate::encoding::Compression;
+use crate::encryption::{FileKind, Seal};
 use crate::types::{Error, Result};
 
 use super::frame;
@@ -92,7 +93,7 @@ impl WriteOptions {
 
     /// Continues a file after its last valid record, or creates it. Truncates a torn tail (returned by
     /// [`Writer::cut_tail`]). Damage before a valid record returns [`Error::Corrupt`] and changes nothing.
-    /// The file keeps its codec.
+    /// The file keeps its codec. An encrypted file is not continued.
     ///
     /// Reads the whole file to verify it, then rewrites it in place and syncs it, because the file does not
     /// show whether its records were ever synced. When this returns, all records in the file are durable.
@@ -107,6 +108,13 @@ impl WriteOptions {
         while reader.next()?.is_some() {}
         let tail = reader.tail().expect("the reader is at the end");
         let end = tail.records_end(reader.file_size());
+        if reader.header().is_sealed {
+            // seal.1: another writer would seal the position of a torn record again.
+            let path = path.display();
+            return Err(Error::Invalid(format!(
+                "{path} is encrypted and cannot be continued: start a new file"
+            )));
+        }
         drop(reader);
         if end == 0 {
             return Ok(Writer { cut_tail: tail, ..self.create(path)? });
@@ -125,7 +133,8 @@ impl WriteOptions {
         let out =
             AppendWriter::go_on(&*self.env.fs, path, OpenOptions::write(), self.buffer_bytes, last.offset)
                 .map_err(|e| Error::io("open", path, e))?;
-        Ok(self.writer(path, out, last.header))
+        assert!(!last.header.is_sealed, "seal.1: an encrypted file is not continued");
+        Ok(self.writer(path, out, last.header, Seal::default()))
     }
 
     /// Truncates the file at `end`, so that nothing of the old tail can reappear after new records.
@@ -143,7 +152,7 @@ impl WriteOptions {
         let open = self.open_options(OpenOptions::write());
         let out = AppendWriter::rewrite(&*self.env.fs, path, open, self.buffer_bytes)
             .map_err(|e| Error::io("open", path, e))?;
-        let mut writer = self.writer(path, out, reader.header());
+        let mut writer = self.writer(path, out, reader.header(), Seal::default());
         writer.write(&writer.header.encode())?;
         while let Some((frame, payload)) = reader.next_stored()? {
             writer.write(&frame.encode(&writer.header, writer.size()))?;
@@ -166,11 +175,15 @@ impl WriteOptions {
 
     fn create_with(&self, path: &Path, open: OpenOptions) -> Result<Writer> {
         let fs = &*self.env.fs;
+        let seal = Seal::create(&self.env, FileKind::Records)?;
         let out = AppendWriter::create(fs, path, self.open_options(open), self.buffer_bytes)
             .map_err(|e| Error::io("create", path, e))?;
-        let header = FileHeader { codec: self.compression, salt: self.env.random.next_u64() as u32 };
-        let mut writer = self.writer(path, out, header);
-        match self.sync_name(path).and_then(|()| writer.write(&header.encode())) {
+        let salt = self.env.random.next_u64() as u32;
+        let header = FileHeader { codec: self.compression, salt, is_sealed: seal.is_on() };
+        let bytes = header.encode();
+        let bytes = [&bytes[..], &seal.header(&bytes)].concat();
+        let mut writer = self.writer(path, out, header, seal);
+        match self.sync_name(path).and_then(|()| writer.write(&bytes)) {
             Ok(()) => Ok(writer),
             Err(error) => {
                 drop(writer);
@@ -188,11 +201,12 @@ impl WriteOptions {
         if self.direct { open.direct() } else { open }
     }
 
-    fn writer(&self, path: &Path, out: AppendWriter, header: FileHeader) -> Writer {
+    fn writer(&self, path: &Path, out: AppendWriter, header: FileHeader, seal: Seal) -> Writer {
         Writer {
             out,
             path: path.to_path_buf(),
             header,
+            seal,
             scratch: Vec::new(),
             scratch_bytes_max: self.buffer_bytes.max(SCRATCH_BYTES),
             records: 0,
@@ -231,7 +245,8 @@ pub struct Writer {
     out: AppendWriter,
     path: PathBuf,
     header: FileHeader,
-    /// Buffer for a compressed record. Between records it keeps at most `scratch_bytes_max`.
+    seal: Seal,
+    /// Buffer for a compressed or encrypted record. Between records it keeps at most `scratch_bytes_max`.
     scratch: Vec<u8>,
     scratch_bytes_max: usize,
     records: u64,
@@ -258,16 +273,14 @@ impl Writer {
     /// [`SeekableReader`](super::SeekableReader) reads it. The record is durable after the next
     /// [`sync`](Self::sync).
     pub fn append(&mut self, record: &[u8]) -> Result<u64> {
-        let raw_len = u32::try_from(record.len()).map_err(|_| {
-            Error::Invalid(format!(
-                "record of {} bytes: the maximum is {RECORD_BYTES_MAX} bytes",
-                record.len()
-            ))
+        let max = RECORD_BYTES_MAX - self.header.tag_bytes();
+        let raw_len = u32::try_from(record.len()).ok().filter(|len| *len <= max).ok_or_else(|| {
+            Error::Invalid(format!("record of {} bytes: the maximum is {max} bytes", record.len()))
         })?;
         let offset = self.out.position();
         // Moved out while the frame borrows it.
         let mut scratch = std::mem::take(&mut self.scratch);
-        let written = frame::pack(record, raw_len, &self.header, &mut scratch)
+        let written = frame::pack(record, raw_len, (&self.header, &self.seal), offset, &mut scratch)
             .map_err(|e| Error::io("compress a record for", &self.path, e))
             .and_then(|(frame, payload)| {
                 self.write(&frame.encode(&self.header, offset))?;

@@ -1,7 +1,7 @@
 //! The footer: the last bytes of a table, which give the positions of its parts.
 //!
 //! ```text
-//!   data blocks | range tombstones | filter | index | properties | footer, 80 bytes
+//!   data blocks | range tombstones | filter | index | properties | [key header] | footer, 80 bytes
 //! ```
 //!
 //! The parts are contiguous in this order, and the footer ends the file. A truncated or extended
@@ -17,6 +17,7 @@ use std::ops::Range;
 use super::stored::Salt;
 use crate::encoding::bytes::{ByteReader, DecodeError};
 use crate::encoding::checksum::crc32c;
+use crate::encryption::KEY_HEADER_BYTES;
 use crate::types::SeqNo;
 use crate::types::op::Kind;
 
@@ -28,6 +29,9 @@ pub(super) const MAGIC: [u8; 8] = *b"eskerSST";
 pub(super) const FORMAT_VERSION: u32 = 1;
 /// Offset of the version.
 const VERSION_AT: usize = 64;
+
+/// Flag beside the features: the parts are encrypted, and a key header precedes the footer.
+const IS_SEALED: u32 = 1 << 31;
 
 /// Positions of the parts of a table in the file. A missing part is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub(super) struct Footer {
     pub newest_commit: SeqNo,
     /// The features of its entries (footer.2).
     pub features: u32,
+    /// Whether the parts are encrypted.
+    pub is_sealed: bool,
 }
 
 /// Why a footer could not be decoded.
@@ -71,7 +77,17 @@ impl FooterError {
     }
 }
 
+/// Bytes after the properties.
+fn end_bytes(is_sealed: bool) -> u64 {
+    (FOOTER_BYTES + if is_sealed { KEY_HEADER_BYTES } else { 0 }) as u64
+}
+
 impl Footer {
+    /// Returns where the file ends.
+    pub(super) fn end(&self) -> u64 {
+        self.properties.end + end_bytes(self.is_sealed)
+    }
+
     pub(super) fn encode(&self) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.extend_from_slice(&self.tombstones.start.to_le_bytes());
@@ -80,7 +96,8 @@ impl Footer {
         }
         out.extend_from_slice(&self.salt.get().to_le_bytes());
         out.extend_from_slice(&self.newest_commit.get().to_le_bytes());
-        out.extend_from_slice(&self.features.to_le_bytes());
+        let sealed = if self.is_sealed { IS_SEALED } else { 0 };
+        out.extend_from_slice(&(self.features | sealed).to_le_bytes());
         // 8 unused bytes.
         out.resize(VERSION_AT, 0);
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -120,18 +137,19 @@ impl Footer {
         let Some(newest_commit) = SeqNo::try_new(reader.u64()?) else {
             return Err(DecodeError::new(44, "the newest commit exceeds 56 bits").into());
         };
-        let features = reader.u32()?;
+        let flags = reader.u32()?;
+        let (features, is_sealed) = (flags & !IS_SEALED, flags & IS_SEALED != 0);
         if features & !Kind::KNOWN_FEATURES != 0 {
             return Err(FooterError::Features);
         }
         if reader.rest().iter().any(|byte| *byte != 0) {
             return Err(DecodeError::new(56, "unused bytes are not zero").into());
         }
-        if properties.end.checked_add(FOOTER_BYTES as u64) != Some(file_len) {
+        if properties.end.checked_add(end_bytes(is_sealed)) != Some(file_len) {
             let detail = format!("the parts end at {} in a file of {file_len} bytes", properties.end);
             return Err(DecodeError::new(0, detail).into());
         }
-        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, features })
+        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, features, is_sealed })
     }
 }
 
@@ -148,6 +166,7 @@ mod tests {
             salt: Salt::new(0x0102_0304),
             newest_commit: SeqNo::MAX,
             features: 0,
+            is_sealed: false,
         }
     }
 
@@ -185,7 +204,7 @@ mod tests {
 
     #[test]
     fn footer_2_a_table_with_unknown_features_is_refused() {
-        for bit in (0..32).filter(|bit| Kind::KNOWN_FEATURES & 1 << bit == 0) {
+        for bit in (0..31).filter(|bit| Kind::KNOWN_FEATURES & 1 << bit == 0) {
             let unread = with(52, &(1_u32 << bit).to_le_bytes()).unwrap_err().unread();
             let (what, found) = unread.expect("footer.2: not damaged");
             assert!(what.starts_with("table") && found == FORMAT_VERSION, "footer.2: {what}");

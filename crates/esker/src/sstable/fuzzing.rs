@@ -17,7 +17,7 @@ use super::block_search::Simd;
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index::Index;
 use super::properties::{Properties, decode_tombstones};
-use super::stored::{self, Fingerprint, Salt, TRAILER_BYTES};
+use super::stored::{Fingerprint, PartOpener, Salt, TRAILER_BYTES};
 use super::{BlockCache, SalvageTable, Table, TableCompression, TableOptions, TableWriter};
 use crate::cache::{self, MemoryBudget};
 use crate::encoding::bloom::BlockedBloom;
@@ -46,7 +46,7 @@ pub fn block(bytes: &[u8]) {
 
 /// Decodes the stored form of a block or part.
 pub fn stored_part(bytes: &[u8]) {
-    let _ = stored::open(bytes, Salt::default(), 0);
+    let _ = PartOpener::default().open(bytes, 0);
 }
 
 /// Decodes an index. If it is accepted, it must be searchable.
@@ -219,7 +219,8 @@ fn reseal(bytes: &mut [u8], part: &Range<u64>, salt: Salt) {
 
 fn part_of(bytes: &[u8], part: &Range<u64>, salt: Salt) -> Option<Vec<u8>> {
     let stored = bytes.get(part.start as usize..part.end as usize)?;
-    Some(stored::open(stored, salt, part.start).ok()?.to_vec())
+    let opener = PartOpener { salt, ..PartOpener::default() };
+    Some(opener.open(stored, part.start).ok()?.to_vec())
 }
 
 fn memory() -> Env {

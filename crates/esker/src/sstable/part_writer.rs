@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use esker_env::{AppendWriter, Env, OpenOptions};
 
-use super::footer::{FOOTER_BYTES, Footer};
+use super::footer::Footer;
 use super::stored::{Fingerprint, Salt, pack, trailer};
 use crate::encoding::Compression;
+use crate::encryption::{FileKind, Seal};
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
@@ -21,13 +22,16 @@ pub(super) struct PartWriter {
     pub(super) salt: Salt,
     /// Fingerprint of the parts written so far.
     pub(super) fingerprint: Fingerprint,
-    /// Memory for compressed payloads.
+    pub(super) seal: Seal,
+    /// Memory for compressed payloads, and for encrypted ones.
     scratch: Vec<u8>,
+    sealed: Vec<u8>,
 }
 
 impl PartWriter {
     /// Creates the file, which must not exist.
     pub(super) fn create(env: &Env, path: &Path, direct: bool) -> Result<Self> {
+        let seal = Seal::create(env, FileKind::Table)?;
         let open = OpenOptions { direct, ..OpenOptions::create_new() };
         let file = AppendWriter::create(&*env.fs, path, open, WRITE_BUFFER_BYTES)
             .map_err(|e| Error::io("create", path, e))?
@@ -38,7 +42,9 @@ impl PartWriter {
             file,
             salt: Salt::of_file(path),
             fingerprint: Fingerprint::default(),
+            seal,
             scratch: Vec::new(),
+            sealed: Vec::new(),
         })
     }
 
@@ -51,7 +57,13 @@ impl PartWriter {
     pub(super) fn write(&mut self, payload: &[u8], codec: Compression) -> Result<Range<u64>> {
         let start = self.position();
         let packed = pack(payload, codec, &mut self.scratch);
-        let (stored, used) = packed.map_err(|e| Error::io("compress", &self.path, e))?;
+        let (mut stored, used) = packed.map_err(|e| Error::io("compress", &self.path, e))?;
+        if self.seal.is_on() {
+            self.sealed.clear();
+            self.sealed.extend_from_slice(stored);
+            self.seal.seal(start, &[used.id()], &mut self.sealed);
+            stored = &self.sealed;
+        }
         let trailer = trailer(stored, used, self.salt, start);
         let written = self.file.write(stored).and_then(|()| self.file.write(&trailer));
         written.map_err(|e| Error::io("write", &self.path, e))?;
@@ -67,7 +79,10 @@ impl PartWriter {
 
     /// Writes the footer and makes the file durable. Returns the size of the file.
     pub(super) fn finish(mut self, footer: &Footer) -> Result<u64> {
-        self.file.write(&footer.encode()).map_err(|e| Error::io("write", &self.path, e))?;
+        let footer_bytes = footer.encode();
+        let written =
+            self.file.write(&self.seal.header(&footer_bytes)).and_then(|()| self.file.write(&footer_bytes));
+        written.map_err(|e| Error::io("write", &self.path, e))?;
         let is_private = footer.newest_commit == SeqNo::ZERO;
         let is_unsynced = canary::is_set(Canary::TableNotSynced)
             || (is_private && canary::is_set(Canary::AdoptedTableNotSynced));
@@ -76,7 +91,7 @@ impl PartWriter {
             false => self.file.finish().map(|(_, bytes)| bytes),
         };
         let file_bytes = finished.map_err(|e| Error::io("finish", &self.path, e))?;
-        assert!(file_bytes == footer.properties.end + FOOTER_BYTES as u64);
+        assert!(file_bytes == footer.end());
         Ok(file_bytes)
     }
 

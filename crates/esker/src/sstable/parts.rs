@@ -7,8 +7,9 @@ use esker_env::{Env, File, OpenOptions, PageBuf, read_range, read_range_into};
 
 use super::block::Block;
 use super::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
-use super::stored::{self, Salt};
+use super::stored::PartOpener;
 use crate::encoding::bytes::{DecodeError, Decoded};
+use crate::encryption::{FileKind, Seal};
 use crate::types::parts::{Part, timed};
 use crate::types::{Error, Result, SeqNo};
 
@@ -18,7 +19,7 @@ pub(crate) fn stated_newest_commit(env: &Env, path: &Path) -> Result<Option<SeqN
     let stated = || {
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
-        Ok(read_footer(&*file, path, file_bytes)?.newest_commit)
+        Ok(read_footer(env, (&*file, path), file_bytes)?.0.newest_commit)
     };
     match stated() {
         Ok(newest) => Ok(Some(newest)),
@@ -29,8 +30,12 @@ pub(crate) fn stated_newest_commit(env: &Env, path: &Path) -> Result<Option<SeqN
     }
 }
 
-/// Reads the footer of a table.
-pub(super) fn read_footer(file: &dyn File, path: &Path, file_bytes: u64) -> Result<Footer> {
+/// Reads the footer of a table. Returns also what opens its parts.
+pub(super) fn read_footer(
+    env: &Env,
+    (file, path): (&dyn File, &Path),
+    file_bytes: u64,
+) -> Result<(Footer, PartOpener)> {
     let Some(offset) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
         return Err(Error::corrupt(
             "footer",
@@ -41,12 +46,17 @@ pub(super) fn read_footer(file: &dyn File, path: &Path, file_bytes: u64) -> Resu
     };
     let bytes = read_stored(file, path, offset..file_bytes)?;
     let bytes = bytes[..].try_into().expect("the footer's length was asked for");
-    Footer::decode(&bytes, file_bytes).map_err(|e| match e.unread() {
+    let footer = Footer::decode(&bytes, file_bytes).map_err(|e| match e.unread() {
         Err(e) => e.in_file("footer", path, offset),
         Ok((what, found)) => {
             Error::UnsupportedVersion { what, path: path.to_owned(), found, supported: FORMAT_VERSION }
         }
-    })
+    })?;
+    let header_at = footer.properties.end;
+    let header = footer.is_sealed.then(|| read_stored(file, path, header_at..offset)).transpose()?;
+    let seal = Seal::find(env, (path, header_at), FileKind::Table, header.as_deref(), &bytes)?;
+    let opener = PartOpener { salt: footer.salt, seal };
+    Ok((footer, opener))
 }
 
 /// Parses the payload of a block. Errors in a compressed block are reported at its start.
@@ -59,7 +69,7 @@ pub(super) fn parse_block(payload: Decoded<PageBuf>, packed: bool) -> Decoded<Bl
 pub(super) struct Parts<'a> {
     pub(super) file: &'a dyn File,
     pub(super) path: &'a Path,
-    pub(super) salt: Salt,
+    pub(super) opener: &'a PartOpener,
 }
 
 impl Parts<'_> {
@@ -71,7 +81,7 @@ impl Parts<'_> {
         decode: impl FnOnce(&[u8]) -> Decoded<T>,
     ) -> Result<T> {
         let stored = read_stored(self.file, self.path, extent.clone())?;
-        let decoded = stored::open(&stored, self.salt, extent.start).and_then(|payload| decode(&payload));
+        let decoded = self.opener.open(&stored, extent.start).and_then(|payload| decode(&payload));
         decoded.map_err(|e| e.in_file(what, self.path, extent.start))
     }
 }

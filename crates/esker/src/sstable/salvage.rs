@@ -23,11 +23,11 @@ use std::sync::Arc;
 use esker_env::{Env, File, OpenOptions};
 
 use super::block::Block;
-use super::footer::{FOOTER_BYTES, Footer};
+use super::footer::Footer;
 use super::index::Index;
 use super::parts::{Parts, parse_block, read_footer, read_stored};
 use super::properties::{Properties, decode_tombstones};
-use super::stored::{self, Fingerprint, Salt, TRAILER_BYTES};
+use super::stored::{self, Fingerprint, PartOpener, TRAILER_BYTES};
 use crate::encoding::bloom::BlockedBloom;
 use crate::types::entry::EntryRef;
 use crate::types::range_tombstone::RangeTombstones;
@@ -63,6 +63,7 @@ pub(crate) struct SalvageTable {
     path: PathBuf,
     file: Arc<dyn File>,
     footer: Option<Footer>,
+    opener: PartOpener,
     index: Option<Index>,
     /// Statistics and limits, if readable.
     pub(crate) properties: Option<Properties>,
@@ -81,17 +82,19 @@ impl SalvageTable {
             path: path.to_owned(),
             file,
             footer: None,
+            opener: PartOpener::default(),
             index: None,
             properties: None,
             tombstones: RangeTombstones::default(),
             damage: Vec::new(),
         };
-        match read_footer(&*table.file, path, file_bytes) {
-            Ok(footer) => {
+        match read_footer(env, (&*table.file, path), file_bytes) {
+            Ok((footer, opener)) => {
                 table.footer = Some(footer.clone());
+                table.opener = opener;
                 table.read_parts(&footer);
             }
-            Err(error @ Error::UnsupportedVersion { .. }) => return Err(error),
+            Err(error @ (Error::UnsupportedVersion { .. } | Error::Encryption { .. })) => return Err(error),
             Err(error) => table.note(error, 0..file_bytes, ALL_KEYS),
         }
         Ok(table)
@@ -104,8 +107,8 @@ impl SalvageTable {
 
     fn read_parts(&mut self, footer: &Footer) {
         let Footer { properties, filter, tombstones, index, .. } = footer;
-        let (file, path) = (self.file.clone(), self.path.clone());
-        let parts = Parts { file: &*file, path: &path, salt: footer.salt };
+        let (file, path, opener) = (self.file.clone(), self.path.clone(), self.opener.clone());
+        let parts = Parts { file: &*file, path: &path, opener: &opener };
         match parts.read("properties", properties, Properties::decode) {
             Ok(properties) => self.properties = Some(properties),
             Err(error) => self.note(error, properties.clone(), LostContent::Nothing),
@@ -141,14 +144,15 @@ impl SalvageTable {
     /// Returns the parts after the blocks, by name, if the footer is valid.
     pub(crate) fn parts(&self) -> Vec<(&'static str, Range<u64>)> {
         let Some(footer) = &self.footer else { return Vec::new() };
-        let Footer { tombstones, filter, index, properties, .. } = footer.clone();
+        let (footer_end, Footer { tombstones, filter, index, properties, .. }) =
+            (footer.end(), footer.clone());
         let end = properties.end;
         vec![
             ("range tombstones", tombstones),
             ("filter", filter),
             ("index", index),
             ("properties", properties),
-            ("footer", end..end + FOOTER_BYTES as u64),
+            ("footer", end..footer_end),
         ]
     }
 
@@ -195,10 +199,10 @@ impl SalvageTable {
     }
 
     fn block(&self, number: usize) -> Result<Block> {
-        let (extent, salt) = (self.extent(number), self.footer.as_ref().map_or(Salt::default(), |f| f.salt));
+        let extent = self.extent(number);
         let start = extent.start;
         let stored = read_stored(&*self.file, &self.path, extent)?;
-        let block = parse_block(stored::open(&stored, salt, start), stored::is_packed(&stored));
+        let block = parse_block(self.opener.open(&stored, start), stored::is_packed(&stored));
         block.map_err(|e| e.in_file("block", &self.path, start))
     }
 

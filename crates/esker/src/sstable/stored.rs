@@ -1,8 +1,8 @@
 //! The stored form of every part of a table: bytes, possibly compressed, followed by a checksum.
 //!
 //! ```text
-//!   payload --pack, trailer--> [payload | u32 length, compressed payload] [codec u8] [crc32c u32]
-//!           <-----open--------
+//!   payload --pack, seal, trailer--> [payload | u32 length, compressed payload] [tag] [codec u8] [crc u32]
+//!           <--------open-----------                     (the tag if the table is encrypted)
 //! ```
 //!
 //! stored.1. The checksum covers the stored bytes and the codec, and is seeded with the salt of the table and
@@ -22,6 +22,7 @@ use esker_env::PageBuf;
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::encoding::checksum::{crc32c, crc32c_append};
+use crate::encryption::Seal;
 
 /// A combined checksum of the parts of a table. It distinguishes tables that are otherwise alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,20 +100,33 @@ pub(super) fn trailer(stored: &[u8], codec: Compression, salt: Salt, offset: u64
     [codec.id(), crc[0], crc[1], crc[2], crc[3]]
 }
 
-/// Decodes the part stored at `offset`, including its trailer.
-pub(super) fn open(stored: &[u8], salt: Salt, offset: u64) -> Decoded<PageBuf> {
-    let (payload, codec) = verify(stored, salt, offset)?;
-    unpack(payload, codec)
+/// What opens the parts of one table.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PartOpener {
+    pub(super) salt: Salt,
+    pub(super) seal: Seal,
 }
 
-/// Like `open`. An uncompressed payload stays in place if it fills its memory.
-pub(super) fn open_owned(mut stored: PageBuf, salt: Salt, offset: u64) -> Decoded<PageBuf> {
-    let (payload, codec) = verify(&stored, salt, offset)?;
-    let len = payload.len();
-    if codec == Compression::None && stored.cut(len) {
-        return Ok(stored);
+impl PartOpener {
+    /// Decodes the part stored at `offset`, including its trailer.
+    pub(super) fn open(&self, stored: &[u8], offset: u64) -> Decoded<PageBuf> {
+        if self.seal.is_on() {
+            return self.open_owned(PageBuf::copy_of(stored), offset);
+        }
+        let (payload, codec) = verify(stored, self.salt, offset)?;
+        unpack(payload, codec)
     }
-    unpack(&stored[..len], codec)
+
+    /// Like `open`. An uncompressed payload stays in place if it fills its memory.
+    pub(super) fn open_owned(&self, mut stored: PageBuf, offset: u64) -> Decoded<PageBuf> {
+        let (payload, codec) = verify(&stored, self.salt, offset)?;
+        let len = payload.len();
+        let len = self.seal.open(offset, &[codec.id()], &mut stored[..len])?;
+        if codec == Compression::None && stored.cut(len) {
+            return Ok(stored);
+        }
+        unpack(&stored[..len], codec)
+    }
 }
 
 /// Returns whether a part is compressed. Offsets in its payload are then not offsets in the file.
@@ -170,8 +184,9 @@ mod tests {
 
     /// Opens with both functions, which must agree.
     fn open(stored: Vec<u8>) -> Decoded<Vec<u8>> {
-        let opened = super::open(&stored, SALT, OFFSET).map(|payload| payload.to_vec());
-        let owned = open_owned(PageBuf::copy_of(&stored), SALT, OFFSET).map(|payload| payload.to_vec());
+        let opener = PartOpener { salt: SALT, seal: Seal::default() };
+        let opened = opener.open(&stored, OFFSET).map(|payload| payload.to_vec());
+        let owned = opener.open_owned(PageBuf::copy_of(&stored), OFFSET).map(|payload| payload.to_vec());
         assert_eq!(opened, owned);
         opened
     }
@@ -217,7 +232,7 @@ mod tests {
         assert_ne!(other, Salt::of_file(Path::new("db/000008.sst")));
         assert_eq!(other, Salt::of_file(Path::new("copied/000007.sst")));
         for (salt, offset) in [(other, OFFSET), (SALT, elsewhere)] {
-            assert!(super::open(&stored, salt, offset).is_err());
+            assert!(PartOpener { salt, seal: Seal::default() }.open(&stored, offset).is_err());
         }
     }
 

@@ -99,7 +99,7 @@ impl Table {
         cache: &Arc<BlockCache>,
         base_seq: SeqNo,
     ) -> Result<Arc<Table>> {
-        let source = Source { fs: env.fs.clone(), cache: cache.clone(), stated: None };
+        let source = Source { env: env.clone(), cache: cache.clone(), stated: None };
         let table = Self::unopened(TableFile::of(path), source, base_seq);
         table.load_all()?;
         if let Some(expiry) = first_expiry(&table.loaded().properties.counts) {
@@ -115,7 +115,7 @@ impl Table {
         cache: &Arc<BlockCache>,
         meta: &TableMeta,
     ) -> Result<Arc<Table>> {
-        let source = Source { fs: env.fs.clone(), cache: cache.clone(), stated: Some(meta.clone()) };
+        let source = Source { env: env.clone(), cache: cache.clone(), stated: Some(meta.clone()) };
         let table = Self::unopened(TableFile::of(path), source, meta.base_seq);
         if let Some(expiry) = first_expiry(&meta.counts) {
             table.due().lower(expiry);
@@ -142,7 +142,7 @@ impl Table {
         let loaded = self.loaded.get().filter(|loaded| loaded.tombstones.is_empty())?;
         let source = self.source.lock();
         let stated = Some(self.meta_of(loaded));
-        let source = Source { fs: source.fs.clone(), cache: source.cache.clone(), stated };
+        let source = Source { env: source.env.clone(), cache: source.cache.clone(), stated };
         Some(Arc::new(Self::unopened(self.file.clone(), source, self.base_seq())))
     }
 

@@ -395,6 +395,7 @@ impl TableWriter {
             salt: self.parts.salt,
             newest_commit: self.newest_commit.max(counts.max_seq),
             features: *features,
+            is_sealed: self.parts.seal.is_on(),
         })
     }
 

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use super::write_set::WriteSet;
-use crate::blob::{BlobFile, BlobStore, ChunkCompressor, Lease, put_value, stored_bytes_max};
+use crate::blob::{BlobFile, BlobStore, ChunkCompressor, Lease, Units, put_value, stored_bytes_max};
 use crate::types::entry::EntryRef;
 use crate::types::expiry::{Expiry, value_of};
 use crate::types::key::decode_key;
@@ -62,17 +62,19 @@ pub(crate) fn divert(store: &Arc<BlobStore>, set: &WriteSet) -> Result<Option<(W
     };
     let large = set.entries(SeqNo::ZERO).filter(is_large);
     let large = large.map(|entry| (entry, value_of(entry.kind, entry.value)));
-    let bytes_max: u64 = large.clone().map(|(_, value)| stored_bytes_max(value.len())).sum();
+    let is_sealed = store.is_sealed();
+    let bytes_max: u64 = large.clone().map(|(_, value)| stored_bytes_max(value.len(), is_sealed)).sum();
     if bytes_max == 0 {
         return Ok(None);
     }
     let mut compressor = ChunkCompressor::new(store.compresses());
-    let (mut bytes, mut pointers) = (Vec::with_capacity(bytes_max as usize), Vec::new());
+    let (mut units, mut pointers) = (Units::new(bytes_max, is_sealed), Vec::new());
     for (_, value) in large {
-        let offset = bytes.len() as u64;
-        pointers.push(put_value(value, (FileId::new(0), offset), &mut compressor, &mut bytes)?);
+        let offset = units.len();
+        pointers.push(put_value(value, (FileId::new(0), offset), &mut compressor, &mut units)?);
     }
-    let (lease, base) = store.lease(bytes.len() as u64, false)?;
+    let (lease, base) = store.lease(units.len(), false)?;
+    let bytes = units.at(lease.file(), base);
     store.write(lease.file(), base, &bytes)?;
     let mut pointers = pointers.into_iter();
     let (mut diverted, mut encoded) = (WriteSet::new(), Vec::new());

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use esker_env::LockError;
 
-use super::SeqNo;
 use super::conflict::Contended;
+use super::{EncryptionProblem, SeqNo};
 
 /// The error of all calls.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -61,6 +61,14 @@ pub enum Error {
         found: u32,
         /// The newest version this build reads.
         supported: u32,
+    },
+    /// Encrypted files cannot be read, or files that should be encrypted are not.
+    #[error("{}: {problem}", .path.display())]
+    Encryption {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong.
+        problem: EncryptionProblem,
     },
     /// The directory holds no database and creating one was not allowed.
     #[error("no database in {}: create one with `create_if_missing`, or check the path", .0.display())]
@@ -325,6 +333,11 @@ impl Error {
         detail: impl Into<String>,
     ) -> Self {
         Error::Corrupt { what, path: path.as_ref().to_path_buf(), offset, detail: detail.into() }
+    }
+
+    /// Makes an error about the keys of a file or directory.
+    pub(crate) fn encryption(path: &Path, problem: EncryptionProblem) -> Self {
+        Error::Encryption { path: path.to_owned(), problem }
     }
 
     /// What the user can do about an error of the operating system that is not damage: too many open files,

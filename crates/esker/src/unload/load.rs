@@ -9,6 +9,7 @@ use super::{LOADING, OnProgress, Unloaded, check_asked_for, is_left_out};
 use crate::db::{Db, Keyspace, WriteBatch};
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_varint};
 use crate::encoding::digest::{DIGEST_BYTES, Digester};
+use crate::encryption::without_keys;
 use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::recordio::Reader;
 use crate::txn::commit::Durability;
@@ -66,7 +67,7 @@ impl Load {
     pub fn read(self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         check_asked_for(self.keyspaces.as_ref())?;
         let path = path.as_ref();
-        let env = self.env.clone().unwrap_or_else(Env::real);
+        let env = without_keys(&self.env.clone().unwrap_or_else(Env::real));
         let mut reader = Reader::options().env(&env).strict_tail(true).open(path)?;
         let first = reader.next()?.map(|first| Head::decode(first, path, 0)).transpose()?;
         let head = first.ok_or_else(|| cut(path, 0))?;

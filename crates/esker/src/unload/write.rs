@@ -9,6 +9,7 @@ use super::format::{Entry, Head, Record, begin_entries, put_entry};
 use super::{OnProgress, Unloaded, check_asked_for, is_left_out};
 use crate::db::{Db, Keyspace, Range, Snapshot};
 use crate::encoding::Compression;
+use crate::encryption::without_keys;
 use crate::engine::life::copies::names::refuse_in_database;
 use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::recordio::{Reader, Writer};
@@ -75,7 +76,7 @@ impl Unload {
     /// unloaded; those of reads; [`Error::Io`] and [`Error::NoSpace`] of the file.
     pub fn write(mut self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         let path = path.as_ref();
-        let env = self.env.clone().unwrap_or_else(Env::real);
+        let env = without_keys(&self.env.clone().unwrap_or_else(Env::real));
         let is_there = || Error::AlreadyExists(path.to_owned());
         if env.fs.entry(path).map_err(|e| Error::io("look for", path, e))?.is_some() {
             return Err(is_there());

@@ -13,11 +13,14 @@
 
 use std::sync::Arc;
 
-use super::format::{ALIGN, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
+use esker_env::Env;
+
+use super::format::{self, ALIGN, RECORD_HEADER_BYTES};
 use super::purpose::FilePurpose;
-use super::spare::Spare;
+use super::spare::{Prepared, Spare};
 use super::sync::SegmentFile;
 use super::window::LogWindow;
+use crate::encryption::{self, KEY_HEADER_BYTES, Seal, TAG_BYTES};
 use crate::types::{Error, Result};
 
 /// Free bytes that a record needs to start in a segment: its header, some payload, and the `End` record
@@ -30,6 +33,7 @@ const BEGUN_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Active {
     pub(super) segment: Arc<SegmentFile>,
+    pub(super) seal: Seal,
     pub(super) bytes: u64,
     pub(super) appended: u64,
     pub(super) written: u64,
@@ -47,10 +51,11 @@ pub(super) struct Active {
 
 impl Active {
     /// Returns a segment that contains only its header.
-    pub(super) fn new(segment: SegmentFile, bytes: u64, window: LogWindow) -> Active {
-        let used = SEGMENT_HEADER_BYTES as u64;
+    pub(super) fn new(segment: SegmentFile, seal: Seal, bytes: u64, window: LogWindow) -> Active {
+        let used = format::records_at(seal.is_on()) as u64;
         Active {
             segment: Arc::new(segment),
+            seal,
             bytes,
             appended: used,
             written: used,
@@ -105,7 +110,12 @@ impl Active {
 
     /// Returns the payload bytes that one record can have here; `None` if no record can start.
     pub(super) fn payload_room(&self) -> Option<u64> {
-        payload_room(self.bytes - self.appended)
+        payload_room(self.bytes - self.appended, &self.seal)
+    }
+
+    /// Returns whether the segment has a record.
+    pub(super) fn has_records(&self) -> bool {
+        self.appended > format::records_at(self.seal.is_on()) as u64
     }
 
     /// Returns the segment's file for reuse.
@@ -121,11 +131,19 @@ impl Active {
 }
 
 /// Returns the payload bytes that one record can have in an empty segment in this file.
-pub(super) fn room_in(spare: &Spare) -> u64 {
-    payload_room(spare.bytes - SEGMENT_HEADER_BYTES as u64).expect("the smallest segment has room")
+pub(super) fn room_in(prepared: &Prepared) -> u64 {
+    let Prepared { spare, seal, .. } = prepared;
+    let free = spare.bytes - format::records_at(seal.is_on()) as u64;
+    payload_room(free, seal).expect("the smallest segment has room")
 }
 
 /// Returns the payload bytes that one record can have in `free` bytes; `None` if no record can start.
-fn payload_room(free: u64) -> Option<u64> {
-    (free >= ROOM_MIN).then(|| free - 2 * RECORD_HEADER_BYTES as u64)
+fn payload_room(free: u64, seal: &Seal) -> Option<u64> {
+    let tag = seal.tag_bytes() as u64;
+    (free >= ROOM_MIN + tag).then(|| free - 2 * RECORD_HEADER_BYTES as u64 - tag)
+}
+
+/// Returns the bytes that a segment with one record has for its encryption.
+pub(super) fn sealed_more_bytes(env: &Env) -> u64 {
+    if encryption::is_on(env) { (KEY_HEADER_BYTES + TAG_BYTES) as u64 } else { 0 }
 }

@@ -11,6 +11,7 @@ use esker_env::{Env, OpenOptions, read_range};
 
 use super::file_name;
 use super::format::{RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::encryption::KEY_HEADER_BYTES;
 use crate::types::{Error, Result, SeqNo};
 
 /// What the manifest says about the log.
@@ -91,11 +92,13 @@ pub(super) fn next_number(segments: &[u64], from: u64) -> u64 {
 pub(crate) fn is_in_use(env: &Env, path: &Path, number: u64) -> bool {
     let read = || {
         let file = env.fs.open(path, OpenOptions::read())?;
-        read_range(&*file, 0, SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES)
+        let len = file.len()?.min((SEGMENT_HEADER_BYTES + KEY_HEADER_BYTES + RECORD_HEADER_BYTES) as u64);
+        read_range(&*file, 0, len as usize)
     };
     let Ok(bytes) = read() else { return false };
     let header = SegmentHeader::decode(&bytes, number, path);
-    header.is_ok_and(|it| RecordHeader::decode(&bytes[SEGMENT_HEADER_BYTES..], it.stamp()).is_some())
+    let first = |it: &SegmentHeader| RecordHeader::decode(bytes.get(it.records_at()..)?, it.stamp());
+    header.is_ok_and(|it| first(&it).is_some())
 }
 
 /// Deletes the segments among `names` that are before `from_segment`. They must be durably obsolete

@@ -11,6 +11,7 @@
 //! if it has read part of it, and never reports a reused file as damaged. It needs the memory of one window
 //! and one record. A large record inside one window is not copied: it shares the window.
 
+use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use super::file_name::segment_path;
 use super::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::shelf::{Reach, Shelf, Shelved};
 use crate::encoding::checksum::crc32c;
+use crate::encryption::Seal;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
@@ -87,6 +89,7 @@ struct SegmentReader {
     path: PathBuf,
     file: Arc<dyn File>,
     stamp: u64,
+    seal: Seal,
     offset: u64,
     /// The segment can be read up to here, and perhaps further.
     limit: u64,
@@ -196,14 +199,16 @@ impl Follower {
             let detail = format!("found a fragment of commit {}, expected commit {}", header.seq, self.next);
             return Err(reader.damaged(&detail));
         }
-        let payload = reader.read(RECORD_HEADER_BYTES as u64, len, limit)?;
-        if crc32c(payload) != header.payload_crc {
-            return Err(reader.damaged("payload checksum mismatch"));
-        }
+        let opened = reader.open_payload(header, limit)?;
         if header.kind != Kind::Full {
+            let payload = match &opened {
+                Some(payload) => payload,
+                None => reader.read(RECORD_HEADER_BYTES as u64, len, limit)?,
+            };
             self.unfinished.get_or_insert_default().extend_from_slice(payload);
         }
         let whole = match header.kind {
+            Kind::Full if opened.is_some() => opened.map(Record::Own),
             Kind::Full => Some(reader.record(RECORD_HEADER_BYTES as u64, len)),
             Kind::Last => self.unfinished.take().map(Record::Own),
             _ => None,
@@ -230,6 +235,7 @@ impl SegmentReader {
             path,
             file,
             stamp: 0,
+            seal: Seal::default(),
             offset: 0,
             limit: 0,
             window: Arc::default(),
@@ -237,8 +243,11 @@ impl SegmentReader {
         };
         let bytes = reader.read(0, SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES as u64)?.to_vec();
         let header = SegmentHeader::decode(&bytes, segment, &reader.path)?;
+        let records_at = header.records_at();
+        let bytes = reader.read(0, records_at, records_at as u64)?.to_vec();
+        reader.seal = header.find_seal(env, &bytes, &reader.path)?;
         reader.stamp = header.stamp();
-        reader.offset = SEGMENT_HEADER_BYTES as u64;
+        reader.offset = records_at as u64;
         Ok((reader, header))
     }
 
@@ -273,6 +282,20 @@ impl SegmentReader {
         }
         let from = (start - self.window_at) as usize;
         Ok(&self.window[from..from + len])
+    }
+
+    /// Verifies the payload of the record at the offset. Returns it if it had to be decrypted.
+    fn open_payload(&mut self, header: RecordHeader, limit: u64) -> Result<Option<Vec<u8>>> {
+        let (seal, offset) = (self.seal.clone(), self.offset);
+        let payload = self.read(RECORD_HEADER_BYTES as u64, header.payload_len as usize, limit)?;
+        if crc32c(payload) != header.payload_crc {
+            return Err(self.damaged("payload checksum mismatch"));
+        }
+        if !seal.is_on() {
+            return Ok(None);
+        }
+        let opened = header.open_payload(&seal, offset, payload).map(Cow::into_owned);
+        opened.map(Some).map_err(|detail| self.damaged(&detail))
     }
 
     /// Returns bytes of the current window, at `ahead` bytes after the current offset, as a record.

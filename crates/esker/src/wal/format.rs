@@ -1,7 +1,7 @@
 //! The format of a segment: its header, and the header of each record.
 //!
 //! ```text
-//!   segment = header (32 B) record* End ...     record = header (24 B) payload zeros-to-8
+//!   segment = header (32 B) [key header] record* End ...     record = header (24 B) payload zeros-to-8
 //! ```
 //!
 //! format.1. A record header's checksum starts with the segment's stamp (wal.4) and covers the payload's
@@ -14,11 +14,15 @@
 //!
 //! Byte tables: docs/formats/wal.md.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
+use esker_env::Env;
+
 use crate::encoding::bytes::{ByteReader, Decoded};
 use crate::encoding::checksum::{crc32c, crc32c_append};
+use crate::encryption::{FileKind, KEY_HEADER_BYTES, Seal};
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
@@ -31,6 +35,8 @@ pub(super) const SEGMENT_BYTES_LIMIT: u64 = 1 << 30;
 
 const MAGIC: [u8; 8] = *b"ESKERWAL";
 const VERSION: u32 = 1;
+/// The version of an encrypted segment: a key header follows the header, and payloads are sealed.
+const SEALED_VERSION: u32 = 2;
 const VERSION_AT: Range<usize> = 8..12;
 const SEGMENT_CRC_AT: usize = SEGMENT_HEADER_BYTES - 4;
 const DATABASE_ID_AT: usize = SEGMENT_CRC_AT - 4;
@@ -44,19 +50,40 @@ pub(crate) struct SegmentHeader {
     pub made_bytes: u32,
     /// The database id.
     pub database_id: u32,
+    /// Whether the payloads are encrypted.
+    pub is_sealed: bool,
 }
 
 impl SegmentHeader {
     pub(super) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut out = [0; SEGMENT_HEADER_BYTES];
         out[..8].copy_from_slice(&MAGIC);
-        out[VERSION_AT].copy_from_slice(&VERSION.to_le_bytes());
+        let version = if self.is_sealed { SEALED_VERSION } else { VERSION };
+        out[VERSION_AT].copy_from_slice(&version.to_le_bytes());
         out[12..16].copy_from_slice(&self.made_bytes.to_le_bytes());
         out[16..24].copy_from_slice(&self.number.to_le_bytes());
         out[DATABASE_ID_AT..SEGMENT_CRC_AT].copy_from_slice(&self.database_id.to_le_bytes());
         let crc = crc32c(&out[..SEGMENT_CRC_AT]);
         out[SEGMENT_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         out
+    }
+
+    /// Returns the offset of the first record.
+    pub(super) fn records_at(&self) -> usize {
+        records_at(self.is_sealed)
+    }
+
+    /// Returns the seal of the payloads of `segment`, which has this header.
+    pub(super) fn find_seal(&self, env: &Env, segment: &[u8], path: &Path) -> Result<Seal> {
+        const AT: usize = SEGMENT_HEADER_BYTES;
+        let header = segment.get(AT..AT + KEY_HEADER_BYTES).unwrap_or_default();
+        Seal::find(
+            env,
+            (path, AT as u64),
+            FileKind::Segment,
+            self.is_sealed.then_some(header),
+            &self.encode(),
+        )
     }
 
     /// Returns the initial input of its records' checksums (format.2).
@@ -74,7 +101,8 @@ impl SegmentHeader {
             let made_bytes = reader.u32()?;
             let number = reader.u64()?;
             let database_id = reader.u32()?;
-            Ok((magic, version, SegmentHeader { number, made_bytes, database_id }, reader.u32()?))
+            let is_sealed = version == SEALED_VERSION;
+            Ok((magic, version, SegmentHeader { number, made_bytes, database_id, is_sealed }, reader.u32()?))
         };
         let (magic, version, header, crc) = fields().map_err(|e| e.in_file("WAL segment header", path, 0))?;
         if magic != MAGIC {
@@ -85,13 +113,13 @@ impl SegmentHeader {
         }
         // Checked after the checksum, which has the same position in every version, so that damage does not
         // look like a newer format.
-        if version != VERSION {
+        if version != VERSION && version != SEALED_VERSION {
             let path = path.to_owned();
             return Err(Error::UnsupportedVersion {
                 what: "WAL segment",
                 path,
                 found: version,
-                supported: VERSION,
+                supported: SEALED_VERSION,
             });
         }
         if header.number != number {
@@ -101,6 +129,17 @@ impl SegmentHeader {
             ));
         }
         Ok(header)
+    }
+
+    /// Returns what the damaged header of a segment was, if its size and the database id are intact.
+    pub(super) fn guess(segment: &[u8], number: u64, database_id: Option<u32>) -> SegmentHeader {
+        let field = |at: usize| Some(u32::from_le_bytes(*segment.get(at..)?.first_chunk()?));
+        SegmentHeader {
+            number,
+            made_bytes: field(12).unwrap_or_default(),
+            database_id: database_id.or_else(|| field(DATABASE_ID_AT)).unwrap_or_default(),
+            is_sealed: Seal::has_header(segment.get(SEGMENT_HEADER_BYTES..).unwrap_or_default()),
+        }
     }
 
     /// Returns the stamp of a segment whose header is damaged: from `database_id` if it is known, otherwise
@@ -119,6 +158,11 @@ impl SegmentHeader {
     pub(super) fn is_cut(&self, bytes: usize) -> bool {
         bytes < self.made_bytes as usize
     }
+}
+
+/// Returns the offset of the first record of a segment.
+pub(super) fn records_at(is_sealed: bool) -> usize {
+    SEGMENT_HEADER_BYTES + if is_sealed { KEY_HEADER_BYTES } else { 0 }
 }
 
 /// Returns the initial input of record checksums (format.2). The segments of one database have different
@@ -187,6 +231,36 @@ impl RecordHeader {
         out
     }
 
+    /// Returns what the tag of a sealed payload authenticates besides it.
+    fn context(&self) -> [u8; 16] {
+        let mut out = [0; 16];
+        out[..8].copy_from_slice(&(self.seq.get() | (self.kind as u64) << 56).to_le_bytes());
+        out[8..12].copy_from_slice(&self.synced_to.to_le_bytes());
+        out[12..].copy_from_slice(&self.payload_len.to_le_bytes());
+        out
+    }
+
+    /// Encrypts the payload of the record at `offset`, whose length with the tag the header has.
+    pub(super) fn seal_payload(&self, seal: &Seal, offset: u64, payload: &mut Vec<u8>) {
+        seal.seal(offset, &self.context(), payload);
+    }
+
+    /// Returns the payload of the record at `offset`, decrypted. Its checksum matches.
+    pub(super) fn open_payload<'a>(
+        &self,
+        seal: &Seal,
+        offset: u64,
+        stored: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>, String> {
+        if !seal.is_on() {
+            return Ok(Cow::Borrowed(stored));
+        }
+        let mut payload = stored.to_vec();
+        let len = seal.open(offset, &self.context(), &mut payload).map_err(|e| e.detail)?;
+        payload.truncate(len);
+        Ok(Cow::Owned(payload))
+    }
+
     /// Decodes the header at the start of `bytes`; `None` if there is no valid one with this stamp.
     pub(super) fn decode(bytes: &[u8], stamp: u64) -> Option<RecordHeader> {
         let bytes = bytes.get(..RECORD_HEADER_BYTES)?;
@@ -225,7 +299,8 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        let header = SegmentHeader { number: 7, made_bytes: 0x0102_0304, database_id: 0x0506_0708 };
+        let header =
+            SegmentHeader { number: 7, made_bytes: 0x0102_0304, database_id: 0x0506_0708, is_sealed: false };
         assert_eq!(hex(&header.encode()), "45534b455257414c01000000040302010700000000000000080706056ee43d05");
         assert_eq!(header.stamp(), 0x0506_0708_0000_0007);
         let record = RecordHeader {
@@ -243,7 +318,7 @@ mod tests {
     fn large_numbers_come_back_whole() {
         let path = Path::new("large.wal");
         for n in [1_u64 << 32, (1 << 32) + 7, 1 << 40, SeqNo::MAX.get()] {
-            let header = SegmentHeader { number: n, made_bytes: 4096, database_id: 9 };
+            let header = SegmentHeader { number: n, made_bytes: 4096, database_id: 9, is_sealed: false };
             assert_eq!(SegmentHeader::decode(&header.encode(), n, path).unwrap(), header);
             let stamp = n ^ 0x0000_0009_0000_0000;
             assert_eq!(header.stamp(), stamp);
@@ -282,7 +357,7 @@ mod tests {
     #[test]
     fn a_bad_segment_header_is_named() {
         let path = Path::new("000007.wal");
-        let header = SegmentHeader { number: 7, made_bytes: 4096, database_id: 9 };
+        let header = SegmentHeader { number: 7, made_bytes: 4096, database_id: 9, is_sealed: false };
         let good = header.encode();
         let decode = |bytes: &[u8], number| SegmentHeader::decode(bytes, number, path);
         assert_eq!(decode(&good, 7).unwrap(), header);
@@ -296,13 +371,13 @@ mod tests {
             let by_itself = SegmentHeader::stamp_of_damaged(&bad, 7, None) == header.stamp();
             assert_eq!(by_itself, !(DATABASE_ID_AT..SEGMENT_CRC_AT).contains(&at), "byte {at}");
         }
-        for version in [0_u32, 2] {
+        for version in [0_u32, 3] {
             let mut other = good;
             other[VERSION_AT].copy_from_slice(&version.to_le_bytes());
             let crc = crc32c(&other[..SEGMENT_CRC_AT]).to_le_bytes();
             other[SEGMENT_CRC_AT..].copy_from_slice(&crc);
             match decode(&other, 7) {
-                Err(Error::UnsupportedVersion { found, supported: VERSION, .. }) => {
+                Err(Error::UnsupportedVersion { found, supported: SEALED_VERSION, .. }) => {
                     assert_eq!(found, version);
                 }
                 outcome => panic!("{version}: {outcome:?}"),

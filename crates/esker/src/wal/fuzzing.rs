@@ -16,10 +16,11 @@ use super::assembly::Assembly;
 use super::file_name;
 use super::files::LogExtent;
 use super::format::{self, Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
-use super::recovery::{replay_segment, verify};
+use super::recovery::{Replayed, replay_segment, verify};
 use super::salvage::{LogPiece, salvage};
 use crate::encoding::bytes::ByteReader;
 use crate::encoding::checksum::crc32c;
+use crate::encryption::Seal;
 use crate::types::{Error, SeqNo};
 
 /// Number of the log's first segment.
@@ -42,9 +43,7 @@ fn replay(bytes: &[u8]) {
     for is_last in [false, true] {
         // The fuzzer looks for panics; most inputs are refused.
         let _ = replay_segment(
-            bytes,
-            header,
-            path,
+            &Replayed { bytes, header, seal: Seal::default(), path },
             LogExtent { database_id: Some(1), ..LogExtent::default() },
             is_last,
             &mut Assembly::new(|_, _| Ok(())),
@@ -161,6 +160,7 @@ fn repair(bytes: &mut [u8], generation: u64) {
         number: generation,
         made_bytes: made_bytes % (2 * bytes.len() as u32),
         database_id: u32::from(bytes[24] % 3),
+        is_sealed: false,
     };
     bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
     let stamp = header.stamp();
@@ -238,12 +238,12 @@ fn log(choices: u8, segments: &[&[u8]]) -> Vec<u8> {
 /// Returns the segment with a header that says its file was made with `made_bytes`.
 fn made_with(made_bytes: u32, segment: &[u8]) -> Vec<u8> {
     let number = u64::from_le_bytes(*segment[16..].first_chunk().expect("a header"));
-    let header = SegmentHeader { number, made_bytes, database_id: 1 };
+    let header = SegmentHeader { number, made_bytes, database_id: 1, is_sealed: false };
     [&header.encode(), &segment[SEGMENT_HEADER_BYTES..]].concat()
 }
 
 fn segment(generation: u64, records: &[(Kind, u64, &[u8])]) -> Vec<u8> {
-    let header = SegmentHeader { number: generation, made_bytes: 0, database_id: 1 };
+    let header = SegmentHeader { number: generation, made_bytes: 0, database_id: 1, is_sealed: false };
     let (mut out, stamp) = (header.encode().to_vec(), header.stamp());
     for &(kind, seq, payload) in records {
         let header = RecordHeader {

@@ -37,6 +37,7 @@ use super::shelf::Shelf;
 use super::spare::{Prepared, SEGMENT_BYTES_UNIT, Spare};
 use super::sync::SyncBeside;
 use super::window::LogWindow;
+use crate::encryption;
 use crate::types::{Error, Result};
 
 /// Minimum and maximum number of spares kept.
@@ -406,7 +407,8 @@ impl WalPool {
     /// Returns the header of a segment in a file of `bytes`.
     pub(super) fn header_of(&self, number: u64, bytes: u64) -> SegmentHeader {
         let made_bytes = u32::try_from(bytes).expect("segments are at most 1 GiB long");
-        SegmentHeader { number, made_bytes, database_id: self.options.database_id }
+        let (database_id, is_sealed) = (self.options.database_id, encryption::is_on(&self.env));
+        SegmentHeader { number, made_bytes, database_id, is_sealed }
     }
 
     /// Gives a file its header and its prepared name, both durably (pool.4).

@@ -41,10 +41,9 @@ use esker_env::{Env, OpenOptions, read_range};
 use super::assembly::Assembly;
 use super::file_name;
 use super::files::{LogExtent, LogFiles, next_number};
-use super::format::{
-    Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SEGMENT_HEADER_BYTES, SegmentHeader,
-};
+use super::format::{Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_BYTES_LIMIT, SegmentHeader};
 use super::segment::{Found, SegmentBytes};
+use crate::encryption::Seal;
 use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result, SeqNo};
 
@@ -203,7 +202,9 @@ fn read_log(
         let is_last = i + 1 == segments.len();
         let header = SegmentHeader::decode(&bytes, number, &path)?;
         stamps.insert(number, header.stamp());
-        let replayed = replay_segment(&bytes, header, &path, extent, is_last, &mut assembly)?;
+        let seal = header.find_seal(env, &bytes, &path)?;
+        let segment = Replayed { bytes: &bytes, header, seal, path: &path };
+        let replayed = replay_segment(&segment, extent, is_last, &mut assembly)?;
         if let Some(offset) = replayed {
             cut_at = Some((number, offset));
             bytes.truncate(offset);
@@ -267,15 +268,22 @@ pub(crate) fn read_segment(env: &Env, path: &Path) -> Result<Vec<u8>> {
     }
 }
 
+/// A segment to be replayed.
+pub(super) struct Replayed<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) header: SegmentHeader,
+    pub(super) seal: Seal,
+    pub(super) path: &'a Path,
+}
+
 /// Replays one segment. If it has no `End`, returns the offset where the log ends.
 pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String>>(
-    bytes: &[u8],
-    segment_header: SegmentHeader,
-    path: &Path,
+    replayed: &Replayed<'_>,
     extent: LogExtent,
     is_last: bool,
     assembly: &mut Assembly<F>,
 ) -> Result<Option<usize>> {
+    let &Replayed { bytes, header: segment_header, ref seal, path } = replayed;
     let segment = SegmentBytes { bytes, stamp: segment_header.stamp() };
     if segment_header.is_foreign(extent.database_id) {
         let detail = format!("the segment is part of the log of another database; {ADVICE}");
@@ -285,7 +293,7 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
         let detail = format!("{detail}; acknowledged commits are damaged: {ADVICE}");
         Error::corrupt("WAL record", path, offset as u64, detail)
     };
-    let mut offset = SEGMENT_HEADER_BYTES;
+    let mut offset = segment_header.records_at();
     loop {
         match segment.at(offset) {
             Found::End { synced_to } => {
@@ -299,8 +307,9 @@ pub(super) fn replay_segment<F: FnMut(SeqNo, Cow<'_, [u8]>) -> Result<(), String
                 return Ok(Some(offset));
             }
             Found::Record { header, payload, next } => {
-                assembly
-                    .add(header, payload, (segment_header.number, offset))
+                header
+                    .open_payload(seal, offset as u64, payload)
+                    .and_then(|payload| assembly.add(header, &payload, (segment_header.number, offset)))
                     .map_err(|detail| corrupt(offset, &detail))?;
                 assembly.synced_to = assembly.synced_to.max(header.synced_to as usize);
                 offset = next;
@@ -342,8 +351,9 @@ pub(crate) fn first_torn(
     let bytes = read_segment(env, &path)?;
     // The replay reports a bad header.
     let Ok(header) = SegmentHeader::decode(&bytes, number, &path) else { return Ok(None) };
+    let seal = header.find_seal(env, &bytes, &path)?;
     let segment = SegmentBytes { bytes: &bytes, stamp: header.stamp() };
-    let (mut offset, mut durable_to) = (SEGMENT_HEADER_BYTES, 0);
+    let (mut offset, mut durable_to) = (header.records_at(), 0);
     loop {
         match segment.at(offset) {
             // The system may have an `End` before the bytes in front of it are durable.
@@ -358,11 +368,17 @@ pub(crate) fn first_torn(
             Found::Invalid { .. } => break,
         }
     }
-    offset = SEGMENT_HEADER_BYTES;
+    offset = header.records_at();
     while let Found::Record { header, payload, next } = segment.at(offset) {
         // The data of a record that starts in an earlier segment was synced with that segment.
         let is_known = next <= durable_to || extent.durable_to.is_some_and(|durable| header.seq <= durable);
-        if !is_known && header.kind == Kind::Full && !is_whole(header.seq, payload)? {
+        // The replay reports a payload that was forged.
+        let opened = || header.open_payload(&seal, offset as u64, payload);
+        if !is_known
+            && header.kind == Kind::Full
+            && let Ok(payload) = opened()
+            && !is_whole(header.seq, &payload)?
+        {
             if let Some(proof) = segment.evidence(offset, Some(header)).proof_of_damage {
                 let detail = format!(
                     "a blob of the commit is damaged, but the record at offset {proof} was written after it was synced; \

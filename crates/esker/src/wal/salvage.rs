@@ -28,12 +28,17 @@ use super::format::{
 };
 use super::recovery::{CUT, read_segment};
 use super::segment::{Found, SegmentBytes};
+use crate::encryption::Seal;
 use crate::types::{Error, Result, SeqNo};
 
 /// Size of single reads after reading the whole segment has failed.
 const PIECE_BYTES: usize = 4 << 10;
 /// Error detail for a range that the operating system cannot read.
 const UNREADABLE: &str = "it cannot be read";
+/// Error detail for the records of an encrypted segment without a valid key header.
+const LOST_KEY: &str = "the records are encrypted, and the segment's key cannot be read";
+/// Error detail for an encrypted record that does not match its tag.
+const FORGED: &str = "the encrypted payload was changed or moved";
 /// Error detail for a damaged record that was durable, if no valid record follows.
 const WAS_SYNCED: &str = "not a valid record, but a later record header proves that it was synced";
 
@@ -89,7 +94,7 @@ fn walk_segment(
     holes: &[Range<usize>],
     number: u64,
     (known_id, stated_id): (Option<u32>, Option<u32>),
-    path: &Path,
+    (env, path): (&Env, &Path),
     each: &mut dyn FnMut(SegmentPiece<'_>),
 ) {
     let segment_header = match holes.first() {
@@ -101,16 +106,31 @@ fn walk_segment(
         Ok(header) => header.stamp(),
         Err(_) => stamp_of_damaged(bytes, number, known_id, stated_id),
     };
+    let guess = || SegmentHeader::guess(bytes, number, known_id.or(stated_id));
+    let (known, seal, segment_header) = find_seal(segment_header, guess, bytes, (env, path));
+    let mut offset = known.records_at();
     each(SegmentPiece::Header(segment_header));
+    let Some(seal) = seal else {
+        let bytes = bytes.len().saturating_sub(offset) as u64;
+        return each(SegmentPiece::Damage { offset: offset as u64, bytes, detail: LOST_KEY });
+    };
     let segment = SegmentBytes { bytes, stamp };
-    let mut offset = SEGMENT_HEADER_BYTES;
     loop {
         match segment.at(offset) {
             Found::End { .. } => return each(SegmentPiece::End { offset: offset as u64 }),
             Found::Record { header, payload, next } => {
                 let RecordHeader { kind, seq, synced_to, .. } = header;
                 let kind = kind_name(kind);
-                each(SegmentPiece::Record { offset: offset as u64, kind, seq, synced_to, payload });
+                let start = offset as u64;
+                match header.open_payload(&seal, start, payload) {
+                    Ok(payload) => {
+                        each(SegmentPiece::Record { offset: start, kind, seq, synced_to, payload: &payload });
+                    }
+                    Err(_) => {
+                        let bytes = (next - offset) as u64;
+                        each(SegmentPiece::Damage { offset: start, bytes, detail: FORGED });
+                    }
+                }
                 offset = next;
             }
             Found::Invalid { header, detail } => {
@@ -134,6 +154,22 @@ fn walk_segment(
                 }
             }
         }
+    }
+}
+
+/// Returns what a segment's header is or was, the seal of its payloads if that is valid, and what is wrong.
+fn find_seal(
+    header: Result<SegmentHeader>,
+    guess: impl FnOnce() -> SegmentHeader,
+    bytes: &[u8],
+    (env, path): (&Env, &Path),
+) -> (SegmentHeader, Option<Seal>, Result<SegmentHeader>) {
+    let known = header.as_ref().ok().copied().unwrap_or_else(guess);
+    match (known.find_seal(env, bytes, path), header) {
+        (Ok(seal), header) => (known, Some(seal), header),
+        (Err(error), Ok(_)) => (known, None, Err(error)),
+        (Err(error @ Error::Encryption { .. }), Err(_)) => (known, None, Err(error)),
+        (Err(_), header) => (known, None, header),
     }
 }
 
@@ -223,7 +259,7 @@ pub(crate) fn walk_segment_file(
     each: &mut dyn FnMut(SegmentPiece<'_>),
 ) -> Result<()> {
     let bytes = read_segment(env, path)?;
-    walk_segment(&bytes, &[], number, (database_id, None), path, each);
+    walk_segment(&bytes, &[], number, (database_id, None), (env, path), each);
     Ok(())
 }
 
@@ -310,7 +346,7 @@ pub(crate) fn salvage(
         match read_in_pieces(env, &path) {
             Ok((bytes, holes)) => {
                 let ids = (database_id, stated_id);
-                walk_segment(&bytes, &holes, number, ids, &path, &mut |piece| {
+                walk_segment(&bytes, &holes, number, ids, (env, &path), &mut |piece| {
                     log.take(piece, &path, is_last)
                 });
             }
@@ -419,8 +455,8 @@ impl Salvage<'_> {
                 self.lost(Error::corrupt("WAL segment header", path, 0, detail), 0);
             }
             Ok(_) => {}
-            // A newer version wrote the segment. Its records cannot be read.
-            Err(error @ Error::UnsupportedVersion { .. }) => {
+            // A newer version wrote the segment, or its key is not here. Its records cannot be read.
+            Err(error @ (Error::UnsupportedVersion { .. } | Error::Encryption { .. })) => {
                 self.failed.get_or_insert(error);
             }
             Err(error) => self.lost(error, SEGMENT_HEADER_BYTES as u64),

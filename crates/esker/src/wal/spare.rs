@@ -14,6 +14,7 @@ use esker_env::{Env, File, OpenOptions};
 
 use super::file_name;
 use super::format::SegmentHeader;
+use crate::encryption::{FileKind, Seal};
 use crate::types::{Error, Result};
 
 /// Smallest segment size; all sizes are multiples of it.
@@ -36,20 +37,25 @@ pub(super) struct Spare {
 pub(super) struct Prepared {
     pub(super) number: u64,
     pub(super) spare: Spare,
+    /// The seal of its payloads, made for this use of the file (seal.1).
+    pub(super) seal: Seal,
 }
 
 impl Prepared {
     /// Gives a file its header and its prepared name, both durably (pool.4).
     pub(super) fn new(env: &Env, dir: &Path, spare: Spare, header: SegmentHeader) -> Result<Prepared> {
         let path = file_name::prepared_path(dir, header.number);
+        let seal = Seal::create(env, FileKind::Segment)?;
+        let bytes = header.encode();
+        let bytes = [&bytes[..], &seal.header(&bytes)].concat();
         let write = || -> Result<()> {
-            spare.file.write_all_at(&header.encode(), 0).map_err(|e| Error::io("write", &spare.path, e))?;
+            spare.file.write_all_at(&bytes, 0).map_err(|e| Error::io("write", &spare.path, e))?;
             spare.file.sync_data().map_err(|e| Error::io("sync", &spare.path, e))?;
             env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;
             env.fs.sync_dir(dir).map_err(|e| Error::io("sync directory", dir, e))
         };
         match write() {
-            Ok(()) => Ok(Prepared { number: header.number, spare: Spare { path, ..spare } }),
+            Ok(()) => Ok(Prepared { number: header.number, spare: Spare { path, ..spare }, seal }),
             Err(error) => {
                 // The file has one of the two names. The manifest does not name the number yet.
                 let _ = env.fs.remove_file(&spare.path);

@@ -20,9 +20,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::active::{Active, room_in};
+use super::active::{Active, room_in, sealed_more_bytes};
 use super::file_name;
-use super::format::{self, ALIGN, Kind, RecordHeader, SEGMENT_HEADER_BYTES};
+use super::format::{self, ALIGN, Kind, RecordHeader};
 use super::old_segments::OldSegments;
 use super::pool::{LogRoom, WalPool};
 use super::purpose::FilePurpose;
@@ -31,7 +31,7 @@ use super::recovery::{EndOfLog, Recovered};
 use super::shelf::Shelf;
 use super::spare::Prepared;
 use super::sync::{SegmentFile, SyncHandle, SyncOutcome, panicked};
-use crate::encoding::checksum::crc32c_append;
+use crate::encoding::checksum::{crc32c, crc32c_append};
 use crate::types::canary::{self, Canary};
 use crate::types::parts::{Part, timed};
 use crate::types::{Error, Result, SeqNo};
@@ -152,11 +152,11 @@ impl WalWriter {
         let dir = &self.pool.dir;
         self.pool.env.fs.can_sync_dir(dir).map_err(|e| Error::io("open directory", dir, e))?;
         for prepared in &self.ready {
-            room = Some(room.unwrap_or(0) + room_in(&prepared.spare));
+            room = Some(room.unwrap_or(0) + room_in(prepared));
         }
         let (segment_max, bulk_max) = (self.pool.segment_bytes_max(), self.pool.options.bulk_segment_bytes);
         while room.is_none_or(|room| room < bytes) {
-            let missing = bytes - room.unwrap_or(0);
+            let missing = bytes - room.unwrap_or(0) + sealed_more_bytes(&self.pool.env);
             let purpose = FilePurpose::of_missing(missing, segment_max, bulk_max);
             let purpose = purpose
                 .unwrap_or_else(|| self.active.as_ref().map_or(FilePurpose::Ordinary, Active::next_purpose));
@@ -170,7 +170,7 @@ impl WalWriter {
                     return Err(error);
                 }
             };
-            room = Some(room.unwrap_or(0) + room_in(&prepared.spare));
+            room = Some(room.unwrap_or(0) + room_in(&prepared));
             self.ready.push_back(prepared);
         }
         let last = self.ready.back().expect("the active segment has too little room");
@@ -251,7 +251,7 @@ impl WalWriter {
     /// the number of the segment that the next record goes to. A segment without records stays active.
     pub(crate) fn rotate(&mut self) -> Result<u64> {
         self.guard(|writer| {
-            if writer.active.as_ref().is_some_and(|active| active.appended > SEGMENT_HEADER_BYTES as u64) {
+            if writer.active.as_ref().is_some_and(Active::has_records) {
                 writer.finish_active()?;
             }
             Ok(writer.current_segment())
@@ -262,8 +262,9 @@ impl WalWriter {
     pub(crate) fn cut(&mut self) -> Result<()> {
         let cut = self.guard(|writer| {
             writer.sync_active()?;
-            let has_records = |active: &&Active| active.appended > SEGMENT_HEADER_BYTES as u64;
-            let Some(active) = writer.active.as_ref().filter(has_records) else { return Ok(None) };
+            let Some(active) = writer.active.as_ref().filter(|active| active.has_records()) else {
+                return Ok(None);
+            };
             let segment = active.segment.clone();
             let used = writer.finish_active()?;
             // A truncated file cannot be recycled.
@@ -390,17 +391,34 @@ impl WalWriter {
             shelf.note_first(active.segment.number, seq);
         }
         let n = n as usize;
+        let (payload_len, synced_to) = ((n + active.seal.tag_bytes()) as u32, active.synced as u32);
+        let header = RecordHeader { kind, seq, synced_to, payload_len, payload_crc: 0 };
+        if active.seal.is_on() {
+            return self.put_sealed(header, n, parts);
+        }
         let mut payload_crc = 0;
         parts.clone().take(n, |piece| {
             payload_crc = crc32c_append(payload_crc, piece);
             Ok(())
         })?;
-        let (payload_len, synced_to) = (n as u32, active.synced as u32);
-        let header = RecordHeader { kind, seq, synced_to, payload_len, payload_crc };
-        let header = header.encode(active.segment.stamp);
+        let header = RecordHeader { payload_crc, ..header }.encode(active.segment.stamp);
         self.put(&header)?;
         parts.take(n, |piece| self.put(piece))?;
         self.put(&[0; ALIGN][..format::padded(n) - n])
+    }
+
+    fn put_sealed(&mut self, header: RecordHeader, n: usize, parts: &mut Parts<'_>) -> Result<()> {
+        let active = self.active.as_mut().expect("a record has a segment");
+        let mut payload = Vec::with_capacity(format::padded(header.payload_len as usize));
+        parts.take(n, |piece| {
+            payload.extend_from_slice(piece);
+            Ok(())
+        })?;
+        header.seal_payload(&active.seal, active.appended, &mut payload);
+        let header = RecordHeader { payload_crc: crc32c(&payload), ..header }.encode(active.segment.stamp);
+        self.put(&header)?;
+        payload.resize(format::padded(payload.len()), 0);
+        self.put(&payload)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
@@ -463,7 +481,7 @@ impl WalWriter {
 
     /// Turns the first prepared file into the active segment by giving it its name, durably (wal.1, wal.3).
     fn activate(&mut self) -> Result<()> {
-        let Prepared { number, spare } = self.ready.pop_front().expect("append reserves first");
+        let Prepared { number, spare, seal } = self.ready.pop_front().expect("append reserves first");
         assert!(number == self.next_segment, "{number}, not {}", self.next_segment);
         let (env, dir) = (&self.pool.env, &self.pool.dir);
         let path = file_name::segment_path(dir, number);
@@ -478,7 +496,7 @@ impl WalWriter {
         if let Some(shelf) = self.pool.shelf() {
             shelf.begin(number);
         }
-        self.active = Some(Active::new(segment, spare.bytes, self.pool.window()));
+        self.active = Some(Active::new(segment, seal, spare.bytes, self.pool.window()));
         Ok(())
     }
 }

@@ -21,6 +21,8 @@ mod corruption;
 mod counting;
 mod damaged_blocks;
 mod dump;
+#[cfg(feature = "encryption")]
+mod encryption;
 mod events;
 mod feed;
 mod filters;

@@ -1,7 +1,7 @@
 //! Modules of the engine and of the server use only modules of lower layers.
 //!
 //! ```text
-//!   sync < types < encoding < recordio, cache < blob < wal, memtable, sstable < manifest < read < compaction < txn < feed < engine < rescue < db < replay < backup, trace, typed, unload
+//!   sync < types < encoding < encryption < recordio, cache < blob < wal, memtable, sstable < manifest < read < compaction < txn < feed < engine < rescue < db < replay < backup, trace, typed, unload
 //! ```
 //!
 //! The same inside the engine, whose layers `engine/core.rs` describes:
@@ -32,6 +32,7 @@ const STEPS: &[&[&str]] = &[
     &["sync"],
     &["types"],
     &["encoding"],
+    &["encryption"],
     &["recordio", "cache"],
     &["blob"],
     &["wal", "memtable", "sstable"],

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use crate::blob::BlobWriter;
 use crate::compaction::output::{Output, OutputContext};
 use crate::compaction::private::private_shape;
+use crate::encryption::without_keys;
 use crate::engine::core::Core;
 use crate::manifest::level::{Level, RunId};
 use crate::manifest::version::Run;
@@ -140,7 +141,7 @@ impl SortedPairs {
     /// Adds all pairs of a table that belongs to no database.
     pub(crate) fn table(&mut self, path: &Path) -> Result<()> {
         self.check()?;
-        let table = Table::open(&self.core.env, path, &self.core.cache)?;
+        let table = Table::open(&without_keys(&self.core.env), path, &self.core.cache)?;
         let counts = table.properties().counts;
         if counts.tombstones + counts.range_tombstones + counts.expiring > 0
             || table.newest_commit()? > SeqNo::ZERO

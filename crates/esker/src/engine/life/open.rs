@@ -6,9 +6,9 @@
 //! ```
 //!
 //! open.1. Nothing on disk changes before the manifest, the log and the catalog have been read without an
-//!     error. One exception: the end of the log is written again, unchanged, to make it durable (recovery.4
-//!     of wal/recovery.rs). Tables must exist. They are read when they are needed, and then compared with the
-//!     manifest (table.6).
+//!     error. Exceptions: the end of the log is written again, unchanged, to make it durable (recovery.4 of
+//!     wal/recovery.rs), and the keys of a new directory, or with a new master key, are written. Tables must
+//!     exist. They are read when they are needed, and then compared with the manifest (table.6).
 //! open.2. Replay puts each commit after `flushed_seq` into memtables as it was: same sequence number, all or
 //!     nothing.
 //! open.3. Only files that the engine names, and that the manifest does not need, are removed. Not removed
@@ -27,7 +27,8 @@
 //!   it is moved or replaced, the database continues in the one that it opened. No file in it is reached
 //!   through a link.
 //! - After a clean close an opening writes and syncs nothing: the manifest is settled (manifest_log.7).
-//!   Exceptions are unresolved counts in the manifest, and a keyspace with history by age.
+//!   Exceptions are unresolved counts in the manifest, a keyspace with history by age, and encryption
+//!   (manifest_log.7).
 
 mod assemble;
 pub(crate) mod live;
@@ -47,6 +48,7 @@ pub(crate) use self::manifest::draw_database_id;
 pub(crate) use self::read::{first_number, is_data};
 pub(in crate::engine) use self::read::{list, open_tables, settle_counts};
 use super::handle::Handle;
+use crate::encryption::{self, Unlock};
 use crate::engine::base::events::Events;
 use crate::engine::base::options::{Modes, Options};
 use crate::engine::disk::dir_lock::DirLock;
@@ -62,6 +64,7 @@ pub(crate) fn open(options: Options, dir: &Path) -> Result<Arc<Handle>> {
     let dir = absolute(&options, dir)?;
     let (env, lock) = wait_for_lock(&options, || lock_dir(&options, &dir))?;
     unfinished::refuse(&env, &dir)?;
+    let env = unlock(&env, &dir)?;
     open_locked(options, env, &dir, lock)
 }
 
@@ -72,6 +75,13 @@ fn absolute(options: &Options, dir: &Path) -> Result<PathBuf> {
         return Err(Error::Invalid(text.to_owned()));
     }
     options.env().fs.absolute(dir).map_err(|e| cannot_open(options.env(), dir, e))
+}
+
+/// Opens the keys of the directory. A new database gets new ones.
+fn unlock(env: &Env, dir: &Path) -> Result<Env> {
+    let has_current = env.fs.exists(&dir.join(CURRENT)).map_err(|e| cannot_open(env, dir, e))?;
+    let is_new = !has_current && !list(env, dir)?.iter().any(|name| is_data(name));
+    encryption::unlock(env, dir, if is_new { Unlock::Create } else { Unlock::Change })
 }
 
 /// Repeats an attempt to lock the directory for as long as the options allow.

@@ -16,6 +16,7 @@ use esker_env::Env;
 
 use super::{CheckReport, content, log, tables};
 use crate::cache::MemoryBudget;
+use crate::encryption::{self, Unlock};
 use crate::engine::base::options::Options;
 use crate::engine::disk::{unfinished, unnamed};
 use crate::engine::life::look::look_into;
@@ -38,7 +39,14 @@ pub(crate) fn check_offline(options: &Options, dir: &Path) -> Result<CheckReport
     let mut report = CheckReport::default();
     match unfinished::refuse(&env, dir) {
         Err(error @ Error::UnfinishedRepair(_)) => report.problem(error),
-        looked => looked.and_then(|()| check(&env, dir, options, &mut report))?,
+        looked => {
+            looked?;
+            let current = dir.join(CURRENT);
+            let is_there = env.fs.exists(&current).map_err(|e| Error::io("look for", &current, e))?;
+            // Without CURRENT nothing is read that could be encrypted.
+            let env = if is_there { encryption::unlock(&env, dir, Unlock::Read)? } else { env };
+            check(&env, dir, options, &mut report)?;
+        }
     }
     Ok(report)
 }

@@ -11,7 +11,7 @@ use crate::wal::{CUT, SegmentHeader, SegmentPiece, walk_segment_file};
 pub(super) fn dump(out: &mut Output<'_>, path: &Path, number: u64) -> Result<()> {
     let env = out.env.clone();
     walk_segment_file(&env, path, number, None, &mut |piece| match piece {
-        SegmentPiece::Header(Ok(SegmentHeader { number, made_bytes, database_id })) => {
+        SegmentPiece::Header(Ok(SegmentHeader { number, made_bytes, database_id, .. })) => {
             let fields = vec![
                 ("number", number.into()),
                 ("made_bytes", u64::from(made_bytes).into()),

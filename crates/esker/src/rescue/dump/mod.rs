@@ -19,6 +19,7 @@ use std::path::Path;
 
 use esker_env::{Env, OpenOptions, read_range};
 
+use crate::encryption::{self, KEYS, Unlock};
 use crate::manifest::file_name::{
     CURRENT, CURRENT_TMP, FileKind, LOCK, OPTIONS, OPTIONS_TMP, REPAIRING, parse,
 };
@@ -70,13 +71,14 @@ impl DumpOptions {
     /// See [`dump`].
     pub fn dump(&self, path: impl AsRef<Path>, mut each: impl FnMut(DumpItem)) -> Result<()> {
         let path = path.as_ref();
-        let mut out = Output { env: &self.env, entries: self.entries, each: &mut each };
         if !self.env.fs.exists(path).map_err(|e| Error::io("look for", path, e))? {
             return Err(Error::io("open", path, ErrorKind::NotFound.into()));
         }
         let mut names = match self.env.fs.list_dir(path) {
             Ok(names) => names,
             Err(error) => {
+                let env = unlocked(&self.env, path.parent().unwrap_or(Path::new("")))?;
+                let mut out = Output { env: &env, entries: self.entries, each: &mut each };
                 return dump_file(&mut out, path).map_err(|failed| match kind(&failed) {
                     Some(ErrorKind::IsADirectory) => Error::io("list", path, error),
                     _ => failed,
@@ -85,7 +87,8 @@ impl DumpOptions {
         };
         names.sort();
         let env = self.env.hold(path, None).map_err(|e| Error::io("open", path, e))?;
-        let mut out = Output { env: &env, ..out };
+        let env = unlocked(&env, path)?;
+        let mut out = Output { env: &env, entries: self.entries, each: &mut each };
         for name in names {
             let path = path.join(name);
             if let Err(error) = dump_file(&mut out, &path) {
@@ -93,6 +96,15 @@ impl DumpOptions {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the environment with the keys of a directory, if it has any.
+fn unlocked(env: &Env, dir: &Path) -> Result<Env> {
+    let path = dir.join(KEYS);
+    match env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))? {
+        true => encryption::unlock(env, dir, Unlock::Read),
+        false => Ok(encryption::without_keys(env)),
     }
 }
 

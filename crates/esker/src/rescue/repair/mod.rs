@@ -36,6 +36,7 @@ pub use self::report::{Loss, LostKeys, RepairReport, RepairedKeyspace};
 
 use self::target::Target;
 use self::target_dir::TargetDir;
+use crate::encryption::{self, Unlock};
 use crate::engine::base::options::Settings;
 use crate::engine::disk::unfinished;
 use crate::engine::life::open::reading::lock_to_read;
@@ -51,6 +52,7 @@ pub(crate) fn repair(
 ) -> Result<RepairReport> {
     let (env, _lock) = lock_to_read(&settings.env, source)?;
     unfinished::refuse(&env, source)?;
+    let env = encryption::unlock(&env, source, Unlock::Read)?;
     let mut report = RepairReport::default();
     let sources = sources::find(&env, source, &mut report)?;
     TargetDir::check(&settings.env, source, target)?;
@@ -60,7 +62,7 @@ pub(crate) fn repair(
     others(Moment::Checked);
     let modes =
         settings.opening.modes.map_or_else(|| target_dir::modes_of(&env, source), |modes| Ok(Some(modes)))?;
-    let dir = TargetDir::claim(&settings.env, target, modes)?;
+    let dir = TargetDir::claim((&settings.env, &env), target, modes)?;
     let fill = || {
         let mut out = Target::create(settings, &dir)?;
         out.blobs = sources.blobs.clone();

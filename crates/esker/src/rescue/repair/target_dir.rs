@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use esker_env::{Env, FileLock};
 
+use crate::encryption;
 use crate::engine::base::options::Modes;
 use crate::engine::disk::unfinished;
 use crate::engine::life::copies::names::is_of_database;
@@ -70,12 +71,19 @@ impl TargetDir {
     }
 
     /// Creates, locks and marks a target that `check` has accepted (target_dir.4). Fails if other files have
-    /// appeared in it since (target_dir.3).
-    pub(super) fn claim(env: &Env, target: &Path, modes: Option<Modes>) -> Result<TargetDir> {
+    /// appeared in it since (target_dir.3). The new database gets the keys of the source.
+    pub(super) fn claim(
+        (env, source_env): (&Env, &Env),
+        target: &Path,
+        modes: Option<Modes>,
+    ) -> Result<TargetDir> {
         let (env, lock) = create_and_lock(env, target, modes)?;
         refuse_files(&env, target)?;
-        let dir = TargetDir { env, path: target.to_path_buf(), lock };
-        unfinished::place(&dir.env, target).inspect_err(|_| dir.clear())?;
+        let mut dir = TargetDir { env, path: target.to_path_buf(), lock };
+        unfinished::place(&dir.env, target)
+            .and_then(|()| encryption::share(source_env, &dir.env, target))
+            .map(|env| dir.env = env)
+            .inspect_err(|_| dir.clear())?;
         Ok(dir)
     }
 

@@ -83,7 +83,7 @@ impl Table {
 
     #[cold]
     pub(super) fn load(&self, number: usize, fill: bool, pin: &Guard) -> Result<Arc<Block>> {
-        let Loaded { file, index, blocks, salt, reads, .. } = self.loaded();
+        let Loaded { file, index, blocks, opener, reads, .. } = self.loaded();
         blocks.note_miss();
         reads.fetch_add(1, Ordering::Relaxed);
         if fill && blocks.room_bytes() >= ROOM_TO_READ_AROUND {
@@ -95,7 +95,7 @@ impl Table {
         let extent = index.extent(number);
         let stored = read_stored(&*file.get()?, self.path(), extent.clone())?;
         let packed = stored::is_packed(&stored);
-        let block = parse_block(stored::open_owned(stored, *salt, extent.start), packed);
+        let block = parse_block(opener.open_owned(stored, extent.start), packed);
         let block = Arc::new(block.map_err(|e| e.in_file("block", self.path(), extent.start))?);
         // A block of another position would give wrong answers, or keep an iterator in place forever.
         self.check_place(number, &block, None)?;
@@ -129,12 +129,14 @@ impl Table {
 
     /// Reads the footer again.
     pub(in crate::sstable) fn read_footer(&self) -> Result<Footer> {
-        read_footer(&*self.loaded().file.get()?, self.path(), self.file_bytes())
+        let file = self.loaded().file.get()?;
+        let env = self.source.lock().env.clone();
+        Ok(read_footer(&env, (&*file, self.path()), self.file_bytes())?.0)
     }
 
     /// Verifies and decodes the stored form of the block at `offset`.
     pub(in crate::sstable) fn decode_block(&self, stored: &[u8], offset: u64) -> Result<Block> {
-        let block = parse_block(stored::open(stored, self.loaded().salt, offset), stored::is_packed(stored));
+        let block = parse_block(self.loaded().opener.open(stored, offset), stored::is_packed(stored));
         block.map_err(|e| e.in_file("block", self.path(), offset))
     }
 

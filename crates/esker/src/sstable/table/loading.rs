@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use esker_env::{FsRef, OpenOptions};
+use esker_env::{Env, OpenOptions};
 
 use super::Table;
 use crate::cache::{BudgetKind, CachedBlocks, Reservation};
@@ -17,7 +17,7 @@ use crate::sstable::block::Block;
 use crate::sstable::index::Index;
 use crate::sstable::parts::{Parts, has_end, read_footer, read_stored};
 use crate::sstable::properties::{Properties, decode_tombstones};
-use crate::sstable::stored::Salt;
+use crate::sstable::stored::PartOpener;
 use crate::sstable::{BlockCache, TableMeta};
 use crate::types::descriptors::{Descriptors, ReadFile};
 use crate::types::range_tombstone::RangeTombstones;
@@ -28,7 +28,7 @@ const FILTER_ASKS: u32 = 8;
 
 /// Where a table is loaded from.
 pub(super) struct Source {
-    pub(super) fs: FsRef,
+    pub(super) env: Env,
     pub(super) cache: Arc<BlockCache>,
     /// The description in the manifest, if there is one.
     pub(super) stated: Option<TableMeta>,
@@ -48,7 +48,7 @@ pub(crate) struct Loaded {
     pub(super) tombstones: RangeTombstones,
     pub(super) properties: Properties,
     pub(super) newest_commit: SeqNo,
-    pub(super) salt: Salt,
+    pub(super) opener: PartOpener,
     pub(super) file_bytes: u64,
     /// Reads of blocks from the file, less what [`Loaded::usage`] forgets. Relaxed: it orders nothing.
     pub(super) reads: AtomicU32,
@@ -72,11 +72,11 @@ pub(crate) struct Usage {
 impl Loaded {
     /// Reads everything except the blocks and the filter.
     fn of_file(source: &Source, path: &Path, base_seq: SeqNo) -> Result<Loaded> {
-        let Source { fs, cache, .. } = source;
-        let file = fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
+        let Source { env, cache, .. } = source;
+        let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
         let file_bytes = file.len().map_err(|e| Error::io("measure", path, e))?;
-        let footer = read_footer(&*file, path, file_bytes)?;
-        let part = Parts { file: &*file, path, salt: footer.salt };
+        let (footer, opener) = read_footer(env, (&*file, path), file_bytes)?;
+        let part = Parts { file: &*file, path, opener: &opener };
         let mut properties = part.read("properties", &footer.properties, Properties::decode)?;
         properties.features = footer.features;
         let index = part.read("index", &footer.index, Index::decode)?;
@@ -93,7 +93,7 @@ impl Loaded {
         let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
         let end = read_stored(&*file, path, footer.properties.start..file_bytes)?;
         let check = has_end(path, footer.properties.start, end.to_vec());
-        let file = ReadFile::open(fs, path, file, Box::new(check), Descriptors::of_process());
+        let file = ReadFile::open(&env.fs, path, file, Box::new(check), Descriptors::of_process());
         Ok(Loaded {
             newest_commit: footer.newest_commit.max(properties.counts.max_seq),
             file,
@@ -104,7 +104,7 @@ impl Loaded {
             blocks,
             tombstones: tombstones.based(base_seq),
             properties,
-            salt: footer.salt,
+            opener,
             file_bytes,
             reads: AtomicU32::new(0),
             memory,
@@ -154,7 +154,7 @@ impl Table {
         if loaded.filter.get().is_some() || loaded.filter_extent.is_empty() {
             return Ok(());
         }
-        let part = Parts { file: &*loaded.file.get()?, path: self.path(), salt: loaded.salt };
+        let part = Parts { file: &*loaded.file.get()?, path: self.path(), opener: &loaded.opener };
         let bloom = part.read("filter", &loaded.filter_extent, BlockedBloom::decode)?;
         let memory = source.cache.budget().reserve(BudgetKind::Table, bloom.size_bytes() as u64);
         let is_first = loaded.filter.set(Filter { bloom, memory }).is_ok();

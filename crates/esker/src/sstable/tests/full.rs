@@ -4,7 +4,7 @@ use super::model::{check_gets, check_scan};
 use super::*;
 use crate::sstable::footer::Footer;
 use crate::sstable::index::Index;
-use crate::sstable::stored;
+use crate::sstable::stored::PartOpener;
 
 #[test]
 fn what_the_index_has_no_room_for_is_refused_and_the_rest_can_be_read() {
@@ -42,7 +42,8 @@ fn what_the_index_has_no_room_for_is_refused_and_the_rest_can_be_read() {
             let bytes = esker_env::read_range(&*file, 0, file.len().unwrap() as usize).unwrap();
             let footer = Footer::decode(bytes.last_chunk().unwrap(), bytes.len() as u64).unwrap();
             let stored = &bytes[footer.index.start as usize..footer.index.end as usize];
-            let index = stored::open(stored, footer.salt, footer.index.start).unwrap();
+            let opener = PartOpener { salt: footer.salt, ..PartOpener::default() };
+            let index = opener.open(stored, footer.index.start).unwrap();
             Index::decode_within(&index, room).expect("index.5");
         }
     }

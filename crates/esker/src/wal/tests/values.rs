@@ -13,7 +13,7 @@ const FOREIGN_SEQ: u64 = 77;
 
 /// Returns records of segment 1 of another log. Each states that everything before it was synced.
 fn copied_records(database_id: u32) -> Vec<u8> {
-    let log = SegmentHeader { number: 1, made_bytes: 0, database_id };
+    let log = SegmentHeader { number: 1, made_bytes: 0, database_id, is_sealed: false };
     let record = RecordHeader {
         kind: Kind::Full,
         seq: SeqNo::new(FOREIGN_SEQ),

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use super::transfer;
 use super::workplace::Workplace;
+use crate::encryption;
 use crate::engine::base::event::Event;
 use crate::engine::core::Core;
 use crate::engine::life::open::draw_database_id;
@@ -84,8 +85,9 @@ pub(crate) fn data_path(dir: &Path, kind: DataKind, id: FileId) -> std::path::Pa
     }
 }
 
-/// Writes the manifest of a database with this state and a number of its own.
+/// Writes the keys and the manifest of a database with this state and a number of its own.
 pub(crate) fn write_manifest(workplace: &Workplace, mut state: VersionEdit) -> Result<()> {
+    encryption::share(workplace.held(), workplace.held(), workplace.dir())?;
     let id = state.next_file.unwrap_or(FileId::new(1));
     state.next_file = Some(id.next());
     state.database_id = Some(draw_database_id(workplace.held()));

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use esker_env::{Entry, Env};
 
+use crate::encryption::KEYS;
 use crate::manifest::file_name::{CURRENT, FileKind, OPTIONS, parse};
 use crate::manifest::log::read_current;
 use crate::types::{Error, Result};
@@ -12,7 +13,7 @@ use crate::wal;
 /// Returns whether a database has files of this name, apart from its lock.
 pub fn is_of_database(name: &str) -> bool {
     let of_log = wal::file_name::parse_segment(name).or(wal::file_name::parse_prepared(name)).is_some();
-    let is_fixed = name == CURRENT || name == OPTIONS;
+    let is_fixed = name == CURRENT || name == OPTIONS || name == KEYS;
     is_fixed || of_log || wal::file_name::is_spare(name) || parse(name) != FileKind::Other
 }
 

@@ -1,0 +1,110 @@
+//! Encryption at rest: master keys, the keys of databases and of files, and the sealing of their content.
+//!
+//! ```text
+//!   KeyProvider --unwrap--> KEYS of a directory --salt in each file--> key of a file --Seal--> blocks
+//!   (master keys)           (database keys)
+//! ```
+//!
+//! Everything that holds keys, values or names of keyspaces is sealed: tables, blob files, the log,
+//! manifests, and what is copied from them to checkpoints, backups and archives. `CURRENT`, `LOCK` and job
+//! files hold numbers only. An encrypted directory has no `OPTIONS`. Exports ([`unload`](crate::unload)) are
+//! not encrypted. Lengths, times and numbers of commits can be seen.
+//!
+//! An attacker who can write to the disk cannot make the database return what was not written. But a complete
+//! older state of the directory, or of its newest log, is accepted.
+
+#[cfg(feature = "encryption")]
+mod cipher;
+#[cfg(feature = "encryption")]
+mod key_file;
+#[cfg(feature = "encryption")]
+mod keyring;
+#[cfg(feature = "encryption")]
+mod provider;
+mod seal;
+#[cfg(all(test, feature = "encryption"))]
+mod tests;
+
+use std::path::Path;
+
+use esker_env::Env;
+
+#[cfg(feature = "encryption")]
+pub use self::provider::{KeyProvider, MasterKeys};
+pub(crate) use self::seal::{FileKind, KEY_HEADER_BYTES, Seal, TAG_BYTES};
+use crate::types::{EncryptionProblem, Error, Result};
+
+/// The keys of a directory.
+pub(crate) const KEYS: &str = "KEYS";
+/// The next `KEYS`, before it is renamed into place.
+pub(crate) const KEYS_TMP: &str = "KEYS.tmp";
+
+/// Why a directory's keys are opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unlock {
+    /// To read what is there.
+    Read,
+    /// To change what is there. If the master key has changed, all keys are wrapped again.
+    Change,
+    /// To create a database or backups in an empty directory. Keys that are there already are used.
+    Create,
+}
+
+/// Returns an environment that opens encrypted databases and backups with these master keys, and creates new
+/// ones encrypted. [`Builder::encryption`](crate::Builder::encryption) does the same for a builder.
+#[cfg(feature = "encryption")]
+pub fn with_keys(env: &Env, provider: std::sync::Arc<dyn KeyProvider>) -> Env {
+    keyring::EnvKeys { provider, ring: None }.put(env)
+}
+
+/// Returns an environment without keys: what it writes is not encrypted.
+pub(crate) fn without_keys(env: &Env) -> Env {
+    Env { keys: None, ..env.clone() }
+}
+
+/// Returns whether the environment encrypts what it writes.
+pub(crate) fn is_on(env: &Env) -> bool {
+    #[cfg(feature = "encryption")]
+    return keyring::of(env).is_some();
+    #[cfg(not(feature = "encryption"))]
+    {
+        let _ = env;
+        false
+    }
+}
+
+/// Returns the environment with the keys of a directory. The caller has locked the directory.
+pub(crate) fn unlock(env: &Env, dir: &Path, purpose: Unlock) -> Result<Env> {
+    let path = dir.join(KEYS);
+    let is_there = env.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))?;
+    #[cfg(feature = "encryption")]
+    if let Some(keyring::EnvKeys { provider, .. }) = keyring::EnvKeys::of(env) {
+        let ring = match (is_there, purpose) {
+            (true, Unlock::Read) => keyring::Keyring::load(env, dir, provider)?,
+            (true, _) => keyring::Keyring::load(env, dir, provider)?.rotated(env, dir)?,
+            (false, Unlock::Create) => keyring::Keyring::create(env, dir, provider)?,
+            (false, _) => return Err(Error::encryption(dir, EncryptionProblem::NotEncrypted)),
+        };
+        let ring = Some(std::sync::Arc::new(ring));
+        return Ok(keyring::EnvKeys { provider: provider.clone(), ring }.put(env));
+    }
+    let _ = purpose;
+    match is_there {
+        true => Err(Error::encryption(dir, EncryptionProblem::KeyMissing)),
+        false => Ok(env.clone()),
+    }
+}
+
+/// Gives `dir` the keys of `from`, durably, and returns `to` with all keys of the directory.
+pub(crate) fn share(from: &Env, to: &Env, dir: &Path) -> Result<Env> {
+    #[cfg(feature = "encryption")]
+    if let Some(ring) = keyring::of(from) {
+        let path = dir.join(KEYS);
+        let provider = keyring::EnvKeys::of(from).expect("it has keys").provider.clone();
+        let is_there = to.fs.exists(&path).map_err(|e| Error::io("look for", &path, e))?;
+        let ring = Some(std::sync::Arc::new(ring.share(to, dir, is_there)?));
+        return Ok(keyring::EnvKeys { provider, ring }.put(to));
+    }
+    let _ = (from, dir);
+    Ok(to.clone())
+}
