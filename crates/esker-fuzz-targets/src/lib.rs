@@ -13,6 +13,7 @@ pub mod seeds;
 
 pub use esker::fuzzing::backup::backup_record;
 pub use esker::fuzzing::encoding::{compression, filter, numbers};
+pub use esker::fuzzing::encryption::key_file;
 pub use esker::fuzzing::engine::catalog;
 pub use esker::fuzzing::manifest::{current, manifest_file, version_edit};
 pub use esker::fuzzing::recordio::record_file;
@@ -62,6 +63,7 @@ pub const TARGETS: &[Target] = targets! {
     current,
     catalog,
     backup_record,
+    key_file,
     unload_record,
     tuple_key,
     operations,

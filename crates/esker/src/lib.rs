@@ -172,6 +172,8 @@ pub mod fuzzing {
     pub use crate::backup::fuzzing as backup;
     pub use crate::blob::fuzzing as blob;
     pub use crate::encoding::fuzzing as encoding;
+    #[cfg(feature = "encryption")]
+    pub use crate::encryption::fuzzing as encryption;
     pub use crate::engine::life::fuzzing as engine;
     pub use crate::manifest::fuzzing as manifest;
     pub use crate::recordio::fuzzing as recordio;

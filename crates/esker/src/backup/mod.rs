@@ -152,8 +152,8 @@ impl Backup {
         Self::open_in(Env::real(), dir)
     }
 
-    /// Opens the backups in a directory of another environment, for tests. Databases may be in a different
-    /// environment.
+    /// Opens the backups in a directory of another environment: for tests, and with the
+    /// [keys](crate::Db::env) of encrypted databases. Databases may be in a different environment.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -178,6 +178,16 @@ impl Backup {
     /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.dir
+    }
+
+    /// Has the current master key wrap the keys of encrypted backups. The next [`create`](Self::create) does
+    /// the same.
+    ///
+    /// # Errors
+    /// [`Error::Encryption`]; [`Error::Locked`]; [`Error::Io`].
+    #[cfg(feature = "encryption")]
+    pub fn rotate_master_key(&mut self) -> Result<()> {
+        self.lock_to_change().map(drop)
     }
 
     /// Lists the backups, oldest first. Includes backups with a damaged record, which have

@@ -267,6 +267,13 @@ impl BlobFile {
         if self.is_sealed { TAG_BYTES as u64 } else { 0 }
     }
 
+    /// Returns whether the values are encrypted with an older key of the database than those of new files.
+    pub(crate) fn has_old_key(&self, env: &Env) -> Result<bool> {
+        // Reading opens the file.
+        self.bytes_at(0, HEADER_BYTES)?;
+        Ok(self.seal.get().is_some_and(|seal| seal.has_old_key(env)))
+    }
+
     /// Seals a unit that will be written at this offset.
     pub(crate) fn seal(&self, at: u64, name: UnitName, unit: &mut Vec<u8>) {
         if let Some(seal) = self.seal.get() {

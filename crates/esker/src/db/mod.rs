@@ -45,6 +45,8 @@ mod writes;
 use std::path::Path;
 use std::sync::Arc;
 
+use esker_env::Env;
+
 pub use self::batch::WriteBatch;
 pub use self::builder::{Builder, check_offline, repair};
 pub use self::commit_error::{CommitError, CommittingAll};
@@ -316,8 +318,9 @@ impl Db {
         self.handle.core.flush_all()
     }
 
-    /// Compacts everything into one sorted run without garbage, and shrinks the log. Reads and writes
-    /// continue meanwhile. Versions that a snapshot or a transaction still sees are kept until a later
+    /// Compacts everything into one sorted run without garbage, and shrinks the log. In an encrypted database
+    /// whose master key has changed, it writes everything again with new keys. Reads and writes continue
+    /// meanwhile. Versions that a snapshot or a transaction still sees are kept until a later
     /// compaction.
     ///
     /// # Errors
@@ -400,6 +403,12 @@ impl Db {
     pub fn info(&self) -> Info {
         let core = &self.handle.core;
         Info { memory: core.cache.budget().capacity_bytes(), ..core.options.info() }
+    }
+
+    /// The environment that the database was opened with ([`Builder::env`]), with its master keys: to open
+    /// copies and backups of it.
+    pub fn env(&self) -> Env {
+        self.handle.core.options.env().clone()
     }
 
     /// The directory.

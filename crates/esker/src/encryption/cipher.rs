@@ -100,6 +100,11 @@ impl FileKey {
         FileKey { key, header, sealed: may_seal.then(Sealed::default) }
     }
 
+    /// Returns the id of the database key that it is derived from.
+    pub(super) fn database_key(&self) -> u64 {
+        self.header.database_key
+    }
+
     pub(super) fn seal(&self, position: u64, context: &[u8], bytes: &mut [u8]) -> [u8; TAG_BYTES] {
         let sealed = self.sealed.as_ref().expect("seal.1: a key found in a file only opens");
         assert!(position < HEADER_POSITION, "seal.1");

@@ -50,6 +50,8 @@ pub(super) struct Keyring {
     provider: Arc<dyn KeyProvider>,
     /// New files use the first.
     keys: Vec<DatabaseKey>,
+    /// The keys of a single file, which contains them.
+    of_file: bool,
 }
 
 struct DatabaseKey {
@@ -61,15 +63,43 @@ impl Keyring {
     /// Creates the keys of a new directory, durably.
     pub(super) fn create(env: &Env, dir: &Path, provider: &Arc<dyn KeyProvider>) -> Result<Keyring> {
         let path = dir.join(KEYS);
-        let master = current(&**provider, &path)?;
-        let keys = vec![DatabaseKey::draw(&**provider, &master, &path)?];
-        let ring = Keyring { path, provider: provider.clone(), keys };
+        let ring = Self::draw(path, provider, false)?;
         ring.store(env, dir)?;
         Ok(ring)
     }
 
-    /// Reads the keys of a directory.
-    pub(super) fn load(env: &Env, dir: &Path, provider: &Arc<dyn KeyProvider>) -> Result<Keyring> {
+    /// Draws a new key, for the file at `path` alone or for a directory with this `KEYS`.
+    pub(super) fn draw(path: PathBuf, provider: &Arc<dyn KeyProvider>, of_file: bool) -> Result<Keyring> {
+        let master = current(&**provider, &path)?;
+        let keys = vec![DatabaseKey::draw(&**provider, &master, &path)?];
+        Ok(Keyring { path, provider: provider.clone(), keys, of_file })
+    }
+
+    /// Returns the keys that a file contains.
+    pub(super) fn of_file(bytes: &[u8], path: &Path, provider: &Arc<dyn KeyProvider>) -> Result<Keyring> {
+        let keys = key_file::decode(bytes, path)?.into_iter();
+        let keys =
+            keys.map(|stored| DatabaseKey::unwrap(stored, &**provider, path)).collect::<Result<_>>()?;
+        Ok(Keyring { path: path.to_owned(), provider: provider.clone(), keys, of_file: true })
+    }
+
+    /// Returns the keys as stored in the one file that they are for.
+    pub(super) fn to_store_in_file(&self) -> Option<Vec<u8>> {
+        self.of_file.then(|| self.encode())
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let keys: Vec<WrappedKey> = self.keys.iter().map(|key| key.stored.clone()).collect();
+        key_file::encode(&keys)
+    }
+
+    /// Reads the keys of a directory. The provider unwraps those that are not in `known`.
+    pub(super) fn load(
+        env: &Env,
+        dir: &Path,
+        provider: &Arc<dyn KeyProvider>,
+        known: Option<&Keyring>,
+    ) -> Result<Keyring> {
         let path = dir.join(KEYS);
         let read = || {
             let file = env.fs.open(&path, OpenOptions::read())?;
@@ -78,8 +108,11 @@ impl Keyring {
         };
         let bytes = read().map_err(|e| Error::io("read", &path, e))?;
         let keys = key_file::decode(&bytes, &path)?.into_iter();
-        let keys = keys.map(|stored| DatabaseKey::unwrap(stored, &**provider, &path));
-        Ok(Keyring { keys: keys.collect::<Result<_>>()?, path, provider: provider.clone() })
+        let keys = keys.map(|stored| match known.and_then(|ring| ring.find(stored.id)) {
+            Some(key) if key.stored == stored => Ok(key.copy()),
+            _ => DatabaseKey::unwrap(stored, &**provider, &path),
+        });
+        Ok(Keyring { keys: keys.collect::<Result<_>>()?, path, provider: provider.clone(), of_file: false })
     }
 
     /// If another master key has become the current one, wraps all keys again, durably. New files then get a
@@ -100,11 +133,11 @@ impl Keyring {
         if self.keys.iter().all(|key| key.stored.master == master) {
             return Ok((self, false));
         }
-        let again = |DatabaseKey { stored, key }| {
-            DatabaseKey::wrap(stored.id, key, &*self.provider, &master, &self.path)
+        let again = |key: &DatabaseKey| {
+            DatabaseKey::wrap(key.stored.id, key.key, &*self.provider, &master, &self.path)
         };
-        let keys = self.keys.into_iter().map(again).collect::<Result<_>>()?;
-        Ok((Keyring { keys, path: self.path, provider: self.provider }, true))
+        let keys = self.keys.iter().map(again).collect::<Result<_>>()?;
+        Ok((Keyring { keys, ..self }, true))
     }
 
     /// Gives `dir` these keys, before those that it has, durably. Returns all of them.
@@ -112,11 +145,12 @@ impl Keyring {
         let mut keys: Vec<DatabaseKey> = self.keys.iter().map(DatabaseKey::copy).collect();
         let mut is_changed = true;
         if is_there {
-            let old = Self::load(env, dir, &self.provider)?;
+            let old = Self::load(env, dir, &self.provider, Some(self))?;
             is_changed = keys.iter().any(|key| old.find(key.stored.id).is_none());
             keys.extend(old.keys.into_iter().filter(|key| self.find(key.stored.id).is_none()));
         }
-        let all = Keyring { path: dir.join(KEYS), provider: self.provider.clone(), keys };
+        let provider = self.provider.clone();
+        let all = Keyring { path: dir.join(KEYS), provider, keys, of_file: false };
         let (all, is_wrapped) = all.wrapped_again()?;
         if is_changed || is_wrapped {
             all.store(env, dir)?;
@@ -126,12 +160,21 @@ impl Keyring {
 
     /// Writes `KEYS` (keyring.2).
     pub(super) fn store(&self, env: &Env, dir: &Path) -> Result<()> {
-        let keys: Vec<WrappedKey> = self.keys.iter().map(|key| key.stored.clone()).collect();
-        replace_file(env, dir, KEYS_TMP, KEYS, &key_file::encode(&keys))
+        replace_file(env, dir, KEYS_TMP, KEYS, &self.encode())
     }
 
     fn find(&self, id: u64) -> Option<&DatabaseKey> {
         self.keys.iter().find(|key| key.stored.id == id)
+    }
+
+    /// Returns whether there are keys that new files do not use.
+    pub(super) fn has_older(&self) -> bool {
+        self.keys.len() > 1
+    }
+
+    /// Returns whether a file's key is derived from the key that new files use.
+    pub(super) fn is_newest(&self, key: &FileKey) -> bool {
+        self.keys[0].stored.id == key.database_key()
     }
 
     /// Returns a new key for a use of a file (seal.1).

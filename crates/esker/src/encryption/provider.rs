@@ -6,6 +6,7 @@ use std::path::Path;
 
 use esker_env::{Env, OpenOptions, read_range};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::key_file::ID_BYTES_MAX;
@@ -41,9 +42,10 @@ pub trait KeyProvider: Debug + Send + Sync + 'static {
 
 /// Master keys in memory.
 ///
-/// A file of them has one key per line: its id, a space, and 64 hexadecimal digits. The first key wraps new
-/// keys; the others only unwrap. Empty lines and lines that begin with `#` are ignored. To rotate the master
-/// key, put a new line first and open the database. Then remove the old line.
+/// A file of them is text, with one key per line: 64 hexadecimal digits, optionally after an id and a space.
+/// `openssl rand -hex 32` prints such a line. Without an id, it is 16 hexadecimal digits of a hash of the key.
+/// The first key wraps new keys; the others only unwrap. Empty lines and lines that begin with `#` are
+/// ignored. To rotate the master key, put a new line first and open the database. Then remove the old line.
 pub struct MasterKeys {
     keys: Vec<(String, LessSafeKey)>,
 }
@@ -97,9 +99,12 @@ impl MasterKeys {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let mut keys = MasterKeys { keys: Vec::new() };
         for line in lines {
-            let parsed = line.split_once(' ').and_then(|(id, key)| Some((id, from_hex(key.trim())?)));
+            let parsed = match line.split_once(' ') {
+                Some((id, key)) => from_hex(key.trim()).map(|key| (id.to_owned(), key)),
+                None => from_hex(line).map(|key| (id_of(&key), key)),
+            };
             let Some((id, key)) = parsed else { return Err(bad_key_file(path)) };
-            keys = keys.and_older(id, &key)?;
+            keys = keys.and_older(&id, &key)?;
         }
         if keys.keys.is_empty() { Err(bad_key_file(path)) } else { Ok(keys) }
     }
@@ -115,9 +120,15 @@ impl MasterKeys {
 
 fn bad_key_file(path: &Path) -> Error {
     Error::Invalid(format!(
-        "{} is not a file of master keys: each line is an id, a space and 64 hexadecimal digits",
+        "{} is not a file of master keys: each line has 64 hexadecimal digits, optionally after an id and a space",
         path.display()
     ))
+}
+
+/// Returns the id of a key without one.
+fn id_of(key: &[u8; 32]) -> String {
+    let hash = digest(&SHA256, &[&b"esker master key id 1"[..], key].concat());
+    hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {

@@ -107,6 +107,16 @@ impl Seal {
         false
     }
 
+    /// Returns whether the content is encrypted with an older key of the database than new files.
+    pub(crate) fn has_old_key(&self, env: &Env) -> bool {
+        #[cfg(feature = "encryption")]
+        if let (Some(key), Some(ring)) = (&self.key, keyring::of(env)) {
+            return !ring.is_newest(key);
+        }
+        let _ = env;
+        false
+    }
+
     /// Bytes that sealing adds to a unit.
     pub(crate) fn tag_bytes(&self) -> usize {
         if self.is_on() { TAG_BYTES } else { 0 }

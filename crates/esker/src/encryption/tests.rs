@@ -253,6 +253,9 @@ fn a_file_of_master_keys() {
         (keys.current().unwrap(), format!("{keys:?}")),
         ("2026".to_owned(), "MasterKeys([\"2026\", \"old\"])".to_owned())
     );
+    // Keys without ids have ids that differ.
+    let unnamed = read(&format!("{digits}\n{}\n", digits.replace('0', "1"))).unwrap();
+    assert_eq!(format!("{unnamed:?}"), "");
     let wrapped = keys.wrap("old", &[9; 32]).unwrap();
     assert_eq!(keys.unwrap("old", &wrapped).unwrap(), [9; 32]);
     assert!(keys.unwrap("2026", &wrapped).is_err());
@@ -260,6 +263,7 @@ fn a_file_of_master_keys() {
         "",
         "# nothing\n",
         "id\n",
+        &digits[1..],
         &format!("id {}\n", &digits[1..]),
         &format!("id {digits}0\n"),
         &format!("a {digits}\na {digits}"),

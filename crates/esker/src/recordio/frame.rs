@@ -195,7 +195,8 @@ fn header_crc(fields: &[u8], file: &FileHeader, offset: u64) -> u32 {
 mod tests {
     use super::*;
 
-    const FILE: FileHeader = FileHeader { codec: Compression::Snappy, salt: 7, is_sealed: false };
+    const FILE: FileHeader =
+        FileHeader { codec: Compression::Snappy, salt: 7, is_sealed: false, has_keys: false };
 
     fn pack<'a>(
         record: &'a [u8],

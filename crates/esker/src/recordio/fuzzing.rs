@@ -78,6 +78,7 @@ pub(crate) fn repair(bytes: &mut [u8]) {
         codec: codecs[usize::from(bytes[9]) % codecs.len()],
         salt: u32::from(bytes[12]),
         is_sealed: false,
+        has_keys: false,
     };
     bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
     let mut at = HEADER_BYTES;

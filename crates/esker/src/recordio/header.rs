@@ -4,7 +4,8 @@
 //!   FileHeader --encode--> 20 bytes --decode--> FileHeader | corrupt | newer version
 //! ```
 //!
-//! If flag 1 is set the file is encrypted, and a key header follows the 20 bytes.
+//! If flag 1 is set the file is encrypted, and a key header follows the 20 bytes. If flag 2 is set, too, the
+//! file's own keys follow that.
 //!
 //! The 20 bytes keep their layout in every version, so that every build can tell damage from a
 //! newer format.
@@ -22,7 +23,7 @@ use super::scan::Source;
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, Decoded};
 use crate::encoding::checksum::crc32c;
-use crate::encryption::{FileKind, KEY_HEADER_BYTES, Seal, TAG_BYTES};
+use crate::encryption::{self, FileKind, KEY_HEADER_BYTES, OWN_KEYS_BYTES, Seal, TAG_BYTES};
 use crate::types::{Error, Result};
 
 /// Bytes of the header without a key header.
@@ -31,6 +32,8 @@ const MAGIC: [u8; 8] = *b"\x89ESKREC\n";
 const VERSION: u8 = 1;
 /// Flag: the records are encrypted.
 const IS_SEALED: u16 = 1;
+/// Flag: the file contains its own keys.
+const HAS_KEYS: u16 = 2;
 const WHAT: &str = "record file header";
 
 /// The header of a record file.
@@ -42,12 +45,16 @@ pub(super) struct FileHeader {
     pub(super) salt: u32,
     /// Whether records are encrypted.
     pub(super) is_sealed: bool,
+    /// Whether the key of the records follows the key header, wrapped.
+    pub(super) has_keys: bool,
 }
 
 impl FileHeader {
     /// Returns the offset of the first record.
     pub(super) fn records_at(&self) -> u64 {
-        (HEADER_BYTES + if self.is_sealed { KEY_HEADER_BYTES } else { 0 }) as u64
+        let key_header = if self.is_sealed { KEY_HEADER_BYTES } else { 0 };
+        let keys = if self.has_keys { OWN_KEYS_BYTES } else { 0 };
+        (HEADER_BYTES + key_header + keys) as u64
     }
 
     /// Bytes that sealing adds to a payload.
@@ -60,7 +67,7 @@ impl FileHeader {
         out[..8].copy_from_slice(&MAGIC);
         out[8] = VERSION;
         out[9] = self.codec.id();
-        out[10] = u8::from(self.is_sealed);
+        out[10] = u8::from(self.is_sealed) | u8::from(self.has_keys) << 1;
         out[12..16].copy_from_slice(&self.salt.to_le_bytes());
         let crc = crc32c(&out[..16]);
         out[16..].copy_from_slice(&crc.to_le_bytes());
@@ -90,7 +97,7 @@ impl FileHeader {
         if crc != crc32c(&bytes[..16]) {
             return Err(Error::corrupt(WHAT, path, 16, "checksum mismatch"));
         }
-        if version != VERSION || flags & !IS_SEALED != 0 {
+        if version != VERSION || flags & !(IS_SEALED | HAS_KEYS) != 0 || flags == HAS_KEYS {
             return Err(Error::UnsupportedVersion {
                 what: "record file",
                 path: path.to_path_buf(),
@@ -104,12 +111,22 @@ impl FileHeader {
                 path.display()
             ))
         })?;
-        Ok(Some(FileHeader { codec, salt, is_sealed: flags & IS_SEALED != 0 }))
+        let (is_sealed, has_keys) = (flags & IS_SEALED != 0, flags & HAS_KEYS != 0);
+        Ok(Some(FileHeader { codec, salt, is_sealed, has_keys }))
     }
 
     /// Returns the seal of the records of a file with this header.
     pub(super) fn find_seal<S: Source>(&self, env: &Env, path: &Path, source: &mut S) -> Result<Seal> {
         let at = HEADER_BYTES as u64;
+        let own;
+        let env = if self.has_keys {
+            let keys_at = at + KEY_HEADER_BYTES as u64;
+            let keys = source.at(keys_at, OWN_KEYS_BYTES as u64)?;
+            own = encryption::with_own_keys(env, (path, keys_at), keys)?;
+            &own
+        } else {
+            env
+        };
         let key = match self.is_sealed {
             true => Some(source.at(at, KEY_HEADER_BYTES as u64)?),
             false => None,
@@ -121,7 +138,8 @@ impl FileHeader {
     pub(super) fn guess(bytes: &[u8]) -> Option<FileHeader> {
         let salt = bytes.get(12..HEADER_BYTES)?.first_chunk::<4>()?;
         let salt = u32::from_le_bytes(*salt);
-        Some(FileHeader { codec: Compression::from_id(bytes[9])?, salt, is_sealed: bytes[10] == 1 })
+        let (is_sealed, has_keys) = (bytes[10] & 1 != 0, bytes[10] & 3 == 3);
+        Some(FileHeader { codec: Compression::from_id(bytes[9])?, salt, is_sealed, has_keys })
     }
 }
 
@@ -134,7 +152,8 @@ fn never_written(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const HEADER: FileHeader = FileHeader { codec: Compression::Lz4, salt: 0x0403_0201, is_sealed: false };
+    const HEADER: FileHeader =
+        FileHeader { codec: Compression::Lz4, salt: 0x0403_0201, is_sealed: false, has_keys: false };
 
     fn decode(bytes: &[u8]) -> Result<Option<FileHeader>> {
         FileHeader::decode(bytes, Path::new("f"))

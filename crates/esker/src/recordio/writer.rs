@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use esker_env::{AppendWriter, Env, OpenOptions};
 
 use crate::encoding::Compression;
-use crate::encryption::{FileKind, Seal};
+use crate::encryption::{self, FileKind, Seal};
 use crate::types::{Error, Result};
 
 use super::frame;
@@ -176,12 +176,18 @@ impl WriteOptions {
     fn create_with(&self, path: &Path, open: OpenOptions) -> Result<Writer> {
         let fs = &*self.env.fs;
         let seal = Seal::create(&self.env, FileKind::Records)?;
+        let own_keys = encryption::own_keys(&self.env)?;
         let out = AppendWriter::create(fs, path, self.open_options(open), self.buffer_bytes)
             .map_err(|e| Error::io("create", path, e))?;
         let salt = self.env.random.next_u64() as u32;
-        let header = FileHeader { codec: self.compression, salt, is_sealed: seal.is_on() };
+        let header = FileHeader {
+            codec: self.compression,
+            salt,
+            is_sealed: seal.is_on(),
+            has_keys: own_keys.is_some(),
+        };
         let bytes = header.encode();
-        let bytes = [&bytes[..], &seal.header(&bytes)].concat();
+        let bytes = [&bytes[..], &seal.header(&bytes), &own_keys.unwrap_or_default()].concat();
         let mut writer = self.writer(path, out, header, seal);
         match self.sync_name(path).and_then(|()| writer.write(&bytes)) {
             Ok(()) => Ok(writer),

@@ -192,6 +192,12 @@ impl Table {
         self.loaded().file_bytes
     }
 
+    /// Returns whether the table is encrypted with an older key of the database than new tables.
+    pub(crate) fn has_old_key(&self) -> Result<bool> {
+        let env = self.source.lock().env.clone();
+        Ok(self.try_loaded()?.opener.seal.has_old_key(&env))
+    }
+
     /// Returns how the manifest must describe the table. The table must be ready.
     pub(crate) fn meta(&self) -> TableMeta {
         self.meta_of(self.loaded())

@@ -9,7 +9,6 @@ use super::{LOADING, OnProgress, Unloaded, check_asked_for, is_left_out};
 use crate::db::{Db, Keyspace, WriteBatch};
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_varint};
 use crate::encoding::digest::{DIGEST_BYTES, Digester};
-use crate::encryption::without_keys;
 use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::recordio::Reader;
 use crate::txn::commit::Durability;
@@ -42,7 +41,8 @@ impl Load {
         self
     }
 
-    /// Sets the environment of the file; the operating system's files by default.
+    /// Sets the environment of the file; the operating system's files by default. If it has no keys, an
+    /// encrypted file is read with those of the database.
     pub fn env(mut self, env: Env) -> Self {
         self.env = Some(env);
         self
@@ -67,7 +67,8 @@ impl Load {
     pub fn read(self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         check_asked_for(self.keyspaces.as_ref())?;
         let path = path.as_ref();
-        let env = without_keys(&self.env.clone().unwrap_or_else(Env::real));
+        let env = self.env.clone().unwrap_or_else(Env::real);
+        let env = Env { keys: env.keys.clone().or(db.env().keys), ..env };
         let mut reader = Reader::options().env(&env).strict_tail(true).open(path)?;
         let first = reader.next()?.map(|first| Head::decode(first, path, 0)).transpose()?;
         let head = first.ok_or_else(|| cut(path, 0))?;

@@ -9,7 +9,7 @@ use super::format::{Entry, Head, Record, begin_entries, put_entry};
 use super::{OnProgress, Unloaded, check_asked_for, is_left_out};
 use crate::db::{Db, Keyspace, Range, Snapshot};
 use crate::encoding::Compression;
-use crate::encryption::without_keys;
+use crate::encryption::{self, without_keys};
 use crate::engine::life::copies::names::refuse_in_database;
 use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::recordio::{Reader, Writer};
@@ -28,6 +28,7 @@ const HEAD_BYTES_MAX: u64 = 64 << 10;
 pub struct Unload {
     keyspaces: Option<Vec<String>>,
     env: Option<Env>,
+    plain: bool,
     on_progress: Option<OnProgress>,
 }
 
@@ -61,6 +62,13 @@ impl Unload {
         self
     }
 
+    /// Whether to write the file of an encrypted database without encryption. Default no: the file has a key
+    /// of its own, which it contains wrapped by the current master key.
+    pub fn plain(mut self, yes: bool) -> Self {
+        self.plain = yes;
+        self
+    }
+
     /// Sets a function that is called for every record of a few hundred KiB.
     pub fn on_progress(mut self, call: impl FnMut(&Unloaded) + Send + 'static) -> Self {
         self.on_progress = Some(Box::new(call));
@@ -68,15 +76,19 @@ impl Unload {
     }
 
     /// Writes the file, which must not exist, while reads and writes continue. It is written under the name
-    /// `FILE.partial`. If that exists for the same keyspaces and the same commit, the call continues it;
-    /// otherwise it starts over.
+    /// `FILE.partial`. If that exists for the same keyspaces and the same commit, the call continues it,
+    /// unless it is encrypted; otherwise it starts over.
     ///
     /// # Errors
     /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] if the file exists, or a requested keyspace cannot be
     /// unloaded; those of reads; [`Error::Io`] and [`Error::NoSpace`] of the file.
     pub fn write(mut self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         let path = path.as_ref();
-        let env = without_keys(&self.env.clone().unwrap_or_else(Env::real));
+        let env = self.env.clone().unwrap_or_else(Env::real);
+        let env = match self.plain {
+            true => without_keys(&env),
+            false => encryption::for_one_file(&env, &db.handle.core.env, path)?,
+        };
         let is_there = || Error::AlreadyExists(path.to_owned());
         if env.fs.entry(path).map_err(|e| Error::io("look for", path, e))?.is_some() {
             return Err(is_there());
@@ -147,8 +159,9 @@ fn begin(
                 path.display()
             )));
         }
-        // A file with a second name may belong to another program, so it is not written to.
-        if matches!(found, FileEntry::File { names: 1, .. })
+        // An encrypted file is not continued (seal.1). One with a second name may belong to another program, so it is not written to.
+        if !encryption::is_on(env)
+            && matches!(found, FileEntry::File { names: 1, .. })
             && let Some(position) = look(env, path, head, source, keyspaces)?
         {
             return Ok((options.open_append(path)?, position));

@@ -2,12 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use esker::backup::{Backup, Point};
-use esker::encryption::{MasterKeys, with_keys};
+use esker::encryption::{KeyProvider, MasterKeys, with_keys};
+use esker::sstable::{Reader, Writer};
+use esker::unload::{Load, Unload};
 use esker::{BackgroundStep, Blobs, Builder, Db, EncryptionProblem, Error, History};
 use esker_env::{Env, Fs, MemFs, OpenOptions, read_range};
 
@@ -195,11 +200,89 @@ fn the_master_key_is_rotated_by_an_opening_and_data_keys_by_compaction() {
         "no data is written again"
     );
     db.close().unwrap();
-    let db = plain().encryption(master(2)).open(DIR).unwrap();
+    assert!(!old_keys(&fs).is_empty());
+    // Without a feed, which keeps old files.
+    let db = plain().encryption(master(2)).feed_retention(0, Duration::ZERO).open(DIR).unwrap();
     assert!(dump_sound(&db).unwrap() == end);
     db.compact().unwrap();
+    assert!(dump_sound(&db).unwrap() == end);
     db.close().unwrap();
+    assert_eq!(old_keys(&fs), Vec::<PathBuf>::new(), "compaction renews the keys of all data");
+    assert!(dump_sound(&plain().encryption(master(2)).open(DIR).unwrap()).unwrap() == end);
     assert!(matches!(problem(builder(&fs).open(DIR)), EncryptionProblem::MasterKeyUnknown(_)));
+}
+
+/// Returns the files whose key is not derived from the first key of KEYS.
+fn old_keys(fs: &MemFs) -> Vec<PathBuf> {
+    let newest = bytes(fs, &Path::new(DIR).join("KEYS"))[12..20].to_vec();
+    let is_old = |path: &PathBuf| {
+        let bytes = bytes(fs, path);
+        let header = bytes.windows(6).position(|window| window == b"eKEY\x01\x01");
+        header.is_some_and(|at| bytes[at + 8..at + 16] != newest)
+    };
+    files(fs, DIR.as_ref()).into_iter().filter(is_old).collect()
+}
+
+/// A provider that counts how often it unwraps a key.
+#[derive(Debug)]
+struct Counted(MasterKeys, Arc<AtomicUsize>);
+
+impl KeyProvider for Counted {
+    fn current(&self) -> io::Result<String> {
+        self.0.current()
+    }
+    fn wrap(&self, id: &str, key: &[u8; 32]) -> io::Result<Vec<u8>> {
+        self.0.wrap(id, key)
+    }
+    fn unwrap(&self, id: &str, wrapped: &[u8]) -> io::Result<[u8; 32]> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.unwrap(id, wrapped)
+    }
+}
+
+#[test]
+fn readers_beside_a_writer_continue_across_a_rotation_and_write_nothing() {
+    let fs = MemFs::new();
+    let plain = || tiny(Env::simulated(Arc::new(fs.clone()), 1)).stepped().blobs(Blobs::From(200));
+    let both = || master(2).and_older("key 1", &[1; 32]).unwrap();
+    let db = builder(&fs).open(DIR).unwrap();
+    fill(&db, 1);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let mut follower = plain().encryption(Counted(both(), calls.clone())).open_follower(DIR).unwrap();
+    let mut stale = builder(&fs).open_follower(DIR).unwrap();
+    assert!(dump(follower.db()).unwrap() == dump(&db).unwrap());
+    db.keyspace(SECRET).unwrap().put("more", secret(1, 300)).unwrap();
+    db.flush().unwrap();
+    follower.catch_up().unwrap();
+    stale.catch_up().unwrap();
+    assert!(dump(follower.db()).unwrap() == dump(&db).unwrap());
+    assert_eq!(calls.load(Ordering::Relaxed), 1, "a provider is asked for a key once");
+    let before = dump(stale.db()).unwrap();
+    db.close().unwrap();
+
+    let db = plain().encryption(both()).open(DIR).unwrap();
+    fill(&db, 2);
+    db.compact().unwrap();
+    db.keyspace(SECRET).unwrap().put("in the log", secret(2, 300)).unwrap();
+    follower.catch_up().unwrap();
+    assert!(dump(follower.db()).unwrap() == dump(&db).unwrap());
+    assert!(matches!(problem(stale.catch_up()), EncryptionProblem::MasterKeyUnknown(id) if id == "key 2"));
+    assert!(dump(stale.db()).unwrap() == before, "the last state stays readable");
+    let end = dump(&db).unwrap();
+    db.close().unwrap();
+
+    let image = || files(&fs, DIR.as_ref()).into_iter().map(|path| (path.clone(), bytes(&fs, &path)));
+    let untouched: Vec<_> = image().collect();
+    let read_only = plain().encryption(both()).open_read_only(DIR).unwrap();
+    assert!(dump_sound(&read_only).unwrap() == end);
+    drop(read_only);
+    // Reading rotates nothing.
+    let newer = MasterKeys::new("key 3", &[3; 32]).unwrap().and_older("key 2", &[2; 32]).unwrap();
+    assert!(dump(&plain().encryption(newer).open_read_only(DIR).unwrap()).unwrap() == end);
+    assert!(image().collect::<Vec<_>>() == untouched);
+    assert!(matches!(problem(plain().open_read_only(DIR)), EncryptionProblem::KeyMissing));
+    assert!(matches!(problem(plain().open_follower(DIR)), EncryptionProblem::KeyMissing));
+    assert!(matches!(problem(builder(&fs).open_read_only(DIR)), EncryptionProblem::MasterKeyUnknown(_)));
 }
 
 /// Whatever byte is damaged and whichever files of one kind are exchanged: an error, or the right answer.
@@ -250,6 +333,133 @@ fn damaged_and_exchanged_files_never_give_wrong_answers() {
             let file = copy.open(path, OpenOptions::create_new()).unwrap();
             file.write_all_at(&bytes(&fs, other), 0).unwrap();
             reads(&copy, &format!("{} as {}", other.display(), path.display()));
+        }
+    }
+}
+
+#[test]
+fn each_use_of_a_recycled_segment_has_a_key_of_its_own() {
+    let fs = MemFs::new();
+    let db = tiny(env(&fs)).stepped().open(DIR).unwrap();
+    let mut numbers = BTreeMap::new();
+    for round in 0..40 {
+        db.default_keyspace().put("a", secret(round, 500)).unwrap();
+        for path in
+            files(&fs, DIR.as_ref()).into_iter().filter(|path| path.extension() == Some("wal".as_ref()))
+        {
+            let bytes = bytes(&fs, &path);
+            let (number, salt) = (bytes[16..24].to_vec(), bytes[48..80].to_vec());
+            assert!(bytes[32..].starts_with(b"eKEY"));
+            assert_eq!(numbers.entry(salt).or_insert_with(|| number.clone()), &number, "round {round}");
+        }
+        db.flush().unwrap();
+        while db.step(BackgroundStep::PrepareLog).unwrap() {}
+    }
+    assert!(db.stats().log_files_recycled > 10 && numbers.len() > 10);
+}
+
+#[test]
+fn an_unload_has_a_key_of_its_own_and_damage_of_it_is_noticed() {
+    let fs = MemFs::new();
+    let db = builder(&fs).open(DIR).unwrap();
+    fill(&db, 1);
+    let end = dump(&db).unwrap();
+    let file_env = || Env::simulated(Arc::new(fs.clone()), 3);
+    fs.create_dir_all(Path::new("out")).unwrap();
+    Unload::new().env(file_env()).write(&db, "out/file").unwrap();
+    assert_no_plain_text(&fs, &["out"], "unload");
+    let load = |to: &Builder, load: Load| {
+        let db = to.clone().env(Env::simulated(Arc::new(MemFs::new()), 2)).open("new").unwrap();
+        load.read(&db, "out/file").map(|_| dump(&db).unwrap())
+    };
+    let to_plain = tiny(file_env()).stepped();
+    // The new database has another master key as its current one.
+    let to = to_plain.clone().encryption(master(2).and_older("key 1", &[1; 32]).unwrap());
+    assert!(load(&to, Load::new().env(file_env())).unwrap() == end);
+    assert!(load(&to_plain, Load::new().env(env(&fs))).unwrap() == end);
+    assert!(matches!(problem(load(&to_plain, Load::new().env(file_env()))), EncryptionProblem::KeyMissing));
+    let stranger = to_plain.clone().encryption(master(3));
+    assert!(matches!(
+        problem(load(&stranger, Load::new().env(file_env()))),
+        EncryptionProblem::MasterKeyUnknown(_)
+    ));
+    // The wrapped key, zeros after it, and the records.
+    let good = bytes(&fs, Path::new("out/file"));
+    for at in (0..400).chain(4000..5000).chain((5000..good.len()).step_by(61)) {
+        let file = fs.open(Path::new("out/file"), OpenOptions::write()).unwrap();
+        file.write_all_at(&[good[at] ^ 4], at as u64).unwrap();
+        match load(&to, Load::new().env(file_env())) {
+            Ok(found) => assert!(found == end, "byte {at}"),
+            Err(Error::Corrupt { .. } | Error::Encryption { .. } | Error::UnsupportedVersion { .. }) => {}
+            Err(error) => panic!("byte {at}: {error:?}"),
+        }
+        file.write_all_at(&good[at..=at], at as u64).unwrap();
+    }
+    // Only on demand an encrypted database gives plain text, and what is plain can be loaded into any.
+    fs.remove_file(Path::new("out/file")).unwrap();
+    Unload::new().env(file_env()).plain(true).write(&db, "out/file").unwrap();
+    assert!(load(&to, Load::new().env(file_env())).unwrap() == end);
+    assert!(load(&to_plain, Load::new().env(file_env())).unwrap() == end);
+}
+
+#[test]
+fn tables_from_elsewhere_are_encrypted_when_they_are_taken_in() {
+    let fs = MemFs::new();
+    let plain_env = Env::simulated(Arc::new(fs.clone()), 3);
+    fs.create_dir_all(Path::new("tables")).unwrap();
+    let mut table = Writer::create_in(&plain_env, "tables/a", Default::default()).unwrap();
+    (0..50).for_each(|n| table.put(&secret(n, 30), &secret(n, 300)).unwrap());
+    table.finish().unwrap();
+    let db = builder(&fs).open(DIR).unwrap();
+    let mut ingest = db.keyspace(SECRET).unwrap().ingest();
+    ingest.table("tables/a").unwrap();
+    ingest.commit().unwrap();
+    let end = dump(&db).unwrap();
+    assert_eq!(end[SECRET].len(), 50);
+    db.close().unwrap();
+    assert_no_plain_text(&fs, &[DIR], "ingest");
+    assert!(dump_sound(&builder(&fs).open(DIR).unwrap()).unwrap() == end);
+    // The database's own tables cannot be read as tables without a database.
+    let own = files(&fs, DIR.as_ref()).into_iter().find(|path| path.extension() == Some("sst".as_ref()));
+    assert!(matches!(
+        problem(Reader::open_in(&plain_env, own.unwrap(), 1 << 20)),
+        EncryptionProblem::KeyMissing
+    ));
+}
+
+/// Whatever byte of a backup or an archive is damaged: an error, or the right answer.
+#[test]
+fn damaged_backups_never_give_wrong_answers() {
+    let fs = MemFs::new();
+    let db = builder(&fs).open(DIR).unwrap();
+    let map = db.keyspace(SECRET).unwrap();
+    for n in 0..12 {
+        map.put(secret(n, 20), secret(n, 250 + n as usize)).unwrap();
+    }
+    let mut backup = Backup::open_in(env(&fs), "backups").unwrap();
+    backup.create(&db).unwrap();
+    map.put("later", SECRET).unwrap();
+    backup.archive(&db).unwrap().unwrap();
+    let (end, last) = (dump(&db).unwrap(), db.snapshot().seqno());
+    db.close().unwrap();
+    for path in files(&fs, "backups".as_ref()).iter().filter(|path| !path.ends_with("LOCK")) {
+        let original = bytes(&fs, path);
+        for (at, byte) in original.iter().enumerate().step_by(5) {
+            let copy = fs.kill();
+            let file = copy.open(path, OpenOptions::write()).unwrap();
+            file.write_all_at(&[byte ^ 0x40], at as u64).unwrap();
+            let restored = Backup::open_in(env(&copy), "backups")
+                .and_then(|mut backup| {
+                    backup.restore_to(Point::Commit(last), None, "restored", builder(&copy))
+                })
+                .and_then(|_| builder(&copy).open("restored"))
+                .and_then(|db| dump(&db));
+            let what = format!("byte {at} of {}", path.display());
+            match restored {
+                Ok(found) => assert!(found == end, "{what}: a wrong answer"),
+                Err(Error::Panicked(text)) => panic!("{what}: {text}"),
+                Err(_) => {}
+            }
         }
     }
 }

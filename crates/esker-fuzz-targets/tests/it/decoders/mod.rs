@@ -72,6 +72,7 @@ test_decoders! {
     current
     catalog
     backup_record
+    key_file
     unload_record
     tuple_key
 }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use crate::blob::{BlobFile, BlobPointer, BlobSource, Moves};
 use crate::compaction::merge::{MergeScan, Source};
+use crate::encryption;
 use crate::engine::base::event::Event;
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
@@ -82,6 +83,29 @@ impl Upkeep {
             }),
             Choice::Collect(file) => self.collecting(&version, &[file], || self.collect(&version, file)),
         }
+    }
+
+    /// Collects a settled blob file that is encrypted with an older key than new files. Returns false if there
+    /// is none. The caller holds the compaction turn.
+    pub(in crate::engine) fn renew_blobs(&self) -> Result<bool> {
+        if !encryption::has_older_keys(&self.env) {
+            return Ok(false);
+        }
+        let quiet = self.quiet_blob_files();
+        let manifest = self.tables.manifest();
+        let flushed = manifest.state().flushed_seq.unwrap_or_default();
+        let version = self.version();
+        drop(manifest);
+        let kept_from = self.feed.as_ref().map(|keeper| keeper.shelf.oldest());
+        for (named, source) in version.blobs().iter() {
+            let newest = source.file.newest_commit();
+            let is_settled = quiet.get(&named) == Some(&true) && newest <= flushed;
+            let is_kept = kept_from.is_some_and(|from| newest >= from);
+            if is_settled && !is_kept && source.file.has_old_key(&self.env)? {
+                return self.collecting(&version, &[named], || self.collect(&version, named));
+            }
+        }
+        Ok(false)
     }
 
     /// Does the work of a collection, which returns the bytes that it wrote. Returns true.

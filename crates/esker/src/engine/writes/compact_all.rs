@@ -2,6 +2,7 @@
 
 use super::Writes;
 use crate::compaction::manual;
+use crate::encryption;
 use crate::engine::upkeep::compact::Filters;
 use crate::types::key_range::KeyRange;
 use crate::types::{Error, Result};
@@ -35,7 +36,9 @@ impl Writes {
     /// Compacts everything into one run without garbage. The caller holds the compaction turn.
     fn merge_all(&self, filtering: Filtering) -> Result<()> {
         let is_filtered = self.is_filtered();
-        let must_pass = |range: &KeyRange| filtering == Filtering::Ask && is_filtered(range);
+        let old = if filtering == Filtering::Pass { self.with_old_keys()? } else { Vec::new() };
+        let must_pass =
+            |range: &KeyRange| (filtering == Filtering::Ask && is_filtered(range)) || old.contains(range);
         let filters: Option<&dyn Filters> = if filtering == Filtering::Ask { Some(self) } else { None };
         let mut progress = manual::ManualProgress::default();
         loop {
@@ -49,7 +52,20 @@ impl Writes {
         }
     }
 
-    /// Compacts everything into one run without garbage, and trims the log.
+    /// Returns the ranges of the tables that are encrypted with older keys. Compacting them renews their keys.
+    fn with_old_keys(&self) -> Result<Vec<KeyRange>> {
+        let mut ranges = Vec::new();
+        if encryption::has_older_keys(&self.env) {
+            for (_, table) in self.version().tables() {
+                if table.table.has_old_key()? {
+                    ranges.push(table.meta.range.clone());
+                }
+            }
+        }
+        Ok(ranges)
+    }
+
+    /// Compacts everything into one run without garbage, renews keys, and trims the log.
     pub(crate) fn compact_all(&self) -> Result<()> {
         self.sweep()?;
         // First, because it may free the space that the flush needs.
@@ -64,6 +80,9 @@ impl Writes {
         while self.drop_covered()? {}
         self.merge_all(Filtering::Pass)?;
         while self.collect_blobs(true)? {
+            self.check_able()?;
+        }
+        while self.renew_blobs()? {
             self.check_able()?;
         }
         self.read_cost.reset();

@@ -12,6 +12,8 @@
 //! live.2. The writer may remove, reuse or change any file at any time. An error that this can cause is
 //!     reported only if it stays the same, under an unchanged manifest.
 //! live.3. A state is never older than the one before.
+//! live.4. Each attempt reads the keys of an encrypted directory before all else, because the writer adds a
+//!     key before it uses it (keyring.1). A file with a key that is still missing is an error of live.2.
 //!
 //! A table never changes, and a blob file only grows, so their descriptors are kept and not copied. The
 //! writer does not know of its readers.
@@ -26,6 +28,7 @@ use esker_env::{Env, File, OpenOptions, OverlayFs};
 use super::reading::private_lock;
 use super::{absolute, list, open_locked, refuse_missing};
 use crate::encoding::hash::key_hash;
+use crate::encryption::{self, Unlock};
 use crate::engine::base::options::{Options, Settings};
 use crate::engine::disk::unfinished;
 use crate::engine::life::handle::Handle;
@@ -33,7 +36,7 @@ use crate::manifest::edit::VersionEdit;
 use crate::manifest::feed::FeedEdit;
 use crate::manifest::file_name::{blob_path, table_path};
 use crate::manifest::log::{FoundManifest, ManifestLog};
-use crate::types::{Error, Result, SeqNo};
+use crate::types::{EncryptionProblem, Error, Result, SeqNo};
 use crate::wal::file_name::{parse_prepared, parse_segment, prepared_path, segment_path};
 use crate::wal::read_segment;
 
@@ -48,6 +51,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) struct LiveDirectory {
     options: Options,
+    /// With the keys of the last attempt.
     env: Env,
     dir: PathBuf,
     /// The state that was opened last.
@@ -126,6 +130,7 @@ impl LiveDirectory {
 
     /// Tries to open the newest state. Stores the manifest in `read` once it is read.
     fn attempt(&mut self, read: &mut Option<VersionEdit>) -> Result<Attempt> {
+        self.env = encryption::unlock(&self.env, &self.dir, Unlock::Read)?;
         let found = self.manifest()?;
         *read = Some(found.state.clone());
         let files = self.open_files(&found.state)?;
@@ -221,6 +226,7 @@ fn is_same(a: &VersionEdit, b: &VersionEdit) -> bool {
 fn place_of(error: &Error) -> Option<(PathBuf, u64)> {
     match error {
         Error::Corrupt { path, offset, .. } => Some((path.clone(), *offset)),
+        Error::Encryption { path, problem: EncryptionProblem::FileKeyUnknown } => Some((path.clone(), 0)),
         Error::Io { path, source, .. } => {
             use std::io::ErrorKind::{NotFound, UnexpectedEof};
             matches!(source.kind(), NotFound | UnexpectedEof).then(|| (path.clone(), 0))

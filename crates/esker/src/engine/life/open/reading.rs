@@ -17,6 +17,7 @@ use esker_env::{Env, FileLock, OverlayFs};
 
 use super::{absolute, open_locked, refuse_missing, wait_for_lock};
 use crate::blob::Blobs;
+use crate::encryption::{self, Unlock};
 use crate::engine::base::options::{Background, Settings};
 use crate::engine::disk::unfinished;
 use crate::engine::life::handle::Handle;
@@ -30,6 +31,7 @@ pub(crate) fn open_read_only(settings: Settings, dir: &Path) -> Result<Arc<Handl
     let (env, lock) = wait_for_lock(&options, || lock_to_read(options.env(), &dir))?;
     refuse_missing(&env, &dir)?;
     unfinished::refuse(&env, &dir)?;
+    let env = encryption::unlock(&env, &dir, Unlock::Read)?;
     let env = Env { fs: Arc::new(OverlayFs::new(env.fs.clone(), &dir)), ..env };
     let lock = lock.map_or_else(|| private_lock(&env, &dir), Ok)?;
     open_locked(options, env, &dir, lock.into())
