@@ -3,6 +3,8 @@
 mod backups;
 mod command;
 mod files;
+#[cfg(feature = "encryption")]
+mod keys;
 mod keyspaces;
 mod range;
 
@@ -18,6 +20,8 @@ use crate::text::{self, ByteForm, shown};
 pub(crate) use self::backups::Backups;
 pub(crate) use self::command::*;
 pub(crate) use self::files::*;
+#[cfg(feature = "encryption")]
+pub(crate) use self::keys::Keys;
 pub(crate) use self::keyspaces::*;
 pub(crate) use self::range::*;
 
@@ -77,6 +81,11 @@ pub(crate) struct Opening {
     /// How long to wait for a database that is in use [default: 0]
     #[arg(long, global = true, help_heading = COMMON, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) wait: Option<Duration>,
+    /// File with the master keys of an encrypted database: lines of 64 hexadecimal digits, the current one
+    /// first. A database that the command creates is encrypted. See `esker keys`
+    #[cfg(feature = "encryption")]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", env = "ESKER_KEY_FILE")]
+    pub(crate) key_file: Option<PathBuf>,
 }
 
 /// Parses a number of seconds, which may have a fraction.

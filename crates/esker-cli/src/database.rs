@@ -11,8 +11,13 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "encryption")]
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "encryption")]
+use esker::encryption::{MasterKeys, with_keys};
+use esker::env::Env;
 use esker::{Builder, Db, Error, Follower, Keyspace, Range, Transaction, Ttl, Value, WriteBatch};
 
 use crate::args::{Common, Opening};
@@ -169,10 +174,12 @@ impl Database {
         options: impl Fn(Builder) -> Builder,
     ) -> Result<Self> {
         let directory = directory(opening)?;
+        let env = env(opening)?;
         let progress = OpeningProgress::default();
         let open = || {
             let progress = progress.clone();
             let builder = Db::builder()
+                .env(env.clone())
                 .on_event(move |event| progress.note(event))
                 .create_if_missing(create)
                 .allow_missing_merge_operators(true)
@@ -190,7 +197,8 @@ impl Database {
     /// Opens the database to read it: beside the process that has it open, if there is one.
     pub(crate) fn open_to_read(opening: &Opening) -> Result<Self> {
         let directory = directory(opening)?;
-        let builder = || Db::builder().allow_missing_merge_operators(true);
+        let env = env(opening)?;
+        let builder = || Db::builder().env(env.clone()).allow_missing_merge_operators(true);
         let opened = match builder().open_read_only(&directory) {
             Err(Error::Locked { .. }) => builder()
                 .open_follower(&directory)
@@ -444,6 +452,18 @@ pub(crate) fn directory(opening: &Opening) -> Result<PathBuf> {
             "no database selected: name its directory with --db DIR, or set ESKER_DB in the environment",
         )
     })
+}
+
+/// Returns the operating system's environment, with the keys that the command line selects.
+pub(crate) fn env(opening: &Opening) -> Result<Env> {
+    let env = Env::real();
+    #[cfg(feature = "encryption")]
+    if let Some(path) = &opening.key_file {
+        let keys = MasterKeys::from_file(path).map_err(|error| Failure::message(shown(error)))?;
+        return Ok(with_keys(&env, Arc::new(keys)));
+    }
+    let _ = opening;
+    Ok(env)
 }
 
 /// Repeats `attempt` while another process uses the database, for as long as `--wait` says.

@@ -293,6 +293,20 @@ Examples:
   esker backup restore /backup/data restored"
     )]
     Backup(Backups),
+    /// Change the master key of an encrypted database or of encrypted backups
+    #[cfg(feature = "encryption")]
+    #[command(
+        subcommand,
+        after_help = "\
+A file of master keys is text. Each line has 64 hexadecimal digits, optionally after an id and a space. The first
+key is the current one. Whoever has the file can read the database; without it the data is lost.
+
+Examples:
+  openssl rand -hex 32 > data.keys && chmod 600 data.keys
+  esker -d data --key-file data.keys put ann 1      creates an encrypted database
+  export ESKER_KEY_FILE=data.keys"
+    )]
+    Keys(super::Keys),
     /// Write the database, or some keyspaces, to one file that any version of Esker can load
     #[command(after_help = "\
 Without -k, unloads all keyspaces as of one moment: values, expiry times and keyspace options. The
@@ -308,6 +322,9 @@ Examples:
     Unload {
         /// The file, which must not exist
         file: PathBuf,
+        /// Do not encrypt the file of an encrypted database
+        #[arg(long)]
+        plain: bool,
     },
     /// Load a file written by `unload`. Creates the database and its keyspaces
     #[command(after_help = "\

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::args::Backups;
-use crate::database::{Database, Session, when_free};
+use crate::database::{Database, Session, env, when_free};
 use crate::failure::{Failure, Result};
 use crate::moment;
 use crate::output;
@@ -63,6 +63,11 @@ fn of_backups(error: &esker::Error) -> Failure {
     })
 }
 
+/// Opens the backups in a directory with the keys that the command line selects.
+pub(super) fn open(session: &Session<'_>, directory: &Path) -> Result<Backup> {
+    Backup::open_in(env(session.opening)?, directory).map_err(|e| of_backups(&e))
+}
+
 /// Runs `call` with a progress bar, retrying while another process uses the directory.
 fn with_bar<T>(
     session: &Session<'_>,
@@ -70,7 +75,7 @@ fn with_bar<T>(
     mut call: impl FnMut(&mut Backup) -> esker::Result<T>,
     failed: impl FnOnce(esker::Error) -> Failure,
 ) -> Result<(T, f64)> {
-    let backup = Backup::open(directory).map_err(|e| of_backups(&e))?;
+    let backup = open(session, directory)?;
     // The first report contains the total, so the bar is created then.
     let bar: Arc<Mutex<Option<Progress>>> = Arc::default();
     let shared = bar.clone();
@@ -109,8 +114,8 @@ fn create(session: &Session<'_>, directory: &Path) -> Result<Answer> {
 }
 
 fn list(session: &Session<'_>, directory: &Path) -> Result<Answer> {
-    let look = |backup: Backup| Ok((backup.list()?, backup.segments()?));
-    let (backups, segments) = Backup::open(directory).and_then(look).map_err(|e| of_backups(&e))?;
+    let look = |backup: Backup| esker::Result::Ok((backup.list()?, backup.segments()?));
+    let (backups, segments) = look(open(session, directory)?).map_err(|e| of_backups(&e))?;
     let is_sound = backups.iter().all(|backup| backup.damage.is_none());
     let mut out = output::stdout();
     let mut write = || -> Result<()> {
@@ -273,7 +278,7 @@ fn prune(session: &Session<'_>, directory: &Path, keep: usize) -> Result<Answer>
 
 fn restore(session: &Session<'_>, directory: &Path, target: &Path, id: Option<u64>) -> Result<Answer> {
     let newest = || {
-        let backups = Backup::open(directory).and_then(|backup| backup.list());
+        let backups = open(session, directory)?.list();
         let newest = backups.map_err(|e| of_backups(&e))?.last().map(|backup| backup.id);
         newest.ok_or_else(|| {
             Failure::message(format!("there are no backups in {}", shown(directory.display())))

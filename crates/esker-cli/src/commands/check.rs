@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use esker::{CheckReport, Error};
+use esker::{CheckReport, Db, Error};
 use serde_json::json;
 
 use crate::Answer;
@@ -60,8 +60,9 @@ fn online(session: &Session<'_>) -> Result<CheckReport> {
 
 fn offline(session: &Session<'_>) -> Result<CheckReport> {
     let directory = database::directory(session.opening)?;
-    database::when_free(session.opening.wait, || esker::check_offline(&directory))
-        .map_err(|error| Failure::Engine(directory, error))
+    let env = database::env(session.opening)?;
+    let check = || Db::builder().env(env.clone()).check_offline(&directory);
+    database::when_free(session.opening.wait, check).map_err(|error| Failure::Engine(directory, error))
 }
 
 fn print(report: &CheckReport) -> Result<()> {

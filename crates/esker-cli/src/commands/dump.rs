@@ -7,15 +7,16 @@ use serde_json::{Map, Value};
 
 use crate::Answer;
 use crate::args::Dump;
-use crate::database::Session;
+use crate::database::{Session, env};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::text::{ByteForm, json_shown, shown};
 
 pub(super) fn run(session: &Session<'_>, dump: &Dump) -> Result<Answer> {
+    let options = DumpOptions::default().env(env(session.opening)?).entries(!dump.no_entries);
     let mut out = output::stdout();
     let (mut written, mut damaged) = (Ok(()), false);
-    let dumped = DumpOptions::default().entries(!dump.no_entries).dump(&dump.path, |item| {
+    let dumped = options.dump(&dump.path, |item| {
         damaged |= item.kind == "damage";
         if written.is_ok() {
             let line = if session.common.json {

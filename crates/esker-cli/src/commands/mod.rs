@@ -12,6 +12,8 @@ mod feed;
 mod get;
 mod import;
 mod info;
+#[cfg(feature = "encryption")]
+mod keys;
 mod keyspaces;
 mod merge;
 pub(crate) mod past;
@@ -61,7 +63,9 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Compact => compact::run(session),
         Command::Checkpoint { directory } => checkpoint::run(session, directory),
         Command::Backup(what) => backup::run(session, what),
-        Command::Unload { file } => unload::unload(session, file),
+        #[cfg(feature = "encryption")]
+        Command::Keys(what) => keys::run(session, what),
+        Command::Unload { file, plain } => unload::unload(session, file, *plain),
         Command::Load { file } => unload::load(session, file),
         #[cfg(feature = "server")]
         Command::Serve(serve) => serve::run(session.opening, serve),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Answer;
 use crate::args::Repair;
-use crate::database::{Session, when_free};
+use crate::database::{Session, env, when_free};
 use crate::failure::{Failure, Refusal, Result};
 use crate::output;
 use crate::text::shown;
@@ -16,9 +16,10 @@ use crate::text::shown;
 pub(super) fn run(session: &Session<'_>, repair: &Repair) -> Result<Answer> {
     let to_make = missing(&repair.target);
     let mut whole = None;
+    let env = env(session.opening)?;
     let repaired = when_free(session.opening.wait, || {
         let tell = |report: &RepairReport| whole = Some(report.clone());
-        Db::builder().repair_telling(&repair.source, &repair.target, tell)
+        Db::builder().env(env.clone()).repair_telling(&repair.source, &repair.target, tell)
     });
     let report = repaired.inspect_err(|_| remove_empty(&to_make)).map_err(|error| match error {
         // A full disk or a refusal concerns the target.

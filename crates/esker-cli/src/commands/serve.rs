@@ -13,7 +13,7 @@ use esker_server::{
 
 use crate::Answer;
 use crate::args::Opening;
-use crate::database::{directory, when_free};
+use crate::database::{directory, env, when_free};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::progress::OpeningProgress;
@@ -217,8 +217,9 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
             directory.display()
         ))
     })?;
+    let env = env(opening)?;
     let open = || {
-        let builder = Db::builder().memory(args.memory);
+        let builder = Db::builder().env(env.clone()).memory(args.memory);
         let builder = builder
             .feed_retention(args.replica.backlog, Duration::MAX)
             .tuning(|t| t.feed_hold(args.replica.slot_limit));

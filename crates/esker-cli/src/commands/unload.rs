@@ -34,10 +34,10 @@ impl Bar {
     }
 }
 
-pub(super) fn unload(session: &Session<'_>, file: &Path) -> Result<Answer> {
+pub(super) fn unload(session: &Session<'_>, file: &Path, plain: bool) -> Result<Answer> {
     let database = session.open_to_read()?;
     let bar = Bar::default();
-    let mut unload = Unload::new().on_progress(bar.call());
+    let mut unload = Unload::new().plain(plain).on_progress(bar.call());
     if session.common.names_keyspace() {
         let names = database.keyspaces(&session.common)?.into_iter().map(|(name, _)| name);
         unload = unload.keyspaces(names);

@@ -6,6 +6,8 @@ mod commands;
 mod common;
 mod files;
 mod inputs;
+#[cfg(feature = "encryption")]
+mod keys;
 mod keyspaces;
 mod past;
 mod shell;

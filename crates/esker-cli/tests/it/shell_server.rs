@@ -5,15 +5,20 @@ use std::process::{Child, Stdio};
 
 use crate::common::{Esker, Outcome};
 
-/// A server of the database `db` with a password.
-struct Server {
+/// A server with a password.
+pub struct Server {
     process: Child,
-    address: String,
+    pub address: String,
 }
 
 impl Server {
     fn start(esker: &Esker) -> Self {
-        let mut command = esker.command("serve --port 0 --requirepass secret --bind 127.0.0.1");
+        Self::run(esker, "serve")
+    }
+
+    /// Runs this command line with a free port and a password.
+    pub fn run(esker: &Esker, line: &str) -> Self {
+        let mut command = esker.command(&format!("{line} --port 0 --requirepass secret --bind 127.0.0.1"));
         let mut process = command.stderr(Stdio::piped()).spawn().expect("start esker");
         let mut line = String::new();
         let said = process.stderr.take().expect("it is piped");
@@ -21,7 +26,7 @@ impl Server {
         Server { process, address: address_of(&line) }
     }
 
-    fn shell(&self, esker: &Esker, options: &str, script: &str) -> Outcome {
+    pub fn shell(&self, esker: &Esker, options: &str, script: &str) -> Outcome {
         let line = format!("{options} shell --server {} --password secret", self.address);
         esker.run_with(script.as_bytes(), line.split_whitespace())
     }
