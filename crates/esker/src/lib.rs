@@ -50,8 +50,8 @@
 //!   ones.
 //! - [`Builder::on_event`]: what the engine does, as it happens. [`Db::stats`] and [`Stats::each`]: its
 //!   figures.
-//! - [`recordio`]: files of checksummed records; [`sstable`]: sorted tables. Both can be used without a
-//!   database.
+//! - [`recordio`]: files of checksummed records; [`wal`]: logs of them; [`memtable`]: sorted maps in memory;
+//!   [`sstable`]: sorted tables. They are used without a database: `examples/tiny_lsm.rs` is a store of them.
 //! - `typed` (a feature): tables with typed keys and values.
 //!
 //! # Durability
@@ -131,9 +131,11 @@
 //! database open at a time.
 
 pub mod backup;
+pub mod memtable;
 pub mod recordio;
 pub mod replay;
 pub mod sstable;
+pub mod wal;
 
 mod blob;
 mod cache;
@@ -147,7 +149,6 @@ mod encryption;
 mod engine;
 mod feed;
 mod manifest;
-mod memtable;
 mod read;
 mod rescue;
 mod sync;
@@ -158,7 +159,6 @@ mod txn;
 pub mod typed;
 mod types;
 pub mod unload;
-mod wal;
 
 /// Decides which files belong to a database, without its lock. For the server, which moves databases.
 /// Not part of the API.

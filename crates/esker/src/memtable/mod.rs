@@ -1,4 +1,30 @@
-//! The memtable holds the newest writes in memory, sorted by key.
+//! The memtable: a sorted map in memory, with one writer and any number of readers at the same time.
+//!
+//! The public part ([`Map`]) works without a database:
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("000001.sst");
+//! use esker::memtable::{Entry, Map};
+//! use esker::sstable;
+//!
+//! let map = Map::new();
+//! map.put(b"ann", b"1")?;
+//! map.put(b"bob", b"2")?;
+//! map.delete(b"ann")?;
+//! assert_eq!(map.get(b"bob").unwrap(), b"2");
+//! assert_eq!(map.entry(b"ann"), Some(Entry::Deleted)); // hides `ann` in older tables
+//! assert_eq!(map.entry(b"carl"), None); // older tables decide
+//! let keys: Vec<_> = map.entries("a".."c").rev().map(|(key, _)| key).collect();
+//! assert_eq!(keys, [b"bob", b"ann"]);
+//!
+//! map.flush_to(sstable::Writer::create(&path)?)?;
+//! assert_eq!(sstable::Reader::open(&path)?.entry(b"ann")?, Some(Entry::Deleted));
+//! # Ok::<(), esker::Error>(())
+//! ```
+//!
+//! # In the engine
+//! It holds the newest writes of a database.
 //!
 //! ```text
 //!   commit --Applier--> filter bits --> arena B+tree: key --> newest version --> older ...
@@ -31,6 +57,7 @@ mod record;
 mod runs;
 mod scan;
 mod size;
+mod standalone;
 mod tree;
 mod writer;
 
@@ -42,6 +69,9 @@ mod tests;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+
+pub use self::standalone::{Entries, Map};
+pub use crate::types::Entry;
 
 pub(crate) use self::cursor::MemtableCursor;
 use self::filter::{Filter, FilterWriter};

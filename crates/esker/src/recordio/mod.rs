@@ -46,8 +46,6 @@
 //!
 //! # Resynchronization
 //!
-//! # Resynchronisation
-//!
 //! [`ReadOptions::resync`] and the `seek_next` methods search for the next marker with a valid header and
 //! content. Content may hold markers, other record files, or a copy of this file. The checksum of a header
 //! covers its offset and a random number of its file, so content never passes for a record. As a consequence,

@@ -56,7 +56,9 @@ mod table;
 mod writer;
 
 pub use options::{TableCompression, TableOptions};
-pub use standalone::{Metadata, Range, Reader, Writer, merge};
+pub use standalone::{Entries, Metadata, Range, Reader, Writer, merge};
+
+pub use crate::types::Entry;
 
 pub(crate) use block_position::BlockPosition;
 pub(crate) use counts::Counts;

@@ -5,6 +5,7 @@ pub(crate) mod bounds;
 pub mod canary;
 mod conflict;
 pub(crate) mod cursor;
+pub(crate) mod cursor_range;
 pub(crate) mod descriptors;
 pub(crate) mod due;
 pub(crate) mod dump_value;
@@ -32,6 +33,7 @@ mod value;
 
 pub use conflict::Contended;
 pub use encryption_problem::EncryptionProblem;
+pub use entry::Entry;
 pub use error::{Error, Result};
 pub use ids::{FileId, KeyspaceId, SeqNo};
 pub use key_bounds::KeyBounds;

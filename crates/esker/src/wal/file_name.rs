@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 
 const SEGMENT_SUFFIX: &str = ".wal";
+/// Segments of a log without a database.
+const STANDALONE_SUFFIX: &str = ".log";
 const PREPARED_SUFFIX: &str = ".wal-next";
 const SPARE_PREFIX: &str = "wal-spare-";
 const SPARE_SUFFIX: &str = ".tmp";
@@ -25,6 +27,16 @@ pub fn parse_segment(name: &str) -> Option<u64> {
 /// Parses the segment number from the name of a prepared file.
 pub fn parse_prepared(name: &str) -> Option<u64> {
     parse(name, PREPARED_SUFFIX)
+}
+
+/// Returns the file name of a segment of a log without a database, such as `000007.log`.
+pub(super) fn standalone_file_name(number: u64) -> String {
+    format!("{number:06}{STANDALONE_SUFFIX}")
+}
+
+/// Parses the segment number from a name that [`standalone_file_name`] made.
+pub(super) fn parse_standalone(name: &str) -> Option<u64> {
+    parse(name, STANDALONE_SUFFIX)
 }
 
 fn parse(name: &str, suffix: &str) -> Option<u64> {

@@ -1,4 +1,32 @@
-//! The write-ahead log: makes commits durable before a flush writes them to tables.
+//! The write-ahead log: makes writes durable before a flush writes them to tables.
+//!
+//! The public part ([`Log`]) works without a database:
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("log");
+//! use esker::wal::Log;
+//!
+//! let mut log = Log::open(&path)?;
+//! log.append(b"the first write")?;
+//! let segment = log.append_sync(b"the second")?; // both are durable
+//! drop(log);
+//!
+//! let mut log = Log::open(&path)?;
+//! let mut writes = Vec::new();
+//! log.replay(|segment, record| {
+//!     writes.push((segment, record.to_vec()));
+//!     Ok(())
+//! })?;
+//! assert_eq!(writes, [(segment, b"the first write".to_vec()), (segment, b"the second".to_vec())]);
+//! // Once the writes are in a table, the log does not need them.
+//! let next = log.rotate()?;
+//! log.remove_below(next)?;
+//! # Ok::<(), esker::Error>(())
+//! ```
+//!
+//! # In the engine
+//! Its log is another one, with files that are allocated in advance and reused.
 //!
 //! ```text
 //!   commit --append--> WalWriter --write, sync--> 000007.wal <--000008.wal-next-- WalPool <--prepare_step--
@@ -42,11 +70,14 @@ mod salvage;
 mod segment;
 mod shelf;
 mod spare;
+mod standalone;
 mod sync;
 #[cfg(test)]
 mod tests;
 mod window;
 mod writer;
+
+pub use standalone::{Log, Options};
 
 pub(crate) use files::{LogExtent, bytes_from, is_in_use, remove_obsolete, remove_unused};
 pub(crate) use follow::{Followed, Follower, Record, look_at};

@@ -1,7 +1,7 @@
 //! Modules of the engine and of the server use only modules of lower layers.
 //!
 //! ```text
-//!   sync < types < encoding < encryption < recordio, cache < blob < wal, memtable, sstable < manifest < read < compaction < txn < feed < engine < rescue < db < replay < backup, trace, typed, unload
+//!   sync < types < encoding < encryption < recordio, cache < blob < wal, sstable < memtable < manifest < read < compaction < txn < feed < engine < rescue < db < replay < backup, trace, typed, unload
 //! ```
 //!
 //! The same inside the engine, whose layers `engine/core.rs` describes:
@@ -35,7 +35,8 @@ const STEPS: &[&[&str]] = &[
     &["encryption"],
     &["recordio", "cache"],
     &["blob"],
-    &["wal", "memtable", "sstable"],
+    &["wal", "sstable"],
+    &["memtable"],
     &["manifest"],
     &["read"],
     &["compaction"],

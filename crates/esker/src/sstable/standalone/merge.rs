@@ -7,6 +7,9 @@ use crate::types::{Error, Result};
 /// Merges tables into `writer`. For each key, `reduce` receives the key and its values, in the order of
 /// `readers` (newest first, by convention), and returns the merged value, or `None` to drop the key.
 ///
+/// A tombstone ends the values of its key, and is not written itself. If there are older tables, merge them
+/// too, or their values reappear.
+///
 /// Returns [`Error::Invalid`] for several tables if one comes from a database and holds removals. The
 /// removals could not be applied to the other tables, so removed keys would reappear.
 ///
@@ -37,17 +40,14 @@ pub fn merge(
     writer: &mut Writer,
     mut reduce: impl FnMut(&[u8], &[&[u8]]) -> Option<Vec<u8>>,
 ) -> Result<()> {
-    if readers.len() > 1 && readers.iter().any(Reader::has_removals) {
+    if readers.len() > 1 && readers.iter().any(Reader::has_removals_of_database) {
         return Err(Error::Invalid(
             "one of the tables holds removals, as tables of a database do: they cannot be applied when merging".into(),
         ));
     }
     let mut sources: Vec<_> = readers.iter().map(|reader| (reader, reader.passing_cursor())).collect();
-    for (reader, cursor) in &mut sources {
+    for (_, cursor) in &mut sources {
         cursor.seek_first()?;
-        while cursor.valid() && !reader.stands_on_live(cursor) {
-            cursor.next()?;
-        }
     }
     let mut key = Vec::new();
     loop {
@@ -56,12 +56,15 @@ pub fn merge(
         key.clear();
         key.extend_from_slice(smallest);
         let on_key = sources.iter().filter(|(_, cursor)| cursor.valid() && cursor.key() == key);
-        let values: Vec<&[u8]> = on_key.map(|(_, cursor)| cursor.stored().beside()).collect();
-        if let Some(value) = reduce(&key, &values) {
+        let before_tombstone = on_key.take_while(|(reader, cursor)| reader.stands_on_live(cursor));
+        let values: Vec<&[u8]> = before_tombstone.map(|(_, cursor)| cursor.stored().beside()).collect();
+        if !values.is_empty()
+            && let Some(value) = reduce(&key, &values)
+        {
             writer.put(&key, &value)?;
         }
-        for (reader, cursor) in &mut sources {
-            while cursor.valid() && (cursor.key() == key || !reader.stands_on_live(cursor)) {
+        for (_, cursor) in &mut sources {
+            if cursor.valid() && cursor.key() == key {
                 cursor.next()?;
             }
         }

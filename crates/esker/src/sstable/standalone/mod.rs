@@ -9,7 +9,7 @@ mod reader;
 mod writer;
 
 pub use merge::merge;
-pub use reader::{Metadata, Range, Reader};
+pub use reader::{Entries, Metadata, Range, Reader};
 pub use writer::Writer;
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Reads a table of plain keys and values.
 
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,8 +12,9 @@ use crate::cache::{self, MemoryBudget};
 use crate::encoding::Compression;
 use crate::encoding::hash::key_hash;
 use crate::types::cursor::SourceCursor;
+use crate::types::cursor_range::CursorRange;
 use crate::types::op::Kind;
-use crate::types::{KeyBounds, Result, SeqNo, Value};
+use crate::types::{Entry, KeyBounds, Result, SeqNo, Value};
 
 /// Default memory for the blocks of a reader.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -82,9 +82,17 @@ impl Reader {
 
     /// Returns the value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        Ok(self.entry(key)?.and_then(Entry::into_value))
+    }
+
+    /// Returns the value or the tombstone of a key. A tombstone hides values in older tables.
+    pub fn entry(&self, key: &[u8]) -> Result<Option<Entry>> {
         let pin = cache::pin();
         let found = self.table.get(key, key_hash(key), SeqNo::MAX, false, &pin)?;
-        Ok(found.filter(|f| self.is_live(key, f.seq(), f.kind())).map(|f| f.share().beside()))
+        Ok(found.map(|f| match self.is_live(key, f.seq(), f.kind()) {
+            true => Entry::Value(f.share().beside()),
+            false => Entry::Deleted,
+        }))
     }
 
     /// Returns whether a key exists. Cheaper than `get`, because no [`Value`] is created; the block is still
@@ -95,13 +103,13 @@ impl Reader {
         Ok(found.is_some_and(|f| self.is_live(key, f.seq(), f.kind())))
     }
 
-    /// Tables made by a [`Writer`](super::Writer) have no tombstones, but tables of a database do.
+    /// Tables made by a [`Writer`](super::Writer) have no range tombstones, but tables of a database do.
     fn is_live(&self, key: &[u8], seq: SeqNo, kind: Kind) -> bool {
         let tombstones = self.table.range_tombstones();
         kind.is_live() && (tombstones.is_empty() || tombstones.cover(key, SeqNo::MAX) <= seq)
     }
 
-    /// Number of keys. In a table of a database, removed keys count too.
+    /// Number of keys, including deleted ones.
     pub fn len(&self) -> u64 {
         self.table.properties().counts.keys
     }
@@ -132,15 +140,12 @@ impl Reader {
 
     /// Iterates over the keys and values in a range, from either end.
     pub fn range(&self, bounds: impl KeyBounds) -> Range {
-        let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
-        Range {
-            reader: self.clone(),
-            low: owned(bounds.lower()),
-            high: owned(bounds.upper()),
-            front: None,
-            back: None,
-            done: false,
-        }
+        Range { entries: self.entries(bounds) }
+    }
+
+    /// Iterates over the keys in a range with their values and tombstones, from either end.
+    pub fn entries(&self, bounds: impl KeyBounds) -> Entries {
+        Entries { reader: self.clone(), range: CursorRange::new(&bounds) }
     }
 
     /// Reads the whole file and verifies checksums, order, index, filter and counts.
@@ -148,13 +153,13 @@ impl Reader {
         self.table.verify().map(|_| ())
     }
 
-    /// Returns whether the table holds removals, as tables of a database do.
-    pub(super) fn has_removals(&self) -> bool {
-        let properties = self.table.properties();
-        properties.counts.tombstones + properties.counts.range_tombstones > 0
+    /// Returns whether the table holds removals of a database.
+    pub(super) fn has_removals_of_database(&self) -> bool {
+        let counts = &self.table.properties().counts;
+        counts.tombstones + counts.range_tombstones > 0 && counts.max_seq > SeqNo::ZERO
     }
 
-    pub(super) fn cursor(&self) -> TableCursor {
+    fn cursor(&self) -> TableCursor {
         self.table.cursor(SeqNo::MAX, true)
     }
 
@@ -170,103 +175,55 @@ impl Reader {
 
 /// An iterator over keys and values. Ends after an error.
 pub struct Range {
-    reader: Reader,
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
-    /// On the last key returned from the front; the back ends before it.
-    front: Option<TableCursor>,
-    /// On the last key returned from the back; the front ends before it.
-    back: Option<TableCursor>,
-    done: bool,
+    entries: Entries,
 }
 
-impl Range {
-    /// Moves the front cursor to the next key of the range. Returns false if there is none.
-    fn step_front(&mut self) -> Result<bool> {
-        let started = self.front.is_some();
-        let cursor = self.front.get_or_insert_with(|| self.reader.cursor());
-        match &self.low {
-            _ if started => cursor.next()?,
-            Bound::Unbounded => cursor.seek_first()?,
-            Bound::Included(key) => cursor.seek(key)?,
-            Bound::Excluded(key) => {
-                cursor.seek(key)?;
-                if cursor.valid() && cursor.key() == &**key {
-                    cursor.next()?;
-                }
-            }
-        }
-        while cursor.valid() && !self.reader.stands_on_live(cursor) {
-            cursor.next()?;
-        }
-        Ok(cursor.valid()
-            && match (&self.back, &self.high) {
-                (Some(back), _) => cursor.key() < back.key(),
-                (None, Bound::Unbounded) => true,
-                (None, Bound::Included(end)) => cursor.key() <= &**end,
-                (None, Bound::Excluded(end)) => cursor.key() < &**end,
-            })
-    }
+/// An iterator over keys with their values and tombstones. Ends after an error.
+pub struct Entries {
+    reader: Reader,
+    range: CursorRange<TableCursor>,
+}
 
-    /// Moves the back cursor to the previous key of the range. Returns false if there is none.
-    fn step_back(&mut self) -> Result<bool> {
-        let started = self.back.is_some();
-        let cursor = self.back.get_or_insert_with(|| self.reader.cursor());
-        match &self.high {
-            _ if started => cursor.prev()?,
-            Bound::Unbounded => cursor.seek_last()?,
-            Bound::Excluded(key) => cursor.seek_before(key)?,
-            Bound::Included(key) => {
-                cursor.seek(key)?;
-                if !cursor.valid() || cursor.key() != &**key {
-                    cursor.seek_before(key)?;
-                }
-            }
-        }
-        while cursor.valid() && !self.reader.stands_on_live(cursor) {
-            cursor.prev()?;
-        }
-        Ok(cursor.valid()
-            && match (&self.front, &self.low) {
-                (Some(front), _) => cursor.key() > front.key(),
-                (None, Bound::Unbounded) => true,
-                (None, Bound::Included(start)) => cursor.key() >= &**start,
-                (None, Bound::Excluded(start)) => cursor.key() > &**start,
-            })
+impl Entries {
+    fn item(reader: &Reader, cursor: Result<&TableCursor>) -> Result<(Vec<u8>, Entry)> {
+        cursor.map(|cursor| match reader.stands_on_live(cursor) {
+            true => (cursor.key().to_vec(), Entry::Value(cursor.share().beside())),
+            false => (cursor.key().to_vec(), Entry::Deleted),
+        })
     }
+}
 
-    fn item(
-        &mut self,
-        step: impl FnOnce(&mut Self) -> Result<bool>,
-        cursor: impl FnOnce(&Self) -> Option<&TableCursor>,
-    ) -> Option<Result<(Vec<u8>, Value)>> {
-        if self.done {
-            return None;
-        }
-        match step(self) {
-            Ok(true) => cursor(self).map(|c| Ok((c.key().to_vec(), c.share().beside()))),
-            Ok(false) => {
-                self.done = true;
-                None
-            }
-            Err(e) => {
-                self.done = true;
-                Some(Err(e))
-            }
-        }
+impl Iterator for Entries {
+    type Item = Result<(Vec<u8>, Entry)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let cursor = self.range.next(|| self.reader.cursor())?;
+        Some(Self::item(&self.reader, cursor))
     }
+}
+
+impl DoubleEndedIterator for Entries {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let cursor = self.range.next_back(|| self.reader.cursor())?;
+        Some(Self::item(&self.reader, cursor))
+    }
+}
+
+/// Leaves out tombstones.
+fn live(entry: Result<(Vec<u8>, Entry)>) -> Option<Result<(Vec<u8>, Value)>> {
+    entry.map(|(key, entry)| entry.into_value().map(|value| (key, value))).transpose()
 }
 
 impl Iterator for Range {
     type Item = Result<(Vec<u8>, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.item(Self::step_front, |range| range.front.as_ref())
+        self.entries.find_map(live)
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.item(Self::step_back, |range| range.back.as_ref())
+        self.entries.by_ref().rev().find_map(live)
     }
 }

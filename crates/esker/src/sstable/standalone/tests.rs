@@ -217,8 +217,42 @@ fn tables_of_a_database_with_removals_are_not_merged() {
     let both = tables();
     assert_eq!((put.len(), both.len()), (1, 2));
     assert!(matches!(merged("both.sst", &both), Err(Error::Invalid(_))));
-    let removal: Vec<_> = both.into_iter().filter(Reader::has_removals).collect();
+    let removal: Vec<_> = both.into_iter().filter(Reader::has_removals_of_database).collect();
     assert_eq!(removal.len(), 1);
     merged("put.sst", &put).unwrap();
     merged("removal.sst", &removal).unwrap();
+}
+
+#[test]
+fn tombstones_hide_values_of_older_tables_in_a_merge() {
+    for seed in 0..100 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (env, mut model) = (memory(), Map::new());
+        let mut tables = Vec::new();
+        for n in 0..3 {
+            let name = format!("{n}.sst");
+            let mut writer = Writer::create_in(&env, &name, TableOptions::default()).unwrap();
+            for key in 0..20_u8 {
+                match rng.u32(..4) {
+                    0 => {
+                        writer.delete(&[key]).unwrap();
+                        model.remove(&vec![key]);
+                    }
+                    1 => {
+                        writer.put(&[key], &[n]).unwrap();
+                        model.insert(vec![key], vec![n]);
+                    }
+                    _ => {}
+                }
+            }
+            writer.finish().unwrap();
+            tables.insert(0, Reader::open_in(&env, &name, 1 << 20).unwrap());
+        }
+        let mut writer = Writer::create_in(&env, "merged.sst", TableOptions::default()).unwrap();
+        merge(&tables, &mut writer, |_, values| Some(values[0].to_vec())).unwrap();
+        writer.finish().unwrap();
+        let merged = Reader::open_in(&env, "merged.sst", 1 << 20).unwrap();
+        assert_eq!(pairs(merged.iter()), model.into_iter().collect::<Vec<_>>(), "seed {seed}");
+        assert!(merged.entries(..).all(|entry| entry.unwrap().1 != crate::types::Entry::Deleted));
+    }
 }

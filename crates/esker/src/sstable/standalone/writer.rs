@@ -62,13 +62,23 @@ impl Writer {
     /// (keys out of order, or a full table: 4 billion blocks, or about 4 GiB of separators in its index) and
     /// after an error about a length, but not after other errors.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add(key, Kind::PUT, value)
+    }
+
+    /// Adds a tombstone of a key, which must be larger than the last one. Readers do not show the key, and
+    /// [`merge`](super::merge) drops its values in older tables. Errors are those of [`put`](Self::put).
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.add(key, Kind::REMOVE, b"")
+    }
+
+    pub(crate) fn add(&mut self, key: &[u8], kind: Kind, value: &[u8]) -> Result<()> {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::KeyTooLong { len: key.len() });
         }
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong { len: value.len() });
         }
-        self.table().add(EntryRef { key, seq: SeqNo::ZERO, kind: Kind::PUT, value })
+        self.table().add(EntryRef { key, seq: SeqNo::ZERO, kind, value })
     }
 
     /// Number of keys so far.
