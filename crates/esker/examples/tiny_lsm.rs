@@ -6,10 +6,8 @@
 //! ```
 #![expect(clippy::disallowed_methods, reason = "it removes its files")]
 
-use esker::memtable::{Entry, Map};
 use esker::sstable::{Reader, Writer, merge};
-use esker::wal::Log;
-use esker::{Result, Value};
+use esker::{Result, Value, memtable::Entry, memtable::Map, wal::Log};
 
 struct Store {
     dir: std::path::PathBuf,
@@ -66,17 +64,16 @@ impl Store {
 }
 
 fn main() -> Result<()> {
-    let temporary = tempfile::tempdir().expect("a temporary directory");
-    let dir = temporary.path().to_path_buf();
-    let mut store = Store::open(dir.clone())?;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut store = Store::open(dir.path().to_path_buf())?;
     (0..1000_u32).try_for_each(|n| store.put(&n.to_be_bytes(), b"value"))?;
     store.flush()?;
     store.put(&7_u32.to_be_bytes(), b"")?;
     drop(store);
-    let mut store = Store::open(dir.clone())?;
+    let mut store = Store::open(dir.path().to_path_buf())?;
     assert_eq!((store.get(&7_u32.to_be_bytes())?, store.get(&8_u32.to_be_bytes())?.is_some()), (None, true));
     store.flush()?;
-    let mut writer = Writer::create(dir.join("merged.sst"))?;
+    let mut writer = Writer::create(dir.path().join("merged.sst"))?;
     merge(&store.tables, &mut writer, |_key, values| Some(values[0].to_vec()))?;
     assert_eq!(writer.len(), 999);
     writer.finish().map(drop)

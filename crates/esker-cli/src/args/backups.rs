@@ -86,4 +86,27 @@ Examples:
         #[arg(long, value_name = "TIME", value_parser = crate::moment::parse)]
         to_time: Option<u64>,
     },
+    /// Write the database to standard output, without a directory of backups or a temporary copy
+    #[command(after_help = "\
+Writes the state of one commit, history included, in the storage format of this version. `esker unload -` writes
+a form that any version can load. Checksums cover every byte; a stream that is cut off restores nothing.
+
+Examples:
+  esker backup send | zstd > data.zst && zstd -dc data.zst | esker backup receive restored
+  esker backup send | ssh host esker backup receive restored")]
+    Send,
+    /// Make a database in a new directory of what `send` writes, read from standard input
+    #[command(after_help = "\
+The directory appears once everything has arrived and is durable. Needs no --db.
+
+Examples:
+  ssh host esker -d data backup send | esker backup receive restored
+  esker backup receive restored --verify < data.stream")]
+    Receive {
+        /// Directory of the new database, which must not exist
+        target: PathBuf,
+        /// Also read the whole new database before it gets its name
+        #[arg(long)]
+        verify: bool,
+    },
 }

@@ -320,7 +320,7 @@ Examples:
   esker -k users -k mails unload some.unload
   esker unload all.unload && esker -d copy load all.unload")]
     Unload {
-        /// The file, which must not exist
+        /// The file, which must not exist, or `-` for standard output
         file: PathBuf,
         /// Do not encrypt the file of an encrypted database
         #[arg(long)]
@@ -333,9 +333,10 @@ resumes; until then there is a keyspace `esker.load`.
 
 Examples:
   esker -d copy load all.unload
-  esker -d copy -k users load all.unload      only this keyspace of the file")]
+  esker -d copy -k users load all.unload      only this keyspace of the file
+  esker unload - | zstd | ssh host 'zstd -d | esker -d copy load -'")]
     Load {
-        /// The file
+        /// The file, or `-` for standard input
         file: PathBuf,
     },
     /// Serve the database to clients of the Redis protocol, until SIGTERM or Ctrl-C

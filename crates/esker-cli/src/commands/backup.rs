@@ -1,10 +1,10 @@
 //! `esker backup`: incremental copies in a directory that holds each file once.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use esker::backup::{Backup, BackupInfo, Point, Progress as Done, Segment};
+use esker::backup::{Backup, BackupInfo, Point, Progress as Done, Restore, Segment, Stream};
 use esker::{Db, SeqNo};
 use serde_json::{Value, json};
 
@@ -24,6 +24,8 @@ pub(super) fn run(session: &Session<'_>, what: &Backups) -> Result<Answer> {
         Backups::Verify { directory } => verify(session, directory),
         Backups::Prune { directory, keep } => prune(session, directory, *keep),
         Backups::Feed { directory } => feed(session, directory),
+        Backups::Send => send(session),
+        Backups::Receive { target, verify } => receive(session, target, *verify),
         Backups::Restore { directory, target, id, to_commit, to_time } => {
             let point = match (to_commit, to_time) {
                 (Some(commit), _) => Some(Point::Commit(commit_of(*commit)?)),
@@ -76,20 +78,80 @@ fn with_bar<T>(
     failed: impl FnOnce(esker::Error) -> Failure,
 ) -> Result<(T, f64)> {
     let backup = open(session, directory)?;
-    // The first report contains the total, so the bar is created then.
-    let bar: Arc<Mutex<Option<Progress>>> = Arc::default();
-    let shared = bar.clone();
-    let mut backup = backup.on_progress(move |done: &Done| {
-        let mut bar = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let bar = bar.get_or_insert_with(|| Progress::bytes(Some(done.bytes)));
-        bar.set(done.bytes_done, || format!("{}/{} files", done.files_done, done.files));
-    });
+    let bar = Bar::default();
+    let mut backup = backup.on_progress(bar.call());
     let start = std::time::Instant::now();
     let called = when_free(session.opening.wait, || call(&mut backup));
-    if let Some(bar) = bar.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        bar.finish();
-    }
+    bar.finish();
     Ok((called.map_err(failed)?, start.elapsed().as_secs_f64()))
+}
+
+/// A progress bar that the first report creates, because it contains the total.
+#[derive(Clone, Default)]
+struct Bar(Arc<Mutex<Option<Progress>>>);
+
+impl Bar {
+    fn call(&self) -> impl FnMut(&Done) + Send + 'static {
+        let bar = self.clone();
+        move |done| {
+            let mut bar = bar.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let bar = bar.get_or_insert_with(|| Progress::bytes(Some(done.bytes)));
+            bar.set(done.bytes_done, || format!("{}/{} files", done.files_done, done.files));
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            bar.finish();
+        }
+    }
+}
+
+/// Refuses to write bytes to a terminal.
+pub(super) fn check_redirected() -> Result<()> {
+    if std::io::stdout().is_terminal() {
+        let text = "standard output is a terminal\n  redirect it to a file, or pipe it to another program";
+        return Err(Failure::message(text.to_owned()));
+    }
+    Ok(())
+}
+
+fn send(session: &Session<'_>) -> Result<Answer> {
+    check_redirected()?;
+    let database = session.open()?;
+    let (bar, start) = (Bar::default(), std::time::Instant::now());
+    let sent = Stream::new().on_progress(bar.call()).write(&database.db, output::stdout());
+    bar.finish();
+    let sent = sent.map_err(|error| failed(&database, error))?;
+    database.close()?;
+    // Standard output has the stream.
+    output::print_message(format_args!("{}", described(&sent, start.elapsed().as_secs_f64())));
+    Ok(Answer::Yes)
+}
+
+fn receive(session: &Session<'_>, target: &Path, verify: bool) -> Result<Answer> {
+    let (bar, start) = (Bar::default(), std::time::Instant::now());
+    let restore = Restore::new(target).verify(verify).on_progress(bar.call());
+    let received = restore.read(std::io::stdin().lock());
+    bar.finish();
+    let info = received.map_err(|e| of_backups(&e))?;
+    if session.common.json {
+        output::print_json(&as_json(&info))?;
+    } else {
+        let described = described(&info, start.elapsed().as_secs_f64());
+        output::print_line(format_args!("{}: {described}", shown(target.display())))?;
+    }
+    Ok(Answer::Yes)
+}
+
+fn described(info: &BackupInfo, seconds: f64) -> String {
+    format!(
+        "database {:08x}, commit {}, {} in {}, {seconds:.2} s",
+        info.database,
+        output::count(info.seqno.get()),
+        output::size(info.bytes),
+        output::plural(info.files, "file"),
+    )
 }
 
 fn create(session: &Session<'_>, directory: &Path) -> Result<Answer> {
@@ -290,15 +352,8 @@ fn restore(session: &Session<'_>, directory: &Path, target: &Path, id: Option<u6
     if session.common.json {
         output::print_json(&as_json(&info))?;
     } else {
-        output::print_line(format_args!(
-            "{}: backup {} of database {:08x}, commit {}, {} in {}, {seconds:.2} s",
-            shown(target.display()),
-            info.id,
-            info.database,
-            output::count(info.seqno.get()),
-            output::size(info.bytes),
-            output::plural(info.files, "file"),
-        ))?;
+        let described = described(&info, seconds);
+        output::print_line(format_args!("{}: backup {} of {described}", shown(target.display()), info.id))?;
     }
     Ok(Answer::Yes)
 }

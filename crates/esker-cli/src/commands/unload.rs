@@ -34,7 +34,15 @@ impl Bar {
     }
 }
 
+/// Returns whether the file is `-`: standard output or input.
+fn is_stream(file: &Path, plain: bool) -> bool {
+    file == Path::new("-")
+}
+
 pub(super) fn unload(session: &Session<'_>, file: &Path, plain: bool) -> Result<Answer> {
+    if is_stream(file) {
+        super::backup::check_redirected()?;
+    }
     let database = session.open_to_read()?;
     let bar = Bar::default();
     let mut unload = Unload::new().plain(plain).on_progress(bar.call());
@@ -43,16 +51,22 @@ pub(super) fn unload(session: &Session<'_>, file: &Path, plain: bool) -> Result<
         unload = unload.keyspaces(names);
     }
     let start = std::time::Instant::now();
-    let done = unload.write(&database.db, file);
+    let done = match is_stream(file) {
+        true => unload.write_to(&database.db, output::stdout()),
+        false => unload.write(&database.db, file),
+    };
     bar.finish();
     let done = done.map_err(|error| failed(&database, error))?;
     database.close()?;
-    report(session, file, done, start.elapsed().as_secs_f64())
+    // Standard output has the stream.
+    if is_stream(file) { Ok(Answer::Yes) } else { report(session, file, done, start.elapsed().as_secs_f64()) }
 }
 
 pub(super) fn load(session: &Session<'_>, file: &Path) -> Result<Answer> {
     // The file is opened first, so that a mistyped name creates no database.
-    std::fs::File::open(file).map_err(|e| Failure::file("open", file, &e))?;
+    if !is_stream(file) {
+        std::fs::File::open(file).map_err(|e| Failure::file("open", file, &e))?;
+    }
     let database = session.open_or_create()?;
     let bar = Bar::default();
     let mut load = Load::new().on_progress(bar.call());
@@ -60,7 +74,10 @@ pub(super) fn load(session: &Session<'_>, file: &Path) -> Result<Answer> {
         load = load.keyspaces(session.common.keyspaces());
     }
     let start = std::time::Instant::now();
-    let done = load.read(&database.db, file);
+    let done = match is_stream(file) {
+        true => load.read_from(&database.db, std::io::stdin().lock()),
+        false => load.read(&database.db, file),
+    };
     bar.finish();
     let done = done.map_err(|error| match error {
         esker::Error::KeyspaceExists(name) => Failure::message(format!(

@@ -214,3 +214,19 @@ fn cli_target_2_no_export_replaces_the_file_of_a_database() {
     assert_eq!(esker.run(["export", "--format", "tsv", "outside"]).code, 0);
     assert_eq!((get(&esker, "db", "a"), get(&esker, "other", "b")), ("1\n".into(), "2\n".into()));
 }
+
+#[test]
+fn a_database_goes_through_pipes() {
+    let esker = Esker::new();
+    put(&esker, "a", "1");
+    let sent = esker.run(["backup", "send"]);
+    assert!(sent.code == 0 && sent.err.contains("commit 1, "), "{sent:?}");
+    let received = esker.run_with(&sent.out, ["backup", "receive", "copy", "--verify"]);
+    assert!(received.text().starts_with("copy: database "), "{received:?}");
+    let cut = esker.run_with(&sent.out[..sent.out.len() - 1], ["backup", "receive", "cut"]);
+    assert!(cut.code == 2 && cut.err.contains("cut off") && !esker.path("cut").exists(), "{cut:?}");
+    let unloaded = esker.run(["unload", "-"]);
+    assert_eq!(unloaded.code, 0, "{unloaded:?}");
+    assert_eq!(esker.run_with(&unloaded.out, ["-d", "loaded", "load", "-"]).code, 0);
+    assert_eq!((get(&esker, "copy", "a"), get(&esker, "loaded", "a")), ("1\n".into(), "1\n".into()));
+}

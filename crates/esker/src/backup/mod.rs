@@ -79,6 +79,7 @@ mod prune;
 mod record;
 mod restore;
 mod segment;
+mod stream;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -88,6 +89,7 @@ use esker_env::{Env, JobFile};
 pub use self::archive::Segment;
 pub use self::point::{Point, Restored};
 pub use self::prune::Pruned;
+pub use self::stream::{Restore, Stream};
 pub use self::verify::Verified;
 use crate::encryption::Unlock;
 use crate::types::{Error, Result, SeqNo};

@@ -111,7 +111,7 @@ pub(super) fn stored(name: &str) -> Option<(u32, u64)> {
     (given == name).then_some((database, len))
 }
 
-fn encode_info(info: &BackupInfo, previous: Option<u64>, tip: Option<Digest>) -> Vec<u8> {
+pub(super) fn encode_info(info: &BackupInfo, previous: Option<u64>, tip: Option<Digest>) -> Vec<u8> {
     let BackupInfo { id, created, database, seqno, files, bytes, new_files, new_bytes, damage: _ } = info;
     let mut out = Vec::new();
     for n in [*id, *created, (*database).into(), seqno.get(), *files, *bytes, *new_files, *new_bytes] {
@@ -127,7 +127,7 @@ fn encode_info(info: &BackupInfo, previous: Option<u64>, tip: Option<Digest>) ->
     out
 }
 
-fn decode_info(bytes: &[u8], version: u32) -> Decoded<(BackupInfo, Option<u64>, Option<Digest>)> {
+pub(super) fn decode_info(bytes: &[u8], version: u32) -> Decoded<(BackupInfo, Option<u64>, Option<Digest>)> {
     let mut reader = ByteReader::new(bytes);
     let (id, created, database, seqno) =
         (reader.varint()?, reader.varint()?, reader.varint()?, reader.varint()?);

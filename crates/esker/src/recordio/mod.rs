@@ -61,6 +61,7 @@ mod mmap;
 mod reader;
 mod scan;
 mod seekable;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -71,6 +72,7 @@ pub(crate) use reader::LastRecord;
 pub use reader::{ReadOptions, Reader, Records};
 pub use scan::Tail;
 pub use seekable::SeekableReader;
+pub(crate) use stream::{StreamReader, StreamWriter};
 pub use writer::{WriteOptions, Writer};
 
 /// A record found by a search.

@@ -1,5 +1,6 @@
 //! Loads a file into a database.
 
+use std::io::Read;
 use std::path::Path;
 
 use esker_env::Env;
@@ -10,7 +11,7 @@ use crate::db::{Db, Keyspace, WriteBatch};
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_string, put_varint};
 use crate::encoding::digest::{DIGEST_BYTES, Digester};
 use crate::engine::state::keyspace_options::KeyspaceOptions;
-use crate::recordio::Reader;
+use crate::recordio::{Reader, StreamReader};
 use crate::txn::commit::Durability;
 use crate::types::canary::{self, Canary};
 use crate::types::expiry::Expiry;
@@ -70,7 +71,35 @@ impl Load {
         let env = self.env.clone().unwrap_or_else(Env::real);
         let env = Env { keys: env.keys.clone().or(db.env().keys), ..env };
         let mut reader = Reader::options().env(&env).strict_tail(true).open(path)?;
-        let first = reader.next()?.map(|first| Head::decode(first, path, 0)).transpose()?;
+        self.load(db, path, || {
+            let record = reader.next()?.map(<[u8]>::to_vec);
+            Ok((record, reader.content_offset(), reader.position()))
+        })
+    }
+
+    /// Loads from a stream what [`Unload::write_to`](super::Unload::write_to) or
+    /// [`write`](super::Unload::write) wrote, as [`read`](Self::read) does. An interrupted call can be
+    /// continued only with the same bytes from their start, not with those of another unload.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn read_from(self, db: &Db, input: impl Read) -> Result<Unloaded> {
+        check_asked_for(self.keyspaces.as_ref())?;
+        let mut reader = StreamReader::new(input)?;
+        self.load(db, Path::new("the stream"), || {
+            let record = reader.next()?;
+            Ok((record, reader.content_offset(), reader.position()))
+        })
+    }
+
+    /// Loads records. `next` returns a record, the offset of its content, and where it ends.
+    fn load(
+        self,
+        db: &Db,
+        path: &Path,
+        mut next: impl FnMut() -> Result<(Option<Vec<u8>>, u64, u64)>,
+    ) -> Result<Unloaded> {
+        let first = next()?.0.map(|first| Head::decode(&first, path, 0)).transpose()?;
         let head = first.ok_or_else(|| cut(path, 0))?;
         for name in self.keyspaces.iter().flatten() {
             if head.keyspaces.iter().all(|(there, _)| there != name) {
@@ -79,19 +108,19 @@ impl Load {
         }
         let mut run = Run::new(db, &head, self)?;
         let mut number = 0;
-        while let Some(bytes) = reader.next()?.map(<[u8]>::to_vec) {
+        loop {
+            let (bytes, at, end) = next()?;
+            let bytes = bytes.ok_or_else(|| cut(path, end))?;
             number += 1;
-            let in_file = |e: DecodeError| e.in_file("unload", path, reader.content_offset());
-            let record = Record::decode(&bytes).map_err(in_file)?;
-            run.counted.pass(&record, &head).map_err(|detail| {
-                Error::corrupt("unload", path, reader.content_offset(), format!("{detail}: unload again"))
-            })?;
-            run.done.bytes = reader.position();
+            let record = Record::decode(&bytes).map_err(|e: DecodeError| e.in_file("unload", path, at))?;
+            run.counted
+                .pass(&record, &head)
+                .map_err(|detail| Error::corrupt("unload", path, at, format!("{detail}: unload again")))?;
+            run.done.bytes = end;
             if run.take(&record, number)? {
                 return run.finish();
             }
         }
-        Err(cut(path, reader.position()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Writes a database to a file.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use esker_env::{Entry as FileEntry, Env, OpenOptions, read_range};
@@ -12,9 +12,11 @@ use crate::encoding::Compression;
 use crate::encryption::{self, without_keys};
 use crate::engine::life::copies::names::refuse_in_database;
 use crate::engine::state::keyspace_options::KeyspaceOptions;
-use crate::recordio::{Reader, Writer};
+use crate::recordio::{Reader, StreamWriter, Writer};
 use crate::types::{Error, Result};
 
+/// The codec of the file.
+const CODEC: Compression = Compression::Lz4;
 /// Bytes of entries in a record.
 const RECORD_BYTES: usize = 256 << 10;
 /// Bytes after which the file is synced, so that an interrupted unload can continue.
@@ -98,6 +100,33 @@ impl Unload {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let path = &dir.join(path.file_name().ok_or_else(is_there)?);
         let env = env.hold(dir, None).map_err(|e| Error::io("open", dir, e))?;
+        let (source, head) = self.begin(db, &env)?;
+        let partial = partial_of(path);
+        let (writer, position) = begin(&env, &partial, &head, &source)?;
+        let done = self.run(source, &head, Out::File { writer, synced: 0 }, position)?;
+        env.fs.rename_new(&partial, path).map_err(|e| match e.kind() {
+            ErrorKind::AlreadyExists => is_there(),
+            _ => Error::io("rename", &partial, e),
+        })?;
+        env.fs.sync_dir_if_readable(dir).map_err(|e| Error::io("sync directory", dir, e))?;
+        Ok(done)
+    }
+
+    /// Writes the bytes of the file to a stream instead. A call that fails is not continued by another.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] if a requested keyspace cannot be unloaded; those of
+    /// reads; [`Error::Io`] of the stream.
+    pub fn write_to(mut self, db: &Db, mut out: impl Write) -> Result<Unloaded> {
+        let env = self.env.clone().unwrap_or_else(Env::real);
+        let (source, head) = self.begin(db, &env)?;
+        let mut writer = StreamWriter::new(&mut out as &mut dyn Write, CODEC, env.random.next_u64() as u32)?;
+        writer.append(&head.encode())?;
+        self.run(source, &head, Out::Stream(writer), Position::default())
+    }
+
+    /// Determines what to unload.
+    fn begin(&mut self, db: &Db, env: &Env) -> Result<(Source, Head)> {
         check_asked_for(self.keyspaces.as_ref())?;
         // Names and options do not change while the catalog is locked, so they match the snapshot (unload.1).
         let catalog = db.handle.core.catalog.lock();
@@ -115,25 +144,20 @@ impl Unload {
             seqno: snapshot.seqno().get(),
             keyspaces: names.into_iter().zip(lens).collect(),
         };
-        let partial = partial_of(path);
         let has_ttls = db.handle.core.view.get().expiring() > 0;
-        let source = Source { snapshot: &snapshot, options, has_ttls };
-        let (writer, position) = begin(&env, &partial, &head, &source, &keyspaces)?;
+        Ok((Source { snapshot, keyspaces, options, has_ttls }, head))
+    }
+
+    fn run(self, source: Source, head: &Head, out: Out<'_>, position: Position) -> Result<Unloaded> {
         let done = Unloaded {
             entries: position.all,
             resumed_entries: position.all,
             entries_total: head.entries(),
             ..Unloaded::default()
         };
-        let mut run = Run { source, writer, synced: 0, done, call: self.on_progress };
-        run.all(&keyspaces, position)?;
-        let done = run.done;
-        env.fs.rename_new(&partial, path).map_err(|e| match e.kind() {
-            ErrorKind::AlreadyExists => is_there(),
-            _ => Error::io("rename", &partial, e),
-        })?;
-        env.fs.sync_dir_if_readable(dir).map_err(|e| Error::io("sync directory", dir, e))?;
-        Ok(done)
+        let mut run = Run { source, out, done, call: self.on_progress };
+        run.all(position)?;
+        Ok(run.done)
     }
 }
 
@@ -144,14 +168,8 @@ fn partial_of(path: &Path) -> PathBuf {
 }
 
 /// Continues a file of the same keyspaces and commit whose contents match the database, or starts one.
-fn begin(
-    env: &Env,
-    path: &Path,
-    head: &Head,
-    source: &Source<'_>,
-    keyspaces: &[Keyspace],
-) -> Result<(Writer, Position)> {
-    let options = Writer::options().env(env).compression(Compression::Lz4);
+fn begin(env: &Env, path: &Path, head: &Head, source: &Source) -> Result<(Writer, Position)> {
+    let options = Writer::options().env(env).compression(CODEC);
     if let Some(found) = env.fs.entry(path).map_err(|e| Error::io("look for", path, e))? {
         if !is_unfinished(env, path, found)? {
             return Err(Error::Invalid(format!(
@@ -159,10 +177,11 @@ fn begin(
                 path.display()
             )));
         }
-        // An encrypted file is not continued (seal.1). One with a second name may belong to another program, so it is not written to.
+        // An encrypted file is not continued (seal.1). One with a second name may belong to another program, so
+        // it is not written to.
         if !encryption::is_on(env)
             && matches!(found, FileEntry::File { names: 1, .. })
-            && let Some(position) = look(env, path, head, source, keyspaces)?
+            && let Some(position) = look(env, path, head, source)?
         {
             return Ok((options.open_append(path)?, position));
         }
@@ -196,13 +215,7 @@ fn is_unfinished(env: &Env, path: &Path, found: FileEntry) -> Result<bool> {
 
 /// Returns the position of an unfinished file. `None` if it is damaged or belongs to something else. Another
 /// database may have the same names and numbers, so the contents are compared with the database (unload.3).
-fn look(
-    env: &Env,
-    path: &Path,
-    head: &Head,
-    source: &Source<'_>,
-    keyspaces: &[Keyspace],
-) -> Result<Option<Position>> {
+fn look(env: &Env, path: &Path, head: &Head, source: &Source) -> Result<Option<Position>> {
     let Ok(mut reader) = Reader::options().env(env).open(path) else { return Ok(None) };
     let first = match reader.next() {
         Ok(Some(first)) => Head::decode(first, path, 0),
@@ -220,7 +233,7 @@ fn look(
             _ => return Ok(None),
         };
         let is_same = match &record {
-            Record::Keyspace(which, options) => match keyspaces.get(*which) {
+            Record::Keyspace(which, options) => match source.keyspaces.get(*which) {
                 Some(keyspace) => {
                     walk = Some((keyspace, source.snapshot.iter(keyspace)));
                     source.options[*which] == *options
@@ -241,15 +254,16 @@ fn look(
 }
 
 /// What is unloaded.
-struct Source<'a> {
-    snapshot: &'a Snapshot,
+struct Source {
+    snapshot: Snapshot,
+    keyspaces: Vec<Keyspace>,
     /// Options of each keyspace at the commit of the snapshot.
     options: Vec<KeyspaceOptions>,
     /// Whether anything in the database expires.
     has_ttls: bool,
 }
 
-impl Source<'_> {
+impl Source {
     /// Returns when an entry expires, in milliseconds since 1970; 0 for never (expiry.2).
     fn expires(&self, keyspace: &Keyspace, key: &[u8]) -> Result<u64> {
         if !self.has_ttls {
@@ -296,48 +310,81 @@ impl Position {
     }
 }
 
-/// A file that is being written.
+/// Where the records go.
+enum Out<'a> {
+    /// A file, and its size at the last sync.
+    File {
+        writer: Writer,
+        synced: u64,
+    },
+    Stream(StreamWriter<&'a mut dyn Write>),
+}
+
+impl Out<'_> {
+    /// Returns the bytes written.
+    fn append(&mut self, record: &[u8]) -> Result<u64> {
+        match self {
+            Out::File { writer, synced } => {
+                writer.append(record)?;
+                if writer.size() - *synced > SYNC_BYTES {
+                    writer.sync()?;
+                    *synced = writer.size();
+                }
+                Ok(writer.size())
+            }
+            Out::Stream(writer) => writer.append(record).map(|()| writer.size()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        match self {
+            Out::File { writer, .. } => writer.sync(),
+            Out::Stream(writer) => writer.flush(),
+        }
+    }
+}
+
+/// An unload in progress.
 struct Run<'a> {
-    source: Source<'a>,
-    writer: Writer,
-    /// Size of the file at the last sync.
-    synced: u64,
+    source: Source,
+    out: Out<'a>,
     done: Unloaded,
     call: Option<OnProgress>,
 }
 
 impl Run<'_> {
-    fn all(&mut self, keyspaces: &[Keyspace], position: Position) -> Result<()> {
-        for (which, keyspace) in keyspaces.iter().enumerate() {
+    fn all(&mut self, position: Position) -> Result<()> {
+        for which in 0..self.source.keyspaces.len() {
             match position.keyspace {
                 Some((reached, ended)) if which < reached || (which == reached && ended) => {}
                 Some((reached, _)) if which == reached => {
-                    self.entries(keyspace, position.last_key.as_deref(), position.entries)?;
+                    self.entries(which, position.last_key.as_deref(), position.entries)?;
                 }
                 _ => {
                     let options = self.source.options[which].clone();
                     self.append(&Record::Keyspace(which, options).encode())?;
-                    self.entries(keyspace, None, 0)?;
+                    self.entries(which, None, 0)?;
                 }
             }
             self.done.keyspaces += 1;
         }
         let end = Record::End(self.done.entries).encode();
         self.append(&end)?;
-        self.writer.sync()
+        self.out.finish()
     }
 
     /// Writes the entries of a keyspace after a key, and its end.
-    fn entries(&mut self, keyspace: &Keyspace, behind: Option<&[u8]>, before: u64) -> Result<()> {
+    fn entries(&mut self, which: usize, behind: Option<&[u8]>, before: u64) -> Result<()> {
+        let keyspace = self.source.keyspaces[which].clone();
         let mut record = Vec::new();
         begin_entries(&mut record);
         let mut in_record = 0;
         let mut entries = before;
         let lower = behind.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         let range: (std::ops::Bound<&[u8]>, std::ops::Bound<&[u8]>) = (lower, std::ops::Bound::Unbounded);
-        for entry in self.source.snapshot.range(keyspace, range) {
+        for entry in self.source.snapshot.range(&keyspace, range) {
             let (key, value) = entry?;
-            put_entry(&mut record, (&key, self.source.expires(keyspace, &key)?, &value));
+            put_entry(&mut record, (&key, self.source.expires(&keyspace, &key)?, &value));
             in_record += 1;
             if record.len() >= RECORD_BYTES {
                 self.append_entries(&record, in_record)?;
@@ -358,12 +405,7 @@ impl Run<'_> {
     }
 
     fn append(&mut self, record: &[u8]) -> Result<()> {
-        self.writer.append(record)?;
-        self.done.bytes = self.writer.size();
-        if self.done.bytes - self.synced > SYNC_BYTES {
-            self.writer.sync()?;
-            self.synced = self.done.bytes;
-        }
+        self.done.bytes = self.out.append(record)?;
         if let Some(call) = &mut self.call {
             call(&self.done);
         }

@@ -60,6 +60,7 @@ mod sequences;
 mod size;
 mod space;
 mod stats;
+mod streams;
 mod ttl;
 #[cfg(all(feature = "json", feature = "msgpack"))]
 mod typed;

@@ -36,9 +36,26 @@ pub(crate) fn copy(
     len: u64,
     mut each: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let source = from_env.fs.open(from, OpenOptions::read()).map_err(|e| Error::io("open", from, e))?;
     let target = to_env.fs.open(to, OpenOptions::create_new()).map_err(|e| Error::io("create", to, e))?;
-    let write = |e| Error::io("write", to, e);
+    let mut at = 0;
+    read((from_env, from), len, |piece| {
+        each(piece)?;
+        target.write_all_at(piece, at).map_err(|e| Error::io("write", to, e))?;
+        // A hint. The sync reports errors.
+        let _ = target.start_writeback(at, piece.len() as u64);
+        at += piece.len() as u64;
+        Ok(())
+    })?;
+    target.sync_data().map_err(|e| Error::io("sync", to, e))
+}
+
+/// Passes the first `len` bytes of a file to `each`, piece by piece.
+pub(crate) fn read(
+    (env, from): (&Env, &Path),
+    len: u64,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let source = env.fs.open(from, OpenOptions::read()).map_err(|e| Error::io("open", from, e))?;
     let mut buffer = vec![0; PIECE_BYTES.min(usize::try_from(len).unwrap_or(PIECE_BYTES))];
     let mut at = 0;
     while at < len {
@@ -50,10 +67,7 @@ pub(crate) fn copy(
             _ => Error::io("read", from, e),
         })?;
         each(piece)?;
-        target.write_all_at(piece, at).map_err(write)?;
-        // A hint. The sync reports errors.
-        let _ = target.start_writeback(at, piece.len() as u64);
         at += piece.len() as u64;
     }
-    target.sync_data().map_err(|e| Error::io("sync", to, e))
+    Ok(())
 }
