@@ -337,6 +337,8 @@ pub enum Op {
     Flush,
     /// Compacts everything.
     Compact,
+    /// Compacts a range of a keyspace.
+    CompactRange(KeyspaceNo, KeyBounds),
     /// Runs a step of background work.
     Step(BackgroundStep),
     /// Syncs the log.
@@ -384,9 +386,9 @@ pub enum Op {
 impl Op {
     /// Returns whether it changes or flushes something by itself, as operations of concurrent writers do.
     pub fn is_a_writers(&self) -> bool {
-        use Op::{Batch, Compact, Create, Drop, Flush, Names, Rename, Sync, Write};
+        use Op::{Batch, Compact, CompactRange, Create, Drop, Flush, Names, Rename, Sync, Write};
         let is_of_names = matches!(self, Create(_) | Drop(_) | Rename(..) | Names(..));
-        is_of_names || matches!(self, Write(..) | Batch(..) | Flush | Compact | Sync)
+        is_of_names || matches!(self, Write(..) | Batch(..) | Flush | Compact | CompactRange(..) | Sync)
     }
 
     /// Returns the operation without expiry times.

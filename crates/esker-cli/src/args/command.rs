@@ -261,9 +261,17 @@ Examples:
   esker dump data/000012.wal --json
   esker dump data --no-entries                 every file, without keys and values")]
     Dump(Dump),
-    /// Compact everything into one run, dropping removed and overwritten versions
-    #[command(after_help = "Examples:\n  esker compact")]
-    Compact,
+    /// Compact everything or a range into one run, dropping removed and overwritten versions
+    #[command(after_help = "\
+Without -k and a range, compacts the whole database. Otherwise rewrites the tables that hold keys of
+the range, in each keyspace given by -k, or in `default`.
+
+Examples:
+  esker compact
+  esker -k users compact
+  esker -k logs compact --prefix 2024-
+  esker -k logs compact --from 2024-01 --to 2024-03")]
+    Compact(RangeArgs),
     /// Copy the database into a new directory, using hard links where possible
     #[command(after_help = "\
 The copy is an independent database as of one moment. Files that never change are linked, so it costs

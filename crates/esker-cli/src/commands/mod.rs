@@ -60,7 +60,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Check(check) => check::run(session, check),
         Command::Repair(repair) => repair::run(session, repair),
         Command::Dump(dump) => dump::run(session, dump),
-        Command::Compact => compact::run(session),
+        Command::Compact(range) => compact::run(session, range),
         Command::Checkpoint { directory } => checkpoint::run(session, directory),
         Command::Backup(what) => backup::run(session, what),
         #[cfg(feature = "encryption")]

@@ -142,6 +142,7 @@ impl Generator<'_> {
                 vec![Op::Write(no, write), compact(), compact()]
             }
             2 => vec![Op::Write(self.keyspace(), self.write()), Op::Flush],
+            3 if self.one_in(3) => vec![Op::CompactRange(self.keyspace(), self.bounds())],
             3 => vec![Op::Step(self.step()), Op::Write(self.keyspace(), self.write())],
             _ => {
                 let n = self.choices.usize(1..6);

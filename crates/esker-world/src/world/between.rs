@@ -66,6 +66,7 @@ impl World {
             Op::Step(BackgroundStep::SyncLog) if !self.process.poisoned && !self.process.panicked => {
                 self.maintain(outcome)
             }
+            Op::CompactRange(..) => drop(self.excused_tidying(outcome)),
             Op::Step(BackgroundStep::PrepareLog) => drop(self.excused_tidying(outcome)),
             Op::Step(_) => drop(self.excused(outcome)),
             other => panic!("{other:?} is not done between steps"),

@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use crate::types::bounds::{BoundKey, Bounds};
 use crate::types::key::{KeyBuf, encode_key, key_after, keyspace_end};
+use crate::types::key_range::{End, KeyRange};
 use crate::types::{KeyBounds, KeyspaceId};
 
 /// Returns the encoded bounds of a range of user keys.
@@ -55,6 +56,12 @@ pub(super) fn half_open(bounds: &Bounds) -> (Vec<u8>, Vec<u8>) {
         Bound::Unbounded => unreachable!("encode_bounds closes the upper end"),
     };
     (start, end)
+}
+
+/// Returns a range of user keys as encoded keys; `None` if it is empty.
+pub(super) fn encoded_range(id: KeyspaceId, range: &impl KeyBounds) -> Option<KeyRange> {
+    let (start, end) = half_open(&encode_bounds(id, range));
+    (start < end).then_some(KeyRange { start, end: End::Excluded(end) })
 }
 
 #[cfg(test)]

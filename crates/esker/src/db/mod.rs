@@ -321,13 +321,13 @@ impl Db {
     /// Compacts everything into one sorted run without garbage, and shrinks the log. In an encrypted database
     /// whose master key has changed, it writes everything again with new keys. Reads and writes continue
     /// meanwhile. Versions that a snapshot or a transaction still sees are kept until a later
-    /// compaction.
+    /// compaction. [`Keyspace::compact_range`] compacts a part.
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::Poisoned`], and those of a flush or compaction that failed:
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Corrupt`].
     pub fn compact(&self) -> Result<()> {
-        self.handle.core.compact_all()
+        self.handle.core.compact_all(None)
     }
 
     /// Removes the entries that have expired, and returns their number. Then `len` no longer counts them, and

@@ -1,11 +1,11 @@
 //! Estimated sizes of ranges, and keys that cut ranges into equal parts.
 
-use super::bounds::{encode_bounds, half_open};
+use super::bounds::encoded_range;
 use super::key_handle::Key;
 use super::keyspace::Keyspace;
 use crate::read::view::ReadView;
 use crate::types::key::decode_key;
-use crate::types::key_range::{End, KeyRange};
+use crate::types::key_range::KeyRange;
 use crate::types::{KeyBounds, Result};
 
 impl Keyspace {
@@ -63,14 +63,10 @@ impl Keyspace {
         range: impl KeyBounds,
         estimate: impl FnOnce(&ReadView, &KeyRange) -> Result<T>,
     ) -> Result<T> {
-        let bounds = encode_bounds(self.state.id, &range);
+        let range = encoded_range(self.state.id, &range);
         let view = self.core().view.get();
         view.check_open()?;
         self.core().check_there(&self.state)?;
-        let (start, end) = half_open(&bounds);
-        if start >= end {
-            return Ok(T::default());
-        }
-        estimate(&view, &KeyRange { start, end: End::Excluded(end) })
+        range.map_or(Ok(T::default()), |range| estimate(&view, &range))
     }
 }

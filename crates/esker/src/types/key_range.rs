@@ -19,6 +19,14 @@ impl End {
         }
     }
 
+    /// Returns the first key beyond the end.
+    pub fn following(&self) -> Vec<u8> {
+        match self {
+            End::Included(last) => [last, &[0][..]].concat(),
+            End::Excluded(end) => end.clone(),
+        }
+    }
+
     /// Returns whether `key` is not beyond the end.
     pub fn admits(&self, key: &[u8]) -> bool {
         match self {

@@ -15,6 +15,7 @@ mod blobs;
 mod check;
 mod checkpoint;
 mod close;
+mod compact_range;
 mod compatibility;
 mod concurrency;
 mod corruption;

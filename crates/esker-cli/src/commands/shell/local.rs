@@ -103,7 +103,7 @@ impl Subject for Local<'_> {
             }
             ShellCommand::Info => return info::run(session),
             ShellCommand::Stats(args) => return stats::run(session, &args),
-            ShellCommand::Compact => return compact::run(session),
+            ShellCommand::Compact => return compact::all(session),
             ShellCommand::Check => return check::run(session, &Check { offline: false }),
             ShellCommand::Begin => {
                 self.database.begin()?;

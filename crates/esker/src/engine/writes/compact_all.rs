@@ -1,4 +1,5 @@
-//! Compaction on demand: everything is swept, flushed, shown to the filters and compacted into one run.
+//! Compaction on demand: everything, or a key range, is swept, flushed, shown to the filters and compacted
+//! into one run.
 
 use super::Writes;
 use crate::compaction::manual;
@@ -15,13 +16,13 @@ enum Filtering {
 }
 
 impl Writes {
-    /// Shows everything to the filters until nothing is left to decide (decisions.2).
-    fn filter_all(&self) -> Result<()> {
+    /// Shows a range to the filters until nothing is left to decide (decisions.2).
+    fn filter_all(&self, range: Option<&KeyRange>) -> Result<()> {
         loop {
             self.begin_pass();
             {
                 let _turn = self.turns.compact.lock();
-                self.merge_all(Filtering::Ask)?;
+                self.merge_all(Filtering::Ask, range)?;
             }
             let passed = self.end_pass()?;
             if passed.has_changed {
@@ -33,14 +34,14 @@ impl Writes {
         }
     }
 
-    /// Compacts everything into one run without garbage. The caller holds the compaction turn.
-    fn merge_all(&self, filtering: Filtering) -> Result<()> {
+    /// Compacts a range into one run without garbage. The caller holds the compaction turn.
+    fn merge_all(&self, filtering: Filtering, range: Option<&KeyRange>) -> Result<()> {
         let is_filtered = self.is_filtered();
         let old = if filtering == Filtering::Pass { self.with_old_keys()? } else { Vec::new() };
         let must_pass =
             |range: &KeyRange| (filtering == Filtering::Ask && is_filtered(range)) || old.contains(range);
         let filters: Option<&dyn Filters> = if filtering == Filtering::Ask { Some(self) } else { None };
-        let mut progress = manual::ManualProgress::default();
+        let mut progress = manual::ManualProgress::within(range.cloned());
         loop {
             self.check_able()?;
             let version = self.version();
@@ -65,22 +66,26 @@ impl Writes {
         Ok(ranges)
     }
 
-    /// Compacts everything into one run without garbage, renews keys, and trims the log.
-    pub(crate) fn compact_all(&self) -> Result<()> {
+    /// Compacts a range of encoded keys into one run without garbage. `None`: everything, renews keys, and trims
+    /// the log.
+    pub(crate) fn compact_all(&self, range: Option<&KeyRange>) -> Result<()> {
         self.sweep()?;
         // First, because it may free the space that the flush needs.
         self.drop_covered_in_turn()?;
         self.blobs.close_current();
         self.flush_all()?;
         if !self.options.filters().is_empty() {
-            self.filter_all()?;
+            self.filter_all(range)?;
         }
         let _turn = self.turns.compact.lock();
         self.check_able()?;
         while self.drop_covered()? {}
-        self.merge_all(Filtering::Pass)?;
+        self.merge_all(Filtering::Pass, range)?;
         while self.collect_blobs(true)? {
             self.check_able()?;
+        }
+        if range.is_some() {
+            return Ok(());
         }
         while self.renew_blobs()? {
             self.check_able()?;
