@@ -102,6 +102,12 @@ impl std::hash::Hash for Key {
     }
 }
 
+impl From<&[u8]> for Key {
+    fn from(key: &[u8]) -> Self {
+        Key::new(key)
+    }
+}
+
 impl From<Key> for Vec<u8> {
     fn from(key: Key) -> Self {
         match key.0 {

@@ -60,6 +60,20 @@ pub struct Update<V = Value> {
     pub new: Option<V>,
 }
 
+impl<V> Swap<V> {
+    /// For clients that compare by themselves.
+    pub fn new(swapped: bool, old: Option<V>) -> Self {
+        Swap { swapped, old }
+    }
+}
+
+impl<V> Update<V> {
+    /// For clients that update by themselves.
+    pub fn new(old: Option<V>, new: Option<V>) -> Self {
+        Update { old, new }
+    }
+}
+
 impl Transaction {
     /// A view of one keyspace for reading and writing.
     pub fn keyspace_mut<'a>(&'a mut self, keyspace: &'a Keyspace) -> ViewMut<'a> {

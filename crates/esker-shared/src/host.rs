@@ -1,0 +1,255 @@
+//! The host: the process that has the database open, and serves the others.
+//!
+//! ```text
+//!   thread "esker-shared": accept --> a thread for each connection: frame --> Session --> frame
+//! ```
+//!
+//! host.1. A connection's faults, bytes and panics end that connection, and nothing else.
+//! host.2. A transaction of a guest ends with its connection, or when its guest sends nothing for a while: other
+//!     commits may wait for it.
+//! host.3. To close, the host first finishes the requests that run, and closes the database last.
+
+use std::collections::HashMap;
+use std::io::{self, BufReader, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use esker::Db;
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::WireError;
+use crate::lanes::Lanes;
+use crate::protocol::{self, Reply, Request};
+use crate::session::Session;
+use crate::socket::{self, Bound};
+
+/// How long the accepting thread waits before it looks at other things.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a new connection may take for its greeting.
+const GREETING_MAX: Duration = Duration::from_secs(10);
+/// How long a guest may take to read a part of a reply.
+const WRITE_MAX: Duration = Duration::from_secs(30);
+/// How long a closing host waits for requests that run.
+const CLOSE_MAX: Duration = Duration::from_secs(10);
+/// Pause after a connection could not be accepted, for example for lack of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The database and those who are served. See the module's documentation.
+pub(crate) struct Host {
+    pub(crate) db: Db,
+    pub(crate) lanes: Arc<Lanes>,
+    server: Arc<Server>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the threads of a host share.
+struct Server {
+    db: Db,
+    lanes: Arc<Lanes>,
+    dir: PathBuf,
+    /// How long a guest's transaction may be idle (host.2).
+    idle_max: Duration,
+    /// Set once; read by all threads. It orders nothing else.
+    stops: AtomicBool,
+    connections: Mutex<Connections>,
+    one_ended: Condvar,
+}
+
+/// The open connections by number, for closing them.
+#[derive(Default)]
+struct Connections {
+    next: u64,
+    open: HashMap<u64, UnixStream>,
+}
+
+impl Host {
+    /// Serves a database that this process has just opened.
+    pub(crate) fn start(db: Db, dir: &Path, idle_max: Duration) -> Result<Self, (Db, crate::Error)> {
+        let lanes = match Lanes::new(&db) {
+            Ok(lanes) => Arc::new(lanes),
+            Err(error) => return Err((db, error.into())),
+        };
+        let server = Arc::new(Server {
+            db: db.clone(),
+            lanes: lanes.clone(),
+            dir: dir.to_owned(),
+            idle_max,
+            stops: AtomicBool::new(false),
+            connections: Mutex::default(),
+            one_ended: Condvar::new(),
+        });
+        let started = socket::bind(dir).and_then(|bound| {
+            let server = server.clone();
+            std::thread::Builder::new().name("esker-shared".to_owned()).spawn(move || server.accept_all(bound))
+        });
+        match started {
+            Ok(thread) => Ok(Host { db, lanes, server, thread: Mutex::new(Some(thread)) }),
+            Err(e) if e.kind() == io::ErrorKind::InvalidFilename => {
+                Err((db, crate::Error::PathTooLong(dir.to_owned())))
+            }
+            Err(e) => Err((db, esker::Error::io("serve other processes in", dir, e).into())),
+        }
+    }
+
+    /// Returns a session of this process.
+    pub(crate) fn session(&self) -> Session {
+        Session::new(&self.db, &self.lanes, None)
+    }
+
+    /// Ends all connections after their running requests, then closes the database (host.3).
+    pub(crate) fn close(&self) -> esker::Result<()> {
+        let Some(thread) = self.thread.lock().take() else { return Ok(()) };
+        self.server.stops.store(true, Ordering::Relaxed);
+        // A panic of that thread has ended it as well.
+        let _ = thread.join();
+        self.server.end_connections();
+        self.db.clone().close()
+    }
+}
+
+impl Server {
+    fn stops(&self) -> bool {
+        self.stops.load(Ordering::Relaxed)
+    }
+
+    fn accept_all(self: Arc<Self>, mut bound: Bound) {
+        let mut looked = Instant::now();
+        while !self.stops() {
+            match bound.accept(TICK) {
+                Ok(Some(stream)) => self.begin(stream),
+                Ok(None) => {}
+                Err(_) => std::thread::sleep(ACCEPT_PAUSE),
+            }
+            if looked.elapsed() < TICK {
+                continue;
+            }
+            looked = Instant::now();
+            self.lanes.remove_old(looked);
+            // A program that tidies up may have removed the file.
+            if !bound.has_name(&self.dir)
+                && self.is_open()
+                && let Ok(again) = socket::bind(&self.dir)
+            {
+                bound = again;
+            }
+        }
+        if self.is_open() {
+            bound.remove(&self.dir);
+        }
+    }
+
+    /// Returns whether this process still has the directory's lock (socket.1).
+    fn is_open(&self) -> bool {
+        !matches!(self.db.health(), esker::Health::Closed)
+    }
+
+    /// Begins the thread of a connection. Without a thread the connection closes.
+    fn begin(self: &Arc<Self>, stream: UnixStream) {
+        let Ok(other) = stream.try_clone() else { return };
+        let number = {
+            let mut connections = self.connections.lock();
+            connections.next += 1;
+            let number = connections.next;
+            connections.open.insert(number, other);
+            number
+        };
+        let open = OpenConnection { server: self.clone(), number };
+        let serve = move || {
+            // host.1: the guest sees a closed connection.
+            let _ = open.server.serve(&stream);
+            drop(stream);
+            drop(open);
+        };
+        let _ = std::thread::Builder::new().name("esker-guest".to_owned()).spawn(serve);
+    }
+
+    /// Serves a connection until it ends.
+    fn serve(&self, stream: &UnixStream) -> io::Result<()> {
+        socket::check_peer(stream)?;
+        stream.set_read_timeout(Some(GREETING_MAX))?;
+        stream.set_write_timeout(Some(WRITE_MAX))?;
+        let mut reader = BufReader::new(stream);
+        let (version, lane) = protocol::read_guest(&mut reader)?;
+        if version != protocol::VERSION {
+            return protocol::greet_guest(&mut &*stream);
+        }
+        let lane = self.lanes.join(lane).map_err(io::Error::other)?;
+        let mut session = Session::new(&self.db, &self.lanes, Some(lane));
+        let ended = self.answer_all(stream, &mut reader, &mut session);
+        session.end(matches!(ended, Ok(End::Goodbye)));
+        ended.map(drop)
+    }
+
+    fn answer_all(
+        &self,
+        mut stream: &UnixStream,
+        reader: &mut BufReader<&UnixStream>,
+        session: &mut Session,
+    ) -> io::Result<End> {
+        protocol::greet_guest(&mut stream)?;
+        stream.set_read_timeout(None)?;
+        let mut is_limited = false;
+        let mut buffer = Vec::new();
+        // Requests that were sent and not read yet stay unread: their guest asks the next host.
+        while !self.stops() && protocol::read_frame(reader, &mut buffer)? {
+            let request: Request<'_> = protocol::decode(&buffer)?;
+            if request == Request::Goodbye {
+                return Ok(End::Goodbye);
+            }
+            let reply = session.run(request);
+            let is_closed = matches!(reply, Err(esker::Error::Closed));
+            let reply = reply.unwrap_or_else(|error| Reply::Refused(WireError::from(&error)));
+            stream.write_all(&protocol::frame(&reply)?)?;
+            if is_closed {
+                // The program has closed the database itself: another process may have it.
+                self.stops.store(true, Ordering::Relaxed);
+            }
+            if session.holds_transaction() != is_limited {
+                is_limited = !is_limited;
+                stream.set_read_timeout(is_limited.then_some(self.idle_max))?;
+            }
+        }
+        Ok(End::Other)
+    }
+
+    /// Ends all connections, after the requests that run.
+    fn end_connections(&self) {
+        let until = Instant::now() + CLOSE_MAX;
+        let mut connections = self.connections.lock();
+        for how in [Shutdown::Read, Shutdown::Both] {
+            for stream in connections.open.values() {
+                // A connection that is closed already ends by itself.
+                let _ = stream.shutdown(how);
+            }
+            while !connections.open.is_empty() {
+                if self.one_ended.wait_until(&mut connections, until).timed_out() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// How a connection ended without an error.
+enum End {
+    Goodbye,
+    Other,
+}
+
+/// A connection in the list of open ones.
+struct OpenConnection {
+    server: Arc<Server>,
+    number: u64,
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.server.connections.lock().open.remove(&self.number);
+        self.server.one_ended.notify_all();
+    }
+}

@@ -1,0 +1,308 @@
+//! What guest and host say to each other: greetings, frames, requests and replies.
+//!
+//! ```text
+//!   guest --greeting: magic, version, lane--> host --magic, version--> guest
+//!   guest --frame: length (u64), Request-------------------------> host
+//!   guest <-frame: length (u64), Reply---------------------------- host     one at a time, in order
+//! ```
+//!
+//! protocol.1. No bytes from a socket cause a panic, or an allocation larger than twice what has arrived.
+//! protocol.2. A guest sends its next request after the reply to the last one.
+//!
+//! Bytes: docs/formats/shared.md
+
+use std::io::{self, Read, Write};
+use std::ops::Bound;
+use std::time::Duration;
+
+use esker::{KEY_BYTES_MAX, SeqNo, VALUE_BYTES_MAX, Value};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::commit_id::{LaneId, Outcome};
+use crate::error::WireError;
+
+/// First bytes of both greetings.
+const MAGIC: [u8; 8] = *b"ESKERSHR";
+/// Version of the protocol.
+pub(crate) const VERSION: u32 = 1;
+/// Largest frame: a request with one value of the largest size.
+pub(crate) const FRAME_BYTES_MAX: u64 = (VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 4096) as u64;
+/// Bytes of the length before a frame.
+const LENGTH_BYTES: usize = 8;
+/// Memory of a buffer that is kept for the next frame.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that are encoded as a whole, and borrowed when decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl Serialize for Bytes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.0)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Bytes<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&[u8]>::deserialize(deserializer).map(Bytes)
+    }
+}
+
+/// A value of the engine in a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owned(pub(crate) Value);
+
+impl Serialize for Owned {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Owned {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&[u8]>::deserialize(deserializer).map(|bytes| Owned(Value::copy_of(bytes)))
+    }
+}
+
+/// A sequence number as a plain number.
+pub(crate) mod seqno {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(seqno: &SeqNo, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(seqno.get())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SeqNo, D::Error> {
+        let number = u64::deserialize(deserializer)?;
+        SeqNo::try_new(number).ok_or_else(|| serde::de::Error::custom("not a sequence number"))
+    }
+}
+
+/// The state that a request reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum At {
+    /// The newest.
+    Now,
+    /// That of the snapshot or transaction that the connection holds.
+    Held,
+}
+
+/// How to open a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Opening {
+    Existing,
+    CreateIfMissing,
+    Create(WireOptions),
+}
+
+/// Options of a keyspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WireOptions {
+    /// The smallest value in blob files; the inner `None`: no value.
+    pub(crate) blobs: Option<Option<u64>>,
+    pub(crate) is_lazy: bool,
+    pub(crate) default_ttl: Option<Duration>,
+    pub(crate) history: WireHistory,
+    pub(crate) merge_operator: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum WireHistory {
+    #[default]
+    None,
+    Versions(u32),
+    For(Duration),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum WireDurability {
+    /// That of the host's database.
+    Default,
+    Buffered,
+    Sync,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum WireIsolation {
+    Serializable,
+    Snapshot,
+    Exclusive,
+}
+
+/// A write that reads nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Op<'a> {
+    Put {
+        #[serde(borrow)]
+        key: Bytes<'a>,
+        value: Bytes<'a>,
+        ttl: Option<Duration>,
+    },
+    Delete(Bytes<'a>),
+    DeleteRange(Bound<Bytes<'a>>, Bound<Bytes<'a>>),
+    Merge(Bytes<'a>, Bytes<'a>),
+}
+
+/// A range of keys to read, in pages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Page<'a> {
+    #[serde(borrow)]
+    pub(crate) lower: Bound<Bytes<'a>>,
+    pub(crate) upper: Bound<Bytes<'a>>,
+    /// From the upper end.
+    pub(crate) is_reverse: bool,
+    pub(crate) count_max: u32,
+    /// Without values.
+    pub(crate) keys_only: bool,
+}
+
+/// A request of a guest. `keyspace`: its number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Request<'a> {
+    Keyspaces,
+    Keyspace(&'a str, Opening),
+    DropKeyspace(&'a str),
+    RenameKeyspace(&'a str, &'a str),
+    Get(At, u32, #[serde(borrow)] Bytes<'a>),
+    Contains(At, u32, Bytes<'a>),
+    Ttl(At, u32, Bytes<'a>),
+    /// The values of the first of the keys. Holds a snapshot if not all values are in the reply.
+    MultiGet(At, u32, Vec<Bytes<'a>>),
+    /// One page. Holds a snapshot if there is more, and none is held.
+    Page(At, u32, Page<'a>),
+    Len(At, u32),
+    /// Holds a snapshot.
+    Hold,
+    /// Holds a transaction.
+    Begin(WireIsolation),
+    /// Drops what is held.
+    Release,
+    /// Writes in the transaction.
+    Write(u32, Op<'a>),
+    /// Adds to a number in the transaction.
+    FetchAdd(u32, Bytes<'a>, i64),
+    /// Replaces a value in the transaction, or removes it. The new value keeps the expiry of the old one.
+    Replace(u32, Bytes<'a>, Option<Bytes<'a>>),
+    /// Locks a key for the transaction, alone or with others.
+    Lock(u32, Bytes<'a>, bool),
+    /// Collects writes for the next `Commit`.
+    Gather(Vec<(u32, Op<'a>)>),
+    /// Commits what was collected, and these.
+    Commit(u64, WireDurability, Vec<(u32, Op<'a>)>),
+    /// Commits the transaction.
+    CommitTransaction(u64, WireDurability),
+    /// Asks for the outcome of a commit, which is never applied from then on unless it was.
+    Resolve(LaneId, u64, WireDurability),
+    /// Removes the record of a lane that has no connection.
+    Forget(LaneId),
+    /// Makes all earlier commits durable.
+    Sync,
+    /// The last request of a connection. It has no reply.
+    Goodbye,
+}
+
+/// The reply to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    Done,
+    Names(Vec<String>),
+    Keyspace(u32),
+    Value(Option<Owned>),
+    Bool(bool),
+    /// The inner `None`: unlimited.
+    Ttl(Option<Option<Duration>>),
+    Values(Vec<Option<Owned>>),
+    Page {
+        entries: Vec<(Owned, Owned)>,
+        /// Whether the range has no further entries.
+        is_last: bool,
+    },
+    Count(u64),
+    Number(i64),
+    Seqno(#[serde(with = "seqno")] SeqNo),
+    Outcome(Outcome),
+    /// The commit is still running.
+    Running,
+    /// The outcome cannot be known: writes of this host have stopped.
+    Unknowable,
+    Refused(WireError),
+}
+
+/// Returns a frame with a message.
+pub(crate) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let bytes = postcard::to_extend(message, vec![0; LENGTH_BYTES]).map_err(invalid)?;
+    let len = (bytes.len() - LENGTH_BYTES) as u64;
+    if len > FRAME_BYTES_MAX {
+        return Err(invalid(format!("a message of {len} bytes: the largest has {FRAME_BYTES_MAX}")));
+    }
+    let mut bytes = bytes;
+    bytes[..LENGTH_BYTES].copy_from_slice(&len.to_le_bytes());
+    Ok(bytes)
+}
+
+/// Reads the bytes of a frame into a buffer (protocol.1). Returns false at the end of the stream.
+pub(crate) fn read_frame(reader: &mut impl Read, buffer: &mut Vec<u8>) -> io::Result<bool> {
+    buffer.clear();
+    buffer.shrink_to(KEPT_BYTES_MAX);
+    let mut length = [0; LENGTH_BYTES];
+    let first = loop {
+        match reader.read(&mut length) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => break other?,
+        }
+    };
+    if first == 0 {
+        return Ok(false);
+    }
+    reader.read_exact(&mut length[first..])?;
+    let len = u64::from_le_bytes(length);
+    if len > FRAME_BYTES_MAX {
+        return Err(invalid(format!("a frame of {len} bytes: the largest has {FRAME_BYTES_MAX}")));
+    }
+    let read = reader.take(len).read_to_end(buffer)?;
+    match read as u64 == len {
+        true => Ok(true),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Decodes a message. It must use all bytes.
+pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> io::Result<T> {
+    match postcard::take_from_bytes(bytes).map_err(invalid)? {
+        (message, []) => Ok(message),
+        (_, rest) => Err(invalid(format!("{} bytes after a message", rest.len()))),
+    }
+}
+
+/// Writes the guest's greeting.
+pub(crate) fn greet_host(stream: &mut impl Write, lane: LaneId) -> io::Result<()> {
+    stream.write_all(&[&MAGIC[..], &VERSION.to_le_bytes(), &lane.0].concat())
+}
+
+/// Reads the guest's greeting: its version and its lane.
+pub(crate) fn read_guest(stream: &mut impl Read) -> io::Result<(u32, LaneId)> {
+    let version = read_version(stream)?;
+    let mut lane = [0; 16];
+    stream.read_exact(&mut lane)?;
+    Ok((version, LaneId(lane)))
+}
+
+/// Writes the host's greeting.
+pub(crate) fn greet_guest(stream: &mut impl Write) -> io::Result<()> {
+    stream.write_all(&[&MAGIC[..], &VERSION.to_le_bytes()].concat())
+}
+
+/// Reads the version in a greeting.
+pub(crate) fn read_version(stream: &mut impl Read) -> io::Result<u32> {
+    let (mut magic, mut version) = ([0; 8], [0; 4]);
+    stream.read_exact(&mut magic)?;
+    if magic != MAGIC {
+        return Err(invalid("the other side does not speak this protocol"));
+    }
+    stream.read_exact(&mut version)?;
+    Ok(u32::from_le_bytes(version))
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

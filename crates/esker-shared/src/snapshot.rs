@@ -1,0 +1,49 @@
+//! `SharedSnapshot`: the state of a shared database at one commit.
+
+use std::sync::Arc;
+
+use esker::{Key, KeyBounds, SeqNo, Ttl, Value};
+use parking_lot::Mutex;
+
+use crate::error::Result;
+use crate::held::held_reads;
+use crate::inner::{Inner, unexpected};
+use crate::keyspace::{SharedKeyspace, check_of, prefix_range};
+use crate::protocol::{At, Bytes, Reply, Request};
+use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
+
+/// The state of all keyspaces at one commit. A guest's snapshot has a connection of its own, and ends with the host:
+/// then its reads fail with [`Error::HostGone`](crate::Error::HostGone).
+pub struct SharedSnapshot {
+    inner: Arc<Inner>,
+    link: HeldLink,
+    seqno: SeqNo,
+}
+
+impl SharedSnapshot {
+    pub(crate) fn new(inner: &Arc<Inner>) -> Result<Self> {
+        let (reply, link) = inner.read_with(&Request::Hold)?;
+        let Reply::Seqno(seqno) = reply else { return Err(unexpected()) };
+        Ok(SharedSnapshot { inner: inner.clone(), link: Arc::new(Mutex::new(Some(link))), seqno })
+    }
+
+    /// The number of its commit.
+    pub fn seqno(&self) -> SeqNo {
+        self.seqno
+    }
+
+    fn ask(&self, request: &Request<'_>) -> Result<Reply> {
+        ask_held(&self.link, request, &self.inner)
+    }
+}
+
+held_reads!(SharedSnapshot);
+
+impl Drop for SharedSnapshot {
+    fn drop(&mut self) {
+        // Iterators of it fail from then on.
+        if let Some(link) = self.link.lock().take() {
+            self.inner.release(link);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! `SharedTransaction`: reads and writes of a shared database that are committed together.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use esker::{Durability, Key, KeyBounds, LockMode, SeqNo, Swap, Ttl, Update, Value};
+use parking_lot::Mutex;
+
+use crate::commit_id::Outcome;
+use crate::error::{Error, Result};
+use crate::guest::CallError;
+use crate::held::held_reads;
+use crate::inner::{Inner, unexpected, wire_durability};
+use crate::keyspace::{SharedKeyspace, check_of, prefix_range};
+use crate::protocol::{At, Bytes, Op, Reply, Request, WireIsolation};
+use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
+use crate::session::seqno_of;
+
+/// A transaction: see [`esker::Transaction`]. It runs in the host, and each call of a guest is a request. It ends with
+/// the host, and when its guest sends nothing for [a while](crate::SharedBuilder::transaction_idle): then its calls
+/// fail with [`Error::HostGone`], and nothing was written. Dropping it rolls it back.
+pub struct SharedTransaction {
+    inner: Arc<Inner>,
+    link: HeldLink,
+    durability: Option<Durability>,
+    /// Whether the last call failed in a way after which it can run again. It orders nothing.
+    can_restart: AtomicBool,
+}
+
+impl SharedTransaction {
+    pub(crate) fn begin(
+        inner: &Arc<Inner>,
+        isolation: WireIsolation,
+        durability: Option<Durability>,
+    ) -> Result<Self> {
+        let (_, link) = inner.read_with(&Request::Begin(isolation))?;
+        let (link, can_restart) = (Arc::new(Mutex::new(Some(link))), AtomicBool::new(false));
+        Ok(SharedTransaction { inner: inner.clone(), link, durability, can_restart })
+    }
+
+    /// Returns whether the last call failed in a way after which it can run again.
+    pub(crate) fn can_restart(&self) -> bool {
+        self.can_restart.load(Ordering::Relaxed)
+    }
+
+    fn ask(&self, request: &Request<'_>) -> Result<Reply> {
+        let reply = ask_held(&self.link, request, &self.inner);
+        let can_restart = reply.as_ref().is_err_and(Error::asks_for_restart);
+        self.can_restart.store(can_restart, Ordering::Relaxed);
+        reply
+    }
+
+    fn write(&mut self, keyspace: &SharedKeyspace, op: Op<'_>) -> Result<()> {
+        check_of(&self.inner, keyspace)?;
+        self.ask(&Request::Write(keyspace.id, op)).map(drop)
+    }
+
+    /// Sets a key to a value.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn put(
+        &mut self,
+        keyspace: &SharedKeyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write(keyspace, Op::Put { key: Bytes(key.as_ref()), value: Bytes(value.as_ref()), ttl: None })
+    }
+
+    /// Sets a key to a value that expires after this time, which begins at this call.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn put_with_ttl(
+        &mut self,
+        keyspace: &SharedKeyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let op = Op::Put { key: Bytes(key.as_ref()), value: Bytes(value.as_ref()), ttl: Some(ttl) };
+        self.write(keyspace, op)
+    }
+
+    /// Removes a key.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn delete(&mut self, keyspace: &SharedKeyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write(keyspace, Op::Delete(Bytes(key.as_ref())))
+    }
+
+    /// Removes all keys of a range.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn delete_range(&mut self, keyspace: &SharedKeyspace, range: impl KeyBounds) -> Result<()> {
+        let bounds: (Bound<_>, Bound<_>) = (range.lower().map(Bytes), range.upper().map(Bytes));
+        self.write(keyspace, Op::DeleteRange(bounds.0, bounds.1))
+    }
+
+    /// Merges an operand into a key: see [`esker::Keyspace::merge`].
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn merge(
+        &mut self,
+        keyspace: &SharedKeyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write(keyspace, Op::Merge(Bytes(key.as_ref()), Bytes(operand.as_ref())))
+    }
+
+    /// Adds to a number and returns the number before: see [`esker::Keyspace::fetch_add`].
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn fetch_add(&mut self, keyspace: &SharedKeyspace, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
+        check_of(&self.inner, keyspace)?;
+        match self.ask(&Request::FetchAdd(keyspace.id, Bytes(key.as_ref()), add))? {
+            Reply::Number(old) => Ok(old),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn replace(&mut self, keyspace: &SharedKeyspace, key: &[u8], new: Option<&[u8]>) -> Result<()> {
+        self.ask(&Request::Replace(keyspace.id, Bytes(key), new.map(Bytes))).map(drop)
+    }
+
+    /// Removes a key and returns its old value.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn remove(&mut self, keyspace: &SharedKeyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let old = self.get(keyspace, &key)?;
+        if old.is_some() {
+            self.delete(keyspace, key)?;
+        }
+        Ok(old)
+    }
+
+    /// Removes and returns the first entry.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn pop_first(&mut self, keyspace: &SharedKeyspace) -> Result<Option<(Key, Value)>> {
+        let entry = self.first(keyspace)?;
+        self.take_out(keyspace, entry)
+    }
+
+    /// Removes and returns the last entry.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn pop_last(&mut self, keyspace: &SharedKeyspace) -> Result<Option<(Key, Value)>> {
+        let entry = self.last(keyspace)?;
+        self.take_out(keyspace, entry)
+    }
+
+    fn take_out(
+        &mut self,
+        keyspace: &SharedKeyspace,
+        entry: Option<(Key, Value)>,
+    ) -> Result<Option<(Key, Value)>> {
+        if let Some((key, _)) = &entry {
+            self.delete(keyspace, key)?;
+        }
+        Ok(entry)
+    }
+
+    /// Sets a key to `new` if its value is `expected`: see [`esker::Keyspace::compare_and_swap`].
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn compare_and_swap(
+        &mut self,
+        keyspace: &SharedKeyspace,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Swap> {
+        let old = self.get(keyspace, &key)?;
+        let swapped = old.as_deref() == expected;
+        if swapped {
+            self.replace(keyspace, key.as_ref(), new)?;
+        }
+        Ok(Swap::new(swapped, old))
+    }
+
+    /// Replaces the value of a key by the result of `change`: see [`esker::Keyspace::update`].
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn update<V: Into<Value>>(
+        &mut self,
+        keyspace: &SharedKeyspace,
+        key: impl AsRef<[u8]>,
+        change: impl FnOnce(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Update> {
+        let old = self.get(keyspace, &key)?;
+        let new = change(old.as_deref()).map(Into::into);
+        if old.is_some() || new.is_some() {
+            self.replace(keyspace, key.as_ref(), new.as_deref())?;
+        }
+        Ok(Update::new(old, new))
+    }
+
+    /// Locks a key until the transaction ends: see [`esker::Transaction::lock`]. The lock of a guest that is killed
+    /// is released at once, and that of one that is stopped after the idle time.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get), among them the engine's `LockTimeout` and `Deadlock`.
+    pub fn lock(&mut self, keyspace: &SharedKeyspace, key: impl AsRef<[u8]>, mode: LockMode) -> Result<()> {
+        check_of(&self.inner, keyspace)?;
+        let is_alone = mode == LockMode::Exclusive;
+        self.ask(&Request::Lock(keyspace.id, Bytes(key.as_ref()), is_alone)).map(drop)
+    }
+
+    /// Makes the writes durable and visible, all or none.
+    ///
+    /// # Errors
+    /// The engine's `Conflict` and [`Error::HostGone`]: nothing was written, run the transaction again.
+    /// [`Error::OutcomeUnknown`]. The transaction is over in any case.
+    pub fn commit(self) -> Result<SeqNo> {
+        self.inner.check()?;
+        let Some(mut link) = self.link.lock().take() else { return Err(unexpected()) };
+        let id = self.inner.next_commit(&mut link, self.durability);
+        let request = Request::CommitTransaction(id.number, wire_durability(self.durability));
+        match link.call(&request, &self.inner.dir) {
+            Ok(reply) => {
+                self.inner.give_back(link);
+                seqno_of(reply).ok_or_else(unexpected)
+            }
+            Err(CallError::Refused(error)) => {
+                self.inner.release(link);
+                Err(error.into())
+            }
+            Err(CallError::Broken | CallError::Late) => {
+                drop(link);
+                match self.inner.outcome(&id)? {
+                    Outcome::Applied(seqno) => Ok(seqno),
+                    Outcome::NotApplied => Err(Error::HostGone),
+                }
+            }
+        }
+    }
+
+    /// Drops the writes.
+    pub fn rollback(self) {}
+}
+
+held_reads!(SharedTransaction);
+
+impl Drop for SharedTransaction {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.lock().take() {
+            self.inner.release(link);
+        }
+    }
+}

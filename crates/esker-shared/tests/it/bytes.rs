@@ -1,0 +1,71 @@
+//! Bad bytes on the socket end their connection, and harm nothing else (host.1, protocol.1).
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use esker_shared::Shared;
+
+/// What a guest of this version says first.
+fn greeting(lane: u8) -> Vec<u8> {
+    [&b"ESKERSHR"[..], &1_u32.to_le_bytes(), &[lane; 16]].concat()
+}
+
+/// Sends bytes, reads what comes until the connection ends, and returns it.
+fn send(path: &std::path::Path, bytes: &[u8], shuts: bool) -> Vec<u8> {
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // The host may have closed the connection already.
+    let _ = stream.write_all(bytes);
+    if shuts {
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+    }
+    let mut read = Vec::new();
+    match stream.read_to_end(&mut read) {
+        Err(e) if e.kind() != std::io::ErrorKind::ConnectionReset => panic!("the host keeps it open: {e}"),
+        _ => read,
+    }
+}
+
+#[test]
+fn bad_bytes_end_their_connection_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, guest) = (Shared::open(dir.path()).unwrap(), Shared::open(dir.path()).unwrap());
+    let ks = guest.keyspace("k").unwrap();
+    ks.put("a", "1").unwrap();
+    let path = dir.path().join("SOCKET");
+    let frame = |len: u64, bytes: &[u8]| [&greeting(9)[..], &len.to_le_bytes(), bytes].concat();
+    let mut rng = fastrand::Rng::with_seed(1);
+    let garbage: Vec<u8> = (0..1000).map(|_| rng.u8(..)).collect();
+    let other = [&b"ESKERSHR"[..], &7_u32.to_le_bytes()].concat();
+    assert_eq!(send(&path, &[&other[..], &[1; 16]].concat(), false)[8..], 1_u32.to_le_bytes(), "its version");
+    send(&path, &garbage, false);
+    for (bytes, shuts) in [
+        (frame(u64::MAX, b""), false),
+        (frame(5 << 30, b"x"), false),
+        (frame(1 << 31, b"cut off"), true),
+        (frame(3, &[255, 255, 255]), false),
+        (frame(0, b""), false),
+        (frame(garbage.len() as u64, &garbage), false),
+        (greeting(9)[..20].to_vec(), true),
+        (greeting(9), true),
+        (b"".to_vec(), true),
+    ] {
+        send(&path, &bytes, shuts);
+        assert_eq!(guest.keyspace("k").unwrap().get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    }
+    // Requests with bits turned over. Those that are still requests are run: one may remove a key.
+    let request = [&[6, 0, 1, 1][..], b"a"].concat();
+    for at in 0..request.len() * 8 {
+        let mut bytes = request.clone();
+        bytes[at / 8] ^= 1 << (at % 8);
+        send(&path, &frame(bytes.len() as u64, &bytes), true);
+    }
+    assert_eq!(ks.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    // Two connections cannot have one lane.
+    let mut first = UnixStream::connect(&path).unwrap();
+    first.write_all(&greeting(5)).unwrap();
+    first.read_exact(&mut [0; 12]).unwrap();
+    assert_eq!(send(&path, &greeting(5), false), b"", "lanes.2");
+    drop(host);
+}
