@@ -117,8 +117,7 @@ impl SharedBatch {
         self.commit_as(None)
     }
 
-    /// Same as [`commit`](Self::commit), with this durability. That of a guest is at least
-    /// [`Buffered`](Durability::Buffered).
+    /// Same as [`commit`](Self::commit), with this durability, and at least [`Buffered`](Durability::Buffered).
     ///
     /// # Errors
     /// Those of [`SharedKeyspace::put`].

@@ -24,7 +24,8 @@ impl LaneId {
     }
 }
 
-/// The name of a commit whose outcome is unknown: part of [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown).
+/// The name of a commit whose outcome is unknown: part of
+/// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitId {
     pub(crate) lane: LaneId,

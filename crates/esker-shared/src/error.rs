@@ -1,7 +1,7 @@
 //! The error of this crate, and the form in which the host sends errors of the engine.
 //!
-//! Each variant of `esker::Error` that a caller acts on arrives as itself. Texts that are constants in the engine
-//! (`op`, `what`) arrive as part of the detail.
+//! Each variant of `esker::Error` that a caller acts on arrives as itself. Texts that are constants in the
+//! engine (`op`, `what`) arrive as part of the detail.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ pub enum Error {
     /// [`Shared::transact`](crate::Shared::transact) does so by itself.
     #[error("the process that held this transaction, snapshot or iterator has gone: begin again")]
     HostGone,
-    /// The reply to a commit was lost, and no host could say what became of it in time. The commit may have been
-    /// applied. [`Shared::outcome`](crate::Shared::outcome) asks again.
+    /// The reply to a commit was lost, and no host could say what became of it in time. The commit may have
+    /// been applied. [`Shared::outcome`](crate::Shared::outcome) asks again.
     #[error("whether commit {0} was applied is unknown: ask again with `Shared::outcome`")]
     OutcomeUnknown(CommitId),
     /// The host and this process speak different versions of the protocol.
@@ -170,7 +170,8 @@ impl WireError {
         match self {
             WireError::Io { code, detail } => {
                 // The code decides what helps; the text is the host's.
-                let kind = code.map_or(io::ErrorKind::Other, |code| io::Error::from_raw_os_error(code).kind());
+                let kind =
+                    code.map_or(io::ErrorKind::Other, |code| io::Error::from_raw_os_error(code).kind());
                 let source = Arc::new(io::Error::new(kind, detail));
                 DbError::Io { op: "have the host work on", path: dir.to_owned(), source }
             }

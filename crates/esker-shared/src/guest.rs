@@ -76,7 +76,8 @@ impl Conn {
             // The host went while it accepted.
             Err(_) => return Err(NoConnection::Absent),
         }
-        let timeouts = stream.set_read_timeout(Some(wait)).and_then(|()| stream.set_write_timeout(Some(wait)));
+        let timeouts =
+            stream.set_read_timeout(Some(wait)).and_then(|()| stream.set_write_timeout(Some(wait)));
         timeouts.map_err(NoConnection::Refused)?;
         let (reader, buffer) = (BufReader::new(stream), Vec::new());
         Ok(Conn { reader, lane, number: 0, buffer, wait, is_broken: false })

@@ -8,7 +8,8 @@ macro_rules! held_reads {
             /// The value of a key.
             ///
             /// # Errors
-            /// [`Error::Db`](crate::Error::Db); [`Error::HostGone`](crate::Error::HostGone). All reads have these.
+            /// [`Error::Db`](crate::Error::Db); [`Error::HostGone`](crate::Error::HostGone). All reads have
+            /// these.
             pub fn get(&self, keyspace: &SharedKeyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
                 check_of(&self.inner, keyspace)?;
                 match self.ask(&Request::Get(At::Held, keyspace.id, Bytes(key.as_ref())))? {

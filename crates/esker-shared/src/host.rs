@@ -5,8 +5,8 @@
 //! ```
 //!
 //! host.1. A connection's faults, bytes and panics end that connection, and nothing else.
-//! host.2. A transaction of a guest ends with its connection, or when its guest sends nothing for a while: other
-//!     commits may wait for it.
+//! host.2. A transaction of a guest ends with its connection, or when its guest sends nothing for a while:
+//!     other commits may wait for it.
 //! host.3. To close, the host first finishes the requests that run, and closes the database last.
 
 use std::collections::HashMap;
@@ -85,7 +85,9 @@ impl Host {
         });
         let started = socket::bind(dir).and_then(|bound| {
             let server = server.clone();
-            std::thread::Builder::new().name("esker-shared".to_owned()).spawn(move || server.accept_all(bound))
+            std::thread::Builder::new()
+                .name("esker-shared".to_owned())
+                .spawn(move || server.accept_all(bound))
         });
         match started {
             Ok(thread) => Ok(Host { db, lanes, server, thread: Mutex::new(Some(thread)) }),
@@ -107,7 +109,6 @@ impl Host {
         self.server.stops.store(true, Ordering::Relaxed);
         // A panic of that thread has ended it as well.
         let _ = thread.join();
-        self.server.end_connections();
         self.db.clone().close()
     }
 }
@@ -117,7 +118,7 @@ impl Server {
         self.stops.load(Ordering::Relaxed)
     }
 
-    fn accept_all(self: Arc<Self>, mut bound: Bound) {
+    fn accept_all(self: &Arc<Self>, mut bound: Bound) {
         let mut looked = Instant::now();
         while !self.stops() {
             match bound.accept(TICK) {
@@ -141,6 +142,8 @@ impl Server {
         if self.is_open() {
             bound.remove(&self.dir);
         }
+        drop(bound);
+        self.end_connections();
     }
 
     /// Returns whether this process still has the directory's lock (socket.1).

@@ -6,7 +6,7 @@
 //!                          ^---------------------------held-----'
 //! ```
 //!
-//! inner.1. The directory's lock is the only leadership: who has it serves, and nobody else.
+//! inner.1. The directory's lock is the only leadership: its holder serves, and no other process.
 //! inner.2. A process that has become the host stays it until it closes.
 //! inner.3. Every wait has an end: [`Settings::wait`] for a host, and as long for a reply.
 
@@ -182,6 +182,8 @@ impl Inner {
         if self.host.get().is_some() {
             return Ok(());
         }
+        // A close waits for its turn after it has set the flag: no host begins after it.
+        self.check()?;
         let db = self.settings.builder.clone().open(&self.dir)?;
         match Host::start(db, &self.dir, self.settings.idle_max) {
             Ok(host) => {
@@ -203,15 +205,15 @@ impl Inner {
         Error::NoHost { dir: self.dir.clone(), waited: self.settings.wait, why: why.into() }
     }
 
-    /// Begins a thread that settles again when the host goes, so that a database always has a host while a process
-    /// has it open.
+    /// Begins a thread that settles again when the host goes, so that a database always has a host while a
+    /// process has it open.
     fn watch(self: &Arc<Self>, conn: Conn) -> Result<()> {
         self.note_watched(&conn);
         let inner = Arc::downgrade(self);
         let thread = std::thread::Builder::new().name("esker-watch".to_owned());
-        thread.spawn(move || watch_hosts(&inner, conn)).map_err(|e| {
-            Error::Db(DbError::io("start a thread for", &self.dir, e))
-        })?;
+        thread
+            .spawn(move || watch_hosts(&inner, conn))
+            .map_err(|e| Error::Db(DbError::io("start a thread for", &self.dir, e)))?;
         Ok(())
     }
 
@@ -219,8 +221,8 @@ impl Inner {
         *self.watched.lock() = conn.socket().ok();
     }
 
-    /// Runs a request that changes nothing, again after the host has gone. Also returns the link, which may hold a
-    /// snapshot for the next parts of the reply.
+    /// Runs a request that changes nothing, again after the host has gone. Also returns the link, which may
+    /// hold a snapshot for the next parts of the reply.
     pub(crate) fn read_with(&self, request: &Request<'_>) -> Result<(Reply, Link)> {
         let until = self.deadline();
         loop {
@@ -247,8 +249,8 @@ impl Inner {
         Ok(reply)
     }
 
-    /// Commits writes by what `send` sends. If the host goes, finds out what became of the commit, and sends it
-    /// again if it was not applied.
+    /// Commits writes by what `send` sends. If the host goes, finds out what became of the commit, and sends
+    /// it again if it was not applied.
     pub(crate) fn commit(
         &self,
         durability: Option<Durability>,
@@ -344,7 +346,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // As for a `Db`: whoever wants the error calls `close`.
+        // As for a `Db`: a caller who wants the error calls `close`.
         let _ = self.close();
     }
 }
@@ -384,5 +386,29 @@ pub(crate) fn wire_durability(durability: Option<Durability>) -> WireDurability 
 
 /// The error of a reply that does not belong to its request.
 pub(crate) fn unexpected() -> Error {
-    DbError::Panicked("the host sent a reply that does not belong to the request: this is a bug".to_owned()).into()
+    DbError::Panicked("the host sent a reply that does not belong to the request: this is a bug".to_owned())
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_of_a_fork_is_refused_and_leaves_its_parents_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let (builder, time) = (Builder::default(), Duration::from_secs(5));
+        let settings = Settings { builder, wait: time, idle_max: time };
+        let mut inner = Inner::open(dir.path().to_owned(), settings).unwrap();
+        // As in the child, which has another number.
+        let pid = inner.pid;
+        Arc::get_mut(&mut inner).unwrap().pid += 1;
+        let refused = inner.read(&Request::Keyspaces);
+        assert!(matches!(refused, Err(Error::Forked)), "{refused:?}");
+        inner.close().unwrap();
+        assert!(dir.path().join("SOCKET").exists());
+        Arc::get_mut(&mut inner).unwrap().pid = pid;
+        inner.close().unwrap();
+        assert!(!dir.path().join("SOCKET").exists());
+    }
 }

@@ -4,7 +4,9 @@ use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use esker::{Durability, Error as DbError, Key, KeyBounds, Keyspace, KeyspaceId, SeqNo, Swap, Ttl, Update, Value};
+use esker::{
+    Durability, Error as DbError, Key, KeyBounds, Keyspace, KeyspaceId, SeqNo, Swap, Ttl, Update, Value,
+};
 
 use crate::error::{Error, Result};
 use crate::inner::{Inner, unexpected};
@@ -13,8 +15,8 @@ use crate::range::{SharedRange, multi_get};
 use crate::transact::TransactionOptions;
 use crate::transaction::SharedTransaction;
 
-/// A keyspace of a [`Shared`](crate::Shared) database: a cheap handle, valid whichever process is the host. Calls
-/// that return what was there are transactions of their own.
+/// A keyspace of a [`Shared`](crate::Shared) database: a cheap handle, valid whichever process is the host.
+/// Calls that return what was there are transactions of their own.
 ///
 /// In the host each call is that of the engine. In a guest it is one request, or a few.
 #[derive(Clone)]
@@ -36,16 +38,16 @@ impl SharedKeyspace {
         KeyspaceId::new(self.id)
     }
 
-    /// Returns a handle of the same keyspace whose commits have this durability. Commits of a guest are at least
-    /// [`Buffered`](Durability::Buffered).
+    /// Returns a handle of the same keyspace whose commits have this durability. [`None`](Durability::None)
+    /// counts as [`Buffered`](Durability::Buffered): a kill of the host loses no commit.
     #[must_use]
     pub fn with(&self, durability: Durability) -> Self {
-        SharedKeyspace {
-            inner: self.inner.clone(),
-            id: self.id,
-            native: OnceLock::new(),
-            durability: Some(durability),
-        }
+        let durability = match durability {
+            Durability::None => Durability::Buffered,
+            more => more,
+        };
+        let (inner, native) = (self.inner.clone(), OnceLock::new());
+        SharedKeyspace { inner, id: self.id, native, durability: Some(durability) }
     }
 
     /// Returns the engine's handle, if this process is the host.
@@ -56,8 +58,10 @@ impl SharedKeyspace {
         let Some(host) = self.inner.host() else { return Ok(None) };
         let found = host.db.keyspace_by_id(self.id())?;
         let mut found = found.ok_or_else(|| DbError::KeyspaceNotFound(format!("number {}", self.id)))?;
-        if let Some(durability) = self.durability {
-            found = found.with(durability);
+        match self.durability {
+            Some(durability) => found = found.with(durability),
+            None if host.db.info().durability == Durability::None => found = found.with(Durability::Buffered),
+            None => {}
         }
         Ok(Some(self.native.get_or_init(|| found)))
     }
@@ -128,8 +132,8 @@ impl SharedKeyspace {
         values
     }
 
-    /// The entries of a range, from either end. In a guest they come in pages, and the host holds a snapshot until
-    /// the last one was read or the iterator is dropped.
+    /// The entries of a range, from either end. In a guest they come in pages, and the host holds a snapshot
+    /// until the last one was read or the iterator is dropped.
     pub fn range(&self, range: impl KeyBounds) -> SharedRange {
         match self.native() {
             Ok(Some(native)) => SharedRange::native(native.range(range)),
@@ -199,7 +203,8 @@ impl SharedKeyspace {
     /// Sets a key to a value. Returns the number of the commit; if its reply was lost, that of a later one.
     ///
     /// # Errors
-    /// [`Error::Db`]; [`Error::NoHost`]: nothing was written; [`Error::OutcomeUnknown`]. All writes have these.
+    /// [`Error::Db`]; [`Error::NoHost`]: nothing was written; [`Error::OutcomeUnknown`]. All writes have
+    /// these.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SeqNo> {
         let (key, value) = (key.as_ref(), value.as_ref());
         let op = Op::Put { key: Bytes(key), value: Bytes(value), ttl: None };
@@ -255,8 +260,8 @@ impl SharedKeyspace {
         self.delete_range(..)
     }
 
-    /// Merges an operand into a key, without reading it: see [`esker::Keyspace::merge`]. Every process that may
-    /// become the host has to register the operator.
+    /// Merges an operand into a key, without reading it: see [`esker::Keyspace::merge`]. Every process that
+    /// may become the host has to register the operator.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).

@@ -9,13 +9,13 @@
 //! keyspace of its own ([`RECORDS`]).
 //!
 //! lanes.1. A commit and its record are applied together.
-//! lanes.2. A number is used once: by a commit, or by the fence that a resolution sets. A lane's commits run one at
-//!     a time, and a resolution waits for the one that runs.
-//! lanes.3. Only the thread of a connection commits for its lane, and the lane is in the table while that thread
-//!     runs. The thread ends before its process does, and a new host begins after the old one. So no commit of a
-//!     lane follows a resolution that has not found the lane in the table.
-//! lanes.4. A record is removed by the lane's own end, or [`KEPT_FOR`] after it, by one host's clock that only
-//!     runs forwards. Guests ask for no commit that is older than `ASKING_MAX`.
+//! lanes.2. A number is used once: by a commit, or by the fence that a resolution sets. A lane's commits run
+//!     one at a time, and a resolution waits for the one that runs.
+//! lanes.3. Only the thread of a connection commits for its lane, and the lane is in the table while that
+//!     thread runs. The thread ends before its process does, and a new host begins after the old one. So no
+//!     commit of a lane follows a resolution that has not found the lane in the table.
+//! lanes.4. A record is removed by the lane's own end, or [`KEPT_FOR`] after it, by one host's clock that
+//!     only runs forwards. Guests ask for no commit that is older than `ASKING_MAX`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -47,7 +47,8 @@ pub(crate) struct Lanes {
     records: Keyspace,
     /// Lanes that have a connection (lanes.3).
     table: Mutex<HashMap<LaneId, Arc<Lane>>>,
-    /// Lanes that ended without a goodbye, or before this host began, with the time from which the record is kept.
+    /// Lanes that ended without a goodbye, or before this host began, with the time from which the record is
+    /// kept.
     ended: Mutex<VecDeque<(Instant, LaneId)>>,
 }
 
@@ -124,8 +125,8 @@ impl Lanes {
         commit(Record { keyspace: &self.records, key: lane.id.0, value: number.to_le_bytes() })
     }
 
-    /// Returns what became of a commit, and has it never applied if it was not. Waits for a commit that runs, but
-    /// not longer than `patience`.
+    /// Returns what became of a commit, and has it never applied if it was not. Waits for a commit that runs,
+    /// but not longer than `patience`.
     pub(crate) fn resolve(
         &self,
         id: LaneId,
@@ -180,8 +181,13 @@ impl Lanes {
         let Some(value) = self.records.get(id.0)? else { return Ok(0) };
         let bytes = <[u8; 8]>::try_from(&*value);
         let bytes = bytes.map_err(|_| {
-            Error::Invalid(format!("keyspace {RECORDS:?} has a value that is not a record: leave it to hosts"))
+            Error::Invalid(format!(
+                "keyspace {RECORDS:?} has a value that is not a record: leave it to hosts"
+            ))
         })?;
         Ok(u64::from_le_bytes(bytes))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,10 +7,10 @@
 //!   process C: Shared --a guest--'
 //! ```
 //!
-//! Each process calls [`Shared::open`]. The one that gets the directory's lock is the host: it opens the database, and
-//! its own calls go straight to the engine. The others are guests, whose calls are requests to the host. When the
-//! host goes, even by `kill -9`, one of the guests takes over, recovers and serves. No process is configured for
-//! either role.
+//! Each process calls [`Shared::open`]. The one that gets the directory's lock is the host: it opens the
+//! database, and its own calls go straight to the engine. The others are guests, whose calls are requests to
+//! the host. When the host goes, even by `kill -9`, one of the guests takes over, recovers and serves. No
+//! process is configured for either role.
 //!
 //! ```
 //! # fn main() -> esker_shared::Result<()> {
@@ -30,18 +30,24 @@
 //! # }
 //! ```
 //!
-//! - A commit that a guest was told of survives the host's end as its durability says. A guest's commits are at least
+//! - An acknowledged commit survives the host's end as its durability says. All commits are at least
 //!   [`Buffered`](esker::Durability::Buffered).
-//! - If the host goes before it replies, the guest asks the next host what became of the commit, and makes it again if
-//!   it was not applied. No commit is applied twice. If no host answers in time, the error is
+//! - If the host goes before it replies, the guest asks the next host what became of the commit, and makes it
+//!   again if it was not applied. No commit is applied twice. If no host answers in time, the error is
 //!   [`Error::OutcomeUnknown`].
-//! - Transactions, snapshots and iterators of guests end with the host: [`Error::HostGone`]. [`Shared::transact`] runs
-//!   its body again.
-//! - The keyspace `esker.shared` holds a record for each connection of a guest. The engine's own lists show it.
+//! - Transactions, snapshots and iterators of guests end with the host: [`Error::HostGone`].
+//!   [`Shared::transact`] runs its body again.
+//! - The keyspace `esker.shared` holds a record for each connection of a guest. The engine's own lists show
+//!   it.
 //!
 //! What it costs, and what does not work: docs/processes.md. Only for Unix.
 
 #![cfg(unix)]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "sockets and other processes are of the real system; the engine below goes through `Env`"
+)]
 
 mod batch;
 mod commit_id;

@@ -306,3 +306,6 @@ pub(crate) fn read_version(stream: &mut impl Read) -> io::Result<u32> {
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,8 +24,9 @@ const COUNT_MAX: u32 = 4096;
 /// What a snapshot or transaction and its iterators share. `None`: it has ended.
 pub(crate) type HeldLink = Arc<Mutex<Option<Link>>>;
 
-/// The entries of a range in the order of their keys, from either end. Shows one state: that of its beginning, or of
-/// its snapshot. In a transaction, writes of the transaction behind the next page are seen as well.
+/// The entries of a range in the order of their keys, from either end. Shows one state: that of its
+/// beginning, or of its snapshot. In a transaction, writes of the transaction behind the next page are seen
+/// as well.
 #[must_use = "iterators are lazy"]
 pub struct SharedRange(Repr);
 

@@ -1,5 +1,5 @@
-//! Runs the requests of one caller in the process that has the database: of a guest's connection, or of the host's
-//! own handles.
+//! Runs the requests of one caller in the process that has the database: of a guest's connection, or of the
+//! host's own handles.
 //!
 //! ```text
 //!   Request --> Session { keyspaces by number, held snapshot or transaction, collected writes } --> Reply
@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{
-    Blobs, Counting, Db, Durability, Error, History, Isolation, Keyspace, KeyspaceId, KeyspaceOptions, LockMode,
-    ReadCore, Reads, Result, SeqNo, Snapshot, Transaction, Ttl, Value, WriteBatch,
+    Blobs, Counting, Db, Durability, Error, History, Isolation, Keyspace, KeyspaceId, KeyspaceOptions,
+    LockMode, ReadCore, Reads, Result, SeqNo, Snapshot, Transaction, Ttl, Value, WriteBatch,
 };
 
 use crate::lanes::{Found, Lane, Lanes, RECORDS};
 use crate::protocol::{
-    At, Bytes, Op, Opening, Owned, Page, Reply, Request, WireDurability, WireHistory, WireIsolation, WireOptions,
+    At, Bytes, Op, Opening, Owned, Page, Reply, Request, WireDurability, WireHistory, WireIsolation,
+    WireOptions,
 };
 
 /// Bytes of keys and values after which a page ends.
@@ -186,7 +187,8 @@ impl Session {
         }
     }
 
-    /// Returns where to read the first part of a reply: for [`At::Now`] in a new snapshot, for the other parts.
+    /// Returns where to read the first part of a reply: for [`At::Now`] in a new snapshot, for the other
+    /// parts.
     fn hold_for_parts(&mut self, at: At) -> At {
         if at == At::Now {
             self.held = Held::Snapshot(self.db.snapshot());
@@ -342,7 +344,13 @@ fn entries_of(reads: &dyn ReadCore, page: &Page<'_>) -> Result<(Vec<(Owned, Owne
 
 /// What takes writes that read nothing.
 trait Target {
-    fn apply_put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8], ttl: Option<Duration>) -> Result<()>;
+    fn apply_put(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        ttl: Option<Duration>,
+    ) -> Result<()>;
     fn apply_delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()>;
     fn apply_delete_range(&mut self, keyspace: &Keyspace, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()>;
     fn apply_merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()>;

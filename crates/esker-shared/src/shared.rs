@@ -30,23 +30,23 @@ impl Default for SharedBuilder {
 }
 
 impl SharedBuilder {
-    /// Options of the engine, for the time in which this process is the host. Use the same ones in all processes:
-    /// any of them can become the host.
+    /// Options of the engine, for the time in which this process is the host. Use the same ones in all
+    /// processes: any of them can become the host.
     pub fn engine(mut self, builder: Builder) -> Self {
         self.settings.builder = builder;
         self
     }
 
-    /// How long a call waits for a host, and again for its reply. Default 30 s, at most 5 min. The recovery of a host
-    /// that was killed counts. Longer than [`Builder::lock_patience`], or a wait for a lock looks like a host that
-    /// does not answer.
+    /// How long a call waits for a host, and again for its reply. Default 30 s, at most 5 min. The recovery
+    /// of a host that was killed counts. Longer than [`Builder::lock_patience`], or a wait for a lock looks
+    /// like a host that does not answer.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.settings.wait = wait.min(ASKING_MAX / 2);
         self
     }
 
-    /// How long a guest's transaction may send nothing before the host ends it. Other commits may wait for it.
-    /// Default 10 s.
+    /// How long a guest's transaction may send nothing before the host ends it, because other commits may wait
+    /// for it. Default 10 s. A body of [`Shared::transact`] that pauses for longer each time never commits.
     pub fn transaction_idle(mut self, time: Duration) -> Self {
         self.settings.idle_max = time.max(Duration::from_millis(1));
         self
@@ -55,8 +55,8 @@ impl SharedBuilder {
     /// Opens the database in a directory, as its host or as a guest of its host.
     ///
     /// # Errors
-    /// Those of [`Builder::open`] as [`Error::Db`]; [`Error::NoHost`] if another process has it open and does not
-    /// serve it; [`Error::Version`]; [`Error::PathTooLong`].
+    /// Those of [`Builder::open`] as [`Error::Db`]; [`Error::NoHost`] if another process has it open and does
+    /// not serve it; [`Error::Version`]; [`Error::PathTooLong`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Shared> {
         let dir = std::path::absolute(path.as_ref());
         let dir = dir.map_err(|e| DbError::io("resolve", path.as_ref(), e))?;
@@ -87,8 +87,8 @@ impl Shared {
         SharedBuilder::default()
     }
 
-    /// The engine's handle, while this process is the host. A host stays the host until it closes. Everything that
-    /// the engine can do works with it, at its speed. Closing it closes the shared database.
+    /// The engine's handle, while this process is the host. A host stays the host until it closes. Everything
+    /// that the engine can do works with it, at its speed. Closing it closes the shared database.
     pub fn db(&self) -> Option<Db> {
         self.inner.host().map(|host| host.db.clone())
     }
@@ -198,9 +198,9 @@ impl Shared {
         self.transaction().begin()
     }
 
-    /// Runs `body` in a serializable transaction and commits it. Runs it again after a conflict or deadlock, and if
-    /// the host goes before it has committed. So `body` must have no effects outside the database. After eight
-    /// attempts other commits wait while it runs.
+    /// Runs `body` in a serializable transaction and commits it. Runs it again after a conflict or deadlock,
+    /// and if the host goes before it has committed. So `body` must have no effects outside the database.
+    /// After eight attempts other commits wait while it runs.
     ///
     /// # Errors
     /// Those of `body`, and [`Error::Db`], [`Error::NoHost`], [`Error::OutcomeUnknown`].
@@ -211,8 +211,8 @@ impl Shared {
         self.transaction().run(body)
     }
 
-    /// Asks what became of a commit that failed with [`Error::OutcomeUnknown`], at most 10 min after it. If the answer
-    /// is [`Outcome::NotApplied`], it never will be applied.
+    /// Asks what became of a commit that failed with [`Error::OutcomeUnknown`], at most 10 min after it. If
+    /// the answer is [`Outcome::NotApplied`], it never will be applied.
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`]; [`Error::Forked`].
@@ -228,8 +228,8 @@ impl Shared {
         self.inner.read(&Request::Sync).map(drop)
     }
 
-    /// Closes this process's part. A host finishes the requests that run, ends its guests' connections and closes
-    /// the database; then one of them takes over. Dropping the last handle does the same.
+    /// Closes this process's part. A host finishes the requests that run, ends its guests' connections and
+    /// closes the database; then one of them takes over. Dropping the last handle does the same.
     ///
     /// # Errors
     /// Those of [`Db::close`].

@@ -12,8 +12,8 @@ use crate::keyspace::{SharedKeyspace, check_of, prefix_range};
 use crate::protocol::{At, Bytes, Reply, Request};
 use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
 
-/// The state of all keyspaces at one commit. A guest's snapshot has a connection of its own, and ends with the host:
-/// then its reads fail with [`Error::HostGone`](crate::Error::HostGone).
+/// The state of all keyspaces at one commit. A guest's snapshot has a connection of its own, and ends with
+/// the host: then its reads fail with [`Error::HostGone`](crate::Error::HostGone).
 pub struct SharedSnapshot {
     inner: Arc<Inner>,
     link: HeldLink,

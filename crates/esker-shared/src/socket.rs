@@ -1,8 +1,8 @@
 //! The socket in a database's directory: its name, its rights, and connections that do not wait for ever.
 //!
 //! socket.1. Only the process with the directory's lock binds, replaces or removes the socket file.
-//! socket.2. Other users cannot connect: the file has mode 0600 before it gets its name. On Linux the host also
-//!     asks the system for the user of each peer.
+//! socket.2. Other users cannot connect: the file has mode 0600 before it gets its name. On Linux the host
+//!     also asks the system for the user of each peer.
 
 use std::fs::{self, File};
 use std::io;
@@ -52,7 +52,8 @@ impl Address {
     }
 }
 
-/// Binds the socket of a directory that this process has locked, in place of any other file of its name (socket.1).
+/// Binds the socket of a directory that this process has locked, in place of any other file of its name
+/// (socket.1).
 pub(crate) fn bind(dir: &Path) -> io::Result<Bound> {
     let new = dir.join(SOCKET_NEW);
     match fs::remove_file(&new) {

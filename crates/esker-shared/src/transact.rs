@@ -1,6 +1,7 @@
 //! `transact`: repeats a transaction until it commits.
 //!
-//! After [`TRIES_BEFORE_EXCLUSIVE`] attempts the transaction is exclusive, so that it is sure to make progress.
+//! After [`TRIES_BEFORE_EXCLUSIVE`] attempts the transaction is exclusive, so that it is sure to make
+//! progress.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -19,7 +20,8 @@ const TRIES_BEFORE_EXCLUSIVE: u32 = 8;
 const WAIT_MIN: Duration = Duration::from_micros(50);
 const WAIT_MAX: Duration = Duration::from_millis(4);
 
-/// How a transaction is isolated, repeated and committed. Made by [`Shared::transaction`](crate::Shared::transaction).
+/// How a transaction is isolated, repeated and committed. Made by
+/// [`Shared::transaction`](crate::Shared::transaction).
 #[derive(Clone)]
 #[must_use = "call `run` or `begin`"]
 pub struct TransactionOptions {
@@ -40,8 +42,8 @@ impl TransactionOptions {
         TransactionOptions { isolation, ..self }
     }
 
-    /// Sets the durability of the commit. Default: that of the host's database. Commits of a guest are at least
-    /// [`Buffered`](Durability::Buffered).
+    /// Sets the durability of the commit, at least [`Buffered`](Durability::Buffered). Default: that of the
+    /// host's database.
     pub fn durability(self, durability: Durability) -> Self {
         TransactionOptions { durability: Some(durability), ..self }
     }
@@ -72,8 +74,8 @@ impl TransactionOptions {
     /// Runs `body` in a transaction and commits it: see [`Shared::transact`](crate::Shared::transact).
     ///
     /// # Errors
-    /// Those of `body` and of [`SharedTransaction::commit`]. After the last attempt, also conflicts, deadlocks and
-    /// [`Error::HostGone`].
+    /// Those of `body` and of [`SharedTransaction::commit`]. After the last attempt, also conflicts,
+    /// deadlocks and [`Error::HostGone`].
     pub fn run<T, E: From<Error>>(
         &self,
         mut body: impl FnMut(&mut SharedTransaction) -> Result<T, E>,

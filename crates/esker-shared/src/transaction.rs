@@ -18,9 +18,10 @@ use crate::protocol::{At, Bytes, Op, Reply, Request, WireIsolation};
 use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
 use crate::session::seqno_of;
 
-/// A transaction: see [`esker::Transaction`]. It runs in the host, and each call of a guest is a request. It ends with
-/// the host, and when its guest sends nothing for [a while](crate::SharedBuilder::transaction_idle): then its calls
-/// fail with [`Error::HostGone`], and nothing was written. Dropping it rolls it back.
+/// A transaction: see [`esker::Transaction`]. It runs in the host, and each call of a guest is a request. It
+/// ends with the host, and when its guest sends nothing for [a
+/// while](crate::SharedBuilder::transaction_idle): then its calls fail with [`Error::HostGone`], and nothing
+/// was written. Dropping it rolls it back.
 pub struct SharedTransaction {
     inner: Arc<Inner>,
     link: HeldLink,
@@ -209,8 +210,8 @@ impl SharedTransaction {
         Ok(Update::new(old, new))
     }
 
-    /// Locks a key until the transaction ends: see [`esker::Transaction::lock`]. The lock of a guest that is killed
-    /// is released at once, and that of one that is stopped after the idle time.
+    /// Locks a key until the transaction ends: see [`esker::Transaction::lock`]. The host releases
+    /// the locks of a killed guest at once, and those of a stopped guest after the idle time.
     ///
     /// # Errors
     /// Those of [`get`](Self::get), among them the engine's `LockTimeout` and `Deadlock`.

@@ -150,7 +150,9 @@ fn errors_of_the_engine_arrive_as_themselves() {
     let long = vec![0; 65_536];
     assert!(matches!(ks.put(&long, ""), Err(Error::Db(DbError::KeyTooLong { len: 65_536 }))));
     assert!(matches!(ks.merge("a", "b"), Err(Error::Db(DbError::NoMergeOperator { .. }))));
-    assert!(matches!(guest.open_keyspace("x"), Err(Error::Db(DbError::KeyspaceNotFound(name))) if name == "x"));
+    assert!(
+        matches!(guest.open_keyspace("x"), Err(Error::Db(DbError::KeyspaceNotFound(name))) if name == "x")
+    );
     let options = KeyspaceOptions::new()
         .blobs(Blobs::From(100))
         .counting(Counting::Lazy)

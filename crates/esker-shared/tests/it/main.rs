@@ -4,4 +4,5 @@
 
 mod api;
 mod bytes;
+mod kill;
 mod takeover;

@@ -1,0 +1,104 @@
+//! Tests of frames and messages.
+
+use super::*;
+
+fn requests() -> Vec<Request<'static>> {
+    let key = Bytes(b"key");
+    let page = Page {
+        lower: Bound::Included(key),
+        upper: Bound::Unbounded,
+        is_reverse: true,
+        count_max: 3,
+        keys_only: false,
+    };
+    let put = Op::Put { key, value: Bytes(b"value"), ttl: Some(Duration::from_millis(1)) };
+    let options = WireOptions { merge_operator: Some("max".to_owned()), ..WireOptions::default() };
+    vec![
+        Request::Keyspaces,
+        Request::Keyspace("name", Opening::Create(options)),
+        Request::Get(At::Now, 7, key),
+        Request::MultiGet(At::Held, 7, vec![key, Bytes(b"")]),
+        Request::Page(At::Now, 7, page),
+        Request::Write(7, Op::DeleteRange(Bound::Excluded(key), Bound::Unbounded)),
+        Request::Commit(9, WireDurability::Sync, vec![(7, put), (8, Op::Merge(key, key))]),
+        Request::Resolve(LaneId([3; 16]), 9, WireDurability::Buffered),
+    ]
+}
+
+fn replies() -> Vec<Reply> {
+    let value = || Owned(Value::copy_of(b"value"));
+    vec![
+        Reply::Done,
+        Reply::Value(Some(value())),
+        Reply::Values(vec![None, Some(value())]),
+        Reply::Page { entries: vec![(value(), value())], is_last: false },
+        Reply::Ttl(Some(Some(Duration::from_millis(5)))),
+        Reply::Outcome(Outcome::Applied(SeqNo::new(5))),
+        Reply::Refused(WireError::Poisoned(Box::new(WireError::NoSpace))),
+    ]
+}
+
+/// Reads one message from a stream that ends after these bytes.
+fn read<'a, T: Deserialize<'a>>(bytes: &[u8], buffer: &'a mut Vec<u8>) -> io::Result<T> {
+    match read_frame(&mut &bytes[..], buffer)? {
+        true => decode(buffer),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[test]
+fn messages_arrive_as_they_were_sent() {
+    for request in requests() {
+        let mut buffer = Vec::new();
+        assert_eq!(read::<Request<'_>>(&frame(&request).unwrap(), &mut buffer).unwrap(), request);
+    }
+    for reply in replies() {
+        let mut buffer = Vec::new();
+        assert_eq!(read::<Reply>(&frame(&reply).unwrap(), &mut buffer).unwrap(), reply);
+    }
+}
+
+/// Pins version 1: a change of these bytes needs a new version.
+#[test]
+fn the_bytes_of_version_1() {
+    let bytes: Vec<u8> = requests().iter().flat_map(|request| frame(request).unwrap()).collect();
+    let replies: Vec<u8> = replies().iter().flat_map(|reply| frame(reply).unwrap()).collect();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!((hex(&bytes), hex(&replies)), (REQUESTS.to_owned(), REPLIES.to_owned()));
+}
+
+const REQUESTS: &str = "010000000000000000100000000000000001046e616d65020000000001036d61780700000000000000040007036b65790900\
+    00000000000007010702036b6579000c0000000000000008000701036b65790001030009000000000000000d070202036b65\
+    79001f00000000000000120902020700036b65790576616c75650100c0843d0803036b6579036b6579130000000000000014\
+    030303030303030303030303030303030901";
+const REPLIES: &str = "010000000000000000080000000000000003010576616c75650a00000000000000060200010576616c75650f000000000000\
+    0007010576616c75650576616c756500080000000000000005010100c096b10203000000000000000b000503000000000000\
+    000e0601";
+
+#[test]
+fn protocol_1_damaged_messages_are_errors_or_other_messages() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let frames = requests().into_iter().map(|request| frame(&request).unwrap());
+    let frames: Vec<Vec<u8>> = frames.chain(replies().iter().map(|reply| frame(reply).unwrap())).collect();
+    for _ in 0..20_000 {
+        let mut bytes = frames[rng.usize(..frames.len())].clone();
+        for _ in 0..rng.usize(1..4) {
+            let at = rng.usize(..bytes.len());
+            bytes[at] = rng.u8(..);
+        }
+        bytes.truncate(rng.usize(..=bytes.len()));
+        // Whether they are errors, too: neither panics nor takes memory.
+        let _ = read::<Request<'_>>(&bytes, &mut Vec::new());
+        let _ = read::<Reply>(&bytes, &mut Vec::new());
+    }
+    for length in [u64::MAX, FRAME_BYTES_MAX + 1] {
+        let refused = read_frame(&mut &length.to_le_bytes()[..], &mut Vec::new());
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+    let mut buffer = Vec::new();
+    let cut = read_frame(&mut &FRAME_BYTES_MAX.to_le_bytes()[..], &mut buffer);
+    assert_eq!(cut.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    assert!(buffer.capacity() < 1 << 20, "protocol.1: memory for what has arrived");
+    let sum = [frame(&Request::Keyspaces).unwrap(), vec![0]].concat();
+    assert!(read::<Request<'_>>(&[&2_u64.to_le_bytes()[..], &sum[8..]].concat(), &mut Vec::new()).is_err());
+}
