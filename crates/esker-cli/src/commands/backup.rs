@@ -131,7 +131,7 @@ fn send(session: &Session<'_>) -> Result<Answer> {
 
 fn receive(session: &Session<'_>, target: &Path, verify: bool) -> Result<Answer> {
     let (bar, start) = (Bar::default(), std::time::Instant::now());
-    let restore = Restore::new(target).verify(verify).on_progress(bar.call());
+    let restore = Restore::new(target).env(env(session.opening)?).verify(verify).on_progress(bar.call());
     let received = restore.read(std::io::stdin().lock());
     bar.finish();
     let info = received.map_err(|e| of_backups(&e))?;

@@ -35,7 +35,7 @@ impl Bar {
 }
 
 /// Returns whether the file is `-`: standard output or input.
-fn is_stream(file: &Path, plain: bool) -> bool {
+fn is_stream(file: &Path) -> bool {
     file == Path::new("-")
 }
 

@@ -22,6 +22,7 @@ use super::{BackupInfo, OnProgress, Progress, Reporter};
 use crate::db::{Builder, Db};
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
+use crate::encryption;
 use crate::engine::life::copies::capture::DataKind;
 use crate::engine::life::copies::checkpoint::{data_path, write_manifest};
 use crate::engine::life::copies::transfer;
@@ -75,13 +76,14 @@ impl Stream {
             new_bytes: bytes,
             ..BackupInfo::default()
         };
-        let salt = core.env.random.next_u64() as u32;
-        let mut writer = StreamWriter::new(out, Compression::None, salt)?;
+        let env = encryption::for_one_file(&core.env, &core.env, Path::new("the stream"))?;
+        let mut writer = StreamWriter::new(out, Compression::None, &env)?;
         let mut head = MAGIC.to_vec();
         put_varint(&mut head, FORMAT_VERSION.into());
         writer.append(&head)?;
         writer.append(&encode_info(&info, None, None))?;
         writer.append(&capture.state.encode())?;
+        writer.append(&encryption::wrapped_keys(&core.env))?;
         let mut reporter = Reporter::new(&mut self.on_progress, files, bytes);
         for file in &capture.files {
             let mut head = vec![FILE, u8::from(file.kind == DataKind::Blobs)];
@@ -137,7 +139,8 @@ impl Restore {
         Restore { dir: dir.as_ref().to_owned(), env: Env::real(), on_progress: None, verify: false }
     }
 
-    /// Sets the environment of the directory; the operating system's files by default.
+    /// Sets the environment of the directory, with the [keys](crate::Db::env) of an encrypted database; the
+    /// operating system's files by default.
     pub fn env(mut self, env: Env) -> Self {
         self.env = env;
         self
@@ -163,8 +166,7 @@ impl Restore {
     /// [`Error::AlreadyExists`]; [`Error::Corrupt`] with the offset in the stream, also if it is cut off;
     /// [`Error::UnsupportedVersion`]; [`Error::Io`], [`Error::NoSpace`].
     pub fn read(mut self, input: impl Read) -> Result<BackupInfo> {
-        let workplace = Workplace::take(&self.env, &self.dir, None)?;
-        let mut stream = Incoming { reader: StreamReader::new(input)? };
+        let mut stream = Incoming { reader: StreamReader::new(input, &self.env)? };
         let version = stream.part(decode_head)?;
         if version != FORMAT_VERSION {
             let path = PathBuf::from("the stream");
@@ -173,6 +175,9 @@ impl Restore {
         }
         let (info, ..) = stream.part(|bytes| decode_info(bytes, FORMAT_VERSION))?;
         let state = stream.part(VersionEdit::decode)?;
+        let keys = stream.record()?;
+        let env = encryption::with_wrapped_keys(&self.env, Path::new("the stream"), &keys)?;
+        let workplace = Workplace::take(&env, &self.dir, None)?;
         let tables = state.added.iter().map(|added| (DataKind::Table, added.file));
         let blobs = state.blobs.added.iter().map(|&(_, file)| (DataKind::Blobs, file));
         let mut missing: BTreeSet<_> = tables.chain(blobs).collect();

@@ -75,12 +75,17 @@ impl Keyring {
         Ok(Keyring { path, provider: provider.clone(), keys, of_file })
     }
 
-    /// Returns the keys that a file contains.
-    pub(super) fn of_file(bytes: &[u8], path: &Path, provider: &Arc<dyn KeyProvider>) -> Result<Keyring> {
+    /// Returns the keys that a file contains: for itself alone, or for a directory.
+    pub(super) fn of_bytes(
+        bytes: &[u8],
+        path: &Path,
+        provider: &Arc<dyn KeyProvider>,
+        of_file: bool,
+    ) -> Result<Keyring> {
         let keys = key_file::decode(bytes, path)?.into_iter();
         let keys =
             keys.map(|stored| DatabaseKey::unwrap(stored, &**provider, path)).collect::<Result<_>>()?;
-        Ok(Keyring { path: path.to_owned(), provider: provider.clone(), keys, of_file: true })
+        Ok(Keyring { path: path.to_owned(), provider: provider.clone(), keys, of_file })
     }
 
     /// Returns the keys as stored in the one file that they are for.
@@ -88,7 +93,7 @@ impl Keyring {
         self.of_file.then(|| self.encode())
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let keys: Vec<WrappedKey> = self.keys.iter().map(|key| key.stored.clone()).collect();
         key_file::encode(&keys)
     }

@@ -103,10 +103,34 @@ pub(crate) fn with_own_keys(env: &Env, (path, at): (&Path, u64), bytes: &[u8]) -
         let Some(keys) = keys else {
             return Err(Error::corrupt("keys of a file", path, at, "their length is wrong"));
         };
-        let ring = keyring::Keyring::of_file(keys, path, provider)?;
+        let ring = keyring::Keyring::of_bytes(keys, path, provider, true)?;
         return Ok(keyring::EnvKeys { provider: provider.clone(), ring: Some(ring.into()) }.put(env));
     }
     let _ = (env, at, bytes);
+    Err(Error::encryption(path, EncryptionProblem::KeyMissing))
+}
+
+/// Returns the keys of the environment's directory as `KEYS` stores them. Empty if there are none.
+pub(crate) fn wrapped_keys(env: &Env) -> Vec<u8> {
+    #[cfg(feature = "encryption")]
+    if let Some(ring) = keyring::of(env) {
+        return ring.encode();
+    }
+    let _ = env;
+    Vec::new()
+}
+
+/// Returns the environment for a directory that gets these keys, which `path` contains. Without keys nothing
+/// of it is encrypted.
+pub(crate) fn with_wrapped_keys(env: &Env, path: &Path, bytes: &[u8]) -> Result<Env> {
+    if bytes.is_empty() {
+        return Ok(without_keys(env));
+    }
+    #[cfg(feature = "encryption")]
+    if let Some(keyring::EnvKeys { provider, .. }) = keyring::EnvKeys::of(env) {
+        let ring = keyring::Keyring::of_bytes(bytes, path, provider, false)?;
+        return Ok(keyring::EnvKeys { provider: provider.clone(), ring: Some(ring.into()) }.put(env));
+    }
     Err(Error::encryption(path, EncryptionProblem::KeyMissing))
 }
 

@@ -9,7 +9,10 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
+use esker_env::Env;
+
 use crate::encoding::Compression;
+use crate::encryption::{self, FileKind, Seal};
 use crate::types::{Error, Result};
 
 use super::frame::{self, FRAME_BYTES, Frame};
@@ -23,16 +26,22 @@ const NAME: &str = "the stream";
 pub(crate) struct StreamWriter<W> {
     out: W,
     header: FileHeader,
+    seal: Seal,
     size: u64,
     scratch: Vec<u8>,
 }
 
 impl<W: Write> StreamWriter<W> {
-    /// Writes the file header. `salt` is a random number.
-    pub(crate) fn new(out: W, codec: Compression, salt: u32) -> Result<Self> {
-        let header = FileHeader { codec, salt };
-        let mut writer = StreamWriter { out, header, size: 0, scratch: Vec::new() };
-        writer.write(&header.encode())?;
+    /// Writes the file header. The environment has the keys, if the stream is to be encrypted.
+    pub(crate) fn new(out: W, codec: Compression, env: &Env) -> Result<Self> {
+        let seal = Seal::create(env, FileKind::Records)?;
+        let own_keys = encryption::own_keys(env)?;
+        let salt = env.random.next_u64() as u32;
+        let (is_sealed, has_keys) = (seal.is_on(), own_keys.is_some());
+        let header = FileHeader { codec, salt, is_sealed, has_keys };
+        let mut writer = StreamWriter { out, header, seal, size: 0, scratch: Vec::new() };
+        let bytes = header.encode();
+        writer.write(&[&bytes[..], &writer.seal.header(&bytes), &own_keys.unwrap_or_default()].concat())?;
         Ok(writer)
     }
 
@@ -41,8 +50,9 @@ impl<W: Write> StreamWriter<W> {
         let raw_len = u32::try_from(record.len())
             .map_err(|_| Error::Invalid(format!("a record of {} bytes is too long", record.len())))?;
         let mut scratch = std::mem::take(&mut self.scratch);
-        let (frame, payload) = frame::pack(record, raw_len, &self.header, &mut scratch)
-            .map_err(|e| Error::io("compress a record for", NAME, e))?;
+        let (frame, payload) =
+            frame::pack(record, raw_len, (&self.header, &self.seal), self.size, &mut scratch)
+                .map_err(|e| Error::io("compress a record for", NAME, e))?;
         let head = frame.encode(&self.header, self.size);
         self.write(&head)?;
         self.write(payload)?;
@@ -70,6 +80,7 @@ impl<W: Write> StreamWriter<W> {
 pub(crate) struct StreamReader<R> {
     input: R,
     header: FileHeader,
+    seal: Seal,
     /// Offset of the next record.
     position: u64,
     /// Offset of the content of the last record.
@@ -78,18 +89,27 @@ pub(crate) struct StreamReader<R> {
 }
 
 impl<R: Read> StreamReader<R> {
-    /// Reads the file header.
-    pub(crate) fn new(input: R) -> Result<Self> {
+    /// Reads the file header. The environment has the keys of an encrypted stream.
+    pub(crate) fn new(input: R, env: &Env) -> Result<Self> {
         let mut reader = StreamReader {
             input,
             header: FileHeader::default(),
+            seal: Seal::default(),
             position: 0,
             content_offset: 0,
             payload: Vec::new(),
         };
         reader.fill(HEADER_BYTES as u64)?;
-        reader.header = FileHeader::require(&reader.payload, Path::new(NAME))?;
-        reader.position = HEADER_BYTES as u64;
+        let (header, mut head) = (FileHeader::require(&reader.payload, Path::new(NAME))?, reader.payload);
+        reader.payload = Vec::new();
+        reader.fill(header.records_at() - HEADER_BYTES as u64)?;
+        head.extend_from_slice(&reader.payload);
+        if (head.len() as u64) < header.records_at() {
+            return Err(reader.corrupt(head.len() as u64, "the stream is cut off"));
+        }
+        reader.seal = header.find_seal(env, Path::new(NAME), &mut &head[..])?;
+        reader.header = header;
+        reader.position = header.records_at();
         Ok(reader)
     }
 
@@ -108,7 +128,7 @@ impl<R: Read> StreamReader<R> {
             return Err(self.corrupt(self.content_offset, detail));
         }
         self.position += frame.size();
-        let record = frame.unpack(&self.header, &self.payload);
+        let record = frame.unpack(&self.header, &self.seal, at, &self.payload);
         record.map(|record| Some(record.into_owned())).map_err(|e| e.in_file(WHAT, Path::new(NAME), at))
     }
 

@@ -68,9 +68,7 @@ impl Load {
     pub fn read(self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         check_asked_for(self.keyspaces.as_ref())?;
         let path = path.as_ref();
-        let env = self.env.clone().unwrap_or_else(Env::real);
-        let env = Env { keys: env.keys.clone().or(db.env().keys), ..env };
-        let mut reader = Reader::options().env(&env).strict_tail(true).open(path)?;
+        let mut reader = Reader::options().env(&self.env_for(db)).strict_tail(true).open(path)?;
         self.load(db, path, || {
             let record = reader.next()?.map(<[u8]>::to_vec);
             Ok((record, reader.content_offset(), reader.position()))
@@ -85,11 +83,17 @@ impl Load {
     /// Those of [`read`](Self::read).
     pub fn read_from(self, db: &Db, input: impl Read) -> Result<Unloaded> {
         check_asked_for(self.keyspaces.as_ref())?;
-        let mut reader = StreamReader::new(input)?;
+        let mut reader = StreamReader::new(input, &self.env_for(db))?;
         self.load(db, Path::new("the stream"), || {
             let record = reader.next()?;
             Ok((record, reader.content_offset(), reader.position()))
         })
+    }
+
+    /// The environment of the file, with the keys of the database if it has none of its own.
+    fn env_for(&self, db: &Db) -> Env {
+        let env = self.env.clone().unwrap_or_else(Env::real);
+        Env { keys: env.keys.clone().or(db.env().keys), ..env }
     }
 
     /// Loads records. `next` returns a record, the offset of its content, and where it ends.

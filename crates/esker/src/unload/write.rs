@@ -119,8 +119,12 @@ impl Unload {
     /// reads; [`Error::Io`] of the stream.
     pub fn write_to(mut self, db: &Db, mut out: impl Write) -> Result<Unloaded> {
         let env = self.env.clone().unwrap_or_else(Env::real);
+        let env = match self.plain {
+            true => without_keys(&env),
+            false => encryption::for_one_file(&env, &db.handle.core.env, Path::new("the stream"))?,
+        };
         let (source, head) = self.begin(db, &env)?;
-        let mut writer = StreamWriter::new(&mut out as &mut dyn Write, CODEC, env.random.next_u64() as u32)?;
+        let mut writer = StreamWriter::new(&mut out as &mut dyn Write, CODEC, &env)?;
         writer.append(&head.encode())?;
         self.run(source, &head, Out::Stream(writer), Position::default())
     }

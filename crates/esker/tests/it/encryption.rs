@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use esker::backup::{Backup, Point};
+use esker::backup::{Backup, Point, Restore, Stream};
 use esker::encryption::{KeyProvider, MasterKeys, with_keys};
 use esker::sstable::{Reader, Writer};
 use esker::unload::{Load, Unload};
@@ -460,6 +460,49 @@ fn damaged_backups_never_give_wrong_answers() {
                 Err(Error::Panicked(text)) => panic!("{what}: {text}"),
                 Err(_) => {}
             }
+        }
+    }
+}
+
+#[test]
+fn streams_are_encrypted_and_damage_of_any_byte_restores_nothing() {
+    let fs = MemFs::new();
+    let db = builder(&fs).open(DIR).unwrap();
+    fill(&db, 1);
+    let is_secret = |bytes: &[u8]| !bytes.windows(6).any(|window| window == &SECRET.as_bytes()[2..8]);
+    let (mut stream, mut unloaded, mut plain) = (Vec::new(), Vec::new(), Vec::new());
+    Stream::new().write(&db, &mut stream).unwrap();
+    Unload::new().write_to(&db, &mut unloaded).unwrap();
+    Unload::new().plain(true).write_to(&db, &mut plain).unwrap();
+    assert_eq!([is_secret(&stream), is_secret(&unloaded), is_secret(&plain)], [true, true, false]);
+
+    let expected = dump(&db).unwrap();
+    Restore::new("copy").env(env(&fs)).verify(true).read(&stream[..]).unwrap();
+    assert_no_plain_text(&fs, &["copy"], "restored");
+    assert_eq!(dump_sound(&builder(&fs).open("copy").unwrap()).unwrap(), expected);
+    for (bytes, dir) in [(&unloaded, "one"), (&plain, "two")] {
+        let loaded = builder(&fs).open(dir).unwrap();
+        Load::new().read_from(&loaded, &bytes[..]).unwrap();
+        assert_eq!(loaded.keyspaces().unwrap(), db.keyspaces().unwrap());
+    }
+
+    let bare = Env::simulated(Arc::new(fs.clone()), 1);
+    let other = with_keys(&bare, Arc::new(master(2)));
+    for wrong in [bare, other] {
+        let refused = Restore::new("no").env(wrong).read(&stream[..]).unwrap_err();
+        assert!(matches!(refused, Error::Encryption { .. }), "{refused}");
+    }
+    for at in (0..200).chain((200..stream.len()).step_by(3001)) {
+        stream[at] ^= 1;
+        let found = Restore::new("no").env(env(&fs)).read(&stream[..]);
+        stream[at] ^= 1;
+        // Zeros follow the keys that the header holds.
+        let is_padding = (88..84 + 4096).contains(&at);
+        assert!(found.is_err() || is_padding, "byte {at}");
+        if found.is_ok() {
+            let restored = dump(&builder(&fs).open("no").unwrap()).unwrap();
+            assert!(restored == expected, "byte {at}");
+            fs.rename_dir(Path::new("no"), Path::new(&format!("done {at}"))).unwrap();
         }
     }
 }
