@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p esker-shared --example costs -- DIRECTORY`
 
+#![expect(clippy::disallowed_methods, reason = "a program around the engine")]
+
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -17,11 +19,11 @@ fn engine() -> esker::Builder {
 }
 
 /// Calls in a loop for one round. Returns the nanoseconds of a call.
-fn round(mut call: impl FnMut(u64)) -> u64 {
+fn round<T>(mut call: impl FnMut(u64) -> T) -> u64 {
     let (began, mut calls) = (Instant::now(), 0_u64);
     while began.elapsed() < ROUND {
         for _ in 0..32 {
-            call(calls.wrapping_mul(7919) % KEYS);
+            std::hint::black_box(call(calls.wrapping_mul(7919) % KEYS));
             calls += 1;
         }
     }
@@ -35,10 +37,11 @@ fn median(mut values: Vec<u64>) -> u64 {
 
 /// The nanoseconds of each call, by its name.
 fn calls(ks: &SharedKeyspace, shared: &Shared) -> Vec<(&'static str, u64)> {
-    let get = round(|n| drop(ks.get(n.to_be_bytes()).expect("get")));
-    let put = round(|n| drop(ks.put(n.to_be_bytes(), [7; 100]).expect("put")));
-    let add = round(|n| drop(ks.fetch_add([&b"n"[..], &n.to_be_bytes()].concat(), 1).expect("fetch_add")));
-    let scan = round(|n| drop(ks.range(n.to_be_bytes()..).take(100).map(|e| e.expect("range")).count()));
+    let get = round(|n| ks.get(n.to_be_bytes()).expect("get"));
+    let put = round(|n| ks.put(n.to_be_bytes(), [7; 100]).expect("put"));
+    let add = round(|n| ks.fetch_add([&b"n"[..], &n.to_be_bytes()].concat(), 1).expect("fetch_add"));
+    let scan =
+        round(|n| ks.range(n.to_be_bytes()..).take(100).map(|e| e.expect("range").1.len()).sum::<usize>());
     let two = round(|n| {
         let moved = shared.transact(|t| -> Result<()> {
             t.put(ks, n.to_be_bytes(), [7; 100])?;
@@ -105,19 +108,13 @@ fn main() -> Result<()> {
     for _ in 0..ROUNDS {
         let db = engine().open(dir)?;
         let ks = db.keyspace("k")?;
-        note("engine alone: get".to_owned(), round(|n| drop(ks.get(n.to_be_bytes()).expect("get"))));
-        note(
-            "engine alone: put".to_owned(),
-            round(|n| drop(ks.put(n.to_be_bytes(), [7; 100]).expect("put"))),
-        );
+        note("engine alone: get".to_owned(), round(|n| ks.get(n.to_be_bytes()).expect("get")));
+        note("engine alone: put".to_owned(), round(|n| ks.put(n.to_be_bytes(), [7; 100]).expect("put")));
         db.close()?;
         let shared = Shared::builder().engine(engine()).open(dir)?;
         let ks = shared.keyspace("k")?;
         let native = shared.db().expect("the host").keyspace("k")?;
-        note(
-            "host by Shared::db: get".to_owned(),
-            round(|n| drop(native.get(n.to_be_bytes()).expect("get"))),
-        );
+        note("host by Shared::db: get".to_owned(), round(|n| native.get(n.to_be_bytes()).expect("get")));
         calls(&ks, &shared).into_iter().for_each(|(name, nanos)| note(format!("host: {name}"), nanos));
         guests(dir, 1).into_iter().for_each(|(name, nanos)| note(format!("1 guest: {name}"), nanos));
         guests(dir, 4).into_iter().for_each(|(name, nanos)| note(format!("4 guests, each: {name}"), nanos));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use esker::{Durability, KeyBounds, SeqNo};
 
 use crate::error::Result;
-use crate::inner::Inner;
+use crate::inner::Opened;
 use crate::keyspace::{SharedKeyspace, check_of};
 use crate::protocol::{Bytes, Op, Request};
 
@@ -25,12 +25,12 @@ enum Write {
 /// Writes that are committed together, all or none. They are kept in this process until the commit.
 #[must_use = "call `commit`"]
 pub struct SharedBatch {
-    inner: Arc<Inner>,
+    inner: Arc<Opened>,
     writes: Vec<(u32, Write)>,
 }
 
 impl SharedBatch {
-    pub(crate) fn new(inner: &Arc<Inner>) -> Self {
+    pub(crate) fn new(inner: &Arc<Opened>) -> Self {
         SharedBatch { inner: inner.clone(), writes: Vec::new() }
     }
 
@@ -117,7 +117,8 @@ impl SharedBatch {
         self.commit_as(None)
     }
 
-    /// Same as [`commit`](Self::commit), with this durability, and at least [`Buffered`](Durability::Buffered).
+    /// Same as [`commit`](Self::commit), with this durability, and at least
+    /// [`Buffered`](Durability::Buffered).
     ///
     /// # Errors
     /// Those of [`SharedKeyspace::put`].

@@ -10,6 +10,7 @@
 //! inner.2. A process that has become the host stays it until it closes.
 //! inner.3. Every wait has an end: [`Settings::wait`] for a host, and as long for a reply.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -43,6 +44,12 @@ pub(crate) struct Settings {
     pub(crate) idle_max: Duration,
 }
 
+/// What all handles of the user share: the last one closes the database, also while the watching thread uses
+/// it.
+pub(crate) struct Opened {
+    inner: Arc<Inner>,
+}
+
 /// An open shared database.
 pub(crate) struct Inner {
     pub(crate) dir: PathBuf,
@@ -54,13 +61,15 @@ pub(crate) struct Inner {
     /// Held by the thread that tries the directory's lock.
     takeover: Mutex<()>,
     pool: Mutex<Vec<Conn>>,
+    /// Set once a host or a connection was found: the database exists. It orders nothing else.
+    is_known: AtomicBool,
     /// Set once by a close; it orders nothing else.
     is_closed: AtomicBool,
     /// The connection whose end shows that the host has gone.
     watched: Mutex<Option<std::os::unix::net::UnixStream>>,
 }
 
-impl Inner {
+impl Opened {
     /// Opens a directory: becomes its host, or a guest.
     pub(crate) fn open(dir: PathBuf, settings: Settings) -> Result<Arc<Self>> {
         let inner = Arc::new(Inner {
@@ -70,15 +79,35 @@ impl Inner {
             host: OnceLock::new(),
             takeover: Mutex::new(()),
             pool: Mutex::default(),
+            is_known: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             watched: Mutex::default(),
         });
-        if let Link::Remote(conn) = inner.settle(inner.deadline())? {
+        let link = inner.settle(inner.deadline())?;
+        inner.is_known.store(true, Ordering::Relaxed);
+        if let Link::Remote(conn) = link {
             inner.watch(conn)?;
         }
-        Ok(inner)
+        Ok(Arc::new(Opened { inner }))
     }
+}
 
+impl Deref for Opened {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // As for a `Db`: a caller who wants the error calls `close`.
+        let _ = self.inner.close();
+    }
+}
+
+impl Inner {
     /// The host, if this process is it.
     pub(crate) fn host(&self) -> Option<&Host> {
         self.host.get()
@@ -184,7 +213,12 @@ impl Inner {
         }
         // A close waits for its turn after it has set the flag: no host begins after it.
         self.check()?;
-        let db = self.settings.builder.clone().open(&self.dir)?;
+        let mut builder = self.settings.builder.clone().lock_timeout(Duration::ZERO);
+        if self.is_known.load(Ordering::Relaxed) {
+            // A database that was removed meanwhile is not replaced by an empty one.
+            builder = builder.create_if_missing(false).error_if_exists(false);
+        }
+        let db = builder.open(&self.dir)?;
         match Host::start(db, &self.dir, self.settings.idle_max) {
             Ok(host) => {
                 let is_set = self.host.set(host).is_ok();
@@ -344,13 +378,6 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // As for a `Db`: a caller who wants the error calls `close`.
-        let _ = self.close();
-    }
-}
-
 /// Settles again each time the host goes, until this process is the host or has closed the database.
 fn watch_hosts(inner: &Weak<Inner>, mut conn: Conn) {
     loop {
@@ -394,20 +421,24 @@ pub(crate) fn unexpected() -> Error {
 mod tests {
     use super::*;
 
+    fn of_child(opened: &mut Arc<Opened>) -> &mut Inner {
+        Arc::get_mut(&mut Arc::get_mut(opened).unwrap().inner).unwrap()
+    }
+
     #[test]
     fn a_child_of_a_fork_is_refused_and_leaves_its_parents_socket() {
         let dir = tempfile::tempdir().unwrap();
         let (builder, time) = (Builder::default(), Duration::from_secs(5));
         let settings = Settings { builder, wait: time, idle_max: time };
-        let mut inner = Inner::open(dir.path().to_owned(), settings).unwrap();
+        let mut inner = Opened::open(dir.path().to_owned(), settings).unwrap();
         // As in the child, which has another number.
         let pid = inner.pid;
-        Arc::get_mut(&mut inner).unwrap().pid += 1;
+        of_child(&mut inner).pid += 1;
         let refused = inner.read(&Request::Keyspaces);
         assert!(matches!(refused, Err(Error::Forked)), "{refused:?}");
         inner.close().unwrap();
         assert!(dir.path().join("SOCKET").exists());
-        Arc::get_mut(&mut inner).unwrap().pid = pid;
+        of_child(&mut inner).pid = pid;
         inner.close().unwrap();
         assert!(!dir.path().join("SOCKET").exists());
     }

@@ -9,7 +9,7 @@ use esker::{
 };
 
 use crate::error::{Error, Result};
-use crate::inner::{Inner, unexpected};
+use crate::inner::{Opened, unexpected};
 use crate::protocol::{At, Bytes, Op, Reply, Request};
 use crate::range::{SharedRange, multi_get};
 use crate::transact::TransactionOptions;
@@ -21,7 +21,7 @@ use crate::transaction::SharedTransaction;
 /// In the host each call is that of the engine. In a guest it is one request, or a few.
 #[derive(Clone)]
 pub struct SharedKeyspace {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<Opened>,
     pub(crate) id: u32,
     /// The host's own handle, once this process is the host.
     native: OnceLock<Keyspace>,
@@ -29,7 +29,7 @@ pub struct SharedKeyspace {
 }
 
 impl SharedKeyspace {
-    pub(crate) fn new(inner: &Arc<Inner>, id: u32) -> Self {
+    pub(crate) fn new(inner: &Arc<Opened>, id: u32) -> Self {
         SharedKeyspace { inner: inner.clone(), id, native: OnceLock::new(), durability: None }
     }
 
@@ -360,7 +360,7 @@ pub(crate) fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
 }
 
 /// Refuses a handle of another database.
-pub(crate) fn check_of(inner: &Arc<Inner>, keyspace: &SharedKeyspace) -> Result<()> {
+pub(crate) fn check_of(inner: &Arc<Opened>, keyspace: &SharedKeyspace) -> Result<()> {
     match Arc::ptr_eq(inner, &keyspace.inner) {
         true => Ok(()),
         false => Err(Error::Db(DbError::ForeignHandle { keyspace: format!("number {}", keyspace.id) })),

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::guest::{CallError, Link};
-use crate::inner::{Inner, unexpected};
+use crate::inner::{Inner, Opened, unexpected};
 use crate::protocol::{At, Bytes, Owned, Page, Reply, Request};
 
 /// Entries of the first page, and of the largest.
@@ -44,7 +44,7 @@ enum Source {
 }
 
 struct Paged {
-    inner: Arc<Inner>,
+    inner: Arc<Opened>,
     source: Source,
     keyspace: u32,
     lower: Bound<Vec<u8>>,
@@ -68,13 +68,13 @@ impl SharedRange {
     }
 
     /// A range of the newest state.
-    pub(crate) fn now(inner: &Arc<Inner>, keyspace: u32, range: &impl esker::KeyBounds) -> Self {
+    pub(crate) fn now(inner: &Arc<Opened>, keyspace: u32, range: &impl esker::KeyBounds) -> Self {
         Self::paged(inner, Source::Own(None), keyspace, range)
     }
 
     /// A range of a snapshot or transaction.
     pub(crate) fn held(
-        inner: &Arc<Inner>,
+        inner: &Arc<Opened>,
         held: &HeldLink,
         keyspace: u32,
         range: &impl esker::KeyBounds,
@@ -82,7 +82,7 @@ impl SharedRange {
         Self::paged(inner, Source::Held(held.clone()), keyspace, range)
     }
 
-    fn paged(inner: &Arc<Inner>, source: Source, keyspace: u32, range: &impl esker::KeyBounds) -> Self {
+    fn paged(inner: &Arc<Opened>, source: Source, keyspace: u32, range: &impl esker::KeyBounds) -> Self {
         SharedRange(Repr::Paged(Box::new(Paged {
             inner: inner.clone(),
             source,

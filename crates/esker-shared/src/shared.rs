@@ -9,7 +9,7 @@ use esker::{Builder, Db, Error as DbError, KeyspaceOptions};
 use crate::batch::SharedBatch;
 use crate::commit_id::{ASKING_MAX, CommitId, Outcome};
 use crate::error::{Error, Result};
-use crate::inner::{Inner, Settings, unexpected};
+use crate::inner::{Opened, Settings, unexpected};
 use crate::keyspace::SharedKeyspace;
 use crate::protocol::{Opening, Reply, Request, WireOptions};
 use crate::snapshot::SharedSnapshot;
@@ -45,8 +45,9 @@ impl SharedBuilder {
         self
     }
 
-    /// How long a guest's transaction may send nothing before the host ends it, because other commits may wait
-    /// for it. Default 10 s. A body of [`Shared::transact`] that pauses for longer each time never commits.
+    /// How long a guest's transaction may send nothing before the host ends it, because other commits may
+    /// wait for it. Default 10 s. A body of [`Shared::transact`] that pauses for longer each time never
+    /// commits.
     pub fn transaction_idle(mut self, time: Duration) -> Self {
         self.settings.idle_max = time.max(Duration::from_millis(1));
         self
@@ -60,7 +61,7 @@ impl SharedBuilder {
     pub fn open(self, path: impl AsRef<Path>) -> Result<Shared> {
         let dir = std::path::absolute(path.as_ref());
         let dir = dir.map_err(|e| DbError::io("resolve", path.as_ref(), e))?;
-        Ok(Shared { inner: Inner::open(dir, self.settings)? })
+        Ok(Shared { inner: Opened::open(dir, self.settings)? })
     }
 }
 
@@ -70,7 +71,7 @@ impl SharedBuilder {
 /// directory. When it goes, one of them takes over. See the [crate](crate).
 #[derive(Clone)]
 pub struct Shared {
-    inner: Arc<Inner>,
+    inner: Arc<Opened>,
 }
 
 impl Shared {

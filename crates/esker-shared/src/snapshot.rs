@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::error::Result;
 use crate::held::held_reads;
-use crate::inner::{Inner, unexpected};
+use crate::inner::{Opened, unexpected};
 use crate::keyspace::{SharedKeyspace, check_of, prefix_range};
 use crate::protocol::{At, Bytes, Reply, Request};
 use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
@@ -15,13 +15,13 @@ use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
 /// The state of all keyspaces at one commit. A guest's snapshot has a connection of its own, and ends with
 /// the host: then its reads fail with [`Error::HostGone`](crate::Error::HostGone).
 pub struct SharedSnapshot {
-    inner: Arc<Inner>,
+    inner: Arc<Opened>,
     link: HeldLink,
     seqno: SeqNo,
 }
 
 impl SharedSnapshot {
-    pub(crate) fn new(inner: &Arc<Inner>) -> Result<Self> {
+    pub(crate) fn new(inner: &Arc<Opened>) -> Result<Self> {
         let (reply, link) = inner.read_with(&Request::Hold)?;
         let Reply::Seqno(seqno) = reply else { return Err(unexpected()) };
         Ok(SharedSnapshot { inner: inner.clone(), link: Arc::new(Mutex::new(Some(link))), seqno })

@@ -10,7 +10,7 @@ use std::time::Duration;
 use esker::{Durability, Isolation};
 
 use crate::error::{Error, Result};
-use crate::inner::Inner;
+use crate::inner::Opened;
 use crate::protocol::WireIsolation;
 use crate::transaction::SharedTransaction;
 
@@ -25,14 +25,14 @@ const WAIT_MAX: Duration = Duration::from_millis(4);
 #[derive(Clone)]
 #[must_use = "call `run` or `begin`"]
 pub struct TransactionOptions {
-    inner: Arc<Inner>,
+    inner: Arc<Opened>,
     isolation: Isolation,
     durability: Option<Durability>,
     attempts_max: u32,
 }
 
 impl TransactionOptions {
-    pub(crate) fn new(inner: &Arc<Inner>) -> Self {
+    pub(crate) fn new(inner: &Arc<Opened>) -> Self {
         let (isolation, durability, attempts_max) = (Isolation::Serializable, None, u32::MAX);
         TransactionOptions { inner: inner.clone(), isolation, durability, attempts_max }
     }

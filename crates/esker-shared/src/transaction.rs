@@ -12,7 +12,7 @@ use crate::commit_id::Outcome;
 use crate::error::{Error, Result};
 use crate::guest::CallError;
 use crate::held::held_reads;
-use crate::inner::{Inner, unexpected, wire_durability};
+use crate::inner::{Opened, unexpected, wire_durability};
 use crate::keyspace::{SharedKeyspace, check_of, prefix_range};
 use crate::protocol::{At, Bytes, Op, Reply, Request, WireIsolation};
 use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
@@ -23,7 +23,7 @@ use crate::session::seqno_of;
 /// while](crate::SharedBuilder::transaction_idle): then its calls fail with [`Error::HostGone`], and nothing
 /// was written. Dropping it rolls it back.
 pub struct SharedTransaction {
-    inner: Arc<Inner>,
+    inner: Arc<Opened>,
     link: HeldLink,
     durability: Option<Durability>,
     /// Whether the last call failed in a way after which it can run again. It orders nothing.
@@ -32,7 +32,7 @@ pub struct SharedTransaction {
 
 impl SharedTransaction {
     pub(crate) fn begin(
-        inner: &Arc<Inner>,
+        inner: &Arc<Opened>,
         isolation: WireIsolation,
         durability: Option<Durability>,
     ) -> Result<Self> {

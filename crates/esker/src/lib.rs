@@ -128,7 +128,7 @@
 //! # Limits
 //! Keys have up to [`KEY_BYTES_MAX`] bytes, values up to [`VALUE_BYTES_MAX`]. Values can come from readers
 //! and be read in parts. [`Isolation::Snapshot`] permits write skew; the default does not. One process has a
-//! database open at a time.
+//! database open at a time; with the crate `esker-shared` it serves others, which write through it.
 
 pub mod backup;
 pub mod memtable;

@@ -3,7 +3,7 @@
 //! Files are in memory, and calls take the place of sockets. What this cannot show: threads that run at the
 //! same time, and bytes in sockets. tests/it/kill.rs does.
 
-use esker::env::{Env, MemFs};
+use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
 use super::*;
 
@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 
 /// A host of a database in memory, and the next ones.
 struct World {
-    fs: Arc<MemFs>,
+    fs: Arc<FaultFs>,
     host: Option<Lanes>,
     /// The connection's lane in this host.
     lane: Option<Arc<Lane>>,
@@ -20,7 +20,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let mut world = World { fs: Arc::new(MemFs::new()), host: None, lane: None };
+        let mut world = World { fs: Arc::new(FaultFs::new(Arc::new(MemFs::new()))), host: None, lane: None };
         world.next_host();
         world
     }
@@ -29,7 +29,8 @@ impl World {
     fn next_host(&mut self) {
         self.lane = None;
         if let Some(host) = self.host.take() {
-            host.db.close().unwrap();
+            // It fails if the log has.
+            let _ = host.db.close();
         }
         let env = Env::simulated(self.fs.clone(), 1);
         let db = Db::builder().background(false).env(env).open("db").unwrap();
@@ -171,4 +172,23 @@ fn lanes_4_records_without_a_guest_are_removed_after_a_while() {
     assert_eq!(records(&world), 1);
     world.host().remove_old(Instant::now() + KEPT_FOR * 2);
     assert_eq!(records(&world), 0);
+}
+
+#[test]
+fn after_a_failed_log_only_the_next_host_knows() {
+    for action in [FaultAction::Fail(std::io::ErrorKind::Other), FaultAction::ShortWrite { keep: 1 }] {
+        for kind in [OpKind::SyncData, OpKind::Write] {
+            let mut world = World::new();
+            world.connect();
+            world.fs.add(FaultRule::new(&[kind], action).on_path(".wal").forever());
+            let failed = world.deliver(1).unwrap();
+            assert!(matches!(failed, Err(Error::Poisoned(_))), "{failed:?}");
+            let unknown = world.host().resolve(LANE, 1, Durability::Sync, PATIENCE).unwrap();
+            assert_eq!(unknown, Found::Unknowable);
+            world.fs.clear();
+            world.next_host();
+            let is_applied = matches!(world.ask(1), Outcome::Applied(_));
+            assert_eq!(world.sum(), u64::from(is_applied), "{kind:?}");
+        }
+    }
 }

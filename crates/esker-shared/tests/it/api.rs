@@ -110,7 +110,7 @@ fn large_values_and_large_batches_pass_the_socket() {
     let dir = tempfile::tempdir().unwrap();
     let (host, guest) = pair(dir.path());
     let ks = guest.keyspace("large").unwrap();
-    let large: Vec<u8> = (0..20 << 20).map(|n: u32| (n * 31 >> 7) as u8).collect();
+    let large: Vec<u8> = (0..20 << 20).map(|n: u32| ((n * 31) >> 7) as u8).collect();
     ks.put("20 MiB", &large).unwrap();
     assert!(ks.get("20 MiB").unwrap().unwrap() == large[..]);
     let mut batch = guest.batch();

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use esker::{Builder, Db, Durability, KeyspaceOptions, LockMode, Ttl};
 use esker_shared::{Error, Outcome, Result, Shared, SharedKeyspace};
 use fastrand::Rng;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 const DIR: &str = "ESKER_SHARED_DIR";
 const WORKER: &str = "ESKER_SHARED_WORKER";
@@ -50,6 +50,30 @@ fn start(dir: &Path, test: &str, worker: u64) -> Child {
 fn of_child() -> Option<(PathBuf, u64)> {
     let dir = PathBuf::from(std::env::var_os(DIR)?);
     Some((dir, std::env::var(WORKER).ok()?.parse().ok()?))
+}
+
+/// A process that ends with its test.
+struct Killed(Child);
+
+impl Killed {
+    /// Returns once all of its threads have stopped.
+    fn stop(&self) {
+        signal(&self.0, Signal::STOP);
+        let stopped = waitpid(Some(Pid::from_child(&self.0)), WaitOptions::UNTRACED).unwrap();
+        assert!(stopped.is_some_and(|(_, status)| status.stopped()));
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn signal(child: &Child, signal: Signal) {
@@ -333,7 +357,8 @@ fn verify(dir: &Path, spawned: u64) -> u64 {
             assert!(value.is_some_and(|value| value.iter().all(|byte| *byte == n as u8)), "{id}/{n} is lost");
         }
         let sum = sums.get(id.to_be_bytes()).unwrap().map_or(0, |sum| number(&sum) as u64);
-        assert!((acknowledged[MERGE]..=begun[MERGE]).contains(&sum), "merges of {id}: {sum}");
+        let merges = acknowledged[MERGE]..=begun[MERGE];
+        assert!(merges.contains(&sum), "merges of {id}: {sum}, expected {merges:?}: {journal}");
         let count = map.get(format!("count {id}")).unwrap().map_or(0, |count| number(&count) as u64);
         assert!((acknowledged[COUNT]..=begun[COUNT]).contains(&count), "additions of {id}: {count}");
         all += acknowledged.iter().sum::<u64>();
@@ -385,31 +410,30 @@ fn wait_for(path: &Path) {
 #[test]
 fn a_stopped_host_is_a_timeout_and_commits_are_resolved_later() {
     let dir = tempfile::tempdir().unwrap();
-    let mut host = start(dir.path(), "kill::idle_host", 0);
+    let mut host = Killed(start(dir.path(), "kill::idle_host", 0));
     wait_for(&dir.path().join("db/SOCKET"));
     let shared = Shared::builder().wait(Duration::from_millis(700)).open(dir.path().join("db")).unwrap();
     let ks = shared.keyspace("k").unwrap();
     ks.put("a", "1").unwrap();
-    signal(&host, Signal::STOP);
+    host.stop();
     let began = Instant::now();
     let read = ks.get("a");
     assert!(matches!(read, Err(Error::NoHost { .. })), "{read:?}");
     ks.put("b", "1").map(drop).unwrap_err();
     assert!(began.elapsed() < Duration::from_secs(10), "inner.3");
-    signal(&host, Signal::CONT);
+    signal(&host.0, Signal::CONT);
     let mut left = shared.begin().unwrap();
     left.put(&ks, "c", "1").unwrap();
     // A connection that is open when the host stops: its commit is sent, and no more is known.
-    signal(&host, Signal::STOP);
+    host.stop();
     let Err(Error::OutcomeUnknown(id)) = left.commit() else { panic!("it is not known") };
-    signal(&host, Signal::CONT);
+    signal(&host.0, Signal::CONT);
     let outcome = shared.outcome(&id).unwrap();
     let is_there = ks.get("c").unwrap().is_some();
     assert_eq!(matches!(outcome, Outcome::Applied(_)), is_there, "lanes.2: {outcome:?}");
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(ks.get("c").unwrap().is_some(), is_there, "it stays so");
-    host.kill().unwrap();
-    host.wait().unwrap();
+    host.kill();
     assert_eq!(ks.get("a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
@@ -417,15 +441,14 @@ fn a_stopped_host_is_a_timeout_and_commits_are_resolved_later() {
 fn a_guest_that_is_killed_frees_its_locks() {
     let dir = tempfile::tempdir().unwrap();
     let shared = open(dir.path()).unwrap();
-    let mut holder = start(dir.path(), "kill::holder", 0);
+    let mut holder = Killed(start(dir.path(), "kill::holder", 0));
     wait_for(&dir.path().join("locked"));
     let (db, ks) = (shared.db().unwrap(), shared.keyspace("k").unwrap());
     let native = db.keyspace("k").unwrap();
     let short = Duration::from_millis(50);
     let held = db.begin().lock_for(&native, "a", LockMode::Exclusive, short);
     assert!(matches!(held, Err(esker::Error::LockTimeout { .. })), "{held:?}");
-    holder.kill().unwrap();
-    holder.wait().unwrap();
+    holder.kill();
     db.begin().lock(&native, "a", LockMode::Exclusive).unwrap();
     assert_eq!(ks.get("a").unwrap(), None);
 }

@@ -1,6 +1,12 @@
 //! Tests of shared databases. Several handles in one process are host and guests of each other.
 
 #![cfg(unix)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests with other processes, which look at files from outside"
+)]
 
 mod api;
 mod bytes;

@@ -22,22 +22,22 @@ fn open(dir: &Path) -> Shared {
 fn one_of_the_guests_takes_over_by_itself_and_handles_stay_valid() {
     let dir = tempfile::tempdir().unwrap();
     let mut all: Vec<Shared> = (0..4).map(|_| open(dir.path())).collect();
-    let handles: Vec<_> = all.iter().map(|shared| shared.keyspace("k").unwrap()).collect();
+    let mut handles: Vec<_> = all.iter().map(|shared| shared.keyspace("k").unwrap()).collect();
     for round in 0..3_u8 {
         let at = all.iter().position(Shared::is_host).unwrap();
-        let snapshot = all[(at + 1) % all.len()].snapshot().unwrap();
-        let mut left_open = all[(at + 1) % all.len()].begin().unwrap();
-        left_open.put(&handles[(at + 1 + usize::from(round)) % 4], "lost", "x").ok();
-        handles[usize::from(round)].put([round], "kept").unwrap();
-        all.remove(at).close().unwrap();
-        wait_until("no guest has taken over", || all.iter().filter(|shared| shared.is_host()).count() == 1);
-        let ks = all[0].keyspace("k").unwrap();
-        assert_eq!(ks.len().unwrap(), u64::from(round) + 1);
-        if !all.is_empty() {
-            let gone = snapshot.get(&ks, "a");
-            assert!(gone.is_err(), "{gone:?}");
-            assert!(left_open.commit().is_err());
+        let host = all.remove(at);
+        handles.remove(at);
+        let snapshot = all[0].snapshot().unwrap();
+        let mut left_open = all[0].begin().unwrap();
+        left_open.put(&handles[0], "lost", "x").unwrap();
+        handles[0].put([round], "kept").unwrap();
+        host.close().unwrap();
+        wait_until("no guest has taken over", || all.iter().any(Shared::is_host));
+        for ks in &handles {
+            assert_eq!(ks.len().unwrap(), u64::from(round) + 1);
         }
+        assert!(matches!(snapshot.get(&handles[0], "a"), Err(Error::HostGone)));
+        assert!(matches!(left_open.commit(), Err(Error::HostGone)));
     }
 }
 
@@ -87,6 +87,20 @@ fn a_removed_socket_and_a_stale_one_are_replaced() {
     wait_until("no takeover", || guest.is_host());
     guest.close().unwrap();
     assert!(!path.exists(), "a clean end removes it");
+}
+
+#[test]
+fn a_removed_database_is_not_replaced_by_an_empty_one() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("db");
+    let (host, guest) = (open(&dir), open(&dir));
+    guest.keyspace("k").unwrap().put("a", "1").unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    // Its log has lost its name.
+    let _ = host.close();
+    let gone = guest.keyspace("k");
+    assert!(matches!(gone, Err(Error::Db(esker::Error::NotFound(_)))), "{gone:?}");
+    assert!(!dir.join("CURRENT").exists());
 }
 
 #[test]
