@@ -18,7 +18,7 @@ use crate::inner::{Inner, Opened, unexpected};
 use crate::protocol::{At, Bytes, Owned, Page, Reply, Request};
 
 /// Entries of the first page, and of the largest.
-const COUNT_MIN: u32 = 64;
+const COUNT_MIN: u32 = 128;
 const COUNT_MAX: u32 = 4096;
 
 /// What a snapshot or transaction and its iterators share. `None`: it has ended.

@@ -200,8 +200,9 @@ impl Shared {
     }
 
     /// Runs `body` in a serializable transaction and commits it. Runs it again after a conflict or deadlock,
-    /// and if the host goes before it has committed. So `body` must have no effects outside the database.
-    /// After eight attempts other commits wait while it runs.
+    /// and if the host goes before it has committed. So `body` must have no effects outside the database, and
+    /// make no other commits: they would wait for an exclusive attempt. After eight attempts other commits
+    /// wait while it runs.
     ///
     /// # Errors
     /// Those of `body`, and [`Error::Db`], [`Error::NoHost`], [`Error::OutcomeUnknown`].

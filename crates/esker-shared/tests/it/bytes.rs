@@ -1,10 +1,10 @@
 //! Bad bytes on the socket end their connection, and harm nothing else (host.1, protocol.1).
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-use esker_shared::Shared;
+use esker_shared::{Error, Shared};
 
 /// What a guest of this version says first.
 fn greeting(lane: u8) -> Vec<u8> {
@@ -68,4 +68,29 @@ fn bad_bytes_end_their_connection_only() {
     first.read_exact(&mut [0; 12]).unwrap();
     assert_eq!(send(&path, &greeting(5), false), b"", "lanes.2");
     drop(host);
+}
+
+/// Opens a directory in which something else answers on the socket.
+fn open_beside(answer: &'static [u8]) -> Error {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("SOCKET")).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            stream.write_all(answer).unwrap();
+            // Until the guest ends it.
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    });
+    Shared::builder().wait(Duration::from_millis(200)).open(dir.path()).unwrap_err()
+}
+
+#[test]
+fn hosts_of_another_version_or_without_an_answer_are_errors() {
+    let other = open_beside(b"ESKERSHR\x02\0\0\0and more");
+    assert!(matches!(other, Error::Version { theirs: 2, ours: 1, .. }), "{other:?}");
+    let silent = open_beside(b"ESKER");
+    assert!(matches!(silent, Error::NoHost { .. }), "{silent:?}");
+    let garbage = open_beside(b"HTTP/1.1 400 Bad Request");
+    assert!(matches!(garbage, Error::Db(esker::Error::Io { .. })), "{garbage:?}");
 }
