@@ -175,6 +175,10 @@ impl Restore {
         }
         let (info, ..) = stream.part(|bytes| decode_info(bytes, FORMAT_VERSION))?;
         let state = stream.part(VersionEdit::decode)?;
+        // The manifest takes the next number.
+        if state.next_file.is_some_and(|next| next.get() > u64::MAX / 2) {
+            return Err(stream.damaged("the manifest has no numbers for new files"));
+        }
         let keys = stream.record()?;
         let env = encryption::with_wrapped_keys(&self.env, Path::new("the stream"), &keys)?;
         let workplace = Workplace::take(&env, &self.dir, None)?;
