@@ -20,6 +20,22 @@ pub(crate) struct HistoryArgs {
     pub(crate) none: bool,
 }
 
+/// The limits of a keyspace.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LimitArgs {
+    /// Name of the keyspace
+    pub(crate) name: String,
+    /// Remove the oldest entries beyond this many bytes
+    #[arg(long, value_name = "BYTES", conflicts_with = "none")]
+    pub(crate) bytes: Option<u64>,
+    /// Entries put from here on expire after this time: 90s, 15m, 12h, 7d
+    #[arg(long, value_name = "TIME", conflicts_with = "none")]
+    pub(crate) age: Option<Span>,
+    /// No limits
+    #[arg(long)]
+    pub(crate) none: bool,
+}
+
 /// The commands on keyspaces.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Keyspaces {
@@ -75,6 +91,16 @@ Examples:
   esker keyspaces history users --for 7d
   esker keyspaces history users --none")]
     History(HistoryArgs),
+    /// Print or set the size and the age beyond which a keyspace loses its oldest entries
+    #[command(after_help = "\
+The size counts stored bytes, as `esker size` does. The age is the default lifetime of entries.
+
+Examples:
+  esker keyspaces limit logs
+  esker keyspaces limit logs --bytes 1000000000
+  esker keyspaces limit logs --age 7d
+  esker keyspaces limit logs --none")]
+    Limit(LimitArgs),
     /// Print the merge operator of a keyspace, or set it permanently
     #[command(after_help = "\
 Available are add-i64, add-u64, add-f64 (8-byte numbers, see `esker merge`), append, min, max,

@@ -1,4 +1,5 @@
-//! `esker keyspaces`: lists, creates, drops, renames, clears and copies keyspaces, and sets their history.
+//! `esker keyspaces`: lists, creates, drops, renames, clears and copies keyspaces, and sets their history
+//! and limits.
 //!
 //! A copy has the options and expiry times of its source, but not its history. If it fails, it is removed
 //! again, provided that the database can still be written. A kill leaves the batches committed so far.
@@ -8,10 +9,11 @@ use std::io::{self, IsTerminal, Write};
 use esker::{History, Keyspace};
 use serde_json::json;
 
+use super::past::Span;
 use super::sink::{BATCH_ROWS, Sink};
 use super::{merge, past};
 use crate::Answer;
-use crate::args::{Common, Keyspaces};
+use crate::args::{Common, Keyspaces, LimitArgs};
 use crate::bounds::Bounds;
 use crate::database::{Database, Session};
 use crate::failure::{Failure, Result};
@@ -50,6 +52,7 @@ pub(super) fn run(session: &Session<'_>, keyspaces: &Keyspaces) -> Result<Answer
             database.clear_keyspace(&keyspace)?;
         }
         Keyspaces::History(args) => past::history(session, &database, args)?,
+        Keyspaces::Limit(args) => limit(session, &database, args)?,
         Keyspaces::Operator { name, operator } => {
             merge::operator(session, &database, name, operator.as_deref())?;
         }
@@ -97,6 +100,33 @@ pub(super) fn print(out: &mut impl Write, common: &Common, name: &str, entries: 
         writeln!(out, "{}\t{entries}", shown(name))?;
     }
     Ok(())
+}
+
+/// Prints or sets the limits of a keyspace.
+fn limit(session: &Session<'_>, database: &Database, args: &LimitArgs) -> Result<()> {
+    let keyspace = database.keyspace(&args.name)?;
+    let failure = |error| database.failure(error);
+    if args.none || args.bytes.is_some() || args.age.is_some() {
+        if database.in_transaction() {
+            let text = "a transaction cannot set a limit: `commit` or `rollback` first";
+            return Err(Failure::message(text));
+        }
+        if args.none || args.bytes.is_some() {
+            keyspace.set_bytes_max(args.bytes).map_err(failure)?;
+        }
+        if args.none || args.age.is_some() {
+            keyspace.set_default_ttl(args.age.map(|Span(age)| age)).map_err(failure)?;
+        }
+        return Ok(());
+    }
+    let (bytes, age) = (keyspace.bytes_max(), keyspace.default_ttl());
+    if session.common.json {
+        let seconds = age.map(|age| age.as_secs());
+        return output::print_json(&json!({ "keyspace": args.name, "bytes": bytes, "age_seconds": seconds }));
+    }
+    let limits = [bytes.map(|bytes| format!("bytes {bytes}")), age.map(|age| format!("age {}", Span(age)))];
+    let limits: Vec<_> = limits.into_iter().flatten().collect();
+    output::print_line(if limits.is_empty() { "none".to_owned() } else { limits.join("\n") })
 }
 
 /// Asks for confirmation if standard input is a terminal.

@@ -38,6 +38,15 @@ fn a_keyspace_with_history_is_read_as_it_was() {
     assert!(esker.fails(&format!("scan --at {}", last + 9)).contains("there is no commit"));
     esker.ok("keyspaces history default --for 7d");
     assert_eq!(esker.ok("keyspaces history default"), "for 7d\n");
+    assert_eq!(esker.ok("keyspaces limit default"), "none\n");
+    esker.ok("keyspaces limit default --bytes 1000000 --age 7d");
+    assert_eq!(esker.ok("keyspaces limit default"), "bytes 1000000\nage 7d\n");
+    assert!(esker.ok("info").contains(", at most 1000000 bytes"));
+    esker.ok("keyspaces limit default --none");
+    assert_eq!(
+        esker.ok("keyspaces limit default --json"),
+        "{\"age_seconds\":null,\"bytes\":null,\"keyspace\":\"default\"}\n"
+    );
     esker.ok("keyspaces history default --none");
     assert!(esker.fails(&format!("scan --at {first}")).contains("keeps nothing"));
 }

@@ -5,6 +5,7 @@
 //!   none                        k9                      its number may become zero
 //!   two versions                k9 k7                   tombstones, also of ranges, count as versions
 //!   all from 5 on               k9 k7 k4                what a reader at 5 sees, and everything newer
+//!   all from the end on         k9                      its number stays
 //! ```
 //!
 //! No version under a rule loses its sequence number.

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bounds::{encode_bounds, encoded_range, prefix_bounds};
+use super::bounds::{encode_bounds, prefix_bounds};
 use super::cursor::Cursor;
 use super::handles::{ReadState, read_methods};
 use super::ingest::Ingest;
@@ -358,32 +358,6 @@ impl Keyspace {
     /// Those of [`put`](Self::put).
     pub fn clear(&self) -> Result<SeqNo> {
         self.delete_range(..)
-    }
-
-    /// Compacts a range of keys: brings back the space of removed, overwritten and expired entries in it, and
-    /// leaves one run of tables there. Rewrites the tables that hold keys of the range, as a whole, and no
-    /// others of the lowest run. Memtables are flushed, with the keys of all keyspaces. Otherwise it does for
-    /// the range what [`Db::compact`](crate::Db::compact) does.
-    ///
-    /// ```
-    /// # let db = esker::Db::builder().background(false).open_in_memory()?;
-    /// let logs = db.keyspace("logs")?;
-    /// # for n in 0..100_u32 { logs.put(format!("2024-{n}"), "started")?; }
-    /// logs.delete_prefix("2024-")?;
-    /// logs.compact_range("2024-".."2024.")?;
-    /// assert_eq!(logs.approximate_size(..)?, 0);
-    /// # Ok::<(), esker::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound), and those of
-    /// [`Db::compact`](crate::Db::compact).
-    pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
-        self.core().check_there(&self.state)?;
-        match encoded_range(self.state.id, &range) {
-            Some(range) => self.core().compact_all(Some(&range)),
-            None => Ok(()),
-        }
     }
 
     fn remove_between(&self, bounds: Bounds) -> Result<SeqNo> {

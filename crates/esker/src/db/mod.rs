@@ -330,7 +330,8 @@ impl Db {
         self.handle.core.compact_all(None)
     }
 
-    /// Removes the entries that have expired, and returns their number. Then `len` no longer counts them, and
+    /// Removes the entries that have expired, and the oldest entries of keyspaces beyond their
+    /// [`bytes_max`](Keyspace::set_bytes_max). Returns their number. Then `len` no longer counts them, and
     /// compactions drop them. The background does the same about every quarter of a second; entries that it
     /// is just sweeping are left to it. [`compact`](Self::compact) sweeps as well. While a
     /// [`Replay`](crate::replay::Replay) of the database exists nothing is swept: the replayed commits bring

@@ -1,4 +1,5 @@
-//! Estimated sizes of ranges, and keys that cut ranges into equal parts.
+//! Sizes: estimates for ranges, keys that cut ranges into equal parts, the maximum of a keyspace, and
+//! compaction of a range.
 
 use super::bounds::encoded_range;
 use super::key_handle::Key;
@@ -55,6 +56,71 @@ impl Keyspace {
         let points = self.estimate(range, |view, range| view.split_points(range, parts as u64))?;
         let user_key = |point: Vec<u8>| decode_key(&point).map(|(_, key)| Key::new(key));
         Ok(points.into_iter().filter_map(user_key).collect())
+    }
+
+    /// Sets the size beyond which this keyspace loses its oldest entries, as a log or a cache does; `None`:
+    /// unlimited. The database stores this. The size is measured as
+    /// [`approximate_size`](Self::approximate_size) measures it, without removals: overwritten values count
+    /// until a compaction drops them.
+    ///
+    /// The background checks the size about every quarter of a second, and so do [`Db::sweep`] and
+    /// [`Db::compact`]. Beyond the size they remove entries by ordinary commits until seven eighths of it are
+    /// left. Of two keys the one written last stays longer, and a key goes as a whole: no older value of it
+    /// comes back. A transaction that has read a removed key conflicts. Snapshots, history, the change feed
+    /// and replicas treat the removals like any others.
+    ///
+    /// Entries written before the limit was set count as equally old. For a limit by age, see
+    /// [`set_default_ttl`](Self::set_default_ttl).
+    ///
+    /// [`Db::sweep`]: crate::Db::sweep
+    /// [`Db::compact`]: crate::Db::compact
+    ///
+    /// ```
+    /// # let db = esker::Db::builder().background(false).open_in_memory()?;
+    /// let recent = db.keyspace("recent")?;
+    /// recent.set_bytes_max(100_000)?;
+    /// # for n in 0..1000_u32 { recent.put(n.to_be_bytes(), [7; 1000])?; }
+    /// db.sweep()?;
+    /// assert!(recent.get(0_u32.to_be_bytes())?.is_none() && recent.get(999_u32.to_be_bytes())?.is_some());
+    /// # Ok::<(), esker::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`](crate::Error::Invalid) for zero; those of [`delete`](Self::delete).
+    pub fn set_bytes_max(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
+        let bytes = bytes.into();
+        self.core().change_options(&self.state, |options| options.bytes_max = bytes)
+    }
+
+    /// The size beyond which this keyspace loses its oldest entries.
+    pub fn bytes_max(&self) -> Option<u64> {
+        self.options().bytes_max
+    }
+
+    /// Compacts a range of keys: brings back the space of removed, overwritten and expired entries in it, and
+    /// leaves one run of tables there. Rewrites the tables that hold keys of the range, as a whole, and no
+    /// others of the lowest run. Memtables are flushed, with the keys of all keyspaces. Otherwise it does for
+    /// the range what [`Db::compact`](crate::Db::compact) does.
+    ///
+    /// ```
+    /// # let db = esker::Db::builder().background(false).open_in_memory()?;
+    /// let logs = db.keyspace("logs")?;
+    /// # for n in 0..100_u32 { logs.put(format!("2024-{n}"), "started")?; }
+    /// logs.delete_prefix("2024-")?;
+    /// logs.compact_range("2024-".."2024.")?;
+    /// assert_eq!(logs.approximate_size(..)?, 0);
+    /// # Ok::<(), esker::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound), and those of
+    /// [`Db::compact`](crate::Db::compact).
+    pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
+        self.core().check_there(&self.state)?;
+        match encoded_range(self.state.id, &range) {
+            Some(range) => self.core().compact_all(Some(&range)),
+            None => Ok(()),
+        }
     }
 
     /// Estimates something of the newest state. The answer for an empty range is the default.

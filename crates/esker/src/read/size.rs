@@ -26,7 +26,7 @@ pub(crate) fn bytes_of(live: &LiveTable, range: &KeyRange) -> Result<u64> {
 }
 
 /// Estimates the bytes of a table and its values in blob files that belong to a range.
-fn bytes_with_blobs(live: &LiveTable, range: &KeyRange) -> Result<u64> {
+pub(crate) fn bytes_with_blobs(live: &LiveTable, range: &KeyRange) -> Result<u64> {
     let bytes = bytes_of(live, range)?;
     let blob_bytes = u128::from(live.meta.blobs.bytes()) * u128::from(bytes);
     Ok(bytes + (blob_bytes / u128::from(live.meta.file_bytes.max(1))) as u64)

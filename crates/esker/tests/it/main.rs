@@ -50,6 +50,7 @@ mod moved_directory;
 mod multi_get;
 mod no_descriptors;
 mod nonblocking;
+mod oldest;
 mod open_files;
 mod range_removals;
 mod read_only;

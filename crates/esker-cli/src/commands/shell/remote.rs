@@ -344,6 +344,7 @@ impl Remote {
             }
             Keyspaces::Operator { .. } => return unsupported("printing a merge operator"),
             Keyspaces::History(_) => return unsupported("`keyspaces history`"),
+            Keyspaces::Limit(_) => return unsupported("`keyspaces limit`"),
             Keyspaces::Copy { .. } => return unsupported("`keyspaces copy`"),
         }
         Ok(Answer::Yes)

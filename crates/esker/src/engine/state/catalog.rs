@@ -303,6 +303,12 @@ impl Catalog {
         self.with_options.lock().iter().map(|(&id, options)| (id, options.clone())).collect()
     }
 
+    /// The keyspaces with a maximum size, and that size.
+    pub(in crate::engine) fn limited(&self) -> Vec<(KeyspaceId, u64)> {
+        let all = self.with_options.lock();
+        all.iter().filter_map(|(&id, options)| Some((id, options.given.bytes_max?))).collect()
+    }
+
     /// Records stored options of a keyspace. `state` is given for a keyspace that the catalog may not have
     /// yet.
     pub(in crate::engine) fn note_options(

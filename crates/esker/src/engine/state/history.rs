@@ -207,7 +207,10 @@ impl State {
         // The lock orders this read after the horizons that the compaction has read (engine_history.2). The
         // hint would not.
         let kept = self.histories.of.read().kept.clone();
-        if kept.is_empty() {
+        // The numbers tell which entries are the oldest (engine/writes/oldest.rs).
+        let limited = self.catalog.limited().into_iter().map(|(id, _)| id);
+        let limited: Vec<_> = limited.filter(|id| !kept.contains_key(id)).collect();
+        if kept.is_empty() && limited.is_empty() {
             return Rules::default();
         }
         let manifest = self.tables.manifest();
@@ -224,7 +227,8 @@ impl State {
             };
             Some((*id, rule))
         };
-        Rules::new(kept.iter().filter_map(rule))
+        let numbers_only = limited.into_iter().map(|id| (id, Rule::From(SeqNo::MAX)));
+        Rules::new(kept.iter().filter_map(rule).chain(numbers_only))
     }
 
     /// A mark for the manifest, if a keyspace has a duration.

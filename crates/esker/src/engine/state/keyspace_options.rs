@@ -27,6 +27,7 @@ const BLOBS_FROM: u64 = 1;
 const IS_LAZY: u64 = 2;
 const TTL_MS: u64 = 3;
 const MERGE_OPERATOR: u64 = 4;
+const BYTES_MAX: u64 = 5;
 const HISTORY_VERSIONS: u64 = 10;
 const HISTORY_MS: u64 = 11;
 /// Stored in the catalog only.
@@ -59,6 +60,8 @@ pub struct KeyspaceOptions {
     pub history: History,
     /// Name of the merge operator.
     pub merge_operator: Option<String>,
+    /// Size beyond which the oldest entries are removed. `None`: unlimited.
+    pub bytes_max: Option<u64>,
 }
 
 /// The options of a keyspace as the catalog stores them.
@@ -101,6 +104,12 @@ impl KeyspaceOptions {
         KeyspaceOptions { merge_operator: Some(name.into()), ..self }
     }
 
+    /// Sets the size beyond which the oldest entries are removed: see
+    /// [`Keyspace::set_bytes_max`](crate::Keyspace::set_bytes_max). `None`: unlimited.
+    pub fn bytes_max(self, bytes: impl Into<Option<u64>>) -> Self {
+        KeyspaceOptions { bytes_max: bytes.into(), ..self }
+    }
+
     /// Appends the options that differ from the defaults.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         if let Some(blobs) = self.blobs {
@@ -120,6 +129,9 @@ impl KeyspaceOptions {
         }
         if let Some(name) = &self.merge_operator {
             put_option(out, MERGE_OPERATOR, name.as_bytes());
+        }
+        if let Some(bytes) = self.bytes_max {
+            put_number(out, BYTES_MAX, bytes);
         }
     }
 
@@ -183,6 +195,7 @@ impl StoredOptions {
                     let name = name.map_err(|_| reader.error("the name of a merge operator is not UTF-8"))?;
                     given.merge_operator = Some(name);
                 }
+                BYTES_MAX => given.bytes_max = Some(number()?).filter(|bytes| *bytes > 0),
                 HISTORY_VERSIONS => {
                     given.history = History::Versions(u32::try_from(number()?).unwrap_or(u32::MAX));
                 }
@@ -249,6 +262,11 @@ impl State {
                  entries that do not expire"
             )));
         }
+        if options.bytes_max == Some(0) {
+            return Err(Error::Invalid(format!(
+                "keyspace {name:?} cannot have a maximum of no bytes: give it none, or clear it"
+            )));
+        }
         // operators.1
         if let Some(other) = before.given.merge_operator.as_ref().filter(|other| operator != Some(other)) {
             return Err(Error::Invalid(format!(
@@ -290,6 +308,7 @@ mod tests {
             default_ttl: Some(Duration::from_nanos(1_000_001)),
             history: History::Versions(3),
             merge_operator: Some("max".to_owned()),
+            bytes_max: Some(700),
         };
         let stored = StoredOptions::new(&given, Kept { rule: given.history, since: SeqNo::new(300) });
         assert_eq!(stored.given.default_ttl, Some(Duration::from_millis(2)));

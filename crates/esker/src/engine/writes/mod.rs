@@ -8,6 +8,7 @@ mod compact_all;
 mod decisions;
 pub(crate) mod exclusive_turn;
 pub(crate) mod locks;
+mod oldest;
 mod set_options;
 pub(crate) mod sweep;
 

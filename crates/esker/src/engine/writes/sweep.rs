@@ -24,7 +24,7 @@
 //!     them may have been written before the value below it expired. After a sweep of the value it would
 //!     start a new one. The commits bring the other database's sweeps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -53,9 +53,9 @@ use crate::types::op::Kind;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
 /// Maximum number of keys removed by one commit.
-const BATCH_KEYS: usize = 1024;
+pub(super) const BATCH_KEYS: usize = 1024;
 /// Attempts for a batch while others write its keys.
-const TRIES: usize = 4;
+pub(super) const TRIES: usize = 4;
 
 /// State of the sweeps.
 #[derive(Debug, Default)]
@@ -69,6 +69,8 @@ pub(crate) struct Sweeper {
     committing: Mutex<()>,
     /// Number of live [`CommitHold`]s.
     holds: Arc<AtomicUsize>,
+    /// How far the oldest entries of keyspaces with a maximum size have been removed.
+    pub(super) removed_to: Mutex<BTreeMap<KeyspaceId, SeqNo>>,
 }
 
 impl Sweeper {
@@ -79,6 +81,7 @@ impl Sweeper {
             opened_at,
             committing: Mutex::default(),
             holds: Arc::default(),
+            removed_to: Mutex::default(),
         }
     }
 }
@@ -103,8 +106,8 @@ impl Drop for CommitHold {
     }
 }
 
-/// A memtable or table with versions that expire.
-enum Source<'v> {
+/// A memtable or table.
+pub(super) enum Source<'v> {
     Memtable(&'v Arc<Memtable>),
     Table(&'v Arc<LiveTable>),
 }
@@ -118,7 +121,7 @@ impl Source<'_> {
     }
 
     /// Passes all versions to `each` until it returns false.
-    fn scan(&self, mut each: impl FnMut(&EntryRef<'_>) -> Result<bool>) -> Result<()> {
+    pub(super) fn scan(&self, mut each: impl FnMut(&EntryRef<'_>) -> Result<bool>) -> Result<()> {
         match self {
             Source::Memtable(memtable) => {
                 let mut scan = memtable.scan();
@@ -141,6 +144,7 @@ impl Source<'_> {
     }
 }
 
+/// Returns the memtables, and the tables with versions that expire.
 fn sources(view: &ReadView) -> impl Iterator<Item = Source<'_>> {
     let memtables = view.memtables().map(Source::Memtable);
     let has_some = view.version.expiring() > 0;
@@ -149,7 +153,7 @@ fn sources(view: &ReadView) -> impl Iterator<Item = Source<'_>> {
 }
 
 /// Outcome of a batch.
-enum Swept {
+pub(super) enum Swept {
     /// Number of keys removed.
     Keys(u64),
     /// Other commits wrote some of the keys in every attempt.
@@ -157,7 +161,8 @@ enum Swept {
 }
 
 impl Writes {
-    /// Removes expired entries and returns the number of keys. Concurrent sweeps take different sources. Must
+    /// Removes expired entries, and the oldest ones of keyspaces that are too large. Returns the number of
+    /// keys. Concurrent sweeps take different sources. Must
     /// not be called with a lock held: the commit waits for exclusive transactions.
     pub(crate) fn sweep(&self) -> Result<u64> {
         self.check_able()?;
@@ -176,7 +181,7 @@ impl Writes {
             swept += of_source.inspect_err(|_| source.due().lower(due))?;
         }
         add(&self.counters.swept_keys, swept);
-        Ok(swept)
+        Ok(swept + self.remove_oldest()?)
     }
 
     /// Returns whether the database makes no commits of its own at present.
@@ -258,11 +263,21 @@ impl Writes {
         Ok(Swept::Contended)
     }
 
-    /// Removes the keys of a table unread, if possible, and returns their number.
+    /// Removes the keys of an expired table unread, if possible, and returns their number.
     fn sweep_whole(&self, live: &LiveTable, now: Expiry) -> Result<Option<u64>> {
+        let counts = &live.meta.counts;
+        if counts.expiring < counts.entries || counts.max_expiry > now.ms() {
+            return Ok(None);
+        }
+        let Some(seq) = self.remove_whole(live, now)? else { return Ok(None) };
+        self.time.swept.note(seq, counts.max_seq);
+        Ok(Some(counts.keys))
+    }
+
+    /// Removes the keys of a table of puts unread, if possible, and returns the commit.
+    pub(super) fn remove_whole(&self, live: &LiveTable, now: Expiry) -> Result<Option<SeqNo>> {
         let (counts, range) = (&live.meta.counts, &live.meta.range);
-        let all_expired = counts.expiring == counts.entries && counts.max_expiry <= now.ms();
-        if !all_expired || counts.unresolved + counts.range_tombstones > 0 {
+        if counts.unresolved + counts.range_tombstones > 0 {
             return Ok(None);
         }
         let (Some((id, _)), Some((last_id, _))) = (decode_key(&range.start), decode_key(range.end.key()))
@@ -296,15 +311,11 @@ impl Writes {
         set.delete_range(&start, &end);
         let ranges = RangeCounts::known(since.clone(), start, end, counts.keys);
         interleave::reached(Point::SweepFound);
-        let Some(seq) = self.commit_sweep(set, since, &BTreeSet::from([id]), Some(ranges), now)? else {
-            return Ok(None);
-        };
-        self.time.swept.note(seq, counts.max_seq);
-        Ok(Some(counts.keys))
+        self.commit_sweep(set, since, &BTreeSet::from([id]), Some(ranges), now)
     }
 
     /// Commits removals. Returns `None` if others wrote the same keys, or a keyspace is not in the catalog.
-    fn commit_sweep(
+    pub(super) fn commit_sweep(
         &self,
         mut set: WriteSet,
         since: SnapshotGuard,
