@@ -91,7 +91,7 @@ fn stretches(view: &ReadView, range: &KeyRange) -> Result<Vec<Stretch>> {
     let mut all = Vec::new();
     for memtable in view.memtables() {
         if let (Some(from), Some(to)) = (memtable.min_seq(), memtable.max_seq()) {
-            let (removals, entries) = (memtable.removals() as u64, memtable.entries() as u64);
+            let (removals, entries) = (memtable.removals(), memtable.entries());
             all.push(Stretch {
                 from,
                 to,
