@@ -307,7 +307,7 @@ Examples:
         subcommand,
         after_help = "\
 A file of master keys is text. Each line has 64 hexadecimal digits, optionally after an id and a space. The first
-key is the current one. Whoever has the file can read the database; without it the data is lost.
+key is the current one. With the file anyone can read the database; without it the data is lost.
 
 Examples:
   openssl rand -hex 32 > data.keys && chmod 600 data.keys

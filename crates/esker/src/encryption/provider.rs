@@ -43,7 +43,7 @@ pub trait KeyProvider: Debug + Send + Sync + 'static {
 /// Master keys in memory.
 ///
 /// A file of them is text, with one key per line: 64 hexadecimal digits, optionally after an id and a space.
-/// `openssl rand -hex 32` prints such a line. Without an id, it is 16 hexadecimal digits of a hash of the key.
+/// `openssl rand -hex 32` prints such a line. A key without an id has 16 digits of its hash as the id.
 /// The first key wraps new keys; the others only unwrap. Empty lines and lines that begin with `#` are
 /// ignored. To rotate the master key, put a new line first and open the database. Then remove the old line.
 pub struct MasterKeys {

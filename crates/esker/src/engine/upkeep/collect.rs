@@ -85,8 +85,8 @@ impl Upkeep {
         }
     }
 
-    /// Collects a settled blob file that is encrypted with an older key than new files. Returns false if there
-    /// is none. The caller holds the compaction turn.
+    /// Collects a settled blob file that is encrypted with an older key than new files. Returns false if
+    /// there is none. The caller holds the compaction turn.
     pub(in crate::engine) fn renew_blobs(&self) -> Result<bool> {
         if !encryption::has_older_keys(&self.env) {
             return Ok(false);

@@ -53,7 +53,7 @@ impl Writes {
         }
     }
 
-    /// Returns the ranges of the tables that are encrypted with older keys. Compacting them renews their keys.
+    /// Returns the ranges of the tables that are encrypted with older keys. Compactions renew their keys.
     fn with_old_keys(&self) -> Result<Vec<KeyRange>> {
         let mut ranges = Vec::new();
         if encryption::has_older_keys(&self.env) {
