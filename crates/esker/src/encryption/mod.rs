@@ -75,6 +75,16 @@ pub(crate) fn for_one_file(env: &Env, db_env: &Env, path: &Path) -> Result<Env> 
     Ok(without_keys(env))
 }
 
+/// Returns an environment with the provider of this one and without open keys: it reads plain files, and files
+/// that contain their keys.
+pub(crate) fn locked(env: &Env) -> Env {
+    #[cfg(feature = "encryption")]
+    if let Some(keyring::EnvKeys { provider, .. }) = keyring::EnvKeys::of(env) {
+        return keyring::EnvKeys { provider: provider.clone(), ring: None }.put(env);
+    }
+    env.clone()
+}
+
 /// Returns what a file made in this environment contains of keys, in [`OWN_KEYS_BYTES`].
 pub(crate) fn own_keys(env: &Env) -> Result<Option<Vec<u8>>> {
     #[cfg(feature = "encryption")]

@@ -202,10 +202,13 @@ fn begin(env: &Env, path: &Path, head: &Head, source: &Source) -> Result<(Writer
 /// records.
 fn is_unfinished(env: &Env, path: &Path, found: FileEntry) -> Result<bool> {
     let FileEntry::File { len, .. } = found else { return Ok(false) };
-    let begun = Reader::options().env(env).open(path).and_then(|mut reader| match reader.next()? {
-        Some(head) => Head::decode(head, path, 0).map(|_| true),
-        None => Ok(false),
-    });
+    let begun =
+        Reader::options().env(&encryption::locked(env)).open(path).and_then(|mut reader| {
+            match reader.next()? {
+                Some(head) => Head::decode(head, path, 0).map(|_| true),
+                None => Ok(false),
+            }
+        });
     match begun {
         Ok(true) => return Ok(true),
         Ok(false) if len <= HEAD_BYTES_MAX => {}
