@@ -90,6 +90,33 @@ fn golden_v1() {
     assert_eq!(hex(&unit), "e5f82509aebb1bcbeb6fd6339edf05e0b449e0be94ce7e");
 }
 
+#[test]
+fn a_file_contains_its_own_keys_at_most_4096_bytes() {
+    let db_env = opened(&memory(), Counting::new(), Unlock::Create).unwrap();
+    let (path, reader) = (Path::new("f"), locked(&db_env));
+    let env = for_one_file(&memory(), &db_env, path).unwrap();
+    let own = own_keys(&env).unwrap().unwrap();
+    let len = u32::from_le_bytes(*own.first_chunk().unwrap()) as usize;
+    assert_eq!((own.len(), len, &own[4..12]), (OWN_KEYS_BYTES, 8 + 4 + 8 + 3 + 36 + 4, &b"eskerKYS"[..]));
+    assert!(own[4 + len..].iter().all(|byte| *byte == 0));
+    let seal = Seal::create(&env, FileKind::Records).unwrap();
+    let (header, mut unit) = (seal.header(b""), b"a record".to_vec());
+    seal.seal(20, b"", &mut unit);
+    let found = with_own_keys(&reader, (path, 84), &own).unwrap();
+    let found = Seal::find(&found, (path, 20), FileKind::Records, Some(&header), b"").unwrap();
+    let opened = found.open(20, b"", &mut unit).unwrap();
+    assert_eq!(unit[..opened], *b"a record");
+    // The key of the database does not open it, and nothing opens it without the provider.
+    assert!(Seal::find(&db_env, (path, 20), FileKind::Records, Some(&header), b"").is_err());
+    assert!(with_own_keys(&memory(), (path, 84), &own).is_err());
+    for at in 0..4 + len {
+        let mut bad = own.clone();
+        bad[at] ^= 1;
+        let is_name = (16..24).contains(&at);
+        assert!(with_own_keys(&reader, (path, 84), &bad).is_err() || is_name, "byte {at}");
+    }
+}
+
 fn key(kind: FileKind, salt: u8, may_seal: bool) -> FileKey {
     FileKey::derive(&[3; 32], KeyHeader { database_key: 1, kind: kind as u8, salt: [salt; 32] }, may_seal)
 }
@@ -255,7 +282,7 @@ fn a_file_of_master_keys() {
     );
     // Keys without ids have ids that differ.
     let unnamed = read(&format!("{digits}\n{}\n", digits.replace('0', "1"))).unwrap();
-    assert_eq!(format!("{unnamed:?}"), "");
+    assert_eq!(format!("{unnamed:?}"), "MasterKeys([\"75f917302eeacc1a\", \"404a6fe7aa84c758\"])");
     let wrapped = keys.wrap("old", &[9; 32]).unwrap();
     assert_eq!(keys.unwrap("old", &wrapped).unwrap(), [9; 32]);
     assert!(keys.unwrap("2026", &wrapped).is_err());
