@@ -75,8 +75,8 @@ pub(crate) fn for_one_file(env: &Env, db_env: &Env, path: &Path) -> Result<Env> 
     Ok(without_keys(env))
 }
 
-/// Returns an environment with the provider of this one and without open keys: it reads plain files, and files
-/// that contain their keys.
+/// Returns an environment with the provider of this one and without open keys. It reads plain files, and
+/// files that contain their keys.
 pub(crate) fn locked(env: &Env) -> Env {
     #[cfg(feature = "encryption")]
     if let Some(keyring::EnvKeys { provider, .. }) = keyring::EnvKeys::of(env) {

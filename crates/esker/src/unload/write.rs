@@ -181,8 +181,8 @@ fn begin(env: &Env, path: &Path, head: &Head, source: &Source) -> Result<(Writer
                 path.display()
             )));
         }
-        // An encrypted file is not continued (seal.1). A file with a second name may belong to another program,
-        // so it is not written to.
+        // An encrypted file is not continued (seal.1). A file with a second name may belong to another
+        // program, so it is not written to.
         if !encryption::is_on(env)
             && matches!(found, FileEntry::File { names: 1, .. })
             && let Some(position) = look(env, path, head, source)?
