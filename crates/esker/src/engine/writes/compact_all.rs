@@ -66,8 +66,8 @@ impl Writes {
         Ok(ranges)
     }
 
-    /// Compacts a range of encoded keys into one run without garbage. `None`: everything, renews keys, and trims
-    /// the log.
+    /// Compacts a range of encoded keys into one run without garbage. `None`: everything, renews keys, and
+    /// trims the log.
     pub(crate) fn compact_all(&self, range: Option<&KeyRange>) -> Result<()> {
         self.sweep()?;
         // First, because it may free the space that the flush needs.
