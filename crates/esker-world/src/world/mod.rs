@@ -209,6 +209,11 @@ impl World {
         }
     }
 
+    /// Gives the seed no keys, for callers that read its files themselves.
+    pub fn forgo_encryption(&mut self) {
+        self.machine.keys = None;
+    }
+
     /// Makes the disk plain: no direct I/O, short reads, no space reservation.
     pub fn be_plain(&mut self) {
         self.machine.disk.be_plain();
