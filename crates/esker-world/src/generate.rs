@@ -75,6 +75,9 @@ const OVERTAKEN_READERS_STRIDE: usize = 130;
 /// them.
 const HISTORIES_STRIDE: usize = 60;
 const PAST_STRIDE: usize = 9;
+/// Operations between two changes of maximum sizes, and between two sweeps, in seeds that have them.
+const LIMITS_STRIDE: usize = 40;
+const SWEEPS_STRIDE: usize = 11;
 /// Operations between two that are interleaved with others, in seeds with copies.
 const BETWEEN_STRIDE: usize = 45;
 /// Operations between two large values, in seeds that have them.
@@ -120,6 +123,8 @@ struct Features {
     expiry: bool,
     /// Whether keyspaces keep history.
     history: bool,
+    /// Whether keyspaces have a maximum size.
+    limits: bool,
     /// Whether there are checkpoints and backups.
     copies: bool,
     /// Whether the feed is archived.
@@ -140,6 +145,7 @@ impl Features {
             feed: setting::has_feed(seed) || setting::has_numbered_states(seed),
             expiry: setting::has_expiry(seed),
             history: setting::has_history(seed),
+            limits: setting::has_limits(seed),
             copies: setting::has_copies(seed),
             archives: setting::has_archives(seed),
             unloads: setting::has_unloads(seed),
@@ -211,6 +217,12 @@ impl<'a> Generator<'a> {
             LARGE_VALUE_GOES_AT if self.features.large_values => Op::Write(KeyspaceNo(0), Write::Remove(key)),
             at if self.features.expiry && at.is_multiple_of(TIME_STRIDE) => self.time(),
             _ if self.made % BETWEEN_STRIDE == 7 => self.with_other_work(),
+            _ if self.features.limits && self.made % LIMITS_STRIDE == 3 => {
+                // Mostly a maximum. With a small one, single commits exceed it.
+                let bytes = [0, 400, 3000, 3000, 10_000, 10_000, 40_000, 200_000][self.choices.usize(0..8)];
+                Op::SetBytesMax(self.keyspace(), bytes)
+            }
+            _ if self.features.limits && self.made % SWEEPS_STRIDE == 5 => Op::Step(BackgroundStep::Sweep),
             _ if self.features.history && self.made % HISTORIES_STRIDE == 1 => {
                 // Mostly a setting that keeps something.
                 let which = [0, 1, 2, 3, 4, 0, 0, 1, 2][self.choices.usize(0..9)];
@@ -351,7 +363,7 @@ mod tests {
             assert_eq!(format!("{ops:?}"), format!("{:?}", from_bytes(&bytes).1));
             kinds.extend(ops.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")));
         }
-        assert_eq!(kinds.len(), 47, "a kind of operation is missing");
+        assert_eq!(kinds.len(), 48, "a kind of operation is missing");
     }
 
     #[test]

@@ -319,6 +319,8 @@ pub enum Op {
     SetLazyCounting(KeyspaceNo, bool),
     /// Sets the history of a keyspace to one of `HISTORIES`.
     SetHistory(KeyspaceNo, u8),
+    /// Sets the maximum size of a keyspace; 0 means none.
+    SetBytesMax(KeyspaceNo, u32),
     /// Reads a past state of a keyspace.
     Past(Age, KeyspaceNo, Read),
     /// Reads the versions of a key.

@@ -308,6 +308,7 @@ pub fn perform(db: &Db, op: &Op, find: impl Fn(KeyspaceNo) -> Result<Keyspace>, 
             find(*no)?.set_counting(if *is_lazy { Counting::Lazy } else { Counting::Exact })
         }
         Op::SetHistory(no, which) => find(*no)?.set_history(HISTORIES[usize::from(*which)]),
+        Op::SetBytesMax(no, bytes) => find(*no)?.set_bytes_max((*bytes > 0).then_some(u64::from(*bytes))),
         Op::Flush => db.flush(),
         Op::Compact => db.compact(),
         Op::CompactRange(no, range) => find(*no)?.compact_range(bounds(*range)),

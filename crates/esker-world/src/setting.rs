@@ -115,6 +115,11 @@ pub fn is_encrypted(seed: u64) -> bool {
     is_at(seed, 19, 4) || is_at(seed, 19, 13)
 }
 
+/// Keyspaces have a maximum size: two seeds in 23.
+pub fn has_limits(seed: u64) -> bool {
+    is_at(seed, 23, 6) || is_at(seed, 23, 17)
+}
+
 /// Returns whether a seed is the selected one of its row. In the first row that is the one at `place`, in
 /// each further row one position later.
 fn is_at(seed: u64, row: u64, place: u64) -> bool {
@@ -131,7 +136,7 @@ mod tests {
     type Has = fn(u64) -> bool;
 
     /// Each property, its number of seeds per row, and the length of a row.
-    const PROPERTIES: [(Has, u64, u64); 18] = [
+    const PROPERTIES: [(Has, u64, u64); 19] = [
         (has_unsynced_dir, 1, 2),
         (has_plain_disk, 1, 4),
         (has_long_ids, 1, 16),
@@ -150,10 +155,11 @@ mod tests {
         (has_replica, 2, 11),
         (has_filters, 2, 17),
         (is_encrypted, 2, 19),
+        (has_limits, 2, 23),
     ];
 
     /// Each pair of properties has four outcomes.
-    const PAIRS: usize = 153 * 4;
+    const PAIRS: usize = 171 * 4;
 
     /// Returns the number of outcomes of pairs that these seeds cover.
     fn pairs(seeds: impl Iterator<Item = u64>) -> usize {

@@ -27,7 +27,7 @@ pub(crate) struct LimitArgs {
     pub(crate) name: String,
     /// Remove the oldest entries beyond this many bytes
     #[arg(long, value_name = "BYTES", conflicts_with = "none")]
-    pub(crate) bytes: Option<u64>,
+    pub(crate) size: Option<u64>,
     /// Entries put from here on expire after this time: 90s, 15m, 12h, 7d
     #[arg(long, value_name = "TIME", conflicts_with = "none")]
     pub(crate) age: Option<Span>,
@@ -93,11 +93,11 @@ Examples:
     History(HistoryArgs),
     /// Print or set the size and the age beyond which a keyspace loses its oldest entries
     #[command(after_help = "\
-The size counts stored bytes, as `esker size` does. The age is the default lifetime of entries.
+The size counts the stored bytes of entries, without overwritten ones. The age is the default lifetime of entries.
 
 Examples:
   esker keyspaces limit logs
-  esker keyspaces limit logs --bytes 1000000000
+  esker keyspaces limit logs --size 1000000000
   esker keyspaces limit logs --age 7d
   esker keyspaces limit logs --none")]
     Limit(LimitArgs),

@@ -106,13 +106,13 @@ pub(super) fn print(out: &mut impl Write, common: &Common, name: &str, entries: 
 fn limit(session: &Session<'_>, database: &Database, args: &LimitArgs) -> Result<()> {
     let keyspace = database.keyspace(&args.name)?;
     let failure = |error| database.failure(error);
-    if args.none || args.bytes.is_some() || args.age.is_some() {
+    if args.none || args.size.is_some() || args.age.is_some() {
         if database.in_transaction() {
             let text = "a transaction cannot set a limit: `commit` or `rollback` first";
             return Err(Failure::message(text));
         }
-        if args.none || args.bytes.is_some() {
-            keyspace.set_bytes_max(args.bytes).map_err(failure)?;
+        if args.none || args.size.is_some() {
+            keyspace.set_bytes_max(args.size).map_err(failure)?;
         }
         if args.none || args.age.is_some() {
             keyspace.set_default_ttl(args.age.map(|Span(age)| age)).map_err(failure)?;

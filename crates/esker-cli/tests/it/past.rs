@@ -39,7 +39,7 @@ fn a_keyspace_with_history_is_read_as_it_was() {
     esker.ok("keyspaces history default --for 7d");
     assert_eq!(esker.ok("keyspaces history default"), "for 7d\n");
     assert_eq!(esker.ok("keyspaces limit default"), "none\n");
-    esker.ok("keyspaces limit default --bytes 1000000 --age 7d");
+    esker.ok("keyspaces limit default --size 1000000 --age 7d");
     assert_eq!(esker.ok("keyspaces limit default"), "bytes 1000000\nage 7d\n");
     assert!(esker.ok("info").contains(", at most 1000000 bytes"));
     esker.ok("keyspaces limit default --none");

@@ -17,7 +17,10 @@
 //! may look the same to an opening if they differ only in expired entries; the opening may then have found
 //! any of them.
 
+use std::collections::BTreeMap;
+
 use super::footprint::Footprint;
+use super::keys::KeyNo;
 use super::state::{Commit, Contents, Id, State, contents_digest};
 use super::timed::Timed;
 
@@ -44,6 +47,8 @@ pub struct History {
     now_ms: u64,
     /// The maximum of the engine's time in all processes.
     latest_ms: u64,
+    /// The number of writes at which keyspaces got a maximum size.
+    limited_since: BTreeMap<Id, u64>,
 }
 
 /// How much of the history an event can undo.
@@ -68,7 +73,21 @@ impl History {
             doubt: None,
             now_ms: 0,
             latest_ms: 0,
+            limited_since: BTreeMap::new(),
         }
+    }
+
+    /// Notes that a keyspace without a maximum size gets one. Its entries count as equally old.
+    pub fn limit(&mut self, id: Id) {
+        self.limited_since.insert(id, self.newest.whole().map(id).writes());
+    }
+
+    /// Returns a number that orders the entries of a keyspace with a maximum size by age; 0 for those that
+    /// are older than the limit.
+    pub fn age_order(&self, id: Id, key: KeyNo) -> u64 {
+        let since = self.limited_since.get(&id).copied().unwrap_or(0);
+        let written = self.newest.whole().map(id).written(key);
+        if written > since { written } else { 0 }
     }
 
     /// Sets the engine's time (model_history.4). Returns whether something has expired.
@@ -211,7 +230,8 @@ impl History {
         };
         let (state, twins) = (without_swept(state), shown.map(without_swept).collect());
         let newest = Timed::with_seen(state.clone(), seen, now_ms);
-        *self = History { newest, now_ms, latest_ms, twins, ..History::new(state) };
+        let limited_since = std::mem::take(&mut self.limited_since);
+        *self = History { newest, now_ms, latest_ms, twins, limited_since, ..History::new(state) };
         match self.newest().difference(found) {
             Some(difference) => Err(format!("two states of one digest: {difference}")),
             None => Ok(()),
@@ -289,14 +309,10 @@ fn states_from(base: &State, entries: &[Entry]) -> Vec<State> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use esker::Durability::{Buffered, None as NotSoon, Sync};
 
     use super::*;
-    use crate::model::keys::KeyNo;
     use crate::model::map::Map;
-    use crate::model::state::Id;
     use crate::model::values::ValueNo;
     use crate::op::Write;
 

@@ -12,6 +12,10 @@ pub struct Map {
     entries: BTreeMap<KeyNo, ValueNo>,
     /// Expiry times of the entries that have one.
     until: BTreeMap<KeyNo, u64>,
+    /// The write that set each entry last, by number.
+    written: BTreeMap<KeyNo, u64>,
+    /// Number of writes so far.
+    writes: u64,
     digest: u64,
 }
 
@@ -45,7 +49,19 @@ impl Map {
     pub fn put(&mut self, key: KeyNo, value: ValueNo) {
         self.remove(key);
         self.entries.insert(key, value);
+        self.writes += 1;
+        self.written.insert(key, self.writes);
         self.digest = self.digest.wrapping_add(entry_digest(key, value));
+    }
+
+    /// Returns the number of writes so far. It does not decrease.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Returns the number of the write that set an entry last; 0 if it is not there.
+    pub fn written(&self, key: KeyNo) -> u64 {
+        self.written.get(&key).copied().unwrap_or(0)
     }
 
     /// Applies a merge operand to a key.
@@ -92,6 +108,7 @@ impl Map {
         if let Some(until) = self.until.remove(&key) {
             self.digest = self.digest.wrapping_sub(until_digest(key, until));
         }
+        self.written.remove(&key);
         if let Some(old) = self.entries.remove(&key) {
             self.digest = self.digest.wrapping_sub(entry_digest(key, old));
         }
@@ -114,7 +131,7 @@ impl Map {
                 let gone: Vec<_> = self.entries.range(range).map(|(key, _)| *key).collect();
                 gone.into_iter().for_each(|key| self.remove(key));
             }
-            Write::Clear => *self = Map::default(),
+            Write::Clear => *self = Map { writes: self.writes, ..Map::default() },
         }
     }
 }

@@ -20,6 +20,7 @@ use esker_env::{Env, FaultAction, Fs, MemFs};
 
 use super::World;
 use super::faults::attempt;
+use super::limited::is_limited;
 use crate::judge::read;
 use crate::model::state::{Contents, State};
 use crate::op::Opening;
@@ -195,8 +196,10 @@ impl World {
         let db = db.unwrap_or_else(|error| panic!("world.10: the copy cannot be opened: {error}"));
         let now_ms = db.time_ms();
         // Expired entries count until they are swept.
+        let is_swept = !is_limited(&db);
+        let swept = if is_swept { db.sweep().map(drop) } else { Ok(()) };
         let found =
-            db.sweep().and_then(|_| read::contents_with(&db, false, true, self.expires.then_some(now_ms)));
+            swept.and_then(|()| read::contents_with(&db, false, is_swept, self.expires.then_some(now_ms)));
         let found = found.unwrap_or_else(|error| panic!("world.10: the copy cannot be read: {error}"));
         if let Some(difference) = self.difference(states, &found, now_ms) {
             panic!("world.10: the copy is another: {difference}");

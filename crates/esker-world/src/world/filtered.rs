@@ -67,13 +67,18 @@ impl Filters {
 impl World {
     /// Calls the database with active filters, unless something could fail.
     pub(super) fn filtering<T>(&mut self, call: impl FnOnce(&mut Self) -> T) -> T {
-        let has_room = self.machine.disk.free_bytes(DIR.as_ref()).is_ok_and(|free| free == u64::MAX);
-        let is_alone = self.between.is_none() && self.process.armed.is_none();
-        let is_calm = has_room && is_alone && !self.machine.faults.has_rules() && !self.mode.swept;
-        self.filters.decide.store(is_calm, Ordering::Relaxed);
+        self.filters.decide.store(self.is_calm(), Ordering::Relaxed);
         let done = call(self);
         self.filters.decide.store(false, Ordering::Relaxed);
         done
+    }
+
+    /// Returns whether no call fails and no process ends unexpectedly.
+    pub(super) fn is_calm(&self) -> bool {
+        let has_room = self.machine.disk.free_bytes(DIR.as_ref()).is_ok_and(|free| free == u64::MAX);
+        let is_alone = self.between.is_none() && self.process.armed.is_none();
+        let is_sound = !self.process.poisoned && !self.process.panicked;
+        has_room && is_alone && is_sound && !self.machine.faults.has_rules() && !self.mode.swept
     }
 
     /// Notes which decisions took effect.

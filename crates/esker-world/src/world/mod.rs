@@ -35,6 +35,7 @@ mod coverage;
 pub mod faults;
 mod feed;
 mod filtered;
+mod limited;
 mod offline;
 mod past;
 mod reads;
@@ -299,6 +300,7 @@ impl World {
         self.tally.ops += 1;
         self.begin_operation();
         self.expire();
+        self.lift_limits_before(op);
         self.dispatch(op);
         // Not after each operation, so that several commits accumulate.
         if self.tally.ops.is_multiple_of(3) {
@@ -347,6 +349,7 @@ impl World {
             Op::ReleaseSnapshot(slot) => self.held.snapshots[*slot] = None,
             Op::Read(reader, no, read) => self.read_view(*reader, *no, read),
             Op::SetLifetime(no, _) => self.set_lifetime(op, *no),
+            Op::SetBytesMax(no, _) => self.set_bytes_max(op, *no),
             Op::SetHistory(..) | Op::SetLazyCounting(..) => self.maintain(self.done(op)),
             Op::Versions(no, key) => self.read_versions(*no, *key),
             Op::Past(age, no, read) => self.read_past(*age, *no, read),
@@ -395,6 +398,7 @@ impl World {
             self.history.all_durable();
         }
         self.note_filtered();
+        self.note_oldest();
     }
 
     fn step(&mut self, op: &Op, step: BackgroundStep) {
@@ -409,6 +413,7 @@ impl World {
             _ => drop(self.excused(done)),
         }
         self.note_filtered();
+        self.note_oldest();
     }
 
     /// Returns the engine's time.
@@ -476,6 +481,7 @@ impl World {
     pub fn verify_all(&mut self) {
         self.expire();
         let is_swept = self.sweep();
+        self.note_oldest();
         let now_ms = self.expires.then(|| self.now_ms());
         let found = attempt(|| read::contents_with(self.db(), true, is_swept, now_ms));
         let Some(found) = self.read(found) else { return };

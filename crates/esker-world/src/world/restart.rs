@@ -16,6 +16,7 @@ use esker::{Builder, Db};
 use esker_env::{Env, FaultFs, MemFs, SeededRandom, SystemThreads};
 
 use super::faults::{attempt, death, rule};
+use super::limited::is_limited;
 use super::replica::Replica;
 use super::{DIR, Held, World};
 use crate::judge::read;
@@ -222,7 +223,8 @@ impl World {
         self.note_opening_for_copies(stats.seqno.get());
         loop {
             self.begin_operation();
-            let is_swept = self.sweep();
+            // A sweep would remove the oldest entries before the model knows what there is.
+            let is_swept = !is_limited(self.db()) && self.sweep();
             self.history.set_now(self.now_ms());
             let now_ms = self.expires.then(|| self.now_ms());
             let found = attempt(|| read::contents_with(self.db(), false, is_swept, now_ms));

@@ -33,6 +33,7 @@ figures! {
         unreserved: "of these, on a disk without space reservation",
         rewritten: "runs in which a long manifest was replaced",
         expired: "runs in which entries expired",
+        oldest: "oldest entries that keyspaces with a maximum size lost",
         blobs: "runs in which values went to blob files",
         collected: "runs in which a blob file was collected, or removed as garbage",
         scattered: "runs in which a commit wrote to many keyspaces",

@@ -59,17 +59,19 @@ impl Keyspace {
     }
 
     /// Sets the size beyond which this keyspace loses its oldest entries, as a log or a cache does; `None`:
-    /// unlimited. The database stores this. The size is measured as
-    /// [`approximate_size`](Self::approximate_size) measures it, without removals: overwritten values count
-    /// until a compaction drops them.
+    /// unlimited. The database stores this. The size is that of the live entries, with their values in blob
+    /// files, as stored on disk. Removed and overwritten versions take more space until a compaction drops
+    /// them, but they never cost a live entry.
     ///
     /// The background checks the size about every quarter of a second, and so do [`Db::sweep`] and
     /// [`Db::compact`]. Beyond the size they remove entries by ordinary commits until seven eighths of it are
-    /// left. Of two keys the one written last stays longer, and a key goes as a whole: no older value of it
+    /// left. Before that they read the whole keyspace, which they do again only after it has grown by a
+    /// sixteenth of the size. Of two keys the one written last stays longer, and a key goes as a whole: no older value of it
     /// comes back. A transaction that has read a removed key conflicts. Snapshots, history, the change feed
     /// and replicas treat the removals like any others.
     ///
-    /// Entries written before the limit was set count as equally old. For a limit by age, see
+    /// Entries written before the limit was set count as equally old. The entries of one commit go together,
+    /// or stay until newer ones make up for them. For a limit by age, see
     /// [`set_default_ttl`](Self::set_default_ttl).
     ///
     /// [`Db::sweep`]: crate::Db::sweep

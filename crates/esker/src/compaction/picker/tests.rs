@@ -429,7 +429,6 @@ fn a_range_is_compacted_without_the_base_tables_beside_it() {
         L0: 9[c-f]1 8[m-n]1  base: 1[a-c] 2[d-g]! 3[h-j]! 4[k-p]
         compact c-f -> merge L0{9} + base{1,2} into base
         compact h-i -> merge base{3} into base
-        compact c-c -> nothing
         compact q-z -> nothing
         compact k-l -> merge L0{8} + base{4} into base
 

@@ -35,6 +35,7 @@ use crate::encoding::operand::expiries;
 use crate::engine::base::stats::add;
 use crate::engine::state::catalog::TIME_KEY;
 use crate::engine::writes::Writes;
+use crate::engine::writes::oldest::Measured;
 use crate::manifest::version::LiveTable;
 use crate::memtable::Memtable;
 use crate::read::point::{ExpiryOfCounted, LOOKUPS_PER_PIN};
@@ -69,8 +70,8 @@ pub(crate) struct Sweeper {
     committing: Mutex<()>,
     /// Number of live [`CommitHold`]s.
     holds: Arc<AtomicUsize>,
-    /// How far the oldest entries of keyspaces with a maximum size have been removed.
-    pub(super) removed_to: Mutex<BTreeMap<KeyspaceId, SeqNo>>,
+    /// What the last measurements of keyspaces with a maximum size found.
+    pub(super) measured: Mutex<BTreeMap<KeyspaceId, Measured>>,
 }
 
 impl Sweeper {
@@ -81,7 +82,7 @@ impl Sweeper {
             opened_at,
             committing: Mutex::default(),
             holds: Arc::default(),
-            removed_to: Mutex::default(),
+            measured: Mutex::default(),
         }
     }
 }
@@ -107,7 +108,7 @@ impl Drop for CommitHold {
 }
 
 /// A memtable or table.
-pub(super) enum Source<'v> {
+enum Source<'v> {
     Memtable(&'v Arc<Memtable>),
     Table(&'v Arc<LiveTable>),
 }
@@ -121,7 +122,7 @@ impl Source<'_> {
     }
 
     /// Passes all versions to `each` until it returns false.
-    pub(super) fn scan(&self, mut each: impl FnMut(&EntryRef<'_>) -> Result<bool>) -> Result<()> {
+    fn scan(&self, mut each: impl FnMut(&EntryRef<'_>) -> Result<bool>) -> Result<()> {
         match self {
             Source::Memtable(memtable) => {
                 let mut scan = memtable.scan();
@@ -162,8 +163,8 @@ pub(super) enum Swept {
 
 impl Writes {
     /// Removes expired entries, and the oldest ones of keyspaces that are too large. Returns the number of
-    /// keys. Concurrent sweeps take different sources. Must
-    /// not be called with a lock held: the commit waits for exclusive transactions.
+    /// keys. Concurrent sweeps take different sources. Must not be called with a lock held: the commit waits
+    /// for exclusive transactions.
     pub(crate) fn sweep(&self) -> Result<u64> {
         self.check_able()?;
         if self.is_held() {
