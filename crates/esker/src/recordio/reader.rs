@@ -109,8 +109,9 @@ impl ReadOptions {
             }
             (decoded, _) => decoded?,
         };
-        // A crash before the first sync can leave less than both headers.
-        let header = header.filter(|header| window.size() >= header.records_at());
+        // A crash before the first sync can leave less than all of it: both headers, and keys.
+        let is_cut = header.is_some_and(|header| window.size() < header.records_at());
+        let header = header.filter(|_| !is_cut);
         let seal = match header.unwrap_or_default().find_seal(&self.env, path, &mut window) {
             Err(error) if self.salvage && error.is_corrupt() => {
                 header_damage.get_or_insert(error);
@@ -135,7 +136,7 @@ impl ReadOptions {
             skipped_bytes: 0,
         };
         if header.is_none() {
-            reader.end_without_header()?;
+            reader.end_without_header(is_cut)?;
         } else if seal.is_none() {
             // Without the key nothing can be read.
             let size = reader.window.size();
@@ -370,11 +371,11 @@ impl Reader {
     }
 
     /// Handles a file whose header was never written: it is one torn tail. Anything except zeros after the
-    /// header makes it corrupt.
-    fn end_without_header(&mut self) -> Result<()> {
+    /// header makes it corrupt, unless the file ends (`is_cut`) within a header that starts well.
+    fn end_without_header(&mut self, is_cut: bool) -> Result<()> {
         let size = self.window.size();
         let torn = Tail::Torn { offset: 0, bytes: size };
-        let is_other = size >= HEADER_BYTES as u64 && scan::tail(&mut self.window, 0)? == torn;
+        let is_other = !is_cut && size >= HEADER_BYTES as u64 && scan::tail(&mut self.window, 0)? == torn;
         let foreign = is_other || self.window.unreadable(0..size).is_some();
         if foreign || self.strict_tail {
             return FileHeader::require(&[], self.window.path()).map(drop);
