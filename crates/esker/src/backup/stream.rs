@@ -180,7 +180,8 @@ impl Restore {
             return Err(stream.damaged("the manifest has no numbers for new files"));
         }
         let keys = stream.record()?;
-        let env = encryption::with_wrapped_keys(&self.env, Path::new("the stream"), &keys)?;
+        let is_sealed = stream.reader.is_sealed();
+        let env = encryption::with_wrapped_keys(&self.env, Path::new("the stream"), &keys, is_sealed)?;
         let workplace = Workplace::take(&env, &self.dir, None)?;
         let tables = state.added.iter().map(|added| (DataKind::Table, added.file));
         let blobs = state.blobs.added.iter().map(|&(_, file)| (DataKind::Blobs, file));

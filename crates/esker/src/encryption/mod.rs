@@ -130,18 +130,23 @@ pub(crate) fn wrapped_keys(env: &Env) -> Vec<u8> {
     Vec::new()
 }
 
-/// Returns the environment for a directory that gets these keys, which `path` contains. Without keys nothing
-/// of it is encrypted.
-pub(crate) fn with_wrapped_keys(env: &Env, path: &Path, bytes: &[u8]) -> Result<Env> {
-    if bytes.is_empty() {
-        return Ok(without_keys(env));
-    }
+/// Returns the environment for a directory that gets these keys, which the stream at `path` contains. Without
+/// a provider, a stream without keys gives a directory that is not encrypted. With one, it is refused, as is
+/// a stream that is not encrypted itself (`is_sealed`): no key was needed to make it.
+pub(crate) fn with_wrapped_keys(env: &Env, path: &Path, bytes: &[u8], is_sealed: bool) -> Result<Env> {
     #[cfg(feature = "encryption")]
     if let Some(keyring::EnvKeys { provider, .. }) = keyring::EnvKeys::of(env) {
+        if bytes.is_empty() || !is_sealed {
+            return Err(Error::encryption(path, EncryptionProblem::NotEncrypted));
+        }
         let ring = keyring::Keyring::of_bytes(bytes, path, provider, false)?;
         return Ok(keyring::EnvKeys { provider: provider.clone(), ring: Some(ring.into()) }.put(env));
     }
-    Err(Error::encryption(path, EncryptionProblem::KeyMissing))
+    let _ = is_sealed;
+    match bytes.is_empty() {
+        true => Ok(without_keys(env)),
+        false => Err(Error::encryption(path, EncryptionProblem::KeyMissing)),
+    }
 }
 
 /// Returns an environment without keys: what it writes is not encrypted.

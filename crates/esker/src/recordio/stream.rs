@@ -132,6 +132,11 @@ impl<R: Read> StreamReader<R> {
         record.map(|record| Some(record.into_owned())).map_err(|e| e.in_file(WHAT, Path::new(NAME), at))
     }
 
+    /// Returns whether the records are encrypted.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.header.is_sealed
+    }
+
     /// Offset after the last record.
     pub(crate) fn position(&self) -> u64 {
         self.position

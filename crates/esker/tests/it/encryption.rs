@@ -14,7 +14,7 @@ use esker::encryption::{KeyProvider, MasterKeys, with_keys};
 use esker::sstable::{Reader, Writer};
 use esker::unload::{Load, Unload};
 use esker::{BackgroundStep, Blobs, Builder, Db, EncryptionProblem, Error, History};
-use esker_env::{Env, Fs, MemFs, OpenOptions, read_range};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions, read_range};
 
 use crate::common::contents::{Contents, dump, dump_sound};
 use crate::common::{DIR, tiny};
@@ -402,6 +402,96 @@ fn an_unload_has_a_key_of_its_own_and_damage_of_it_is_noticed() {
     assert!(load(&to_plain, Load::new().env(file_env())).unwrap() == end);
 }
 
+/// Wherever a rotation is interrupted, a later opening with both master keys finds everything.
+#[test]
+fn a_rotation_can_end_after_any_call() {
+    let fs = MemFs::new();
+    let db = tiny(env(&fs)).stepped().open(DIR).unwrap();
+    db.keyspace(SECRET).unwrap().put(SECRET, secret(1, 300)).unwrap();
+    let end = dump(&db).unwrap();
+    db.close().unwrap();
+    let both = || master(2).and_older("key 1", &[1; 32]).unwrap();
+    let open =
+        |fs: Arc<dyn Fs>, keys: MasterKeys| tiny(Env::simulated(fs, 2)).stepped().encryption(keys).open(DIR);
+    let mut seen = [0; 2];
+    for nth in 1.. {
+        let disk = fs.crash_keep_all();
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        let death = FaultAction::Freeze { keep: 9 };
+        faults.add(FaultRule::new(&OpKind::CHANGES, death).nth(nth));
+        drop(open(Arc::new(faults.clone()), both()));
+        for found in (0..4).map(|seed| disk.crash(seed)).chain([disk.kill(), disk.crash_strict()]) {
+            // KEYS is the old file or the new one.
+            let stored = bytes(&found, &Path::new(DIR).join("KEYS"));
+            let is_new = stored.windows(5).any(|window| window == b"key 2");
+            assert!(is_new != stored.windows(5).any(|window| window == b"key 1"), "call {nth}");
+            seen[usize::from(is_new)] += 1;
+            let alone = if is_new { master(2) } else { master(1) };
+            let db = open(Arc::new(found.kill()), alone).unwrap();
+            assert!(dump_sound(&db).unwrap() == end, "call {nth}");
+            let db = open(Arc::new(found), both()).unwrap();
+            assert!(dump_sound(&db).unwrap() == end, "call {nth}");
+        }
+        if !faults.is_frozen() {
+            break;
+        }
+    }
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+}
+
+/// One master key, two databases: no file of one passes for a file of the other.
+#[test]
+fn files_of_another_database_with_the_same_master_key_are_refused() {
+    let make = |fs: &MemFs, seed: u64, text: &str| {
+        let env = with_keys(&Env::simulated(Arc::new(fs.clone()), seed), Arc::new(master(1)));
+        let db = tiny(env).stepped().blobs(Blobs::From(200)).open(DIR).unwrap();
+        let map = db.keyspace(SECRET).unwrap();
+        for n in 0..9 {
+            map.put([n], text.repeat(1 + 30 * n as usize)).unwrap();
+        }
+        db.flush().unwrap();
+        map.put("in the log", text).unwrap();
+        dump(&db).unwrap()
+    };
+    let (own, other) = (MemFs::new(), MemFs::new());
+    let end = make(&own, 1, "mine");
+    make(&other, 2, "evil");
+    let mut refused = 0;
+    for path in files(&own, DIR.as_ref()).iter().filter(|path| !path.ends_with("LOCK")) {
+        if !other.exists(path).unwrap() {
+            continue;
+        }
+        let disk = own.kill();
+        disk.remove_file(path).unwrap();
+        let file = disk.open(path, OpenOptions::create_new()).unwrap();
+        file.write_all_at(&bytes(&other, path), 0).unwrap();
+        let opened = tiny(env(&disk)).stepped().blobs(Blobs::From(200)).open(DIR).and_then(|db| dump(&db));
+        match opened {
+            Ok(found) => assert!(found == end, "{}", path.display()),
+            Err(Error::Corrupt { .. } | Error::Encryption { .. }) => refused += 1,
+            Err(error) => panic!("{}: {error:?}", path.display()),
+        }
+    }
+    assert!(refused >= 4, "{refused}");
+}
+
+/// A process can end, and a disk fill, within any write.
+#[test]
+fn an_unload_that_ended_after_any_byte_is_started_again() {
+    let fs = MemFs::new();
+    let db = tiny(env(&fs)).stepped().open(DIR).unwrap();
+    db.keyspace(SECRET).unwrap().put(SECRET, "1").unwrap();
+    let unload = || Unload::new().env(Env::simulated(Arc::new(fs.clone()), 3)).write(&db, "file");
+    unload().unwrap();
+    let whole = bytes(&fs, Path::new("file"));
+    for len in (0..400).chain(4000..whole.len()) {
+        fs.remove_file(Path::new("file")).unwrap();
+        let file = fs.open(Path::new("file.partial"), OpenOptions::create_new()).unwrap();
+        file.write_all_at(&whole[..len], 0).unwrap();
+        unload().unwrap_or_else(|error| panic!("{len} bytes: {error}"));
+    }
+}
+
 #[test]
 fn tables_from_elsewhere_are_encrypted_when_they_are_taken_in() {
     let fs = MemFs::new();
@@ -486,7 +576,12 @@ fn streams_are_encrypted_and_damage_of_any_byte_restores_nothing() {
         assert_eq!(loaded.keyspaces().unwrap(), db.keyspaces().unwrap());
     }
 
-    let bare = Env::simulated(Arc::new(fs.clone()), 1);
+    // With keys, a stream in plain text is refused.
+    let (bare, mut text) = (Env::simulated(Arc::new(fs.clone()), 1), Vec::new());
+    Stream::new().write(&tiny(bare.clone()).open("text").unwrap(), &mut text).unwrap();
+    let refused = problem(Restore::new("no").env(env(&fs)).read(&text[..]));
+    assert!(matches!(refused, EncryptionProblem::NotEncrypted) && !fs.exists(Path::new("no")).unwrap());
+    Restore::new("plain").env(bare.clone()).read(&text[..]).unwrap();
     let other = with_keys(&bare, Arc::new(master(2)));
     for wrong in [bare, other] {
         let refused = Restore::new("no").env(wrong).read(&stream[..]).unwrap_err();
