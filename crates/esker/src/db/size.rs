@@ -66,9 +66,9 @@ impl Keyspace {
     /// The background checks the size about every quarter of a second, and so do [`Db::sweep`] and
     /// [`Db::compact`]. Beyond the size they remove entries by ordinary commits until seven eighths of it are
     /// left. Before that they read the whole keyspace, which they do again only after it has grown by a
-    /// sixteenth of the size. Of two keys the one written last stays longer, and a key goes as a whole: no older value of it
-    /// comes back. A transaction that has read a removed key conflicts. Snapshots, history, the change feed
-    /// and replicas treat the removals like any others.
+    /// sixteenth of the size. Of two keys the one written last stays longer, and a key goes as a whole: no
+    /// older value of it comes back. A transaction that has read a removed key conflicts. Snapshots, history,
+    /// the change feed and replicas treat the removals like any others.
     ///
     /// Entries written before the limit was set count as equally old. The entries of one commit go together,
     /// or stay until newer ones make up for them. For a limit by age, see
