@@ -1,18 +1,26 @@
 //! The keys of simulated encryption.
 
-use esker_env::Env;
+use std::any::Any;
+use std::sync::Arc;
+
+use esker_env::{Env, MemFs};
 
 /// Returns the environment with keys drawn from the seed, by which new databases are encrypted. Without the
 /// feature `encryption` it returns the same environment.
 #[cfg(feature = "encryption")]
 pub fn encrypted(env: &Env, seed: u64) -> Env {
-    esker::encryption::with_keys(env, std::sync::Arc::new(provider::Seeded::new(seed)))
+    esker::encryption::with_keys(env, Arc::new(provider::Seeded::new(seed)))
 }
 
 /// Returns the environment.
 #[cfg(not(feature = "encryption"))]
 pub fn encrypted(env: &Env, _seed: u64) -> Env {
     env.clone()
+}
+
+/// Returns the keys of a seed, for the environments of all its processes.
+pub(crate) fn keys_of(seed: u64) -> Option<Arc<dyn Any + Send + Sync>> {
+    encrypted(&Env::simulated(Arc::new(MemFs::new()), seed), seed).keys
 }
 
 #[cfg(feature = "encryption")]

@@ -108,6 +108,8 @@ const DISK: &[(BrokenSync, &str, &str)] = &[
 
 /// Returns the row of the table, or an error if the fault was not found.
 fn hunt(name: &str, breaks: &str, sabotage: Sabotage, by_sweeps: bool) -> Result<String, String> {
+    // The last name tells which fault a seed hangs with.
+    eprintln!("{name}");
     let mut ops = 0;
     let find = |ops: &mut u64, seeds: Range<u64>| {
         for seed in seeds {

@@ -62,7 +62,7 @@ use self::faults::attempt;
 use self::transaction::HeldTransaction;
 use crate::judge::read::{self, HeldIterator, Source, check_read};
 use crate::judge::walk::HeldCursor;
-use crate::keys::encrypted;
+use crate::keys::keys_of;
 use crate::model::history::History;
 use crate::model::state::{Id, State};
 use crate::op::{KeyspaceNo, Op, Opening, Reader, Restart, SLOTS};
@@ -169,11 +169,6 @@ pub struct Mode {
     pub inspects_all: bool,
 }
 
-/// Returns the keys of a seed.
-fn keys_of(seed: u64) -> Option<Arc<dyn Any + Send + Sync>> {
-    encrypted(&Env::simulated(Arc::new(MemFs::new()), seed), seed).keys
-}
-
 impl World {
     /// Creates a new disk without a database.
     pub fn new(seed: u64, broken: Option<BrokenSync>) -> Self {
@@ -192,7 +187,7 @@ impl World {
                 is_plain: false,
                 clock: Arc::new(ManualClock::new()),
                 random: Arc::new(SeededRandom::new(seed)),
-                keys: if setting::is_encrypted(seed) { keys_of(seed) } else { None },
+                keys: keys_of(seed).filter(|_| setting::is_encrypted(seed)),
             },
             process: Process::default(),
             db: None,

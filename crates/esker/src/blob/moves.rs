@@ -33,6 +33,11 @@ impl Moves {
         (self.0.len() * ENTRY_BYTES + TAIL_BYTES) as u64
     }
 
+    /// Number of values.
+    pub(crate) fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
     /// Encodes the map with its tail.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.0.len() * ENTRY_BYTES + TAIL_BYTES);

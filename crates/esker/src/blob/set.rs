@@ -34,10 +34,12 @@ impl BlobSource {
         Ok(BlobSource { file, moves })
     }
 
-    /// Bytes of values, live or not, without the header and the map, which a collection would write again.
+    /// Bytes of values, live or not, without what a collection would write again: the header, the map, and
+    /// the tags of encrypted values, as far as the map tells how many there are.
     pub(crate) fn value_bytes(&self) -> u64 {
-        let map = self.moves.as_ref().map_or(0, |moves| moves.bytes());
-        self.file.used().saturating_sub(self.file.start() + map)
+        let again = |moves: &Arc<Moves>| moves.bytes() + moves.len() * self.file.tag_bytes();
+        let again = self.moves.as_ref().map_or(0, again);
+        self.file.used().saturating_sub(self.file.start() + again)
     }
 
     /// Returns the offset of a value in the file.

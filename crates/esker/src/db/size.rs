@@ -121,7 +121,7 @@ impl Keyspace {
         self.core().check_there(&self.state)?;
         match encoded_range(self.state.id, &range) {
             Some(range) => self.core().compact_all(Some(&range)),
-            None => Ok(()),
+            None => self.core().check_able(),
         }
     }
 

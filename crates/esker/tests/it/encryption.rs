@@ -601,3 +601,20 @@ fn streams_are_encrypted_and_damage_of_any_byte_restores_nothing() {
         }
     }
 }
+
+#[test]
+fn tags_of_small_values_are_no_garbage_that_is_collected_for_ever() {
+    let fs = MemFs::new();
+    let db = builder(&fs).blobs(Blobs::From(20)).open(DIR).unwrap();
+    let map = db.default_keyspace();
+    (0..200).for_each(|n| _ = map.put(secret(n, 24), secret(n, 22)).unwrap());
+    (0..100).for_each(|n| _ = map.put(secret(n, 24), secret(n + 1, 22)).unwrap());
+    db.flush().unwrap();
+    let mut work = 0;
+    while db.step(BackgroundStep::Compact { idle: true }).unwrap() {
+        work += 1;
+        assert!(work < 100, "the work has an end");
+    }
+    db.compact().unwrap();
+    assert_eq!(map.get(secret(7, 24)).unwrap().unwrap(), secret(8, 22));
+}
