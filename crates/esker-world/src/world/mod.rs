@@ -53,7 +53,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{BackgroundStep, Db, Keyspace, Snapshot};
-use esker_env::{BrokenSync, Env, FaultFs, Fs, ManualClock, MemFs, OpenOptions, SeededRandom};
+use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, OpenOptions, SeededRandom};
 
 pub use self::restart::{Left, builder};
 pub use self::tally::Tally;

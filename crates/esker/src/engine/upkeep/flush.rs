@@ -21,6 +21,8 @@ use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
 use crate::engine::upkeep::compact::Written;
 use crate::manifest::edit::{HistoryEdit, LiveCounts, VersionEdit};
+use crate::memtable::Memtable;
+use crate::read::view::ReadView;
 use crate::txn::flush_reason::{MemtableFacts, Moment, flush_reason};
 use crate::txn::memtables::Sealed;
 use crate::types::canary::{self, Canary};
@@ -107,7 +109,13 @@ impl Upkeep {
         self.histories.raise(&edit.history.floors);
         if canary::is_set(Canary::WalReleasedEarly) {
             self.pipeline.release(sealed.len());
-            self.install(edit, built.opened, &memtables)?;
+            let forgotten = |m: &Arc<Memtable>| memtables.iter().any(|f| Arc::ptr_eq(f, m));
+            self.install(edit, built.opened, &memtables).inspect_err(|_| {
+                self.view.update(|old| {
+                    let rest = old.immutables.iter().filter(|m| !forgotten(m)).cloned().collect();
+                    ReadView { immutables: rest, ..old.clone() }
+                });
+            })?;
         } else {
             self.install(edit, built.opened, &memtables)?;
             self.pipeline.release(sealed.len());
