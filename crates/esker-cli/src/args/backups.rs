@@ -85,6 +85,9 @@ Examples:
         /// Restore what was backed up or archived by this time: 2026-11-26T20:24:00Z, or seconds since 1970
         #[arg(long, value_name = "TIME", value_parser = crate::moment::parse)]
         to_time: Option<u64>,
+        /// Also read the whole restored database before it gets its name
+        #[arg(long)]
+        verify: bool,
     },
     /// Write the database to standard output, without a directory of backups or a temporary copy
     #[command(after_help = "\

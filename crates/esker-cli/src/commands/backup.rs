@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use esker::backup::{Backup, BackupInfo, Point, Progress as Done, Restore, Segment, Stream};
+use esker::backup::{Backup, BackupInfo, Point, Progress as Done, Restore, Restored, Segment, Stream};
 use esker::{Db, SeqNo};
 use serde_json::{Value, json};
 
@@ -26,14 +26,19 @@ pub(super) fn run(session: &Session<'_>, what: &Backups) -> Result<Answer> {
         Backups::Feed { directory } => feed(session, directory),
         Backups::Send => send(session),
         Backups::Receive { target, verify } => receive(session, target, *verify),
-        Backups::Restore { directory, target, id, to_commit, to_time } => {
+        Backups::Restore { directory, target, id, to_commit, to_time, verify } => {
             let point = match (to_commit, to_time) {
                 (Some(commit), _) => Some(Point::Commit(commit_of(*commit)?)),
                 (None, time) => time.map(Point::Time),
             };
+            let call = |backup: &mut Backup| {
+                let restore = backup.restore(target).backup(*id).point(point).verify(*verify);
+                restore.builder(Db::builder().allow_missing_merge_operators(true)).run()
+            };
+            let (done, seconds) = with_bar(session, directory, call, |e| of_backups(&e))?;
             match point {
-                Some(point) => restore_to(session, directory, target, point, *id),
-                None => restore(session, directory, target, *id),
+                Some(_) => print_moment(session, target, &done, seconds),
+                None => print_restored(session, target, &done.backup, seconds),
             }
         }
     }
@@ -257,30 +262,18 @@ fn segment_json(segment: &Segment) -> Value {
     })
 }
 
-fn restore_to(
-    session: &Session<'_>,
-    directory: &Path,
-    target: &Path,
-    point: Point,
-    base: Option<u64>,
-) -> Result<Answer> {
-    let call = |backup: &mut Backup| {
-        backup.restore_to(point, base, target, Db::builder().allow_missing_merge_operators(true))
-    };
-    let (done, seconds) = with_bar(session, directory, call, |e| of_backups(&e))?;
+fn print_moment(session: &Session<'_>, target: &Path, done: &Restored, seconds: f64) -> Result<Answer> {
+    let Restored { backup: BackupInfo { id, database, .. }, seqno, commits, made, .. } = done;
     if session.common.json {
         output::print_json(&json!({
-            "backup": done.backup, "database": format!("{:08x}", done.database), "commit": done.seqno.get(), "commits": done.commits, "made": done.made,
+            "backup": id, "database": format!("{database:08x}"), "commit": seqno.get(), "commits": commits, "made": made,
         }))?;
     } else {
         output::print_line(format_args!(
-            "{}: backup {} of database {:08x}, and {} after it, up to commit {}, archived {}, {seconds:.2} s",
+            "{}: backup {id} of database {database:08x}, and {} after it, up to commit {seqno}, archived {}, {seconds:.2} s",
             shown(target.display()),
-            done.backup,
-            done.database,
-            output::plural(done.commits, "commit"),
-            done.seqno,
-            moment::text_of(done.made),
+            output::plural(*commits, "commit"),
+            moment::text_of(*made),
         ))?;
     }
     Ok(Answer::Yes)
@@ -338,21 +331,11 @@ fn prune(session: &Session<'_>, directory: &Path, keep: usize) -> Result<Answer>
     Ok(Answer::Yes)
 }
 
-fn restore(session: &Session<'_>, directory: &Path, target: &Path, id: Option<u64>) -> Result<Answer> {
-    let newest = || {
-        let backups = open(session, directory)?.list();
-        let newest = backups.map_err(|e| of_backups(&e))?.last().map(|backup| backup.id);
-        newest.ok_or_else(|| {
-            Failure::message(format!("there are no backups in {}", shown(directory.display())))
-        })
-    };
-    let id = id.map_or_else(newest, Ok)?;
-    let (info, seconds) =
-        with_bar(session, directory, |backup| backup.restore(id, target), |e| of_backups(&e))?;
+fn print_restored(session: &Session<'_>, target: &Path, info: &BackupInfo, seconds: f64) -> Result<Answer> {
     if session.common.json {
-        output::print_json(&as_json(&info))?;
+        output::print_json(&as_json(info))?;
     } else {
-        let described = described(&info, seconds);
+        let described = described(info, seconds);
         output::print_line(format_args!("{}: backup {} of {described}", shown(target.display()), info.id))?;
     }
     Ok(Answer::Yes)

@@ -29,7 +29,7 @@ fn copies_and_backups_are_made_where_the_operator_says() {
     }
     let mut backups = Backup::open(dir.path().join("backups")).unwrap();
     assert!(backups.verify().unwrap().is_sound());
-    backups.restore(2, dir.path().join("restored")).unwrap();
+    backups.restore(dir.path().join("restored")).backup(2).run().unwrap();
     for (name, value) in [("copy", "before"), ("restored", "after")] {
         let other = TestServer::start_with(Db::open(dir.path().join(name)).unwrap(), Options::default());
         assert_eq!(other.wire().say("GET k"), format!("\"{value}\""));
@@ -74,7 +74,7 @@ fn what_was_written_between_two_backups_comes_back_up_to_a_commit() {
     assert!(wire.say("ES.BACKUP NOW").starts_with("-ERR"));
     let mut backups = Backup::open(dir.path().join("backups")).unwrap();
     let restored = dir.path().join("restored");
-    backups.restore_to(Point::Commit(good), None, &restored, Db::builder()).unwrap();
+    backups.restore(&restored).point(Point::Commit(good)).run().unwrap();
     let other = TestServer::start_with(Db::open(&restored).unwrap(), Options::default());
     assert_eq!(other.wire().say("SCARD members"), ":2");
 }

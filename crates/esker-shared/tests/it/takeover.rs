@@ -164,7 +164,7 @@ fn tools_pass_over_the_socket() {
     let mut backup = esker::backup::Backup::open(target.path().join("backups")).unwrap();
     backup.create(&db).unwrap();
     let id = backup.list().unwrap().pop().unwrap().id;
-    backup.restore(id, target.path().join("restored")).unwrap();
+    backup.restore(target.path().join("restored")).backup(id).run().unwrap();
     for copy in ["copy", "restored"] {
         assert!(!target.path().join(copy).join("SOCKET").exists());
         let copy = open(&target.path().join(copy));

@@ -48,7 +48,7 @@ impl Copier<'_> {
                     let made = backup.create(self.db)?;
                     newest = Some(made.seqno.get());
                     if self.rng.bool() {
-                        backup.restore(made.id, &target)?;
+                        backup.restore(&target).backup(made.id).run()?;
                         self.compare(&target, made.seqno.get(), Options::Same, "backup")?;
                         self.counts.backups.fetch_add(1, Ordering::Relaxed);
                     }
@@ -99,9 +99,9 @@ impl Copier<'_> {
 
     fn restore(&self, backup: &mut Backup, seqno: u64, target: &Path) -> Result<()> {
         let point = Point::Commit(esker::SeqNo::new(seqno));
-        backup.restore_to(point, None, target, self.builder())?;
+        backup.restore(target).point(point).builder(self.builder()).run()?;
         self.counts.restores.fetch_add(1, Ordering::Relaxed);
-        self.compare(target, seqno, Options::Same, "restore_to")
+        self.compare(target, seqno, Options::Same, "restore to a commit")
     }
 
     /// Opens a copy, compares it with the commits up to its number, and removes it.

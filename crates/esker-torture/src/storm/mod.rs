@@ -4,7 +4,7 @@
 //! ```text
 //!   parent --spawns, kills--> child: opens, verifies the previous state, then concurrently
 //!                               workers  puts, lifetimes, merges, ranges, ingests, names, locks --ledger-->
-//!                               copier   checkpoints, backups, archive, restore_to, repair
+//!                               copier   checkpoints, backups, archive, restore, repair
 //!                               engine   flushes, compactions, sweeps, blob collection, history, feed
 //! ```
 //!

@@ -81,7 +81,7 @@ impl World {
             _ => Point::Commit(SeqNo::new(commit)),
         };
         let builder = self.builder(self.opening_of_copies());
-        let restored = match backups.restore_to(point, None, RESTORED, builder) {
+        let restored = match backups.restore(RESTORED).point(point).builder(builder).run() {
             Ok(restored) => restored.seqno.get(),
             // The clock may have been ahead for all of the archive.
             Err(Error::NoBackup(_)) if matches!(point, Point::Time(_)) => return,

@@ -113,8 +113,8 @@ impl World {
         self.tally.backed_up += 1;
         self.note_backup(made.seqno.get());
         let env = self.env_of_image();
-        let restored =
-            Backup::open_in(env.clone(), BACKUPS).and_then(|mut backups| backups.restore(made.id, RESTORED));
+        let restored = Backup::open_in(env.clone(), BACKUPS)
+            .and_then(|mut backups| backups.restore(RESTORED).backup(made.id).run());
         restored.unwrap_or_else(|error| panic!("world.10: the backup cannot be restored: {error}"));
         self.check_copied(env, RESTORED, &[moments.at(made.seqno.get())], moments.options.as_ref());
     }

@@ -4,7 +4,7 @@
 //!   Db --capture--> files that are not stored yet --copied, with digests--> files/...
 //!                   state of the manifest, names, digests  ------------->  backups/000007.backup
 //!   backups/000007.backup + files/... --restore, digests verified--> a database
-//!   Db --feed--> feed/....segment     later commits: restore_to restores a moment between two backups
+//!   Db --feed--> feed/....segment     later commits: they restore a moment between two backups
 //! ```
 //!
 //! Tables and blob files never change. A backup therefore copies only files that are new since the last one.
@@ -25,7 +25,7 @@
 //! assert_eq!(backup.list()?.len(), 2);
 //! assert!(backup.verify()?.problems.is_empty());
 //!
-//! backup.restore(first.id, &restored)?;
+//! backup.restore(&restored).backup(first.id).run()?;
 //! let old = esker::Db::open(&restored)?;
 //! assert_eq!(old.default_keyspace().get("a")?.as_deref(), Some(&b"1"[..]));
 //! assert_eq!(old.snapshot().seqno(), first.seqno);
@@ -36,7 +36,7 @@
 //! ```
 //!
 //! Between two backups, [`archive`](Backup::archive) stores the [change feed](crate::Db::feed_after), and
-//! [`restore_to`](Backup::restore_to) restores the state after any of its commits:
+//! [`Restoration::point`] restores the state after any of its commits:
 //!
 //! ```
 //! use esker::backup::{Backup, Point};
@@ -50,7 +50,7 @@
 //! db.default_keyspace().clear()?; // by mistake
 //! backup.archive(&db)?; // every minute, say
 //!
-//! backup.restore_to(Point::Commit(good), None, &restored, esker::Db::builder())?;
+//! backup.restore(&restored).point(Point::Commit(good)).run()?;
 //! let old = esker::Db::open(&restored)?;
 //! assert_eq!(old.default_keyspace().get("a")?.as_deref(), Some(&b"1"[..]));
 //! # Ok::<(), esker::Error>(())
@@ -87,8 +87,9 @@ use std::path::{Path, PathBuf};
 use esker_env::{Env, JobFile};
 
 pub use self::archive::Segment;
-pub use self::point::{Point, Restored};
+pub use self::point::Point;
 pub use self::prune::Pruned;
+pub use self::restore::{Restoration, Restored};
 pub use self::stream::{Restore, Stream};
 pub use self::verify::Verified;
 use crate::encryption::Unlock;

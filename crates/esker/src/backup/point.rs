@@ -13,12 +13,11 @@
 //!
 //! The restored database starts a new history, so the replication notes of a server are left out.
 
-use std::path::Path;
-
 use super::record::{Record, is_unusable};
+use super::restore::{Restoration, Restored, finish};
 use super::segment::{Item, Reader};
-use super::{Backup, BackupInfo, Segment};
-use crate::db::{Builder, Db};
+use super::{Backup, Segment};
+use crate::db::Db;
 use crate::replay::Replay;
 use crate::txn::commit::Durability;
 use crate::types::canary::{self, Canary};
@@ -36,58 +35,28 @@ pub enum Point {
     Time(u64),
 }
 
-/// Result of [`Backup::restore_to`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Restored {
-    /// The backup that the restore started with.
-    pub backup: u64,
-    /// Id of the database.
-    pub database: u32,
-    /// The commit whose state was restored, in the numbering of the original database.
-    pub seqno: SeqNo,
-    /// Number of commits replayed.
-    pub commits: u64,
-    /// Creation time of the segment with the last of these commits, or of the backup if none were replayed,
-    /// in seconds since 1970. A later [`Point::Time`] restores no more.
-    pub made: u64,
-}
-
-impl Backup {
-    /// Restores a database as it was at a moment, in a directory that must not exist. It uses the newest
-    /// backup before that moment, or `base`, and the [archive](Self::archive). The database is created
-    /// completely or not at all. `builder` opens it while commits are replayed, so it needs the merge
-    /// operators. Its compaction filters are not used.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if no backup is old enough or commits are missing; those of
-    /// [`restore`](Self::restore); [`Error::Corrupt`] for a damaged segment, or, without `base`, for a
-    /// damaged record that may belong to another database; [`Error::MergeOperatorMissing`].
-    pub fn restore_to(
-        &mut self,
-        point: Point,
-        base: Option<u64>,
-        dir: impl AsRef<Path>,
-        builder: Builder,
-    ) -> Result<Restored> {
-        let mut here = self.lock_to_read()?;
-        let record = here.base(point, base)?;
-        let BackupInfo { id: backup, database, seqno: from, created, .. } = record.info;
+impl Restoration<'_> {
+    /// Restores the state at a moment between two backups.
+    pub(super) fn run_to(self, point: Point) -> Result<Restored> {
+        let mut here = self.backups.lock_to_read()?;
+        let record = here.base(point, self.id)?;
+        let backup = record.info.clone();
         let segments = here.segments_for(point, &record)?;
-        let workplace = here.workplace(dir.as_ref())?;
+        let workplace = here.workplace(&self.dir)?;
         here.put(&workplace, record)?;
-        let env = workplace.held().clone();
-        let db = builder.for_copy().env(env).open(workplace.dir())?;
-        let seqno = here.replay(&db, point, from, &segments)?;
+        let db = self.builder.for_copy().env(workplace.held().clone()).open(workplace.dir())?;
+        let seqno = here.replay(&db, point, backup.seqno, &segments)?;
         if db.open_keyspace(REPLICATION).is_ok() {
             db.drop_keyspace(REPLICATION)?;
         }
         db.close()?;
-        workplace.finish()?;
-        let made = segments.last().map_or(created, |segment| segment.created);
-        Ok(Restored { backup, database, seqno, commits: seqno.get() - from.get(), made })
+        finish(workplace, self.verify)?;
+        let made = segments.last().map_or(backup.created, |segment| segment.created);
+        Ok(Restored { seqno, commits: seqno.get() - backup.seqno.get(), made, backup })
     }
+}
 
+impl Backup {
     /// Selects the backup to start with.
     fn base(&self, point: Point, base: Option<u64>) -> Result<Record> {
         let is_before = |record: &Record| match point {

@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use esker_env::{Env, OpenOptions};
 
 use super::record::{decode_info, encode_info};
+use super::restore::finish;
 use super::{BackupInfo, OnProgress, Progress, Reporter};
-use crate::db::{Builder, Db};
+use crate::db::Db;
 use crate::encoding::Compression;
 use crate::encoding::bytes::{ByteReader, Decoded, put_varint};
 use crate::encryption;
@@ -205,21 +206,9 @@ impl Restore {
             return Err(stream.damaged("the stream does not have the files that it announced"));
         }
         write_manifest(&workplace, state)?;
-        if self.verify {
-            check(&workplace)?;
-        }
-        workplace.finish()?;
+        finish(workplace, self.verify)?;
         Ok(info)
     }
-}
-
-/// Opens a restored database and reads all of it.
-fn check(workplace: &Workplace) -> Result<()> {
-    let builder: Builder = Db::builder().allow_missing_merge_operators(true);
-    let db = builder.for_copy().env(workplace.held().clone()).open(workplace.dir())?;
-    let found = db.check()?.problems.into_iter().next();
-    db.close()?;
-    found.map_or(Ok(()), |detail| Err(Error::corrupt("restored database", workplace.dir(), 0, detail)))
 }
 
 /// A record after the first three.

@@ -320,14 +320,13 @@ impl Walks {
         }
     }
 
-    /// Moves the front to the next entry of its block, if no other work is necessary.
+    /// Moves the front to the next entry of its block, if no other work is necessary and nothing is watched.
     #[inline]
     fn step_inside(&mut self) -> Option<&RunWalk> {
         let is_open = self.source.as_ref().is_some_and(|source| source.view.check_open().is_ok());
+        let is_alone = self.back.is_none() && self.seen.is_none() && self.watch.is_none();
         match &mut self.front {
-            Some(Walk::Run(run)) if is_open && self.back.is_none() && self.seen.is_none() && !self.ended => {
-                run.step_inside().then_some(run)
-            }
+            Some(Walk::Run(run)) if is_open && is_alone && !self.ended => run.step_inside().then_some(run),
             _ => None,
         }
     }
@@ -460,14 +459,10 @@ impl Iterator for Range {
     type Item = Result<(Key, Value)>;
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.walks.step(|walks| {
-            if let Some(run) = walks.step_inside() {
-                return Some(
-                    run.value().map(|value| (Key::of_parts(run.user_key_parts(&mut [0; 4])), value)),
-                );
-            }
-            walks.next().map(|walk| walk.and_then(Walk::entry))
-        })
+        if let Some(run) = self.walks.step_inside() {
+            return Some(run.value().map(|value| (Key::of_parts(run.user_key_parts(&mut [0; 4])), value)));
+        }
+        self.walks.step(|walks| walks.next().map(|walk| walk.and_then(Walk::entry)))
     }
 }
 
@@ -481,12 +476,10 @@ impl Iterator for Keys {
     type Item = Result<Key>;
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.walks.step(|walks| {
-            if let Some(run) = walks.step_inside() {
-                return Some(Ok(Key::of_parts(run.user_key_parts(&mut [0; 4]))));
-            }
-            walks.next().map(|walk| walk.map(Walk::key))
-        })
+        if let Some(run) = self.walks.step_inside() {
+            return Some(Ok(Key::of_parts(run.user_key_parts(&mut [0; 4]))));
+        }
+        self.walks.step(|walks| walks.next().map(|walk| walk.map(Walk::key)))
     }
 }
 

@@ -49,7 +49,7 @@ fn assert_same(found: &Contents, expected: &Contents, what: &str) {
 
 /// The contents of a restored backup.
 fn restored(fs: &MemFs, id: u64, to: &str) -> Contents {
-    backups(fs).restore(id, to).unwrap();
+    backups(fs).restore(to).backup(id).run().unwrap();
     dump_sound(&open(fs, to)).unwrap()
 }
 
@@ -97,9 +97,12 @@ fn each_backup_is_whole_by_itself_and_copies_what_is_new() {
     assert_eq!((pruned.backups, before - stored(&fs).len()), (5, pruned.files as usize));
     assert_eq!(stored(&fs).len() as u64, merged.files);
     assert_same(&restored(&fs, merged.id, "last"), &states[3].1, "after pruning");
-    assert!(matches!(backup.restore(1, "gone"), Err(Error::NoBackup(_))));
+    assert!(matches!(backup.restore("gone").backup(1).run(), Err(Error::NoBackup(_))));
     assert!(matches!(backup.prune(0), Err(Error::Invalid(_))));
-    assert!(matches!(backup.restore(merged.id, "last"), Err(Error::AlreadyExists(_))), "it is there already");
+    assert!(
+        matches!(backup.restore("last").backup(merged.id).run(), Err(Error::AlreadyExists(_))),
+        "it is there already"
+    );
 }
 
 #[test]
@@ -237,7 +240,7 @@ fn a_crash_while_one_is_restored_leaves_all_of_it_or_nothing() {
         backups(fs).create(&db).unwrap();
         db
     };
-    let restore = |_: &Db, backup: &mut Backup| backup.restore(1, "restored").is_ok();
+    let restore = |_: &Db, backup: &mut Backup| backup.restore("restored").backup(1).run().is_ok();
     with_crashes(prepare, restore, |left, ended, what| {
         let is_there = left.exists("restored".as_ref()).unwrap();
         assert!(is_there || !ended, "{what}");
@@ -280,7 +283,7 @@ fn backup_3_damage_is_reported_with_its_file_and_nothing_is_restored_from_it() {
             let verified = backups(&harmed).verify().unwrap();
             assert_eq!((verified.problems.len(), &verified.damaged[..]), (1, &[1][..]), "{n}: {verified:?}");
             assert!(names(&verified.problems[0], &path), "backup.3: {:?}", verified.problems);
-            let error = backups(&harmed).restore(1, "restored").unwrap_err();
+            let error = backups(&harmed).restore("restored").backup(1).run().unwrap_err();
             assert!(names(&error, &path), "backup.3: {n}: {error}");
             assert!(!harmed.exists("restored".as_ref()).unwrap());
             if n > 1 {
@@ -304,7 +307,7 @@ fn a_damaged_record_keeps_others_from_nothing_but_pruning() {
     let found = backup.list().unwrap();
     assert_eq!(found.iter().map(|info| info.damage.is_some()).collect::<Vec<_>>(), [false, true]);
     assert_eq!(backup.verify().unwrap().damaged, [2]);
-    assert!(backup.restore(2, "restored").is_err_and(|e| e.is_corrupt()));
+    assert!(backup.restore("restored").backup(2).run().is_err_and(|e| e.is_corrupt()));
     let files = stored(&fs).len();
     assert!(backup.prune(1).is_err_and(|e| e.is_corrupt()), "what it needs is unknown");
     assert_eq!((stored(&fs).len(), backup.list().unwrap().len()), (files, 2));
@@ -329,7 +332,7 @@ fn backup_place_1_what_holds_something_else_is_left_alone_and_one_works_at_a_tim
     let lock = fs.lock("backups/LOCK".as_ref()).unwrap();
     assert!(matches!(backup.create(&db), Err(Error::Locked { .. })));
     assert!(matches!(backup.prune(1), Err(Error::Locked { .. })));
-    assert!(matches!(backup.restore(1, "restored"), Err(Error::Locked { .. })));
+    assert!(matches!(backup.restore("restored").backup(1).run(), Err(Error::Locked { .. })));
     assert_eq!(backup.list().unwrap().len(), 1);
     drop(lock);
     let marker = fs.open("backups/ESKER-BACKUPS".as_ref(), OpenOptions::create()).unwrap();
@@ -345,7 +348,7 @@ fn a_database_in_memory_is_backed_up_to_the_disk() {
     db.default_keyspace().put("a", "1").unwrap();
     let mut backup = Backup::open(temp.path().join("backups")).unwrap();
     backup.create(&db).unwrap();
-    backup.restore(1, temp.path().join("db")).unwrap();
+    backup.restore(temp.path().join("db")).backup(1).run().unwrap();
     let db = Db::open(temp.path().join("db")).unwrap();
     assert_eq!(db.default_keyspace().get("a").unwrap().as_deref(), Some(&b"1"[..]));
 }
@@ -386,7 +389,8 @@ fn any_commit_between_two_backups_comes_back() {
     let (last, _) = states.pop().unwrap();
     assert!(backups(&fs).verify().unwrap().is_sound());
     let restore = |point, base, to: &str| {
-        let done = backups(&fs).restore_to(point, base, to, builder(Arc::new(fs.clone())));
+        let done =
+            backups(&fs).restore(to).backup(base).point(point).builder(builder(Arc::new(fs.clone()))).run();
         done.map(|done| (done, dump_sound(&open(&fs, to)).unwrap()))
     };
     for (n, (seqno, state)) in states.iter().enumerate() {
@@ -398,7 +402,7 @@ fn any_commit_between_two_backups_comes_back() {
     }
     assert!(matches!(restore(Point::Commit(last), None, "later"), Err(Error::Invalid(_))));
     let (done, found) = restore(Point::Time(u64::MAX), None, "all").unwrap();
-    assert_eq!((done.backup, done.seqno), (2, states.last().unwrap().0));
+    assert_eq!((done.backup.id, done.seqno), (2, states.last().unwrap().0));
     assert_same(&found, &states.last().unwrap().1, "all that there is");
     assert!(matches!(restore(Point::Time(0), None, "before all"), Err(Error::NoBackup(_))));
     // Segments that no backup needs are pruned with the backups.
@@ -425,12 +429,12 @@ fn restore_point_3_a_clock_that_goes_back_hides_no_commit_of_the_archive() {
         made.push((map.put([n as u8], "2").unwrap(), backup.archive(&db).unwrap().unwrap().created));
     }
     let restore = |point, to: &str| {
-        let done = Backup::open_in(env(), BACKUPS).unwrap().restore_to(
-            point,
-            None,
-            to,
-            builder(Arc::new(fs.clone())),
-        );
+        let done = Backup::open_in(env(), BACKUPS)
+            .unwrap()
+            .restore(to)
+            .point(point)
+            .builder(builder(Arc::new(fs.clone())))
+            .run();
         let keys = done.as_ref().map_or(0, |_| open(to).unwrap().default_keyspace().len().unwrap());
         done.map(|done| (done.seqno, keys))
     };
@@ -507,7 +511,8 @@ fn archive_2_a_database_that_was_put_back_and_a_gap_are_reported() {
     backups(&fs).create(&db).unwrap();
     let last = db.default_keyspace().put("last", "1").unwrap();
     assert_eq!(backups(&fs).archive(&db).unwrap().unwrap().last, last);
-    let restored = backups(&fs).restore_to(Point::Commit(last), None, "new", Db::builder().stepped());
+    let restored =
+        backups(&fs).restore("new").point(Point::Commit(last)).builder(Db::builder().stepped()).run();
     assert_eq!(restored.unwrap().commits, 1);
 }
 

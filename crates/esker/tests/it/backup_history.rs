@@ -67,7 +67,7 @@ fn archive_2_what_follows_a_backup_is_of_its_history() {
     let last = put(&db, "b", "1");
     let kept = fs.kill();
     backups(&kept).archive(&db).unwrap().unwrap();
-    backups(&kept).restore_to(Point::Commit(last), None, "new", Db::builder().stepped()).unwrap();
+    backups(&kept).restore("new").point(Point::Commit(last)).builder(Db::builder().stepped()).run().unwrap();
     db.close().unwrap();
     let older = open(&fs, "older", KEPT);
     assert!(
@@ -84,7 +84,12 @@ fn archive_2_what_follows_a_backup_is_of_its_history() {
     backups(&fs).create(&older).unwrap();
     let last = put(&older, "b", "2");
     backups(&fs).archive(&older).unwrap().unwrap();
-    backups(&fs).restore_to(Point::Commit(last), None, "restored", Db::builder().stepped()).unwrap();
+    backups(&fs)
+        .restore("restored")
+        .point(Point::Commit(last))
+        .builder(Db::builder().stepped())
+        .run()
+        .unwrap();
     assert_eq!(get(&fs, "restored", "of").unwrap(), b"the other");
 }
 
@@ -115,7 +120,9 @@ fn restore_point_1_a_backup_of_another_history_is_not_followed_by_the_archive() 
     backups(&fs).archive(&db).unwrap().unwrap();
     let beyond = put(&db, "b", "2");
     backups(&fs).archive(&db).unwrap().unwrap();
-    let restore = |point, base, to: &str| backups(&fs).restore_to(point, base, to, Db::builder().stepped());
+    let restore = |point, base, to: &str| {
+        backups(&fs).restore(to).backup(base).point(point).builder(Db::builder().stepped()).run()
+    };
     let point = Point::Commit(beyond);
     assert!(refused(restore(point, Some(second.id), "mixed"), "another history"));
     assert!(refused(restore(Point::Time(u64::MAX), Some(second.id), "mixed"), "another history"));
@@ -154,7 +161,12 @@ fn archive_2_the_last_commit_of_the_archive_has_to_be_there_to_go_on() {
     backups(&fs).create(&db).unwrap();
     let last = put(&db, "a", "3");
     backups(&fs).archive(&db).unwrap().unwrap();
-    backups(&fs).restore_to(Point::Commit(last), None, "restored", Db::builder().stepped()).unwrap();
+    backups(&fs)
+        .restore("restored")
+        .point(Point::Commit(last))
+        .builder(Db::builder().stepped())
+        .run()
+        .unwrap();
     assert_eq!(get(&fs, "restored", "a").unwrap(), b"3");
 }
 
@@ -172,13 +184,19 @@ fn numbers_of_commits_do_not_tell_databases_apart() {
         backups(&fs).archive(db).unwrap().unwrap();
     }
     assert_eq!(at[0].1, at[1].1);
-    let restore =
-        |base, to: &str| backups(&fs).restore_to(Point::Commit(at[0].1), base, to, Db::builder().stepped());
+    let restore = |base, to: &str| {
+        backups(&fs)
+            .restore(to)
+            .backup(base)
+            .point(Point::Commit(at[0].1))
+            .builder(Db::builder().stepped())
+            .run()
+    };
     assert!(refused(restore(None, "some"), "several databases"));
     for ((made, _), value) in at.iter().zip(["a", "b"]) {
         let to = format!("restored {value}");
         let done = restore(Some(made.id), &to).unwrap();
-        assert_eq!(done.database, made.database);
+        assert_eq!(done.backup.database, made.database);
         assert_eq!(get(&fs, &to, "key").unwrap(), value.as_bytes());
     }
 }
@@ -205,7 +223,7 @@ fn a_record_that_cannot_be_read_is_not_passed_over() {
     assert!(matches!(reported, Err(Error::Io { .. })), "{reported:?}");
     backups(&fs).archive(&db).unwrap().unwrap();
     let to = Db::builder().stepped();
-    backups(&fs).restore_to(Point::Commit(last), Some(made.id), "new", to).unwrap();
+    backups(&fs).restore("new").backup(made.id).point(Point::Commit(last)).builder(to).run().unwrap();
     assert_eq!(get(&fs, "new", "a").as_deref(), Some(&b"3"[..]));
 }
 
@@ -229,7 +247,7 @@ fn decisions_4_filters_decide_nothing_in_a_copy_while_commits_are_made_again() {
         let small = simulated(Arc::new(fs.clone())).background(false).tuning(|t| t.memtable_bytes(64 << 10));
         small.compaction_filter("default", drop_over)
     };
-    backups(&fs).restore_to(Point::Commit(last), None, "new", small()).unwrap();
+    backups(&fs).restore("new").point(Point::Commit(last)).builder(small()).run().unwrap();
     assert_eq!(get(&fs, "new", "a").as_deref(), Some(&b"over!"[..]));
     let by_hand = small().open("new").unwrap();
     let replay = Replay::new(&by_hand).unwrap();
@@ -274,8 +292,9 @@ fn a_damaged_record_is_in_the_way_of_a_moment_only_if_it_may_be_of_another_datab
         faults.add(harm.on_path("000002.backup").forever());
         Backup::open_in(Env::simulated(Arc::new(faults), 99), BACKUPS).unwrap()
     };
-    let restore = |to: &str| damaged().restore_to(Point::Commit(last), None, to, Db::builder().stepped());
-    assert_eq!(restore("new").unwrap().backup, 1);
+    let restore =
+        |to: &str| damaged().restore(to).point(Point::Commit(last)).builder(Db::builder().stepped()).run();
+    assert_eq!(restore("new").unwrap().backup.id, 1);
     assert_eq!(get(&fs, "new", "a").as_deref(), Some(&b"3"[..]));
     let of_another = Env::simulated(Arc::new(fs.clone()), 5);
     let second = simulated(Arc::new(fs.clone())).env(of_another).open("second").unwrap();
@@ -304,6 +323,6 @@ fn prune_takes_no_record_that_it_cannot_read_for_one_of_another_database() {
         assert!(matches!(reported, Err(Error::Io { .. } | Error::Corrupt { .. })), "{reported:?}");
     }
     assert_eq!(backups(&fs).prune(1).unwrap().backups, 1);
-    backups(&fs).restore(1, "new").unwrap();
+    backups(&fs).restore("new").backup(1).run().unwrap();
     assert_eq!(get(&fs, "new", "a").as_deref(), Some(&b"1"[..]));
 }

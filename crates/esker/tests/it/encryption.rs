@@ -127,8 +127,8 @@ fn no_file_contains_plain_text_and_everything_comes_back() {
     let last = db.snapshot().seqno();
     db.close().unwrap();
     assert!(backup.verify().unwrap().is_sound());
-    backup.restore(2, "restored").unwrap();
-    backup.restore_to(Point::Commit(last), None, "point", builder(&fs)).unwrap();
+    backup.restore("restored").backup(2).verify(true).run().unwrap();
+    backup.restore("point").point(Point::Commit(last)).builder(builder(&fs)).verify(true).run().unwrap();
     assert_no_plain_text(&fs, &[DIR, "backups", "checkpoint", "restored", "point"], "at the end");
     let contents = |dir: &str| dump_sound(&builder(&fs).open(dir).unwrap()).unwrap();
     assert!(contents(DIR) == end && contents("checkpoint") == end && contents("point") == end);
@@ -540,7 +540,7 @@ fn damaged_backups_never_give_wrong_answers() {
             file.write_all_at(&[byte ^ 0x40], at as u64).unwrap();
             let restored = Backup::open_in(env(&copy), "backups")
                 .and_then(|mut backup| {
-                    backup.restore_to(Point::Commit(last), None, "restored", builder(&copy))
+                    backup.restore("restored").point(Point::Commit(last)).builder(builder(&copy)).run()
                 })
                 .and_then(|_| builder(&copy).open("restored"))
                 .and_then(|db| dump(&db));

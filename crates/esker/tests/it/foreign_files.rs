@@ -73,8 +73,8 @@ fn checkpoints_and_restores_clear_away_nothing_of_others() {
     fs::write(scene.path("z.esker-new/ESKER-JOB-0123456789abcdef"), "mine").unwrap();
     symlink(scene.path("victim/db"), scene.path("z.esker-new/db")).unwrap();
     scene.db.checkpoint(scene.path("copy")).unwrap();
-    backup.restore(made.id, scene.path("restored")).unwrap();
-    backup.restore_to(Point::Commit(made.seqno), None, scene.path("past"), Db::builder()).unwrap();
+    backup.restore(scene.path("restored")).backup(made.id).run().unwrap();
+    backup.restore(scene.path("past")).point(Point::Commit(made.seqno)).run().unwrap();
     let check = |what: &str| {
         scene.check(what);
         for name in ["notes.txt", "000001.sst"] {
@@ -90,7 +90,7 @@ fn checkpoints_and_restores_clear_away_nothing_of_others() {
     for name in ["x", "y", "z"] {
         for refused in [
             scene.db.checkpoint(scene.path(name)).map(drop),
-            backup.restore(made.id, scene.path(name)).map(drop),
+            backup.restore(scene.path(name)).backup(made.id).run().map(drop),
         ] {
             assert!(matches!(refused, Err(Error::Invalid(_))), "{name}: {refused:?}");
         }
@@ -225,14 +225,16 @@ fn copies_into_the_directory_of_a_database_are_refused_and_leave_nothing() {
     for dir in ["data/inside", "data/deep/inside", "link/inside"].map(|name| scene.path(name)) {
         let what = dir.display().to_string();
         refused(scene.db.checkpoint(&dir).map(drop), &what);
-        refused(backup.restore(made.id, &dir).map(drop), &what);
-        refused(backup.restore_to(Point::Commit(made.seqno), None, &dir, Db::builder()).map(drop), &what);
+        refused(backup.restore(&dir).backup(made.id).run().map(drop), &what);
+        refused(backup.restore(&dir).point(Point::Commit(made.seqno)).run().map(drop), &what);
         refused(Backup::open(&dir).and_then(|mut backup| backup.create(&scene.db)).map(drop), &what);
         refused(Unload::new().write(&scene.db, &dir).map(drop), &what);
         assert!(!data.join("inside").exists() && !data.join("deep").exists(), "{what}");
     }
     let among = scene.path("backups/files/copy");
-    assert!(matches!(backup.restore(made.id, &among), Err(Error::Invalid(text)) if text.contains("backups")));
+    assert!(
+        matches!(backup.restore(&among).backup(made.id).run(), Err(Error::Invalid(text)) if text.contains("backups"))
+    );
     // A directory that contains it.
     let above = Backup::open(scene.temp.path()).and_then(|mut backup| backup.create(&scene.db));
     assert!(matches!(above, Err(Error::Invalid(_))), "{above:?}");

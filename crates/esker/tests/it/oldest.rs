@@ -278,7 +278,7 @@ fn copies_and_watchers_learn_of_the_removals() {
     // A backup and an unloaded file.
     let mut backup = Backup::open_in(env(), "backups").unwrap();
     let id = backup.create(&home).unwrap().id;
-    backup.restore(id, "restored").unwrap();
+    backup.restore("restored").backup(id).run().unwrap();
     Unload::new().env(env()).write(&home, "file").unwrap();
     let loaded = simulated(fs.clone()).open("loaded").unwrap();
     Load::new().env(env()).read(&loaded, "file").unwrap();

@@ -300,7 +300,7 @@ fn tables_with_blobs_large_transactions_and_copies() {
     db.checkpoint("copy").unwrap();
     let mut backup = Backup::open_in(Env::simulated(fs.clone(), 7), "backups").unwrap();
     let id = backup.create(&db).unwrap().id;
-    backup.restore(id, "restored").unwrap();
+    backup.restore("restored").backup(id).run().unwrap();
     for copy in ["copy", "restored"] {
         let copy = builder().open(copy).unwrap();
         assert_eq!(walked(&open(&copy)), expected);
