@@ -52,9 +52,9 @@ impl Backup {
     /// retained for longer than the time between calls.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no backup of the database, or it has no feed, or it was reset to an
-    /// older state; [`Error::FeedTruncated`] if commits in between are no longer retained (make a backup,
-    /// then continue); [`Error::Locked`]; [`Error::Io`], [`Error::NoSpace`].
+    /// [`Error::NoBackup`] if there is none of the database; [`Error::NoFeed`]; [`Error::Invalid`] if the
+    /// database was reset to an older state; [`Error::FeedTruncated`] if commits in between are no longer
+    /// retained (make a backup, then continue); [`Error::Locked`]; [`Error::Io`], [`Error::NoSpace`].
     pub fn archive(&mut self, db: &Db) -> Result<Option<Segment>> {
         self.lock_to_create(&db.handle.core.env)?.add(db)
     }

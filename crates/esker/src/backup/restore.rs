@@ -71,8 +71,8 @@ impl Restoration<'_> {
     ///
     /// # Errors
     /// [`Error::NoBackup`] if there is no such backup, or none before the point; [`Error::AlreadyExists`];
-    /// [`Error::Invalid`] if commits are missing, or the directory lies in the backups; [`Error::Corrupt`] for
-    /// a damaged file, or for a damaged record that may belong to another database;
+    /// [`Error::Invalid`] if commits are missing, or the directory lies in the backups; [`Error::Corrupt`]
+    /// for a damaged file, or for a damaged record that may belong to another database;
     /// [`Error::MergeOperatorMissing`]; [`Error::Io`], [`Error::NoSpace`].
     pub fn run(self) -> Result<Restored> {
         if let Some(point) = self.point {

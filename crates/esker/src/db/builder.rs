@@ -68,8 +68,8 @@ impl Builder {
         self.settings.opening.create_if_missing = yes;
         self
     }
-    /// Whether to refuse a directory that holds a database, with [`Error::Invalid`](crate::Error::Invalid).
-    /// Default no.
+    /// Whether to refuse a directory that holds a database, with
+    /// [`Error::AlreadyExists`](crate::Error::AlreadyExists). Default no.
     pub fn error_if_exists(mut self, yes: bool) -> Self {
         self.settings.opening.error_if_exists = yes;
         self

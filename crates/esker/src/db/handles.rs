@@ -289,7 +289,8 @@ macro_rules! write_methods {
             /// # Errors
             /// [`KeyTooLong`](crate::Error::KeyTooLong), [`ValueTooLong`](crate::Error::ValueTooLong),
             /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped,
-            /// [`Invalid`](crate::Error::Invalid) if it is one of another database. Nothing is written then.
+            /// [`ForeignHandle`](crate::Error::ForeignHandle) if it is one of another database. Nothing is
+            /// written then.
             pub fn put(
                 &mut $self $(, $keyspace: &Keyspace)?,
                 key: impl AsRef<[u8]>,
@@ -342,8 +343,8 @@ macro_rules! write_methods {
             /// written the key, even by another merge. Outside of transactions merges never conflict.
             ///
             /// # Errors
-            /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge
-            /// operator, [`Merge`](crate::Error::Merge) if the operator refuses the operand.
+            /// Those of [`put`](Self::put); [`NoMergeOperator`](crate::Error::NoMergeOperator);
+            /// [`Merge`](crate::Error::Merge) if the operator refuses the operand.
             pub fn merge(
                 &mut $self $(, $keyspace: &Keyspace)?,
                 key: impl AsRef<[u8]>,

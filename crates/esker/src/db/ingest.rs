@@ -54,11 +54,10 @@ impl Ingest {
     /// Adds a pair. Its key must be above all earlier keys.
     ///
     /// # Errors
-    /// [`Invalid`](crate::Error::Invalid) if the key is not above all earlier
-    /// keys; [`KeyTooLong`](crate::Error::KeyTooLong);
-    /// [`ValueTooLong`](crate::Error::ValueTooLong). After these the ingest is unchanged.
-    /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was dropped;
-    /// [`Closed`](crate::Error::Closed).
+    /// [`OutOfOrder`](crate::Error::OutOfOrder) if the key is not above all earlier keys;
+    /// [`KeyTooLong`](crate::Error::KeyTooLong); [`ValueTooLong`](crate::Error::ValueTooLong). After these
+    /// the ingest is unchanged. [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if the keyspace was
+    /// dropped; [`Closed`](crate::Error::Closed).
     ///
     /// After [`NoSpace`](crate::Error::NoSpace) or [`Io`](crate::Error::Io) the ingest can neither continue
     /// nor be committed.

@@ -235,7 +235,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the keyspace has no merge operator;
+    /// Those of [`put`](Self::put); [`NoMergeOperator`](crate::Error::NoMergeOperator);
     /// [`Merge`](crate::Error::Merge) if the operator refuses the operand.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<SeqNo> {
         self.write(|core, writes| {

@@ -153,12 +153,13 @@ impl Db {
     /// Opens the keyspace with this name, or creates it.
     ///
     /// # Errors
-    /// Those of [`create_keyspace`](Self::create_keyspace), except [`Error::KeyspaceExists`].
+    /// Those of [`create_keyspace`](Self::create_keyspace), except [`Error::KeyspaceExists`];
+    /// [`Error::KeyspaceNotFound`] if the database is only read.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         // Other threads may create and drop it in between, any number of times.
         loop {
             match self.open_keyspace(name) {
-                Err(Error::KeyspaceNotFound(_)) => {}
+                Err(Error::KeyspaceNotFound(_)) if !self.handle.core.options.is_read_only() => {}
                 found => return found,
             }
             match self.create_keyspace(name) {
@@ -379,7 +380,7 @@ impl Db {
     /// To keep copies elsewhere, and to store only what is new in each, use [`backup`](crate::backup).
     ///
     /// # Errors
-    /// Those of [`flush`](Self::flush); [`Error::Invalid`] if there is anything of this name;
+    /// Those of [`flush`](Self::flush); [`Error::AlreadyExists`] if there is anything of this name;
     /// [`Error::Locked`] if another checkpoint of this name is being made; [`Error::Io`] and
     /// [`Error::NoSpace`] of the new files.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<Checkpoint> {
@@ -422,8 +423,8 @@ impl Db {
     /// removed are no error: the next opening removes them.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] if writes had been stopped or the log cannot be synced; [`Error::Invalid`] if a
-    /// background thread had panicked.
+    /// [`Error::Poisoned`] if writes had been stopped or the log cannot be synced; [`Error::Panicked`] if a
+    /// background thread had.
     pub fn close(self) -> Result<()> {
         self.handle.close()
     }

@@ -42,7 +42,7 @@ impl Transaction {
     /// because later operations may depend on them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the savepoint was released or rolled back, or belongs to another transaction.
+    /// [`Error::SavepointGone`] if it was released or rolled back, or belongs to another transaction.
     pub fn rollback_to(&mut self, point: &Savepoint) -> Result<()> {
         if self.writes.go_back(point.number, self.reads.iter().chain(&self.parts)) {
             Ok(())

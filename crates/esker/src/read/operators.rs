@@ -201,7 +201,7 @@ impl Operators {
     /// Returns the operator of a keyspace.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the keyspace has no operator.
+    /// [`Error::NoMergeOperator`] if the keyspace has no operator.
     pub fn of(&self, id: KeyspaceId) -> Result<Operator> {
         self.of.read().get(&id).cloned().ok_or_else(|| none_of(&id.to_string()))
     }

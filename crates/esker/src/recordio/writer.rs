@@ -86,9 +86,9 @@ impl WriteOptions {
         self.create_with(path.as_ref(), OpenOptions::create())
     }
 
-    /// Creates a file that must not exist.
+    /// Creates a file. Fails with [`Error::AlreadyExists`] if there is one.
     pub fn create_new(&self, path: impl AsRef<Path>) -> Result<Writer> {
-        self.create_with(path.as_ref(), OpenOptions::create_new())
+        self.create_with(path.as_ref(), OpenOptions::create_new()).map_err(Error::or_exists)
     }
 
     /// Continues a file after its last valid record, or creates it. Truncates a torn tail (returned by

@@ -209,13 +209,15 @@ impl TableWriter {
 
     #[cold]
     fn out_of_order(&self, entry: &EntryRef<'_>) -> Error {
-        Error::OutOfOrder(format!(
-            "entries must be in key order, versions newest first: {}@{} after {}@{}",
-            entry.key.escape_ascii(),
-            entry.seq,
-            self.last_key.escape_ascii(),
-            self.last_seq
-        ))
+        let (key, last) = (entry.key.escape_ascii(), self.last_key.escape_ascii());
+        // Tables outside of a database have one version of each key.
+        Error::OutOfOrder(match entry.seq.max(self.last_seq) {
+            SeqNo::ZERO => format!("the key `{key}` does not come after the last key, `{last}`"),
+            _ => format!(
+                "entries must be in key order, versions newest first: `{key}` of commit {} after `{last}` of commit {}",
+                entry.seq, self.last_seq
+            ),
+        })
     }
 
     /// Adds a range tombstone, in any order. The caller has clipped it to the range of the table.

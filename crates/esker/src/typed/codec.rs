@@ -52,7 +52,9 @@ impl<V: Serialize + DeserializeOwned> Codec<V> for MessagePack {
     }
 
     fn decode(bytes: &[u8]) -> Result<V, String> {
-        rmp_serde::from_slice(bytes).map_err(|e| e.to_string())
+        let mut rest = bytes;
+        let value = rmp_serde::from_read(&mut rest).map_err(|e| e.to_string())?;
+        if rest.is_empty() { Ok(value) } else { Err(format!("{} bytes follow the value", rest.len())) }
     }
 }
 

@@ -77,7 +77,7 @@ pub enum Error {
     #[error("a repair into {} did not finish: remove the directory and repair again", .0.display())]
     UnfinishedRepair(PathBuf),
     /// Another process, or another handle in this one, has the database open.
-    #[error("database {} {}", .path.display(), locked_by(*.pid, *.in_this_process))]
+    #[error("{} {}", .path.parent().unwrap_or(.path).display(), locked_by(*.pid, *.in_this_process))]
     Locked {
         /// The lock file.
         path: PathBuf,
@@ -273,7 +273,8 @@ fn locked_by(pid: Option<u32>, in_this_process: bool) -> String {
             "is already open in this process ({pid}): use that handle, or drop it with all keyspaces and snapshots made from it"
         ),
         Some(pid) => format!("is in use by process {pid}: close it there, or wait"),
-        None => "is in use by another process: close it there, or wait".to_owned(),
+        None => "is in use, perhaps by readers, in another process or this one: close it there, or wait"
+            .to_owned(),
     }
 }
 
@@ -296,6 +297,16 @@ impl Error {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoSpace { op, path },
             _ => Error::Io { op, path, source: Arc::new(source) },
+        }
+    }
+
+    /// Replaces the operating system's error about a file that exists, where the user chose the path.
+    pub(crate) fn or_exists(self) -> Self {
+        match self {
+            Error::Io { source, path, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+                Error::AlreadyExists(path)
+            }
+            other => other,
         }
     }
 

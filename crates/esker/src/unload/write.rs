@@ -82,8 +82,9 @@ impl Unload {
     /// unless it is encrypted; otherwise it starts over.
     ///
     /// # Errors
-    /// [`Error::KeyspaceNotFound`]; [`Error::Invalid`] if the file exists, or a requested keyspace cannot be
-    /// unloaded; those of reads; [`Error::Io`] and [`Error::NoSpace`] of the file.
+    /// [`Error::AlreadyExists`] if the file does; [`Error::KeyspaceNotFound`]; [`Error::Invalid`] if a
+    /// requested keyspace cannot be unloaded; those of reads; [`Error::Io`] and [`Error::NoSpace`] of the
+    /// file.
     pub fn write(mut self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         let path = path.as_ref();
         let env = self.env.clone().unwrap_or_else(Env::real);

@@ -228,6 +228,8 @@ fn fields_can_be_added_where_the_codec_says_so() {
         new.is_ok_and(|new| new == Some(New { name: "ann".to_owned(), age: 0 }))
     }
     assert!(reads_old::<MessagePack>() && reads_old::<Json>() && !reads_old::<Postcard>());
+    let refuses_more = |decoded: Result<u64, String>| decoded.is_err_and(|e| e.contains("2 bytes follow"));
+    assert!(refuses_more(MessagePack::decode(&[5, 9, 9])) && refuses_more(Postcard::decode(&[5, 9, 9])));
 }
 
 #[test]

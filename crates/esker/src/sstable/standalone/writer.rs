@@ -51,16 +51,17 @@ impl Writer {
     /// Creates the file in another environment, for example in memory.
     pub fn create_in(env: &Env, path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
-        Ok(Writer { table: Some(TableWriter::create(env, &path, options)?), env: env.clone(), path })
+        let table = TableWriter::create(env, &path, options).map_err(Error::or_exists)?;
+        Ok(Writer { table: Some(table), env: env.clone(), path })
     }
 
     fn table(&mut self) -> &mut TableWriter {
         self.table.as_mut().expect("only finish takes the table, and the writer with it")
     }
 
-    /// Adds a key, which must be larger than the last one. The writer remains usable after [`Error::Invalid`]
-    /// (keys out of order, or a full table: 4 billion blocks, or about 4 GiB of separators in its index) and
-    /// after an error about a length, but not after other errors.
+    /// Adds a key, which must be larger than the last one. The writer remains usable after
+    /// [`Error::OutOfOrder`], after [`Error::Invalid`] (a full table: 4 billion blocks, or about 4 GiB of
+    /// separators in its index) and after an error about a length, but not after other errors.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.add(key, Kind::PUT, value)
     }
