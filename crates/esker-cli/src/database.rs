@@ -225,6 +225,15 @@ impl Database {
         Database { db, directory, follower, transaction: RefCell::default(), given: RefCell::default() }
     }
 
+    /// Warns that some figures are not those of the process that has the database open, if there is one.
+    pub(crate) fn say_whose_figures(&self) {
+        if self.follower.is_some() {
+            output::print_message(
+                "another process has the database open: options, health, commits and latencies are those of this reader",
+            );
+        }
+    }
+
     /// Goes on to the newest commit of the process that has the database open, if there is one.
     pub(crate) fn catch_up(&mut self) -> Result<()> {
         if let Some(follower) = &mut self.follower

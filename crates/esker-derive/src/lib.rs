@@ -17,13 +17,15 @@ use syn::{
     Data, DataEnum, DeriveInput, Error, Field, Fields, Generics, Index, Path, Token, Type, parse_quote,
 };
 
-/// Implements the trait `Key` of `esker::typed` for a struct or an enum.
+/// Implements the trait `Key` of `esker::typed` for a struct or an enum. A program that renames the crate
+/// gives its path: `#[key(crate = "store::typed")]`.
 #[proc_macro_derive(Key, attributes(key))]
 pub fn derive_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derived(input, parse_quote!(::esker::typed))
 }
 
-/// Implements the trait `Key` of `esker_client::key` for a struct or an enum.
+/// Implements the trait `Key` of `esker_client::key` for a struct or an enum. A program that renames the
+/// crate gives its path: `#[key(crate = "client::key")]`.
 #[proc_macro_derive(ClientKey, attributes(key))]
 pub fn derive_client_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derived(input, parse_quote!(::esker_client::key))

@@ -75,8 +75,8 @@ impl Env {
     /// Returns the operating system's files, clock, randomness and threads.
     ///
     /// wasm32-unknown-unknown has no operating system. There the environment consists of one [`MemFs`] per
-    /// process, a [`CountingClock`], random numbers with a fixed seed, and threads that fail to start.
-    /// Databases exist only in the memory of the process. The engine starts no threads, because
+    /// process, a clock that counts its calls, random numbers with a fixed seed, and threads that fail to
+    /// start. Databases exist only in the memory of the process. The engine starts no threads, because
     /// `Builder::background` is off by default there. For real time or persistent files, pass your own parts
     /// to [`Env::with_fs`] or build an `Env` literal.
     pub fn real() -> Self {

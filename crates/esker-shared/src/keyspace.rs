@@ -111,7 +111,8 @@ impl SharedKeyspace {
     /// The values of several keys, all as of the same commit.
     ///
     /// # Errors
-    /// Those of [`get`](Self::get); [`Error::HostGone`] in a guest, if the values exceed 4 MiB.
+    /// Those of [`get`](Self::get); [`Error::HostGone`] in a guest, if the host goes between two pages of 4
+    /// MiB.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         if let Some(native) = self.native()? {
             return Ok(native.multi_get(keys)?);

@@ -38,7 +38,7 @@ impl Failure {
 
     /// Returns whether writes are refused until the database is reopened.
     pub fn is_of_stopped_writes(&self) -> bool {
-        self.cause.contains("writes stopped by an earlier failure")
+        self.cause.contains("a failure has stopped writes")
     }
 
     /// Returns whether the end of an earlier log could not be made durable again before the first write. The

@@ -129,3 +129,16 @@ Examples:
         to: String,
     },
 }
+
+impl Keyspaces {
+    /// Returns whether the command changes nothing.
+    pub(crate) fn only_prints(&self) -> bool {
+        match self {
+            Keyspaces::List => true,
+            Keyspaces::History(args) => args.versions.is_none() && args.span.is_none() && !args.none,
+            Keyspaces::Limit(args) => args.size.is_none() && args.age.is_none() && !args.none,
+            Keyspaces::Operator { operator, .. } => operator.is_none(),
+            _ => false,
+        }
+    }
+}

@@ -13,6 +13,7 @@ use crate::text::shown;
 
 pub(super) fn run(session: &Session<'_>) -> Result<Answer> {
     let database = session.open_to_read()?;
+    database.say_whose_figures();
     let mut keyspaces = Vec::new();
     for name in database.names()? {
         let keyspace = database.keyspace(&name)?;

@@ -26,7 +26,7 @@ const ROWS_PER_TICK: u64 = 1_024;
 
 pub(super) fn run(session: &Session<'_>, keyspaces: &Keyspaces) -> Result<Answer> {
     let database = match keyspaces {
-        Keyspaces::List => session.open_to_read()?,
+        read if read.only_prints() => session.open_to_read()?,
         _ => session.open()?,
     };
     let count = |keyspace: &Keyspace| database.count(keyspace, &Bounds::default());

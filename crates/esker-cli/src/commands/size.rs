@@ -12,7 +12,7 @@ use crate::output;
 pub(super) fn size(session: &Session<'_>, args: &Count) -> Result<Answer> {
     let common = &session.common;
     let bounds = args.range.bounds(common)?;
-    let database = session.open()?;
+    let database = session.open_to_read()?;
     let keyspaces = database.keyspaces(common)?;
     let mut out = output::stdout();
     for (name, keyspace) in &keyspaces {
@@ -27,7 +27,7 @@ pub(super) fn size(session: &Session<'_>, args: &Count) -> Result<Answer> {
 pub(super) fn split(session: &Session<'_>, split: &Split) -> Result<Answer> {
     let common = &session.common;
     let bounds = split.range.bounds(common)?;
-    let database = session.open()?;
+    let database = session.open_to_read()?;
     let keyspaces = database.keyspaces(common)?;
     let mut writer = scan::writer(common, true)?;
     let Some(range) = bounds.range() else { return Ok(Answer::Yes) };

@@ -86,6 +86,7 @@ pub(super) fn run(session: &Session<'_>, stats: &StatsArgs) -> Result<Answer> {
         (false, Some(_)) => Format::Lines,
     };
     let mut database = session.open_to_read()?;
+    database.say_whose_figures();
     if stats.tables {
         return tables::print(&database.db, session.common.json);
     }

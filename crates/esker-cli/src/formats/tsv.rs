@@ -150,7 +150,7 @@ impl RowWriter for TsvWriter<'_> {
         let is_raw = self.strict && self.form == ByteForm::Raw;
         if is_raw && (key.iter().any(|b| *b == b'\n' || is_delimiter(b)) || value.contains(&b'\n')) {
             return Err(Failure::message(format!(
-                "the key {} or its value holds a tab or a line end, which raw TSV cannot carry (formats.1): use --bytes escaped",
+                "the key {} or its value holds a tab or a line end, which raw TSV cannot carry: use --bytes escaped",
                 key.escape_ascii()
             )));
         }

@@ -95,7 +95,7 @@ impl RowWriter for WordsWriter<'_> {
     fn write(&mut self, key: &[u8], _value: &[u8]) -> Result<()> {
         if self.strict && self.form == ByteForm::Raw && key.contains(&b'\n') {
             return Err(Failure::message(format!(
-                "the key {} holds a line end, which a raw word list cannot carry (formats.1): use --bytes escaped",
+                "the key {} holds a line end, which a raw word list cannot carry: use --bytes escaped",
                 key.escape_ascii()
             )));
         }

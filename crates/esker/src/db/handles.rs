@@ -231,7 +231,7 @@ macro_rules! read_methods {
             /// The exact number of keys, without counting them. In a transaction, each key that it has
             /// written is looked up for this, and the keys of each range that it has removed are walked.
             ///
-            /// An expired key counts until it is swept, about a second later in the background, or at once by
+            /// An expired key counts until it is swept, within a second in the background, or at once by
             /// [`Db::sweep`](crate::Db::sweep). A commit that would have to read a file does not check
             /// whether its key exists. This call then checks, once: see
             /// [`Keyspace::set_counting`](crate::Keyspace::set_counting).

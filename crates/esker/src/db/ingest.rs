@@ -70,9 +70,9 @@ impl Ingest {
     /// checked, and left unchanged. Its first key must be above all earlier keys.
     ///
     /// # Errors
-    /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the file is a table that belongs to
-    /// a database; errors of reading the file. After [`Corrupt`](crate::Error::Corrupt) in the middle of the
-    /// file the ingest can neither continue nor be committed.
+    /// Those of [`put`](Self::put); [`Invalid`](crate::Error::Invalid) if the table belongs to a database or
+    /// has tombstones; errors of reading the file. After [`Corrupt`](crate::Error::Corrupt) in the middle of
+    /// the file the ingest can neither continue nor be committed.
     pub fn table(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.keyspace.state.check_alive()?;
         self.pairs.table(path.as_ref())

@@ -128,9 +128,10 @@ fn own_tombstones(view: &ReadView, at: SeqNo, own: Vec<RangeTombstone>) -> Range
     RangeTombstones::new(seen.iter().filter(|t| t.seq <= at).chain(own))
 }
 
-/// Entries in key order, from either end. Made by `range`, `prefix` and `iter`. An error is the last item.
-/// That includes errors in making the iterator, such as
-/// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound). A range that ends before it begins is empty.
+/// Entries in key order, from either end. Made by `range`, `prefix` and `iter`. An error is the last item,
+/// also one in making the iterator, such as [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound). Only after
+/// a [`Merge`](crate::Error::Merge) error, which concerns one value, do the entries go on. A range that ends
+/// before it begins is empty.
 pub struct Range {
     walks: Walks,
 }

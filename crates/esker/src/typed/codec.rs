@@ -18,18 +18,27 @@ pub trait Codec<V> {
     fn decode(bytes: &[u8]) -> Result<V, String>;
 }
 
+/// With debug assertions, refuses bytes that cannot be decoded again.
+fn readable<V, C: Codec<V>>(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    if cfg!(debug_assertions) {
+        C::decode(&bytes).map_err(|e| format!("it could not be read back: {e}"))?;
+    }
+    Ok(bytes)
+}
+
 /// Encodes values with serde in the format of the crate `postcard`, which stores fields without names: the
 /// smallest and fastest of the codecs.
 ///
 /// A value can only be read as the type that wrote it: a field that is added later cannot be read from old
 /// values, not even with `#[serde(default)]`. For types that will gain fields use `MessagePack` or `Json`,
-/// which store the names of fields.
+/// which store the names of fields. Types with the serde attributes `skip_serializing_if`, `flatten`, `tag`
+/// and `untagged` need names, so they cannot be read back: builds with debug assertions refuse to store them.
 #[derive(Clone, Copy, Debug)]
 pub struct Postcard;
 
 impl<V: Serialize + DeserializeOwned> Codec<V> for Postcard {
     fn encode(value: &V) -> Result<Vec<u8>, String> {
-        postcard::to_stdvec(value).map_err(|e| e.to_string())
+        readable::<V, Self>(postcard::to_stdvec(value).map_err(|e| e.to_string())?)
     }
 
     fn decode(bytes: &[u8]) -> Result<V, String> {
@@ -40,7 +49,7 @@ impl<V: Serialize + DeserializeOwned> Codec<V> for Postcard {
 
 /// Encodes values with serde as MessagePack, with the names of fields. A field that is added later with
 /// `#[serde(default)]` reads old values, and a field that is gone is skipped. Every language can read the
-/// values. Feature `msgpack`.
+/// values. `Some(None)` and `Some(())` are read as `None`. Feature `msgpack`.
 #[cfg(feature = "msgpack")]
 #[derive(Clone, Copy, Debug)]
 pub struct MessagePack;
@@ -48,7 +57,7 @@ pub struct MessagePack;
 #[cfg(feature = "msgpack")]
 impl<V: Serialize + DeserializeOwned> Codec<V> for MessagePack {
     fn encode(value: &V) -> Result<Vec<u8>, String> {
-        rmp_serde::to_vec_named(value).map_err(|e| e.to_string())
+        readable::<V, Self>(rmp_serde::to_vec_named(value).map_err(|e| e.to_string())?)
     }
 
     fn decode(bytes: &[u8]) -> Result<V, String> {
@@ -60,7 +69,8 @@ impl<V: Serialize + DeserializeOwned> Codec<V> for MessagePack {
 
 /// Encodes values with serde as JSON, with the names of fields. A field that is added later with
 /// `#[serde(default)]` reads old values, and a field that is gone is skipped. People can read the values.
-/// Feature `json`.
+/// JSON has one null for infinite floats, NaN, `None`, `Some(None)` and `Some(())`: an `Option` reads each as
+/// `None`, a float cannot be read back. Feature `json`.
 #[cfg(feature = "json")]
 #[derive(Clone, Copy, Debug)]
 pub struct Json;
@@ -68,7 +78,7 @@ pub struct Json;
 #[cfg(feature = "json")]
 impl<V: Serialize + DeserializeOwned> Codec<V> for Json {
     fn encode(value: &V) -> Result<Vec<u8>, String> {
-        serde_json::to_vec(value).map_err(|e| e.to_string())
+        readable::<V, Self>(serde_json::to_vec(value).map_err(|e| e.to_string())?)
     }
 
     fn decode(bytes: &[u8]) -> Result<V, String> {

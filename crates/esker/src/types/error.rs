@@ -124,7 +124,7 @@ pub enum Error {
     /// A write or sync of the log failed, now or earlier, or background work panicked. Writes are refused;
     /// reads continue. Reopen the database to write again. Only then is it known whether the commit that
     /// failed first exists.
-    #[error("writes stopped by an earlier failure; reads still work, reopen to write again: {0}")]
+    #[error("a failure has stopped writes; reads still work, reopen to write again: {0}")]
     Poisoned(Arc<Error>),
     /// The key is longer than 65,535 bytes.
     #[error("key of {len} bytes: the longest key is {} bytes", crate::KEY_BYTES_MAX)]

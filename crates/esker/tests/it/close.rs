@@ -59,6 +59,20 @@ fn every_handle_gets_the_error_of_a_failed_close() {
     again.close().unwrap();
 }
 
+#[test]
+fn closing_reports_a_panic_that_has_stopped_writes() {
+    let disk = MemFs::new();
+    let faults = FaultFs::new(Arc::new(disk.clone()));
+    let db = simulated(Arc::new(faults.clone())).open(dir()).unwrap();
+    db.default_keyspace().put("a", "1").unwrap();
+    faults.add(FaultRule::new(&[OpKind::Create], FaultAction::Panic).on_path(".sst"));
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| db.flush())).unwrap_err();
+    assert!(db.default_keyspace().put("b", "2").is_err_and(|e| matches!(e, Error::Poisoned(_))));
+    assert!(matches!(db.close(), Err(Error::Poisoned(_))));
+    let db = simulated(Arc::new(disk)).open(dir()).unwrap();
+    assert_eq!(dump_sound(&db).unwrap().len(), 1);
+}
+
 /// Many processes, each of which puts one key and ends. `end` returns the disk that it leaves to the next
 /// one.
 fn short_lives(end: fn(Db, MemFs) -> MemFs) {

@@ -44,9 +44,10 @@ pub struct Stats {
     pub pending_compaction_bytes: u64,
     /// Bytes of blocks in the cache.
     pub cache_bytes: u64,
-    /// Blocks found in the cache by reads, and by commits that checked for keys. Compactions do not count.
+    /// Blocks found in the cache by reads, and by commits that checked for keys. Blocks that were read ahead,
+    /// together with the block that was wanted, count here when they are used. Compactions do not count.
     pub cache_hits: u64,
-    /// Blocks that were not in the cache and were read from their files.
+    /// Blocks that were not in the cache: each is a read of a file, perhaps with the blocks behind it.
     pub cache_misses: u64,
     /// Bytes of the log segments that the next opening would read. Segments of earlier openings count with
     /// the sizes of their files.

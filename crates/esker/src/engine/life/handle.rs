@@ -89,6 +89,10 @@ impl Handle {
         let closed = match core.pipeline.poisoned() {
             Some(cause) => Err(Error::Poisoned(cause)),
             None if core.options.is_read_only() => Ok(()),
+            // A panic elsewhere has stopped writes. The log has what was acknowledged.
+            None if core.signal.check_alive().is_err() => {
+                core.pipeline.close().and_then(|()| core.signal.check_alive())
+            }
             None => {
                 // A failed flush is no failure of closing: the log has the writes.
                 let _ = core.shorten_replay(&turns.1);

@@ -146,7 +146,7 @@ impl SortedPairs {
         if counts.tombstones + counts.range_tombstones + counts.expiring > 0
             || table.newest_commit()? > SeqNo::ZERO
         {
-            let text = "is a table of a database; only tables that sstable::Writer made can be ingested";
+            let text = "is a table of a database, or has tombstones: only pairs that sstable::Writer put can be ingested";
             return Err(Error::Invalid(format!("{} {text}", path.display())));
         }
         let mut cursor = table.cursor(SeqNo::MAX, false);

@@ -50,11 +50,12 @@ impl TargetDir {
     /// Refuses a target that is not empty or lies in the source. Changes nothing.
     pub(super) fn check(env: &Env, source: &Path, target: &Path) -> Result<()> {
         let io = |e| Error::io("look into", target, e);
-        if lies_in(env, source, target)? {
+        if let Some(dir) = source_above(env, source, target)? {
             let text = format!(
-                "{} lies in the damaged database, or in a directory that looks the same: give a new directory outside \
-                 of it",
-                target.display()
+                "{} lies in {}, which is the damaged database or has files of the same names: give a new directory \
+                 outside of it",
+                target.display(),
+                dir.display()
             );
             return Err(Error::Invalid(text));
         }
@@ -140,8 +141,8 @@ fn refuse_files(env: &Env, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether the target is the source or lies in it (target_dir.1).
-fn lies_in(env: &Env, source: &Path, target: &Path) -> Result<bool> {
+/// Returns the directory above the target, or the target itself, that is the source (target_dir.1).
+fn source_above(env: &Env, source: &Path, target: &Path) -> Result<Option<PathBuf>> {
     let mut names = env.fs.list_dir(source).map_err(|e| Error::io("list", source, e))?;
     // A repair could not have read a directory that cannot be listed.
     let has = |dir: &Path, name: &String| env.fs.exists(&dir.join(name)).unwrap_or(false);
@@ -159,10 +160,10 @@ fn lies_in(env: &Env, source: &Path, target: &Path) -> Result<bool> {
             return Err(Error::Invalid(text));
         }
     }
-    if upwards(target).any(|dir| dir == source || is_source(dir)) {
-        return Ok(true);
+    if let Some(dir) = upwards(target).find(|dir| *dir == source || is_source(dir)) {
+        return Ok(Some(dir.to_path_buf()));
     }
-    let Some(mut above) = there.map(Path::to_path_buf) else { return Ok(false) };
+    let Some(mut above) = there.map(Path::to_path_buf) else { return Ok(None) };
     for _ in 0..DEPTH_MAX {
         above.push("..");
         // A file system that only compares paths does not know `..`: then the path itself has been decisive.
@@ -170,10 +171,10 @@ fn lies_in(env: &Env, source: &Path, target: &Path) -> Result<bool> {
             break;
         }
         if is_source(&above) {
-            return Ok(true);
+            return Ok(Some(above));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// Iterates over the path and the directories above it that it names.

@@ -140,7 +140,7 @@ const MEMORY: &[Row] = &[
     ("memtables_sealed", Gauge, |s| Count(s.memtables_sealed), "Memtables that wait for their flush."),
     ("cache_bytes", Gauge, |s| Bytes(s.cache_bytes), "Bytes of blocks in the cache."),
     ("cache_hits", Counter, |s| Count(s.cache_hits), "Blocks found in the cache."),
-    ("cache_misses", Counter, |s| Count(s.cache_misses), "Blocks read from their files."),
+    ("cache_misses", Counter, |s| Count(s.cache_misses), "Reads of blocks that were not in the cache."),
     (
         "cache_hit_ratio",
         Gauge,
