@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "encryption")]
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "encryption")]
@@ -469,7 +468,7 @@ pub(crate) fn env(opening: &Opening) -> Result<Env> {
     #[cfg(feature = "encryption")]
     if let Some(path) = &opening.key_file {
         let keys = MasterKeys::from_file(path).map_err(|error| Failure::message(shown(error)))?;
-        return Ok(with_keys(&env, Arc::new(keys)));
+        return Ok(with_keys(&env, keys));
     }
     let _ = opening;
     Ok(env)

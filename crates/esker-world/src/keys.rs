@@ -9,7 +9,7 @@ use esker_env::{Env, MemFs};
 /// feature `encryption` it returns the same environment.
 #[cfg(feature = "encryption")]
 pub fn encrypted(env: &Env, seed: u64) -> Env {
-    esker::encryption::with_keys(env, Arc::new(provider::Seeded::new(seed)))
+    esker::encryption::with_keys(env, provider::Seeded::new(seed))
 }
 
 /// Returns the environment.

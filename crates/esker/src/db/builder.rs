@@ -103,7 +103,7 @@ impl Builder {
     /// if the database is not encrypted. Default: no encryption.
     #[cfg(feature = "encryption")]
     pub fn encryption(mut self, provider: impl crate::encryption::KeyProvider) -> Self {
-        self.settings.env = crate::encryption::with_keys(&self.settings.env, Arc::new(provider));
+        self.settings.env = crate::encryption::with_keys(&self.settings.env, provider);
         self
     }
     /// How long to wait for a database that is open elsewhere. After that the error is

@@ -59,8 +59,8 @@ pub(crate) enum Unlock {
 /// Returns an environment that opens encrypted databases and backups with these master keys, and creates new
 /// ones encrypted. [`Builder::encryption`](crate::Builder::encryption) does the same for a builder.
 #[cfg(feature = "encryption")]
-pub fn with_keys(env: &Env, provider: std::sync::Arc<dyn KeyProvider>) -> Env {
-    keyring::EnvKeys { provider, ring: None }.put(env)
+pub fn with_keys(env: &Env, provider: impl KeyProvider) -> Env {
+    keyring::EnvKeys { provider: std::sync::Arc::new(provider), ring: None }.put(env)
 }
 
 /// Returns an environment that encrypts one file with a key of its own, if the database of `db_env` is

@@ -40,6 +40,24 @@ pub trait KeyProvider: Debug + Send + Sync + 'static {
     }
 }
 
+impl<P: KeyProvider + ?Sized> KeyProvider for std::sync::Arc<P> {
+    fn current(&self) -> io::Result<String> {
+        (**self).current()
+    }
+
+    fn wrap(&self, id: &str, key: &[u8; 32]) -> io::Result<Vec<u8>> {
+        (**self).wrap(id, key)
+    }
+
+    fn unwrap(&self, id: &str, wrapped: &[u8]) -> io::Result<[u8; 32]> {
+        (**self).unwrap(id, wrapped)
+    }
+
+    fn random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        (**self).random(bytes)
+    }
+}
+
 /// Master keys in memory.
 ///
 /// A file of them is text, with one key per line: 64 hexadecimal digits, optionally after an id and a space.

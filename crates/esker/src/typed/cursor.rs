@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use esker_tuple::{Key, KeyOf};
+use esker_tuple::{Key, PrefixOf};
 
 use super::bounds::{KeyRange, encoded};
 use super::codec::{Codec, Postcard};
@@ -27,19 +27,20 @@ impl<K: Key, V, C: Codec<V>, S: Reads> Table<K, V, C, S> {
 }
 
 impl<K: Key, V, C: Codec<V>> TypedCursor<K, V, C> {
-    /// Moves to the first key at or after this one. Returns whether there is one, as all moves do.
+    /// Moves to the first key at or after this one, or after these leading fields: `(7,)` for the first key
+    /// `(7, _)`. Returns whether there is one, as all moves do.
     ///
     /// # Errors
     /// Those of [`Cursor::seek`]; [`Invalid`](crate::Error::Invalid) for a key that cannot be stored.
-    pub fn seek<Q: KeyOf<K> + ?Sized>(&mut self, key: &Q) -> Result<bool> {
+    pub fn seek<Q: PrefixOf<K> + ?Sized>(&mut self, key: &Q) -> Result<bool> {
         self.cursor.seek(encoded(key)?)
     }
 
-    /// Moves to the last key before this one.
+    /// Moves to the last key before this one, or before all keys with these leading fields.
     ///
     /// # Errors
     /// Those of [`seek`](Self::seek).
-    pub fn seek_before<Q: KeyOf<K> + ?Sized>(&mut self, key: &Q) -> Result<bool> {
+    pub fn seek_before<Q: PrefixOf<K> + ?Sized>(&mut self, key: &Q) -> Result<bool> {
         self.cursor.seek_before(encoded(key)?)
     }
 

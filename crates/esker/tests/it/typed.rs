@@ -263,6 +263,10 @@ fn walked(table: &Table<(u16, String), Vec<u8>>) -> Vec<((u16, String), Vec<u8>)
         assert!(cursor.seek(middle).unwrap());
         assert_eq!(cursor.key().unwrap().as_ref(), Some(middle));
         assert_eq!(cursor.seek_before(middle).unwrap(), entries.len() > 1);
+        let first = entries.iter().position(|(key, _)| key.0 == middle.0).unwrap();
+        assert!(cursor.seek(&(middle.0,)).unwrap());
+        assert_eq!(cursor.key().unwrap().as_ref(), Some(&entries[first].0));
+        assert_eq!(cursor.seek_before(&(middle.0,)).unwrap(), first > 0);
     }
     assert_eq!(table.len().unwrap(), entries.len() as u64);
     entries
