@@ -37,7 +37,7 @@ pub use clock::{Clock, CountingClock, ManualClock, SystemClock};
 pub use fault::{FaultAction, FaultFs, FaultRule, Fired, OpKind};
 pub use fs::{Entry, File, FileLock, Fs, FsRef, LockError, OpenOptions};
 pub use job::JobFile;
-pub use mem::{BrokenSync, MemFs};
+pub use mem::{BrokenSync, MemFs, Observer, Written};
 pub use overlay::OverlayFs;
 pub use pages::{PageBuf, age_page_bufs, observe_page_bufs, settle_page_bufs};
 pub use random::{Random, SeededRandom, SystemRandom};

@@ -18,6 +18,7 @@ mod file;
 mod inode;
 mod lock;
 mod names;
+mod observer;
 mod pages;
 #[cfg(test)]
 mod tests;
@@ -26,8 +27,8 @@ use std::collections::btree_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use fastrand::Rng;
 use parking_lot::{Mutex, RwLock};
@@ -36,6 +37,8 @@ use self::file::MemFile;
 use self::inode::Inode;
 use self::lock::MemLock;
 use self::names::{InodeRef, Names};
+use self::observer::Settings;
+pub use self::observer::{Observer, Written};
 use self::pages::Pages;
 use crate::process::process_id;
 use crate::{Entry, File, FileLock, Fs, LockError, OpenOptions};
@@ -62,14 +65,7 @@ struct Shared {
     noisy: AtomicBool,
     /// Whether direct I/O, long reads, space reservation and hard links are unavailable.
     plain: AtomicBool,
-}
-
-/// Settings that kills and crashes preserve.
-struct Settings {
-    capacity: u64,
-    broken: u8,
-    noisy: bool,
-    plain: bool,
+    observer: OnceLock<Observer>,
 }
 
 /// A sync that is broken on purpose, to check that crash tests notice it.
@@ -103,12 +99,11 @@ enum Crash {
 impl MemFs {
     /// Returns an empty file system without a capacity limit.
     pub fn new() -> Self {
-        let settings = Settings { capacity: u64::MAX, broken: 0, noisy: false, plain: false };
-        Self::with_state(State::default(), 0, settings)
+        Self::with_state(State::default(), 0, Settings::default())
     }
 
     fn with_state(state: State, used: u64, settings: Settings) -> Self {
-        let Settings { capacity, broken, noisy, plain } = settings;
+        let Settings { capacity, broken, noisy, plain, observer } = settings;
         MemFs(Arc::new(Shared {
             state: RwLock::new(state),
             used: AtomicU64::new(used),
@@ -118,16 +113,8 @@ impl MemFs {
             broken: AtomicU8::new(broken),
             noisy: AtomicBool::new(noisy),
             plain: AtomicBool::new(plain),
+            observer,
         }))
-    }
-
-    fn settings(&self) -> Settings {
-        Settings {
-            capacity: self.0.capacity.load(Ordering::Relaxed),
-            broken: self.0.broken.load(Ordering::Relaxed),
-            noisy: self.0.noisy.load(Ordering::Relaxed),
-            plain: self.0.plain.load(Ordering::Relaxed),
-        }
     }
 
     /// Returns a possible disk state after a power loss now, chosen by `seed`. This file system does not
@@ -363,7 +350,8 @@ impl Fs for MemFs {
         drop(body);
         let writable = options.write || create || options.truncate;
         let direct = options.direct && !self.0.plain.load(Ordering::Relaxed);
-        Ok(Arc::new(MemFile { shared: self.0.clone(), inode, writable, direct }))
+        let path = self.0.observer.get().map(|_| path.into());
+        Ok(Arc::new(MemFile { shared: self.0.clone(), inode, path, writable, direct }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {

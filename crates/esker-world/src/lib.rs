@@ -4,6 +4,7 @@
 //!   seed, bytes --generate.rs--> op.rs --perform.rs--> Db
 //!                                  `-----> model/      the expected contents
 //!   judge/     compares reads with the model           world/     one thread, with restarts and faults
+//!   seals.rs   watches what encrypted disks are given
 //!   failure.rs, watch.rs, budget.rs, figures.rs        failures, hangs, limits and counters of campaigns
 //! ```
 //!
@@ -22,6 +23,7 @@ pub mod keys;
 pub mod model;
 pub mod op;
 pub mod perform;
+pub mod seals;
 pub mod setting;
 pub mod watch;
 pub mod workload;

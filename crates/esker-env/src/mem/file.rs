@@ -1,11 +1,13 @@
 //! An open file in memory: each call is one operation on its inode.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::inode::Inode;
 use super::names::InodeRef;
+use super::observer::Written;
 use super::{BrokenSync, LEN_MAX, Shared};
 use crate::{AlignedBuf, File};
 
@@ -15,6 +17,8 @@ const PLAIN_READ_BYTES_MAX: usize = 1_000;
 pub(super) struct MemFile {
     pub(super) shared: Arc<Shared>,
     pub(super) inode: InodeRef,
+    /// The name under which it was opened, if there is an observer.
+    pub(super) path: Option<Box<Path>>,
     pub(super) writable: bool,
     pub(super) direct: bool,
 }
@@ -56,6 +60,13 @@ impl MemFile {
         work(&mut self.inode.lock())
     }
 
+    fn write(&self, inode: &mut Inode, bytes: &[u8], offset: u64) {
+        if let (Some(observer), Some(path)) = (self.shared.observer.get(), &self.path) {
+            observer(&Written { path, offset, bytes, current: inode.current() });
+        }
+        inode.write(bytes, offset);
+    }
+
     fn change<R>(&self, work: impl FnOnce(&mut Inode) -> io::Result<R>) -> io::Result<R> {
         self.check_writable()?;
         self.shared.count_op();
@@ -82,7 +93,7 @@ impl File for MemFile {
             let old = inode.current().len();
             let fits = if end > old { self.shared.reserve(old, end) } else { end };
             if fits == end {
-                inode.write(buf, offset);
+                self.write(inode, buf, offset);
                 return Ok(());
             }
             // The disk is full: write the part that fits, in whole blocks if the file is direct.
@@ -91,7 +102,7 @@ impl File for MemFile {
                 part -= part % AlignedBuf::ALIGN as u64;
             }
             if part > 0 {
-                inode.write(&buf[..part as usize], offset);
+                self.write(inode, &buf[..part as usize], offset);
             }
             self.shared.release(fits - inode.current().len());
             self.shared.refuse()

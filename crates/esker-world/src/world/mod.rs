@@ -67,6 +67,7 @@ use crate::model::history::History;
 use crate::model::state::{Id, State};
 use crate::op::{KeyspaceNo, Op, Opening, Reader, Restart, SLOTS};
 use crate::perform::{names, perform};
+use crate::seals::Seals;
 use crate::setting;
 
 /// Directory of the database in the simulated file system.
@@ -109,6 +110,8 @@ struct Machine {
     random: Arc<SeededRandom>,
     /// The keys of encrypted files, shared by all processes as well.
     keys: Option<Arc<dyn Any + Send + Sync>>,
+    /// Watches the disk if the files are encrypted.
+    seals: Option<Arc<Seals>>,
 }
 
 /// The current process.
@@ -169,6 +172,14 @@ pub struct Mode {
     pub inspects_all: bool,
 }
 
+/// Returns whether bytes contain a key of the pool or a value: `w/00`, or seven equal bytes that are neither
+/// zeros nor digits.
+fn is_plain(bytes: &[u8]) -> bool {
+    let is_run = |window: &[u8]| window.iter().all(|byte| *byte == window[0]);
+    let is_text = |window: &&[u8]| window.starts_with(b"w/00") || window[0] != 0 && is_run(window);
+    bytes.windows(7).filter(|window| !window[0].is_ascii_digit()).any(|window| is_text(&window))
+}
+
 impl World {
     /// Creates a new disk without a database.
     pub fn new(seed: u64, broken: Option<BrokenSync>) -> Self {
@@ -179,15 +190,17 @@ impl World {
             disk.make_dir(DIR.as_ref()).expect("it is new");
         }
         broken.into_iter().for_each(|which| disk.break_syncs(which));
+        let keys = keys_of(seed).filter(|_| setting::is_encrypted(seed));
         World {
             seed,
             machine: Machine {
                 faults: FaultFs::new(Arc::new(disk.clone())),
+                seals: keys.as_ref().map(|_| Seals::watch(&disk, is_plain)),
                 disk,
                 is_plain: false,
                 clock: Arc::new(ManualClock::new()),
                 random: Arc::new(SeededRandom::new(seed)),
-                keys: keys_of(seed).filter(|_| setting::is_encrypted(seed)),
+                keys,
             },
             process: Process::default(),
             db: None,
@@ -207,7 +220,7 @@ impl World {
 
     /// Gives the seed no keys, for callers that read its files themselves.
     pub fn forgo_encryption(&mut self) {
-        self.machine.keys = None;
+        (self.machine.keys, self.machine.seals) = (None, None);
     }
 
     /// Makes the disk plain: no direct I/O, short reads, no space reservation.
@@ -316,6 +329,7 @@ impl World {
             self.remember();
         }
         self.note_moment();
+        self.machine.seals.iter().for_each(|seals| _ = seals.assert_sound());
     }
 
     fn dispatch(&mut self, op: &Op) {

@@ -19,6 +19,7 @@ use crate::blob::{Blobs, StoreOptions};
 use crate::compaction::filter::Filter;
 use crate::compaction::plan::Limits;
 use crate::encoding::checksum::crc32c;
+use crate::encryption;
 use crate::manifest::feed::FeedLimits;
 use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
 use crate::read::operators::Registered;
@@ -458,8 +459,12 @@ impl Options {
         Info::of(self)
     }
 
-    /// Writes the OPTIONS file for people and tools. The engine does not read it.
+    /// Writes the OPTIONS file for people and tools. The engine does not read it. An encrypted directory
+    /// has none.
     pub(crate) fn save(&self, env: &Env, dir: &Path) -> Result<()> {
+        if encryption::is_on(env) {
+            return Ok(());
+        }
         let mut text = String::from(
             "# The options this database was last opened with. Changing this file changes nothing.\n",
         );

@@ -144,9 +144,7 @@ impl Opening {
         let named = self.put_in_force(&mut found, &readers.catalog)?;
         let log = self.resume_log(&mut found, &readers.view, &named)?;
         self.remove_leftovers(&found, &named.tables);
-        if !encryption::is_on(&self.env) {
-            self.options.save(&self.env, &self.dir)?;
-        }
+        self.options.save(&self.env, &self.dir)?;
         self.assemble(found, readers, named, log)
     }
 }

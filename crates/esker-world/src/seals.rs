@@ -1,0 +1,167 @@
+//! Watches what an encrypted disk is given to keep: no plain text, and no key stream twice.
+//!
+//! ```text
+//!   MemFs --each write--> Seals --what repeats or can be read--> problem
+//! ```
+//!
+//! seals.1. Within one use of a file (one salt), each offset has one byte, whoever writes it and in whichever
+//!     file of this salt: copies, restarts and second attempts included. A nonce is a position in a file, so
+//!     two plain texts under one key and nonce would differ somewhere. Zeros are space, not content.
+//! seals.2. No write has a byte for which the caller's test finds plain text. This includes writes that are
+//!     overwritten, cut or removed later.
+//! seals.3. Each file has a key header before anything else, a table at its end. Other files hold numbers.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use esker_env::{MemFs, Written};
+
+/// The first bytes of a key header, up to the kind.
+const MAGIC: &[u8] = b"eKEY\x01\x01";
+/// Where the formats have their key header: record files; the log and blob files.
+const HEADERS_AT: [usize; 2] = [20, 32];
+const SALT_AT: usize = 16;
+const SALT_BYTES: usize = 32;
+/// Where the last salt of a key header ends.
+const HEADERS_END: usize = HEADERS_AT[1] + SALT_AT + SALT_BYTES;
+/// Bytes at the end of a table that contain its key header.
+const TABLE_END_BYTES: usize = 160;
+/// The header of a record of the log: the length of the payload at 8, the kind at the end.
+const LOG_RECORD_HEADER_BYTES: usize = 24;
+/// Files that hold numbers.
+const NUMBERS: [&str; 6] = ["CURRENT", "ESKER-JOB", "KEYS", "LOCK", "REPAIRING", "spare"];
+
+/// Begins the name of a file that is copied to a directory of backups: a table or another file.
+const COPY: &str = "incoming-";
+
+type Salt = [u8; SALT_BYTES];
+
+/// What was written to a disk.
+pub struct Seals {
+    state: Mutex<State>,
+    is_plain: fn(&[u8]) -> bool,
+}
+
+#[derive(Default)]
+struct State {
+    /// The content of each use of a file; 0 where none is known.
+    uses: HashMap<Salt, Vec<u8>>,
+    problem: Option<String>,
+}
+
+impl Seals {
+    /// Watches a disk, and the disks that kills and crashes make of it. `is_plain` finds plain text.
+    pub fn watch(disk: &MemFs, is_plain: fn(&[u8]) -> bool) -> Arc<Seals> {
+        let seals = Arc::new(Seals { state: Mutex::default(), is_plain });
+        let own = seals.clone();
+        disk.observe(Arc::new(move |written| {
+            if let Err(text) = own.note(written) {
+                let bytes = written.bytes.len();
+                let (path, offset) = (written.path.display(), written.offset);
+                let text = format!("{text}: {bytes} bytes at {offset} of {path}");
+                own.state().problem.get_or_insert(text);
+            }
+        }));
+        seals
+    }
+
+    /// Asserts that nothing was wrong so far. Returns the number of uses of files.
+    pub fn assert_sound(&self) -> usize {
+        let state = self.state();
+        assert_eq!(state.problem, None);
+        state.uses.len()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, written: &Written<'_>) -> Result<(), String> {
+        let name = written.path.file_name().unwrap_or_default().to_string_lossy();
+        if (self.is_plain)(written.bytes) {
+            return Err("seals.2: plain text".to_owned());
+        }
+        if written.bytes.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        if is_end_of_log(written) {
+            return Ok(());
+        }
+        let is_table = Path::new(&*name).extension() == Some("sst".as_ref()) || name.starts_with(COPY);
+        match salt_of(&start_after(written)) {
+            Some(salt) => self.state().put(salt, written.offset as usize, written.bytes),
+            None if NUMBERS.iter().any(|known| name.contains(known)) => Ok(()),
+            None if is_table => self.note_table(written),
+            // A torn write of the header: nothing is sealed before its end.
+            None if written.offset as usize + written.bytes.len() <= HEADERS_END => Ok(()),
+            None => Err("seals.3: no key header".to_owned()),
+        }
+    }
+
+    /// A table has its key header at the end, and no byte is written twice before.
+    fn note_table(&self, written: &Written<'_>) -> Result<(), String> {
+        let before = written.before(written.offset, written.bytes.len());
+        if before.iter().zip(written.bytes).any(|(old, new)| *old != 0 && old != new) {
+            return Err("seals.1: a part of a table is written again".to_owned());
+        }
+        let mut whole = written.before(0, written.offset as usize);
+        whole.resize(written.offset as usize, 0);
+        whole.extend_from_slice(written.bytes);
+        let used = whole.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let from = used.saturating_sub(TABLE_END_BYTES);
+        let found = whole[from..].windows(MAGIC.len()).position(|window| window == MAGIC);
+        let salt = found.and_then(|at| salt_at(&whole, from + at));
+        salt.map_or(Ok(()), |salt| self.state().put(salt, 0, &whole))
+    }
+}
+
+impl State {
+    /// Adds bytes of a use of a file (seals.1).
+    fn put(&mut self, salt: Salt, offset: usize, bytes: &[u8]) -> Result<(), String> {
+        let image = self.uses.entry(salt).or_default();
+        image.resize(image.len().max(offset + bytes.len()), 0);
+        for (at, (known, new)) in image[offset..].iter_mut().zip(bytes).enumerate() {
+            match (*known, *new) {
+                (_, 0) => {}
+                (0, new) => *known = new,
+                (known, new) if known == new => {}
+                _ => return Err(format!("seals.1: offset {} is written differently", offset + at)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether this is the record that ends a segment of the log. Recovery writes it over a torn record. It
+/// has no content, so it has no nonce.
+fn is_end_of_log(written: &Written<'_>) -> bool {
+    let is_log = written.path.extension() == Some("wal".as_ref());
+    is_log
+        && written.bytes.len() == LOG_RECORD_HEADER_BYTES
+        && written.bytes[8..12] == [0; 4]
+        && written.bytes[23] == 5
+}
+
+/// Returns the start of the file after the write.
+fn start_after(written: &Written<'_>) -> Vec<u8> {
+    let len = HEADERS_END;
+    let mut start = written.before(0, len);
+    if (written.offset as usize) < len {
+        let end = len.min(written.offset as usize + written.bytes.len());
+        start.resize(start.len().max(end), 0);
+        start[written.offset as usize..end].copy_from_slice(&written.bytes[..end - written.offset as usize]);
+    }
+    start
+}
+
+fn salt_of(start: &[u8]) -> Option<Salt> {
+    HEADERS_AT.into_iter().find_map(|at| salt_at(start, at))
+}
+
+/// Returns the salt in the key header at this offset.
+fn salt_at(bytes: &[u8], at: usize) -> Option<Salt> {
+    let header = bytes.get(at..)?;
+    let salt = || header.get(SALT_AT..)?.first_chunk().copied();
+    header.starts_with(MAGIC).then(salt)?
+}
