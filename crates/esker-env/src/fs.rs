@@ -245,6 +245,10 @@ pub trait File: Send + Sync + Debug + 'static {
     /// Simulates a failed sync on Linux: unsynced bytes count as clean, so readers see them but no later sync
     /// writes them. For fault injection; real files do nothing.
     fn forget_unsynced(&self) {}
+    /// Returns the permission bits if the file belongs to the user of this process and others have access.
+    fn exposed_mode(&self) -> io::Result<Option<u32>> {
+        Ok(None)
+    }
     /// Returns the operating system's file, if there is one, for calls that this trait lacks.
     #[expect(clippy::disallowed_types, reason = "this is the door that the rule is about")]
     fn as_std(&self) -> Option<&std::fs::File> {

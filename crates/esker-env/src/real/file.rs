@@ -106,6 +106,10 @@ impl File for RealFile {
         self.direct
     }
 
+    fn exposed_mode(&self) -> io::Result<Option<u32>> {
+        sys::exposed_mode(&self.file)
+    }
+
     fn as_std(&self) -> Option<&fs::File> {
         Some(&self.file)
     }

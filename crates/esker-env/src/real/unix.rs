@@ -184,6 +184,12 @@ fn stat_with(at: At<'_>, flags: AtFlags) -> io::Result<Meta> {
     })
 }
 
+pub(super) fn exposed_mode(file: &File) -> io::Result<Option<u32>> {
+    let meta = retry(|| file.metadata())?;
+    let is_own = meta.uid() == rustix::process::geteuid().as_raw();
+    Ok(Some(meta.mode() & 0o777).filter(|mode| is_own && mode & 0o077 != 0))
+}
+
 pub(super) fn identity(file: &File) -> io::Result<Option<(u64, u64)>> {
     let meta = retry(|| file.metadata())?;
     Ok(Some((meta.dev(), meta.ino())))

@@ -103,6 +103,10 @@ pub(super) fn create_one_dir(at: At<'_>, _mode: Option<u32>) -> io::Result<()> {
 }
 
 /// `std` reports no file identity on Windows.
+pub(super) fn exposed_mode(_file: &File) -> io::Result<Option<u32>> {
+    Ok(None)
+}
+
 pub(super) fn identity(_file: &File) -> io::Result<Option<(u64, u64)>> {
     Ok(None)
 }

@@ -10,7 +10,7 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::key_file::ID_BYTES_MAX;
-use crate::types::{Error, Result};
+use crate::types::{EncryptionProblem, Error, Result};
 
 /// Maximum size of a file of master keys.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -96,7 +96,9 @@ impl MasterKeys {
     /// Reads a file of master keys.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Invalid`] if the file has another form.
+    /// [`Error::Io`]; [`Error::Invalid`] if the file has another form; [`Error::Encryption`] if it belongs to
+    /// this process's user and others have access to it (Unix). A file of another user, such as one that
+    /// root provides, is read as it is.
     pub fn from_file(path: impl AsRef<Path>) -> Result<MasterKeys> {
         Self::from_file_in(&Env::real(), path)
     }
@@ -110,9 +112,12 @@ impl MasterKeys {
         let read = || {
             let file = env.fs.open(path, OpenOptions::read())?;
             let len = file.len()?.min(FILE_BYTES_MAX) as usize;
-            read_range(&*file, 0, len)
+            Ok((file.exposed_mode()?, read_range(&*file, 0, len)?))
         };
-        let text = read().map_err(|e| Error::io("read", path, e))?;
+        let (exposed, text) = read().map_err(|e| Error::io("read", path, e))?;
+        if let Some(mode) = exposed {
+            return Err(Error::encryption(path, EncryptionProblem::KeyFileExposed(mode)));
+        }
         let text = String::from_utf8_lossy(&text);
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let mut keys = MasterKeys { keys: Vec::new() };

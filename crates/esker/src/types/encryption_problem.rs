@@ -24,6 +24,9 @@ pub enum EncryptionProblem {
     /// The file is encrypted with a key of another database.
     #[error("it is encrypted with a key that the database does not have: it belongs to another one")]
     FileKeyUnknown,
+    /// Others than the owner have access to a file of master keys, which has these permission bits.
+    #[error("others than you have access to the master keys in it (mode {0:03o}): `chmod 600` it")]
+    KeyFileExposed(u32),
     /// The key provider failed.
     #[error("the key provider failed: {0}")]
     Provider(Arc<io::Error>),
