@@ -7,7 +7,7 @@ use esker::unload::{Load, Unload, Unloaded};
 use serde_json::json;
 
 use crate::Answer;
-use crate::database::{Database, Session};
+use crate::database::{self, Database, Session};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::progress::Progress;
@@ -63,34 +63,39 @@ pub(super) fn unload(session: &Session<'_>, file: &Path, plain: bool) -> Result<
 }
 
 pub(super) fn load(session: &Session<'_>, file: &Path) -> Result<Answer> {
-    // The file is opened first, so that a mistyped name creates no database.
-    if !is_stream(file) {
-        std::fs::File::open(file).map_err(|e| Failure::file("open", file, &e))?;
-    }
-    let database = session.open_or_create()?;
     let bar = Bar::default();
-    let mut load = Load::new().on_progress(bar.call());
+    let mut load = Load::new().env(database::env(session.opening)?).on_progress(bar.call());
     if session.common.names_keyspace() {
         load = load.keyspaces(session.common.keyspaces());
     }
-    let start = std::time::Instant::now();
-    let done = match is_stream(file) {
-        true => load.read_from(&database.db, std::io::stdin().lock()),
-        false => load.read(&database.db, file),
+    // Before the database is created, so that a mistyped name or a wrong file leaves none.
+    let opened = match is_stream(file) {
+        true => load.open_from(std::io::stdin().lock()),
+        false => load.open(file),
     };
+    let opened = opened.map_err(|error| refused(file, None, error))?;
+    let database = session.open_or_create()?;
+    let start = std::time::Instant::now();
+    let done = opened.load(&database.db);
     bar.finish();
-    let done = done.map_err(|error| match error {
-        esker::Error::KeyspaceExists(name) => Failure::message(format!(
+    let done = done.map_err(|error| refused(file, Some(&database), error))?;
+    database.close()?;
+    report(session, file, done, start.elapsed().as_secs_f64())
+}
+
+/// Describes why a file is not loaded.
+fn refused(file: &Path, database: Option<&Database>, error: esker::Error) -> Failure {
+    match (error, database) {
+        (esker::Error::KeyspaceExists(name), _) => Failure::message(format!(
             "keyspace `{}` is not empty\n  load into another database, or clear it with `esker keyspaces clear`",
             shown(name)
         )),
-        esker::Error::KeyspaceNotFound(name) => {
+        (esker::Error::KeyspaceNotFound(name), _) => {
             Failure::message(format!("{} has no keyspace `{}`", shown(file.display()), shown(name)))
         }
-        error => failed(&database, error),
-    })?;
-    database.close()?;
-    report(session, file, done, start.elapsed().as_secs_f64())
+        (error, Some(database)) => failed(database, error),
+        (error, None) => Failure::message(shown(error)),
+    }
 }
 
 /// Describes an error. The engine's message names the file, which is rarely one of the database.

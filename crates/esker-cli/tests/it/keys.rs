@@ -12,7 +12,21 @@ const SECRET: &str = "sEcReTtExT";
 
 /// Writes a file of master keys, each a repeated digit.
 fn keys(esker: &Esker, name: &str, digits: &[&str]) {
-    esker.write(name, digits.iter().map(|digit| digit.repeat(64) + "\n").collect::<String>());
+    write_private(esker, name, &digits.iter().map(|digit| digit.repeat(64) + "\n").collect::<String>());
+}
+
+/// Writes a file that only its owner can read.
+fn write_private(esker: &Esker, name: &str, text: &str) {
+    esker.write(name, text);
+    #[cfg(unix)]
+    set_mode(esker, name, 0o600);
+}
+
+#[cfg(unix)]
+fn set_mode(esker: &Esker, name: &str, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(esker.path(name), mode).expect("a file of its own");
 }
 
 fn refused(esker: &Esker, line: &str, text: &str) {
@@ -75,7 +89,8 @@ fn every_command_opens_with_the_keys_and_none_without() {
     esker.ok("-d unencrypted load plain");
     refused(&esker, "-d unencrypted --key-file a get x", "it is not encrypted");
     refused(&esker, "--key-file b info", "which the key provider does not have");
-    refused(&esker, "--key-file db/CURRENT info", "is not a file of master keys");
+    write_private(&esker, "text", "no key");
+    refused(&esker, "--key-file text info", "is not a file of master keys");
     refused(&esker, "keys rotate", "--key-file");
 
     esker.ok("--key-file ba keys rotate --data");
@@ -85,6 +100,48 @@ fn every_command_opens_with_the_keys_and_none_without() {
     esker.ok("--key-file ba keys rotate --backups backups");
     esker.ok("--key-file b backup restore backups again");
     assert_eq!(get("--key-file b -d again"), format!("{SECRET}\n"));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_key_file_that_others_can_read_is_refused() {
+    let esker = Esker::new();
+    keys(&esker, "a", &["1"]);
+    set_mode(&esker, "a", 0o640);
+    refused(&esker, "--key-file a put x y", "chmod 600");
+    #[cfg(feature = "server")]
+    refused(&esker, "--key-file a serve", "chmod 600");
+    assert!(!esker.path("db").exists());
+}
+
+#[test]
+fn a_refused_load_leaves_no_database() {
+    let esker = Esker::new();
+    keys(&esker, "a", &["1"]);
+    esker.ok("--key-file a put x y");
+    esker.ok("--key-file a unload file");
+    let whole = esker.read("file");
+    esker.write("cut", &whole[..100]);
+    for (options, file, why) in [
+        ("", "file", "it is encrypted"),
+        ("--key-file a", "cut", "cut"),
+        ("--key-file a", "a", "not a record file"),
+        ("--key-file a -k other", "file", "no keyspace `other`"),
+        ("--key-file a", "missing", "missing"),
+    ] {
+        for name in [file, "-"] {
+            if name == "-" && file == "missing" {
+                continue;
+            }
+            let line = format!("-d new {options} load {name}");
+            let input = if name == "-" { esker.read(file) } else { Vec::new() };
+            let outcome = esker.run_with(&input, line.split_whitespace());
+            assert!(outcome.code == 2 && !esker.path("new").exists(), "{line} < {file}, {why}: {outcome:?}");
+        }
+    }
+    let outcome = esker.run_with(&whole, "-d new --key-file a load -".split(' '));
+    assert!(outcome.code == 0, "{outcome:?}");
+    assert_eq!(esker.ok("-d new --key-file a get x"), "y\n");
 }
 
 #[test]

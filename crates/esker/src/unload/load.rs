@@ -1,7 +1,7 @@
 //! Loads a file into a database.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use esker_env::Env;
 
@@ -66,10 +66,19 @@ impl Load {
     /// load is unfinished (of another file, of other keyspaces, or into keyspaces that were dropped since);
     /// [`Error::Corrupt`] with the offset in the file, also if entries are missing; those of commits.
     pub fn read(self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
-        check_asked_for(self.keyspaces.as_ref())?;
+        self.with_keys_of(db).open(path)?.load(db)
+    }
+
+    /// Reads the beginning of the file: that it is an unloaded one with the requested keyspaces, and that its
+    /// keys are there. Then a database can be created for it.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read) that concern the file.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<OpenedLoad<'static>> {
         let path = path.as_ref();
-        let mut reader = Reader::options().env(&self.env_for(db)).strict_tail(true).open(path)?;
-        self.load(db, path, || {
+        let env = self.file_env();
+        let mut reader = Reader::options().env(&env).strict_tail(true).open(path)?;
+        self.begin(path, move || {
             let record = reader.next()?.map(<[u8]>::to_vec);
             Ok((record, reader.content_offset(), reader.position()))
         })
@@ -82,27 +91,38 @@ impl Load {
     /// # Errors
     /// Those of [`read`](Self::read).
     pub fn read_from(self, db: &Db, input: impl Read) -> Result<Unloaded> {
-        check_asked_for(self.keyspaces.as_ref())?;
-        let mut reader = StreamReader::new(input, &self.env_for(db))?;
-        self.load(db, Path::new("the stream"), || {
+        self.with_keys_of(db).open_from(input)?.load(db)
+    }
+
+    /// Reads the beginning of a stream, as [`open`](Self::open) does that of a file.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_from<'i>(self, input: impl Read + 'i) -> Result<OpenedLoad<'i>> {
+        let mut reader = StreamReader::new(input, &self.file_env())?;
+        self.begin(Path::new("the stream"), move || {
             let record = reader.next()?;
             Ok((record, reader.content_offset(), reader.position()))
         })
     }
 
-    /// The environment of the file, with the keys of the database if it has none of its own.
-    fn env_for(&self, db: &Db) -> Env {
-        let env = self.env.clone().unwrap_or_else(Env::real);
-        Env { keys: env.keys.clone().or(db.env().keys), ..env }
+    fn file_env(&self) -> Env {
+        self.env.clone().unwrap_or_else(Env::real)
     }
 
-    /// Loads records. `next` returns a record, the offset of its content, and where it ends.
-    fn load(
+    /// Reads the file with the keys of the database if its environment has none.
+    fn with_keys_of(self, db: &Db) -> Self {
+        let env = self.file_env();
+        Load { env: Some(Env { keys: env.keys.clone().or(db.env().keys), ..env }), ..self }
+    }
+
+    /// Reads the head.
+    fn begin<'i>(
         self,
-        db: &Db,
         path: &Path,
-        mut next: impl FnMut() -> Result<(Option<Vec<u8>>, u64, u64)>,
-    ) -> Result<Unloaded> {
+        mut next: impl FnMut() -> Result<(Option<Vec<u8>>, u64, u64)> + 'i,
+    ) -> Result<OpenedLoad<'i>> {
+        check_asked_for(self.keyspaces.as_ref())?;
         let first = next()?.0.map(|first| Head::decode(&first, path, 0)).transpose()?;
         let head = first.ok_or_else(|| cut(path, 0))?;
         for name in self.keyspaces.iter().flatten() {
@@ -110,7 +130,30 @@ impl Load {
                 return Err(Error::KeyspaceNotFound(name.clone()));
             }
         }
-        let mut run = Run::new(db, &head, self)?;
+        Ok(OpenedLoad { asked: self, path: path.to_owned(), head, next: Box::new(next) })
+    }
+}
+
+/// A record, the offset of its content, and where it ends.
+type NextRecord<'i> = dyn FnMut() -> Result<(Option<Vec<u8>>, u64, u64)> + 'i;
+
+/// A file or stream whose beginning is fit to be loaded: the result of [`Load::open`].
+pub struct OpenedLoad<'i> {
+    asked: Load,
+    path: PathBuf,
+    head: Head,
+    next: Box<NextRecord<'i>>,
+}
+
+impl OpenedLoad<'_> {
+    /// Loads the file into a database.
+    ///
+    /// # Errors
+    /// Those of [`Load::read`].
+    pub fn load(self, db: &Db) -> Result<Unloaded> {
+        let OpenedLoad { asked, path, head, mut next } = self;
+        let path = &*path;
+        let mut run = Run::new(db, &head, asked)?;
         let mut number = 0;
         loop {
             let (bytes, at, end) = next()?;

@@ -48,7 +48,7 @@ pub mod fuzzing;
 mod load;
 mod write;
 
-pub use self::load::Load;
+pub use self::load::{Load, OpenedLoad};
 pub use self::write::Unload;
 use crate::types::{Error, Result};
 
