@@ -130,6 +130,7 @@ fn no_file_contains_plain_text_and_everything_comes_back() {
     backup.restore("restored").backup(2).verify(true).run().unwrap();
     backup.restore("point").point(Point::Commit(last)).builder(builder(&fs)).verify(true).run().unwrap();
     assert_no_plain_text(&fs, &[DIR, "backups", "checkpoint", "restored", "point"], "at the end");
+    assert!(!fs.exists(Path::new("checkpoint/OPTIONS")).unwrap());
     let contents = |dir: &str| dump_sound(&builder(&fs).open(dir).unwrap()).unwrap();
     assert!(contents(DIR) == end && contents("checkpoint") == end && contents("point") == end);
     assert!(contents("restored") == states[1]);
@@ -335,6 +336,153 @@ fn damaged_and_exchanged_files_never_give_wrong_answers() {
             reads(&copy, &format!("{} as {}", other.display(), path.display()));
         }
     }
+}
+
+/// A key file that others can read is refused, as ssh does. One of another user is that user's concern.
+#[test]
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "a file of the real system")]
+fn a_key_file_that_others_can_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("keys");
+    std::fs::write(&path, "7".repeat(64)).unwrap();
+    for mode in [0o600, 0o400, 0o640, 0o604, 0o644, 0o620] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let read = MasterKeys::from_file(&path);
+        if mode & 0o77 == 0 {
+            read.unwrap();
+            continue;
+        }
+        let text = read.as_ref().unwrap_err().to_string();
+        assert!(text.contains("chmod 600") && text.contains(&format!("{mode:o}")), "{text}");
+        assert!(matches!(problem(read), EncryptionProblem::KeyFileExposed(found) if found == mode));
+    }
+}
+
+fn checksum(pieces: &[&[u8]]) -> [u8; 4] {
+    pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece)).to_le_bytes()
+}
+
+/// Returns the ranges of the parts of a table, found by their checksums.
+fn parts_of(table: &[u8], salt: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let (mut parts, mut start) = (Vec::new(), 0);
+    while let Some(end) = (start + 21..=table.len()).find(|end| {
+        let crc = checksum(&[salt, &(start as u64).to_le_bytes(), &table[start..end - 4]]);
+        table[end - 4..*end] == crc
+    }) {
+        parts.push(start..end);
+        start = end;
+    }
+    parts
+}
+
+/// An attacker knows the formats: blocks change places, and all checksums are right.
+#[test]
+fn exchanged_blocks_and_records_with_right_checksums_are_refused() {
+    let fs = MemFs::new();
+    let build = |fs: &MemFs| tiny(env(fs)).stepped().compression(esker::TableCompression::None);
+    let db = build(&fs).open(DIR).unwrap();
+    let map = db.keyspace(SECRET).unwrap();
+    (0..30).for_each(|n| _ = map.put(secret(n, 20), secret(n, 60)).unwrap());
+    db.flush().unwrap();
+    (0..8).for_each(|n| _ = map.put(secret(200 + n, 20), secret(n, 60)).unwrap());
+    db.sync().unwrap();
+    let end = dump(&db).unwrap();
+    drop(db);
+    // Returns whether an opening or a read refuses the bytes in place of the file.
+    let refuses = |path: &Path, bytes: &[u8]| {
+        let copy = fs.kill();
+        copy.open(path, OpenOptions::write()).unwrap().write_all_at(bytes, 0).unwrap();
+        match build(&copy).open(DIR).and_then(|db| dump(&db)) {
+            Ok(found) => found == end,
+            Err(Error::Corrupt { path: named, detail, .. }) => named == path && detail.contains("tag"),
+            Err(error) => panic!("{}: {error:?}", path.display()),
+        }
+    };
+    let (mut blocks, mut records) = (0, 0);
+    for path in files(&fs, DIR.as_ref()) {
+        let original = bytes(&fs, &path);
+        if path.extension() == Some("sst".as_ref()) {
+            let salt = checksum(&[path.file_name().unwrap().as_encoded_bytes()]);
+            let parts = parts_of(&original, &salt);
+            for (to, from) in parts.iter().zip(&parts[1..]).filter(|(to, from)| to.len() == from.len()) {
+                let mut bad = original.clone();
+                bad.copy_within(from.clone(), to.start);
+                let crc = checksum(&[&salt, &(to.start as u64).to_le_bytes(), &bad[to.start..to.end - 4]]);
+                bad[to.end - 4..to.end].copy_from_slice(&crc);
+                blocks += 1;
+                assert!(refuses(&path, &bad), "{to:?} of {}", path.display());
+            }
+        } else if original.starts_with(b"ESKERWAL") {
+            let stamp = [&original[16..20], &xor(&original[20..24], &original[24..28])].concat();
+            let is_header = |at: usize| {
+                let header = original.get(at..at + 24)?;
+                (header[..4] == checksum(&[&stamp, &header[4..]]) && header[8..12] != [0; 4]).then_some(at)
+            };
+            let starts: Vec<_> = (96..original.len()).step_by(8).filter_map(is_header).collect();
+            for pair in
+                starts.windows(2).filter(|pair| original[pair[0] + 8..][..4] == original[pair[1] + 8..][..4])
+            {
+                let (mut bad, len) = (original.clone(), original[pair[0] + 8] as usize);
+                bad.copy_within(pair[1] + 24..pair[1] + 24 + len, pair[0] + 24);
+                bad.copy_within(pair[1] + 4..pair[1] + 8, pair[0] + 4);
+                let crc = checksum(&[&stamp, &bad[pair[0] + 4..pair[0] + 24]]);
+                bad[pair[0]..pair[0] + 4].copy_from_slice(&crc);
+                records += 1;
+                assert!(refuses(&path, &bad), "{pair:?} of {}", path.display());
+            }
+        }
+    }
+    assert!(blocks > 3 && records > 3, "{blocks} blocks, {records} records");
+}
+
+fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
+    a.iter().zip(b).map(|(a, b)| a ^ b).collect()
+}
+
+/// An older state of one file is noticed, or gives a state that the database had.
+#[test]
+fn an_older_copy_of_a_file_gives_an_error_or_an_older_state() {
+    let fs = MemFs::new();
+    let build = |fs: &MemFs| tiny(env(fs)).stepped().blobs(Blobs::From(200));
+    let db = build(&fs).open(DIR).unwrap();
+    let map = db.keyspace(SECRET).unwrap();
+    let (mut states, mut images) = (vec![dump(&db).unwrap()], Vec::new());
+    for round in 0..6 {
+        for n in 0..8 {
+            map.put(secret(n, 20), secret(round * 10 + n, 60 + 40 * n as usize)).unwrap();
+            states.push(dump(&db).unwrap());
+        }
+        images.push(fs.kill());
+        if round % 2 == 0 {
+            db.flush().unwrap();
+            images.push(fs.kill());
+        }
+    }
+    drop(db);
+    let (mut refused, mut accepted) = (0, 0);
+    for older in &images {
+        for path in files(older, DIR.as_ref()).iter().filter(|path| !path.ends_with("LOCK")) {
+            let old = bytes(older, path);
+            if !fs.exists(path).unwrap() || bytes(&fs, path) == old {
+                continue;
+            }
+            let copy = fs.kill();
+            copy.remove_file(path).unwrap();
+            let file = copy.open(path, OpenOptions::create_new()).unwrap();
+            file.write_all_at(&old, 0).unwrap();
+            match build(&copy).open(DIR).and_then(|db| dump(&db)) {
+                Ok(found) => {
+                    accepted += 1;
+                    assert!(states.contains(&found), "{} gives a state that never was", path.display());
+                }
+                Err(Error::Corrupt { .. } | Error::Encryption { .. } | Error::Invalid(_)) => refused += 1,
+                Err(error) => panic!("{}: {error:?}", path.display()),
+            }
+        }
+    }
+    assert!(refused > 0 && accepted > 0, "{refused} refused, {accepted} accepted");
 }
 
 #[test]

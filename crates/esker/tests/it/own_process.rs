@@ -26,6 +26,14 @@ pub fn ran_under<T: Fn()>(setting: &str, test: T) -> bool {
     in_child(test, shell)
 }
 
+/// Same as `ran`, by a program that starts it: a prefix of the command line.
+#[cfg(target_os = "linux")]
+pub fn ran_by<T: Fn()>(prefix: &[&str], test: T) -> bool {
+    let mut command = Command::new(prefix[0]);
+    command.args(&prefix[1..]).arg(std::env::current_exe().expect("the program of the tests"));
+    in_child(test, command)
+}
+
 fn in_child<T: Fn()>(_test: T, mut program: Command) -> bool {
     if std::env::var_os(BODY).is_some() {
         return false;

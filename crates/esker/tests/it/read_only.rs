@@ -170,3 +170,104 @@ fn reading_2_readers_exclude_a_writer_and_not_each_other() {
         builder().open(&dir).unwrap().default_keyspace().put("a", "2").unwrap();
     }
 }
+
+/// Real directories that this process cannot write.
+#[cfg(target_os = "linux")]
+mod unwritable {
+    #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "mounts and rights are real")]
+
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+
+    use super::*;
+    use crate::own_process::ran_by;
+
+    fn runs(program: &str, args: &[&str]) -> bool {
+        Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+    }
+
+    /// Makes a database in `dir` as a killed process leaves it, with its files and a log to replay.
+    fn leave(dir: &Path) {
+        let made = dir.with_extension("made");
+        let db = Db::builder().memory(1 << 20).blobs(esker::Blobs::From(500)).open(&made).unwrap();
+        let map = db.default_keyspace();
+        (0..50_u8).for_each(|n| _ = map.put([n], vec![n; 20 * usize::from(n)]).unwrap());
+        db.flush().unwrap();
+        map.put("in the log", "1").unwrap();
+        std::fs::create_dir(dir).unwrap();
+        for entry in std::fs::read_dir(&made).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), dir.join(entry.file_name())).unwrap();
+        }
+    }
+
+    /// Asserts that the database can be read in each way, and not written.
+    fn assert_readable(dir: &Path) {
+        let images = || {
+            let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+            entries.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect::<Vec<_>>()
+        };
+        let before = images();
+        let assert_whole = |db: &Db| {
+            assert_eq!(dump_sound(db).unwrap()["default"].len(), 51);
+            assert!(matches!(db.default_keyspace().put("a", "1"), Err(Error::ReadOnly(_))));
+        };
+        let db = Db::builder().open_read_only(dir).unwrap();
+        assert_whole(&db);
+        assert_whole(&Db::builder().open_read_only(dir).unwrap());
+        drop(db);
+        let mut follower = Db::builder().open_follower(dir).unwrap();
+        follower.catch_up().unwrap();
+        assert_eq!(follower.db().default_keyspace().len().unwrap(), 51);
+        assert!(matches!(Db::builder().open(dir), Err(Error::Io { .. })));
+        assert!(Db::builder().check_offline(dir).unwrap().problems.is_empty());
+        assert!(images() == before);
+    }
+
+    #[test]
+    fn a_disk_that_is_mounted_read_only() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("db");
+        leave(&dir);
+        let path = dir.to_str().unwrap();
+        if !runs("mount", &["--bind", path, path]) {
+            println!("skipped: this process may not mount");
+            return;
+        }
+        let is_mounted = runs("mount", &["-o", "remount,bind,ro", path]);
+        let outcome = std::panic::catch_unwind(|| {
+            assert!(is_mounted);
+            assert!(std::fs::write(dir.join("x"), "").is_err(), "it is read-only");
+            assert_readable(&dir);
+        });
+        assert!(runs("umount", &["-l", path]));
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
+
+    #[test]
+    fn a_directory_that_this_user_may_only_read() {
+        const NOBODY: [&str; 5] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
+        let program = std::env::current_exe().unwrap();
+        // Root may write everywhere, so another user has to run the test.
+        if runs("sh", &["-c", "test $(id -u) = 0"]) {
+            let probe = [&NOBODY[1..], &["test", "-x", program.to_str().unwrap()]].concat();
+            if !runs(NOBODY[0], &probe) {
+                println!("skipped: this process cannot become another user");
+            } else {
+                assert!(ran_by(&NOBODY, a_directory_that_this_user_may_only_read));
+            }
+            return;
+        }
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("db");
+        leave(&dir);
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::read_dir(&dir).unwrap().for_each(|entry| set(&entry.unwrap().path(), 0o444));
+        set(&dir, 0o555);
+        assert!(std::fs::write(dir.join("x"), "").is_err(), "it cannot be written");
+        assert_readable(&dir);
+        set(&dir, 0o755);
+    }
+}
