@@ -4,8 +4,8 @@
 //!   MemFs --each write--> Seals --what repeats or can be read--> problem
 //! ```
 //!
-//! seals.1. Within one use of a file (one salt), each offset has one byte, whoever writes it and in whichever
-//!     file of this salt: copies, restarts and second attempts included. A nonce is a position in a file, so
+//! seals.1. Within one use of a file (one salt), each offset has one byte, in all files of this salt:
+//!     copies, restarts and second attempts included. A nonce is a position in a file, so
 //!     two plain texts under one key and nonce would differ somewhere. Zeros are space, not content.
 //! seals.2. No write has a byte for which the caller's test finds plain text. This includes writes that are
 //!     overwritten, cut or removed later.
@@ -133,8 +133,8 @@ impl State {
     }
 }
 
-/// Returns whether this is the record that ends a segment of the log. Recovery writes it over a torn record. It
-/// has no content, so it has no nonce.
+/// Returns whether this is the record that ends a segment of the log. Recovery writes it over a torn record.
+/// It has no content, so it has no nonce.
 fn is_end_of_log(written: &Written<'_>) -> bool {
     let is_log = written.path.extension() == Some("wal".as_ref());
     is_log
@@ -164,4 +164,12 @@ fn salt_at(bytes: &[u8], at: usize) -> Option<Salt> {
     let header = bytes.get(at..)?;
     let salt = || header.get(SALT_AT..)?.first_chunk().copied();
     header.starts_with(MAGIC).then(salt)?
+}
+
+/// Returns whether bytes contain a key or a value of a world: `w/00`, or seven equal bytes that are neither
+/// zeros nor digits.
+pub fn has_plain_text(bytes: &[u8]) -> bool {
+    let is_run = |window: &[u8]| window.iter().all(|byte| *byte == window[0]);
+    let is_text = |window: &&[u8]| window.starts_with(b"w/00") || window[0] != 0 && is_run(window);
+    bytes.windows(7).filter(|window| !window[0].is_ascii_digit()).any(|window| is_text(&window))
 }

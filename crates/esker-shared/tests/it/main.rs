@@ -10,5 +10,9 @@
 
 mod api;
 mod bytes;
+mod fork;
 mod kill;
+#[path = "../../../esker/tests/it/own_process.rs"]
+#[expect(dead_code, reason = "other tests need the rest")]
+mod own_process;
 mod takeover;

@@ -73,6 +73,15 @@ pub(super) fn is_panic(error: &Error) -> bool {
     matches!(error, Error::Io { op: PANIC, .. })
 }
 
+/// How a run differs from usual ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mode {
+    /// Whether faults survive restarts, and the caller handles an end inside a call.
+    pub swept: bool,
+    /// Whether all openings are inspected.
+    pub inspects_all: bool,
+}
+
 impl World {
     /// Starts a new operation for the attribution of faults.
     pub(super) fn begin_operation(&mut self) {

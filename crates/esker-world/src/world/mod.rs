@@ -55,6 +55,7 @@ use std::time::Duration;
 use esker::{BackgroundStep, Db, Keyspace, Snapshot};
 use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, OpenOptions, SeededRandom};
 
+pub use self::faults::Mode;
 pub use self::restart::{Left, builder};
 pub use self::tally::Tally;
 
@@ -67,7 +68,7 @@ use crate::model::history::History;
 use crate::model::state::{Id, State};
 use crate::op::{KeyspaceNo, Op, Opening, Reader, Restart, SLOTS};
 use crate::perform::{names, perform};
-use crate::seals::Seals;
+use crate::seals::{Seals, has_plain_text};
 use crate::setting;
 
 /// Directory of the database in the simulated file system.
@@ -163,23 +164,6 @@ struct Copies {
     has_lost_power: bool,
 }
 
-/// How a run differs from usual ones.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Mode {
-    /// Whether faults survive restarts, and the caller handles an end inside a call.
-    pub swept: bool,
-    /// Whether all openings are inspected.
-    pub inspects_all: bool,
-}
-
-/// Returns whether bytes contain a key of the pool or a value: `w/00`, or seven equal bytes that are neither
-/// zeros nor digits.
-fn is_plain(bytes: &[u8]) -> bool {
-    let is_run = |window: &[u8]| window.iter().all(|byte| *byte == window[0]);
-    let is_text = |window: &&[u8]| window.starts_with(b"w/00") || window[0] != 0 && is_run(window);
-    bytes.windows(7).filter(|window| !window[0].is_ascii_digit()).any(|window| is_text(&window))
-}
-
 impl World {
     /// Creates a new disk without a database.
     pub fn new(seed: u64, broken: Option<BrokenSync>) -> Self {
@@ -195,7 +179,7 @@ impl World {
             seed,
             machine: Machine {
                 faults: FaultFs::new(Arc::new(disk.clone())),
-                seals: keys.as_ref().map(|_| Seals::watch(&disk, is_plain)),
+                seals: keys.as_ref().map(|_| Seals::watch(&disk, has_plain_text)),
                 disk,
                 is_plain: false,
                 clock: Arc::new(ManualClock::new()),

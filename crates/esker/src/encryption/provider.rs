@@ -97,8 +97,8 @@ impl MasterKeys {
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Invalid`] if the file has another form; [`Error::Encryption`] if it belongs to
-    /// this process's user and others have access to it (Unix). A file of another user, such as one that
-    /// root provides, is read as it is.
+    /// this process's user and others have access to it (Unix). A file of another user, for example of
+    /// root, is read.
     pub fn from_file(path: impl AsRef<Path>) -> Result<MasterKeys> {
         Self::from_file_in(&Env::real(), path)
     }

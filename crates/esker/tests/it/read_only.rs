@@ -246,15 +246,15 @@ mod unwritable {
 
     #[test]
     fn a_directory_that_this_user_may_only_read() {
-        const NOBODY: [&str; 5] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
+        const OTHER_USER: [&str; 5] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
         let program = std::env::current_exe().unwrap();
         // Root may write everywhere, so another user has to run the test.
         if runs("sh", &["-c", "test $(id -u) = 0"]) {
-            let probe = [&NOBODY[1..], &["test", "-x", program.to_str().unwrap()]].concat();
-            if !runs(NOBODY[0], &probe) {
+            let probe = [&OTHER_USER[1..], &["test", "-x", program.to_str().unwrap()]].concat();
+            if !runs(OTHER_USER[0], &probe) {
                 println!("skipped: this process cannot become another user");
             } else {
-                assert!(ran_by(&NOBODY, a_directory_that_this_user_may_only_read));
+                assert!(ran_by(&OTHER_USER, a_directory_that_this_user_may_only_read));
             }
             return;
         }

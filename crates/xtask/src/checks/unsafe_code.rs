@@ -24,6 +24,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/esker-env/src/process.rs", "pthread_atfork has no safe wrapper"),
     ("crates/esker-env/src/real/unix.rs", "sync_file_range has no safe wrapper"),
     ("crates/esker-env/src/window.rs", "memory of a file"),
+    ("crates/esker-shared/tests/it/fork.rs", "a fork has no safe wrapper"),
     ("crates/esker/src/cache/block_cache.rs", "a directory that goes takes its blocks out at once"),
     ("crates/esker/src/cache/models.rs", "models of what slot.rs does"),
     ("crates/esker/src/cache/slot.rs", "reference counts held by atomic pointers"),

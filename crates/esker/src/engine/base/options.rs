@@ -459,8 +459,7 @@ impl Options {
         Info::of(self)
     }
 
-    /// Writes the OPTIONS file for people and tools. The engine does not read it. An encrypted directory
-    /// has none.
+    /// Writes the OPTIONS file for people and tools. An encrypted directory has none.
     pub(crate) fn save(&self, env: &Env, dir: &Path) -> Result<()> {
         if encryption::is_on(env) {
             return Ok(());
