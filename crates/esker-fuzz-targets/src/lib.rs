@@ -11,7 +11,7 @@
 mod operations;
 pub mod seeds;
 
-pub use esker::fuzzing::backup::backup_record;
+pub use esker::fuzzing::backup::{backup_record, backup_stream};
 pub use esker::fuzzing::encoding::{compression, filter, numbers};
 pub use esker::fuzzing::encryption::key_file;
 pub use esker::fuzzing::engine::catalog;
@@ -63,6 +63,7 @@ pub const TARGETS: &[Target] = targets! {
     current,
     catalog,
     backup_record,
+    backup_stream,
     key_file,
     unload_record,
     tuple_key,

@@ -31,6 +31,7 @@ pub fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
         "current" => fuzzing::manifest::currents(),
         "catalog" => fuzzing::engine::catalogs(),
         "backup_record" => fuzzing::backup::backup_records(),
+        "backup_stream" => fuzzing::backup::backup_streams(),
         "key_file" => fuzzing::encryption::key_files(),
         "unload_record" => fuzzing::unload::unload_records(),
         "tuple_key" => tuple_keys(),

@@ -1,7 +1,8 @@
-//! Fuzzing entry point: reads arbitrary bytes as records of backups.
+//! Fuzzing entry points: read arbitrary bytes as records and streams of backups.
 //!
 //! ```text
 //!   bytes --unchanged, and with valid checksums--> record::read --> refused, or round-trips
+//!                                            `--> Restore::read --> refused, or a directory to open
 //! ```
 
 use std::path::Path;
@@ -9,8 +10,8 @@ use std::sync::Arc;
 
 use esker_env::{Env, MemFs, OpenOptions, read_range};
 
-use super::Backup;
 use super::record;
+use super::{Backup, Restore, Stream};
 use crate::blob::Blobs;
 use crate::db::Db;
 use crate::recordio;
@@ -53,4 +54,40 @@ pub fn backup_records() -> Vec<Vec<u8>> {
         records.push(read_range(&*file, 0, bytes).expect("a file in memory"));
     }
     records
+}
+
+/// Reads the bytes as the stream of a backup.
+pub fn backup_stream(bytes: &[u8]) {
+    restore(bytes);
+    let mut bytes = bytes.to_vec();
+    recordio::fuzzing::repair(&mut bytes);
+    restore(&bytes);
+}
+
+fn restore(bytes: &[u8]) {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let restored = Restore::new("restored").env(env.clone()).read(bytes);
+    let is_there = env.fs.exists(Path::new("restored")).expect("a file system in memory");
+    assert_eq!(restored.is_ok(), is_there, "stream.1");
+    if restored.is_ok() {
+        // The files need not be those of a database.
+        let _ = Db::builder().stepped().env(env).create_if_missing(false).open("restored");
+    }
+}
+
+/// Returns streams of small databases.
+///
+/// # Panics
+/// If a database cannot be created.
+pub fn backup_streams() -> Vec<Vec<u8>> {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let builder = Db::builder().stepped().blobs(Blobs::From(64)).env(env);
+    let db = builder.open("db").expect("a new database in memory");
+    let stream = |len: u8| {
+        db.default_keyspace().put([len], vec![len; len.into()]).expect("there is room");
+        let mut stream = Vec::new();
+        Stream::new().write(&db, &mut stream).expect("there is room");
+        stream
+    };
+    [0, 100].map(stream).into()
 }

@@ -287,3 +287,35 @@ impl<R: Read> Incoming<R> {
         file.sync_data().map_err(|e| Error::io("sync", path, e))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::Arc;
+
+    use esker_env::MemFs;
+
+    use super::*;
+
+    /// Pins version 1: a change of these bytes needs a new version.
+    #[test]
+    fn golden_bytes_of_an_empty_database() {
+        const STREAM: &str = "8945534b5245430a0100000086461af3930eceefe51cf7000d0000000d000000c463c2469b7ce4c765736b6572207374\
+            7265616d01e51cf7001000000010000000ed94ce6c9e7531730080e2cfaa06b1fdc6b60b0000000000e51cf7000a0000\
+            000a000000ac7bbf08da12457e01020201030105000800e51cf700000000000000000000000000328db845e51cf70003\
+            0000000300000009634a8a08027a08030000";
+        let env = Env::simulated(Arc::new(MemFs::new()), 1);
+        let db = Db::builder().stepped().env(env).open("db").unwrap();
+        let mut stream = Vec::new();
+        Stream::new().write(&db, &mut stream).unwrap();
+        assert_eq!(stream.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), STREAM);
+    }
+
+    #[test]
+    fn golden_bytes_of_a_file() {
+        let file = decode_item(&[1, 1, 7, 0x80, 1]).unwrap();
+        assert!(matches!(file, Item::File { kind: DataKind::Blobs, id, len: 128 } if id.get() == 7));
+        assert!(matches!(decode_item(&[3, 2, 9]).unwrap(), Item::End { files: 2, bytes: 9 }));
+    }
+}

@@ -72,6 +72,7 @@ test_decoders! {
     current
     catalog
     backup_record
+    backup_stream
     key_file
     unload_record
     tuple_key
