@@ -290,8 +290,6 @@ impl<R: Read> Incoming<R> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use std::sync::Arc;
 
     use esker_env::MemFs;
@@ -317,5 +315,34 @@ mod tests {
         let file = decode_item(&[1, 1, 7, 0x80, 1]).unwrap();
         assert!(matches!(file, Item::File { kind: DataKind::Blobs, id, len: 128 } if id.get() == 7));
         assert!(matches!(decode_item(&[3, 2, 9]).unwrap(), Item::End { files: 2, bytes: 9 }));
+    }
+
+    /// Anyone can write a stream in plain text with the KEYS of another one.
+    #[test]
+    #[cfg(feature = "encryption")]
+    fn a_plain_stream_that_carries_keys_is_refused() {
+        use crate::encryption::{MasterKeys, with_keys};
+        use crate::types::EncryptionProblem::{KeyMissing, NotEncrypted};
+        let bare = Env::simulated(Arc::new(MemFs::new()), 1);
+        let keyed = with_keys(&bare, Arc::new(MasterKeys::new("m", &[1; 32]).unwrap()));
+        let db = Db::builder().stepped().env(keyed.clone()).open("db").unwrap();
+        db.default_keyspace().put("a", "1").unwrap();
+        let (mut sealed, mut plain) = (Vec::new(), Vec::new());
+        Stream::new().write(&db, &mut sealed).unwrap();
+        let mut reader = StreamReader::new(&sealed[..], &keyed).unwrap();
+        let mut writer = StreamWriter::new(&mut plain, Compression::None, &bare).unwrap();
+        while let Some(record) = reader.next().unwrap() {
+            writer.append(&record).unwrap();
+        }
+        let refusal =
+            |env: &Env, stream: &[u8]| match Restore::new("no").env(env.clone()).read(stream).unwrap_err() {
+                Error::Encryption { problem, .. } => problem,
+                error => panic!("{error}"),
+            };
+        assert!(matches!(refusal(&keyed, &plain), NotEncrypted));
+        assert!(matches!(refusal(&bare, &plain), KeyMissing));
+        assert!(matches!(refusal(&bare, &sealed), KeyMissing));
+        assert!(!bare.fs.exists(Path::new("no")).unwrap());
+        Restore::new("yes").env(keyed).read(&sealed[..]).unwrap();
     }
 }

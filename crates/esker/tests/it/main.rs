@@ -68,4 +68,6 @@ mod ttl;
 mod typed;
 mod unload;
 mod watch;
+#[cfg(not(feature = "encryption"))]
+mod without_encryption;
 mod working_directory;

@@ -174,7 +174,7 @@ fn reading_2_readers_exclude_a_writer_and_not_each_other() {
 /// Real directories that this process cannot write.
 #[cfg(target_os = "linux")]
 mod unwritable {
-    #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "mounts and rights are real")]
+    #![expect(clippy::disallowed_methods, reason = "mounts and rights are real")]
 
     use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
