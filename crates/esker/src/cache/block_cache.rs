@@ -18,7 +18,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::budget::MemoryBudget;
+use super::budget::{BudgetKind, MemoryBudget};
 use super::slot::{Pinned, Slot};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::fault::{self, Fault};
@@ -27,6 +27,8 @@ use crate::types::activity::Activity;
 
 /// An item that can be cached.
 pub(crate) trait CacheItem: Send + Sync + 'static {
+    /// What the budget counts the items as. `None`: as blocks, which take what all others leave.
+    const KIND: Option<BudgetKind> = None;
     /// Bytes of memory that the item takes.
     fn size_bytes(&self) -> usize;
     /// Address of the bytes that a reader reads first.
@@ -46,7 +48,7 @@ pub(crate) struct BlockCache<T: CacheItem> {
 
 /// The clock hand. Held by the evicting thread, and briefly when a table is opened.
 struct Clock<T: CacheItem> {
-    tables: Vec<Weak<Slots<T>>>,
+    tables: Vec<Weak<[Slot<T>]>>,
     table: usize,
     slot: usize,
 }
@@ -54,10 +56,8 @@ struct Clock<T: CacheItem> {
 /// The directory of one table: a slot for each of its blocks.
 pub(crate) struct CachedBlocks<T: CacheItem> {
     cache: Arc<BlockCache<T>>,
-    slots: Arc<Slots<T>>,
+    slots: Arc<[Slot<T>]>,
 }
-
-struct Slots<T>(Box<[Slot<T>]>);
 
 impl<T: CacheItem> BlockCache<T> {
     /// Creates a cache that uses what the reservations of the budget leave.
@@ -85,12 +85,12 @@ impl<T: CacheItem> BlockCache<T> {
 
     /// Bytes that can be inserted before eviction starts.
     pub(crate) fn room_bytes(&self) -> u64 {
-        self.budget.block_bytes_max().saturating_sub(self.used_bytes())
+        self.budget.cached_bytes_max(T::KIND).saturating_sub(self.used_bytes())
     }
 
     /// Creates a directory for a table of `blocks` blocks.
     pub(crate) fn register(self: &Arc<Self>, blocks: usize) -> CachedBlocks<T> {
-        let slots = Arc::new(Slots((0..blocks).map(|_| Slot::empty()).collect()));
+        let slots: Arc<[_]> = (0..blocks).map(|_| Slot::empty()).collect();
         let mut clock = self.clock.lock();
         // Removes closed tables; the clock hand also removes them when it passes.
         clock.tables.retain(|table| table.strong_count() > 0);
@@ -100,6 +100,9 @@ impl<T: CacheItem> BlockCache<T> {
 
     fn count_in(&self, bytes: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(kind) = T::KIND {
+            self.budget.count_in(kind, bytes);
+        }
     }
 
     /// Subtracts `bytes` and returns the remaining bytes.
@@ -110,19 +113,22 @@ impl<T: CacheItem> BlockCache<T> {
             before >= bytes || std::thread::panicking(),
             "block_cache.1: {bytes} bytes counted out of {before}"
         );
+        if let Some(kind) = T::KIND {
+            self.budget.count_out(kind, bytes);
+        }
         before.wrapping_sub(bytes)
     }
 
     /// Evicts until the blocks fit into their allowance. Called after the budget has shrunk; an insertion
     /// calls it too.
     pub(crate) fn shrink(&self, pin: &impl Pin) {
-        if self.used_bytes() <= self.budget.block_bytes_max() {
+        if self.used_bytes() <= self.budget.cached_bytes_max(T::KIND) {
             return;
         }
         // One thread evicts for all (block_cache.2).
         let Some(mut clock) = self.clock.try_lock() else { return };
         let mut rounds = 0;
-        while self.used_bytes() > self.budget.block_bytes_max() {
+        while self.used_bytes() > self.budget.cached_bytes_max(T::KIND) {
             let Some(table) = clock.tables.get(clock.table).cloned() else {
                 // The first round clears access bits and the second evicts. Readers may set some bits again
                 // meanwhile.
@@ -134,7 +140,7 @@ impl<T: CacheItem> BlockCache<T> {
                 continue;
             };
             match table.upgrade() {
-                Some(slots) => self.sweep(&mut clock, &slots.0, pin),
+                Some(slots) => self.sweep(&mut clock, &slots, pin),
                 None => {
                     let gone = clock.table;
                     clock.tables.swap_remove(gone);
@@ -149,7 +155,7 @@ impl<T: CacheItem> BlockCache<T> {
 
     /// Moves the clock hand through one table until the blocks fit.
     fn sweep(&self, clock: &mut Clock<T>, slots: &[Slot<T>], pin: &impl Pin) {
-        let target = self.budget.block_bytes_max();
+        let target = self.budget.cached_bytes_max(T::KIND);
         while let Some(slot) = slots.get(clock.slot) {
             clock.slot += 1;
             let Some(bytes) = slot.tick(pin, |block| block.size_bytes() as u64) else { continue };
@@ -166,21 +172,22 @@ impl<T: CacheItem> CachedBlocks<T> {
     /// Returns the block if it is in memory.
     #[inline(always)]
     pub(crate) fn load<'g>(&'g self, block: usize, pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
-        let found = self.slots.0[block].load(pin);
+        let found = self.slots[block].load(pin);
         if found.is_some() {
             self.cache.activity.hit();
         }
         found
     }
 
-    /// Returns the block if it is in memory, without counting a use.
-    pub(crate) fn peek<'g>(&'g self, block: usize, pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
-        self.slots.0[block].peek(pin)
+    /// Returns the block if it is in memory. Counts a use for the clock, but no hit.
+    #[inline(always)]
+    pub(crate) fn touch<'g>(&'g self, block: usize, pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
+        self.slots[block].touch(pin)
     }
 
-    /// Number of blocks in memory.
-    pub(crate) fn cached(&self) -> usize {
-        self.slots.0.iter().filter(|slot| !slot.is_empty()).count()
+    /// Returns the block if it is in memory, without counting a use.
+    pub(crate) fn peek<'g>(&'g self, block: usize, pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
+        self.slots[block].peek(pin)
     }
 
     /// Counts a read of a block from its file.
@@ -193,11 +200,16 @@ impl<T: CacheItem> CachedBlocks<T> {
         self.cache.room_bytes()
     }
 
+    /// Bytes that the cache may take.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.cache.budget.cached_bytes_max(T::KIND)
+    }
+
     /// Inserts a block that was just read. A `hot` block survives the next pass of the clock hand.
     pub(crate) fn insert(&self, block: usize, item: &Arc<T>, hot: bool, pin: &impl Pin) {
         let bytes = item.size_bytes() as u64;
         // A block larger than the whole allowance would only evict everything else.
-        if bytes > self.cache.budget.block_bytes_max() {
+        if bytes > self.cache.budget.cached_bytes_max(T::KIND) {
             return;
         }
         let is_counted_late = fault::is_on(Fault::BlockCountedLate);
@@ -206,7 +218,7 @@ impl<T: CacheItem> CachedBlocks<T> {
         if !is_counted_late {
             self.cache.count_in(bytes);
         }
-        let is_in = self.slots.0[block].insert(item.clone(), item.first_bytes(), hot);
+        let is_in = self.slots[block].insert(item.clone(), item.first_bytes(), hot);
         match (is_in, is_counted_late) {
             (true, true) => self.cache.count_in(bytes),
             (false, false) => _ = self.cache.count_out(bytes),
@@ -220,7 +232,7 @@ impl<T: CacheItem> Drop for CachedBlocks<T> {
     fn drop(&mut self) {
         // The clock may keep the slots alive a little longer. They are emptied here, and the thread that
         // removes a block subtracts it (block_cache.4).
-        for slot in &self.slots.0 {
+        for slot in &*self.slots {
             // SAFETY: a `Pinned` borrows `self`, so none exists.
             let Some(block) = (unsafe { slot.take() }) else { continue };
             self.cache.count_out(block.size_bytes() as u64);
@@ -230,7 +242,7 @@ impl<T: CacheItem> Drop for CachedBlocks<T> {
 
 impl<T: CacheItem> std::fmt::Debug for BlockCache<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "BlockCache({} of {} bytes)", self.used_bytes(), self.budget.block_bytes_max())
+        write!(f, "BlockCache({} of {} bytes)", self.used_bytes(), self.budget.cached_bytes_max(T::KIND))
     }
 }
 

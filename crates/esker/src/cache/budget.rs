@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   capacity - reserved (memtables, indexes, filters, ...) = block cache allowance, at least a floor
+//!   capacity / 2 - indexes                                 = allowance of filters
+//!   capacity / 2                                           = allowance of indexes
 //! ```
 //!
-//! `reserved` is the sum of the live reservations.
+//! `reserved` is the sum of the live reservations, and of the indexes and filters in their caches.
 //!
 //! budget.2. Reserving never fails, because its users cannot wait (a memtable that receives writes, for
 //!     example). The block cache evicts instead. `reserved_bytes` tells users how much is already reserved.
@@ -14,14 +16,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The block cache keeps at least `1 / FLOOR_PART` of the capacity.
 const FLOOR_PART: u64 = 16;
+/// Indexes and filters take at most `1 / FINDING_PART` of the capacity.
+const FINDING_PART: u64 = 2;
 
 /// What reserved memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BudgetKind {
     /// Memtables, mutable and immutable.
     Memtable,
-    /// Indexes, directories and filters of open tables.
+    /// Range tombstones of open tables.
     Table,
+    /// Cached indexes of open tables, and their directories of blocks.
+    Index,
+    /// Cached filters of open tables.
+    Filter,
     /// Uncommitted writes of large transactions.
     Transaction,
     /// Cached values of blob files.
@@ -30,7 +38,7 @@ pub(crate) enum BudgetKind {
     Event,
 }
 
-const KINDS: usize = 5;
+const KINDS: usize = 7;
 
 /// A shared memory budget. The counters only steer eviction and order nothing, so they are relaxed.
 #[derive(Debug)]
@@ -67,6 +75,26 @@ impl MemoryBudget {
         capacity.saturating_sub(reserved).max(capacity / FLOOR_PART)
     }
 
+    /// Bytes that cached items of a kind may take. `None` stands for blocks. Filters take what indexes leave.
+    pub(super) fn cached_bytes_max(&self, kind: Option<BudgetKind>) -> u64 {
+        let finding = self.capacity_bytes() / FINDING_PART;
+        match kind {
+            None => self.block_bytes_max(),
+            Some(BudgetKind::Filter) => finding.saturating_sub(self.reserved_bytes(BudgetKind::Index)),
+            Some(_) => finding,
+        }
+    }
+
+    /// Counts bytes as reserved, until `count_out`.
+    pub(super) fn count_in(&self, kind: BudgetKind, bytes: u64) {
+        self.reserved[kind as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Ends what `count_in` began.
+    pub(super) fn count_out(&self, kind: BudgetKind, bytes: u64) {
+        self.reserved[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// Reserves `bytes` until the reservation is dropped.
     pub(crate) fn reserve(self: &Arc<Self>, kind: BudgetKind, bytes: u64) -> Reservation {
         let mut reservation = Reservation { budget: self.clone(), kind, bytes: 0 };
@@ -85,17 +113,17 @@ pub(crate) struct Reservation {
 
 impl Reservation {
     /// Bytes reserved.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Changes the reserved bytes.
     pub(crate) fn resize(&mut self, bytes: u64) {
-        let reserved = &self.budget.reserved[self.kind as usize];
         if bytes >= self.bytes {
-            reserved.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+            self.budget.count_in(self.kind, bytes - self.bytes);
         } else {
-            reserved.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.budget.count_out(self.kind, self.bytes - bytes);
         }
         self.bytes = bytes;
     }

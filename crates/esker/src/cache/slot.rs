@@ -58,12 +58,18 @@ impl<T> Deref for Pinned<'_, T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: slot.2, the pin lasts for 'g.
-        unsafe { self.pointer.as_ref() }
+        self.get()
     }
 }
 
-impl<T> Pinned<'_, T> {
+impl<'g, T> Pinned<'g, T> {
+    /// Returns a reference that lives as long as the pin.
+    #[inline(always)]
+    pub(crate) fn get(self) -> &'g T {
+        // SAFETY: slot.2, the pin lasts for 'g.
+        unsafe { self.pointer.as_ref() }
+    }
+
     /// Returns a counted reference to the block, independent of the pin.
     #[inline(always)]
     pub(crate) fn to_arc(self) -> Arc<T> {
@@ -99,11 +105,17 @@ impl<T: Send + Sync + 'static> Slot<T> {
         }
     }
 
-    /// Returns the block and sets its access bit. Acquire pairs with the Release of `insert`, so the block is
-    /// seen complete.
+    /// Returns the block and sets its access bit. Prefetches its first bytes.
     #[inline(always)]
-    pub(super) fn load<'g>(&self, _pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
+    pub(super) fn load<'g>(&self, pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
         prefetch(self.hint.load(Ordering::Relaxed));
+        self.touch(pin)
+    }
+
+    /// Like `load`, without the prefetch. Acquire pairs with the Release of `insert`, so the block is seen
+    /// complete.
+    #[inline(always)]
+    pub(super) fn touch<'g>(&self, _pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
         let tagged = self.pointer.load(Ordering::Acquire);
         let pointer = NonNull::new(untagged(tagged))?;
         if tagged.addr() & ACCESSED == 0 {
@@ -118,11 +130,6 @@ impl<T: Send + Sync + 'static> Slot<T> {
     pub(super) fn peek<'g>(&self, _pin: &'g impl Pin) -> Option<Pinned<'g, T>> {
         let pointer = NonNull::new(untagged(self.pointer.load(Ordering::Acquire)))?;
         Some(Pinned { pointer, _pin: PhantomData })
-    }
-
-    /// Returns whether the slot holds no block.
-    pub(super) fn is_empty(&self) -> bool {
-        self.pointer.load(Ordering::Relaxed).is_null()
     }
 
     /// Inserts a block, whose bytes start at `hint`, into an empty slot. Returns false if the slot is in use.

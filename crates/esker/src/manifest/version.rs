@@ -382,28 +382,6 @@ impl<T> Version<T> {
         let (entries, unresolved, expiring) = counts.fold((0, 0, 0), sum);
         Version { runs, blobs: self.blobs.clone(), overcounts, entries, unresolved, expiring }
     }
-
-    /// Returns the version with other handles of some of its tables.
-    pub fn with_handles(&self, handles: &HashMap<FileId, T>) -> Self
-    where
-        T: Clone,
-    {
-        let replaced = |live: &Arc<LiveTable<T>>| match handles.get(&live.file) {
-            Some(table) => {
-                Arc::new(LiveTable { file: live.file, meta: live.meta.clone(), table: table.clone() })
-            }
-            None => live.clone(),
-        };
-        let run = |run: &Arc<Run<T>>| match run.tables.iter().any(|live| handles.contains_key(&live.file)) {
-            true => Arc::new(Run::new(run.level, run.id, run.tables.iter().map(replaced).collect())),
-            false => run.clone(),
-        };
-        let Version { blobs, overcounts, entries, unresolved, expiring, .. } = self;
-        let (blobs, overcounts) = (blobs.clone(), overcounts.clone());
-        let (entries, unresolved, expiring) = (*entries, *unresolved, *expiring);
-        let runs = self.runs.iter().map(run).collect();
-        Version { runs, blobs, overcounts, entries, unresolved, expiring }
-    }
 }
 
 impl<T> fmt::Debug for Version<T> {

@@ -191,9 +191,10 @@ impl ReadView {
     /// Returns false if the filters of all sources show that no version of the key exists. Probes all filters
     /// without waiting for each answer, so that their cache misses overlap.
     #[inline]
-    pub fn may_contain(&self, key: &[u8], hash: u64) -> bool {
+    pub fn may_contain(&self, key: &[u8], hash: u64, guard: &Guard) -> bool {
         let in_memtables = self.memtables().fold(false, |may, memtable| may | memtable.may_contain(hash));
-        let may_hold = |run: &Run| run.find(key).is_some_and(|i| run.tables()[i].table.may_contain(hash));
+        let may_hold =
+            |run: &Run| run.find(key).is_some_and(|i| run.tables()[i].table.may_contain(hash, guard));
         self.version.runs().iter().fold(in_memtables, |may, run| may | may_hold(run))
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::Table;
 use super::block::Block;
+use super::caches::BlockIndex;
 use crate::cache;
 use crate::types::bounds::Bounds;
 use crate::types::expiry::{Expiry, value_start};
@@ -21,6 +22,7 @@ const FETCH_AHEAD_BYTES: usize = 512;
 #[derive(Clone)]
 pub(crate) struct BlockPosition {
     table: Arc<Table>,
+    index: Arc<BlockIndex>,
     number: usize,
     block: Arc<Block>,
     inside: Range<usize>,
@@ -32,25 +34,22 @@ pub(crate) struct BlockPosition {
 impl BlockPosition {
     /// Returns the block of a table that may hold `key`, or the first one above it.
     pub(crate) fn of_key(table: &Arc<Table>, key: &[u8], bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
-        table.ready()?;
-        Self::enter(table, table.index().find(key), bounds, at)
+        let index = table.index()?;
+        let number = index.find(key);
+        Self::enter((table, index), number, bounds, at)
     }
 
     /// Returns the first block of a table with keys inside the bounds, or one before it.
     pub(crate) fn first(table: &Arc<Table>, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
         match &bounds.lower {
             Bound::Included(key) | Bound::Excluded(key) => Self::of_key(table, key, bounds, at),
-            Bound::Unbounded => {
-                table.ready()?;
-                Self::enter(table, 0, bounds, at)
-            }
+            Bound::Unbounded => Self::enter((table, table.index()?), 0, bounds, at),
         }
     }
 
     /// Returns the last block of a table with keys inside the bounds, or one after it.
     pub(crate) fn last(table: &Arc<Table>, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
-        table.ready()?;
-        let index = table.index();
+        let index = table.index()?;
         let mut last = match &bounds.upper {
             Bound::Included(key) | Bound::Excluded(key) => index.find(key).min(index.len().saturating_sub(1)),
             Bound::Unbounded => index.len().saturating_sub(1),
@@ -59,16 +58,21 @@ impl BlockPosition {
         while last + 1 < index.len() && index.continues(last + 1) {
             last += 1;
         }
-        Self::enter(table, last, bounds, at)
+        Self::enter((table, index), last, bounds, at)
     }
 
     /// Returns block `number`. `None` if it does not exist.
-    fn enter(table: &Arc<Table>, number: usize, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
-        if number >= table.index().len() {
+    fn enter(
+        (table, index): (&Arc<Table>, Arc<BlockIndex>),
+        number: usize,
+        bounds: &Bounds,
+        at: SeqNo,
+    ) -> Result<Option<Self>> {
+        if number >= index.len() {
             return Ok(None);
         }
-        let block = table.block(number, true, &cache::pin())?.into_arc();
-        let simd = table.index().simd();
+        let block = table.block(&index, number, true, &cache::pin())?.into_arc();
+        let simd = index.simd();
         // Returns the first entry `>= key`, or `> key` if `beyond`.
         let rank = |key: &[u8], beyond: bool| {
             let (mut at, is_there) = block.lower_bound(key, simd);
@@ -91,9 +95,10 @@ impl BlockPosition {
             Bound::Unbounded => block.count(),
         };
         // The first entry may be an older version of the last key of the preceding block.
-        let is_settled = block.all_visible() && table.base_seq() <= at && !table.index().continues(number);
+        let is_settled = block.all_visible() && table.base_seq() <= at && !index.continues(number);
         Ok(Some(BlockPosition {
             table: table.clone(),
+            index,
             number,
             block,
             inside: start..end.max(start),
@@ -104,19 +109,18 @@ impl BlockPosition {
 
     /// Returns the first entry with a key `>= key`, or the number of entries if there is none.
     pub(crate) fn rank(&self, key: &[u8]) -> usize {
-        self.block.lower_bound(key, self.table.index().simd()).0
+        self.block.lower_bound(key, self.index.simd()).0
     }
 
     /// Returns the following block.
     pub(crate) fn next(&self, bounds: &Bounds) -> Result<Option<Self>> {
-        Self::enter(&self.table, self.number + 1, bounds, self.at)
+        Self::enter((&self.table, self.index.clone()), self.number + 1, bounds, self.at)
     }
 
     /// Returns the preceding block.
     pub(crate) fn prev(&self, bounds: &Bounds) -> Result<Option<Self>> {
-        self.number
-            .checked_sub(1)
-            .map_or(Ok(None), |number| Self::enter(&self.table, number, bounds, self.at))
+        let Some(number) = self.number.checked_sub(1) else { return Ok(None) };
+        Self::enter((&self.table, self.index.clone()), number, bounds, self.at)
     }
 
     /// Number of the block in its table.
@@ -148,7 +152,7 @@ impl BlockPosition {
 
     /// Returns whether the first entry is an older version of the last key of the preceding block.
     pub(crate) fn continues_key(&self) -> bool {
-        self.table.index().continues(self.number)
+        self.index.continues(self.number)
     }
 
     /// Returns whether entries `i` and `i + 1` are versions of one key. `i` must not be the last entry.

@@ -7,10 +7,12 @@
 use std::sync::Arc;
 
 use super::block::Block;
+use super::caches::BlockIndex;
 use super::footer::Footer;
 use super::scan::TableScan;
 use super::stored::{Fingerprint, TRAILER_BYTES};
 use super::{Counts, Table};
+use crate::encoding::bloom::BlockedBloom;
 use crate::encoding::hash::key_hash;
 use crate::types::entry::EntryRef;
 use crate::types::key_range::End;
@@ -28,7 +30,9 @@ pub(crate) struct TableCheck {
 }
 
 /// State of a verification.
-struct Tally {
+struct Tally<'a> {
+    index: &'a BlockIndex,
+    filter: Option<BlockedBloom>,
     counts: Counts,
     features: u32,
     blocks: u64,
@@ -53,12 +57,17 @@ impl Table {
 
     /// Like `verify`, but reports all errors to `each`. Continues after a damaged block.
     pub(crate) fn verify_all(self: &Arc<Self>, each: &mut dyn FnMut(Error)) -> TableCheck {
-        if let Err(error) = self.load_all() {
-            each(error);
-            return TableCheck::default();
-        }
+        let (index, filter) = match self.index().and_then(|index| Ok((index, self.read_filter()?))) {
+            Ok(found) => found,
+            Err(error) => {
+                each(error);
+                return TableCheck::default();
+            }
+        };
         let mut scan = TableScan::new(self.clone(), false);
         let mut tally = Tally {
+            index: &index,
+            filter,
             counts: Counts::begun(),
             features: 0,
             blocks: 0,
@@ -66,10 +75,10 @@ impl Table {
             fingerprint: Fingerprint::default(),
         };
         let mut whole = true;
-        for number in 0..self.index().len() {
+        for number in 0..index.len() {
             let read = scan.read_stored(number).and_then(|stored| {
                 tally.fingerprint = tally.fingerprint.with_part(stored);
-                self.decode_block(stored, self.index().extent(number).start)
+                self.decode_block(stored, index.extent(number).start)
             });
             let checked = match read {
                 Ok(block) => self.check_block(&mut tally, number, &block),
@@ -91,40 +100,46 @@ impl Table {
         TableCheck { blocks: tally.blocks, entries, keys }
     }
 
-    fn check_block(&self, tally: &mut Tally, number: usize, block: &Block) -> Result<()> {
+    fn check_block(&self, tally: &mut Tally<'_>, number: usize, block: &Block) -> Result<()> {
         tally.blocks += 1;
         let mut key = block.prefix().to_vec();
         for i in 0..block.count() {
             key.truncate(block.prefix().len());
             block.push_suffix(i, &mut key);
             if !block.head_fits(i) {
-                return Err(self.unsound(number, "a head does not match its key"));
+                return Err(self.unsound(tally.index, number, "a head does not match its key"));
             }
             let seq = self.seq_of(block, i);
             let entry = EntryRef { key: &key, seq, kind: block.kind(i), value: block.value(i) };
             self.check_entry(tally, number, i == 0, &entry)?;
         }
         // The order inside the block was checked above.
-        self.check_place(number, block, None)
+        self.check_place(tally.index, number, block, None)
     }
 
     /// Verifies that the first and last keys of a block fit its position. `before` is the preceding block, if
     /// known.
-    pub(super) fn check_place(&self, number: usize, block: &Block, before: Option<&Block>) -> Result<()> {
-        let (index, range) = (self.index(), &self.properties().range);
+    pub(super) fn check_place(
+        &self,
+        index: &BlockIndex,
+        number: usize,
+        block: &Block,
+        before: Option<&Block>,
+    ) -> Result<()> {
+        let range = &self.properties().range;
         let (first, last) = (block.key(0), block.key(block.count() - 1));
-        if self.below_separator(number, &first) != index.continues(number) {
-            return Err(self.unsound(number, "the first key does not fit the separator"));
+        if below_separator(index, number, &first) != index.continues(number) {
+            return Err(self.unsound(index, number, "the first key does not fit the separator"));
         }
-        if number + 1 < index.len() && !self.below_separator(number + 1, &last) {
-            return Err(self.unsound(number, "a key is not below the next separator"));
+        if number + 1 < index.len() && !below_separator(index, number + 1, &last) {
+            return Err(self.unsound(index, number, "a key is not below the next separator"));
         }
         if !range.contains(&first) || !range.contains(&last) {
-            return Err(self.unsound(number, "a key lies outside the table's range"));
+            return Err(self.unsound(index, number, "a key lies outside the table's range"));
         }
         match before {
             Some(before) if index.continues(number) && block.seq(0) >= before.seq(before.count() - 1) => {
-                Err(self.unsound(number, "entries are out of order"))
+                Err(self.unsound(index, number, "entries are out of order"))
             }
             _ => Ok(()),
         }
@@ -132,7 +147,7 @@ impl Table {
 
     fn check_entry(
         &self,
-        tally: &mut Tally,
+        tally: &mut Tally<'_>,
         number: usize,
         first_of_block: bool,
         entry: &EntryRef<'_>,
@@ -148,20 +163,24 @@ impl Table {
         last_key.extend_from_slice(entry.key);
         tally.last = Some((last_key, entry.seq));
         if !in_order {
-            return Err(self.unsound(number, "entries are out of order"));
+            return Err(self.unsound(tally.index, number, "entries are out of order"));
         }
-        if first_of_block && known && self.index().continues(number) != same_key {
-            return Err(self.unsound(number, "the index is wrong about the first block of a key"));
+        if first_of_block && known && tally.index.continues(number) != same_key {
+            return Err(self.unsound(
+                tally.index,
+                number,
+                "the index is wrong about the first block of a key",
+            ));
         }
-        if first_of_block && self.index().find(entry.key) > number {
-            return Err(self.unsound(number, "the separator is above the first key"));
+        if first_of_block && tally.index.find(entry.key) > number {
+            return Err(self.unsound(tally.index, number, "the separator is above the first key"));
         }
         if !same_key {
-            if self.filter().is_some_and(|filter| !filter.may_contain(key_hash(entry.key))) {
-                return Err(self.unsound(number, "the filter misses a key"));
+            if tally.filter.as_ref().is_some_and(|filter| !filter.may_contain(key_hash(entry.key))) {
+                return Err(self.unsound(tally.index, number, "the filter misses a key"));
             }
             if !self.properties().range.contains(entry.key) {
-                return Err(self.unsound(number, "a key lies outside the table's range"));
+                return Err(self.unsound(tally.index, number, "a key lies outside the table's range"));
             }
         }
         tally.counts.add(entry, !same_key);
@@ -169,16 +188,7 @@ impl Table {
         Ok(())
     }
 
-    /// Returns whether `key` may precede block `number`: it is below the separator, or equal to the key that
-    /// the block continues.
-    fn below_separator(&self, number: usize, key: &[u8]) -> bool {
-        let (prefix, suffix) = self.index().separator(number);
-        let order = key.get(..prefix.len()).map_or(key, |start| start).cmp(prefix);
-        let order = order.then_with(|| key[prefix.len().min(key.len())..].cmp(suffix));
-        if self.index().continues(number) { order.is_eq() } else { order.is_lt() }
-    }
-
-    fn check_counts(&self, tally: &Tally) -> Result<()> {
+    fn check_counts(&self, tally: &Tally<'_>) -> Result<()> {
         let properties = self.properties();
         let mut counts = tally.counts;
         for fragment in self.range_tombstones().fragments() {
@@ -223,11 +233,20 @@ impl Table {
         Err(self.unsound_as_a_whole(&detail))
     }
 
-    fn unsound(&self, block: usize, detail: &str) -> Error {
-        Error::corrupt("block", self.path(), self.index().extent(block).start, detail)
+    fn unsound(&self, index: &BlockIndex, block: usize, detail: &str) -> Error {
+        Error::corrupt("block", self.path(), index.extent(block).start, detail)
     }
 
     fn unsound_as_a_whole(&self, detail: &str) -> Error {
-        Error::corrupt("properties", self.path(), self.index().blocks_end(), detail)
+        Error::corrupt("properties", self.path(), self.blocks_end(), detail)
     }
+}
+
+/// Returns whether `key` may precede block `number`: it is below the separator, or equal to the key that the
+/// block continues.
+fn below_separator(index: &BlockIndex, number: usize, key: &[u8]) -> bool {
+    let (prefix, suffix) = index.separator(number);
+    let order = key.get(..prefix.len()).map_or(key, |start| start).cmp(prefix);
+    let order = order.then_with(|| key[prefix.len().min(key.len())..].cmp(suffix));
+    if index.continues(number) { order.is_eq() } else { order.is_lt() }
 }

@@ -7,13 +7,15 @@
 //! A valid cursor has a current block and is on the newest version of a key up to `at`.
 //!
 //! `key` holds the whole key: while the cursor moves within a block, the prefix of the block stays in place.
-//! The cursor holds only its current block, so an idle cursor keeps one block in memory. After an error the
+//! The cursor holds only its current block and the index, so an idle cursor keeps one block and one index in
+//! memory. After an error the
 //! cursor is not valid.
 
 use std::sync::Arc;
 
 use super::Table;
 use super::block::Block;
+use super::caches::BlockIndex;
 use crate::cache;
 use crate::types::cursor::SourceCursor;
 use crate::types::expiry::{Expiry, value_start};
@@ -31,6 +33,8 @@ pub(crate) struct TableCursor {
     table: Arc<Table>,
     at: SeqNo,
     fill_cache: bool,
+    /// Set by the first seek.
+    index: Option<Arc<BlockIndex>>,
     current: Option<CurrentBlock>,
     /// Index of the current entry, if the cursor is valid.
     entry: usize,
@@ -54,6 +58,7 @@ impl TableCursor {
             table,
             at,
             fill_cache,
+            index: None,
             current: None,
             entry: 0,
             valid: false,
@@ -62,8 +67,14 @@ impl TableCursor {
         }
     }
 
+    /// Returns the index. A seek must have begun.
+    #[inline(always)]
+    fn index(&self) -> &BlockIndex {
+        self.index.as_ref().expect("a cursor that was moved has an index")
+    }
+
     fn blocks(&self) -> usize {
-        self.table.index().len()
+        self.index().len()
     }
 
     /// Returns the current block.
@@ -81,7 +92,9 @@ impl TableCursor {
     #[inline(always)]
     fn begin(&mut self) -> Result<bool> {
         self.valid = false;
-        self.table.ready()?;
+        if self.index.is_none() {
+            self.index = Some(self.table.index()?);
+        }
         Ok(self.blocks() > 0)
     }
 
@@ -90,10 +103,9 @@ impl TableCursor {
     fn enter(&mut self, number: usize) -> Result<()> {
         if self.current.as_ref().is_none_or(|current| current.number != number) {
             let pin = cache::pin();
-            let block = self.table.block(number, self.fill_cache, &pin)?.into_arc();
-            let table = &self.table;
-            let is_settled =
-                block.all_visible() && table.base_seq() <= self.at && !table.index().continues(number);
+            let (table, index) = (&self.table, self.index());
+            let block = table.block(index, number, self.fill_cache, &pin)?.into_arc();
+            let is_settled = block.all_visible() && table.base_seq() <= self.at && !index.continues(number);
             self.current = Some(CurrentBlock { number, block, is_settled });
         }
         Ok(())
@@ -155,7 +167,7 @@ impl TableCursor {
                 }
             }
             let number = self.number();
-            let key_goes_on = entry == 0 && self.table.index().continues(number);
+            let key_goes_on = entry == 0 && self.index().continues(number);
             if let Some((number, entry)) = found
                 && !key_goes_on
             {
@@ -174,9 +186,7 @@ impl TableCursor {
     /// Enters the block that may hold `key` and returns its first entry `>= key`.
     #[inline]
     fn search(&mut self, key: &[u8]) -> Result<usize> {
-        let table = &self.table;
-        let number = table.index().find(key);
-        let simd = table.index().simd();
+        let (number, simd) = (self.index().find(key), self.index().simd());
         self.enter(number)?;
         Ok(self.block().lower_bound(key, simd).0)
     }
@@ -239,7 +249,7 @@ impl SourceCursor for TableCursor {
             if next == self.blocks() {
                 return Ok(());
             }
-            let key_goes_on = self.table.index().continues(next);
+            let key_goes_on = self.index().continues(next);
             self.enter(next)?;
             if !key_goes_on {
                 return self.settle_forward(0);
@@ -270,7 +280,7 @@ impl SourceCursor for TableCursor {
             if number == 0 {
                 return Ok(());
             }
-            let key_goes_on = self.table.index().continues(number);
+            let key_goes_on = self.index().continues(number);
             self.enter(number - 1)?;
             let count = self.block().count();
             if !key_goes_on {
@@ -335,7 +345,7 @@ impl SourceCursor for TableCursor {
             return Ok(true);
         }
         let next = number + 1;
-        if next == self.blocks() || !self.table.index().continues(next) {
+        if next == self.blocks() || !self.index().continues(next) {
             return Ok(false);
         }
         self.valid = false;

@@ -72,7 +72,7 @@ pub(super) fn encode(prefix: &[u8], entries: &[IndexEntry], out: &mut Vec<u8>) {
 struct Node([u64; NODE]);
 
 /// The index in memory.
-pub(super) struct Index {
+pub(crate) struct Index {
     prefix: Vec<u8>,
     /// All layers, starting with the heads of the blocks. Unused heads of the last node of a layer are
     /// `u64::MAX`.

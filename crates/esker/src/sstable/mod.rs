@@ -35,6 +35,7 @@ mod block;
 mod block_builder;
 mod block_position;
 mod block_search;
+mod caches;
 mod check;
 mod counts;
 mod cursor;
@@ -61,6 +62,7 @@ pub use standalone::{Entries, Metadata, Range, Reader, Writer, merge};
 pub use crate::types::Entry;
 
 pub(crate) use block_position::BlockPosition;
+pub(crate) use caches::BlockCache;
 pub(crate) use counts::Counts;
 pub(crate) use cursor::TableCursor;
 pub(crate) use index::IndexLimits;
@@ -74,9 +76,6 @@ pub(crate) use stored::Fingerprint;
 pub(crate) use table::plain_remover;
 pub(crate) use table::{Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss, Remover, Table};
 pub(crate) use writer::TableWriter;
-
-/// The cache of decoded blocks.
-pub(crate) type BlockCache = crate::cache::BlockCache<block::Block>;
 
 #[cfg(test)]
 mod tests;

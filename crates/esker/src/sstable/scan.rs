@@ -18,6 +18,8 @@ use esker_env::PageBuf;
 
 use super::Table;
 use super::block::Block;
+use super::caches::BlockIndex;
+use crate::cache::{self, Pinned};
 use crate::types::Result;
 use crate::types::entry::EntryRef;
 
@@ -27,6 +29,8 @@ const WINDOW_BYTES: u64 = 256 << 10;
 /// A scan of a table. It starts before the first entry.
 pub(crate) struct TableScan {
     table: Arc<Table>,
+    /// Set when the scan begins.
+    index: Option<Arc<BlockIndex>>,
     /// Whether cached blocks may be used.
     use_resident: bool,
     block: Option<Arc<Block>>,
@@ -45,6 +49,7 @@ impl TableScan {
     pub(super) fn new(table: Arc<Table>, use_resident: bool) -> Self {
         TableScan {
             table,
+            index: None,
             use_resident,
             block: None,
             next_block: 0,
@@ -59,11 +64,11 @@ impl TableScan {
     /// Moves before the first version of the first key `>= key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         (self.block, self.next_entry) = (None, 0);
-        self.table.ready()?;
-        self.next_block = self.table.index().find(key);
+        let index = self.index()?.clone();
+        self.next_block = index.find(key);
         if self.advance_block()? {
             let block = self.block.as_ref().expect("advance_block found one");
-            self.next_entry = block.lower_bound(key, self.table.index().simd()).0;
+            self.next_entry = block.lower_bound(key, index.simd()).0;
         }
         Ok(())
     }
@@ -108,20 +113,29 @@ impl TableScan {
         EntryRef { key: &self.key, seq, kind: block.kind(entry), value: block.value(entry) }
     }
 
+    /// Returns the index, loading it if the scan begins.
+    fn index(&mut self) -> Result<&Arc<BlockIndex>> {
+        if self.index.is_none() {
+            self.index = Some(self.table.index()?);
+        }
+        Ok(self.index.as_ref().expect("it was set above"))
+    }
+
     /// Moves to the next block. Returns false at the end.
     fn advance_block(&mut self) -> Result<bool> {
-        self.table.ready()?;
+        let index = self.index()?.clone();
         let number = self.next_block;
-        if number >= self.table.index().len() {
+        if number >= index.len() {
             self.block = None;
             return Ok(false);
         }
-        let resident = if self.use_resident { self.table.resident(number) } else { None };
+        let pin = cache::pin();
+        let resident = index.blocks.peek(number, &pin).filter(|_| self.use_resident).map(Pinned::to_arc);
         let block = match resident {
             Some(block) => block,
             None => Arc::new(self.read_block(number)?),
         };
-        self.table.check_place(number, &block, self.block.as_deref())?;
+        self.table.check_place(&index, number, &block, self.block.as_deref())?;
         self.key.clear();
         self.key.extend_from_slice(block.prefix());
         (self.block, self.next_block, self.next_entry) = (Some(block), number + 1, 0);
@@ -130,8 +144,8 @@ impl TableScan {
 
     /// Reads and decodes a block.
     fn read_block(&mut self, number: usize) -> Result<Block> {
-        let place = self.bring_into_window(number)?;
-        self.table.decode_block(&self.window[place], self.table.index().extent(number).start)
+        let (place, start) = (self.bring_into_window(number)?, self.index()?.extent(number).start);
+        self.table.decode_block(&self.window[place], start)
     }
 
     /// Reads the stored form of a block without verifying it.
@@ -142,10 +156,10 @@ impl TableScan {
 
     /// Reads a block into the window, and returns its position there.
     fn bring_into_window(&mut self, number: usize) -> Result<Range<usize>> {
-        let extent = self.table.index().extent(number);
+        let extent = self.index()?.extent(number);
         if extent.start < self.window_extent.start || extent.end > self.window_extent.end {
             // A failed read leaves the window unchanged: a check continues with the next block.
-            let all = extent.start..self.window_end(number);
+            let all = extent.start..self.window_end(number)?;
             let (window, read) = match self.table.read_extent(all.clone()) {
                 Ok(window) => (window, all),
                 Err(_) if all != extent => {
@@ -161,11 +175,12 @@ impl TableScan {
     }
 
     /// Returns the end of a window that starts with block `number` and holds whole blocks.
-    fn window_end(&self, number: usize) -> u64 {
-        let index = self.table.index();
+    fn window_end(&mut self, number: usize) -> Result<u64> {
+        let alone_until = self.alone_until;
+        let index = self.index()?;
         let Range { start, mut end } = index.extent(number);
-        if start < self.alone_until {
-            return end;
+        if start < alone_until {
+            return Ok(end);
         }
         for next in number + 1..index.len() {
             let next_end = index.extent(next).end;
@@ -174,6 +189,6 @@ impl TableScan {
             }
             end = next_end;
         }
-        end
+        Ok(end)
     }
 }

@@ -1,7 +1,7 @@
 //! An open table.
 //!
 //! ```text
-//!   Table --loading.rs--> properties, index, range tombstones, filter
+//!   Table --loading.rs--> properties, range tombstones; caches: index, filter
 //!     |--lookup.rs--> index --block number--> blocks.rs: cached block, or read from the file
 //!     `--size.rs--> bytes of a range of keys
 //! ```
@@ -12,14 +12,12 @@
 //!
 //! table.5. The entries and range tombstones of an adopted table (engine/writes/adoption.rs) have sequence
 //!     number 0 in the file. They all belong to one commit, the base, which is recorded in the manifest.
-//! table.6. A table described by the manifest is opened by its first reader. Its index is loaded then, and
-//!     the properties of the file are compared with the manifest. Before that, the table uses no memory and
-//!     no file descriptor. Exception: a table with range tombstones is loaded immediately.
+//! table.6. A table described by the manifest is opened by its first reader. The properties of the file are
+//!     compared with the manifest then. Before that, the table uses no memory and no file descriptor.
+//!     Exception: a table with range tombstones is loaded immediately. The index is loaded by the first
+//!     reader that needs it, and again after an eviction (caches.2).
 //!
-//! table.7. An unloaded table replaces the loaded one in the version. Readers that have the loaded one go on
-//!     with it; its memory is freed with the last of them.
-//!
-//! The file of a table marked obsolete is removed when the last reference to any `Table` of it is dropped.
+//! The file of a table marked obsolete is removed when the last reference to its `Table` is dropped.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -36,17 +34,15 @@ use std::sync::{Arc, OnceLock};
 use esker_env::Env;
 use parking_lot::Mutex;
 
-pub(crate) use self::loading::Usage;
 use self::loading::{Loaded, Source};
 pub(crate) use self::lookup::{Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss};
 use super::block::Block;
 use super::counts::Counts;
 use super::cursor::TableCursor;
-use super::index::Index;
 use super::properties::Properties;
 use super::scan::TableScan;
 use super::{BlockCache, TableMeta};
-use crate::encoding::bloom::BlockedBloom;
+use crate::cache::Guard;
 use crate::types::due::Due;
 use crate::types::expiry::Expiry;
 use crate::types::range_tombstone::RangeTombstones;
@@ -54,7 +50,11 @@ use crate::types::{Result, SeqNo};
 
 /// An open table.
 pub(crate) struct Table {
-    file: Arc<TableFile>,
+    path: PathBuf,
+    /// When its entries are due to be swept.
+    due: Due,
+    /// What removes the file when the table is dropped.
+    obsolete: Mutex<Option<Remover>>,
     /// Set once the table is loaded (table.6).
     loaded: OnceLock<Loaded>,
     /// What is needed for loading. The lock makes other threads wait for the loading thread.
@@ -66,14 +66,6 @@ pub(crate) struct Table {
     based_tombstones: OnceLock<RangeTombstones>,
     /// Returned for a table that is not loaded.
     no_tombstones: RangeTombstones,
-}
-
-/// What all [`Table`]s of one file share (table.7). It removes an obsolete file when the last of them goes.
-struct TableFile {
-    path: PathBuf,
-    /// When its entries are due to be swept.
-    due: Due,
-    obsolete: Mutex<Option<Remover>>,
 }
 
 /// Removes the file of a table, if removal is still allowed.
@@ -100,7 +92,7 @@ impl Table {
         base_seq: SeqNo,
     ) -> Result<Arc<Table>> {
         let source = Source { env: env.clone(), cache: cache.clone(), stated: None };
-        let table = Self::unopened(TableFile::of(path), source, base_seq);
+        let table = Self::unopened(path, source, base_seq);
         table.load_all()?;
         if let Some(expiry) = first_expiry(&table.loaded().properties.counts) {
             table.due().lower(expiry);
@@ -116,7 +108,7 @@ impl Table {
         meta: &TableMeta,
     ) -> Result<Arc<Table>> {
         let source = Source { env: env.clone(), cache: cache.clone(), stated: Some(meta.clone()) };
-        let table = Self::unopened(TableFile::of(path), source, meta.base_seq);
+        let table = Self::unopened(path, source, meta.base_seq);
         if let Some(expiry) = first_expiry(&meta.counts) {
             table.due().lower(expiry);
         }
@@ -126,30 +118,17 @@ impl Table {
         Ok(Arc::new(table))
     }
 
-    fn unopened(file: Arc<TableFile>, source: Source, base_seq: SeqNo) -> Table {
+    fn unopened(path: &Path, source: Source, base_seq: SeqNo) -> Table {
         Table {
-            file,
+            path: path.to_owned(),
+            due: Due::default(),
+            obsolete: Mutex::new(None),
             loaded: OnceLock::new(),
             source: Mutex::new(source),
             base_seq: AtomicU64::new(base_seq.get()),
             based_tombstones: OnceLock::new(),
             no_tombstones: RangeTombstones::default(),
         }
-    }
-
-    /// Returns the same table, not loaded, to replace this one (table.7). `None` if nothing can be unloaded.
-    pub(crate) fn unloaded(&self) -> Option<Arc<Table>> {
-        let loaded = self.loaded.get().filter(|loaded| loaded.tombstones.is_empty())?;
-        let source = self.source.lock();
-        let stated = Some(self.meta_of(loaded));
-        let source = Source { env: source.env.clone(), cache: source.cache.clone(), stated };
-        Some(Arc::new(Self::unopened(self.file.clone(), source, self.base_seq())))
-    }
-
-    /// How much the table was used, and the memory of its index, filter and directory of blocks. Forgets half
-    /// of the uses. `None` if it is not loaded.
-    pub(crate) fn usage(&self) -> Option<Usage> {
-        self.loaded.get().map(Loaded::usage)
     }
 
     /// Loads the table unless it is loaded. Must be called before any method that needs the file (table.6).
@@ -172,19 +151,14 @@ impl Table {
         self.loaded.get().expect("table.6: the caller has made the table ready")
     }
 
-    /// Loads everything except the blocks.
-    pub(crate) fn load_all(&self) -> Result<()> {
-        self.load_filter(self.try_loaded()?)
-    }
-
     /// Path of the file.
     pub(crate) fn path(&self) -> &Path {
-        &self.file.path
+        &self.path
     }
 
     /// When entries of the table are due to be swept.
     pub(crate) fn due(&self) -> &Due {
-        &self.file.due
+        &self.due
     }
 
     /// Size of the file. The table must be ready.
@@ -196,6 +170,11 @@ impl Table {
     pub(crate) fn has_old_key(&self) -> Result<bool> {
         let env = self.source.lock().env.clone();
         Ok(self.try_loaded()?.opener.seal.has_old_key(&env))
+    }
+
+    /// Returns where the blocks end in the file. The table must be ready.
+    pub(super) fn blocks_end(&self) -> u64 {
+        self.loaded().blocks_end
     }
 
     /// Returns how the manifest must describe the table. The table must be ready.
@@ -263,29 +242,18 @@ impl Table {
 
     /// Removes the file when the last reference to the table is dropped.
     pub(crate) fn mark_obsolete(&self, remover: Remover) {
-        *self.file.obsolete.lock() = Some(remover);
+        *self.obsolete.lock() = Some(remover);
     }
 
     /// Keeps the file, even after `mark_obsolete`.
     pub(crate) fn keep_file(&self) {
-        self.file.obsolete.lock().take();
-    }
-
-    /// Returns the index. The table must be ready.
-    #[inline(always)]
-    pub(super) fn index(&self) -> &Index {
-        &self.loaded().index
-    }
-
-    /// Returns the filter if it is loaded. The table must be ready.
-    pub(super) fn filter(&self) -> Option<&BlockedBloom> {
-        self.loaded().filter.get().map(|filter| &filter.bloom)
+        self.obsolete.lock().take();
     }
 
     /// Returns whether the table may hold the key with this hash, as far as loaded parts can tell.
     #[inline]
-    pub(crate) fn may_contain(&self, hash: u64) -> bool {
-        self.loaded.get().is_none_or(|loaded| loaded.may_contain(hash))
+    pub(crate) fn may_contain(&self, hash: u64, pin: &Guard) -> bool {
+        self.loaded.get().is_none_or(|loaded| loaded.may_contain(hash, pin))
     }
 
     /// Returns a cursor for a reader at `at`. With `fill_cache`, blocks read from the file are cached.
@@ -304,13 +272,7 @@ fn first_expiry(counts: &Counts) -> Option<Expiry> {
     (counts.expiring > 0).then(|| Expiry::at_ms(counts.min_expiry))
 }
 
-impl TableFile {
-    fn of(path: &Path) -> Arc<TableFile> {
-        Arc::new(TableFile { path: path.to_owned(), due: Due::default(), obsolete: Mutex::new(None) })
-    }
-}
-
-impl Drop for TableFile {
+impl Drop for Table {
     fn drop(&mut self) {
         if let Some(remove) = self.obsolete.get_mut().take() {
             // A panic of the file system is contained here: a table may be freed inside a read or a commit of
@@ -323,9 +285,9 @@ impl Drop for TableFile {
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.loaded.get() {
-            Some(Loaded { properties, index, .. }) => {
-                let entries = properties.counts.entries;
-                write!(f, "Table({}, {entries} entries, {index:?})", self.path().display())
+            Some(Loaded { properties, .. }) => {
+                let (entries, blocks) = (properties.counts.entries, properties.blocks);
+                write!(f, "Table({}, {entries} entries in {blocks} blocks)", self.path().display())
             }
             None => write!(f, "Table({}, not loaded)", self.path().display()),
         }

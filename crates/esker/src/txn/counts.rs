@@ -89,7 +89,7 @@ pub(crate) fn counted(
         let mut asked = [(0, false); LOOKUPS_PER_PIN];
         for (asked, entry) in asked.iter_mut().zip(entries.clone()) {
             let hash = key_hash(entry.key);
-            *asked = (hash, view.may_contain(entry.key, hash));
+            *asked = (hash, view.may_contain(entry.key, hash, &guard));
         }
         let keys = entries.clone().map(|entry| entry.key).zip(asked);
         if keys.clone().nth(1).is_some() {

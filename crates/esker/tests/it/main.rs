@@ -63,6 +63,7 @@ mod size;
 mod space;
 mod stats;
 mod streams;
+mod table_memory;
 mod ttl;
 #[cfg(all(feature = "json", feature = "msgpack"))]
 mod typed;

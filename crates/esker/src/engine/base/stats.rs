@@ -42,7 +42,7 @@ pub struct Stats {
     pub tier_runs: u64,
     /// Pending compaction bytes: what has to be compacted until writers are no longer throttled.
     pub pending_compaction_bytes: u64,
-    /// Bytes of blocks in the cache.
+    /// Bytes of cached blocks, indexes and filters of tables.
     pub cache_bytes: u64,
     /// Blocks found in the cache by reads, and by commits that checked for keys. Blocks that were read ahead,
     /// together with the block that was wanted, count here when they are used. Compactions do not count.

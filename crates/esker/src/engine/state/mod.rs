@@ -18,7 +18,7 @@ use std::sync::Arc;
 use self::catalog::Catalog;
 use self::history::Histories;
 use super::disk::Disk;
-use crate::cache::{self, BudgetKind};
+use crate::cache;
 use crate::feed::Keeper;
 use crate::manifest::version::Version;
 use crate::read::cost::ReadCost;
@@ -88,8 +88,7 @@ impl State {
     pub(in crate::engine) fn load_tables(&self) {
         let bytes_max = self.options.memory() / LOADED_PART;
         for (_, live) in self.version().tables() {
-            let budget = self.cache.budget();
-            if self.signal.stopping() || budget.reserved_bytes(BudgetKind::Table) >= bytes_max {
+            if self.signal.stopping() || self.cache.finding_bytes() >= bytes_max {
                 return;
             }
             // A reader of the table gets the error.

@@ -41,7 +41,6 @@ impl Upkeep {
                 self.pipeline.seal_if_due(self.is_memtable_old()).and_then(|()| self.flush_in_turn(&turn));
             self.note_flush(&turn, &flushed);
             esker_env::age_page_bufs(self.env.clock.monotonic());
-            self.unload_tables();
             flushed
         })
     }

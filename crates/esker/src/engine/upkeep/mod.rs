@@ -12,7 +12,6 @@ pub(in crate::engine) mod limits;
 mod memtable_age;
 pub(in crate::engine) mod pace;
 mod report;
-mod table_memory;
 pub(in crate::engine) mod throttle;
 
 use std::ops::Deref;

@@ -39,7 +39,7 @@ impl Upkeep {
             runs: view.version.runs().len() as u64,
             tier_runs: view.version.runs().iter().filter(|run| run.level.is_tier()).count() as u64,
             pending_compaction_bytes: self.throttle.backlog().pending_bytes,
-            cache_bytes: self.cache.used_bytes(),
+            cache_bytes: self.cache.used_bytes() + self.cache.finding_bytes(),
             cache_hits: activity.hits,
             cache_misses: activity.misses,
             log_bytes: log.live(),

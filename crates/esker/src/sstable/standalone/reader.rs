@@ -76,8 +76,11 @@ impl Reader {
 
     /// Opens a table of another environment, for example in memory.
     pub fn open_in(env: &Env, path: impl AsRef<Path>, cache_bytes: u64) -> Result<Self> {
-        let cache: Arc<BlockCache> = BlockCache::new(MemoryBudget::new(cache_bytes));
-        Ok(Reader { table: Table::open(env, path.as_ref(), &cache)? })
+        let cache = BlockCache::new(MemoryBudget::new(u64::MAX));
+        let table = Table::open(env, path.as_ref(), &cache)?;
+        // Index and filter stay in memory.
+        cache.budget().set_capacity(cache_bytes.max(2 * cache.finding_bytes()));
+        Ok(Reader { table })
     }
 
     /// Returns the value of a key.

@@ -5,7 +5,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use esker_env::PageBuf;
 
@@ -13,6 +12,7 @@ use super::Table;
 use super::loading::Loaded;
 use crate::cache::{self, CacheItem, Guard, Pinned};
 use crate::sstable::block::Block;
+use crate::sstable::caches::BlockIndex;
 use crate::sstable::footer::Footer;
 use crate::sstable::parts::{parse_block, read_footer, read_stored};
 use crate::sstable::stored;
@@ -33,29 +33,29 @@ impl CacheItem for Block {
     }
 }
 
-/// A block used by a read: protected by the caller's pin if it was cached, otherwise owned.
-pub(in crate::sstable) enum BlockUse<'g> {
-    Pinned(Pinned<'g, Block>),
-    Loaded(Arc<Block>),
+/// A cached item used by a read: protected by the caller's pin if it was cached, otherwise owned.
+pub(in crate::sstable) enum Use<'g, T> {
+    Pinned(Pinned<'g, T>),
+    Loaded(Arc<T>),
 }
 
-impl std::ops::Deref for BlockUse<'_> {
-    type Target = Block;
+impl<T> std::ops::Deref for Use<'_, T> {
+    type Target = T;
     #[inline(always)]
-    fn deref(&self) -> &Block {
+    fn deref(&self) -> &T {
         match self {
-            BlockUse::Pinned(block) => block,
-            BlockUse::Loaded(block) => block,
+            Use::Pinned(item) => item,
+            Use::Loaded(item) => item,
         }
     }
 }
 
-impl BlockUse<'_> {
+impl<T> Use<'_, T> {
     #[inline(always)]
-    pub(in crate::sstable) fn into_arc(self) -> Arc<Block> {
+    pub(in crate::sstable) fn into_arc(self) -> Arc<T> {
         match self {
-            BlockUse::Pinned(block) => block.to_arc(),
-            BlockUse::Loaded(block) => block,
+            Use::Pinned(item) => item.to_arc(),
+            Use::Loaded(item) => item,
         }
     }
 }
@@ -64,30 +64,30 @@ impl Table {
     /// Returns a data block, from memory or from the file.
     #[inline(always)]
     pub(in crate::sstable) fn block<'g>(
-        &'g self,
+        &self,
+        index: &'g BlockIndex,
         number: usize,
         fill: bool,
         pin: &'g Guard,
-    ) -> Result<BlockUse<'g>> {
-        match self.loaded().blocks.load(number, pin) {
-            Some(block) => Ok(BlockUse::Pinned(block)),
-            None => Ok(BlockUse::Loaded(self.load(number, fill, pin)?)),
+    ) -> Result<Use<'g, Block>> {
+        match index.blocks.load(number, pin) {
+            Some(block) => Ok(Use::Pinned(block)),
+            None => Ok(Use::Loaded(self.load(index, number, fill, pin)?)),
         }
     }
 
-    /// Returns a data block if it is in memory, without counting a use.
-    pub(in crate::sstable) fn resident(&self, number: usize) -> Option<Arc<Block>> {
-        let pin = cache::pin();
-        self.loaded().blocks.peek(number, &pin).map(Pinned::to_arc)
-    }
-
     #[cold]
-    pub(super) fn load(&self, number: usize, fill: bool, pin: &Guard) -> Result<Arc<Block>> {
-        let Loaded { file, index, blocks, opener, reads, .. } = self.loaded();
+    pub(super) fn load(
+        &self,
+        index: &BlockIndex,
+        number: usize,
+        fill: bool,
+        pin: &Guard,
+    ) -> Result<Arc<Block>> {
+        let (Loaded { file, opener, .. }, blocks) = (self.loaded(), &index.blocks);
         blocks.note_miss();
-        reads.fetch_add(1, Ordering::Relaxed);
         if fill && blocks.room_bytes() >= ROOM_TO_READ_AROUND {
-            self.load_around(number, pin);
+            self.load_around(index, number, pin);
             if let Some(block) = blocks.peek(number, pin) {
                 return Ok(block.to_arc());
             }
@@ -98,7 +98,7 @@ impl Table {
         let block = parse_block(opener.open_owned(stored, extent.start), packed);
         let block = Arc::new(block.map_err(|e| e.in_file("block", self.path(), extent.start))?);
         // A block of another position would give wrong answers, or keep an iterator in place forever.
-        self.check_place(number, &block, None)?;
+        self.check_place(index, number, &block, None)?;
         if fill {
             blocks.insert(number, &block, true, pin);
         }
@@ -107,8 +107,8 @@ impl Table {
 
     /// Caches a block and the blocks around it while the cache has free space, so that a database that fits
     /// is soon cached completely. Errors are ignored here; a reader of the block gets them.
-    fn load_around(&self, number: usize, pin: &Guard) {
-        let Loaded { file, index, blocks, .. } = self.loaded();
+    fn load_around(&self, index: &BlockIndex, number: usize, pin: &Guard) {
+        let (file, blocks) = (&self.loaded().file, &index.blocks);
         let window = |number: usize| index.extent(number).start / AROUND_BYTES;
         let is_near = |other: &usize| window(*other) == window(number);
         let first = (0..number).rev().take_while(is_near).last().unwrap_or(number);
@@ -120,7 +120,7 @@ impl Table {
             let extent = index.extent(near);
             let stored = &bytes[(extent.start - start) as usize..(extent.end - start) as usize];
             if let Ok(block) = self.decode_block(stored, extent.start)
-                && self.check_place(near, &block, None).is_ok()
+                && self.check_place(index, near, &block, None).is_ok()
             {
                 blocks.insert(near, &Arc::new(block), near == number, pin);
             }
@@ -148,8 +148,10 @@ impl Table {
     /// Caches blocks that the writer kept, starting with the first.
     pub(in crate::sstable) fn warm(&self, blocks: Vec<Arc<Block>>) {
         let pin = cache::pin();
-        for (number, block) in blocks.iter().enumerate().take(self.index().len()) {
-            self.loaded().blocks.insert(number, block, false, &pin);
+        // A reader gets the error.
+        let Ok(index) = self.index_in(&pin) else { return };
+        for (number, block) in blocks.iter().enumerate().take(index.len()) {
+            index.blocks.insert(number, block, false, &pin);
         }
     }
 }

@@ -1,19 +1,28 @@
-//! Loads the parts of a table that stay in memory: properties, index, range tombstones and filter.
+//! Loads the parts of a table besides its blocks.
 //!
-//! The filter is loaded only when it was needed [`FILTER_ASKS`] times: it is larger than the index, and a
-//! single lookup is faster without it. An unloaded filter admits every key.
+//! ```text
+//!   first use          --> footer, properties, range tombstones: stay in memory
+//!   lookup, no index   --> index:  into its cache
+//!   many asks          --> filter: into its cache
+//! ```
+//!
+//! A filter is larger than the index, and a single lookup is faster without it. A filter that is not loaded
+//! admits every key. It is loaded when it was needed [`FILTER_ASKS`] times. If it has to displace others, it
+//! is loaded only after lookups have read [`FILTER_PRICE`] times its bytes of blocks. So a memory that is too
+//! small for the filters costs little more than having none.
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_env::{Env, OpenOptions};
 
 use super::Table;
-use crate::cache::{BudgetKind, CachedBlocks, Reservation};
+use super::blocks::Use;
+use crate::cache::{BudgetKind, CachedBlocks, Guard, Reservation, pin};
 use crate::encoding::bloom::BlockedBloom;
-use crate::sstable::block::Block;
+use crate::sstable::caches::{BlockIndex, Filter};
 use crate::sstable::index::Index;
 use crate::sstable::parts::{Parts, has_end, read_footer, read_stored};
 use crate::sstable::properties::{Properties, decode_tombstones};
@@ -23,8 +32,10 @@ use crate::types::descriptors::{Descriptors, ReadFile};
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, Result, SeqNo};
 
-/// Number of times a filter is needed before it is loaded.
-const FILTER_ASKS: u32 = 8;
+/// Number of times a filter is needed before it is loaded into free memory.
+const FILTER_ASKS: u64 = 8;
+/// Bytes of blocks read per byte of a filter before it displaces other filters.
+const FILTER_PRICE: u64 = 8;
 
 /// Where a table is loaded from.
 pub(super) struct Source {
@@ -34,43 +45,28 @@ pub(super) struct Source {
     pub(super) stated: Option<TableMeta>,
 }
 
-/// What a table keeps in memory besides its blocks.
+/// What a table keeps in memory besides its blocks, and the slots of its index and filter.
 pub(crate) struct Loaded {
     pub(super) file: Arc<ReadFile>,
-    pub(super) index: Index,
-    /// Set once the filter is loaded.
-    pub(super) filter: OnceLock<Filter>,
+    pub(super) index: CachedBlocks<BlockIndex>,
+    pub(super) filter: CachedBlocks<Filter>,
+    /// Position of the index in the file.
+    index_extent: Range<u64>,
     /// Position of the filter in the file; empty if there is none.
     filter_extent: Range<u64>,
-    /// Number of times the filter was needed before it was loaded. Relaxed: it orders nothing.
-    filter_asks: AtomicU32,
-    pub(super) blocks: CachedBlocks<Block>,
+    /// Number of times the filter was needed since it was last loaded. Relaxed: it orders nothing.
+    filter_asks: AtomicU64,
+    pub(super) blocks_end: u64,
     pub(super) tombstones: RangeTombstones,
     pub(super) properties: Properties,
     pub(super) newest_commit: SeqNo,
     pub(super) opener: PartOpener,
     pub(super) file_bytes: u64,
-    /// Reads of blocks from the file, less what [`Loaded::usage`] forgets. Relaxed: it orders nothing.
-    pub(super) reads: AtomicU32,
-    memory: Reservation,
-}
-
-/// A filter in memory.
-pub(super) struct Filter {
-    pub(super) bloom: BlockedBloom,
-    memory: Reservation,
-}
-
-/// How much a loaded table is used.
-pub(crate) struct Usage {
-    /// Bytes of its index, filter and directory of blocks.
-    pub(crate) bytes: u64,
-    /// Blocks that are cached, and recent reads of blocks from the file.
-    pub(crate) uses: u64,
+    _memory: Reservation,
 }
 
 impl Loaded {
-    /// Reads everything except the blocks and the filter.
+    /// Reads everything except the blocks, the index and the filter.
     fn of_file(source: &Source, path: &Path, base_seq: SeqNo) -> Result<Loaded> {
         let Source { env, cache, .. } = source;
         let file = env.fs.open(path, OpenOptions::read()).map_err(|e| Error::io("open", path, e))?;
@@ -79,61 +75,58 @@ impl Loaded {
         let part = Parts { file: &*file, path, opener: &opener };
         let mut properties = part.read("properties", &footer.properties, Properties::decode)?;
         properties.features = footer.features;
-        let index = part.read("index", &footer.index, Index::decode)?;
-        if index.blocks_end() != footer.tombstones.start || index.len() as u64 != properties.blocks {
-            let detail = format!("the index has {} blocks that end at {}", index.len(), index.blocks_end());
-            return Err(Error::corrupt("index", path, footer.index.start, detail));
-        }
         let tombstones = match footer.tombstones.is_empty() {
             true => RangeTombstones::default(),
             false => part.read("range tombstones", &footer.tombstones, decode_tombstones)?,
         };
-        let blocks = cache.register(index.len());
-        let resident = index.size_bytes() + tombstones.size_bytes() + index.len() * 2 * size_of::<usize>();
-        let memory = cache.budget().reserve(BudgetKind::Table, resident as u64);
+        let memory = cache.budget().reserve(BudgetKind::Table, tombstones.size_bytes() as u64);
         let end = read_stored(&*file, path, footer.properties.start..file_bytes)?;
         let check = has_end(path, footer.properties.start, end.to_vec());
         let file = ReadFile::open(&env.fs, path, file, Box::new(check), Descriptors::of_process());
+        let (index, filter) = cache.slots();
         Ok(Loaded {
             newest_commit: footer.newest_commit.max(properties.counts.max_seq),
             file,
             index,
-            filter: OnceLock::new(),
+            filter,
+            index_extent: footer.index,
             filter_extent: footer.filter,
-            filter_asks: AtomicU32::new(0),
-            blocks,
+            filter_asks: AtomicU64::new(0),
+            blocks_end: footer.tombstones.start,
             tombstones: tombstones.based(base_seq),
             properties,
             opener,
             file_bytes,
-            reads: AtomicU32::new(0),
-            memory,
+            _memory: memory,
         })
-    }
-
-    pub(super) fn usage(&self) -> Usage {
-        let filter = self.filter.get().map_or(0, |filter| filter.memory.bytes());
-        let reads = self.reads.load(Ordering::Relaxed);
-        self.reads.fetch_sub(reads.div_ceil(2), Ordering::Relaxed);
-        Usage { bytes: self.memory.bytes() + filter, uses: u64::from(reads) + self.blocks.cached() as u64 }
     }
 
     /// Returns whether the table may hold the key with this hash, as far as the filter is loaded.
     #[inline(always)]
-    pub(super) fn may_contain(&self, hash: u64) -> bool {
-        self.filter.get().is_none_or(|filter| filter.bloom.may_contain(hash))
+    pub(super) fn may_contain(&self, hash: u64, pin: &Guard) -> bool {
+        self.filter.touch(0, pin).is_none_or(|filter| filter.0.may_contain(hash))
+    }
+
+    /// Number of times that the filter has to be needed before it is loaded. `None` if it would not fit.
+    fn asks_before_load(&self) -> Option<u64> {
+        let bytes = self.filter_extent.end - self.filter_extent.start;
+        if self.filter.room_bytes() >= bytes {
+            return Some(FILTER_ASKS);
+        }
+        let block_bytes = self.blocks_end / self.properties.blocks.max(1);
+        let price = FILTER_PRICE * bytes / block_bytes.max(1);
+        (self.filter.bytes_max() >= bytes).then(|| price.max(FILTER_ASKS))
     }
 }
 
 impl Table {
-    /// Loads everything except the blocks and the filter, unless that is done.
+    /// Loads everything except the blocks, the index and the filter, unless that is done.
     #[cold]
     pub(super) fn load_parts(&self) -> Result<&Loaded> {
         let source = self.source.lock();
         if self.loaded.get().is_none() {
             let loaded = Loaded::of_file(&source, self.path(), self.base_seq());
-            let in_database = source.stated.is_some();
-            let loaded = loaded.map_err(|error| if in_database { error.with_remedy() } else { error })?;
+            let loaded = loaded.map_err(|error| source.with_remedy(error))?;
             let described = source.stated.as_ref().is_none_or(|stated| *stated == self.meta_of(&loaded));
             // Sequence numbers are never reused, so the manifest identifies the right one of two tables with
             // the same keys.
@@ -149,27 +142,93 @@ impl Table {
         Ok(self.loaded())
     }
 
-    pub(super) fn load_filter(&self, loaded: &Loaded) -> Result<()> {
+    /// Returns the index, from memory or from the file.
+    #[inline]
+    pub(in crate::sstable) fn index_in<'g>(&'g self, pin: &'g Guard) -> Result<Use<'g, BlockIndex>> {
+        let loaded = self.try_loaded()?;
+        match loaded.index.touch(0, pin) {
+            Some(index) => Ok(Use::Pinned(index)),
+            None => Ok(Use::Loaded(self.load_index(loaded, pin)?)),
+        }
+    }
+
+    /// Returns the index, independent of a pin.
+    pub(in crate::sstable) fn index(&self) -> Result<Arc<BlockIndex>> {
+        Ok(self.index_in(&pin())?.into_arc())
+    }
+
+    /// Reads the index and caches it. The lock makes other threads wait for the loading thread.
+    #[cold]
+    pub(super) fn load_index(&self, loaded: &Loaded, pin: &Guard) -> Result<Arc<BlockIndex>> {
         let source = self.source.lock();
-        if loaded.filter.get().is_some() || loaded.filter_extent.is_empty() {
-            return Ok(());
+        if let Some(index) = loaded.index.touch(0, pin) {
+            return Ok(index.to_arc());
+        }
+        let index = self.read_index(loaded).map_err(|error| source.with_remedy(error))?;
+        let index = Arc::new(source.cache.with_slots(index));
+        loaded.index.insert(0, &index, true, pin);
+        source.cache.shrink(pin);
+        Ok(index)
+    }
+
+    fn read_index(&self, loaded: &Loaded) -> Result<Index> {
+        let part = Parts { file: &*loaded.file.get()?, path: self.path(), opener: &loaded.opener };
+        let index = part.read("index", &loaded.index_extent, Index::decode)?;
+        if index.blocks_end() != loaded.blocks_end || index.len() as u64 != loaded.properties.blocks {
+            let detail = format!("the index has {} blocks that end at {}", index.len(), index.blocks_end());
+            return Err(Error::corrupt("index", self.path(), loaded.index_extent.start, detail));
+        }
+        Ok(index)
+    }
+
+    /// Reads the filter. `None` if the table has none.
+    pub(in crate::sstable) fn read_filter(&self) -> Result<Option<BlockedBloom>> {
+        let loaded = self.try_loaded()?;
+        if loaded.filter_extent.is_empty() {
+            return Ok(None);
         }
         let part = Parts { file: &*loaded.file.get()?, path: self.path(), opener: &loaded.opener };
-        let bloom = part.read("filter", &loaded.filter_extent, BlockedBloom::decode)?;
-        let memory = source.cache.budget().reserve(BudgetKind::Table, bloom.size_bytes() as u64);
-        let is_first = loaded.filter.set(Filter { bloom, memory }).is_ok();
-        assert!(is_first, "one thread loads the filter");
+        part.read("filter", &loaded.filter_extent, BlockedBloom::decode).map(Some)
+    }
+
+    /// Reads index and filter, and caches them. The filter displaces no other.
+    pub(crate) fn load_all(&self) -> Result<()> {
+        let (loaded, pin) = (self.try_loaded()?, pin());
+        self.index_in(&pin)?;
+        if loaded.filter.peek(0, &pin).is_some() {
+            return Ok(());
+        }
+        if let Some(filter) = self.read_filter()?
+            && loaded.filter.room_bytes() >= filter.size_bytes() as u64
+        {
+            self.keep_filter(loaded, filter, &pin);
+        }
         Ok(())
+    }
+
+    fn keep_filter(&self, loaded: &Loaded, filter: BlockedBloom, pin: &Guard) {
+        loaded.filter.insert(0, &Arc::new(Filter(filter)), true, pin);
+        self.source.lock().cache.shrink(pin);
     }
 
     /// Checks a filter that is not loaded, loading it if it is needed often enough.
     #[cold]
-    pub(super) fn ask_filter(&self, loaded: &Loaded, hash: u64) -> Result<bool> {
-        if loaded.filter_extent.is_empty() || loaded.filter_asks.fetch_add(1, Ordering::Relaxed) < FILTER_ASKS
-        {
+    pub(super) fn ask_filter(&self, loaded: &Loaded, hash: u64, pin: &Guard) -> Result<bool> {
+        let asks = loaded.filter_asks.fetch_add(1, Ordering::Relaxed);
+        if asks < FILTER_ASKS || loaded.asks_before_load().is_none_or(|needed| asks < needed) {
             return Ok(true);
         }
-        self.load_filter(loaded)?;
-        Ok(loaded.may_contain(hash))
+        // Other threads go on without the filter meanwhile.
+        loaded.filter_asks.store(0, Ordering::Relaxed);
+        let Some(filter) = self.read_filter()? else { return Ok(true) };
+        let may_contain = filter.may_contain(hash);
+        self.keep_filter(loaded, filter, pin);
+        Ok(may_contain)
+    }
+}
+
+impl Source {
+    fn with_remedy(&self, error: Error) -> Error {
+        if self.stated.is_some() { error.with_remedy() } else { error }
     }
 }

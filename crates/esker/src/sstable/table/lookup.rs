@@ -11,10 +11,11 @@
 use std::sync::Arc;
 
 use super::Table;
-use super::blocks::BlockUse;
+use super::blocks::Use;
 use super::loading::Loaded;
 use crate::cache::Guard;
 use crate::sstable::block::Block;
+use crate::sstable::caches::BlockIndex;
 use crate::types::expiry::{Expiry, value_start};
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
@@ -25,11 +26,14 @@ pub(crate) trait OnMiss {
     /// Why there is no answer.
     type Error: From<Error>;
     /// Returns the block.
-    fn load(table: &Table, number: usize, pin: &Guard) -> Result<Arc<Block>, Self::Error>;
+    fn load(table: &Table, index: &BlockIndex, number: usize, pin: &Guard)
+    -> Result<Arc<Block>, Self::Error>;
     /// Loads the parts of a table that is not loaded yet.
     fn load_parts(table: &Table) -> Result<&Loaded, Self::Error>;
+    /// Loads the index.
+    fn load_index(table: &Table, loaded: &Loaded, pin: &Guard) -> Result<Arc<BlockIndex>, Self::Error>;
     /// Returns whether the table may hold the key with this hash.
-    fn may_contain(table: &Table, loaded: &Loaded, hash: u64) -> Result<bool, Self::Error>;
+    fn may_contain(table: &Table, loaded: &Loaded, hash: u64, pin: &Guard) -> Result<bool, Self::Error>;
 }
 
 /// Reads the block from the file.
@@ -55,43 +59,54 @@ impl From<Error> for NoAnswer {
 impl OnMiss for ReadOnMiss {
     type Error = Error;
     #[inline]
-    fn load(table: &Table, number: usize, pin: &Guard) -> Result<Arc<Block>> {
-        table.load(number, true, pin)
+    fn load(table: &Table, index: &BlockIndex, number: usize, pin: &Guard) -> Result<Arc<Block>> {
+        table.load(index, number, true, pin)
     }
     fn load_parts(table: &Table) -> Result<&Loaded> {
         table.load_parts()
     }
+    fn load_index(table: &Table, loaded: &Loaded, pin: &Guard) -> Result<Arc<BlockIndex>> {
+        table.load_index(loaded, pin)
+    }
     #[inline(always)]
-    fn may_contain(table: &Table, loaded: &Loaded, hash: u64) -> Result<bool> {
-        match loaded.filter.get() {
-            Some(filter) => Ok(filter.bloom.may_contain(hash)),
-            None => table.ask_filter(loaded, hash),
+    fn may_contain(table: &Table, loaded: &Loaded, hash: u64, pin: &Guard) -> Result<bool> {
+        match loaded.filter.touch(0, pin) {
+            Some(filter) => Ok(filter.0.may_contain(hash)),
+            None => table.ask_filter(loaded, hash, pin),
         }
     }
 }
 
 impl OnMiss for MemoryOnly {
     type Error = NoAnswer;
-    fn load(_: &Table, _: usize, _: &Guard) -> Result<Arc<Block>, NoAnswer> {
+    fn load(_: &Table, _: &BlockIndex, _: usize, _: &Guard) -> Result<Arc<Block>, NoAnswer> {
         Err(NoAnswer::NotInMemory)
     }
     fn load_parts(_: &Table) -> Result<&Loaded, NoAnswer> {
         Err(NoAnswer::NotInMemory)
     }
+    fn load_index(_: &Table, _: &Loaded, _: &Guard) -> Result<Arc<BlockIndex>, NoAnswer> {
+        Err(NoAnswer::NotInMemory)
+    }
     #[inline(always)]
-    fn may_contain(_: &Table, loaded: &Loaded, hash: u64) -> Result<bool, NoAnswer> {
-        Ok(loaded.may_contain(hash))
+    fn may_contain(_: &Table, loaded: &Loaded, hash: u64, pin: &Guard) -> Result<bool, NoAnswer> {
+        Ok(loaded.may_contain(hash, pin))
     }
 }
 
 /// A version found in a table, in place.
 pub(crate) struct Found<'g> {
-    block: BlockUse<'g>,
+    block: Use<'g, Block>,
     entry: usize,
     seq: SeqNo,
 }
 
 impl Found<'_> {
+    /// Returns the version independent of the index in which it was found.
+    fn owned<'g>(self) -> Found<'g> {
+        Found { block: Use::Loaded(self.block.into_arc()), entry: self.entry, seq: self.seq }
+    }
+
     /// Sequence number of the version.
     #[inline(always)]
     pub(crate) fn seq(&self) -> SeqNo {
@@ -157,10 +172,26 @@ impl Table {
             Some(loaded) => loaded,
             None => M::load_parts(self)?,
         };
-        if filter_first && !M::may_contain(self, loaded, hash)? {
+        if filter_first && !M::may_contain(self, loaded, hash, pin)? {
             return Ok(None);
         }
-        self.find::<M>(loaded, key, hash, at, pin)
+        match loaded.index.touch(0, pin) {
+            Some(index) => self.find::<M>(index.get(), key, hash, at, pin),
+            None => self.find_loading::<M>(key, hash, at, pin),
+        }
+    }
+
+    /// Like `find`, for a table whose index is not in memory.
+    #[cold]
+    fn find_loading<'g, M: OnMiss>(
+        &'g self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        pin: &'g Guard,
+    ) -> Result<Option<Found<'g>>, M::Error> {
+        let index = M::load_index(self, self.loaded(), pin)?;
+        Ok(self.find::<M>(&index, key, hash, at, pin)?.map(Found::owned))
     }
 
     /// Returns the sequence number of the newest version of `key`, of any kind.
@@ -192,23 +223,23 @@ impl Table {
     /// Returns the newest version of `key` up to `at`.
     #[inline]
     fn find<'g, M: OnMiss>(
-        &'g self,
-        loaded: &'g Loaded,
+        &self,
+        index: &'g BlockIndex,
         key: &[u8],
         hash: u64,
         at: SeqNo,
         pin: &'g Guard,
     ) -> Result<Option<Found<'g>>, M::Error> {
-        let mut number = loaded.index.find(key);
-        if number >= loaded.index.len() {
+        let mut number = index.find(key);
+        if number >= index.len() {
             return Ok(None);
         }
-        let mut block = match loaded.blocks.load(number, pin) {
-            Some(block) => BlockUse::Pinned(block),
-            None if !M::may_contain(self, loaded, hash)? => return Ok(None),
-            None => BlockUse::Loaded(M::load(self, number, pin)?),
+        let mut block = match index.blocks.load(number, pin) {
+            Some(block) => Use::Pinned(block),
+            None if !M::may_contain(self, self.loaded(), hash, pin)? => return Ok(None),
+            None => Use::Loaded(M::load(self, index, number, pin)?),
         };
-        let (mut i, found) = block.lower_bound(key, loaded.index.simd());
+        let (mut i, found) = block.lower_bound(key, index.simd());
         if !found {
             return Ok(None);
         }
@@ -224,12 +255,12 @@ impl Table {
                 i += 1;
             } else {
                 number += 1;
-                if number == loaded.index.len() || !loaded.index.continues(number) {
+                if number == index.len() || !index.continues(number) {
                     return Ok(None);
                 }
-                block = match loaded.blocks.load(number, pin) {
-                    Some(block) => BlockUse::Pinned(block),
-                    None => BlockUse::Loaded(M::load(self, number, pin)?),
+                block = match index.blocks.load(number, pin) {
+                    Some(block) => Use::Pinned(block),
+                    None => Use::Loaded(M::load(self, index, number, pin)?),
                 };
                 i = 0;
             }

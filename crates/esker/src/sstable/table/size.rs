@@ -2,6 +2,7 @@
 
 use super::Table;
 use super::loading::Loaded;
+use crate::cache::pin;
 use crate::types::Result;
 use crate::types::key_range::KeyRange;
 
@@ -9,10 +10,12 @@ impl Table {
     /// Returns approximately how many bytes of the file precede `key`, with the resolution of a block. Index
     /// and filter are distributed evenly over the blocks.
     pub(crate) fn bytes_before(&self, key: &[u8]) -> Result<u64> {
-        let Loaded { index, properties, file_bytes, .. } = self.try_loaded()?;
+        let Loaded { properties, file_bytes, .. } = self.try_loaded()?;
         if !properties.range.end.admits(key) {
             return Ok(*file_bytes);
         }
+        let pin = pin();
+        let index = self.index_in(&pin)?;
         let (number, end) = (index.find(key), index.blocks_end());
         let before = if number < index.len() { index.extent(number).start } else { end };
         Ok((u128::from(before) * u128::from(*file_bytes) / u128::from(end.max(1))) as u64)
@@ -21,7 +24,9 @@ impl Table {
     /// Returns approximately how many bytes of blocks hold keys in `start..end`, without the blocks at both
     /// ends. Returns 0 if the table cannot be read.
     pub(crate) fn bytes_between(&self, start: &[u8], end: &[u8]) -> u64 {
-        let Ok(Loaded { index, properties, .. }) = self.try_loaded() else { return 0 };
+        let pin = pin();
+        let Ok(index) = self.index_in(&pin) else { return 0 };
+        let properties = self.properties();
         if index.len() == 0 || start >= end {
             return 0;
         }
@@ -39,8 +44,9 @@ impl Table {
     /// Cuts the part of the table in `range` into at most `count` pieces. Returns the start of each, or a key
     /// shortly before its first key, and the bytes of its blocks.
     pub(crate) fn pieces(&self, range: &KeyRange, count: usize) -> Result<Vec<(Vec<u8>, u64)>> {
-        let Loaded { index, properties, .. } = self.try_loaded()?;
-        let own = &properties.range;
+        let pin = pin();
+        let index = self.index_in(&pin)?;
+        let own = &self.properties().range;
         if index.len() == 0 || !own.overlaps(range) {
             return Ok(Vec::new());
         }

@@ -362,7 +362,9 @@ fn a_warm_table_needs_no_reads() {
         entries.iter().for_each(|e| writer.add(e.borrowed()).unwrap());
         let (meta, table) = writer.finish_open(None, &cache).unwrap();
         assert_eq!(meta.counts.entries, 2000);
-        assert!((0..table.properties().blocks as usize).all(|number| table.resident(number).is_some()));
+        let (index, pin) = (table.index().unwrap(), crate::cache::pin());
+        assert!((0..index.len()).all(|number| index.blocks.peek(number, &pin).is_some()));
+        drop((index, pin));
         check_gets(&mut fastrand::Rng::with_seed(1), &table, &entries, 0);
         drop(table);
         assert_eq!(cache.used_bytes(), 0);

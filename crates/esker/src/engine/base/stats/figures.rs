@@ -138,7 +138,12 @@ const OPERATIONS: &[Row] = &[
 const MEMORY: &[Row] = &[
     ("memtable_bytes", Gauge, |s| Bytes(s.memtable_bytes), "Bytes in memtables."),
     ("memtables_sealed", Gauge, |s| Count(s.memtables_sealed), "Memtables that wait for their flush."),
-    ("cache_bytes", Gauge, |s| Bytes(s.cache_bytes), "Bytes of blocks in the cache."),
+    (
+        "cache_bytes",
+        Gauge,
+        |s| Bytes(s.cache_bytes),
+        "Bytes of cached blocks, indexes and filters of tables.",
+    ),
     ("cache_hits", Counter, |s| Count(s.cache_hits), "Blocks found in the cache."),
     ("cache_misses", Counter, |s| Count(s.cache_misses), "Reads of blocks that were not in the cache."),
     (
