@@ -106,3 +106,84 @@ fn snapshots_history_merges_and_large_values_keep_their_answers() {
     while db.step(BackgroundStep::Compact { idle: true }).unwrap() {}
     assert!(db.check().unwrap().problems.is_empty());
 }
+
+/// Everything that readers can see of a keyspace.
+#[derive(Debug, PartialEq)]
+struct Answers {
+    newest: Vec<(Vec<u8>, Vec<u8>)>,
+    old: Vec<(Vec<u8>, Vec<u8>)>,
+    past: Vec<Option<Vec<u8>>>,
+    len: u64,
+}
+
+fn answers(map: &Keyspace, snapshot: &esker::Snapshot, at: esker::SeqNo) -> Answers {
+    let all =
+        |range: esker::Range| range.map(Result::unwrap).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+    let past = map.at(at);
+    let past = |n| past.as_ref().ok().and_then(|past| past.get(key(n)).unwrap().map(|value| value.to_vec()));
+    Answers {
+        newest: all(map.range(..)),
+        old: all(snapshot.range(map, ..)),
+        past: (0..300).map(past).collect(),
+        len: map.len().unwrap(),
+    }
+}
+
+#[test]
+fn random_ranges_after_random_writes_change_no_answer() {
+    for seed in 0..6 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let env = env();
+        let db = open(&env, Db::builder().blobs(Blobs::From(300)));
+        let map = db.keyspace("a").unwrap();
+        map.set_merge_operator("add-i64").unwrap();
+        // Every other keyspace keeps all versions, so that its past stays, too.
+        if seed % 2 == 0 {
+            map.set_history(History::Versions(10_000)).unwrap();
+        }
+        let mut held = (db.snapshot(), db.snapshot().seqno());
+        for round in 0..40 {
+            for _ in 0..30 {
+                let key = key(rng.u32(..300));
+                match rng.u8(..10) {
+                    0..4 => drop(map.put(key, vec![round; rng.usize(..600)]).unwrap()),
+                    4 => drop(map.delete(key).unwrap()),
+                    5 => drop(map.put_with_ttl(key, "short", Duration::from_secs(3600)).unwrap()),
+                    6 => drop(map.put_with_ttl(key, "expired", Duration::ZERO).unwrap()),
+                    7 => drop(
+                        map.put(key, 1_i64.to_le_bytes()).and_then(|_| map.merge(key, 2_i64.to_le_bytes())),
+                    ),
+                    8 => drop(map.delete_range(key..self::key(rng.u32(..300)))),
+                    _ => assert!(db.flush().is_ok()),
+                }
+            }
+            db.sweep().unwrap();
+            if rng.u8(..4) == 0 {
+                held = (db.snapshot(), db.snapshot().seqno());
+            }
+            let before = answers(&map, &held.0, held.1);
+            let (start, end) = (key(rng.u32(..300)), key(rng.u32(..300)));
+            std::thread::scope(|scope| {
+                let reader = scope.spawn(|| answers(&map, &held.0, held.1));
+                let other = scope.spawn(|| db.step(BackgroundStep::Compact { idle: true }).unwrap());
+                // Some of the ranges are empty or reversed.
+                map.compact_range(start..end).unwrap();
+                assert_eq!(reader.join().unwrap(), before, "seed {seed}, round {round}");
+                other.join().unwrap();
+            });
+            assert_eq!(answers(&map, &held.0, held.1), before, "seed {seed}, round {round}");
+        }
+        map.compact_range(key(7)..key(7)).unwrap();
+        assert!(db.check().unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn databases_that_only_read_refuse() {
+    let env = env();
+    let db = open(&env, Db::builder());
+    fill(&db.keyspace("a").unwrap(), 0..10);
+    db.close().unwrap();
+    let db = Db::builder().background(false).env(env).open_read_only(dir()).unwrap();
+    assert!(matches!(db.open_keyspace("a").unwrap().compact_range(..), Err(Error::ReadOnly(_))));
+}
