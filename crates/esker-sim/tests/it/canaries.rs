@@ -99,6 +99,7 @@ const ENGINE: &[Fault] = engine! {
     ReplayForgetsTime: "operands that are replayed apply to what is there at that time",
     LoadOptionsLate: "a load that is cut forgets options of keyspaces",
     LoadTakesDefault: "what is loaded takes the default lifetime of the keyspace that it finds",
+    OldestRemovedEarly: "keyspaces lose entries at a quarter of their maximum size",
 };
 
 const DISK: &[(BrokenSync, &str, &str)] = &[

@@ -5,6 +5,8 @@
 //! ```
 //!
 //! world_limited.1. The entries that remain were written after those that went, and are not changed.
+//! world_limited.2. Nothing goes while the live entries are within the maximum. Not checked while there are
+//!     numbers: merges may have made them, and the model does not know how many operands they have.
 //!
 //! Keyspaces have a maximum only while no call fails and no process ends before the outcome is known.
 
@@ -17,7 +19,12 @@ use super::faults::attempt;
 use crate::model::footprint::Footprint;
 use crate::model::keys::{self, KeyNo};
 use crate::model::state::{Commit, Id};
+use crate::model::values::ValueNo;
 use crate::op::{KeyspaceNo, Op, Write};
+
+/// Bytes that an entry may take beside its key and its value: the keyspace, an expiry, what frames a value in
+/// a blob file.
+const BESIDE_BYTES: u64 = 64;
 
 /// Returns whether a keyspace has a maximum size, as far as the database can tell.
 pub(super) fn is_limited(db: &Db) -> bool {
@@ -73,7 +80,11 @@ impl World {
             let left = left.unwrap_or_else(|error| panic!("world_limited.1: {error}"));
             let no = |key: &esker::Key| keys::find(key).expect("a key that was never put");
             let left: BTreeSet<KeyNo> = left.iter().map(no).collect();
-            removals.extend(self.gone(id, &left).into_iter().map(|key| (id, Write::Remove(key))));
+            let gone = self.gone(id, &left);
+            if !gone.is_empty() {
+                self.check_excess(id, keyspace.bytes_max());
+            }
+            removals.extend(gone.into_iter().map(|key| (id, Write::Remove(key))));
         }
         if removals.is_empty() {
             return;
@@ -84,6 +95,20 @@ impl World {
         let footprint = Footprint::of(&removals);
         self.history.push(Commit::Writes(removals), footprint, Durability::Sync);
         self.copies.timeline.be_in_doubt();
+    }
+
+    /// Checks that the live entries exceeded the maximum before the oldest ones went.
+    fn check_excess(&self, id: Id, bytes_max: Option<u64>) {
+        let there = self.history.newest().map(id);
+        if there.entries().values().any(|value| value.as_number().is_some()) {
+            return;
+        }
+        let bytes = |(key, value): (&KeyNo, &ValueNo)| {
+            keys::key(*key).len() as u64 + value.bytes().len() as u64 + BESIDE_BYTES
+        };
+        let live: u64 = there.entries().iter().map(bytes).sum();
+        let max = bytes_max.expect("a keyspace with a maximum");
+        assert!(live > max, "world_limited.2: entries go at {live} of {max} bytes");
     }
 
     /// Returns the entries that are not left, which must be the oldest ones.

@@ -130,12 +130,14 @@ pub enum Canary {
     LoadOptionsLate,
     /// Loaded entries without expiry get the default lifetime that their keyspace had before (unload.2).
     LoadTakesDefault,
+    /// The oldest entries of a keyspace go at a quarter of its maximum size.
+    OldestRemovedEarly,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// The canaries that the simulator has to find.
-    pub const ALL: [Canary; 51] = [
+    pub const ALL: [Canary; 52] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -187,6 +189,7 @@ impl Canary {
         Canary::ReplayForgetsTime,
         Canary::LoadOptionsLate,
         Canary::LoadTakesDefault,
+        Canary::OldestRemovedEarly,
     ];
 }
 

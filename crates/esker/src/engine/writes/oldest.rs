@@ -29,6 +29,7 @@ use crate::read::cover::Cover;
 use crate::read::size::bytes_with_blobs;
 use crate::read::view::ReadView;
 use crate::txn::write_set::WriteSet;
+use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
 use crate::types::expiry::{Expiry, value_of};
 use crate::types::key::{encode_key, keyspace_end};
@@ -206,6 +207,7 @@ impl Writes {
     }
 
     fn remove_oldest_of(&self, id: KeyspaceId, bytes_max: u64) -> Result<u64> {
+        let bytes_max = if canary::is_set(Canary::OldestRemovedEarly) { bytes_max / 4 } else { bytes_max };
         let range = KeyRange { start: encode_key(id, &[]), end: End::Excluded(keyspace_end(id)) };
         let view = self.view.get();
         let in_sources = stored(&view, &range)?;
