@@ -187,7 +187,8 @@ pub(crate) fn flush(
 }
 
 /// Executes a plan made from `version`, or from an earlier version with the same input tables. `new_run`
-/// returns a new run id, `sieve` receives the kept versions. Returns `None` if it was cancelled.
+/// returns a new run id, `sieve` receives the kept versions. [`place`] then assigns the new tables to runs.
+/// Returns `None` if it was cancelled.
 pub(crate) fn compact(
     context: &Context<'_>,
     plan: &Plan,
@@ -206,7 +207,7 @@ pub(crate) fn compact(
         let moved = |t: &Arc<LiveTable>| AddedTable {
             file: t.file,
             level: plan.output_level,
-            run: settled(version, plan, &t.meta.range).unwrap_or(run),
+            run,
             meta: t.meta.clone(),
         };
         let added = inputs.iter().flatten().map(|t| moved(t)).collect();
@@ -229,13 +230,16 @@ pub(crate) fn compact(
     let built = write(context, sources, judge, shape, (sieve, &may_expire_below))?;
     Ok(built.map(|built| {
         let stats = CompactionStats { bytes_read: bytes, ..built.stats };
-        let settle = |table: AddedTable| {
-            let run = settled(version, plan, &table.meta.range).unwrap_or(run);
-            AddedTable { run, ..table }
-        };
-        let added = built.added.into_iter().map(settle).collect();
-        Built { added, removed, stats, ..built }
+        Built { removed, stats, ..built }
     }))
+}
+
+/// Assigns the output of a plan to runs of `version`, the newest one. Other plans may have changed its runs
+/// since it was picked.
+pub(crate) fn place<T>(added: &mut [AddedTable], plan: &Plan, version: &Version<T>) {
+    for table in added {
+        table.run = settled(version, plan, &table.meta.range).unwrap_or(table.run);
+    }
 }
 
 /// Returns the plan's tables, newest run first, each run in key order.

@@ -13,16 +13,40 @@
 //! picker.3. Without new writes, picking and executing plans terminates.
 //! picker.4. No plan reads a table in `PickInput::skip`. Other tables are picked regardless.
 //! picker.5. No plan that is due only because the database is idle reads a table in `PickInput::put_off`.
+//! picker.6. The claim of a plan meets none of `PickInput::running`.
 //!
 //! Lazy leveling: Dayan and Idreos, Dostoevsky (2018). Compaction once lost seeks have paid for it: LevelDB's
 //! allowed seeks, as a ski rental.
 
+use super::claim::Claim;
 use super::plan::{PickInput, Plan};
 use super::{in_cache, tiers};
 use crate::manifest::version::Version;
 
 /// Returns the most profitable compaction that is due; `None` if the tree has the desired shape.
 pub(crate) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
+    if input.running.is_empty() {
+        return pick_alone(version, input);
+    }
+    let mut input = input.clone();
+    let is_claimed = |claim: &Claim| {
+        let tables = version.tables().filter(|(run, table)| claim.overlaps_in(run, &table.meta.range));
+        tables.map(|(_, table)| table.file).collect::<Vec<_>>()
+    };
+    input.skip.extend(input.running.iter().flat_map(is_claimed));
+    loop {
+        let plan = pick_alone(version, &input)?;
+        let claim = Claim::of(&plan, version);
+        if !input.running.iter().any(|running| running.meets(&claim)) {
+            return Some(plan);
+        }
+        // Its output could span a claimed range.
+        input.skip.extend(plan.files());
+    }
+}
+
+/// Returns the most profitable compaction that is due and reads no table to leave alone.
+fn pick_alone<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     if input.limits.fits_cache { in_cache::pick(version, input) } else { tiers::pick(version, input) }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::claim::Claim;
 use super::partition::{Member, Partition};
 use super::rules::Rules;
 use crate::manifest::level::{Level, RunId};
@@ -81,6 +82,8 @@ pub(crate) struct PickInput {
     pub skip: BTreeSet<FileId>,
     /// Tables of compactions whose output could not be written recently (picker.5).
     pub put_off: BTreeSet<FileId>,
+    /// Claims of running plans (picker.6).
+    pub running: Vec<Claim>,
     /// No reader reads below this sequence number.
     pub oldest_horizon: SeqNo,
     /// History rules of keyspaces.
@@ -199,8 +202,9 @@ pub(super) fn plan<T>(version: &Version<T>, group: &Partition<'_, T>, level: Lev
     Plan { inputs, output_level: level, output_run, kind, bottommost, range, fences: Vec::new() }
 }
 
-/// Returns the run for one output table: the oldest of the plan's level in which, and in all newer ones, its
-/// range is free. So there are no more runs than overlapping tables. `None` if there is no such run.
+/// Returns the run for one output table in `version`, which may be newer than the plan: the oldest of the
+/// plan's level in which, and in all newer ones, its range is free. So there are no more runs than
+/// overlapping tables. `None` if there is no such run.
 pub(crate) fn settled<T>(version: &Version<T>, plan: &Plan, range: &KeyRange) -> Option<RunId> {
     let files = plan.files();
     let mut of_level = version.runs().iter().filter(|run| run.level == plan.output_level);

@@ -259,6 +259,7 @@ impl World {
             wasted_seek_ns: 0,
             bytes_per_second: 1 << 30,
             skip: Default::default(),
+            running: Vec::new(),
             put_off: Default::default(),
             oldest_horizon: SeqNo::ZERO,
             rules: Default::default(),

@@ -39,15 +39,24 @@ impl Tuning {
         self.settings.allowances.write_rate = Some(bytes_per_second);
         self
     }
-    /// Limits compactions to reading this many bytes a second; at least 1 MiB. Flushes are not limited. When
-    /// compactions fall behind, writers are slowed down to their rate. Default: no limit.
+    /// Limits all compactions together to reading this many bytes a second; at least 1 MiB. Flushes are not
+    /// limited. When compactions fall behind, writers are slowed down to their rate. Default: no limit.
     pub fn compaction_rate(mut self, bytes_per_second: u64) -> Self {
         self.settings.allowances.compaction_rate = Some(bytes_per_second);
         self
     }
-    /// Limits compactions to this percentage of one processor's time, 1 to 100. Default 100.
+    /// Limits all compactions together to this percentage of one processor's time, 1 to 100. Default: no
+    /// limit.
     pub fn compaction_percent(mut self, percent: u64) -> Self {
         self.settings.allowances.compaction_percent = Some(percent);
+        self
+    }
+    /// Number of compactions that may run at the same time, 1 to 64, each in a thread. They share the rate
+    /// and the percentage. Compactions of overlapping keys in the same levels wait for each other. Default:
+    /// the number of processors less one, at least 1. Without threads
+    /// ([`background`](crate::Builder::background)) there is one at a time.
+    pub fn compactions(mut self, number: usize) -> Self {
+        self.settings.allowances.compactions = Some(number);
         self
     }
     /// Maximum disk space for each live byte, from 1.1 to 100. Default 1.5. Beyond it blob files are

@@ -21,6 +21,9 @@ pub enum Point {
     AdoptionCounted,
     /// A copy has flushed the memtables, and has not taken the manifest's state yet (capture.2).
     CaptureFlushed,
+    /// A compaction beside which others may run has written its tables, and has not installed them yet
+    /// (compaction_turns.1).
+    CompactionBuilt,
     /// A sweep has found expired keys, and has not committed their removal yet (engine_sweep.1).
     SweepFound,
     /// A range removal has counted the keys of its range, and does not have the commit lock yet

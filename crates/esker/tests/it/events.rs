@@ -59,7 +59,8 @@ fn assert_pairs(events: &[Event], kind: &str) {
 fn events_and_statistics_agree_with_all_features() {
     for has_threads in [true, false] {
         let dir = tempfile::tempdir().unwrap();
-        let builder = Db::builder().tuning(|t| t.memtable_bytes(64 << 10)).adoption_bytes(16 << 10);
+        let small = |t: esker::Tuning| t.memtable_bytes(64 << 10).compactions(1);
+        let builder = Db::builder().tuning(small).adoption_bytes(16 << 10);
         let (builder, events) = collecting(builder.background(has_threads));
         let db = builder.open(dir.path().join("db")).unwrap();
         use_all_features(&db);

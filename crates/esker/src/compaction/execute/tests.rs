@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use esker_env::MemFs;
 
+use super::super::claim::Claim;
 use super::super::manual::{self, ManualProgress};
 use super::super::partition::{self, partitions};
 use super::super::picker;
@@ -163,9 +164,19 @@ impl World {
     }
 
     fn merge(&mut self, plan: &Plan) {
+        let built = self.build(plan);
+        self.install_plan(built, plan);
+    }
+
+    fn build(&self, plan: &Plan) -> Built {
         let new_run = || RunId(self.next_id());
         let built = self.with_context(|c| compact(c, plan, &self.version, self.horizons(), None, new_run));
-        self.install(built.unwrap().unwrap());
+        built.unwrap().unwrap()
+    }
+
+    fn install_plan(&mut self, mut built: Built, plan: &Plan) {
+        place(&mut built.added, plan, &self.version);
+        self.install(built);
     }
 
     fn install(&mut self, built: Built) {
@@ -257,9 +268,18 @@ impl World {
         }
     }
 
-    fn random_merge(&mut self, rng: &mut fastrand::Rng) {
-        let input = PickInput {
-            limits: Limits { fits_cache: rng.bool(), l0_runs_max: 2, ..Self::limits() },
+    fn random_input(&self, rng: &mut fastrand::Rng) -> PickInput {
+        let limits = Limits { fits_cache: rng.bool(), l0_runs_max: 2, ..Self::limits() };
+        // Many tiers and slots, for so little data.
+        let small = Limits {
+            tier_runs_max: 2,
+            base_ratio: 1,
+            run_bytes: TABLE_BYTES / 8,
+            compaction_bytes_max: 2 * TABLE_BYTES,
+            ..limits.clone()
+        };
+        PickInput {
+            limits: if rng.bool() { small } else { limits },
             idle: rng.bool(),
             wasted_seek_ns: rng.u64(0..1000),
             bytes_per_second: 1 << 30,
@@ -267,7 +287,53 @@ impl World {
             oldest_horizon: self.horizons().into_iter().min().unwrap_or_default(),
             skip: self.version.tables().map(|(_, t)| t.file).filter(|_| rng.u8(0..20) == 0).collect(),
             put_off: BTreeSet::new(),
-        };
+            running: Vec::new(),
+        }
+    }
+
+    /// Runs up to four plans at the same time, with flushes and commits meanwhile. Returns how many.
+    fn random_merges_together(&mut self, rng: &mut fastrand::Rng) -> usize {
+        let mut running: Vec<(Plan, Option<Built>)> = Vec::new();
+        let mut claims: Vec<(FileId, Claim)> = Vec::new();
+        let mut most = 0;
+        for _ in 0..rng.usize(2..12) {
+            match rng.u8(0..6) {
+                0 => self.random_commit(rng),
+                1 => {
+                    self.seal();
+                    self.flush();
+                }
+                2..4 if running.len() < 4 => {
+                    let input = self.random_input(rng);
+                    let input = PickInput { running: claims.iter().map(|c| c.1.clone()).collect(), ..input };
+                    let Some(plan) = picker::pick(&self.version, &input) else { continue };
+                    claims.push((plan.inputs[0].files[0], Claim::of(&plan, &self.version)));
+                    running.push((plan, None));
+                }
+                _ if !running.is_empty() => {
+                    let at = rng.usize(0..running.len());
+                    let (plan, built) = running.swap_remove(at);
+                    match built {
+                        None => running.push((plan.clone(), Some(self.build(&plan)))),
+                        Some(built) => {
+                            claims.retain(|claim| claim.0 != plan.inputs[0].files[0]);
+                            self.install_plan(built, &plan);
+                        }
+                    }
+                }
+                _ => {}
+            }
+            most = most.max(running.len());
+        }
+        for (plan, built) in running {
+            let built = built.unwrap_or_else(|| self.build(&plan));
+            self.install_plan(built, &plan);
+        }
+        most
+    }
+
+    fn random_merge(&mut self, rng: &mut fastrand::Rng) {
+        let input = self.random_input(rng);
         let plan = match rng.u8(0..3) {
             0 => picker::pick(&self.version, &input),
             1 => manual::pick(&self.version, &input.limits, &|_| false, &mut ManualProgress::default()),
@@ -282,6 +348,31 @@ impl World {
             self.merge(&plan);
         }
     }
+}
+
+#[test]
+fn picker_6_plans_that_run_at_the_same_time_read_and_order_everything_as_one_after_the_other() {
+    let mut together = 0;
+    for seed in 0..150 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut world = World::new(seed);
+        for _ in 0..60 {
+            match rng.u8(0..10) {
+                0..4 => world.random_commit(&mut rng),
+                4 => world.snapshots.push(world.visible),
+                5 => world.snapshots.truncate(rng.usize(0..3)),
+                6 => {
+                    world.seal();
+                    world.flush();
+                }
+                _ => {
+                    together += usize::from(world.random_merges_together(&mut rng) > 1);
+                    world.check();
+                }
+            }
+        }
+    }
+    assert!(together > 100, "{together}");
 }
 
 #[test]

@@ -101,6 +101,7 @@ fn parse_input(words: &str) -> PickInput {
         bytes_per_second: 1000 * MIB,
         skip: files("unreadable="),
         put_off: files("off="),
+        running: Vec::new(),
         rules: Rules::default(),
         oldest_horizon: SeqNo::new(u64::from(words.contains("settled"))),
     }
@@ -113,7 +114,7 @@ fn parse_range(text: &str) -> KeyRange {
 }
 
 /// Runs a table of lines: a version, then lines `words -> plan`. `compact` is a manual compaction, `compact
-/// c-e` that of a range.
+/// c-e` that of a range. `together` picks plans until none may run beside the others.
 fn check(table: &str) {
     let mut version = Version::empty();
     for line in table.lines().map(str::trim).filter(|l| !l.is_empty()) {
@@ -132,6 +133,15 @@ fn check(table: &str) {
                 }
                 let plans = if plans.is_empty() { "nothing".to_owned() } else { plans.join(", then ") };
                 assert_eq!(plans, expected, "{version:?}");
+            }
+            Some((words, expected)) if words.starts_with("together") => {
+                let mut input = parse_input(words);
+                let mut plans = Vec::new();
+                while let Some(plan) = pick(&version, &input) {
+                    plans.push(show(&plan));
+                    input.running.push(Claim::of(&plan, &version));
+                }
+                assert_eq!(plans.join(", beside "), expected, "{words}: {version:?}");
             }
             Some((words, expected)) => {
                 let plan = pick(&version, &parse_input(words));
@@ -403,6 +413,25 @@ fn picker_5_what_could_not_be_written_is_put_off_until_it_is_needed() {
         idle off=1,10 -> merge L0{10} + L0{9} + L0{8} + L0{7} + L0{6} + base{1} into base
         L0: 9[a-c]
         idle off=9 -> move L0{9} into new base
+        ",
+    );
+}
+
+#[test]
+fn picker_6_plans_run_together_if_they_share_no_level_or_no_key() {
+    check(
+        "
+        L0: 8[b-c]10 9[n-o]20 10[v-w]5  base: 1[a-h] 2[m-p] 3[u-z]
+        together idle -> merge L0{9} + base{2} into base, beside merge L0{8} + base{1} into base, \
+         beside merge L0{10} + base{3} into base
+        L0: 8[b-q]10 9[v-w]5  base: 1[a-h] 2[m-p] 3[u-z]
+        together idle -> merge L0{8} + base{1,2} into base, beside merge L0{9} + base{3} into base
+        L0: 7[a-c] 8[g-k] / 9[d-e] / 10[b-h]  base: 1[a-c] 2[g-k]
+        together idle -> merge L0{7,8} + L0{9} + L0{10} + base{1,2} into base
+
+        L0: 40[a-z]1 / 41[a-z]1 / 42[a-z]1  tier2: 30[a-c]50 31[m-o]40  base: 1[a-f]100 2[m-o]100 3[p-z]5800
+        together busy beyond -> merge tier2{30} + base{1} into base, beside merge tier2{31} + base{2} into base, \
+         beside merge L0{40} + L0{41} + L0{42} into new tier (not bottommost)
         ",
     );
 }

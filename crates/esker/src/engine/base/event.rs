@@ -58,7 +58,8 @@ pub enum Event {
         /// The error if it failed. It is tried again.
         error: Option<Error>,
     },
-    /// A compaction begins.
+    /// A compaction begins. Several may run at the same time
+    /// ([`Tuning::compactions`](crate::Tuning::compactions)).
     #[non_exhaustive]
     CompactionBegun {
         /// Number of tables to compact.

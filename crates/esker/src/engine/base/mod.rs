@@ -1,5 +1,6 @@
 //! The lowest layer of the running database: what every other layer reads or reports to.
 
+pub(crate) mod allowances;
 pub(crate) mod event;
 pub(crate) mod events;
 pub(crate) mod file_sizes;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use esker_env::{Env, OpenOptions, read_range};
 
+use super::allowances::Allowances;
 use super::events::Listener;
 use super::file_sizes::FileSizes;
 use super::info::Info;
@@ -41,17 +42,6 @@ const SYNC_EVERY_MAX: Duration = Duration::from_secs(3600);
 pub(in crate::engine) const COMPACTION_TABLES: u64 = 16;
 /// Immutable memtables that may wait for their flush before writers wait.
 pub(crate) const SEALED_MAX: usize = 2;
-
-/// Limits on background work and writers, set by the user.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Allowances {
-    /// Bytes a second that writers may write.
-    pub(crate) write_rate: Option<u64>,
-    /// Bytes a second that compactions may read.
-    pub(crate) compaction_rate: Option<u64>,
-    /// Percent of one processor that compactions may use.
-    pub(crate) compaction_percent: Option<u64>,
-}
 
 /// What runs the background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,13 +220,7 @@ impl Settings {
         if self.sizes.table_bytes > TABLE_BYTES_MAX {
             return invalid("table_bytes: at most 1 TiB");
         }
-        let Allowances { write_rate, compaction_rate, compaction_percent } = self.allowances;
-        if write_rate.is_some_and(|rate| rate < 1 << 10) || compaction_rate.is_some_and(|rate| rate < MIB) {
-            return invalid("write_rate: at least 1 KiB a second; compaction_rate: at least 1 MiB a second");
-        }
-        if compaction_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
-            return invalid("compaction_percent: 1 to 100");
-        }
+        self.allowances.check()?;
         if !(SYNC_EVERY_MIN..=SYNC_EVERY_MAX).contains(&self.log.sync_every) {
             return invalid("sync_every: 1 ms to 1 hour");
         }
@@ -364,6 +348,15 @@ impl Options {
     }
     pub(crate) fn allowances(&self) -> Allowances {
         self.given.allowances
+    }
+    /// Number of compactions that may run at the same time. Writers that do the work themselves wait for each
+    /// other. Steps need a setting for more than one.
+    pub(crate) fn compactions(&self) -> usize {
+        match self.given.background {
+            Background::Threads => self.given.allowances.compaction_threads(),
+            Background::Steps => self.given.allowances.compactions.unwrap_or(1),
+            Background::Writers => 1,
+        }
     }
     /// How much of the log is kept for the change feed, if set.
     pub(crate) fn feed_retention(&self) -> Option<FeedLimits> {

@@ -3,7 +3,7 @@
 //! ```text
 //!   flush thread:      immutable memtables -> L0 runs
 //!   log thread:        prepares log segments before they are needed, also during a flush
-//!   compaction thread: the compaction that policy wants most
+//!   compaction thread: the compaction that policy wants most; further threads: what may run beside it
 //!   sweep thread:      removes expired entries
 //!   sync thread:       syncs commits that did not wait for the disk
 //!   no threads (simulation, tests): `Core::step` does one piece of any of these
@@ -40,7 +40,7 @@ use esker_env::ThreadHandle;
 
 use crate::engine::base::signal::TICK;
 use crate::engine::core::Core;
-use crate::engine::upkeep::compact::CompactionStep;
+use crate::engine::upkeep::compact::{CompactionStep, Scope};
 use crate::types::{Error, Result, SeqNo};
 
 /// How often the sweep thread looks for expired entries.
@@ -150,27 +150,48 @@ impl Core {
             let idle_for = now.saturating_sub(quiet_since);
             self.idle.note_idle(idle_for);
             let idle = idle_for >= IDLE_AFTER;
-            let ended = loop {
+            let scope = || {
                 // A new writer need not wait for all the work that is only due when idle.
                 let is_idle = idle && self.published.visible() == last_seq && !self.is_writing();
-                match self.try_compact(is_idle, &**self) {
-                    Ok(CompactionStep::Done) if !self.signal.stopping() => pause = TICK,
-                    ended => break ended,
-                }
+                if is_idle { Scope::Idle } else { Scope::Due }
             };
-            let pause_max = match ended {
-                Ok(CompactionStep::Done | CompactionStep::Nothing) => {
-                    pause = TICK;
-                    continue;
-                }
-                Ok(CompactionStep::PutOff) => PUT_OFF_PAUSE_MAX,
-                Err(_) => PAUSE_MAX,
-            };
-            pause = (pause * 2).min(PAUSE_MAX);
-            if !self.signal.pause(pause.min(pause_max)) {
+            if !self.compact_what_is_due(scope, &mut pause) {
                 return;
             }
         }
+    }
+
+    /// Loop of the threads beside the compaction thread.
+    fn compaction_beside_loop(&self) {
+        let mut seen = 0;
+        let mut pause = TICK;
+        while self.signal.wait_for_work(&mut seen) {
+            self.report_health();
+            if !self.compact_what_is_due(|| Scope::Beside, &mut pause) {
+                return;
+            }
+        }
+    }
+
+    /// Compacts until nothing is due. After a failure it pauses, for longer each time. Returns false when the
+    /// loop has to end.
+    fn compact_what_is_due(&self, scope: impl Fn() -> Scope, pause: &mut Duration) -> bool {
+        let ended = loop {
+            match self.try_compact(scope(), &**self) {
+                Ok(CompactionStep::Done) if !self.signal.stopping() => *pause = TICK,
+                ended => break ended,
+            }
+        };
+        let pause_max = match ended {
+            Ok(CompactionStep::Done | CompactionStep::Nothing) => {
+                *pause = TICK;
+                return true;
+            }
+            Ok(CompactionStep::PutOff) => PUT_OFF_PAUSE_MAX,
+            Err(_) => PAUSE_MAX,
+        };
+        *pause = (*pause * 2).min(PAUSE_MAX);
+        self.signal.pause((*pause).min(pause_max))
     }
 
     fn sweep_loop(&self) {
@@ -197,7 +218,9 @@ impl Core {
         // The threads look for leftover work at once: like earlier processes, this one may end within a tick.
         self.signal.wake();
         let mut threads = Vec::new();
-        for (name, body) in loops {
+        let beside: (_, Loop) = ("esker-compact", Core::compaction_beside_loop);
+        let others = self.options.compactions() - 1;
+        for (name, body) in loops.into_iter().chain(std::iter::repeat_n(beside, others)) {
             let core = self.clone();
             match self.env.threads.spawn(name, Box::new(move || core.run(name, body))) {
                 Ok(thread) => threads.push(thread),
@@ -304,7 +327,7 @@ mod tests {
             db.flush(),
             db.compact(),
             core.flush_step().map(drop),
-            core.try_compact(true, &***core).map(drop),
+            core.try_compact(Scope::Idle, &***core).map(drop),
         ] {
             assert!(matches!(refused, Err(Error::Poisoned(_))), "engine_background.2: {refused:?}");
         }

@@ -91,6 +91,11 @@ impl CompactionBackoff {
         self.unreadable.all()
     }
 
+    /// Returns the tables whose compactions could not be written recently.
+    pub(crate) fn unwritable(&self, now: Duration) -> BTreeSet<FileId> {
+        self.unwritable.now(now)
+    }
+
     /// Returns the tables that could not be read, and those whose compactions could not be written recently.
     pub(crate) fn paused(&self, now: Duration) -> BTreeSet<FileId> {
         self.unreadable.all().union(&self.unwritable.now(now)).copied().collect()

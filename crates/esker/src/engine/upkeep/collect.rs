@@ -7,8 +7,8 @@
 //!
 //! collect.1. Every value that a table of the version references is copied. Only compactions drop references.
 //! collect.2. Only settled files are collected: no commit writes to them any more, and all commits that point
-//!     into them are in tables. Those tables may leave the version meanwhile, but only in another thread's
-//!     turn, or for tables that reference less.
+//!     into them are in tables. Compactions may replace those tables meanwhile, but only by tables that
+//!     reference less. A compaction that reads the old file keeps it open.
 //! collect.4. A file is not collected while commits that point into it are still in the change feed.
 //!
 //! No table is changed: the new file replaces the old one (blob.1 in blob/mod.rs). The map and the values are
@@ -54,7 +54,7 @@ enum Choice {
 
 impl Upkeep {
     /// Collects a blob file, or removes files that nothing references. Returns false if there is nothing to
-    /// do. The caller holds the compaction turn.
+    /// do. The caller holds the turn to choose a compaction, or the exclusive one.
     pub(in crate::engine) fn collect_blobs(&self, idle: bool) -> Result<bool> {
         // Before reading the version: commits that wrote to these files are in it, or in a memtable
         // (collect.2).
@@ -86,7 +86,7 @@ impl Upkeep {
     }
 
     /// Collects a settled blob file that is encrypted with an older key than new files. Returns false if
-    /// there is none. The caller holds the compaction turn.
+    /// there is none. The caller holds the exclusive turn of compactions.
     pub(in crate::engine) fn renew_blobs(&self) -> Result<bool> {
         if !encryption::has_older_keys(&self.env) {
             return Ok(false);

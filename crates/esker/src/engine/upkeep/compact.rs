@@ -7,8 +7,10 @@
 //!                collect.rs --nothing to compact--> blob files collected
 //! ```
 //!
-//! - A step holds its turn until it ends. It does nothing in a closed database (handle.1), nor after a panic
-//!   of a thread or of another step (engine_background.2).
+//! - A step holds its turn until it ends (compaction_turns.rs). It does nothing in a closed database
+//!   (handle.1), nor after a panic of a thread or of another step (engine_background.2).
+//! - A step that finds other plans running does only what is due without idleness or lost seeks: those pay
+//!   for one compaction.
 //!
 //! compact.3. Before tables are removed because of a range tombstone in a memtable (covered.3), the log is
 //!     durable up to that tombstone. The same manifest edit records this, so that a log that lost the
@@ -17,6 +19,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use crate::compaction::claim::Claim;
 use crate::compaction::covered::covered;
 use crate::compaction::execute::{self, Built, CompactionStats, Context};
 use crate::compaction::filter::Sieve;
@@ -30,8 +33,10 @@ use crate::engine::upkeep::backoff::Choice;
 use crate::manifest::edit::{HistoryEdit, VersionEdit};
 use crate::manifest::file_name::table_path;
 use crate::manifest::history::Floors;
+use crate::manifest::version::Version;
 use crate::txn::flush_reason::FlushReason;
 use crate::types::canary::{self, Canary};
+use crate::types::interleave::{self, Point};
 use crate::types::key_range::KeyRange;
 use crate::types::{Error, FileId, Result, SeqNo};
 
@@ -47,6 +52,18 @@ pub(crate) enum CompactionStep {
     Nothing,
     /// The compaction that is due waits for space (backoff.4).
     PutOff,
+}
+
+/// Which compactions a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Scope {
+    /// Those that are due.
+    Due,
+    /// Also those that only an idle database does.
+    Idle,
+    /// Those that are due, except of tables whose output could not be written recently: another thread
+    /// retries these.
+    Beside,
 }
 
 /// The compaction filters. The layer above commits their decisions.
@@ -85,10 +102,14 @@ impl CompactionStep {
 
 impl Upkeep {
     /// Does the compaction that the policy wants most, unless it has to wait.
-    pub(in crate::engine) fn try_compact(&self, idle: bool, filters: &dyn Filters) -> Result<CompactionStep> {
+    pub(in crate::engine) fn try_compact(
+        &self,
+        scope: Scope,
+        filters: &dyn Filters,
+    ) -> Result<CompactionStep> {
         // Before taking the turn, which may stay taken for ever in a forked child (handle.3).
         self.check_writable()?;
-        let _turn = self.turns.compact.lock();
+        let turn = self.turns.compact.choose();
         self.check_able()?;
         // install.2
         if self.tables.has_disowned() {
@@ -97,8 +118,15 @@ impl Upkeep {
         if self.drop_covered()? {
             return Ok(CompactionStep::Done);
         }
+        // compaction_turns.2
+        let running = self.turns.compact.claims();
+        let is_alone = running.is_empty();
+        if !is_alone && (running.len() >= self.options.compactions() || self.has_little_space()) {
+            return Ok(CompactionStep::Nothing);
+        }
         let version = self.version();
-        let lost_ns = self.read_cost.lost_ns();
+        let lost_ns = if is_alone { self.read_cost.lost_ns() } else { 0 };
+        let idle = scope == Scope::Idle && is_alone;
         if idle && let Some(reason) = self.idle_flush_reason(lost_ns) {
             if reason == FlushReason::ReadersPaid {
                 self.read_cost.reset();
@@ -108,17 +136,10 @@ impl Upkeep {
         }
         let compacts_idle = idle && self.idle_compaction_is_due(&version);
         let now = self.env.clock.monotonic();
-        let needs_compaction = Space::of(&version).needs_compaction(self.options.amplification_percent_max());
-        let input = PickInput {
-            limits: if compacts_idle { self.limits_when_idle() } else { self.limits() },
-            idle: compacts_idle || needs_compaction,
-            wasted_seek_ns: lost_ns,
-            bytes_per_second: COMPACTION_BYTES_PER_SECOND,
-            skip: BTreeSet::new(),
-            put_off: BTreeSet::new(),
-            oldest_horizon: self.published.oldest_horizon(),
-            rules: self.history_rules(),
-        };
+        let mut input = self.pick_input(&version, compacts_idle, lost_ns, running);
+        if scope == Scope::Beside {
+            input.skip = self.backoff.lock().unwritable(now);
+        }
         let fits_cache = input.limits.fits_cache;
         let choice = self.backoff.lock().choose(&version, input, now, || self.free_bytes());
         let plan = match choice {
@@ -139,6 +160,8 @@ impl Upkeep {
             PlanKind::Rewrite => compaction_ns(plan.input_bytes(&version)),
             PlanKind::TrivialMove => 0,
         };
+        let _running = turn.begin(&plan, &version, self.options.compactions() == 1);
+        drop(version);
         let done = self.run_plan(plan, Some(filters))?;
         if self.version().runs().len() <= 1 {
             self.read_cost.reset();
@@ -149,9 +172,27 @@ impl Upkeep {
         Ok(CompactionStep::done(done))
     }
 
-    /// Drops tables that range tombstones cover; returns false if there are none. The caller holds the
-    /// compaction turn.
+    /// Returns what the picker needs to know besides the version.
+    fn pick_input(&self, version: &Version, idle: bool, lost_ns: u64, running: Vec<Claim>) -> PickInput {
+        let needs_compaction = Space::of(version).needs_compaction(self.options.amplification_percent_max());
+        PickInput {
+            limits: if idle { self.limits_when_idle() } else { self.limits() },
+            idle: idle || needs_compaction,
+            wasted_seek_ns: lost_ns,
+            bytes_per_second: COMPACTION_BYTES_PER_SECOND,
+            skip: BTreeSet::new(),
+            put_off: BTreeSet::new(),
+            running,
+            oldest_horizon: self.published.oldest_horizon(),
+            rules: self.history_rules(),
+        }
+    }
+
+    /// Drops tables that range tombstones cover; returns false if there are none. Tables with keys of running
+    /// plans wait. The caller holds the turn to choose or the exclusive one.
     pub(in crate::engine) fn drop_covered(&self) -> Result<bool> {
+        // compaction_turns.2
+        let running = self.turns.compact.claims();
         let horizons = match canary::is_set(Canary::CoveredTableDroppedEarly) {
             true => vec![self.published.visible()],
             false => self.published.horizons(),
@@ -165,7 +206,10 @@ impl Upkeep {
         let waiting: Vec<_> =
             view.memtables().filter(|memtable| memtable.unresolved() > 0).cloned().collect();
         drop(view);
-        let is_waiting = |range: &KeyRange| waiting.iter().any(|memtable| memtable.is_unresolved_in(range));
+        let is_waiting = |range: &KeyRange| {
+            let is_unresolved = waiting.iter().any(|memtable| memtable.is_unresolved_in(range));
+            is_unresolved || running.iter().any(|claim| claim.overlaps(range))
+        };
         let under = |memtables: &[_]| {
             covered(&version, memtables, |t| t.table.range_tombstones(), is_waiting, &horizons, &rules)
         };
@@ -288,11 +332,16 @@ impl Upkeep {
             let free = if is_lack { self.free_bytes() } else { None };
             self.backoff.lock().note_space(&plan.files(), free, self.env.clock.monotonic());
         }
-        let Some(Built { added, removed, opened, overcounts, floors, stats }) = built? else {
+        let Some(Built { mut added, removed, opened, overcounts, floors, stats }) = built? else {
             return Ok(None);
         };
         let written = Written { tables: added.len(), stats };
-        self.pace.compactions.note(stats.bytes_written, self.env.clock.monotonic().saturating_sub(begun));
+        if self.turns.compact.is_shared() {
+            interleave::reached(Point::CompactionBuilt);
+        }
+        let running = self.turns.compact.count().max(1) as u64;
+        let took = self.env.clock.monotonic().saturating_sub(begun);
+        self.pace.compactions.note(stats.bytes_written * running, took);
         if canary::is_set(Canary::TableRemovedEarly) {
             for file in removed.iter().filter(|file| added.iter().all(|a| a.file != **file)) {
                 let _ = self.env.fs.remove_file(&table_path(&self.dir, *file));
@@ -300,11 +349,12 @@ impl Upkeep {
         }
         self.histories.raise(&floors);
         let history = HistoryEdit { floors, ..HistoryEdit::default() };
-        self.install(
-            VersionEdit { added, removed, overcounts, history, ..VersionEdit::default() },
-            opened,
-            &[],
-        )?;
+        {
+            let _placing = self.turns.compact.place();
+            execute::place(&mut added, plan, &self.version());
+            let edit = VersionEdit { added, removed, overcounts, history, ..VersionEdit::default() };
+            self.install(edit, opened, &[])?;
+        }
         add(&self.counters.compaction.done, 1);
         add(&self.counters.compaction.moves, u64::from(plan.kind == PlanKind::TrivialMove));
         add(&self.counters.compaction.bytes_read, stats.bytes_read);

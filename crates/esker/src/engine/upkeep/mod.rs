@@ -5,6 +5,7 @@ pub(in crate::engine) mod amplification;
 pub(in crate::engine) mod backoff;
 mod collect;
 pub(in crate::engine) mod compact;
+mod compaction_turns;
 mod flush;
 mod idle;
 pub(in crate::engine) mod install;
@@ -19,6 +20,7 @@ use std::ops::Deref;
 use parking_lot::Mutex;
 
 use self::backoff::CompactionBackoff;
+use self::compaction_turns::CompactionTurns;
 use self::idle::IdlePolicy;
 use self::memtable_age::MemtableAge;
 use self::pace::Pace;
@@ -37,11 +39,11 @@ pub(crate) struct Upkeep {
     pub(in crate::engine) state: State,
 }
 
-/// Exclusive turns: one thread flushes and one compacts at a time.
+/// Turns: one thread flushes at a time, and compactions run beside each other only if they do not meet.
 #[derive(Default)]
 pub(crate) struct Turns {
     pub(crate) flush: Mutex<()>,
-    pub(crate) compact: Mutex<()>,
+    pub(crate) compact: CompactionTurns,
 }
 
 impl Upkeep {

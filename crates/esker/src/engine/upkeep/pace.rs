@@ -15,8 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::engine::base::options::Allowances;
-use crate::engine::disk::Disk;
+use crate::engine::base::allowances::Allowances;
 use crate::engine::upkeep::Upkeep;
 use crate::engine::upkeep::compact::COMPACTION_BYTES_PER_SECOND;
 
@@ -76,9 +75,9 @@ pub(in crate::engine) fn time_of(bytes: u64, rate: u64) -> Duration {
     Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)
 }
 
-/// Limits the speed of one compaction.
+/// Limits the speed of one compaction, so that all that run keep to the limits together.
 pub(in crate::engine) struct Allowance<'a> {
-    disk: &'a Disk,
+    upkeep: &'a Upkeep,
     /// When it began or last paused.
     since: Mutex<Duration>,
 }
@@ -95,7 +94,7 @@ impl Upkeep {
 
     /// Returns the allowance of a compaction that begins.
     pub(in crate::engine) fn compaction_allowance(&self) -> Allowance<'_> {
-        Allowance { disk: self, since: Mutex::new(self.env.clock.monotonic()) }
+        Allowance { upkeep: self, since: Mutex::new(self.env.clock.monotonic()) }
     }
 }
 
@@ -103,15 +102,17 @@ impl Allowance<'_> {
     /// Records `bytes` more of input, and pauses if the compaction is ahead of its share. Returns false if it
     /// must end.
     pub(in crate::engine) fn go_on(&self, bytes: u64) -> bool {
-        let (disk, Allowances { compaction_rate, compaction_percent, .. }) =
-            (self.disk, self.disk.options.allowances());
+        let Upkeep { turns, state: disk, .. } = self.upkeep;
+        let Allowances { compaction_rate, compaction_percent, .. } = disk.options.allowances();
         let is_stopped = || disk.signal.stop_flag().load(Ordering::Relaxed);
         if compaction_rate.is_none() && compaction_percent.is_none() {
             return !is_stopped();
         }
         let mut since = self.since.lock();
         let now = disk.env.clock.monotonic();
-        let mut rest = pause(bytes, now.saturating_sub(*since), compaction_rate, compaction_percent);
+        let running = turns.compact.count().max(1) as u64;
+        let took = now.saturating_sub(*since);
+        let mut rest = pause((bytes, took), running, compaction_rate, compaction_percent);
         while !rest.is_zero() && !is_stopped() {
             let nap = rest.min(NAP_MAX);
             disk.env.clock.sleep(nap);
@@ -122,11 +123,11 @@ impl Allowance<'_> {
     }
 }
 
-/// Returns how long a compaction pauses after it took `took` for `bytes`.
-fn pause(bytes: u64, took: Duration, rate: Option<u64>, percent: Option<u64>) -> Duration {
-    let for_disk = rate.map_or(Duration::ZERO, |rate| time_of(bytes, rate).saturating_sub(took));
+/// Returns how long one of `running` compactions pauses after it took `took` for `bytes`.
+fn pause((bytes, took): (u64, Duration), running: u64, rate: Option<u64>, percent: Option<u64>) -> Duration {
+    let for_disk = rate.map_or(Duration::ZERO, |rate| time_of(bytes * running, rate).saturating_sub(took));
     let for_processor = percent.map_or(Duration::ZERO, |percent| {
-        let rest = 100_u128.saturating_sub(u128::from(percent));
+        let rest = u128::from((100 * running).saturating_sub(percent));
         Duration::from_nanos((took.as_nanos() * rest / u128::from(percent.max(1))) as u64)
     });
     for_disk.max(for_processor)
@@ -153,11 +154,21 @@ mod tests {
 
     #[test]
     fn merges_pause_for_the_disk_or_for_the_processor_whichever_is_longer() {
-        assert_eq!(pause(1000, 10 * MS, None, None), Duration::ZERO);
-        assert_eq!(pause(1000, 10 * MS, Some(50_000), None), 10 * MS);
-        assert_eq!(pause(1000, 30 * MS, Some(50_000), None), Duration::ZERO);
-        assert_eq!(pause(1000, 10 * MS, Some(50_000), Some(25)), 30 * MS);
-        assert_eq!(pause(1000, 10 * MS, None, Some(100)), Duration::ZERO);
+        for (took_ms, running, rate, percent, expected_ms) in [
+            (10, 1, None, None, 0),
+            (10, 1, Some(50_000), None, 10),
+            (30, 1, Some(50_000), None, 0),
+            (10, 1, Some(50_000), Some(25), 30),
+            (10, 1, None, Some(100), 0),
+            // Each of two gets half of the rate and of the processor.
+            (10, 2, Some(50_000), None, 30),
+            (10, 2, None, Some(100), 10),
+            (10, 2, None, Some(25), 70),
+            (10, 4, Some(50_000), Some(25), 150),
+        ] {
+            let found = pause((1000, took_ms * MS), running, rate, percent);
+            assert_eq!(found, expected_ms * MS, "{took_ms} {running} {rate:?} {percent:?}");
+        }
     }
 
     #[test]

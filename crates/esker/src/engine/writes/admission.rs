@@ -23,7 +23,7 @@ use crate::engine::base::slow_operation::Operation;
 use crate::engine::base::stats::add;
 use crate::engine::disk::reserve::SEALED_FOR_REMOVALS;
 use crate::engine::upkeep::backoff::is_more;
-use crate::engine::upkeep::compact::CompactionStep;
+use crate::engine::upkeep::compact::{CompactionStep, Scope};
 use crate::engine::upkeep::pace::time_of;
 use crate::engine::writes::Writes;
 use crate::txn::blobs;
@@ -142,7 +142,8 @@ impl Writes {
     /// Runs the compaction that the policy wants most. Returns false if there is none, or if it has to wait
     /// for space.
     pub(crate) fn compaction_step(&self, idle: bool) -> Result<bool> {
-        self.try_compact(idle, self).map(|step| step == CompactionStep::Done)
+        let scope = if idle { Scope::Idle } else { Scope::Due };
+        self.try_compact(scope, self).map(|step| step == CompactionStep::Done)
     }
 
     /// Waits until flushes and compactions admit a commit of `bytes` bytes.

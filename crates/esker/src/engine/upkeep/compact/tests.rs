@@ -3,12 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, ManualClock, MemFs, OpKind};
 
 use super::compaction_ns;
+use crate::types::interleave::{self, Point};
 use crate::{Blobs, Db, Durability, Error};
 
 /// Returns a database of six runs of 100 KB that compaction turns into one.
@@ -480,4 +481,57 @@ fn install_2_the_table_of_a_compaction_that_could_not_be_named_does_not_keep_the
 #[test]
 fn a_compaction_of_a_terabyte_has_its_price() {
     assert_eq!([800 << 20, 1 << 40].map(|bytes| compaction_ns(bytes) / 1_000_000_000), [1, 1310]);
+}
+
+/// A database of six runs in each of two key ranges, in which two compactions may run at the same time.
+fn two_groups() -> (Db, FaultFs) {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let small = |t: crate::Tuning| t.table_bytes(1 << 20).compactions(2);
+    let db = Db::builder().stepped().tuning(small).blobs(Blobs::Never);
+    let db = db.env(Env::simulated(Arc::new(faults.clone()), 1)).open(Path::new("db")).unwrap();
+    let map = db.default_keyspace();
+    let mut bytes = fastrand::Rng::with_seed(1);
+    for run in 0..12_u8 {
+        for key in 0..20 {
+            let value: Vec<_> = std::iter::repeat_with(|| bytes.u8(..)).take(5000).collect();
+            map.put([100 * (run % 2) + key, 0], value).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    (db, faults)
+}
+
+#[test]
+fn compaction_turns_1_a_second_compaction_runs_and_fails_beside_the_first() {
+    for fails in [false, true] {
+        let (db, faults) = two_groups();
+        let core = db.handle.core.clone();
+        let inner = Arc::new(AtomicUsize::new(0));
+        let (seen, beside) = (inner.clone(), core.clone());
+        let hook = move |point| {
+            if point != Point::CompactionBuilt {
+                return;
+            }
+            assert!(beside.turns.compact.try_lock().is_none(), "a plan runs");
+            let failure = FaultAction::Fail(std::io::ErrorKind::Other);
+            let rule = FaultRule::new(&[OpKind::Create], failure).on_path(".sst").forever();
+            fails.then(|| faults.add(rule));
+            let done = beside.compaction_step(false);
+            faults.clear();
+            assert_eq!(done.is_err(), fails, "{done:?}");
+            assert!(fails || done.unwrap(), "the other group is compacted");
+            assert_eq!(beside.compaction_step(false).unwrap(), fails, "what failed is tried again");
+            seen.fetch_add(1, Ordering::Relaxed);
+        };
+        let before = interleave::set(Some(Box::new(hook)));
+        assert!(core.compaction_step(true).unwrap());
+        interleave::set(before);
+        assert_eq!(inner.load(Ordering::Relaxed), 1);
+        // The first base is made by the second compaction, and joined by the first.
+        assert_eq!(core.version().runs().len(), 1, "version.3");
+        assert_eq!(core.turns.compact.count(), 0);
+        while core.compaction_step(true).unwrap() {}
+        assert_eq!(db.default_keyspace().len().unwrap(), 40);
+        assert!(db.check().unwrap().problems.is_empty());
+    }
 }
