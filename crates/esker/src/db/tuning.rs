@@ -53,7 +53,7 @@ impl Tuning {
     }
     /// Number of compactions that may run at the same time, 1 to 64, each in a thread. They share the rate
     /// and the percentage. Compactions of overlapping keys in the same levels wait for each other. Default:
-    /// the number of processors less one, at least 1. Without threads
+    /// the number of processors less one, from 1 to 4. Without threads
     /// ([`background`](crate::Builder::background)) there is one at a time.
     pub fn compactions(mut self, number: usize) -> Self {
         self.settings.allowances.compactions = Some(number);

@@ -10,7 +10,7 @@
 //!
 //! - At each point the thread holds no lock that flushes, compactions, sweeps or commits of others wait for.
 //!   It may have passed the exclusive turn (engine/writes/exclusive_turn.rs), so a hook must not begin an
-//!   exclusive transaction.
+//!   exclusive transaction. At `CompactionBuilt` a plan runs, so a hook must not do what waits for its end.
 //! - A hook does not run inside itself.
 
 /// A point at which other work may run.

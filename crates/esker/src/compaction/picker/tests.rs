@@ -437,6 +437,18 @@ fn picker_6_plans_run_together_if_they_share_no_level_or_no_key() {
 }
 
 #[test]
+fn picker_6_what_is_flushed_between_the_inputs_of_a_running_plan_waits_for_its_end() {
+    let before = parse_version("L0: 8[b-c]10  base: 1[a-d]10 2[w-z]10");
+    let plan = pick(&before, &parse_input("idle")).unwrap();
+    assert_eq!(show(&plan), "merge L0{8} + base{1,2} into base");
+    let after = parse_version("L0: 9[m-n]90 / 8[b-c]10  base: 1[a-d]10 2[w-z]10");
+    let mut input = parse_input("idle");
+    input.running.push(Claim::of(&plan, &before));
+    // The plan's output may span it.
+    assert_eq!(pick(&after, &input), None);
+}
+
+#[test]
 fn a_manual_compaction_leaves_one_clean_run() {
     check(
         "

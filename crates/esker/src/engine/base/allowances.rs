@@ -4,6 +4,8 @@ use crate::types::{Error, Result};
 
 /// More compactions at the same time are refused.
 const COMPACTIONS_MAX: usize = 64;
+/// Maximum number by default. One flush thread seldom makes work for more.
+const COMPACTIONS_BY_DEFAULT: usize = 4;
 
 /// Limits on background work and writers, set by the user.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,7 +43,7 @@ impl Allowances {
     pub(super) fn compaction_threads(&self) -> usize {
         self.compactions.unwrap_or_else(|| {
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
-            processors.saturating_sub(1).clamp(1, COMPACTIONS_MAX)
+            processors.saturating_sub(1).clamp(1, COMPACTIONS_BY_DEFAULT)
         })
     }
 }

@@ -161,13 +161,13 @@ impl Core {
         }
     }
 
-    /// Loop of the threads beside the compaction thread.
+    /// Loop of the threads beside the compaction thread. They look for work only while a plan runs.
     fn compaction_beside_loop(&self) {
         let mut seen = 0;
         let mut pause = TICK;
         while self.signal.wait_for_work(&mut seen) {
-            self.report_health();
-            if !self.compact_what_is_due(|| Scope::Beside, &mut pause) {
+            let is_alone = self.turns.compact.count() == 0;
+            if !is_alone && !self.compact_what_is_due(|| Scope::Beside, &mut pause) {
                 return;
             }
         }

@@ -8,6 +8,24 @@
 //! compaction_turns.1. Claims of running plans do not meet (compaction/claim.rs).
 //! compaction_turns.2. A plan installs its edit before it releases its claim. A thread that chooses reads the
 //!     claims before the version. So it sees either the claim of a plan or its outcome.
+//!
+//! Why other work is right beside running plans:
+//! - Another plan reads and writes tables apart (claim.1). It puts nothing below the output of a plan at the
+//!   bottom: it would have an input there, which the picker would have seen.
+//! - Flushes, large commits and ingests add runs of L0 above all inputs. A large commit joins the base only
+//!   with the exclusive turn.
+//! - The removal of covered tables leaves out every table with claimed keys, in all levels: inputs, what they
+//!   resolve, and what their tombstones cover.
+//! - A blob collection copies what the version's tables reference. Inputs are among these tables, and outputs
+//!   reference no more.
+//! - A copy takes the version and the manifest's state of one moment, or takes the exclusive turn.
+//! - Each plan reads its horizons before the history rules (engine_history.2). Floors rise before its edit is
+//!   installed.
+//! - Unresolved counts are in the edit that replaces the tables in which they were found.
+//! - Sweeps, maximum sizes, range removals, filters and changes of keyspaces are commits. They do not change
+//!   the version.
+//! - Unloading changes handles of tables only. A plan keeps its own.
+//!
 //! - Lock order: `choosing`, `running`, `placing`, then the manifest.
 
 use std::collections::BTreeMap;

@@ -535,3 +535,23 @@ fn compaction_turns_1_a_second_compaction_runs_and_fails_beside_the_first() {
         assert!(db.check().unwrap().problems.is_empty());
     }
 }
+
+#[test]
+fn compaction_turns_2_covered_tables_of_a_running_compaction_stay_until_it_has_ended() {
+    let (db, _) = two_groups();
+    let (core, beside) = (db.handle.core.clone(), db.clone());
+    let hook = move |point| {
+        if point == Point::CompactionBuilt {
+            beside.default_keyspace().delete_range([0]..[255]).unwrap();
+            assert!(beside.handle.core.compaction_step(false).unwrap());
+            assert_eq!(beside.stats().tables_dropped, 6, "those of the other group");
+        }
+    };
+    let before = interleave::set(Some(Box::new(hook)));
+    assert!(core.compaction_step(true).unwrap());
+    interleave::set(before);
+    while core.compaction_step(true).unwrap() {}
+    assert_eq!(core.version().runs().len(), 0);
+    assert_eq!(db.default_keyspace().len().unwrap(), 0);
+    assert!(db.check().unwrap().problems.is_empty());
+}
