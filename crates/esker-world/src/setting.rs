@@ -120,6 +120,15 @@ pub fn has_limits(seed: u64) -> bool {
     is_at(seed, 23, 6) || is_at(seed, 23, 17)
 }
 
+/// Number of compactions at the same time, in seeds that run them beside each other.
+pub const COMPACTIONS: usize = 3;
+
+/// Compactions run beside other operations and each other: one seed in three without filters, whose decisions
+/// the model learns of at the end of a compaction.
+pub fn compacts_beside(seed: u64) -> bool {
+    is_at(seed, 3, 1) && !has_filters(seed)
+}
+
 /// Returns whether a seed is the selected one of its row. In the first row that is the one at `place`, in
 /// each further row one position later.
 fn is_at(seed: u64, row: u64, place: u64) -> bool {

@@ -30,6 +30,7 @@
 mod archive;
 mod beside;
 mod between;
+mod compacting;
 mod copy;
 mod coverage;
 pub mod faults;
@@ -52,7 +53,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::{BackgroundStep, Db, Keyspace, Snapshot};
+use esker::{Db, Keyspace, Snapshot};
 use esker_env::{BrokenSync, FaultFs, Fs, ManualClock, MemFs, OpenOptions, SeededRandom};
 
 pub use self::faults::Mode;
@@ -145,6 +146,7 @@ struct Held {
     cursors: [Option<HeldCursor>; SLOTS],
     snapshots: [Option<(Snapshot, State)>; SLOTS],
     transactions: [Option<HeldTransaction>; SLOTS],
+    compactions: Vec<compacting::Stopped>,
 }
 
 /// The copies of the database, and what they may contain.
@@ -293,7 +295,13 @@ impl World {
         self.begin_operation();
         self.expire();
         self.lift_limits_before(op);
-        self.dispatch(op);
+        self.finish_compactions_before(op);
+        if !self.is_dead() {
+            self.dispatch(op);
+        }
+        if !self.is_dead() {
+            self.compact_beside();
+        }
         // Not after each operation, so that several commits accumulate.
         if self.tally.ops.is_multiple_of(3) {
             self.follow();
@@ -389,21 +397,6 @@ impl World {
         // An empty range flushes nothing.
         if self.excused_tidying(done).is_some() && matches!(op, Op::Compact) {
             self.history.all_durable();
-        }
-        self.note_filtered();
-        self.note_oldest();
-    }
-
-    fn step(&mut self, op: &Op, step: BackgroundStep) {
-        let done = self.filtering(|world| world.interleaved(|world| world.done(op)));
-        match step {
-            // A failed log cannot be synced.
-            BackgroundStep::SyncLog if !self.process.poisoned && !self.process.panicked => {
-                self.maintain(done)
-            }
-            // This step reports files that it cannot remove.
-            BackgroundStep::PrepareLog => drop(self.excused_tidying(done)),
-            _ => drop(self.excused(done)),
         }
         self.note_filtered();
         self.note_oldest();

@@ -41,6 +41,10 @@ impl World {
         // Sweeps require the same calls for all seeds.
         let first_number = if self.mode.swept { 1 } else { setting::first_number(self.seed) };
         let builder = builder(self.env(), opening).first_number(first_number);
+        let builder = match setting::compacts_beside(self.seed) {
+            true => builder.tuning(|t| t.compactions(setting::COMPACTIONS)),
+            false => builder,
+        };
         if setting::has_filters(self.seed) { self.filters.with(builder) } else { builder }
     }
 
@@ -69,6 +73,7 @@ impl World {
 
     /// Drops everything that reads.
     fn release_all(&mut self) {
+        self.abandon_compactions();
         self.between = None;
         self.copies.reader.let_go();
         self.copies.replica.iter_mut().for_each(Replica::let_go);

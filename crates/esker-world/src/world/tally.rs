@@ -48,6 +48,7 @@ figures! {
         backed_up: "backups made, and restored",
         beside: "looks at the directory beside the process",
         between: "interleaved operations",
+        compacted_beside: "compactions that began while others ran",
         archived: "segments added to an archive",
         restored: "commits restored from a backup and an archive",
         replayed: "commits replayed in a replica",
