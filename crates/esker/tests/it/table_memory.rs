@@ -106,7 +106,7 @@ fn indexes_and_filters_stay_within_the_memory_and_no_answer_changes() {
     db.close().unwrap();
     let copy = builder(&env).open_read_only("copy").unwrap();
     check(&copy, &copy.default_keyspace(), &model);
-    Backup::open_in(env.clone(), "backups").unwrap().restore(1, "restored").unwrap();
+    Backup::open_in(env.clone(), "backups").unwrap().restore("restored").backup(1).run().unwrap();
     let restored = builder(&env).open("restored").unwrap();
     check(&restored, &restored.default_keyspace(), &model);
     assert!(restored.check().unwrap().problems.is_empty());
