@@ -324,12 +324,10 @@ impl Walks {
     /// Moves the front to the next entry of its block, if no other work is necessary and nothing is watched.
     #[inline]
     fn step_inside(&mut self) -> Option<&RunWalk> {
+        let Some(Walk::Run(run)) = &mut self.front else { return None };
         let is_open = self.source.as_ref().is_some_and(|source| source.view.check_open().is_ok());
         let is_alone = self.back.is_none() && self.seen.is_none() && self.watch.is_none();
-        match &mut self.front {
-            Some(Walk::Run(run)) if is_open && is_alone && !self.ended => run.step_inside().then_some(run),
-            _ => None,
-        }
+        (is_open && is_alone && !self.ended && run.step_inside()).then_some(run)
     }
 
     fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {

@@ -267,7 +267,7 @@ fn the_real_file_system_serves_as_well() {
         // SAFETY: mmap.1 of mmap.rs: the file is complete.
         let mapped = unsafe { MmapReader::open(&path) }.unwrap();
         assert_eq!(*mapped.read_at(reader.record_offset()).unwrap(), *b"last");
-        assert!(matches!(options.create_new(&path), Err(Error::Io { .. })));
+        assert!(matches!(options.create_new(&path), Err(Error::AlreadyExists(_))));
     }
 }
 
