@@ -275,6 +275,8 @@ impl World {
         fork.mode.inspects_all = self.mode.inspects_all;
         // Each process draws different numbers.
         fork.machine.random = Arc::new(SeededRandom::new(self.seed ^ self.process.openings.rotate_left(32)));
+        // The disks of all forks have one observer. So no salt is drawn twice.
+        (fork.machine.keys, fork.machine.seals) = (self.machine.keys.clone(), self.machine.seals.clone());
         let reach = match restart.end {
             End::Kill => {
                 fork.machine.disk = self.machine.disk.kill();

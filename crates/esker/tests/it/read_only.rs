@@ -127,7 +127,7 @@ fn reading_1_writes_are_refused() {
         batch.commit().map(drop).map_err(Error::from),
         transaction.commit().map(drop).map_err(Error::from),
         large(),
-        db.keyspace("new").map(drop),
+        db.create_keyspace("new").map(drop),
         db.drop_keyspace("map"),
         db.rename_keyspace("map", "other"),
         db.flush(),
@@ -138,6 +138,7 @@ fn reading_1_writes_are_refused() {
     for (n, refused) in refused.into_iter().enumerate() {
         assert!(matches!(&refused, Err(Error::ReadOnly(dir)) if dir == Path::new(DIR)), "{n}: {refused:?}");
     }
+    assert!(matches!(db.keyspace("new"), Err(Error::KeyspaceNotFound(_))));
     let reader = db.transaction().isolation(Isolation::Serializable).begin();
     assert!(reader.get(&map, [1]).unwrap().is_some());
     reader.commit().unwrap();

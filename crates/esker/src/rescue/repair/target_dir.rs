@@ -52,8 +52,8 @@ impl TargetDir {
         let io = |e| Error::io("look into", target, e);
         if let Some(dir) = source_above(env, source, target)? {
             let text = format!(
-                "{} lies in {}, which is the damaged database or has files of the same names: give a new directory \
-                 outside of it",
+                "{} lies in the damaged database, or in one with files of the same names, which is {}: give a new \
+                 directory outside of it",
                 target.display(),
                 dir.display()
             );
