@@ -1,6 +1,6 @@
 //! What a call costs in a guest and in the host: medians of rounds that take turns.
 //!
-//! `cargo run --release -p esker-shared --example costs -- DIRECTORY`
+//! `cargo run --release -p esker-shared --example guest_costs -- DIRECTORY`
 
 #![expect(clippy::disallowed_methods, reason = "a program around the engine")]
 
