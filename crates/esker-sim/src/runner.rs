@@ -94,6 +94,7 @@ pub(crate) fn run_ops(
 /// Creates the world of a seed, before its first process.
 fn new_world(seed: u64, broken: Option<BrokenSync>) -> World {
     let mut world = World::new(seed, broken);
+    world.watch_seals();
     if setting::has_plain_disk(seed) {
         world.be_plain();
     }

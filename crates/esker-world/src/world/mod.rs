@@ -181,7 +181,7 @@ impl World {
             seed,
             machine: Machine {
                 faults: FaultFs::new(Arc::new(disk.clone())),
-                seals: keys.as_ref().map(|_| Seals::watch(&disk, has_plain_text)),
+                seals: None,
                 disk,
                 is_plain: false,
                 clock: Arc::new(ManualClock::new()),
@@ -202,6 +202,12 @@ impl World {
             seen: coverage::Seen::default(),
             tally: Tally::default(),
         }
+    }
+
+    /// Watches what the disk of an encrypted world is given. Takes time for each write.
+    pub fn watch_seals(&mut self) {
+        let machine = &mut self.machine;
+        machine.seals = machine.keys.as_ref().map(|_| Seals::watch(&machine.disk, has_plain_text));
     }
 
     /// Gives the seed no keys, for callers that read its files themselves.
