@@ -54,10 +54,14 @@ fn seeds_agree_with_the_model() {
 const ROW: &str = "ESKER_SEED_ROW";
 const ROW_SEEDS: u64 = 160;
 
+/// The row of this commit.
+pub(crate) fn seed_row() -> u64 {
+    std::env::var(ROW).map_or(1, |row| row.parse().expect("ESKER_SEED_ROW is a number"))
+}
+
 #[test]
 fn seeds_of_another_row_agree_with_the_model() {
-    let row = std::env::var(ROW).map_or(1, |row| row.parse().expect("ESKER_SEED_ROW is a number"));
-    let first = SEEDS + row % 100_000 * ROW_SEEDS;
+    let first = SEEDS + seed_row() % 100_000 * ROW_SEEDS;
     for seed in first..first + ROW_SEEDS {
         if let Err(failure) = run_seed(seed, OPS, Sabotage::default()) {
             panic!("{}", describe(seed, OPS, &failure));
