@@ -20,11 +20,13 @@
 //!   the oldest, and are removed together.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::Writes;
 use super::sweep::{BATCH_KEYS, Swept, TRIES};
 use crate::blob::BlobPointer;
 use crate::compaction::merge::{MergeScan, Source};
+use crate::manifest::version::LiveTable;
 use crate::read::cover::Cover;
 use crate::read::size::bytes_with_blobs;
 use crate::read::view::ReadView;
@@ -40,6 +42,8 @@ use crate::types::{KeyspaceId, Result, SeqNo};
 const SLACK_PART: u64 = 8;
 /// A keyspace is measured again once it may have grown by one of this many parts of its maximum.
 const GROWTH_PART: u64 = 16;
+/// Bytes that an entry takes in a block beside its key and its value, about.
+const FRAME_BYTES: u64 = 16;
 /// Maximum number of stretches that a measurement keeps apart.
 const STRETCHES_MAX: usize = 4096;
 
@@ -132,13 +136,23 @@ fn stored(view: &ReadView, range: &KeyRange) -> Result<Vec<Stretch>> {
     Ok(all)
 }
 
-/// Returns the bytes of a version before compression, and those of its value in a blob file.
+/// Returns the bytes of a version before compression, with its frame, and those of its value in a blob file.
 fn bytes_of_version(entry: &EntryRef<'_>) -> (u64, u64) {
     let blob = match entry.kind.needs_fetch() {
         true => BlobPointer::decode(value_of(entry.kind, entry.value)).map_or(0, |pointer| pointer.stored),
         false => 0,
     };
-    ((entry.key.len() + entry.value.len()) as u64, blob)
+    (FRAME_BYTES + (entry.key.len() + entry.value.len()) as u64, blob)
+}
+
+/// Returns which part of the bytes of its entries a run takes on disk. At most 1: live entries are not
+/// charged for tombstones and for what a table has besides blocks (engine_oldest.2).
+fn compression_of(tables: &[Arc<LiveTable>]) -> f64 {
+    let counts = tables.iter().map(|live| &live.meta.counts);
+    let uncompressed: u64 =
+        counts.map(|counts| counts.key_bytes + counts.value_bytes + counts.entries * FRAME_BYTES).sum();
+    let bytes: u64 = tables.iter().map(|live| live.meta.file_bytes).sum();
+    (bytes as f64 / uncompressed.max(1) as f64).min(1.0)
 }
 
 /// Passes the live keys of a range, each with the commit of its newest version and an estimate of its bytes
@@ -157,10 +171,7 @@ fn scan_live(
     }
     for run in view.version.runs() {
         let tables = run.overlapping(range);
-        let counts = tables.iter().map(|live| &live.meta.counts);
-        let uncompressed: u64 = counts.map(|counts| counts.key_bytes + counts.value_bytes).sum();
-        let bytes: u64 = tables.iter().map(|live| live.meta.file_bytes).sum();
-        ratios.push(bytes as f64 / uncompressed.max(1) as f64);
+        ratios.push(compression_of(tables));
         sources.push(Source::run(tables.iter().map(|live| live.table.clone()).collect()));
     }
     let mut scan = MergeScan::new(sources)?;
