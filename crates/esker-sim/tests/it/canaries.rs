@@ -1,6 +1,7 @@
 //! Each injected fault must be found within a few seeds; otherwise the harness would not find a real one.
 //!
-//! `cargo test -p esker-sim --test it canaries:: -- --nocapture` prints the table of docs/testing.md.
+//! `ESKER_ALL_FAULTS=1 cargo test -p esker-sim --test it canaries:: -- --nocapture` prints the table of
+//! docs/testing.md.
 
 use std::ops::Range;
 
@@ -20,8 +21,10 @@ const FIRST_SEEDS: u64 = 60;
 const POSITIONS: u64 = 150;
 const SWEEPS: [Kind; 4] = [Kind::DirSyncs, Kind::Misreads, Kind::FailsLate, Kind::DeathsInRecovery];
 const OPS: usize = 400;
-/// One in this many faults is swept alone for each row of seeds. With `ESKER_SWEEP_FAULTS` all are, as in
-/// `.ci/run full`: that takes four minutes.
+/// One in this many faults is tried for each row of seeds. With `ESKER_ALL_FAULTS` all are, as in
+/// `.ci/run full`: that takes five minutes.
+const PARTS: usize = 2;
+/// The same for sweeps alone, which take longer.
 const SWEPT_PARTS: usize = 4;
 /// Number of positions of each sweep when only sweeps are used.
 const SWEPT: u64 = 16;
@@ -153,6 +156,12 @@ fn row(name: &str, breaks: &str, found: &str, ops: u64, failure: &Failure) -> St
     format!("| `{name}` | {breaks} | {found} | {} | {what} ... |", ops + failure.ops)
 }
 
+/// Returns one in `parts` faults, other ones for each row of seeds.
+fn of_this_row<F>(faults: impl Iterator<Item = F>, parts: usize) -> impl Iterator<Item = F> {
+    let parts = if std::env::var_os("ESKER_ALL_FAULTS").is_some() { 1 } else { parts };
+    faults.skip(seed_row() as usize % parts).step_by(parts)
+}
+
 #[test]
 fn every_deliberate_fault_is_found() {
     own_process::run(|| {
@@ -166,7 +175,7 @@ fn every_deliberate_fault_is_found() {
         let disk = DISK.iter().map(|&(disk, name, breaks)| {
             hunt(name, breaks, Sabotage { disk: Some(disk), ..Sabotage::default() }, true)
         });
-        let rows: Vec<_> = engine.chain(disk).collect();
+        let rows: Vec<_> = of_this_row(engine.chain(disk), PARTS).collect();
         println!(
             "| canary | what it breaks | found by | operations until then | as |\n|---|---|---|---|---|"
         );
@@ -253,9 +262,8 @@ fn sweeps_find_deliberate_faults_by_themselves() {
             .map(|fault| (fault.name, Sabotage { engine: Some(fault.turn_on), ..Sabotage::default() }));
         let disk =
             DISK.iter().map(|&(disk, name, _)| (name, Sabotage { disk: Some(disk), ..Sabotage::default() }));
-        let parts = if std::env::var_os("ESKER_SWEEP_FAULTS").is_some() { 1 } else { SWEPT_PARTS };
-        let of_this_row = engine.chain(disk).skip(seed_row() as usize % parts).step_by(parts);
-        let rows: Vec<_> = of_this_row.map(|(name, sabotage)| sweep(name, sabotage)).collect();
+        let faults = of_this_row(engine.chain(disk), SWEPT_PARTS);
+        let rows: Vec<_> = faults.map(|(name, sabotage)| sweep(name, sabotage)).collect();
         rows.iter().flatten().for_each(|row| println!("{row}"));
         let missed: Vec<_> = rows.iter().filter_map(|row| row.as_ref().err()).collect();
         assert!(missed.is_empty(), "{missed:#?}");

@@ -38,8 +38,8 @@ fn deaths_in_recovery() {
 #[test]
 fn calls_that_fail_once() {
     own_process::run(|| {
-        let total = short(Kind::FailsOnce, 100);
-        assert!(total.faults >= 100, "{total:?}");
+        let total = short(Kind::FailsOnce, 50);
+        assert!(total.faults >= 50, "{total:?}");
     });
 }
 
@@ -102,15 +102,15 @@ fn reads_that_give_wrong_bytes() {
 #[test]
 fn calls_that_panic() {
     own_process::run(|| {
-        let total = short(Kind::Panics, 100);
-        assert!(total.faults >= 100 && total.kills >= 100, "{total:?}");
+        let total = short(Kind::Panics, 50);
+        assert!(total.faults >= 50 && total.kills >= 50, "{total:?}");
     });
 }
 
 #[test]
 fn full_disks() {
     own_process::run(|| {
-        let total = short(Kind::DiskFull, 40);
-        assert!(total.refused > 40, "{total:?}");
+        let total = short(Kind::DiskFull, 20);
+        assert!(total.refused > 20, "{total:?}");
     });
 }

@@ -533,7 +533,7 @@ fn an_unload_has_a_key_of_its_own_and_damage_of_it_is_noticed() {
     ));
     // The wrapped key, zeros after it, and the records.
     let good = bytes(&fs, Path::new("out/file"));
-    for at in (0..400).chain(4000..5000).chain((5000..good.len()).step_by(61)) {
+    for at in (0..400).chain((4000..5000).step_by(3)).chain((5000..good.len()).step_by(211)) {
         let file = fs.open(Path::new("out/file"), OpenOptions::write()).unwrap();
         file.write_all_at(&[good[at] ^ 4], at as u64).unwrap();
         match load(&to, Load::new().env(file_env())) {
