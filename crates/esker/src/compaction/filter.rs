@@ -10,6 +10,9 @@
 //!
 //! - A filter sees no version that a snapshot may read, none that is not visible yet, and none with a newer
 //!   version in the compaction.
+//! - A number does not identify a version: the runs of one large transaction have one number, and several of
+//!   them may have the same key. So a decision is dropped if a table beside the compaction has a version of
+//!   the key with this number. A compaction that takes in all of them decides about the newest.
 //! - Batches are passed on as they fill, so memory does not grow with the compaction.
 //! - An entry on which a filter panics is kept, and the failure is reported once per compaction.
 //!
@@ -80,6 +83,9 @@ pub(crate) struct Decided {
     pub(crate) expiry: Option<Expiry>,
 }
 
+/// Tells whether a table that is not compacted has a version of a key with this number or a newer one.
+pub(crate) type IsBeside = Box<dyn Fn(&[u8], SeqNo) -> Result<bool>>;
+
 /// Calls the filters for the versions that a compaction keeps.
 pub(crate) struct Sieve<'a> {
     /// In key order.
@@ -89,6 +95,7 @@ pub(crate) struct Sieve<'a> {
     /// The newest snapshot, if there is one.
     newest_snapshot: Option<SeqNo>,
     visible: SeqNo,
+    is_beside: IsBeside,
     blobs: BlobSet,
     /// The key seen last.
     key: Vec<u8>,
@@ -107,6 +114,7 @@ impl<'a> Sieve<'a> {
         mut filtered: Vec<Filtered>,
         newest_snapshot: Option<SeqNo>,
         visible: SeqNo,
+        is_beside: IsBeside,
         blobs: BlobSet,
         take: impl FnMut(Result<Vec<Decided>>) + 'a,
     ) -> Option<Self> {
@@ -119,6 +127,7 @@ impl<'a> Sieve<'a> {
             at: 0,
             newest_snapshot,
             visible,
+            is_beside,
             blobs,
             key: Vec::new(),
             batch: Vec::new(),
@@ -162,6 +171,9 @@ impl<'a> Sieve<'a> {
                 return Ok(());
             }
         };
+        if (self.is_beside)(entry.key, seq)? {
+            return Ok(());
+        }
         self.batch_bytes += entry.key.len() + value.as_ref().map_or(0, Vec::len) + ENTRY_BYTES;
         let expiry = Expiry::of_version(entry.kind, entry.value);
         self.batch.push(Decided { key: entry.key.to_vec(), seq, value, expiry });
@@ -210,7 +222,9 @@ mod tests {
             let filters = vec![filtered(5), filtered(2)];
             let take = |batch: Result<Vec<Decided>>| given.extend(batch.unwrap());
             let (snapshot, visible) = (snapshot.map(SeqNo::new), SeqNo::new(20));
-            let mut sieve = Sieve::new(filters, snapshot, visible, BlobSet::default(), take).unwrap();
+            let is_beside: IsBeside = Box::new(|key: &[u8], _| Ok(key.ends_with(b"h")));
+            let mut sieve =
+                Sieve::new(filters, snapshot, visible, is_beside, BlobSet::default(), take).unwrap();
             for (keyspace, key, seq, kind) in versions {
                 let key = encode_key(KeyspaceId::new(*keyspace), key.as_bytes());
                 let seq = SeqNo::new(*seq);
@@ -233,6 +247,7 @@ mod tests {
             (2, "e", 0, put),
             (3, "f", 9, put),
             (5, "g", 20, Kind::PUT.unresolved()),
+            (5, "h", 9, put),
             (6, "h", 9, put),
         ];
         assert_eq!(sifted(None, &versions), "b@9 e@0 g@20");
@@ -245,7 +260,9 @@ mod tests {
             assert!(batch.unwrap().len() < 10_000);
             batches += 1;
         };
-        let mut sieve = Sieve::new(vec![filtered(2)], None, SeqNo::new(9), BlobSet::default(), take).unwrap();
+        let (filters, is_beside) = (vec![filtered(2)], Box::new(|_: &[u8], _| Ok(false)));
+        let mut sieve =
+            Sieve::new(filters, None, SeqNo::new(9), is_beside, BlobSet::default(), take).unwrap();
         for key in &many {
             let key = encode_key(KeyspaceId::new(2), key.as_bytes());
             let entry = EntryRef { key: &key, seq: SeqNo::ZERO, kind: Kind::PUT, value: b"v" };

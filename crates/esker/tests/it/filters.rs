@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::env::{Env, ManualClock, MemFs};
-use esker::{BackgroundStep, Blobs, Builder, Db, Decision, Isolation};
+use esker::{BackgroundStep, Blobs, Builder, Db, Decision, Isolation, TableCompression};
 
 fn in_memory(filter: impl Fn(&[u8], &[u8]) -> Decision + Send + Sync + 'static) -> Builder {
     Db::builder().background(false).compaction_filter("f", filter)
@@ -158,6 +158,45 @@ fn merges_in_the_background_decide_too_while_others_write_and_read() {
     db.compact().unwrap();
     assert!(map.iter().all(|entry| entry.unwrap().1.last().unwrap() % 2 == 0));
     assert!(db.check().unwrap().problems.is_empty());
+}
+
+/// The runs of a large transaction have one commit number. A compaction of some of them must not take an
+/// overwritten version for the newest one.
+#[test]
+fn what_a_large_transaction_overwrites_itself_is_not_decided_about() {
+    let change = |_: &[u8], value: &[u8]| match value[0] {
+        b'o' => Decision::Change(vec![b'c'; value.len()]),
+        _ => Decision::Keep,
+    };
+    for is_removed in [false, true] {
+        let small = in_memory(change).tuning(|t| t.memtable_bytes(700).transaction_memory(87));
+        let small = small.tuning(|t| t.block_bytes(64).table_bytes(512)).memory(1 << 20);
+        let db = small.blobs(Blobs::Never).compression(TableCompression::None).stepped();
+        let db = db.open_in_memory().unwrap();
+        let map = db.keyspace("f").unwrap();
+        let mut batch = db.batch();
+        for n in 0..5_u8 {
+            batch.put(&map, [n], vec![b'k'; 40]).unwrap();
+        }
+        batch.put(&map, "key", vec![b'o'; 200]).unwrap();
+        batch.put(&map, "other", vec![b'k'; 257]).unwrap();
+        // This table is too large to be merged with the others.
+        if is_removed {
+            batch.delete_range(&map, "k".."l").unwrap();
+            batch.put(&map, "large", vec![b'n'; 90_000]).unwrap();
+        } else {
+            batch.put(&map, "key", vec![b'n'; 90_000]).unwrap();
+        }
+        batch.commit().unwrap();
+        let mut steps = 0;
+        while db.step(BackgroundStep::Compact { idle: false }).unwrap() {
+            steps += 1;
+            let found = map.get("key").unwrap();
+            assert_eq!(found.map(|value| value[0]), (!is_removed).then_some(b'n'), "step {steps}");
+        }
+        assert!(is_removed || steps > 1, "some of the tables are compacted before the others");
+        assert_eq!(map.len().unwrap(), 7);
+    }
 }
 
 #[test]

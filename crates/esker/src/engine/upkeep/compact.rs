@@ -17,14 +17,16 @@
 //!     tombstone is noticed.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::compaction::claim::Claim;
 use crate::compaction::covered::covered;
 use crate::compaction::execute::{self, Built, CompactionStats, Context};
-use crate::compaction::filter::Sieve;
+use crate::compaction::filter::{IsBeside, Sieve};
 use crate::compaction::judge::Horizons;
 use crate::compaction::plan::{PickInput, Plan, PlanKind};
+use crate::encoding::hash::key_hash;
 use crate::engine::base::event::Event;
 use crate::engine::base::stats::add;
 use crate::engine::upkeep::Upkeep;
@@ -69,7 +71,25 @@ pub(in crate::engine) enum Scope {
 /// The compaction filters. The layer above commits their decisions.
 pub(in crate::engine) trait Filters {
     /// Returns a sieve for a compaction at this visible number; `None` if there are no filters.
-    fn sieve(&self, visible: SeqNo) -> Option<Sieve<'_>>;
+    fn sieve(&self, visible: SeqNo, is_beside: IsBeside) -> Option<Sieve<'_>>;
+}
+
+/// Returns whether a table of this version that the plan leaves out has a version of a key.
+fn beside(version: &Arc<Version>, plan: &Plan) -> IsBeside {
+    let (version, files) = (version.clone(), plan.files());
+    Box::new(move |key, seq| {
+        let (hash, pin) = (key_hash(key), crate::sync::pin());
+        for run in version.runs().iter().filter(|run| run.max_seq() >= seq) {
+            let table = run.find(key).map(|index| &run.tables()[index]);
+            let Some(live) = table.filter(|live| !files.contains(&live.file)) else { continue };
+            let newest = live.table.newest_seq(key, hash, &pin)?;
+            let removed = live.table.range_tombstones().cover(key, SeqNo::MAX);
+            if newest.is_some_and(|newest| newest >= seq) || (removed > SeqNo::ZERO && removed >= seq) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    })
 }
 
 /// Returns how many nanoseconds a compaction takes that reads `bytes`.
@@ -314,7 +334,7 @@ impl Upkeep {
         // Before reading the history rules (engine_history.2).
         let horizons = self.published.horizons();
         let mut sieve = match (filters, horizons.last()) {
-            (Some(filters), Some(visible)) => filters.sieve(*visible),
+            (Some(filters), Some(visible)) => filters.sieve(*visible, beside(&version, plan)),
             _ => None,
         };
         let new_file = || self.tables.new_file();

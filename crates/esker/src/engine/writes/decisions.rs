@@ -6,8 +6,8 @@
 //!                                                    `--exclusive transaction open--> kept to the end
 //! ```
 //!
-//! - A decision is about one version. It is carried out only if that version is still the newest of its key
-//!   at the commit.
+//! - A decision is about one version. It is carried out only if no newer version of its key was committed
+//!   since. That it was the newest, compaction/filter.rs has checked.
 //!
 //! decisions.2. A compaction waits neither for the exclusive turn nor for other compactions. A batch that
 //!     cannot be committed at once is kept, or forgotten if there are too many. A manual compaction commits
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::compaction::filter::{Decided, Filter, Filtered, Sieve};
+use crate::compaction::filter::{Decided, Filter, Filtered, IsBeside, Sieve};
 use crate::engine::base::options::{Background, SEALED_MAX};
 use crate::engine::upkeep::compact::Filters;
 use crate::engine::writes::Writes;
@@ -77,13 +77,13 @@ pub(in crate::engine) struct Passed {
 
 impl Filters for Writes {
     /// Shows the filters what a compaction keeps at this visible commit.
-    fn sieve(&self, visible: SeqNo) -> Option<Sieve<'_>> {
+    fn sieve(&self, visible: SeqNo, is_beside: IsBeside) -> Option<Sieve<'_>> {
         if self.options.filters().is_empty() || self.is_held() {
             return None;
         }
         let blobs = self.version().blobs().clone();
         let newest = self.published.newest_snapshot();
-        Sieve::new(self.filtered(), newest, visible, blobs, |batch| self.decide(batch))
+        Sieve::new(self.filtered(), newest, visible, is_beside, blobs, |batch| self.decide(batch))
     }
 }
 
