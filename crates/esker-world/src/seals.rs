@@ -133,14 +133,12 @@ impl State {
     }
 }
 
-/// Returns whether this is the record that ends a segment of the log. Recovery writes it over a torn record.
-/// It has no content, so it has no nonce.
+/// Returns whether this is the record that ends a segment of the log, or a part of a record's header. Recovery
+/// writes the end over a torn record, and may be interrupted. Neither has content, so neither has a nonce.
 fn is_end_of_log(written: &Written<'_>) -> bool {
-    let is_log = written.path.extension() == Some("wal".as_ref());
-    is_log
-        && written.bytes.len() == LOG_RECORD_HEADER_BYTES
-        && written.bytes[8..12] == [0; 4]
-        && written.bytes[23] == 5
+    let (is_log, bytes) = (written.path.extension() == Some("wal".as_ref()), written.bytes);
+    let is_end = || bytes.len() == LOG_RECORD_HEADER_BYTES && bytes[8..12] == [0; 4] && bytes[23] == 5;
+    is_log && (bytes.len() < LOG_RECORD_HEADER_BYTES || is_end())
 }
 
 /// Returns the start of the file after the write.
