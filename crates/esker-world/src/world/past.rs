@@ -21,7 +21,7 @@ const REMEMBERED: usize = 160;
 const VERSIONS_OF: usize = 40;
 
 impl World {
-    /// Remembers the newest state. Commits lost in a crash are forgotten.
+    /// Remembers the newest state.
     pub(super) fn remember(&mut self) {
         let seqno = self.seqno();
         if self.history.is_behind() {

@@ -224,6 +224,8 @@ impl World {
         self.seen.inherited = self.names();
         let stats = db.stats();
         self.seen.tier_runs = stats.tier_runs;
+        // The numbers of lost commits are given to others, to sweeps first.
+        self.past.retain(|(number, _)| *number <= stats.seqno.get());
         self.db = Some(db);
         self.note_opening_for_copies(stats.seqno.get());
         loop {
