@@ -133,8 +133,9 @@ impl State {
     }
 }
 
-/// Returns whether this is the record that ends a segment of the log, or a part of a record's header. Recovery
-/// writes the end over a torn record, and may be interrupted. Neither has content, so neither has a nonce.
+/// Returns whether this is the record that ends a segment of the log, or a part of a record's header.
+/// Recovery writes the end over a torn record, and may be interrupted. Neither has content, so neither has a
+/// nonce.
 fn is_end_of_log(written: &Written<'_>) -> bool {
     let (is_log, bytes) = (written.path.extension() == Some("wal".as_ref()), written.bytes);
     let is_end = || bytes.len() == LOG_RECORD_HEADER_BYTES && bytes[8..12] == [0; 4] && bytes[23] == 5;

@@ -2,7 +2,7 @@
 //! change. Digests depend only on the contents.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use super::footprint::Footprint;
@@ -311,7 +311,14 @@ impl State {
         let (mut state, mut footprint) = (self.clone(), Footprint::default());
         for change in changes {
             match change {
-                Named::Create(name) | Named::Drop(name) => footprint.add_name(name),
+                Named::Create(name) => footprint.add_name(name),
+                Named::Drop(name) => {
+                    footprint.add_name(name);
+                    // Transactions that have read the keyspace conflict, even if it was empty.
+                    if let Some(id) = state.names.get(name) {
+                        footprint.add_range(*id, (Bound::Unbounded, Bound::Unbounded));
+                    }
+                }
                 Named::Rename(from, to) => [from, to].into_iter().for_each(|name| footprint.add_name(name)),
                 Named::Write(name, write) => footprint.add(state.names[name], write),
             }
@@ -406,7 +413,6 @@ pub fn contents_digest<'a>(maps: impl Iterator<Item = (&'a str, &'a Map)>) -> u6
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Bound;
 
     use super::*;
 

@@ -95,12 +95,17 @@ impl PendingWork {
     }
 }
 
-/// Sets the work for the next point that this thread reaches.
+/// Sets the work for the next point that this thread reaches, except inside a compaction: there it might wait
+/// for the compaction's end.
 #[cfg(feature = "canaries")]
 fn put(work: Option<(PendingWork, Vec<Op>)>) {
     let hook = |(pending, ops): (PendingWork, Vec<Op>)| -> esker::interleave::Hook {
         let mut ops = ops.into_iter();
-        Box::new(move |_| ops.by_ref().for_each(|op| pending.run(op)))
+        Box::new(move |point| {
+            if point != esker::interleave::Point::CompactionBuilt {
+                ops.by_ref().for_each(|op| pending.run(op));
+            }
+        })
     };
     esker::interleave::set(work.map(hook));
 }
