@@ -52,9 +52,10 @@ impl Backup {
     /// retained for longer than the time between calls.
     ///
     /// # Errors
-    /// [`Error::NoBackup`] if there is none of the database; [`Error::NoFeed`]; [`Error::Invalid`] if the
-    /// database was reset to an older state; [`Error::FeedTruncated`] if commits in between are no longer
-    /// retained (make a backup, then continue); [`Error::Locked`]; [`Error::Io`], [`Error::NoSpace`].
+    /// [`Error::NoBackup`] if there is none of the database; [`Error::Corrupt`] if a damaged record may be of
+    /// it; [`Error::NoFeed`]; [`Error::Invalid`] if the database was reset to an older state;
+    /// [`Error::FeedTruncated`] if commits in between are no longer retained (make a backup, then continue);
+    /// [`Error::Locked`]; [`Error::Io`], [`Error::NoSpace`].
     pub fn archive(&mut self, db: &Db) -> Result<Option<Segment>> {
         self.lock_to_create(&db.handle.core.env)?.add(db)
     }
@@ -64,8 +65,12 @@ impl Backup {
         let upto = db.snapshot().seqno();
         db.sync()?;
         let database = core.database_id();
-        let newest = self.newest_of(database)?.ok_or_else(|| {
-            Error::NoBackup("there is no backup of this database: make one before archiving".to_owned())
+        let (newest, damage) = self.newest_of(database)?;
+        let newest = newest.ok_or_else(|| {
+            // The damaged record may be that of this database.
+            damage.unwrap_or_else(|| {
+                Error::NoBackup("there is no backup of this database: make one before archiving".to_owned())
+            })
         })?;
         let Start { before, digest, mut feed } = self.begin(db, &newest, upto)?;
         if before >= upto {

@@ -6,7 +6,7 @@ use std::path::Path;
 use esker_env::{File, OpenOptions, read_range};
 
 use super::archive::digest_of;
-use super::record::{self, Record, StoredFile, stored_name};
+use super::record::{self, Record, StoredFile, is_unusable, stored_name};
 use super::{Backup, BackupInfo, Reporter};
 use crate::db::Db;
 use crate::encoding::checksum::crc32c_append;
@@ -39,7 +39,7 @@ impl Backup {
         let core = &db.handle.core;
         let id = self.ids()?.last().map_or(1, |last| last + 1);
         let known = self.known()?;
-        let previous = self.newest_of(core.database_id())?.map(|record| record.info.id);
+        let previous = self.newest_of(core.database_id())?.0.map(|record| record.info.id);
         let capture = core.capture()?;
         let mut files = Vec::new();
         let mut missing = Vec::new();
@@ -85,15 +85,18 @@ impl Backup {
         self.enter(&Record { info, previous, tip, state, files })
     }
 
-    /// Returns the newest backup of a database. Damaged records are skipped.
-    pub(super) fn newest_of(&self, database: u32) -> Result<Option<Record>> {
+    /// Returns the newest backup of a database, without damaged records, and the damage of the newest one.
+    pub(super) fn newest_of(&self, database: u32) -> Result<(Option<Record>, Option<Error>)> {
+        let mut damage = None;
         for id in self.ids()?.into_iter().rev() {
-            match self.sound_record(id)? {
-                Some(record) if record.info.database == database => return Ok(Some(record)),
-                _ => {}
+            match self.record(id) {
+                Ok(record) if record.info.database == database => return Ok((Some(record), damage)),
+                Ok(_) => {}
+                Err(error) if is_unusable(&error) => drop(damage.get_or_insert(error)),
+                Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        Ok((None, damage))
     }
 
     /// Returns whether a stored file has the length, start and end of the file in the database.

@@ -208,14 +208,16 @@ fn a_record_that_cannot_be_read_is_not_passed_over() {
     put(&db, "a", "1");
     backups(&fs).create(&db).unwrap();
     put(&db, "a", "2");
-    let made = backups(&fs).create(&db).unwrap();
-    let last = put(&db, "a", "3");
-    let failing = || {
+    let failing_at = |name: &str, action: FaultAction| {
         let faults = FaultFs::new(Arc::new(fs.clone()));
-        let read_fails = FaultRule::new(&[OpKind::Read], FaultAction::Fail(std::io::ErrorKind::Other));
-        faults.add(read_fails.on_path("000002.backup"));
+        faults.add(FaultRule::new(&[OpKind::Read], action).on_path(name));
         Backup::open_in(Env::simulated(Arc::new(faults), 99), BACKUPS).unwrap()
     };
+    let reported = failing_at("000001.backup", FaultAction::CorruptRead { xor: 1, at: 40 }).archive(&db);
+    assert!(reported.as_ref().is_err_and(Error::is_corrupt), "it is the only backup: {reported:?}");
+    let made = backups(&fs).create(&db).unwrap();
+    let last = put(&db, "a", "3");
+    let failing = || failing_at("000002.backup", FaultAction::Fail(std::io::ErrorKind::Other));
     // Not the bytes of the first backup, after which the second could not be followed.
     let reported = failing().archive(&db);
     assert!(matches!(reported, Err(Error::Io { .. })), "{reported:?}");
