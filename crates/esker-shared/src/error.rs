@@ -53,9 +53,6 @@ pub enum Error {
     /// The path of the database's socket is too long for this system.
     #[error("the path {} is too long for a socket: use a shorter directory", .0.display())]
     PathTooLong(PathBuf),
-    /// The handle was made before this process was forked: open the database again in the child.
-    #[error("the handle belongs to the parent of this process: open the database again after a fork")]
-    Forked,
 }
 
 impl Error {

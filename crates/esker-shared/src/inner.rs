@@ -121,7 +121,7 @@ impl Inner {
     /// Refuses calls after a fork, and after a close.
     pub(crate) fn check(&self) -> Result<()> {
         match () {
-            () if std::process::id() != self.pid => Err(Error::Forked),
+            () if std::process::id() != self.pid => Err(DbError::Forked.into()),
             () if self.is_closed.load(Ordering::Relaxed) => Err(DbError::Closed.into()),
             () => Ok(()),
         }
@@ -331,7 +331,7 @@ impl Inner {
         while id.sent.elapsed() < ASKING_MAX {
             let mut link = match self.link(until) {
                 Ok(link) => link,
-                Err(error @ Error::Forked) => return Err(error),
+                Err(error @ Error::Db(DbError::Forked)) => return Err(error),
                 Err(_) => return Err(unknown()),
             };
             let request = Request::Resolve(id.lane, id.number, wire_durability(Some(id.durability)));
@@ -435,7 +435,7 @@ mod tests {
         let pid = inner.pid;
         of_child(&mut inner).pid += 1;
         let refused = inner.read(&Request::Keyspaces);
-        assert!(matches!(refused, Err(Error::Forked)), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Db(DbError::Forked))), "{refused:?}");
         inner.close().unwrap();
         assert!(dir.path().join("SOCKET").exists());
         of_child(&mut inner).pid = pid;

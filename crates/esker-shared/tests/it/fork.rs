@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use esker::Error as DbError;
 use esker_shared::{Error, Shared};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -51,10 +52,10 @@ fn a_child_is_refused_disturbs_nothing_and_opens_again() {
     let mut open_transaction = guest.begin().unwrap();
     open_transaction.put(&ks, "b", "2").unwrap();
     let child = || {
-        let is_refused = matches!(ks.get("a"), Err(Error::Forked))
-            && matches!(ks.put("a", "child"), Err(Error::Forked))
-            && matches!(guest.begin().map(drop), Err(Error::Forked))
-            && own.put("a", "child").is_err();
+        let is_refused = matches!(ks.get("a"), Err(Error::Db(DbError::Forked)))
+            && matches!(ks.put("a", "child"), Err(Error::Db(DbError::Forked)))
+            && matches!(guest.begin().map(drop), Err(Error::Db(DbError::Forked)))
+            && matches!(own.put("a", "child"), Err(Error::Db(DbError::Forked)));
         let _ = (guest.clone().close(), host.clone().close());
         let again = open().unwrap();
         let own = again.keyspace("k").unwrap();

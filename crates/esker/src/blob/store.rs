@@ -222,11 +222,7 @@ impl BlobStore {
 
     /// Fails in the child of a fork (blob_store.5).
     pub(super) fn check_process(&self) -> Result<()> {
-        if self.is_ours() {
-            return Ok(());
-        }
-        let text = "after a fork, only the parent can read and write the large values of an open transaction";
-        Err(Error::Invalid(text.to_owned()))
+        if self.is_ours() { Ok(()) } else { Err(Error::Forked) }
     }
 
     /// Returns whether values are encrypted.

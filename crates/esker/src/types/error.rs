@@ -234,6 +234,12 @@ pub enum Error {
     /// An argument or option is not valid: a mistake of the caller.
     #[error("{0}")]
     Invalid(String),
+    /// This process was forked from the process that opened the database, and only that one can use it.
+    /// Nothing was changed. Open the database again in the child.
+    #[error(
+        "this process was forked from the one that opened the database, and only that one can use it: close the database before the fork, or open it again in the child"
+    )]
+    Forked,
     /// The database was closed.
     #[error("the database is closed")]
     Closed,

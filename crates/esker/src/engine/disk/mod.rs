@@ -77,7 +77,7 @@ impl Disk {
     /// Fails in the child of a fork (handle.3).
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
-        if self.lock.is_ours() { Ok(()) } else { Err(forked()) }
+        if self.lock.is_ours() { Ok(()) } else { Err(Error::Forked) }
     }
 
     /// Fails if the database cannot be changed or a thread has panicked. Called before work that changes
@@ -102,12 +102,4 @@ impl Disk {
             done => done,
         }
     }
-}
-
-#[cold]
-fn forked() -> Error {
-    let text = "this process was forked from the process that opened the database, and only that one can use it. \
-                Nothing was changed. Close the database before the fork, or open it in the child after the parent \
-                has closed it";
-    Error::Invalid(text.to_owned())
 }
