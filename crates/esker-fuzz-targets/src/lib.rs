@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   fuzz/fuzz_targets/NAME.rs (libFuzzer) -----+
-//!   tests/it/corpus.rs: fuzz/corpus/NAME/* ----+--> TARGETS: esker::fuzzing (decoders), operations.rs (API)
+//!   tests/it/corpus.rs: fuzz/corpus/NAME/* ----+--> TARGETS: fuzzing modules (decoders), operations.rs (API)
 //!   tests/it/decoders: seeds.rs, damaged ------+
 //! ```
 //!
@@ -10,6 +10,7 @@
 
 mod operations;
 pub mod seeds;
+mod shared;
 
 pub use esker::fuzzing::backup::{backup_record, backup_stream};
 pub use esker::fuzzing::encoding::{compression, filter, numbers};
@@ -26,6 +27,7 @@ pub use esker::fuzzing::unload::unload_record;
 pub use esker::fuzzing::wal::{salvage_log, wal_segment};
 pub use esker_tuple::check_any as tuple_key;
 pub use operations::operations;
+pub use shared::{shared_replies, shared_requests, shared_session};
 
 /// A function that accepts any bytes.
 #[derive(Clone, Copy)]
@@ -66,6 +68,9 @@ pub const TARGETS: &[Target] = targets! {
     backup_stream,
     key_file,
     unload_record,
+    shared_requests,
+    shared_replies,
+    shared_session,
     tuple_key,
     operations,
 };

@@ -34,6 +34,12 @@ pub fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
         "backup_stream" => fuzzing::backup::backup_streams(),
         "key_file" => fuzzing::encryption::key_files(),
         "unload_record" => fuzzing::unload::unload_records(),
+        #[cfg(unix)]
+        "shared_requests" | "shared_session" => esker_shared::fuzzing::request_seeds(),
+        #[cfg(unix)]
+        "shared_replies" => esker_shared::fuzzing::reply_seeds(),
+        #[cfg(not(unix))]
+        "shared_requests" | "shared_replies" | "shared_session" => vec![Vec::new()],
         "tuple_key" => tuple_keys(),
         "operations" => operations(),
         _ => return None,

@@ -9,10 +9,13 @@ use esker::{Durability, KeyBounds, SeqNo};
 use crate::error::Result;
 use crate::inner::Opened;
 use crate::keyspace::{SharedKeyspace, check_of};
-use crate::protocol::{Bytes, Op, Request};
+use crate::protocol::{Bytes, ITEMS_MAX, Op, Request};
 
 /// Bytes of keys and values in one request, unless a single value has more.
 const REQUEST_BYTES: usize = 4 << 20;
+/// Bytes of a write besides those of its keys and values, about.
+const WRITE_BYTES: usize = 16;
+const _: () = assert!(REQUEST_BYTES / WRITE_BYTES <= ITEMS_MAX);
 
 /// A write with its own bytes.
 enum Write {
@@ -149,11 +152,12 @@ impl Write {
             Bound::Included(key) | Bound::Excluded(key) => key.len(),
             Bound::Unbounded => 0,
         };
-        16 + match self {
-            Write::Put { key, value, .. } | Write::Merge(key, value) => key.len() + value.len(),
-            Write::Delete(key) => key.len(),
-            Write::DeleteRange(lower, upper) => of(lower) + of(upper),
-        }
+        WRITE_BYTES
+            + match self {
+                Write::Put { key, value, .. } | Write::Merge(key, value) => key.len() + value.len(),
+                Write::Delete(key) => key.len(),
+                Write::DeleteRange(lower, upper) => of(lower) + of(upper),
+            }
     }
 
     fn op(&self) -> Op<'_> {

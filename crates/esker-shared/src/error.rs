@@ -67,14 +67,22 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of the engine, as the host sends it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum WireError {
+pub(crate) struct WireError {
+    /// Whether the error is the engine's `Poisoned`, with this cause. No cause has another one: bytes of a
+    /// socket must not decide how deep the decoder calls itself.
+    pub(crate) is_poisoned: bool,
+    pub(crate) cause: WireCause,
+}
+
+/// The cause of an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum WireCause {
     Io { code: Option<i32>, detail: String },
     NoSpace,
     Corrupt { path: String, offset: u64, detail: String },
     Conflict { keyspace: String, contended: WireContended },
     Deadlock(String),
     LockTimeout { lock: String, waited: Duration },
-    Poisoned(Box<WireError>),
     KeyTooLong(u64),
     ValueTooLong(u64),
     KeyspaceNotFound(String),
@@ -120,42 +128,51 @@ impl From<WireContended> for Contended {
 
 impl From<&DbError> for WireError {
     fn from(error: &DbError) -> Self {
+        let (mut cause, mut is_poisoned) = (error, false);
+        while let DbError::Poisoned(deeper) = cause {
+            (cause, is_poisoned) = (deeper, true);
+        }
+        WireError { is_poisoned, cause: cause.into() }
+    }
+}
+
+impl From<&DbError> for WireCause {
+    fn from(error: &DbError) -> Self {
         match error {
             DbError::Io { source, .. } => {
-                WireError::Io { code: source.raw_os_error(), detail: error.to_string() }
+                WireCause::Io { code: source.raw_os_error(), detail: error.to_string() }
             }
-            DbError::NoSpace { .. } => WireError::NoSpace,
-            DbError::Corrupt { what, path, offset, detail } => WireError::Corrupt {
+            DbError::NoSpace { .. } => WireCause::NoSpace,
+            DbError::Corrupt { what, path, offset, detail } => WireCause::Corrupt {
                 path: path.to_string_lossy().into_owned(),
                 offset: *offset,
                 detail: format!("{what}: {detail}"),
             },
             DbError::Conflict { keyspace, contended } => {
-                WireError::Conflict { keyspace: keyspace.clone(), contended: contended.into() }
+                WireCause::Conflict { keyspace: keyspace.clone(), contended: contended.into() }
             }
-            DbError::Deadlock(text) => WireError::Deadlock(text.clone()),
+            DbError::Deadlock(text) => WireCause::Deadlock(text.clone()),
             DbError::LockTimeout { lock, waited } => {
-                WireError::LockTimeout { lock: lock.clone(), waited: *waited }
+                WireCause::LockTimeout { lock: lock.clone(), waited: *waited }
             }
-            DbError::Poisoned(cause) => WireError::Poisoned(Box::new((&**cause).into())),
-            DbError::KeyTooLong { len } => WireError::KeyTooLong(*len as u64),
-            DbError::ValueTooLong { len } => WireError::ValueTooLong(*len as u64),
-            DbError::KeyspaceNotFound(name) => WireError::KeyspaceNotFound(name.clone()),
-            DbError::KeyspaceExists(name) => WireError::KeyspaceExists(name.clone()),
-            DbError::Merge { keyspace, operator, key, detail } => WireError::Merge {
+            DbError::KeyTooLong { len } => WireCause::KeyTooLong(*len as u64),
+            DbError::ValueTooLong { len } => WireCause::ValueTooLong(*len as u64),
+            DbError::KeyspaceNotFound(name) => WireCause::KeyspaceNotFound(name.clone()),
+            DbError::KeyspaceExists(name) => WireCause::KeyspaceExists(name.clone()),
+            DbError::Merge { keyspace, operator, key, detail } => WireCause::Merge {
                 keyspace: keyspace.clone(),
                 operator: operator.clone(),
                 key: key.clone(),
                 detail: detail.clone(),
             },
             DbError::MergeOperatorMissing { keyspace, operator } => {
-                WireError::MergeOperatorMissing { keyspace: keyspace.clone(), operator: operator.clone() }
+                WireCause::MergeOperatorMissing { keyspace: keyspace.clone(), operator: operator.clone() }
             }
-            DbError::NoMergeOperator { keyspace } => WireError::NoMergeOperator(keyspace.clone()),
-            DbError::ReadOnly(_) => WireError::ReadOnly,
-            DbError::Panicked(text) => WireError::Panicked(text.clone()),
-            DbError::Closed => WireError::Closed,
-            other => WireError::Invalid(other.to_string()),
+            DbError::NoMergeOperator { keyspace } => WireCause::NoMergeOperator(keyspace.clone()),
+            DbError::ReadOnly(_) => WireCause::ReadOnly,
+            DbError::Panicked(text) => WireCause::Panicked(text.clone()),
+            DbError::Closed => WireCause::Closed,
+            other => WireCause::Invalid(other.to_string()),
         }
     }
 }
@@ -163,40 +180,51 @@ impl From<&DbError> for WireError {
 impl WireError {
     /// The engine's error, in a process that has the database in `dir`.
     pub(crate) fn into_db(self, dir: &Path) -> DbError {
+        let cause = self.cause.into_db(dir);
+        if self.is_poisoned { DbError::Poisoned(Arc::new(cause)) } else { cause }
+    }
+
+    /// Returns whether the host has closed the database.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.cause == WireCause::Closed
+    }
+}
+
+impl WireCause {
+    fn into_db(self, dir: &Path) -> DbError {
         let len = |len: u64| usize::try_from(len).unwrap_or(usize::MAX);
         match self {
-            WireError::Io { code, detail } => {
+            WireCause::Io { code, detail } => {
                 // The code decides what helps; the text is the host's.
                 let kind =
                     code.map_or(io::ErrorKind::Other, |code| io::Error::from_raw_os_error(code).kind());
                 let source = Arc::new(io::Error::new(kind, detail));
                 DbError::Io { op: "have the host work on", path: dir.to_owned(), source }
             }
-            WireError::NoSpace => DbError::NoSpace { op: "have the host write to", path: dir.to_owned() },
-            WireError::Corrupt { path, offset, detail } => {
+            WireCause::NoSpace => DbError::NoSpace { op: "have the host write to", path: dir.to_owned() },
+            WireCause::Corrupt { path, offset, detail } => {
                 DbError::corrupt("file", PathBuf::from(path), offset, detail)
             }
-            WireError::Conflict { keyspace, contended } => {
+            WireCause::Conflict { keyspace, contended } => {
                 DbError::Conflict { keyspace, contended: contended.into() }
             }
-            WireError::Deadlock(text) => DbError::Deadlock(text),
-            WireError::LockTimeout { lock, waited } => DbError::LockTimeout { lock, waited },
-            WireError::Poisoned(cause) => DbError::Poisoned(Arc::new(cause.into_db(dir))),
-            WireError::KeyTooLong(n) => DbError::KeyTooLong { len: len(n) },
-            WireError::ValueTooLong(n) => DbError::ValueTooLong { len: len(n) },
-            WireError::KeyspaceNotFound(name) => DbError::KeyspaceNotFound(name),
-            WireError::KeyspaceExists(name) => DbError::KeyspaceExists(name),
-            WireError::Merge { keyspace, operator, key, detail } => {
+            WireCause::Deadlock(text) => DbError::Deadlock(text),
+            WireCause::LockTimeout { lock, waited } => DbError::LockTimeout { lock, waited },
+            WireCause::KeyTooLong(n) => DbError::KeyTooLong { len: len(n) },
+            WireCause::ValueTooLong(n) => DbError::ValueTooLong { len: len(n) },
+            WireCause::KeyspaceNotFound(name) => DbError::KeyspaceNotFound(name),
+            WireCause::KeyspaceExists(name) => DbError::KeyspaceExists(name),
+            WireCause::Merge { keyspace, operator, key, detail } => {
                 DbError::Merge { keyspace, operator, key, detail }
             }
-            WireError::MergeOperatorMissing { keyspace, operator } => {
+            WireCause::MergeOperatorMissing { keyspace, operator } => {
                 DbError::MergeOperatorMissing { keyspace, operator }
             }
-            WireError::NoMergeOperator(keyspace) => DbError::NoMergeOperator { keyspace },
-            WireError::ReadOnly => DbError::ReadOnly(dir.to_owned()),
-            WireError::Panicked(text) => DbError::Panicked(text),
-            WireError::Invalid(text) => DbError::Invalid(text),
-            WireError::Closed => DbError::Closed,
+            WireCause::NoMergeOperator(keyspace) => DbError::NoMergeOperator { keyspace },
+            WireCause::ReadOnly => DbError::ReadOnly(dir.to_owned()),
+            WireCause::Panicked(text) => DbError::Panicked(text),
+            WireCause::Invalid(text) => DbError::Invalid(text),
+            WireCause::Closed => DbError::Closed,
         }
     }
 }

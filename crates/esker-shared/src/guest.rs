@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use esker::Error as DbError;
 
 use crate::commit_id::LaneId;
-use crate::error::WireError;
 use crate::protocol::{self, Reply, Request, VERSION};
 use crate::session::Session;
 use crate::socket;
@@ -111,7 +110,7 @@ impl Conn {
             false => CallError::Broken,
         })?;
         match reply {
-            Reply::Refused(WireError::Closed) => Err(CallError::Broken),
+            Reply::Refused(error) if error.is_closed() => Err(CallError::Broken),
             Reply::Refused(error) => {
                 self.is_broken = false;
                 Err(CallError::Refused(error.into_db(dir)))

@@ -183,9 +183,7 @@ impl Server {
         }
         let lane = self.lanes.join(lane).map_err(io::Error::other)?;
         let mut session = Session::new(&self.db, &self.lanes, Some(lane));
-        let ended = self.answer_all(stream, &mut reader, &mut session);
-        session.end(matches!(ended, Ok(End::Goodbye)));
-        ended.map(drop)
+        self.answer_all(stream, &mut reader, &mut session)
     }
 
     fn answer_all(
@@ -193,7 +191,7 @@ impl Server {
         mut stream: &UnixStream,
         reader: &mut BufReader<&UnixStream>,
         session: &mut Session,
-    ) -> io::Result<End> {
+    ) -> io::Result<()> {
         protocol::greet_guest(&mut stream)?;
         stream.set_read_timeout(None)?;
         let mut is_limited = false;
@@ -201,10 +199,11 @@ impl Server {
         // Requests that were sent and not read yet stay unread: their guest asks the next host.
         while !self.stops() && protocol::read_frame(reader, &mut buffer)? {
             let request: Request<'_> = protocol::decode(&buffer)?;
-            if request == Request::Goodbye {
-                return Ok(End::Goodbye);
-            }
+            let is_goodbye = request == Request::Goodbye;
             let reply = session.run(request);
+            if is_goodbye {
+                return Ok(());
+            }
             let is_closed = matches!(reply, Err(esker::Error::Closed));
             let reply = reply.unwrap_or_else(|error| Reply::Refused(WireError::from(&error)));
             stream.write_all(&protocol::frame(&reply)?)?;
@@ -217,7 +216,7 @@ impl Server {
                 stream.set_read_timeout(is_limited.then_some(self.idle_max))?;
             }
         }
-        Ok(End::Other)
+        Ok(())
     }
 
     /// Ends all connections, after the requests that run.
@@ -236,12 +235,6 @@ impl Server {
             }
         }
     }
-}
-
-/// How a connection ended without an error.
-enum End {
-    Goodbye,
-    Other,
 }
 
 /// A connection in the list of open ones.

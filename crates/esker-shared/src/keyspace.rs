@@ -11,7 +11,7 @@ use esker::{
 use crate::error::{Error, Result};
 use crate::inner::{Opened, unexpected};
 use crate::protocol::{At, Bytes, Op, Reply, Request};
-use crate::range::{SharedRange, multi_get};
+use crate::range::{KEYS_MAX, SharedRange, multi_get};
 use crate::transact::TransactionOptions;
 use crate::transaction::SharedTransaction;
 
@@ -119,6 +119,9 @@ impl SharedKeyspace {
         }
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let mut link = None;
+        if keys.len() > KEYS_MAX {
+            link = Some(self.inner.read_with(&Request::Hold)?.1);
+        }
         let values = multi_get(&keys, |keys| match &mut link {
             None => {
                 let (reply, used) = self.inner.read_with(&Request::MultiGet(At::Now, self.id, keys))?;

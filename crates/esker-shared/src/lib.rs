@@ -52,6 +52,9 @@
 mod batch;
 mod commit_id;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guest;
 mod held;
 mod host;

@@ -6,16 +6,20 @@
 //!   guest <-frame: length (u64), Reply---------------------------- host     one at a time, in order
 //! ```
 //!
-//! protocol.1. No bytes from a socket cause a panic, or an allocation larger than twice what has arrived.
+//! protocol.1. No bytes from a socket cause a panic. Their memory is at most twice what has arrived, and a
+//!     decoded message adds at most 128 MiB and the bytes of its values.
 //! protocol.2. A guest sends its next request after the reply to the last one.
 //!
 //! Bytes: docs/formats/shared.md
 
+use std::fmt;
 use std::io::{self, Read, Write};
+use std::marker::PhantomData;
 use std::ops::Bound;
 use std::time::Duration;
 
 use esker::{KEY_BYTES_MAX, SeqNo, VALUE_BYTES_MAX, Value};
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::commit_id::{LaneId, Outcome};
@@ -24,9 +28,11 @@ use crate::error::WireError;
 /// First bytes of both greetings.
 const MAGIC: [u8; 8] = *b"ESKERSHR";
 /// Version of the protocol.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Largest frame: a request with one value of the largest size.
 pub(crate) const FRAME_BYTES_MAX: u64 = (VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 4096) as u64;
+/// Largest number of items in a list of a message.
+pub(crate) const ITEMS_MAX: usize = 1 << 20;
 /// Bytes of the length before a frame.
 const LENGTH_BYTES: usize = 8;
 /// Memory of a buffer that is kept for the next frame.
@@ -64,6 +70,32 @@ impl<'de> Deserialize<'de> for Owned {
     }
 }
 
+/// Decodes a list of at most [`ITEMS_MAX`] items (protocol.1).
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct Items<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {ITEMS_MAX} items")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = seq.next_element()? {
+                if items.len() == ITEMS_MAX {
+                    return Err(serde::de::Error::invalid_length(ITEMS_MAX + 1, &self));
+                }
+                items.push(item);
+            }
+            Ok(items)
+        }
+    }
+
+    deserializer.deserialize_seq(Items(PhantomData))
+}
+
 /// A sequence number as a plain number.
 pub(crate) mod seqno {
     use super::*;
@@ -89,29 +121,11 @@ pub(crate) enum At {
 
 /// How to open a keyspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Opening {
+pub(crate) enum Opening<'a> {
     Existing,
     CreateIfMissing,
-    Create(WireOptions),
-}
-
-/// Options of a keyspace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct WireOptions {
-    /// The smallest value in blob files; the inner `None`: no value.
-    pub(crate) blobs: Option<Option<u64>>,
-    pub(crate) is_lazy: bool,
-    pub(crate) default_ttl: Option<Duration>,
-    pub(crate) history: WireHistory,
-    pub(crate) merge_operator: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum WireHistory {
-    #[default]
-    None,
-    Versions(u32),
-    For(Duration),
+    /// With these options, as [`KeyspaceOptions::to_bytes`](esker::KeyspaceOptions::to_bytes) returns them.
+    Create(#[serde(borrow)] Bytes<'a>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,14 +174,14 @@ pub(crate) struct Page<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request<'a> {
     Keyspaces,
-    Keyspace(&'a str, Opening),
+    Keyspace(&'a str, #[serde(borrow)] Opening<'a>),
     DropKeyspace(&'a str),
     RenameKeyspace(&'a str, &'a str),
-    Get(At, u32, #[serde(borrow)] Bytes<'a>),
+    Get(At, u32, Bytes<'a>),
     Contains(At, u32, Bytes<'a>),
     Ttl(At, u32, Bytes<'a>),
     /// The values of the first of the keys. Holds a snapshot if not all values are in the reply.
-    MultiGet(At, u32, Vec<Bytes<'a>>),
+    MultiGet(At, u32, #[serde(deserialize_with = "list")] Vec<Bytes<'a>>),
     /// One page. Holds a snapshot if there is more, and none is held.
     Page(At, u32, Page<'a>),
     Len(At, u32),
@@ -186,9 +200,9 @@ pub(crate) enum Request<'a> {
     /// Locks a key for the transaction, alone or with others.
     Lock(u32, Bytes<'a>, bool),
     /// Collects writes for the next `Commit`.
-    Gather(Vec<(u32, Op<'a>)>),
+    Gather(#[serde(deserialize_with = "list")] Vec<(u32, Op<'a>)>),
     /// Commits what was collected, and these.
-    Commit(u64, WireDurability, Vec<(u32, Op<'a>)>),
+    Commit(u64, WireDurability, #[serde(deserialize_with = "list")] Vec<(u32, Op<'a>)>),
     /// Commits the transaction.
     CommitTransaction(u64, WireDurability),
     /// Asks for the outcome of a commit, which is never applied from then on unless it was.
@@ -205,14 +219,15 @@ pub(crate) enum Request<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Done,
-    Names(Vec<String>),
+    Names(#[serde(deserialize_with = "list")] Vec<String>),
     Keyspace(u32),
     Value(Option<Owned>),
     Bool(bool),
     /// The inner `None`: unlimited.
     Ttl(Option<Option<Duration>>),
-    Values(Vec<Option<Owned>>),
+    Values(#[serde(deserialize_with = "list")] Vec<Option<Owned>>),
     Page {
+        #[serde(deserialize_with = "list")]
         entries: Vec<(Owned, Owned)>,
         /// Whether the range has no further entries.
         is_last: bool,

@@ -21,6 +21,9 @@ use crate::protocol::{At, Bytes, Owned, Page, Reply, Request};
 const COUNT_MIN: u32 = 128;
 const COUNT_MAX: u32 = 4096;
 
+/// Largest number of keys in one request.
+pub(crate) const KEYS_MAX: usize = 1 << 12;
+
 /// What a snapshot or transaction and its iterators share. `None`: it has ended.
 pub(crate) type HeldLink = Arc<Mutex<Option<Link>>>;
 
@@ -225,6 +228,7 @@ pub(crate) fn multi_get(
     let mut values = Vec::with_capacity(keys.len());
     while values.len() < keys.len() {
         let left = &keys[values.len()..];
+        let left = &left[..left.len().min(KEYS_MAX)];
         let Reply::Values(read) = part(left.iter().map(|key| Bytes(key)).collect())? else {
             return Err(unexpected());
         };

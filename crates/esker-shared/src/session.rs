@@ -11,15 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::{
-    Blobs, Counting, Db, Durability, Error, History, Isolation, Keyspace, KeyspaceId, KeyspaceOptions,
-    LockMode, ReadCore, Reads, Result, SeqNo, Snapshot, Transaction, Ttl, Value, WriteBatch,
+    Db, Durability, Error, Isolation, Keyspace, KeyspaceId, KeyspaceOptions, LockMode, ReadCore, Reads,
+    Result, SeqNo, Snapshot, Transaction, Ttl, Value, WriteBatch,
 };
 
 use crate::lanes::{Found, Lane, Lanes, RECORDS};
-use crate::protocol::{
-    At, Bytes, Op, Opening, Owned, Page, Reply, Request, WireDurability, WireHistory, WireIsolation,
-    WireOptions,
-};
+use crate::protocol::{At, Bytes, Op, Opening, Owned, Page, Reply, Request, WireDurability, WireIsolation};
 
 /// Bytes of keys and values after which a page ends.
 const PAGE_BYTES: usize = 256 << 10;
@@ -46,21 +43,14 @@ pub(crate) struct Session {
     keyspaces: HashMap<u32, Keyspace>,
     held: Held,
     gathered: Option<WriteBatch>,
+    /// Whether the guest has said goodbye: it has no questions about its commits.
+    is_over: bool,
 }
 
 impl Session {
     pub(crate) fn new(db: &Db, lanes: &Arc<Lanes>, lane: Option<Arc<Lane>>) -> Self {
         let (keyspaces, held, gathered) = (HashMap::new(), Held::Nothing, None);
-        Session { db: db.clone(), lanes: lanes.clone(), lane, keyspaces, held, gathered }
-    }
-
-    /// Ends the session's lane. `for_good`: after a goodbye.
-    pub(crate) fn end(self, for_good: bool) {
-        // The transaction ends first, with its locks.
-        drop((self.held, self.gathered));
-        if let Some(lane) = &self.lane {
-            self.lanes.leave(lane, for_good);
-        }
+        Session { db: db.clone(), lanes: lanes.clone(), lane, keyspaces, held, gathered, is_over: false }
     }
 
     /// Returns whether it holds a transaction, on which others may wait.
@@ -71,6 +61,15 @@ impl Session {
     /// Runs a request.
     pub(crate) fn run(&mut self, request: Request<'_>) -> Result<Reply> {
         match request {
+            Request::Keyspace(..)
+            | Request::DropKeyspace(_)
+            | Request::RenameKeyspace(..)
+            | Request::Commit(..)
+                if self.holds_transaction() =>
+            {
+                // It would wait for its own connection's transaction, and other guests with it.
+                Err(Error::Invalid("the connection holds a transaction: end it first".to_owned()))
+            }
             Request::Keyspaces => {
                 let mut names = self.db.keyspaces()?;
                 names.retain(|name| name != RECORDS);
@@ -97,8 +96,8 @@ impl Session {
                 Ok(Reply::Done)
             }
             Request::Release | Request::Goodbye => {
-                self.held = Held::Nothing;
-                self.gathered = None;
+                self.is_over = request == Request::Goodbye;
+                self.release();
                 Ok(Reply::Done)
             }
             Request::Resolve(lane, number, durability) => self.resolve(lane, number, durability),
@@ -119,6 +118,12 @@ impl Session {
             }
             other => self.read(other),
         }
+    }
+
+    /// Drops what is held and collected.
+    fn release(&mut self) {
+        self.held = Held::Nothing;
+        self.gathered = None;
     }
 
     fn read(&mut self, request: Request<'_>) -> Result<Reply> {
@@ -152,12 +157,14 @@ impl Session {
         }
     }
 
-    fn keyspace(&mut self, name: &str, opening: Opening) -> Result<Reply> {
+    fn keyspace(&mut self, name: &str, opening: Opening<'_>) -> Result<Reply> {
         let db = self.check_name(name)?;
         let keyspace = match opening {
             Opening::Existing => db.open_keyspace(name),
             Opening::CreateIfMissing => db.keyspace(name),
-            Opening::Create(options) => db.create_keyspace_with(name, options.into()),
+            Opening::Create(options) => {
+                db.create_keyspace_with(name, KeyspaceOptions::from_bytes(options.0)?)
+            }
         }?;
         let id = keyspace.id().get();
         self.keyspaces.insert(id, keyspace);
@@ -321,6 +328,16 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The transaction ends first, with its locks.
+        self.release();
+        if let Some(lane) = &self.lane {
+            self.lanes.leave(lane, self.is_over);
+        }
+    }
+}
+
 fn nothing_held() -> Error {
     Error::Invalid("the connection holds no snapshot or transaction".to_owned())
 }
@@ -408,44 +425,6 @@ impl From<WireIsolation> for Isolation {
             WireIsolation::Serializable => Isolation::Serializable,
             WireIsolation::Snapshot => Isolation::Snapshot,
             WireIsolation::Exclusive => Isolation::Exclusive,
-        }
-    }
-}
-
-impl From<WireOptions> for KeyspaceOptions {
-    fn from(wire: WireOptions) -> Self {
-        let mut options = KeyspaceOptions::new();
-        options.blobs = wire.blobs.map(|limit| match limit {
-            None => Blobs::Never,
-            Some(bytes) => Blobs::From(usize::try_from(bytes).unwrap_or(usize::MAX)),
-        });
-        options.counting = if wire.is_lazy { Counting::Lazy } else { Counting::Exact };
-        options.default_ttl = wire.default_ttl;
-        options.history = match wire.history {
-            WireHistory::None => History::None,
-            WireHistory::Versions(versions) => History::Versions(versions),
-            WireHistory::For(time) => History::For(time),
-        };
-        options.merge_operator = wire.merge_operator;
-        options
-    }
-}
-
-impl From<&KeyspaceOptions> for WireOptions {
-    fn from(options: &KeyspaceOptions) -> Self {
-        WireOptions {
-            blobs: options.blobs.map(|blobs| match blobs {
-                Blobs::Never => None,
-                Blobs::From(bytes) => Some(bytes as u64),
-            }),
-            is_lazy: options.counting == Counting::Lazy,
-            default_ttl: options.default_ttl,
-            history: match options.history {
-                History::None => WireHistory::None,
-                History::Versions(versions) => WireHistory::Versions(versions),
-                History::For(time) => WireHistory::For(time),
-            },
-            merge_operator: options.merge_operator.clone(),
         }
     }
 }

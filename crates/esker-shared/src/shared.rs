@@ -11,7 +11,7 @@ use crate::commit_id::{ASKING_MAX, CommitId, Outcome};
 use crate::error::{Error, Result};
 use crate::inner::{Opened, Settings, unexpected};
 use crate::keyspace::SharedKeyspace;
-use crate::protocol::{Opening, Reply, Request, WireOptions};
+use crate::protocol::{Bytes, Opening, Reply, Request};
 use crate::snapshot::SharedSnapshot;
 use crate::transact::TransactionOptions;
 use crate::transaction::SharedTransaction;
@@ -120,11 +120,12 @@ impl Shared {
     /// # Errors
     /// Those of [`keyspace`](Self::keyspace); [`Error::HostGone`].
     pub fn create_keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<SharedKeyspace> {
-        let reply = self.once(&Request::Keyspace(name, Opening::Create(WireOptions::from(options))))?;
+        let options = options.to_bytes(name)?;
+        let reply = self.once(&Request::Keyspace(name, Opening::Create(Bytes(&options))))?;
         self.handle_of(reply)
     }
 
-    fn keyspace_by(&self, name: &str, opening: Opening) -> Result<SharedKeyspace> {
+    fn keyspace_by(&self, name: &str, opening: Opening<'_>) -> Result<SharedKeyspace> {
         let reply = self.inner.read(&Request::Keyspace(name, opening))?;
         self.handle_of(reply)
     }

@@ -75,6 +75,9 @@ test_decoders! {
     backup_stream
     key_file
     unload_record
+    shared_requests
+    shared_replies
+    shared_session
     tuple_key
 }
 

@@ -110,6 +110,45 @@ impl KeyspaceOptions {
         KeyspaceOptions { bytes_max: bytes.into(), ..self }
     }
 
+    /// Returns the options of keyspace `name` as bytes, for esker-shared. Not part of the API.
+    ///
+    /// # Errors
+    /// Values that no keyspace can have.
+    #[doc(hidden)]
+    pub fn to_bytes(&self, name: &str) -> Result<Vec<u8>> {
+        self.check_values(name)?;
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        Ok(bytes)
+    }
+
+    /// The inverse of [`to_bytes`](Self::to_bytes). Not part of the API.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: other bytes, or an option that this build does not know.
+    #[doc(hidden)]
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let decoded = StoredOptions::decode(bytes);
+        let decoded = decoded.map_err(|e| Error::Invalid(format!("options of a keyspace: {}", e.detail)))?;
+        Ok(decoded.given)
+    }
+
+    /// Refuses values that no keyspace can have.
+    fn check_values(&self, name: &str) -> Result<()> {
+        if self.default_ttl == Some(Duration::ZERO) {
+            return Err(Error::Invalid(format!(
+                "keyspace {name:?} cannot have a default lifetime of zero: all that is put would expire at once. Give it none for \
+                 entries that do not expire"
+            )));
+        }
+        if self.bytes_max == Some(0) {
+            return Err(Error::Invalid(format!(
+                "keyspace {name:?} cannot have a maximum of no bytes: give it none, or clear it"
+            )));
+        }
+        Ok(())
+    }
+
     /// Appends the options that differ from the defaults.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         if let Some(blobs) = self.blobs {
@@ -256,17 +295,7 @@ impl State {
                 operator: operator.clone(),
             });
         }
-        if options.default_ttl == Some(Duration::ZERO) {
-            return Err(Error::Invalid(format!(
-                "keyspace {name:?} cannot have a default lifetime of zero: all that is put would expire at once. Give it none for \
-                 entries that do not expire"
-            )));
-        }
-        if options.bytes_max == Some(0) {
-            return Err(Error::Invalid(format!(
-                "keyspace {name:?} cannot have a maximum of no bytes: give it none, or clear it"
-            )));
-        }
+        options.check_values(&name)?;
         // operators.1
         if let Some(other) = before.given.merge_operator.as_ref().filter(|other| operator != Some(other)) {
             return Err(Error::Invalid(format!(
