@@ -172,15 +172,11 @@ impl Replication {
             }
             Some(Role::Primary(base)) if source.is_none() => {
                 // replication.3: distinguishes the commits of this run from those of another copy of the same
-                // files.
-                loop {
-                    let last = base.seq_of(visible()).unwrap_or(base.seq);
-                    let epoch = records.history()?.newest().next();
-                    let local = records.begin_epoch(epoch, last, &Role::Primary(base))?;
-                    if base.seq_of(local) == Some(last + 1) {
-                        break Role::Primary(base);
-                    }
-                }
+                // files. Other commits may be made at the same time, by the program that embeds the server.
+                let epoch = records.history()?.newest().next();
+                let last = |visible| base.seq_of(visible).unwrap_or(base.seq);
+                records.begin_epoch(epoch, last, &Role::Primary(base))?;
+                Role::Primary(base)
             }
             Some(role) => role,
         };
@@ -410,7 +406,7 @@ fn fits(records: &Records, base: Base, visible: u64) -> Result<bool> {
 /// Begins an epoch after this commit, as a primary.
 fn rise(records: &Records, last: u64) -> Result<Role> {
     let epoch = records.history()?.newest().next();
-    let local = records.begin_epoch(epoch, last, &Role::Rising(last))?;
+    let local = records.begin_epoch(epoch, |_| last, &Role::Rising(last))?;
     let role = Role::Primary(Base { local, seq: last + 1 });
     records.write_role(&role, None)?;
     Ok(role)

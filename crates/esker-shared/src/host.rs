@@ -70,7 +70,7 @@ struct Connections {
 impl Host {
     /// Serves a database that this process has just opened.
     pub(crate) fn start(db: Db, dir: &Path, idle_max: Duration) -> Result<Self, (Db, crate::Error)> {
-        let lanes = match Lanes::new(&db) {
+        let lanes = match refuse_replica(&db).and_then(|()| Lanes::new(&db)) {
             Ok(lanes) => Arc::new(lanes),
             Err(error) => return Err((db, error.into())),
         };
@@ -234,6 +234,23 @@ impl Server {
                 }
             }
         }
+    }
+}
+
+/// Refuses a replica of `esker serve`: a new copy of its primary replaces its directory, with all that guests
+/// have written. The record: docs/formats/replication.md.
+fn refuse_replica(db: &Db) -> esker::Result<()> {
+    let role = match db.open_keyspace("es.repl") {
+        Err(esker::Error::KeyspaceNotFound(_)) => return Ok(()),
+        records => records?.get("r")?,
+    };
+    match role.as_deref() {
+        Some([0, ..]) => Err(esker::Error::Invalid(
+            "the database is a replica of a server, which cannot be shared: make it a primary by `REPLICAOF NO \
+             ONE`, or read it with `Db::open_follower`"
+                .to_owned(),
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -36,6 +36,10 @@ const POOL_MAX: usize = 8;
 /// Pause of the watching thread after it has found no host.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
 
+/// Why a host does not answer.
+const SILENT: &str = "has a host that does not answer (it is stopped, works on something long, or was killed \
+                      while a child that it forked lives on)";
+
 /// What the user has set.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -86,6 +90,8 @@ impl Opened {
         let link = inner.settle(inner.deadline())?;
         inner.is_known.store(true, Ordering::Relaxed);
         if let Link::Remote(conn) = link {
+            // A guest with other keys could not take over.
+            inner.settings.builder.check_keys(&inner.dir)?;
             inner.watch(conn)?;
         }
         Ok(Arc::new(Opened { inner }))
@@ -176,7 +182,7 @@ impl Inner {
             match Conn::open(&self.dir, self.settings.wait, until) {
                 Ok(conn) => return Ok(Link::Remote(conn)),
                 Err(NoConnection::Absent) => {}
-                Err(NoConnection::Silent) => return Err(self.no_host("has a host that does not answer")),
+                Err(NoConnection::Silent) => return Err(self.no_host(SILENT)),
                 Err(NoConnection::Version(theirs)) => {
                     return Err(Error::Version { dir: self.dir.clone(), theirs, ours: VERSION });
                 }
@@ -267,7 +273,7 @@ impl Inner {
                     self.give_back(link);
                     return Err(error.into());
                 }
-                Err(CallError::Late) => return Err(self.no_host("was not read")),
+                Err(CallError::Late) => return Err(self.no_host(SILENT)),
                 Err(CallError::Broken) if Instant::now() >= until => {
                     return Err(self.no_host("was not read, because its hosts ended"));
                 }
@@ -281,6 +287,15 @@ impl Inner {
         let (reply, link) = self.read_with(request)?;
         self.give_back(link);
         Ok(reply)
+    }
+
+    /// Runs a request on a link whose state is lost with it.
+    pub(crate) fn ask(&self, link: &mut Link, request: &Request<'_>) -> Result<Reply> {
+        self.check()?;
+        link.call(request, &self.dir).map_err(|error| match error {
+            CallError::Refused(error) => Error::Db(error),
+            CallError::Broken | CallError::Late => Error::HostGone,
+        })
     }
 
     /// Commits writes by what `send` sends. If the host goes, finds out what became of the commit, and sends
@@ -329,27 +344,15 @@ impl Inner {
         let unknown = || Error::OutcomeUnknown(*id);
         let mut pause = PAUSE_MIN;
         while id.sent.elapsed() < ASKING_MAX {
-            let mut link = match self.link(until) {
-                Ok(link) => link,
+            match self.resolve(id, until) {
+                Ok(Reply::Outcome(outcome)) => return Ok(outcome),
+                Ok(Reply::Running) => {}
+                Ok(_) => return Err(unknown()),
                 Err(error @ Error::Db(DbError::Forked)) => return Err(error),
-                Err(_) => return Err(unknown()),
-            };
-            let request = Request::Resolve(id.lane, id.number, wire_durability(Some(id.durability)));
-            match link.call(&request, &self.dir) {
-                Ok(Reply::Outcome(outcome)) => {
-                    // The lane has no connection, and no other question.
-                    let _ = link.call(&Request::Forget(id.lane), &self.dir);
-                    self.give_back(link);
-                    return Ok(outcome);
-                }
-                Ok(Reply::Running) => self.give_back(link),
-                Ok(_) => {
-                    self.give_back(link);
-                    return Err(unknown());
-                }
-                // For example a sync that failed: the next host may answer.
-                Err(CallError::Refused(_)) => self.give_back(link),
-                Err(CallError::Broken | CallError::Late) => {}
+                Err(Error::Db(DbError::Closed)) => return Err(unknown()),
+                // A sync that failed, or no host, which this process may be unable to become:
+                // the next host may answer.
+                Err(_) => {}
             }
             if Instant::now() >= until {
                 break;
@@ -358,6 +361,19 @@ impl Inner {
             pause = (pause * 2).min(PAUSE_MAX);
         }
         Err(unknown())
+    }
+
+    /// Asks a host once.
+    fn resolve(&self, id: &CommitId, until: Instant) -> Result<Reply> {
+        let mut link = self.link(until)?;
+        let request = Request::Resolve(id.lane, id.number, wire_durability(Some(id.durability)));
+        let reply = self.ask(&mut link, &request);
+        if let Ok(Reply::Outcome(_)) = reply {
+            // The lane has no connection, and no other question.
+            let _ = link.call(&Request::Forget(id.lane), &self.dir);
+        }
+        self.give_back(link);
+        reply
     }
 
     /// Ends the role of this process.

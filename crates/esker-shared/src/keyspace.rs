@@ -128,7 +128,7 @@ impl SharedKeyspace {
                 link = Some(used);
                 Ok(reply)
             }
-            Some(link) => crate::range::ask(link, &Request::MultiGet(At::Held, self.id, keys), &self.inner),
+            Some(link) => self.inner.ask(link, &Request::MultiGet(At::Held, self.id, keys)),
         });
         if let Some(link) = link {
             self.inner.release(link);

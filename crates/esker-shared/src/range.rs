@@ -13,7 +13,7 @@ use esker::{Key, Value};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
-use crate::guest::{CallError, Link};
+use crate::guest::Link;
 use crate::inner::{Inner, Opened, unexpected};
 use crate::protocol::{At, Bytes, Owned, Page, Reply, Request};
 
@@ -168,7 +168,7 @@ impl Paged {
                 *own = Some(link);
                 reply
             }
-            Source::Own(Some(link)) => ask(link, &request, &self.inner)?,
+            Source::Own(Some(link)) => self.inner.ask(link, &request)?,
             Source::Held(held) => ask_held(held, &request, &self.inner)?,
         };
         let Reply::Page { entries, is_last } = reply else { return Err(unexpected()) };
@@ -200,19 +200,10 @@ impl Drop for Paged {
     }
 }
 
-/// Runs a request on a link whose state is lost with it.
-pub(crate) fn ask(link: &mut Link, request: &Request<'_>, inner: &Inner) -> Result<Reply> {
-    inner.check()?;
-    link.call(request, &inner.dir).map_err(|error| match error {
-        CallError::Refused(error) => Error::Db(error),
-        CallError::Broken | CallError::Late => Error::HostGone,
-    })
-}
-
-/// Same, for the link of a snapshot or transaction.
+/// Runs a request on the link of a snapshot or transaction.
 pub(crate) fn ask_held(held: &HeldLink, request: &Request<'_>, inner: &Inner) -> Result<Reply> {
     match &mut *held.lock() {
-        Some(link) => ask(link, request, inner),
+        Some(link) => inner.ask(link, request),
         None => {
             let text = "the transaction or snapshot of this iterator has ended";
             Err(esker::Error::Invalid(text.to_owned()).into())

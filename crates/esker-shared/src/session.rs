@@ -61,15 +61,6 @@ impl Session {
     /// Runs a request.
     pub(crate) fn run(&mut self, request: Request<'_>) -> Result<Reply> {
         match request {
-            Request::Keyspace(..)
-            | Request::DropKeyspace(_)
-            | Request::RenameKeyspace(..)
-            | Request::Commit(..)
-                if self.holds_transaction() =>
-            {
-                // It would wait for its own connection's transaction, and other guests with it.
-                Err(Error::Invalid("the connection holds a transaction: end it first".to_owned()))
-            }
             Request::Keyspaces => {
                 let mut names = self.db.keyspaces()?;
                 names.retain(|name| name != RECORDS);

@@ -169,7 +169,7 @@ impl Shared {
         // A pooled connection may have ended long ago.
         self.inner.read(&Request::Keyspaces)?;
         let mut link = self.inner.link(self.inner.deadline())?;
-        let reply = crate::range::ask(&mut link, request, &self.inner);
+        let reply = self.inner.ask(&mut link, request);
         self.inner.give_back(link);
         reply
     }

@@ -16,7 +16,7 @@
 use crate::config::source::Source;
 use std::collections::BTreeMap;
 
-use esker::{Db, Error, Keyspace, Result, WriteBatch};
+use esker::{Db, Error, Isolation, Keyspace, Result, WriteBatch};
 
 use super::bytes::{Broken, Reader, put_string};
 use super::position::{Epoch, History, Position};
@@ -203,26 +203,28 @@ impl Records {
         Ok(History::new(epochs))
     }
 
-    /// Begins an epoch after a commit, and records the role. Returns the engine's number of the recording
-    /// commit.
+    /// Begins an epoch, and records the role. `start` gets the engine's number of the newest commit, and
+    /// returns the history's: no commit of other threads comes between it and the recording one, whose
+    /// number is returned.
     ///
     /// # Errors
     /// Fails if the engine fails.
-    pub fn begin_epoch(&self, epoch: Epoch, start: u64, role: &Role) -> Result<u64> {
-        let mut batch = self.db.batch();
+    pub fn begin_epoch(&self, epoch: Epoch, start: impl FnOnce(u64) -> u64, role: &Role) -> Result<u64> {
+        let mut transaction = self.db.transaction().isolation(Isolation::Exclusive).begin();
+        let start = start(transaction.snapshot().seqno().get());
         let history = self.history()?;
         let epochs = history.epochs();
         // Left by an attempt that did not finish.
         for (stale, _) in epochs.iter().filter(|(_, from)| *from >= start) {
-            batch.delete(&self.space, epoch_key(stale.number))?;
+            transaction.delete(&self.space, epoch_key(stale.number))?;
         }
         if epochs.len() >= EPOCHS_MAX {
-            batch.delete(&self.space, epoch_key(epochs[0].0.number))?;
+            transaction.delete(&self.space, epoch_key(epochs[0].0.number))?;
         }
         let value = [epoch.mark.to_le_bytes(), start.to_le_bytes()].concat();
-        batch.put(&self.space, epoch_key(epoch.number), value)?;
-        batch.put(&self.space, ROLE_KEY, role.encode())?;
-        Ok(batch.commit_with(esker::Durability::Sync)?.get())
+        transaction.put(&self.space, epoch_key(epoch.number), value)?;
+        transaction.put(&self.space, ROLE_KEY, role.encode())?;
+        Ok(transaction.commit_with(esker::Durability::Sync)?.get())
     }
 
     /// Removes all epochs, because the data belongs to another history.
@@ -337,7 +339,7 @@ mod tests {
         assert_eq!((records.role().unwrap(), records.position().unwrap()), (None, None));
         let first = Epoch::default().next();
         for (epoch, start) in [(first, 0), (first.next(), 40), (first.next().next(), 40)] {
-            records.begin_epoch(epoch, start, &roles[2]).unwrap();
+            records.begin_epoch(epoch, |_| start, &roles[2]).unwrap();
         }
         let history = records.history().unwrap();
         let starts: Vec<_> = history.epochs().iter().map(|(epoch, start)| (epoch.number, *start)).collect();
@@ -349,7 +351,7 @@ mod tests {
             (Some(roles[0].clone()), Some(position))
         );
         for n in 4..300 {
-            records.begin_epoch(Epoch { number: n, mark: 1 }, u64::from(n) * 100, &roles[2]).unwrap();
+            records.begin_epoch(Epoch { number: n, mark: 1 }, |_| u64::from(n) * 100, &roles[2]).unwrap();
         }
         assert_eq!(records.history().unwrap().epochs().len(), EPOCHS_MAX);
     }

@@ -39,7 +39,7 @@ fn open(dir: &Path) -> Result<Shared> {
 }
 
 /// Starts this test program as another process that runs one test.
-fn start(dir: &Path, test: &str, worker: u64) -> Child {
+pub(crate) fn start(dir: &Path, test: &str, worker: u64) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--nocapture"]);
     command.env(DIR, dir).env(WORKER, worker.to_string()).stdout(Stdio::null());
@@ -47,13 +47,13 @@ fn start(dir: &Path, test: &str, worker: u64) -> Child {
 }
 
 /// The directory and the number of this process, if it is a child.
-fn of_child() -> Option<(PathBuf, u64)> {
+pub(crate) fn of_child() -> Option<(PathBuf, u64)> {
     let dir = PathBuf::from(std::env::var_os(DIR)?);
     Some((dir, std::env::var(WORKER).ok()?.parse().ok()?))
 }
 
 /// A process that ends with its test.
-struct Killed(Child);
+pub(crate) struct Killed(pub(crate) Child);
 
 impl Killed {
     /// Returns once all of its threads have stopped.
@@ -63,7 +63,7 @@ impl Killed {
         assert!(stopped.is_some_and(|(_, status)| status.stopped()));
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
@@ -201,7 +201,7 @@ fn number(bytes: &[u8]) -> i64 {
     i64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-fn journal_of(dir: &Path, id: u64) -> PathBuf {
+pub(crate) fn journal_of(dir: &Path, id: u64) -> PathBuf {
     dir.join(format!("journal-{id}"))
 }
 
@@ -231,8 +231,11 @@ fn worker() {
     }
 }
 
-struct Campaign {
+/// Worker processes of one database that are killed and replaced.
+pub(crate) struct Campaign {
     dir: PathBuf,
+    /// The test that each of them runs.
+    worker: &'static str,
     workers: Vec<(u64, Child)>,
     next: u64,
     rng: Rng,
@@ -241,9 +244,36 @@ struct Campaign {
 }
 
 impl Campaign {
+    /// Starts the workers.
+    fn begin(dir: &Path, worker: &'static str) -> Self {
+        let (workers, seen, rng) = (Vec::new(), BTreeMap::new(), Rng::with_seed(fastrand::u64(..)));
+        let mut campaign = Campaign { dir: dir.to_owned(), worker, workers, next: 0, rng, seen };
+        (0..WORKERS).for_each(|_| campaign.spawn());
+        campaign
+    }
+
+    /// Kills and replaces workers, then all of them. Returns how many there were.
+    pub(crate) fn run(dir: &Path, worker: &'static str, kills: u64, pause: Duration) -> u64 {
+        let mut campaign = Self::begin(dir, worker);
+        let (mut of_hosts, began) = (0, Instant::now());
+        for n in 0..kills {
+            std::thread::sleep(Duration::from_micros(campaign.rng.u64(..pause.as_micros() as u64)));
+            campaign.check();
+            campaign.disturb();
+            of_hosts += u64::from(campaign.kill());
+            if n % 100 == 99 || n + 1 == kills {
+                eprintln!("{} kills, {of_hosts} of hosts, in {:?}", n + 1, began.elapsed());
+            }
+        }
+        // The last ones must go on as well.
+        std::thread::sleep(Duration::from_secs(1));
+        campaign.check();
+        campaign.next
+    }
+
     fn spawn(&mut self) {
         self.next += 1;
-        self.workers.push((self.next, start(&self.dir, "kill::worker", self.next)));
+        self.workers.push((self.next, start(&self.dir, self.worker, self.next)));
         self.seen.insert(self.next, (0, Instant::now()));
     }
 
@@ -302,10 +332,13 @@ impl Drop for Campaign {
     }
 }
 
+/// The number of kills, unless the environment says otherwise.
+pub(crate) fn kills(default: u64) -> u64 {
+    std::env::var("ESKER_SHARED_KILLS").map_or(default, |kills| kills.parse().unwrap())
+}
+
 #[test]
 fn hosts_are_killed_at_any_moment() {
-    let kills: u64 = std::env::var("ESKER_SHARED_KILLS").map_or(40, |kills| kills.parse().unwrap());
-    let seed = fastrand::u64(..);
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().to_owned();
     {
@@ -317,26 +350,9 @@ fn hosts_are_killed_at_any_moment() {
         }
         sums_of(&shared).unwrap();
     }
-    let (workers, seen) = (Vec::new(), BTreeMap::new());
-    let mut campaign = Campaign { dir: dir.clone(), workers, next: 0, rng: Rng::with_seed(seed), seen };
-    (0..WORKERS).for_each(|_| campaign.spawn());
-    let (mut of_hosts, began) = (0, Instant::now());
-    for n in 0..kills {
-        std::thread::sleep(Duration::from_micros(campaign.rng.u64(..60_000)));
-        campaign.check();
-        campaign.disturb();
-        of_hosts += u64::from(campaign.kill());
-        if n % 100 == 99 {
-            eprintln!("{} kills, {of_hosts} of hosts, in {:?}", n + 1, began.elapsed());
-        }
-    }
-    // The last ones must go on as well.
-    std::thread::sleep(Duration::from_secs(1));
-    campaign.check();
-    let spawned = campaign.next;
-    drop(campaign);
+    let spawned = Campaign::run(&dir, "kill::worker", kills(40), Duration::from_millis(60));
     let calls = verify(&dir, spawned);
-    eprintln!("{kills} kills, {of_hosts} of hosts; {calls} calls were acknowledged");
+    eprintln!("{calls} calls were acknowledged");
 }
 
 /// Compares the database with the journals. Returns the number of acknowledged calls.
@@ -399,7 +415,7 @@ fn holder() {
     }
 }
 
-fn wait_for(path: &Path) {
+pub(crate) fn wait_for(path: &Path) {
     let until = Instant::now() + HANG;
     while !path.exists() {
         assert!(Instant::now() < until, "{} is missing", path.display());

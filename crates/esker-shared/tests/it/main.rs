@@ -10,9 +10,12 @@
 
 mod api;
 mod bytes;
+mod encrypted;
+mod features;
 mod fork;
 mod kill;
 #[path = "../../../esker/tests/it/own_process.rs"]
 #[expect(dead_code, reason = "other tests need the rest")]
 mod own_process;
+mod replicated;
 mod takeover;

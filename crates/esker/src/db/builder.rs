@@ -10,6 +10,7 @@ use super::tuning::Tuning;
 use super::{Db, Follower};
 use crate::blob::Blobs;
 use crate::compaction::filter::{Decision, Filter};
+use crate::encryption::{self, Unlock};
 use crate::engine::base::event::Event;
 use crate::engine::base::events::Listener;
 use crate::engine::base::file_sizes::FileSizes;
@@ -389,6 +390,16 @@ impl Builder {
     pub fn open_in_memory(mut self) -> Result<Db> {
         self.settings.env.fs = Arc::new(MemFs::new());
         self.open("memory")
+    }
+
+    /// Checks that [`encryption`](Self::encryption) fits an existing database, without its lock. For
+    /// esker-shared. Not part of the API.
+    ///
+    /// # Errors
+    /// [`Encryption`](crate::Error::Encryption); [`Io`](crate::Error::Io).
+    #[doc(hidden)]
+    pub fn check_keys(&self, dir: impl AsRef<Path>) -> Result<()> {
+        encryption::unlock(&self.settings.env, dir.as_ref(), Unlock::Read).map(drop)
     }
 
     /// Like [`check_offline`](crate::check_offline), with these options.
