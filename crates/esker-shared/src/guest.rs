@@ -35,6 +35,8 @@ pub(crate) enum CallError {
     Broken,
     /// The host did not answer in time. It may run the request.
     Late,
+    /// The host sent what is not a reply. It may have run the request.
+    Garbled(io::Error),
     /// The engine's error. Nothing was changed, unless that error says otherwise.
     Refused(DbError),
 }
@@ -105,9 +107,10 @@ impl Conn {
         let frame = protocol::frame(request)
             .map_err(|e| CallError::Refused(DbError::Invalid(format!("a request for the host: {e}"))))?;
         self.is_broken = true;
-        let reply = self.exchange(&frame).map_err(|e| match is_late(&e) {
-            true => CallError::Late,
-            false => CallError::Broken,
+        let reply = self.exchange(&frame).map_err(|e| match e.kind() {
+            _ if is_late(&e) => CallError::Late,
+            io::ErrorKind::InvalidData => CallError::Garbled(e),
+            _ => CallError::Broken,
         })?;
         match reply {
             Reply::Refused(error) if error.is_closed() => Err(CallError::Broken),

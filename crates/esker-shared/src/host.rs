@@ -28,7 +28,7 @@ use crate::protocol::{self, Reply, Request};
 use crate::session::Session;
 use crate::socket::{self, Bound};
 
-/// How long the accepting thread waits before it looks at other things.
+/// Longest wait for a connection before the accepting thread checks for a stop, old records and the socket file.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a new connection may take for its greeting.
 const GREETING_MAX: Duration = Duration::from_secs(10);
@@ -39,10 +39,9 @@ const CLOSE_MAX: Duration = Duration::from_secs(10);
 /// Pause after a connection could not be accepted, for example for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The database and those who are served. See the module's documentation.
+/// The database and the server of its guests. See the module's documentation.
 pub(crate) struct Host {
     pub(crate) db: Db,
-    pub(crate) lanes: Arc<Lanes>,
     server: Arc<Server>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -76,7 +75,7 @@ impl Host {
         };
         let server = Arc::new(Server {
             db: db.clone(),
-            lanes: lanes.clone(),
+            lanes,
             dir: dir.to_owned(),
             idle_max,
             stops: AtomicBool::new(false),
@@ -90,7 +89,7 @@ impl Host {
                 .spawn(move || server.accept_all(bound))
         });
         match started {
-            Ok(thread) => Ok(Host { db, lanes, server, thread: Mutex::new(Some(thread)) }),
+            Ok(thread) => Ok(Host { db, server, thread: Mutex::new(Some(thread)) }),
             Err(e) if e.kind() == io::ErrorKind::InvalidFilename => {
                 Err((db, crate::Error::PathTooLong(dir.to_owned())))
             }
@@ -100,7 +99,7 @@ impl Host {
 
     /// Returns a session of this process.
     pub(crate) fn session(&self) -> Session {
-        Session::new(&self.db, &self.lanes, None)
+        Session::new(&self.db, &self.server.lanes, None)
     }
 
     /// Ends all connections after their running requests, then closes the database (host.3).

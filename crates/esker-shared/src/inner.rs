@@ -245,6 +245,10 @@ impl Inner {
         Error::NoHost { dir: self.dir.clone(), waited: self.settings.wait, why: why.into() }
     }
 
+    fn garbled(&self, error: std::io::Error) -> Error {
+        DbError::io("understand the host of", &self.dir, error).into()
+    }
+
     /// Begins a thread that settles again when the host goes, so that a database always has a host while a
     /// process has it open.
     fn watch(self: &Arc<Self>, conn: Conn) -> Result<()> {
@@ -274,6 +278,7 @@ impl Inner {
                     return Err(error.into());
                 }
                 Err(CallError::Late) => return Err(self.no_host(SILENT)),
+                Err(CallError::Garbled(error)) => return Err(self.garbled(error)),
                 Err(CallError::Broken) if Instant::now() >= until => {
                     return Err(self.no_host("was not read, because its hosts ended"));
                 }
@@ -294,6 +299,7 @@ impl Inner {
         self.check()?;
         link.call(request, &self.dir).map_err(|error| match error {
             CallError::Refused(error) => Error::Db(error),
+            CallError::Garbled(error) => self.garbled(error),
             CallError::Broken | CallError::Late => Error::HostGone,
         })
     }
@@ -317,7 +323,7 @@ impl Inner {
                     self.release(link);
                     return Err(error.into());
                 }
-                Err(CallError::Broken | CallError::Late) => {
+                Err(_) => {
                     drop(link);
                     if let Outcome::Applied(seqno) = self.outcome(&id)? {
                         return Ok(seqno);

@@ -172,6 +172,9 @@ impl Paged {
             Source::Held(held) => ask_held(held, &request, &self.inner)?,
         };
         let Reply::Page { entries, is_last } = reply else { return Err(unexpected()) };
+        if entries.is_empty() && !is_last {
+            return Err(unexpected());
+        }
         self.is_done = is_last;
         self.count = self.count.saturating_mul(4).min(COUNT_MAX);
         if let Some((key, _)) = entries.last() {

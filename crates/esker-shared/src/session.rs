@@ -185,24 +185,22 @@ impl Session {
         }
     }
 
-    /// Returns where to read the first part of a reply: for [`At::Now`] in a new snapshot, for the other
-    /// parts.
-    fn hold_for_parts(&mut self, at: At) -> At {
+    /// Begins a reply that may have several parts: [`At::Now`] takes a snapshot, which the others read.
+    fn begin_parts(&mut self, at: At) {
         if at == At::Now {
             self.held = Held::Snapshot(self.db.snapshot());
         }
-        At::Held
     }
 
-    /// Ends what [`hold_for_parts`](Self::hold_for_parts) began, if there are no other parts.
-    fn end_of_parts(&mut self, at: At, is_last: bool) {
+    /// Drops the snapshot of [`begin_parts`](Self::begin_parts) if the first part is the last one.
+    fn end_parts(&mut self, at: At, is_last: bool) {
         if at == At::Now && is_last {
             self.held = Held::Nothing;
         }
     }
 
     fn multi_get(&mut self, at: At, keyspace: u32, keys: &[Bytes<'_>]) -> Result<Reply> {
-        let held = self.hold_for_parts(at);
+        self.begin_parts(at);
         let keyspace = self.find(keyspace)?;
         let keys: Vec<&[u8]> = keys.iter().map(|key| key.0).collect();
         let values = match &self.held {
@@ -210,17 +208,16 @@ impl Session {
             Held::Transaction(transaction) => transaction.multi_get_within(&keyspace, &keys, VALUES_BYTES),
             Held::Nothing => Err(nothing_held()),
         };
-        debug_assert_eq!(held, At::Held);
         let is_last = values.as_ref().map_or(true, |values| values.len() == keys.len());
-        self.end_of_parts(at, is_last);
+        self.end_parts(at, is_last);
         Ok(Reply::Values(values?.into_iter().map(|value| value.map(Owned)).collect()))
     }
 
     fn page(&mut self, at: At, keyspace: u32, page: &Page<'_>) -> Result<Reply> {
-        let held = self.hold_for_parts(at);
-        let read = self.look(held, keyspace, |reads| entries_of(reads, page));
+        self.begin_parts(at);
+        let read = self.look(At::Held, keyspace, |reads| entries_of(reads, page));
         let is_last = read.as_ref().map_or(true, |read| read.1);
-        self.end_of_parts(at, is_last);
+        self.end_parts(at, is_last);
         read.map(|(entries, is_last)| Reply::Page { entries, is_last })
     }
 
@@ -236,7 +233,7 @@ impl Session {
         match request {
             Request::Write(keyspace, op) => {
                 let keyspace = self.find(keyspace)?;
-                apply(self.transaction()?, &keyspace, op)?;
+                apply!(self.transaction()?, &keyspace, op)?;
             }
             Request::FetchAdd(keyspace, key, add) => {
                 let keyspace = self.find(keyspace)?;
@@ -261,7 +258,7 @@ impl Session {
     fn apply_all(&mut self, batch: &mut WriteBatch, ops: Vec<(u32, Op<'_>)>) -> Result<()> {
         for (keyspace, op) in ops {
             let keyspace = self.find(keyspace)?;
-            apply(batch, &keyspace, op)?;
+            apply!(batch, &keyspace, op)?;
         }
         Ok(())
     }
@@ -350,65 +347,21 @@ fn entries_of(reads: &dyn ReadCore, page: &Page<'_>) -> Result<(Vec<(Owned, Owne
     }
 }
 
-/// What takes writes that read nothing.
-trait Target {
-    fn apply_put(
-        &mut self,
-        keyspace: &Keyspace,
-        key: &[u8],
-        value: &[u8],
-        ttl: Option<Duration>,
-    ) -> Result<()>;
-    fn apply_delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()>;
-    fn apply_delete_range(&mut self, keyspace: &Keyspace, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()>;
-    fn apply_merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()>;
-}
-
-macro_rules! target {
-    ($type:ty) => {
-        impl Target for $type {
-            fn apply_put(
-                &mut self,
-                keyspace: &Keyspace,
-                key: &[u8],
-                value: &[u8],
-                ttl: Option<Duration>,
-            ) -> Result<()> {
-                match ttl {
-                    None => self.put(keyspace, key, value),
-                    Some(ttl) => self.put_with_ttl(keyspace, key, value, ttl),
-                }
+/// Applies a write to a batch or to a transaction: their methods have the same names.
+macro_rules! apply {
+    ($target:expr, $keyspace:expr, $op:expr) => {
+        match $op {
+            Op::Put { key, value, ttl: None } => $target.put($keyspace, key.0, value.0),
+            Op::Put { key, value, ttl: Some(ttl) } => $target.put_with_ttl($keyspace, key.0, value.0, ttl),
+            Op::Delete(key) => $target.delete($keyspace, key.0),
+            Op::DeleteRange(lower, upper) => {
+                $target.delete_range($keyspace, (lower.map(|key| key.0), upper.map(|key| key.0)))
             }
-            fn apply_delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-                self.delete(keyspace, key)
-            }
-            fn apply_delete_range(
-                &mut self,
-                keyspace: &Keyspace,
-                range: (Bound<&[u8]>, Bound<&[u8]>),
-            ) -> Result<()> {
-                self.delete_range(keyspace, range)
-            }
-            fn apply_merge(&mut self, keyspace: &Keyspace, key: &[u8], operand: &[u8]) -> Result<()> {
-                self.merge(keyspace, key, operand)
-            }
+            Op::Merge(key, operand) => $target.merge($keyspace, key.0, operand.0),
         }
     };
 }
-
-target!(WriteBatch);
-target!(Transaction);
-
-fn apply(target: &mut impl Target, keyspace: &Keyspace, op: Op<'_>) -> Result<()> {
-    match op {
-        Op::Put { key, value, ttl } => target.apply_put(keyspace, key.0, value.0, ttl),
-        Op::Delete(key) => target.apply_delete(keyspace, key.0),
-        Op::DeleteRange(lower, upper) => {
-            target.apply_delete_range(keyspace, (lower.map(|key| key.0), upper.map(|key| key.0)))
-        }
-        Op::Merge(key, operand) => target.apply_merge(keyspace, key.0, operand.0),
-    }
-}
+use apply;
 
 impl From<WireIsolation> for Isolation {
     fn from(isolation: WireIsolation) -> Self {

@@ -240,7 +240,7 @@ impl SharedTransaction {
                 self.inner.release(link);
                 Err(error.into())
             }
-            Err(CallError::Broken | CallError::Late) => {
+            Err(_) => {
                 drop(link);
                 match self.inner.outcome(&id)? {
                     Outcome::Applied(seqno) => Ok(seqno),

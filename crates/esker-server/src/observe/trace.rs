@@ -57,6 +57,7 @@ mod off {
         Nothing
     }
 
+    /// Nothing.
     pub fn engine(_: &esker::Event) {}
 
     pub fn warn(_: &'static str, _: Option<&Client>, _: &str) {}

@@ -126,6 +126,25 @@ fn large_values_and_large_batches_pass_the_socket() {
 }
 
 #[test]
+fn reads_of_many_keys_show_one_state_in_several_requests() {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, guest) = pair(dir.path());
+    let ks = guest.keyspace("k").unwrap();
+    let keys: Vec<_> = (0..10_000_u32).map(u32::to_be_bytes).collect();
+    let mut batch = guest.batch();
+    keys.iter().step_by(2).for_each(|key| batch.put(&ks, key, key).unwrap());
+    batch.commit().unwrap();
+    let snapshot = guest.snapshot().unwrap();
+    let transaction = guest.begin().unwrap();
+    host.keyspace("k").unwrap().put(keys[9_999], "new").unwrap();
+    for values in [snapshot.multi_get(&ks, &keys).unwrap(), transaction.multi_get(&ks, &keys).unwrap()] {
+        let expected = keys.iter().enumerate().map(|(n, key)| (n % 2 == 0).then_some(&key[..]));
+        assert!(values.iter().map(|value| value.as_deref()).eq(expected));
+    }
+    assert_eq!(ks.multi_get(&keys).unwrap()[9_999].as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
 fn iterators_show_one_state_while_others_write() {
     let dir = tempfile::tempdir().unwrap();
     let (host, guest) = pair(dir.path());
@@ -157,7 +176,8 @@ fn errors_of_the_engine_arrive_as_themselves() {
         .blobs(Blobs::From(100))
         .counting(Counting::Lazy)
         .default_ttl(Duration::from_secs(77))
-        .history(History::Versions(3));
+        .history(History::Versions(3))
+        .bytes_max(1 << 20);
     guest.create_keyspace_with("o", &options).unwrap();
     assert_eq!(host.db().unwrap().open_keyspace("o").unwrap().options(), options);
     let exists = guest.create_keyspace_with("o", &options);

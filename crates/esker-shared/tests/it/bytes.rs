@@ -70,27 +70,38 @@ fn bad_bytes_end_their_connection_only() {
     drop(host);
 }
 
-/// Opens a directory in which something else answers on the socket.
-fn open_beside(answer: &'static [u8]) -> Error {
+/// Opens a directory in which something else answers on the socket, and reads a key there.
+fn read_beside(answer: &'static [u8]) -> Error {
     let dir = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(dir.path().join("SOCKET")).unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            stream.write_all(answer).unwrap();
-            // Until the guest ends it.
-            let _ = stream.read_to_end(&mut Vec::new());
+            std::thread::spawn(move || {
+                stream.write_all(answer).unwrap();
+                // Until the guest ends it.
+                let _ = stream.read_to_end(&mut Vec::new());
+            });
         }
     });
-    Shared::builder().wait(Duration::from_millis(200)).open(dir.path()).unwrap_err()
+    let opened = Shared::builder().wait(Duration::from_millis(200)).open(dir.path());
+    opened.and_then(|shared| shared.keyspace("k")).unwrap_err()
 }
 
 #[test]
 fn hosts_of_another_version_or_without_an_answer_are_errors() {
-    let other = open_beside(b"ESKERSHR\x03\0\0\0and more");
+    let other = read_beside(b"ESKERSHR\x03\0\0\0and more");
     assert!(matches!(other, Error::Version { theirs: 3, ours: 2, .. }), "{other:?}");
-    let silent = open_beside(b"ESKER");
+    let silent = read_beside(b"ESKER");
     assert!(matches!(silent, Error::NoHost { .. }), "{silent:?}");
-    let garbage = open_beside(b"HTTP/1.1 400 Bad Request");
+    let garbage = read_beside(b"HTTP/1.1 400 Bad Request");
     assert!(matches!(garbage, Error::Db(esker::Error::Io { .. })), "{garbage:?}");
+    // Replies that are none, or too long, or cut off.
+    for reply in [&b"\x02\0\0\0\0\0\0\0\xff\xff"[..], b"\xff\xff\xff\xff\xff\xff\xff\xff"] {
+        let answer = [b"ESKERSHR\x02\0\0\0", reply].concat().leak();
+        let garbage = read_beside(answer);
+        assert!(matches!(garbage, Error::Db(esker::Error::Io { .. })), "{garbage:?}");
+    }
+    let cut = read_beside(b"ESKERSHR\x02\0\0\0\x09");
+    assert!(matches!(cut, Error::NoHost { .. }), "{cut:?}");
 }
