@@ -28,7 +28,7 @@ use crate::protocol::{self, Reply, Request};
 use crate::session::Session;
 use crate::socket::{self, Bound};
 
-/// Longest wait for a connection before the accepting thread checks for a stop, old records and the socket file.
+/// Longest wait for a connection. Then the accepting thread checks for a stop, old records and its file.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a new connection may take for its greeting.
 const GREETING_MAX: Duration = Duration::from_secs(10);

@@ -323,6 +323,8 @@ impl Records {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -354,5 +356,32 @@ mod tests {
             records.begin_epoch(Epoch { number: n, mark: 1 }, |_| u64::from(n) * 100, &roles[2]).unwrap();
         }
         assert_eq!(records.history().unwrap().epochs().len(), EPOCHS_MAX);
+    }
+
+    #[test]
+    fn no_commit_of_the_program_comes_between_an_epoch_and_its_start() {
+        let db = Db::in_memory().unwrap();
+        let records = Records::open(&db).unwrap();
+        let is_over = AtomicBool::new(false);
+        let late = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    db.default_keyspace().put("key", "value").unwrap();
+                }
+            });
+            let mut late = 0;
+            for number in 1..200 {
+                let mut newest = 0;
+                let start = |visible| {
+                    newest = visible;
+                    visible
+                };
+                let local = records.begin_epoch(Epoch { number, mark: 1 }, start, &Role::Rising(1));
+                late += u64::from(local.ok() != Some(newest + 1));
+            }
+            is_over.store(true, Ordering::Relaxed);
+            late
+        });
+        assert_eq!(late, 0);
     }
 }

@@ -74,13 +74,13 @@ fn worker() {
 }
 
 /// All entries, except those that are the server's own.
-fn contents(db: &Db) -> esker::Result<Vec<(String, Vec<u8>, Vec<u8>)>> {
+fn contents(db: &Db) -> esker::Result<Vec<[Vec<u8>; 3]>> {
     let names = db.keyspaces()?.into_iter().filter(|name| !name.starts_with("es."));
     let mut all = Vec::new();
     for name in names {
         for entry in db.open_keyspace(&name)?.iter() {
             let (key, value) = entry?;
-            all.push((name.clone(), key.to_vec(), value.to_vec()));
+            all.push([name.clone().into_bytes(), key.to_vec(), value.to_vec()]);
         }
     }
     Ok(all)
