@@ -62,6 +62,12 @@ impl Error {
     }
 }
 
+/// The error of a reply that does not belong to its request.
+pub(crate) fn unexpected() -> Error {
+    DbError::Panicked("the host sent a reply that does not belong to the request: this is a bug".to_owned())
+        .into()
+}
+
 /// The result of all calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

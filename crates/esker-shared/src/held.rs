@@ -12,10 +12,7 @@ macro_rules! held_reads {
             /// these.
             pub fn get(&self, keyspace: &SharedKeyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
                 check_of(&self.inner, keyspace)?;
-                match self.ask(&Request::Get(At::Held, keyspace.id, Bytes(key.as_ref())))? {
-                    Reply::Value(value) => Ok(value.map(|value| value.0)),
-                    _ => Err(unexpected()),
-                }
+                self.ask(&Request::Get(At::Held, keyspace.id, Bytes(key.as_ref())))?.into_value()
             }
 
             /// Whether a key exists.
@@ -24,10 +21,7 @@ macro_rules! held_reads {
             /// Those of [`get`](Self::get).
             pub fn contains(&self, keyspace: &SharedKeyspace, key: impl AsRef<[u8]>) -> Result<bool> {
                 check_of(&self.inner, keyspace)?;
-                match self.ask(&Request::Contains(At::Held, keyspace.id, Bytes(key.as_ref())))? {
-                    Reply::Bool(yes) => Ok(yes),
-                    _ => Err(unexpected()),
-                }
+                self.ask(&Request::Contains(At::Held, keyspace.id, Bytes(key.as_ref())))?.into_bool()
             }
 
             /// The remaining lifetime of a key. `None`: the key does not exist.
@@ -36,10 +30,7 @@ macro_rules! held_reads {
             /// Those of [`get`](Self::get).
             pub fn ttl(&self, keyspace: &SharedKeyspace, key: impl AsRef<[u8]>) -> Result<Option<Ttl>> {
                 check_of(&self.inner, keyspace)?;
-                match self.ask(&Request::Ttl(At::Held, keyspace.id, Bytes(key.as_ref())))? {
-                    Reply::Ttl(ttl) => Ok(ttl.map(|ttl| ttl.map_or(Ttl::Unlimited, Ttl::Left))),
-                    _ => Err(unexpected()),
-                }
+                self.ask(&Request::Ttl(At::Held, keyspace.id, Bytes(key.as_ref())))?.into_ttl()
             }
 
             /// The values of several keys.
@@ -91,10 +82,7 @@ macro_rules! held_reads {
             /// Those of [`get`](Self::get).
             pub fn len(&self, keyspace: &SharedKeyspace) -> Result<u64> {
                 check_of(&self.inner, keyspace)?;
-                match self.ask(&Request::Len(At::Held, keyspace.id))? {
-                    Reply::Count(count) => Ok(count),
-                    _ => Err(unexpected()),
-                }
+                self.ask(&Request::Len(At::Held, keyspace.id))?.into_count()
             }
 
             /// Whether there are no keys.

@@ -24,7 +24,6 @@ use crate::error::{Error, Result};
 use crate::guest::{CallError, Conn, Link, NoConnection};
 use crate::host::Host;
 use crate::protocol::{Reply, Request, VERSION, WireDurability};
-use crate::session::seqno_of;
 
 /// Pauses between attempts to find a host.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -317,7 +316,7 @@ impl Inner {
             match send(&mut link, id.number, wire_durability(durability)) {
                 Ok(reply) => {
                     self.give_back(link);
-                    return seqno_of(reply).ok_or_else(unexpected);
+                    return reply.into_seqno();
                 }
                 Err(CallError::Refused(error)) => {
                     self.release(link);
@@ -431,12 +430,6 @@ pub(crate) fn wire_durability(durability: Option<Durability>) -> WireDurability 
         Some(Durability::Sync) => WireDurability::Sync,
         Some(Durability::None | Durability::Buffered) => WireDurability::Buffered,
     }
-}
-
-/// The error of a reply that does not belong to its request.
-pub(crate) fn unexpected() -> Error {
-    DbError::Panicked("the host sent a reply that does not belong to the request: this is a bug".to_owned())
-        .into()
 }
 
 #[cfg(test)]

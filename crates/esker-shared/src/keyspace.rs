@@ -9,8 +9,8 @@ use esker::{
 };
 
 use crate::error::{Error, Result};
-use crate::inner::{Opened, unexpected};
-use crate::protocol::{At, Bytes, Op, Reply, Request};
+use crate::inner::Opened;
+use crate::protocol::{At, Bytes, Op, Request};
 use crate::range::{KEYS_MAX, SharedRange, multi_get};
 use crate::transact::TransactionOptions;
 use crate::transaction::SharedTransaction;
@@ -74,10 +74,7 @@ impl SharedKeyspace {
         if let Some(native) = self.native()? {
             return Ok(native.get(key)?);
         }
-        match self.inner.read(&Request::Get(At::Now, self.id, Bytes(key.as_ref())))? {
-            Reply::Value(value) => Ok(value.map(|value| value.0)),
-            _ => Err(unexpected()),
-        }
+        self.inner.read(&Request::Get(At::Now, self.id, Bytes(key.as_ref())))?.into_value()
     }
 
     /// Whether a key exists.
@@ -88,10 +85,7 @@ impl SharedKeyspace {
         if let Some(native) = self.native()? {
             return Ok(native.contains(key)?);
         }
-        match self.inner.read(&Request::Contains(At::Now, self.id, Bytes(key.as_ref())))? {
-            Reply::Bool(yes) => Ok(yes),
-            _ => Err(unexpected()),
-        }
+        self.inner.read(&Request::Contains(At::Now, self.id, Bytes(key.as_ref())))?.into_bool()
     }
 
     /// The remaining lifetime of a key. `None`: the key does not exist.
@@ -102,10 +96,7 @@ impl SharedKeyspace {
         if let Some(native) = self.native()? {
             return Ok(native.ttl(key)?);
         }
-        match self.inner.read(&Request::Ttl(At::Now, self.id, Bytes(key.as_ref())))? {
-            Reply::Ttl(ttl) => Ok(ttl.map(|ttl| ttl.map_or(Ttl::Unlimited, Ttl::Left))),
-            _ => Err(unexpected()),
-        }
+        self.inner.read(&Request::Ttl(At::Now, self.id, Bytes(key.as_ref())))?.into_ttl()
     }
 
     /// The values of several keys, all as of the same commit.
@@ -180,10 +171,7 @@ impl SharedKeyspace {
         if let Some(native) = self.native()? {
             return Ok(native.len()?);
         }
-        match self.inner.read(&Request::Len(At::Now, self.id))? {
-            Reply::Count(count) => Ok(count),
-            _ => Err(unexpected()),
-        }
+        self.inner.read(&Request::Len(At::Now, self.id))?.into_count()
     }
 
     /// Whether there are no keys.

@@ -18,12 +18,12 @@ use std::marker::PhantomData;
 use std::ops::Bound;
 use std::time::Duration;
 
-use esker::{KEY_BYTES_MAX, SeqNo, VALUE_BYTES_MAX, Value};
+use esker::{KEY_BYTES_MAX, SeqNo, Ttl, VALUE_BYTES_MAX, Value};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::commit_id::{LaneId, Outcome};
-use crate::error::WireError;
+use crate::error::{WireError, unexpected};
 
 /// First bytes of both greetings.
 const MAGIC: [u8; 8] = *b"ESKERSHR";
@@ -241,6 +241,31 @@ pub(crate) enum Reply {
     /// The outcome cannot be known: writes of this host have stopped.
     Unknowable,
     Refused(WireError),
+}
+
+/// Takes replies apart. Any other reply does not belong to its request.
+macro_rules! replies {
+    ($($method:ident -> $type:ty: $pattern:pat => $value:expr;)*) => {
+        impl Reply {
+            $(pub(crate) fn $method(self) -> crate::error::Result<$type> {
+                match self {
+                    $pattern => Ok($value),
+                    _ => Err(unexpected()),
+                }
+            })*
+        }
+    };
+}
+
+replies! {
+    into_names -> Vec<String>: Reply::Names(names) => names;
+    into_keyspace -> u32: Reply::Keyspace(id) => id;
+    into_value -> Option<Value>: Reply::Value(value) => value.map(|value| value.0);
+    into_bool -> bool: Reply::Bool(yes) => yes;
+    into_ttl -> Option<Ttl>: Reply::Ttl(ttl) => ttl.map(|ttl| ttl.map_or(Ttl::Unlimited, Ttl::Left));
+    into_count -> u64: Reply::Count(count) => count;
+    into_number -> i64: Reply::Number(number) => number;
+    into_seqno -> SeqNo: Reply::Seqno(seqno) => seqno;
 }
 
 /// Returns a frame with a message.

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use esker::{Key, Value};
 use parking_lot::Mutex;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unexpected};
 use crate::guest::Link;
-use crate::inner::{Inner, Opened, unexpected};
+use crate::inner::{Inner, Opened};
 use crate::protocol::{At, Bytes, Owned, Page, Reply, Request};
 
 /// Entries of the first page, and of the largest.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use esker::{
     Db, Durability, Error, Isolation, Keyspace, KeyspaceId, KeyspaceOptions, LockMode, ReadCore, Reads,
-    Result, SeqNo, Snapshot, Transaction, Ttl, Value, WriteBatch,
+    Result, Snapshot, Transaction, Ttl, Value, WriteBatch,
 };
 
 use crate::lanes::{Found, Lane, Lanes, RECORDS};
@@ -370,13 +370,5 @@ impl From<WireIsolation> for Isolation {
             WireIsolation::Snapshot => Isolation::Snapshot,
             WireIsolation::Exclusive => Isolation::Exclusive,
         }
-    }
-}
-
-/// Returns the number in a reply of a commit.
-pub(crate) fn seqno_of(reply: Reply) -> Option<SeqNo> {
-    match reply {
-        Reply::Seqno(seqno) => Some(seqno),
-        _ => None,
     }
 }

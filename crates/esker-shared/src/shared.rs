@@ -9,7 +9,7 @@ use esker::{Builder, Db, Error as DbError, KeyspaceOptions};
 use crate::batch::SharedBatch;
 use crate::commit_id::{ASKING_MAX, CommitId, Outcome};
 use crate::error::{Error, Result};
-use crate::inner::{Opened, Settings, unexpected};
+use crate::inner::{Opened, Settings};
 use crate::keyspace::SharedKeyspace;
 use crate::protocol::{Bytes, Opening, Reply, Request};
 use crate::snapshot::SharedSnapshot;
@@ -122,19 +122,12 @@ impl Shared {
     pub fn create_keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<SharedKeyspace> {
         let options = options.to_bytes(name)?;
         let reply = self.once(&Request::Keyspace(name, Opening::Create(Bytes(&options))))?;
-        self.handle_of(reply)
+        Ok(SharedKeyspace::new(&self.inner, reply.into_keyspace()?))
     }
 
     fn keyspace_by(&self, name: &str, opening: Opening<'_>) -> Result<SharedKeyspace> {
         let reply = self.inner.read(&Request::Keyspace(name, opening))?;
-        self.handle_of(reply)
-    }
-
-    fn handle_of(&self, reply: Reply) -> Result<SharedKeyspace> {
-        match reply {
-            Reply::Keyspace(id) => Ok(SharedKeyspace::new(&self.inner, id)),
-            _ => Err(unexpected()),
-        }
+        Ok(SharedKeyspace::new(&self.inner, reply.into_keyspace()?))
     }
 
     /// Names of all keyspaces, without the one that holds this crate's records.
@@ -142,10 +135,7 @@ impl Shared {
     /// # Errors
     /// Those of [`keyspace`](Self::keyspace).
     pub fn keyspaces(&self) -> Result<Vec<String>> {
-        match self.inner.read(&Request::Keyspaces)? {
-            Reply::Names(names) => Ok(names),
-            _ => Err(unexpected()),
-        }
+        self.inner.read(&Request::Keyspaces)?.into_names()
     }
 
     /// Drops a keyspace. If the host goes before it answers, the keyspace may be dropped.

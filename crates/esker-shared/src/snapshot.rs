@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::error::Result;
 use crate::held::held_reads;
-use crate::inner::{Opened, unexpected};
+use crate::inner::Opened;
 use crate::keyspace::{SharedKeyspace, check_of, prefix_range};
 use crate::protocol::{At, Bytes, Reply, Request};
 use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
@@ -23,8 +23,8 @@ pub struct SharedSnapshot {
 impl SharedSnapshot {
     pub(crate) fn new(inner: &Arc<Opened>) -> Result<Self> {
         let (reply, link) = inner.read_with(&Request::Hold)?;
-        let Reply::Seqno(seqno) = reply else { return Err(unexpected()) };
-        Ok(SharedSnapshot { inner: inner.clone(), link: Arc::new(Mutex::new(Some(link))), seqno })
+        let (link, seqno) = (Arc::new(Mutex::new(Some(link))), reply.into_seqno()?);
+        Ok(SharedSnapshot { inner: inner.clone(), link, seqno })
     }
 
     /// The number of its commit.

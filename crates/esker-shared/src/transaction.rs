@@ -9,14 +9,13 @@ use esker::{Durability, Key, KeyBounds, LockMode, SeqNo, Swap, Ttl, Update, Valu
 use parking_lot::Mutex;
 
 use crate::commit_id::Outcome;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unexpected};
 use crate::guest::CallError;
 use crate::held::held_reads;
-use crate::inner::{Opened, unexpected, wire_durability};
+use crate::inner::{Opened, wire_durability};
 use crate::keyspace::{SharedKeyspace, check_of, prefix_range};
 use crate::protocol::{At, Bytes, Op, Reply, Request, WireIsolation};
 use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
-use crate::session::seqno_of;
 
 /// A transaction: see [`esker::Transaction`]. It runs in the host, and each call of a guest is a request. It
 /// ends with the host, and when its guest sends nothing for [a
@@ -122,10 +121,7 @@ impl SharedTransaction {
     /// Those of [`get`](Self::get).
     pub fn fetch_add(&mut self, keyspace: &SharedKeyspace, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
         check_of(&self.inner, keyspace)?;
-        match self.ask(&Request::FetchAdd(keyspace.id, Bytes(key.as_ref()), add))? {
-            Reply::Number(old) => Ok(old),
-            _ => Err(unexpected()),
-        }
+        self.ask(&Request::FetchAdd(keyspace.id, Bytes(key.as_ref()), add))?.into_number()
     }
 
     fn replace(&mut self, keyspace: &SharedKeyspace, key: &[u8], new: Option<&[u8]>) -> Result<()> {
@@ -234,7 +230,7 @@ impl SharedTransaction {
         match link.call(&request, &self.inner.dir) {
             Ok(reply) => {
                 self.inner.give_back(link);
-                seqno_of(reply).ok_or_else(unexpected)
+                reply.into_seqno()
             }
             Err(CallError::Refused(error)) => {
                 self.inner.release(link);
