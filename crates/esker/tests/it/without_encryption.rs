@@ -58,7 +58,8 @@ fn what_is_encrypted_is_refused_and_unchanged() {
     assert_key_is_missing("check", builder().check_offline(DIR));
     assert_key_is_missing("repair", builder().repair(DIR, "repaired"));
     assert_key_is_missing("list", Backup::open_in(env(), "backups").and_then(|backups| backups.list()));
-    let restored = Backup::open_in(env(), "backups").and_then(|mut all| all.restore(1, "restored"));
+    let restored =
+        Backup::open_in(env(), "backups").and_then(|mut all| all.restore("restored").backup(1).run());
     assert_key_is_missing("restore", restored);
     assert!(image() == before);
     let sealed = [&HEADER[..], &[0; 5000]].concat();

@@ -341,6 +341,12 @@ mod tests {
         };
         let stored = StoredOptions::new(&given, Kept { rule: given.history, since: SeqNo::new(300) });
         assert_eq!(stored.given.default_ttl, Some(Duration::from_millis(2)));
+        let sent = stored.given.to_bytes("k").unwrap();
+        assert_eq!(KeyspaceOptions::from_bytes(&sent).unwrap(), stored.given);
+        for none in [KeyspaceOptions::new().bytes_max(0), KeyspaceOptions::new().default_ttl(Duration::ZERO)]
+        {
+            assert!(none.to_bytes("k").is_err(), "it would arrive as no limit: {none:?}");
+        }
         let mut bytes = stored.encode();
         assert_eq!(StoredOptions::decode(&bytes), Ok(stored.clone()));
         bytes.extend([99, 1, b'x']);
