@@ -28,15 +28,20 @@ fn open(dir: &Path) -> Shared {
     Shared::builder().engine(engine()).wait(Duration::from_secs(50)).open(dir.join("db")).unwrap()
 }
 
+/// The server that runs, and how often one has begun: again after each copy.
+#[derive(Default)]
+struct Begun {
+    times: u32,
+    server: Option<Arc<Server>>,
+}
+
 /// Runs a server until it is stopped.
-fn run(
-    open: impl Fn() -> esker::Result<Db>,
-    options: Options,
-    stopper: &Stopper,
-    now: &Mutex<Option<Arc<Server>>>,
-) {
+fn run(open: impl Fn() -> esker::Result<Db>, options: Options, stopper: &Stopper, now: &Mutex<Begun>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let begin = |server: &Arc<Server>, _: &_| *now.lock() = Some(server.clone());
+    let begin = |server: &Arc<Server>, _: &_| {
+        let mut now = now.lock();
+        (now.times, now.server) = (now.times + 1, Some(server.clone()));
+    };
     runtime.block_on(serve(open, 32 << 20, options, stopper, begin)).unwrap();
 }
 
@@ -104,7 +109,7 @@ fn a_replica_follows_from_host_to_host() {
     let dir = temp.path();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     fs::write(dir.join("port"), port.to_string()).unwrap();
-    let (replica, stopper) = (Arc::new(Mutex::new(None::<Arc<Server>>)), Stopper::default());
+    let (replica, stopper) = (Arc::new(Mutex::new(Begun::default())), Stopper::default());
     let of_replica = {
         let (dir, replica, stopper) = (dir.join("replica"), replica.clone(), stopper.clone());
         std::thread::spawn(move || {
@@ -133,16 +138,17 @@ fn a_replica_follows_from_host_to_host() {
         while !followed && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(50));
             // A copy may be replacing its database.
-            let now = replica.lock().clone().and_then(|server| server.local().ok().cloned());
+            let now = replica.lock().server.clone().and_then(|server| server.local().ok().cloned());
             followed = now.is_some_and(|now| contents(&now).is_ok_and(|all| all == contents(&db).unwrap()));
         }
-        let info = replica.lock().clone().map_or(String::new(), |server| info_of(&server));
+        let info = replica.lock().server.clone().map_or(String::new(), |server| info_of(&server));
         of_primary.stop();
         stopper.stop();
         if followed { Ok(()) } else { Err(info) }
     });
     of_replica.join().unwrap();
     assert_eq!(followed, Ok(()), "the replica does not follow");
+    assert!(replica.lock().times <= 2, "it may begin with a copy, and needs no other one");
     let refused = Shared::open(dir.join("replica"));
     let Err(Error::Db(esker::Error::Invalid(text))) = refused else { panic!("{refused:?}") };
     assert!(text.contains("REPLICAOF NO ONE"), "{text}");
