@@ -84,7 +84,7 @@ fn read_beside(answer: &'static [u8]) -> Error {
             });
         }
     });
-    let opened = Shared::builder().wait(Duration::from_millis(200)).open(dir.path());
+    let opened = Shared::builder().wait(Duration::from_secs(1)).open(dir.path());
     opened.and_then(|shared| shared.keyspace("k")).unwrap_err()
 }
 

@@ -159,7 +159,7 @@ fn a_program_that_outlives_the_host_that_started_it_holds_nothing() {
 fn a_fork_that_outlives_its_host_keeps_the_lock_until_it_ends() {
     let dir = tempfile::tempdir().unwrap();
     let (mut host, child) = start_both(dir.path(), "fork::host_of_a_fork");
-    let guest = Shared::builder().wait(Duration::from_millis(500)).open(dir.path().join("db")).unwrap();
+    let guest = Shared::builder().wait(Duration::from_secs(2)).open(dir.path().join("db")).unwrap();
     let ks = guest.keyspace("k").unwrap();
     host.kill();
     let refused = ks.get("a");
