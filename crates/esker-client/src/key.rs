@@ -1,14 +1,14 @@
 //! Encodes several fields as one key whose bytes sort in the order of the fields.
 //!
 //! Fields are integers, floats, booleans, strings, bytes, `Option`s, lists, tuples, and structs and enums
-//! that derive [`Key`](trait@Key). The encoding of the first fields is a prefix of the key, so all keys of a
-//! user, for example, share a prefix. It is that of FoundationDB's tuples, which other languages can read
-//! (docs/formats/tuple.md).
+//! that derive [`TypedKey`](trait@TypedKey). The encoding of the first fields is a prefix of the key, so all
+//! keys of a user, for example, share a prefix. It is that of FoundationDB's tuples, which other languages
+//! can read (docs/formats/tuple.md).
 //!
 //! ```
-//! use esker_client::key::{self, Key};
+//! use esker_client::key::{self, TypedKey};
 //!
-//! #[derive(Key, Debug, PartialEq)]
+//! #[derive(TypedKey, Debug, PartialEq)]
 //! struct Visit {
 //!     user: String,
 //!     second: u64,
@@ -23,9 +23,9 @@
 //! # }
 //! ```
 
-pub use esker_derive::ClientKey as Key;
+pub use esker_derive::ClientKey as TypedKey;
 pub use esker_tuple::{
-    Decoder, Descending, Element, Elements, Encoder, Key, KeyError, KeyOf, PrefixOf, ToKey, Uuid,
+    Decoder, Descending, Element, Elements, Encoder, KeyError, KeyOf, PrefixOf, ToKey, TypedKey, Uuid,
 };
 
 use crate::{Bytes, Result};
@@ -42,7 +42,7 @@ pub fn encode(fields: &(impl ToKey + ?Sized)) -> Result<Bytes> {
 ///
 /// # Errors
 /// [`Error::Key`](crate::Error::Key) if the key contains other fields.
-pub fn decode<K: Key>(key: &[u8]) -> Result<K> {
+pub fn decode<K: TypedKey>(key: &[u8]) -> Result<K> {
     Ok(esker_tuple::decode(key)?)
 }
 

@@ -1,4 +1,4 @@
-//! `#[derive(Key)]`: structs and enums as keys, or as fields of keys.
+//! `#[derive(TypedKey)]`: structs and enums as keys, or as fields of keys.
 //!
 //! ```text
 //!   struct of fields       the tuple of its fields
@@ -17,14 +17,14 @@ use syn::{
     Data, DataEnum, DeriveInput, Error, Field, Fields, Generics, Index, Path, Token, Type, parse_quote,
 };
 
-/// Implements the trait `Key` of `esker::typed` for a struct or an enum. A program that renames the crate
-/// gives its path: `#[key(crate = "store::typed")]`.
-#[proc_macro_derive(Key, attributes(key))]
+/// Implements the trait `TypedKey` of `esker::typed` for a struct or an enum. A program that renames the
+/// crate gives its path: `#[key(crate = "store::typed")]`.
+#[proc_macro_derive(TypedKey, attributes(key))]
 pub fn derive_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derived(input, parse_quote!(::esker::typed))
 }
 
-/// Implements the trait `Key` of `esker_client::key` for a struct or an enum. A program that renames the
+/// Implements the trait `TypedKey` of `esker_client::key` for a struct or an enum. A program that renames the
 /// crate gives its path: `#[key(crate = "client::key")]`.
 #[proc_macro_derive(ClientKey, attributes(key))]
 pub fn derive_client_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
@@ -66,7 +66,7 @@ fn implement(input: &DeriveInput, mut traits: Path) -> syn::Result<TokenStream> 
     };
     let name = &input.ident;
     let (to_key, key) = (bounded(&input.generics, &parse_quote!(#traits::ToKey)), {
-        bounded(&input.generics, &parse_quote!(#traits::Key))
+        bounded(&input.generics, &parse_quote!(#traits::TypedKey))
     });
     let (to_key, types, to_key_where) = to_key.split_for_impl();
     let (key, _, key_where) = key.split_for_impl();
@@ -78,7 +78,7 @@ fn implement(input: &DeriveInput, mut traits: Path) -> syn::Result<TokenStream> 
             #encode
         }
         #[automatically_derived]
-        impl #key #traits::Key for #name #types #key_where {
+        impl #key #traits::TypedKey for #name #types #key_where {
             #decode
         }
         #[automatically_derived]
@@ -122,12 +122,12 @@ fn of_one_field(field: &Field, traits: &Path) -> Bodies {
         },
         decode: quote! {
             fn decode(from: &mut #traits::Decoder<'_>) -> ::core::result::Result<Self, #traits::KeyError> {
-                #traits::Key::decode(from).map(Self)
+                #traits::TypedKey::decode(from).map(Self)
             }
             fn decode_fields(
                 from: &mut #traits::Decoder<'_>,
             ) -> ::core::result::Result<Self, #traits::KeyError> {
-                #traits::Key::decode_fields(from).map(Self)
+                #traits::TypedKey::decode_fields(from).map(Self)
             }
         },
     }
@@ -146,7 +146,7 @@ fn of_fields(fields: &Fields, traits: &Path) -> Bodies {
     as_tuple(
         traits,
         &quote! { #(#traits::ToKey::encode(&self.#names, out);)* },
-        &quote! { ::core::result::Result::Ok(Self { #(#names: #traits::Key::decode(from)?),* }) },
+        &quote! { ::core::result::Result::Ok(Self { #(#names: #traits::TypedKey::decode(from)?),* }) },
     )
 }
 
@@ -165,7 +165,7 @@ fn as_tuple(traits: &Path, encode: &TokenStream, decode: &TokenStream) -> Bodies
         },
         decode: quote! {
             fn decode(from: &mut #traits::Decoder<'_>) -> ::core::result::Result<Self, #traits::KeyError> {
-                from.tuple(<Self as #traits::Key>::decode_fields)
+                from.tuple(<Self as #traits::TypedKey>::decode_fields)
             }
             #[allow(unused_variables)]
             fn decode_fields(
@@ -205,7 +205,7 @@ fn of_variants(data: &DataEnum, traits: &Path) -> Bodies {
     for (position, variant) in (0_u128..).zip(&data.variants) {
         let name = &variant.ident;
         let fields: Vec<_> = (0..variant.fields.len()).map(|n| format_ident!("field_{n}")).collect();
-        let decoded = fields.iter().map(|_| quote! { #traits::Key::decode(from)? });
+        let decoded = fields.iter().map(|_| quote! { #traits::TypedKey::decode(from)? });
         let (pattern, value) = match &variant.fields {
             Fields::Unit => (quote! { Self::#name }, quote! { Self::#name }),
             Fields::Unnamed(_) => {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::scalars::is_itself;
-use crate::{Decoder, Encoder, Key, KeyError, KeyOf, PrefixOf, ToKey};
+use crate::{Decoder, Encoder, KeyError, KeyOf, PrefixOf, ToKey, TypedKey};
 
 /// `None` is null, and sorts first. `Some` is its value; a value that may be null itself is wrapped in a
 /// tuple.
@@ -19,7 +19,7 @@ impl<T: ToKey> ToKey for Option<T> {
     }
 }
 
-impl<T: Key> Key for Option<T> {
+impl<T: TypedKey> TypedKey for Option<T> {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
         if from.null() {
             return Ok(None);
@@ -39,7 +39,7 @@ impl<T: ToKey + ?Sized> ToKey for Box<T> {
     }
 }
 
-impl<T: Key> Key for Box<T> {
+impl<T: TypedKey> TypedKey for Box<T> {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
         T::decode(from).map(Box::new)
     }
@@ -68,13 +68,13 @@ impl<T: ToKey, const N: usize> ToKey for [T; N] {
     }
 }
 
-impl<T: Key> Key for Vec<T> {
+impl<T: TypedKey> TypedKey for Vec<T> {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
         T::decode_list(from)
     }
 }
 
-impl<T: Key, const N: usize> Key for [T; N] {
+impl<T: TypedKey, const N: usize> TypedKey for [T; N] {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
         T::decode_list(from)?.try_into().map_err(|_| KeyError::OutOfRange)
     }
@@ -118,7 +118,7 @@ impl<T: ToKey> ToKey for Descending<T> {
     }
 }
 
-impl<T: Key> Key for Descending<T> {
+impl<T: TypedKey> TypedKey for Descending<T> {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
         from.descending(|from| T::decode(from)).map(Descending)
     }
@@ -137,7 +137,7 @@ impl ToKey for Uuid {
     }
 }
 
-impl Key for Uuid {
+impl TypedKey for Uuid {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
         from.uuid().map(Uuid)
     }

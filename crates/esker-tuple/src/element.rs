@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::decoder::Int;
 use crate::encoder::code;
-use crate::{Decoder, Encoder, Key, KeyError, ToKey};
+use crate::{Decoder, Encoder, KeyError, ToKey, TypedKey};
 
 /// A field of any type.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +55,7 @@ impl ToKey for Element {
     }
 }
 
-impl Key for Element {
+impl TypedKey for Element {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
         if from.null() {
             return Ok(Element::Null);
@@ -94,7 +94,7 @@ impl ToKey for Elements {
     }
 }
 
-impl Key for Elements {
+impl TypedKey for Elements {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
         Vec::decode(from).map(Elements)
     }

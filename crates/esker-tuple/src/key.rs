@@ -34,9 +34,9 @@ pub trait ToKey {
 ///   the position of its variant (0 for the first) and the fields. Add variants at the end.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key",
-    note = "add `#[derive(Key)]` to a struct or enum; floats, integers, `bool`, `char`, `String`, `Vec`, arrays, `Option`s and tuples of them are keys"
+    note = "add `#[derive(TypedKey)]` to a struct or enum; floats, integers, `bool`, `char`, `String`, `Vec`, arrays, `Option`s and tuples of them are keys"
 )]
-pub trait Key: ToKey + Sized {
+pub trait TypedKey: ToKey + Sized {
     /// Reads it as one field.
     ///
     /// # Errors

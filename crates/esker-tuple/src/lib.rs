@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Fields are integers, floats, booleans, text, bytes, `Option`s, lists, tuples of those, and structs and
-//! enums that derive `Key`. The encoding of the first fields begins the key, so all keys of a user, for
+//! enums that derive `TypedKey`. The encoding of the first fields begins the key, so all keys of a user, for
 //! example, share a prefix. Every language that has a FoundationDB client can read such keys.
 //!
 //! ```
@@ -40,7 +40,7 @@ pub use element::{Element, Elements};
 pub use encoder::Encoder;
 pub use error::KeyError;
 pub use escaped::{append_bytes, bytes_of, split_bytes};
-pub use key::{Key, KeyOf, PrefixOf, ToKey};
+pub use key::{KeyOf, PrefixOf, ToKey, TypedKey};
 
 /// Maximum depth of tuples within tuples.
 pub const DEPTH_MAX: u32 = 64;
@@ -59,7 +59,7 @@ pub fn encode<Q: ToKey + ?Sized>(key: &Q) -> Result<Vec<u8>, KeyError> {
 ///
 /// # Errors
 /// What is wrong with the bytes, or that they hold other fields.
-pub fn decode<K: Key>(bytes: &[u8]) -> Result<K, KeyError> {
+pub fn decode<K: TypedKey>(bytes: &[u8]) -> Result<K, KeyError> {
     let mut from = Decoder::new(bytes);
     let key = K::decode_fields(&mut from)?;
     from.finish()?;

@@ -1,6 +1,6 @@
 //! Keys of one value: numbers, booleans, text.
 
-use crate::{Decoder, Encoder, Key, KeyError, KeyOf, PrefixOf, ToKey};
+use crate::{Decoder, Encoder, KeyError, KeyOf, PrefixOf, ToKey, TypedKey};
 
 /// A type whose only form as a key is itself.
 macro_rules! is_itself {
@@ -21,7 +21,7 @@ macro_rules! integers {
                     out.$method(*self as $wide);
                 }
             }
-            impl Key for $type {
+            impl TypedKey for $type {
                 fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
                     from.$method()?.try_into().map_err(|_| KeyError::OutOfRange)
                 }
@@ -44,7 +44,7 @@ impl ToKey for u8 {
     }
 }
 
-impl Key for u8 {
+impl TypedKey for u8 {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
         from.uint()?.try_into().map_err(|_| KeyError::OutOfRange)
     }
@@ -62,7 +62,7 @@ macro_rules! values {
                     out.$method(*self);
                 }
             }
-            impl Key for $type {
+            impl TypedKey for $type {
                 fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
                     from.$method()
                 }
@@ -82,7 +82,7 @@ impl ToKey for char {
     }
 }
 
-impl Key for char {
+impl TypedKey for char {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
         let text = from.text()?;
         let mut chars = text.chars();
@@ -105,7 +105,7 @@ impl ToKey for String {
     }
 }
 
-impl Key for String {
+impl TypedKey for String {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
         from.text()
     }

@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn golden_bytes_of_the_specification() {
-    fn check<K: Key + Debug>(key: K, bytes: &[u8]) {
+    fn check<K: TypedKey + Debug>(key: K, bytes: &[u8]) {
         assert_eq!(encode(&key).unwrap(), bytes, "{key:?}");
         assert_eq!(encode(&decode::<K>(bytes).unwrap()).unwrap(), bytes, "{key:?}");
         let elements: Elements = decode(bytes).unwrap();
@@ -42,7 +42,7 @@ fn golden_bytes_of_the_specification() {
 }
 
 /// The bytes of keys have the order of the keys, in both directions, and decode to the same keys.
-fn check_order<K: Key + PartialEq + Debug>(keys: &[K], compare: impl Fn(&K, &K) -> Ordering) {
+fn check_order<K: TypedKey + PartialEq + Debug>(keys: &[K], compare: impl Fn(&K, &K) -> Ordering) {
     let encoded: Vec<_> = keys.iter().map(|key| encode(key).unwrap()).collect();
     for (a, a_bytes) in keys.iter().zip(&encoded) {
         assert!(compare(&decode::<K>(a_bytes).unwrap(), a).is_eq(), "{a:?}");
@@ -149,7 +149,7 @@ fn depth_is_limited() {
 
 #[test]
 fn borrowed_forms_have_the_bytes_of_keys() {
-    fn same<K: Key, Q: KeyOf<K> + PrefixOf<K>>(key: &K, form: Q) {
+    fn same<K: TypedKey, Q: KeyOf<K> + PrefixOf<K>>(key: &K, form: Q) {
         assert_eq!(encode(key).unwrap(), encode(&form).unwrap());
     }
     same(&7_u64, 7);
@@ -159,7 +159,7 @@ fn borrowed_forms_have_the_bytes_of_keys() {
     same(&(7_u64, "a".to_owned()), (7, "a"));
     same(&(7_u64, ("a".to_owned(), Some(vec![1_u8]))), (7, ("a", Some(&[1][..]))));
     same(&Descending("a".to_owned()), Descending("a"));
-    fn begins<K: Key, Q: PrefixOf<K>>(key: &K, form: Q) {
+    fn begins<K: TypedKey, Q: PrefixOf<K>>(key: &K, form: Q) {
         assert!(encode(key).unwrap().starts_with(&encode(&form).unwrap()));
     }
     begins(&(7_u64, "a".to_owned(), 1_u8), (7, "a"));

@@ -1,6 +1,6 @@
 //! Keys of several fields.
 
-use crate::{Decoder, Encoder, Key, KeyError, KeyOf, PrefixOf, ToKey};
+use crate::{Decoder, Encoder, KeyError, KeyOf, PrefixOf, ToKey, TypedKey};
 
 /// Implements the traits for a tuple of these types, whose forms are these.
 macro_rules! tuple {
@@ -13,7 +13,7 @@ macro_rules! tuple {
                 $(self.$field.encode(_out);)*
             }
         }
-        impl<$($type: Key),*> Key for ($($type,)*) {
+        impl<$($type: TypedKey),*> TypedKey for ($($type,)*) {
             fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
                 from.tuple(Self::decode_fields)
             }

@@ -6,11 +6,15 @@ use esker_tuple::{KeyError, PrefixOf, ToKey, encode, prefix_range};
 
 use crate::{Error, Result};
 
-/// Bounds of stored keys.
+/// Bounds of stored keys: the lower one included, the upper one excluded, if there are any.
 pub type ByteRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// A range of keys of type `K`: `..`, or a range of keys or of their leading fields. A bound of leading
 /// fields stands for all keys that begin with them: `(7,)..=(8,)` contains all keys `(7, _)` and `(8, _)`.
+///
+/// Both ends of a Rust range have the same number of fields. A pair of ranges is what both contain, so
+/// `((7, "b").., ..=(7,))` contains the keys `(7, _)` from `(7, "b")` on. The second one has an upper end
+/// only.
 pub trait KeyRange<K> {
     /// The bounds of the stored keys.
     #[doc(hidden)]
@@ -40,6 +44,23 @@ impl<K, Q: PrefixOf<K>> KeyRange<K> for (Bound<Q>, Bound<Q>) {
         between(self.0.as_ref(), self.1.as_ref())
     }
 }
+
+macro_rules! narrowed {
+    ($($upper:ident),*) => {
+        $(impl<K, R: KeyRange<K>, Q: PrefixOf<K>> KeyRange<K> for (R, $upper<Q>) {
+            fn to_bytes(&self) -> Result<ByteRange> {
+                let ((lower, upper), (_, other)) = (self.0.to_bytes()?, self.1.to_bytes()?);
+                let upper = match (upper, other) {
+                    (Bound::Excluded(a), Bound::Excluded(b)) => Bound::Excluded(a.min(b)),
+                    (Bound::Unbounded, bound) | (bound, _) => bound,
+                };
+                Ok((lower, upper))
+            }
+        })*
+    };
+}
+
+narrowed!(RangeTo, RangeToInclusive);
 
 fn between<Q: ToKey>(lower: Bound<&Q>, upper: Bound<&Q>) -> Result<ByteRange> {
     let behind = |key: &Q| prefix_range(key).map(|(_, end)| end);

@@ -3,14 +3,14 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use esker_tuple::{Key, KeyOf, PrefixOf};
+use esker_tuple::{KeyOf, PrefixOf, TypedKey};
 
 use super::bounds::{KeyRange, encoded, prefix_of};
 use super::codec::{Codec, Postcard};
 use super::table::{Table, Types, key_of, value_of};
 use crate::{Change, Changes, FeedChange, Result, SeqNo, Value, Version, Watch};
 
-impl<K: Key, V, C: Codec<V>> Table<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> Table<K, V, C> {
     /// Watches a range of keys for changes committed from now on: see
     /// [`Keyspace::watch`](crate::Keyspace::watch).
     ///
@@ -117,7 +117,7 @@ impl<K, V, C> TypedChanges<K, V, C> {
     }
 }
 
-impl<K: Key, V, C: Codec<V>> Iterator for TypedChanges<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> Iterator for TypedChanges<K, V, C> {
     type Item = Result<(SeqNo, Change<K, V>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -133,7 +133,7 @@ pub struct TypedWatch<K, V, C = Postcard> {
     types: Types<K, V, C>,
 }
 
-impl<K: Key, V, C: Codec<V>> TypedWatch<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> TypedWatch<K, V, C> {
     /// Returns the next change and its commit, if one is queued.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl<K: Key, V, C: Codec<V>> TypedWatch<K, V, C> {
 }
 
 /// Decodes a change.
-pub(super) fn typed<K: Key, V, C: Codec<V>>(
+pub(super) fn typed<K: TypedKey, V, C: Codec<V>>(
     (seqno, change): (SeqNo, Change),
 ) -> Result<(SeqNo, Change<K, V>)> {
     let change = match change {
@@ -173,7 +173,7 @@ pub(super) fn typed<K: Key, V, C: Codec<V>>(
     Ok((seqno, change))
 }
 
-impl<K: Key, V, C: Codec<V>> Iterator for TypedWatch<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> Iterator for TypedWatch<K, V, C> {
     type Item = Result<(SeqNo, Change<K, V>)>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use esker_tuple::{Key, PrefixOf};
+use esker_tuple::{PrefixOf, TypedKey};
 
 use super::bounds::{KeyRange, encoded};
 use super::codec::{Codec, Postcard};
@@ -15,7 +15,7 @@ pub struct TypedCursor<K, V, C = Postcard> {
     types: Types<K, V, C>,
 }
 
-impl<K: Key, V, C: Codec<V>, S: Reads> Table<K, V, C, S> {
+impl<K: TypedKey, V, C: Codec<V>, S: Reads> Table<K, V, C, S> {
     /// Creates a cursor over a range, before its first key.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl<K: Key, V, C: Codec<V>, S: Reads> Table<K, V, C, S> {
     }
 }
 
-impl<K: Key, V, C: Codec<V>> TypedCursor<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> TypedCursor<K, V, C> {
     /// Moves to the first key at or after this one, or after these leading fields: `(7,)` for the first key
     /// `(7, _)`. Returns whether there is one, as all moves do.
     ///

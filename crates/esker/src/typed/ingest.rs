@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use esker_tuple::{Key, KeyOf};
+use esker_tuple::{KeyOf, TypedKey};
 
 use super::bounds::encoded;
 use super::codec::{Codec, Postcard};
@@ -15,7 +15,7 @@ pub struct TypedIngest<K, V, C = Postcard> {
     types: Types<K, V, C>,
 }
 
-impl<K: Key, V, C: Codec<V>> Table<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> Table<K, V, C> {
     /// Begins to collect sorted pairs, which are committed together: see
     /// [`Keyspace::ingest`](crate::Keyspace::ingest).
     pub fn ingest(&self) -> TypedIngest<K, V, C> {
@@ -23,7 +23,7 @@ impl<K: Key, V, C: Codec<V>> Table<K, V, C> {
     }
 }
 
-impl<K: Key, V, C: Codec<V>> TypedIngest<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> TypedIngest<K, V, C> {
     /// Adds a pair. Its key must be above all earlier keys.
     ///
     /// # Errors

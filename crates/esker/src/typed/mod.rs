@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Keys are integers, floats, booleans, strings, bytes, `Option`s, lists, tuples of those, and structs and
-//! enums that derive [`Key`](trait@Key). Tuples and structs are ordered by their first field, then by the
-//! next. [`Descending`] reverses the order of a field. The stored keys are tuples of FoundationDB, which
-//! other languages can read: docs/formats/tuple.md.
+//! enums that derive [`TypedKey`](trait@TypedKey). Tuples and structs are ordered by their first field, then
+//! by the next. [`Descending`] reverses the order of a field. The stored keys are tuples of FoundationDB,
+//! which other languages can read: docs/formats/tuple.md.
 //!
 //! Calls take keys in any [form](KeyOf), owned or borrowed: `get(&(7, "a"))` finds a key `(u64, String)`.
 //! [`Table::prefix`] and [ranges](KeyRange) take leading fields: `(7,)` for all keys `(7, _)`.
@@ -21,11 +21,11 @@
 //! # #[cfg(feature = "typed")]
 //! # fn main() -> esker::Result<()> {
 //! # let db = esker::Db::in_memory()?;
-//! use esker::typed::{Descending, Key, Table};
+//! use esker::typed::{Descending, TypedKey, Table};
 //! use serde::{Deserialize, Serialize};
 //!
 //! /// By user, the newest visit first.
-//! #[derive(Key, Debug, PartialEq)]
+//! #[derive(TypedKey, Debug, PartialEq)]
 //! struct Visit {
 //!     user: String,
 //!     second: Descending<u64>,
@@ -73,9 +73,9 @@ mod stream;
 mod table;
 mod writes;
 
-pub use esker_derive::Key;
+pub use esker_derive::TypedKey;
 pub use esker_tuple::{
-    Decoder, Descending, Element, Elements, Encoder, Key, KeyError, KeyOf, PrefixOf, ToKey, Uuid,
+    Decoder, Descending, Element, Elements, Encoder, KeyError, KeyOf, PrefixOf, ToKey, TypedKey, Uuid,
 };
 
 pub use self::bounds::KeyRange;

@@ -1,6 +1,6 @@
 //! `Multimap`: any number of sorted values for each key.
 
-use esker_tuple::{Decoder, Encoder, Key, KeyError, KeyOf, PrefixOf, ToKey};
+use esker_tuple::{Decoder, Encoder, KeyError, KeyOf, PrefixOf, ToKey, TypedKey};
 
 use super::bounds::{KeyRange, prefix_of};
 use super::codec::Plain;
@@ -9,7 +9,7 @@ use super::table::{BatchView, State, StateMut, Table};
 use crate::{Keyspace, Reads, Result, SeqNo, ViewMut};
 
 /// A table with any number of values for each key, in order and without duplicates. Each pair is a key of the
-/// keyspace: the fields of the key, then the value. So values are [`Key`]s, too, of a few bytes.
+/// keyspace: the fields of the key, then the value. So values are [`TypedKey`]s, too, of a few bytes.
 ///
 /// ```
 /// # #[cfg(feature = "typed")]
@@ -53,7 +53,7 @@ impl<K: ToKey, V: ToKey> ToKey for Pair<K, V> {
     }
 }
 
-impl<K: Key, V: Key> Key for Pair<K, V> {
+impl<K: TypedKey, V: TypedKey> TypedKey for Pair<K, V> {
     fn decode(from: &mut Decoder<'_>) -> Result<Self, KeyError> {
         from.tuple(Self::decode_fields)
     }
@@ -71,7 +71,7 @@ impl<K, V, S: Clone> Clone for Multimap<K, V, S> {
     }
 }
 
-impl<K: Key, V: Key> Multimap<K, V> {
+impl<K: TypedKey, V: TypedKey> Multimap<K, V> {
     /// Creates a typed view of a keyspace. The types are not stored: use the types that wrote it.
     pub fn new(keyspace: Keyspace) -> Self {
         Multimap { pairs: Table::new(keyspace) }
@@ -93,7 +93,7 @@ impl<K: Key, V: Key> Multimap<K, V> {
     }
 }
 
-impl<K: Key, V: Key, S: Reads> Multimap<K, V, S> {
+impl<K: TypedKey, V: TypedKey, S: Reads> Multimap<K, V, S> {
     /// Returns the values of a key, from either end.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl<K: Key, V: Key, S: Reads> Multimap<K, V, S> {
 /// Implements writes. `$out`: what they return.
 macro_rules! write_methods {
     ($handle:ty, ($($ref:tt)*) $self:ident, $out:ty) => {
-        impl<K: Key, V: Key> Multimap<K, V, $handle> {
+        impl<K: TypedKey, V: TypedKey> Multimap<K, V, $handle> {
             /// Adds a value to a key, unless the key has it.
             ///
             /// # Errors
@@ -214,7 +214,7 @@ write_methods!(BatchView<'_>, (&mut) self, ());
 /// An iterator over the pairs of a [`Multimap`] in order, from either end.
 pub struct Pairs<K, V>(Entries<Pair<K, V>, (), Plain>);
 
-impl<K: Key, V: Key> Iterator for Pairs<K, V> {
+impl<K: TypedKey, V: TypedKey> Iterator for Pairs<K, V> {
     type Item = Result<(K, V)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -222,7 +222,7 @@ impl<K: Key, V: Key> Iterator for Pairs<K, V> {
     }
 }
 
-impl<K: Key, V: Key> DoubleEndedIterator for Pairs<K, V> {
+impl<K: TypedKey, V: TypedKey> DoubleEndedIterator for Pairs<K, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.0.next_back().map(|pair| pair.map(|(Pair(key, value), ())| (key, value)))
     }

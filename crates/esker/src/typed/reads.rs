@@ -2,14 +2,14 @@
 
 use std::marker::PhantomData;
 
-use esker_tuple::{Key, KeyOf, PrefixOf};
+use esker_tuple::{KeyOf, PrefixOf, TypedKey};
 
 use super::bounds::{ByteRange, KeyRange, encoded, prefix_of};
 use super::codec::{Codec, Postcard};
 use super::table::{Table, Types, key_of, value_of};
 use crate::{Keys, Range, Reads, Result, Ttl, Value};
 
-impl<K: Key, V, C: Codec<V>, S: Reads> Table<K, V, C, S> {
+impl<K: TypedKey, V, C: Codec<V>, S: Reads> Table<K, V, C, S> {
     /// Returns the value of a key.
     ///
     /// # Errors
@@ -124,11 +124,11 @@ pub struct Entries<K, V, C = Postcard> {
     types: Types<K, V, C>,
 }
 
-pub(super) fn entry<K: Key, V, C: Codec<V>>((key, value): (crate::Key, Value)) -> Result<(K, V)> {
+pub(super) fn entry<K: TypedKey, V, C: Codec<V>>((key, value): (crate::Key, Value)) -> Result<(K, V)> {
     Ok((key_of(&key)?, value_of::<V, C>(&key, &value)?))
 }
 
-impl<K: Key, V, C: Codec<V>> Iterator for Entries<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> Iterator for Entries<K, V, C> {
     type Item = Result<(K, V)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -136,7 +136,7 @@ impl<K: Key, V, C: Codec<V>> Iterator for Entries<K, V, C> {
     }
 }
 
-impl<K: Key, V, C: Codec<V>> DoubleEndedIterator for Entries<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> DoubleEndedIterator for Entries<K, V, C> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.range.next_back().map(|found| found.and_then(entry::<K, V, C>))
     }
@@ -148,7 +148,7 @@ pub struct TypedKeys<K> {
     types: PhantomData<fn() -> K>,
 }
 
-impl<K: Key> Iterator for TypedKeys<K> {
+impl<K: TypedKey> Iterator for TypedKeys<K> {
     type Item = Result<K>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -156,7 +156,7 @@ impl<K: Key> Iterator for TypedKeys<K> {
     }
 }
 
-impl<K: Key> DoubleEndedIterator for TypedKeys<K> {
+impl<K: TypedKey> DoubleEndedIterator for TypedKeys<K> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.keys.next_back().map(|key| key.and_then(|key| key_of(&key)))
     }

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use esker_tuple::Key;
+use esker_tuple::TypedKey;
 use futures_core::Stream;
 
 use super::changes::{TypedWatch, typed};
@@ -20,14 +20,14 @@ pub struct TypedStream<S: Stream, T> {
     convert: fn(S::Item) -> T,
 }
 
-impl<K: Key, V, C: Codec<V>> Entries<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> Entries<K, V, C> {
     /// Converts the remaining entries, from the front, to a stream: see [`EntryStream`].
     pub fn into_stream(self) -> TypedStream<EntryStream<Range>, Result<(K, V)>> {
         TypedStream { stream: self.range.into_stream(), convert: |found| found.and_then(entry::<K, V, C>) }
     }
 }
 
-impl<K: Key> TypedKeys<K> {
+impl<K: TypedKey> TypedKeys<K> {
     /// Converts the remaining keys, from the front, to a stream: see [`EntryStream`].
     pub fn into_stream(self) -> TypedStream<EntryStream<Keys>, Result<K>> {
         TypedStream { stream: self.keys.into_stream(), convert: |key| key.and_then(|key| key_of(&key)) }
@@ -37,7 +37,7 @@ impl<K: Key> TypedKeys<K> {
 /// A change of a watch and its commit.
 type Watched<K, V> = Result<(SeqNo, Change<K, V>)>;
 
-impl<K: Key, V, C: Codec<V>> TypedWatch<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> TypedWatch<K, V, C> {
     /// Converts the queued and later changes to a stream: see [`EventStream`].
     pub fn into_stream(self) -> TypedStream<EventStream<Change>, Watched<K, V>> {
         TypedStream { stream: self.watch.into_stream(), convert: typed::<K, V, C> }

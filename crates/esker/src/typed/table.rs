@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use esker_tuple::Key;
+use esker_tuple::TypedKey;
 
 use super::codec::{Codec, Postcard};
 use crate::{
@@ -40,7 +40,7 @@ impl<K, V, C, S> Table<K, V, C, S> {
     }
 }
 
-impl<K: Key, V, C: Codec<V>> Table<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> Table<K, V, C> {
     /// Creates a typed view of a keyspace. The types are not stored: use the types that wrote it.
     pub fn new(keyspace: Keyspace) -> Self {
         Table::over(keyspace)
@@ -136,7 +136,7 @@ impl StateMut for WriteBatch {
 }
 
 /// Decodes a stored key.
-pub(super) fn key_of<K: Key>(key: &[u8]) -> Result<K> {
+pub(super) fn key_of<K: TypedKey>(key: &[u8]) -> Result<K> {
     esker_tuple::decode(key).map_err(|error| {
         Error::Invalid(format!("the key \"{}\" is of another type: {error}", key.escape_ascii()))
     })

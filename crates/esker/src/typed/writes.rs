@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use esker_tuple::{Key, KeyOf, PrefixOf};
+use esker_tuple::{KeyOf, PrefixOf, TypedKey};
 
 use super::bounds::{ByteRange, KeyRange, encoded, prefix_of};
 use super::codec::{Codec, Plain};
@@ -45,7 +45,7 @@ impl BatchView<'_> {
 /// Implements writes that need no read. `$out`: what they return.
 macro_rules! write_methods {
     ($handle:ty, ($($ref:tt)*) $self:ident, $out:ty) => {
-        impl<K: Key, V, C: Codec<V>> Table<K, V, C, $handle> {
+        impl<K: TypedKey, V, C: Codec<V>> Table<K, V, C, $handle> {
             /// Sets the value of a key.
             ///
             /// # Errors
@@ -131,7 +131,7 @@ write_methods!(BatchView<'_>, (&mut) self, ());
 /// Implements writes that read.
 macro_rules! update_methods {
     ($handle:ty, ($($ref:tt)*) $self:ident) => {
-        impl<K: Key, V, C: Codec<V>> Table<K, V, C, $handle> {
+        impl<K: TypedKey, V, C: Codec<V>> Table<K, V, C, $handle> {
             /// Removes a key and returns its old value.
             ///
             /// # Errors
@@ -236,7 +236,7 @@ macro_rules! update_methods {
             }
         }
 
-        impl<K: Key> Table<K, i64, Plain, $handle> {
+        impl<K: TypedKey> Table<K, i64, Plain, $handle> {
             /// Adds to a number and returns the number before: see [`Keyspace::fetch_add`].
             ///
             /// # Errors
@@ -251,7 +251,7 @@ macro_rules! update_methods {
 update_methods!(Keyspace, (&) self);
 update_methods!(ViewMut<'_>, (&mut) self);
 
-impl<K: Key, V, C: Codec<V>> Table<K, V, C> {
+impl<K: TypedKey, V, C: Codec<V>> Table<K, V, C> {
     /// Same as [`put`](Self::put), without a waiting thread: see [`Keyspace::put_async`].
     ///
     /// # Errors

@@ -3,11 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fmt::Debug;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use esker::backup::Backup;
-use esker::typed::{Codec, Descending, Json, Key, MessagePack, Multimap, Plain, Postcard, Table};
+use esker::typed::{Codec, Descending, Json, MessagePack, Multimap, Plain, Postcard, Table, TypedKey};
 use esker::{Blobs, Change, Db, Error, History, KeyspaceOptions, Ttl, WriteOptions};
 use esker_env::{Env, MemFs};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::common::simulated;
 
 /// A table returns what was put, sorted. Ranges agree with it.
-fn check<K: Key + PartialOrd + Clone + Debug>(mut keys: Vec<K>) {
+fn check<K: TypedKey + PartialOrd + Clone + Debug>(mut keys: Vec<K>) {
     let db = Db::in_memory().unwrap();
     let table: Table<K, u32> = Table::new(db.default_keyspace());
     for (n, key) in keys.iter().enumerate() {
@@ -30,29 +31,29 @@ fn check<K: Key + PartialOrd + Clone + Debug>(mut keys: Vec<K>) {
     assert!(back.partial_cmp(&keys) == Some(std::cmp::Ordering::Equal), "{back:?} {keys:?}");
 }
 
-fn encoded<K: Key>(key: &K) -> Vec<u8> {
+fn encoded<K: TypedKey>(key: &K) -> Vec<u8> {
     let mut out = esker::typed::Encoder::new();
     key.encode_fields(&mut out);
     out.finish().unwrap()
 }
 
-#[derive(Key, Clone, Debug, PartialEq, PartialOrd)]
+#[derive(TypedKey, Clone, Debug, PartialEq, PartialOrd)]
 enum Kind {
     None,
     Number(i32),
     Named { name: String, of: Option<u8> },
 }
 
-#[derive(Key, Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[derive(TypedKey, Clone, Copy, Debug, PartialEq, PartialOrd)]
 enum Level {
     Low = -300,
     High = 7,
 }
 
-#[derive(Key, Clone, Debug, PartialEq, PartialOrd)]
+#[derive(TypedKey, Clone, Debug, PartialEq, PartialOrd)]
 struct User<T>(T);
 
-#[derive(Key, Clone, Debug, PartialEq, PartialOrd)]
+#[derive(TypedKey, Clone, Debug, PartialEq, PartialOrd)]
 struct Visit {
     user: User<String>,
     level: Level,
@@ -111,6 +112,12 @@ fn borrowed_keys_prefixes_and_ranges() {
     assert_eq!(pairs.multi_get([(7, "b"), (8, "b")]).unwrap(), [Some(2), None]);
     assert_eq!(pairs.range((7, "b")..).unwrap().count(), 1);
     assert_eq!(pairs.keys((7,)..(8,)).unwrap().count(), 2);
+    pairs.put(&(8, "a"), &3).unwrap();
+    assert_eq!(pairs.keys(((7, "b").., ..=(7,))).unwrap().count(), 1);
+    assert_eq!(pairs.keys(((7,).., ..(8, "a"))).unwrap().count(), 2);
+    assert_eq!(pairs.keys((((8,).., ..(9, "a")), ..(8,))).unwrap().count(), 0);
+    assert_eq!(pairs.keys(((Bound::Excluded((7, "a")), Bound::Unbounded), ..=(7,))).unwrap().count(), 1);
+    pairs.delete(&(8, "a")).unwrap();
     assert_eq!(pairs.first().unwrap(), Some(((7, "a".to_owned()), 1)));
     assert_eq!(pairs.last().unwrap(), Some(((7, "b".to_owned()), 2)));
 }
@@ -328,4 +335,23 @@ fn tables_with_blobs_large_transactions_and_copies() {
         let put = Change::Put { key, value: Some(vec![7; 100]) };
         assert_eq!(changes.next().await.unwrap().unwrap(), (seqno, put));
     });
+}
+
+/// All names of the crate and of its typed tables at once.
+mod globs {
+    use esker::typed::*;
+    use esker::*;
+
+    #[derive(TypedKey, Debug, PartialEq)]
+    struct Visit {
+        user: String,
+    }
+
+    #[test]
+    fn the_names_of_the_crate_and_of_typed_differ() {
+        let table: Table<Visit, u32> = Table::new(Db::in_memory().unwrap().default_keyspace());
+        table.put(&("a",), &1).unwrap();
+        let key: Key = table.keyspace().first().unwrap().unwrap().0;
+        assert_eq!((&key[..], table.first().unwrap().unwrap().1), (&b"\x02a\0"[..], 1));
+    }
 }
