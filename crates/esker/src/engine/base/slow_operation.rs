@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use crate::types::parts::Part;
 
+/// Shorter parts would be shown as 0.0 ms.
+const SHOWN_MIN: Duration = Duration::from_micros(50);
+
 /// An operation that took longer than [`Builder::slow_after`](crate::Builder::slow_after) allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -66,7 +69,7 @@ impl fmt::Display for SlowOperation {
             write!(f, " in {keyspace:?}")?;
         }
         write!(f, ", {:.1} ms", ms(self.time))?;
-        for SlowPart { part, time, times } in &self.parts {
+        for SlowPart { part, time, times } in self.parts.iter().filter(|part| part.time >= SHOWN_MIN) {
             write!(f, "; {part} {:.1} ms ({times})", ms(*time))?;
         }
         Ok(())
