@@ -232,7 +232,7 @@ pub use engine::base::health::{FailingWork, Health, Work};
 pub use engine::base::info::Info;
 pub use engine::base::slow_operation::{Operation, SlowOperation, SlowPart};
 pub use engine::base::stats::figures::{Figure, FigureKind, FigureValue};
-pub use engine::base::stats::{OldestSnapshot, Stats};
+pub use engine::base::stats::{CacheBytes, OldestSnapshot, Stats};
 pub use engine::life::background::BackgroundStep;
 pub use engine::life::copies::checkpoint::Checkpoint;
 pub use engine::life::owner::LockOwner;

@@ -43,7 +43,7 @@ pub struct Stats {
     /// Pending compaction bytes: what has to be compacted until writers are no longer throttled.
     pub pending_compaction_bytes: u64,
     /// Bytes of cached blocks, indexes and filters of tables.
-    pub cache_bytes: u64,
+    pub cache_bytes: CacheBytes,
     /// Blocks found in the cache by reads, and by commits that checked for keys. Blocks that were read ahead,
     /// together with the block that was wanted, count here when they are used. Compactions do not count.
     pub cache_hits: u64,
@@ -136,6 +136,23 @@ pub struct Stats {
     pub recovered_commits: u64,
     /// Bytes of a torn log tail that opening dropped.
     pub recovered_torn_bytes: u64,
+}
+
+/// Bytes of the cache by what they hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheBytes {
+    /// Blocks.
+    pub blocks: u64,
+    /// Indexes and filters: at most half of the [memory](crate::Builder::memory).
+    pub indexes_and_filters: u64,
+}
+
+impl CacheBytes {
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        self.blocks + self.indexes_and_filters
+    }
 }
 
 /// The oldest commit whose state a snapshot or a transaction keeps.

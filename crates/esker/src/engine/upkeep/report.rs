@@ -8,11 +8,15 @@ use super::Upkeep;
 use super::amplification::Space;
 use crate::engine::base::event::Event;
 use crate::engine::base::health::{Health, Observed, Work, judge};
-use crate::engine::base::stats::{OldestSnapshot, Stats};
+use crate::engine::base::stats::{CacheBytes, OldestSnapshot, Stats};
 use crate::engine::state::catalog::KeyspaceState;
 use crate::types::{Error, SeqNo};
 
 impl Upkeep {
+    fn cached(&self) -> CacheBytes {
+        CacheBytes { blocks: self.cache.used_bytes(), indexes_and_filters: self.cache.finding_bytes() }
+    }
+
     /// Returns the current statistics.
     pub(crate) fn stats(&self) -> Stats {
         // Before this call creates another view.
@@ -39,7 +43,7 @@ impl Upkeep {
             runs: view.version.runs().len() as u64,
             tier_runs: view.version.runs().iter().filter(|run| run.level.is_tier()).count() as u64,
             pending_compaction_bytes: self.throttle.backlog().pending_bytes,
-            cache_bytes: self.cache.used_bytes() + self.cache.finding_bytes(),
+            cache_bytes: self.cached(),
             cache_hits: activity.hits,
             cache_misses: activity.misses,
             log_bytes: log.live(),

@@ -141,8 +141,14 @@ const MEMORY: &[Row] = &[
     (
         "cache_bytes",
         Gauge,
-        |s| Bytes(s.cache_bytes),
+        |s| Bytes(s.cache_bytes.total()),
         "Bytes of cached blocks, indexes and filters of tables.",
+    ),
+    (
+        "index_and_filter_bytes",
+        Gauge,
+        |s| Bytes(s.cache_bytes.indexes_and_filters),
+        "Bytes of cached indexes and filters of tables.",
     ),
     ("cache_hits", Counter, |s| Count(s.cache_hits), "Blocks found in the cache."),
     ("cache_misses", Counter, |s| Count(s.cache_misses), "Reads of blocks that were not in the cache."),
