@@ -1,18 +1,17 @@
 //! The change feed: every durable commit in order, for readers that can resume.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Db;
 use crate::blob::BlobSet;
-use crate::encoding::bytes::DecodeError;
+use crate::encoding::bytes::Decoded;
 use crate::encoding::catalog_key::{name_of, options_of};
 use crate::encoding::operand::{Operand, elements};
 use crate::engine::life::handle::Handle;
 use crate::engine::state::catalog::id_of;
 use crate::engine::state::keyspace_options::{KeyspaceOptions, StoredOptions};
-use crate::feed::{Changes, CommitOp};
+use crate::feed::{Changes, CommitOp, CommitPlace};
 use crate::read::fetch;
 use crate::types::expiry::Expiry;
 use crate::types::key::decode_key;
@@ -35,7 +34,7 @@ pub struct Feed {
 /// A commit of the [feed](Feed). It keeps the blob files that it refers to, and the tables of a large commit,
 /// on disk. Drop it soon.
 pub struct FeedCommit {
-    seqno: SeqNo,
+    place: CommitPlace,
     changes: Changes,
     blobs: BlobSet,
 }
@@ -152,7 +151,7 @@ pub struct FeedValue<'a> {
 
 impl<'a> FeedChange<'a> {
     /// Decodes an op of a commit. Its keys are encoded, as in the log and in tables.
-    fn of_op(op: CommitOp<'a>, blobs: &'a BlobSet) -> Result<Self> {
+    fn of_op(op: CommitOp<'a>, blobs: &'a BlobSet) -> Decoded<Self> {
         let split = |key: &'a [u8]| decode_key(key).unwrap_or((KeyspaceId::CATALOG, key));
         let (kind, key, stored) = match op {
             CommitOp::Key(kind, key, stored) => (kind, key, stored),
@@ -165,7 +164,7 @@ impl<'a> FeedChange<'a> {
         Ok(match split(key) {
             (KeyspaceId::CATALOG, key) => Self::of_catalog(key, kind.is_live().then_some(stored))?,
             (keyspace, key) if kind.is_operand() => {
-                let operands = elements(stored).map_err(damaged)?.into_iter().map(FeedOperand).collect();
+                let operands = elements(stored)?.into_iter().map(FeedOperand).collect();
                 FeedChange::Merge { keyspace, key, operands }
             }
             (keyspace, key) if kind.is_live() => {
@@ -178,9 +177,9 @@ impl<'a> FeedChange<'a> {
         })
     }
 
-    fn of_catalog(key: &'a [u8], value: Option<&'a [u8]>) -> Result<Self> {
+    fn of_catalog(key: &'a [u8], value: Option<&'a [u8]>) -> Decoded<Self> {
         if let (Some(keyspace), Some(stored)) = (options_of(key), value) {
-            let options = StoredOptions::decode(stored).map_err(damaged)?.given;
+            let options = StoredOptions::decode(stored)?.given;
             return Ok(FeedChange::Options { keyspace, options });
         }
         let Some(name) = name_of(key) else { return Ok(FeedChange::Internal { key, value }) };
@@ -207,10 +206,6 @@ impl<'a> FeedChange<'a> {
 /// Returns the number of the next commit. No commit follows the largest number.
 fn behind(after: SeqNo) -> SeqNo {
     if after == SeqNo::MAX { after } else { after.next() }
-}
-
-fn damaged(error: DecodeError) -> Error {
-    error.in_file("commit payload", Path::new(""), 0)
 }
 
 impl Db {
@@ -322,7 +317,7 @@ impl Feed {
     /// the commit cannot be read. The call can be repeated.
     pub fn next_within(&mut self, patience: Duration) -> Result<Option<FeedCommit>> {
         let next = self.handle.core.next_of(&mut self.follower, patience)?;
-        Ok(next.map(|(seqno, changes, blobs)| FeedCommit { seqno, changes, blobs }))
+        Ok(next.map(|(place, changes, blobs)| FeedCommit { place, changes, blobs }))
     }
 }
 
@@ -372,7 +367,7 @@ impl Iterator for Feed {
 impl FeedCommit {
     /// The number of the commit.
     pub fn seqno(&self) -> SeqNo {
-        self.seqno
+        self.place.seq
     }
 
     /// Returns the next change, or `None` after the last. Applying the changes in this order reproduces the
@@ -383,14 +378,15 @@ impl FeedCommit {
     /// [`Corrupt`](crate::Error::Corrupt); [`Io`](crate::Error::Io) for a large commit, which is read from
     /// tables.
     pub fn next_change(&mut self) -> Result<Option<FeedChange<'_>>> {
-        let op = self.changes.next(self.seqno)?;
-        op.map(|op| FeedChange::of_op(op, &self.blobs)).transpose()
+        let op = self.changes.next(&self.place)?;
+        let change = op.map(|op| FeedChange::of_op(op, &self.blobs)).transpose();
+        change.map_err(|error| self.place.damaged(error))
     }
 }
 
 impl std::fmt::Debug for FeedCommit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FeedCommit({})", self.seqno)
+        write!(f, "FeedCommit({})", self.seqno())
     }
 }
 

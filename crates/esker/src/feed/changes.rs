@@ -19,7 +19,7 @@ use crate::encoding::bytes::{ByteReader, DecodeError, Decoded};
 use crate::sstable::Table;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::op::{Kind, UNRESOLVED_OPS};
-use crate::types::{KeyspaceId, Result, SeqNo};
+use crate::types::{Error, KeyspaceId, Result, SeqNo};
 use crate::wal::Record;
 
 /// An op of a commit, with encoded keys.
@@ -37,6 +37,26 @@ pub(crate) enum Changes {
     Record(Record, usize),
     /// From tables.
     Tables(Box<OfTables>),
+}
+
+/// Where a commit was found, for errors.
+#[derive(Clone, Debug)]
+pub(crate) struct CommitPlace {
+    /// The commit's number.
+    pub(crate) seq: SeqNo,
+    /// The segment of the log with its last record.
+    pub(crate) path: Arc<Path>,
+    /// The offset of this record.
+    pub(crate) offset: u64,
+}
+
+impl CommitPlace {
+    /// Makes an error about the payload.
+    #[cold]
+    pub(crate) fn damaged(&self, error: DecodeError) -> Error {
+        let detail = format!("commit {}: {}", self.seq, error.detail);
+        Error::corrupt("commit payload", &self.path, self.offset, detail)
+    }
 }
 
 /// Kind and value of an op.
@@ -88,15 +108,12 @@ impl Changes {
         })))
     }
 
-    /// Returns the next op, or `None` after the last. `seq`: the commit's number, for error messages.
-    pub(crate) fn next(&mut self, seq: SeqNo) -> Result<Option<CommitOp<'_>>> {
+    /// Returns the next op, or `None` after the last.
+    pub(crate) fn next(&mut self, place: &CommitPlace) -> Result<Option<CommitOp<'_>>> {
         match self {
             Changes::Record(payload, at) => {
                 let mut reader = ByteReader::new(&payload[*at..]);
-                let change = next_op(&mut reader).map_err(|e| {
-                    let what = DecodeError { detail: format!("commit {seq}: {}", e.detail), ..e };
-                    what.in_file("commit payload", Path::new(""), *at as u64)
-                })?;
+                let change = next_op(&mut reader).map_err(|error| place.damaged(error))?;
                 *at += reader.position();
                 Ok(change)
             }
@@ -183,6 +200,14 @@ impl OfTables {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_damaged_payload_is_reported_with_its_segment_and_offset() {
+        let place = CommitPlace { seq: SeqNo::new(7), path: Path::new("db/000002.wal").into(), offset: 640 };
+        let found = Changes::Record(Record::Own(vec![250]), 0).next(&place).map(drop);
+        let Err(Error::Corrupt { path, offset: 640, detail, .. }) = found else { panic!("{found:?}") };
+        assert!(path == *place.path && detail.starts_with("commit 7: unknown op"), "{path:?} {detail}");
+    }
 
     #[test]
     fn ranges_of_tables_are_cut_where_keyspaces_meet() {

@@ -16,6 +16,6 @@ mod changes;
 mod keeper;
 mod retention;
 
-pub(crate) use changes::{Changes, CommitOp};
+pub(crate) use changes::{Changes, CommitOp, CommitPlace};
 pub(crate) use keeper::Keeper;
 pub(crate) use retention::{Hold, first_kept};

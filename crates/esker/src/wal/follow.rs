@@ -77,6 +77,8 @@ pub(crate) struct Follower {
     shelf: Arc<Shelf>,
     /// The commit to return next.
     next: SeqNo,
+    /// Offset of the last record of the commit that was returned last.
+    found_at: u64,
     reader: Option<SegmentReader>,
     /// The fragments of that commit read so far.
     unfinished: Option<Vec<u8>>,
@@ -86,7 +88,7 @@ pub(crate) struct Follower {
 #[derive(Debug)]
 struct SegmentReader {
     segment: u64,
-    path: PathBuf,
+    path: Arc<Path>,
     file: Arc<dyn File>,
     stamp: u64,
     seal: Seal,
@@ -109,7 +111,7 @@ enum Step {
 impl Follower {
     /// Returns a follower that starts with commit `next`.
     pub(crate) fn new(env: Env, dir: PathBuf, shelf: Arc<Shelf>, next: SeqNo) -> Follower {
-        Follower { env, dir, shelf, next, reader: None, unfinished: None }
+        Follower { env, dir, shelf, next, found_at: 0, reader: None, unfinished: None }
     }
 
     /// Returns the shelf that it reads from.
@@ -121,6 +123,13 @@ impl Follower {
     /// Returns the number of the next commit.
     pub(crate) fn position(&self) -> SeqNo {
         self.next
+    }
+
+    /// Returns the file of the commit that was returned last, and the offset of its last record.
+    pub(crate) fn found_at(&self) -> (Arc<Path>, u64) {
+        let path =
+            self.reader.as_ref().map_or_else(|| self.dir.as_path().into(), |reader| reader.path.clone());
+        (path, self.found_at)
     }
 
     /// Returns the next commit if it is durable and not newer than `up_to` (follow.2).
@@ -213,7 +222,7 @@ impl Follower {
             Kind::Last => self.unfinished.take().map(Record::Own),
             _ => None,
         };
-        reader.offset = next_offset;
+        self.found_at = std::mem::replace(&mut reader.offset, next_offset);
         if let Some(whole) = whole {
             self.next = header.seq.next();
             if canary::is_set(Canary::FeedSkips) && header.seq.get().is_multiple_of(5) {
@@ -232,7 +241,7 @@ impl SegmentReader {
         let file = env.fs.open(&path, OpenOptions::read()).map_err(|e| Error::io("open", &path, e))?;
         let mut reader = SegmentReader {
             segment,
-            path,
+            path: path.into(),
             file,
             stamp: 0,
             seal: Seal::default(),

@@ -21,8 +21,9 @@ use std::time::Duration;
 use esker_env::Env;
 
 use crate::blob::BlobSet;
+use crate::encoding::bytes::DecodeError;
 use crate::engine::state::State;
-use crate::feed::{self, Changes, Keeper};
+use crate::feed::{self, Changes, CommitPlace, Keeper};
 use crate::manifest::edit::{Adopted, VersionEdit};
 use crate::manifest::feed::{FeedEdit, FeedFrom, FeedLimits, Released};
 use crate::sstable::BlockCache;
@@ -174,7 +175,7 @@ impl State {
         &self,
         follower: &mut Follower,
         patience: Duration,
-    ) -> Result<Option<(SeqNo, Changes, BlobSet)>> {
+    ) -> Result<Option<(CommitPlace, Changes, BlobSet)>> {
         let Some(keeper) = &self.feed else { return Ok(None) };
         let truncated = || Error::FeedTruncated { oldest: keeper.shelf.oldest() };
         // A reader checks once more before it waits, and before it reports the end.
@@ -184,22 +185,21 @@ impl State {
             match follower.next(self.published.visible())? {
                 Followed::Commit(seq, record) => {
                     let blobs = self.view.load(&crate::sync::pin()).version.blobs().clone();
-                    let corrupt = |detail: String| {
-                        Error::corrupt("commit payload", &self.dir, 0, format!("commit {seq}: {detail}"))
-                    };
-                    let of_record = Changes::of_record(record).map_err(|e| corrupt(e.detail))?;
+                    let (path, offset) = follower.found_at();
+                    let place = CommitPlace { seq, path, offset };
+                    let of_record = Changes::of_record(record).map_err(|error| place.damaged(error))?;
                     let needs_more = of_record.is_none() || !blobs.is_empty();
                     let changes = match of_record {
                         Some(changes) => Ok(changes),
                         None => match keeper.tables_of(seq) {
                             Some(kept) => Changes::of_tables(kept),
-                            None => Err(corrupt("its tables are not there".to_owned())),
+                            None => Err(place.damaged(DecodeError::new(0, "its tables are not there"))),
                         },
                     };
                     if needs_more && seq < keeper.shelf.oldest() {
                         return Err(truncated());
                     }
-                    return changes.map(|changes| Some((seq, changes, blobs)));
+                    return changes.map(|changes| Some((place, changes, blobs)));
                 }
                 Followed::Gone => return Err(truncated()),
                 Followed::Nothing => {}
