@@ -30,7 +30,7 @@ fn put(keyspaces: &dyn Keyspaces, model: &mut Model, items: &[(u32, u32)], what:
     let put_all = &mut |writer: &mut dyn KeyspaceWriter| {
         items.iter().try_for_each(|(keyspace, i)| writer.put(*keyspace, &key(*i), &value(*keyspace, *i)))
     };
-    keyspaces.write(put_all).unwrap();
+    keyspaces.write(put_all).expect("a write succeeds");
     for (keyspace, i) in items {
         model.entry(*keyspace).or_default().insert(key(*i), value(*keyspace, *i));
     }
@@ -50,11 +50,12 @@ fn check(keyspaces: &dyn Keyspaces, model: &Model) {
         let live = model.get(&keyspace).cloned().unwrap_or_default();
         for i in 0..KEYS {
             let mut value = None;
-            let found = keyspaces.get(keyspace, &key(i), &mut |bytes| value = Some(bytes.to_vec())).unwrap();
+            let found = keyspaces.get(keyspace, &key(i), &mut |bytes| value = Some(bytes.to_vec()));
+            let found = found.expect("a read succeeds");
             assert_eq!(found, value.is_some());
             assert_eq!(value.as_ref(), live.get(&key(i)), "key {i} of keyspace {keyspace}");
         }
-        assert!(!keyspaces.get(keyspace, b"no such key", &mut |_| ()).unwrap());
+        assert!(!keyspaces.get(keyspace, b"no such key", &mut |_| ()).expect("a read succeeds"));
         let items: Items = live.into_iter().collect();
         assert_eq!(range(keyspaces, keyspace, b"", u64::MAX), items, "all of keyspace {keyspace}");
         assert_eq!(range(keyspaces, keyspace, &key(1), 3), items.get(1..4).unwrap_or_default());
@@ -68,11 +69,12 @@ fn check(keyspaces: &dyn Keyspaces, model: &Model) {
 /// # Panics
 /// When the adapter or its engine is wrong.
 pub fn check_keyspaces(engine: &dyn Engine, dir: &Path) {
-    let durability = engine.first_of(&[Durability::Sync, Durability::Async, Durability::NoSync]).unwrap();
-    let fast = engine.first_of(&[Durability::Async, Durability::NoSync, Durability::Sync]).unwrap();
+    let first_of = |of: [Durability; 3]| engine.first_of(&of).expect("each engine has one of them");
+    let durability = first_of([Durability::Sync, Durability::Async, Durability::NoSync]);
+    let fast = first_of([Durability::Async, Durability::NoSync, Durability::Sync]);
     let open = |durability| {
         let options = OpenOptions { durability, ..OpenOptions::with_cache(CACHE_BYTES) };
-        engine.open_keyspaces(dir, &options, COUNT).unwrap()
+        engine.open_keyspaces(dir, &options, COUNT).expect("it opens")
     };
     let mut model = Model::new();
     {
@@ -100,11 +102,11 @@ pub fn check_keyspaces(engine: &dyn Engine, dir: &Path) {
             check(&*keyspaces, &model);
         }
 
-        keyspaces.remove_keyspaces(REMOVED).unwrap();
+        keyspaces.remove_keyspaces(REMOVED).expect("keyspaces are removed");
         model.retain(|keyspace, _| !REMOVED.contains(keyspace));
         check(&*keyspaces, &model);
         put(&*keyspaces, &mut model, &[(1, 0), (4, 0)], "beside what is gone");
-        keyspaces.drain(drain_deadline()).unwrap();
+        keyspaces.drain(drain_deadline()).expect("background work ends");
         check(&*keyspaces, &model);
     }
     let keyspaces = open(durability);
