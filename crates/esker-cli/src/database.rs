@@ -43,6 +43,15 @@ impl<'a> Session<'a> {
         self.open_with(false)
     }
 
+    /// Opens an existing database, which must not be open elsewhere. The message of that failure says what to
+    /// do `instead`.
+    pub(crate) fn open_alone(&self, instead: &str) -> Result<Handle<'a>> {
+        self.open().map_err(|failure| match failure {
+            Failure::Engine(_, Error::Locked { .. }) => Failure::message(format!("{failure}\n  {instead}")),
+            failure => failure,
+        })
+    }
+
     /// Opens a database, creating it if it does not exist.
     pub(crate) fn open_or_create(&self) -> Result<Handle<'a>> {
         self.open_with(true)

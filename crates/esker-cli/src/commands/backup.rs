@@ -123,7 +123,7 @@ pub(super) fn check_redirected() -> Result<()> {
 
 fn send(session: &Session<'_>) -> Result<Answer> {
     check_redirected()?;
-    let database = session.open()?;
+    let database = session.open_alone(super::COPY_BESIDE)?;
     let (bar, start) = (Bar::default(), std::time::Instant::now());
     let sent = Stream::new().on_progress(bar.call()).write(&database.db, output::stdout());
     bar.finish();
@@ -160,7 +160,7 @@ fn described(info: &BackupInfo, seconds: f64) -> String {
 }
 
 fn create(session: &Session<'_>, directory: &Path) -> Result<Answer> {
-    let database = session.open()?;
+    let database = session.open_alone(super::COPY_BESIDE)?;
     let call = |backup: &mut Backup| backup.create(&database.db);
     let (made, seconds) = with_bar(session, directory, call, |e| failed(&database, e))?;
     database.close()?;
@@ -228,7 +228,7 @@ fn commit_of(number: u64) -> Result<SeqNo> {
 }
 
 fn feed(session: &Session<'_>, directory: &Path) -> Result<Answer> {
-    let database = session.open()?;
+    let database = session.open_alone(super::FEED_BESIDE)?;
     let call = |backup: &mut Backup| backup.archive(&database.db);
     let (made, seconds) = with_bar(session, directory, call, |error| match error {
         esker::Error::FeedTruncated { oldest } => Failure::message(format!(

@@ -12,7 +12,7 @@ use crate::output;
 use crate::text::shown;
 
 pub(super) fn run(session: &Session<'_>, directory: &Path) -> Result<Answer> {
-    let database = session.open()?;
+    let database = session.open_alone(super::COPY_BESIDE)?;
     let start = Instant::now();
     let made = database.db.checkpoint(directory).map_err(|e| super::backup::failed(&database, e))?;
     let seconds = start.elapsed().as_secs_f64();

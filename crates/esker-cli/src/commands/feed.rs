@@ -25,7 +25,7 @@ pub(super) fn run(session: &Session<'_>, args: &FeedArgs) -> Result<Answer> {
         database.close()?;
         return Ok(Answer::Yes);
     }
-    let database = session.open()?;
+    let database = session.open_alone(super::FEED_BESIDE)?;
     let failure = |error| database.failure(error);
     let mut feed = match (database.db.feed_after(args.since.map_or(SeqNo::ZERO, |since| since.0)), args.since)
     {

@@ -36,6 +36,13 @@ use crate::args::{Args, Command};
 use crate::database::Session;
 use crate::failure::Result;
 
+/// What to do instead of copying a database that another process has open.
+const COPY_BESIDE: &str = "`esker unload FILE` copies it meanwhile; that process itself can make backups: \
+                           `ES.BACKUP` of a server, `esker::backup` in a program";
+/// What to do instead of reading the feed of a database that another process has open.
+const FEED_BESIDE: &str =
+    "that process alone can read its feed: `ES.FEED` of a server, `Db::feed_after` in a program";
+
 /// Runs the command of the command line.
 pub(crate) fn run(args: Args) -> Result<Answer> {
     let session = &Session { common: args.common, opening: &args.opening, shared: None };

@@ -237,6 +237,16 @@ fn a_database_in_use_names_its_process() {
     let db = esker::Db::open(esker.path("db")).unwrap();
     let message = esker.fails("put a 1");
     assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
+    for (line, instead) in [
+        ("feed", "ES.FEED"),
+        ("backup send", "esker unload"),
+        ("backup create b", "esker unload"),
+        ("checkpoint c", "esker unload"),
+        ("backup feed b", "ES.FEED"),
+    ] {
+        assert!(esker.fails(line).contains(instead), "{line}: {}", esker.fails(line));
+    }
+    esker.ok("unload copied");
     db.close().unwrap();
     assert_eq!(esker.run(["get", "a"]).code, 1);
 }
