@@ -337,6 +337,10 @@ impl Builder {
     /// Opens the database in a directory. A relative path is resolved once: the database stays where it is
     /// when the process changes its working directory, and its path and messages are absolute.
     ///
+    /// A missing database is created, also in a directory with files of others. They stay as they are: the
+    /// engine changes only files with the names that it gives, such as `CURRENT` and `000003.sst`. If it
+    /// finds such files and no database of its own, opening fails.
+    ///
     /// # Errors
     /// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere;
     /// [`Error::NotFound`](crate::Error::NotFound);

@@ -1,5 +1,5 @@
-//! Checkpoints, backups, restores and unloads leave other files alone, whatever their names and wherever
-//! links lead.
+//! Databases, checkpoints, backups, restores and unloads leave other files alone, whatever their names and
+//! wherever links lead.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![expect(clippy::disallowed_methods, reason = "the files of others are made around the engine")]
@@ -241,4 +241,67 @@ fn copies_into_the_directory_of_a_database_are_refused_and_leave_nothing() {
     assert!(matches!(scene.db.checkpoint(scene.temp.path()), Err(Error::AlreadyExists(_))));
     fs::remove_file(scene.path("link")).unwrap();
     assert_eq!(list(scene.temp.path()), beside);
+}
+
+/// The files of a directory and its subdirectories, with their content.
+fn content(dir: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = std::collections::BTreeMap::new();
+    for path in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        match path.is_dir() {
+            true => found.extend(content(&path)),
+            false => _ = found.insert(path.clone(), fs::read(&path).unwrap()),
+        }
+    }
+    found
+}
+
+#[test]
+fn a_database_is_created_beside_files_of_others_and_leaves_them_alone() {
+    let scene = Scene::new();
+    let dir = scene.path("app");
+    let names = ["settings.toml", ".hidden", "data.mdb", "x.tmp", "sub/CURRENT", "sub/000001.sst", "1.log"];
+    for name in names {
+        let path = dir.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "mine").unwrap();
+    }
+    fs::create_dir(dir.join("lost+found")).unwrap();
+    let before = content(&dir);
+    let check = |what: &str| {
+        let after = content(&dir);
+        before.iter().for_each(|(path, bytes)| assert_eq!(after.get(path), Some(bytes), "{what}: {path:?}"));
+        assert!(dir.join("lost+found").is_dir(), "{what}");
+    };
+    for round in 0..3_u8 {
+        let db = Db::builder().blobs(Blobs::From(100)).open(&dir).unwrap();
+        db.default_keyspace().put([round], [7; 500]).unwrap();
+        check("open");
+        db.compact().unwrap();
+        let copy = scene.path("copy");
+        db.checkpoint(&copy).unwrap();
+        assert!(names.iter().all(|name| !copy.join(name).exists()));
+        fs::remove_dir_all(copy).unwrap();
+        db.close().unwrap();
+        check("closed");
+    }
+}
+
+/// RocksDB and LevelDB have the same names.
+#[test]
+fn the_directory_of_another_engine_is_refused_and_stays_as_it_is() {
+    let scene = Scene::new();
+    let files = [("CURRENT", "MANIFEST-000004\n"), ("MANIFEST-000004", "V\u{1}\u{2}"), ("LOCK", "")];
+    let files = [&files[..], &[("000003.sst", "of another"), ("000005.log", "of another")]].concat();
+    for left in [&files[..], &files[1..], &files[3..]] {
+        let dir = scene.path("other");
+        fs::create_dir(&dir).unwrap();
+        left.iter().for_each(|(name, text)| fs::write(dir.join(name), text).unwrap());
+        for opened in [Db::open(&dir), Db::open_read_only(&dir)] {
+            assert!(opened.is_err(), "{left:?}");
+        }
+        for (name, text) in left.iter().filter(|(name, _)| *name != "LOCK") {
+            assert_eq!(fs::read_to_string(dir.join(name)).unwrap(), *text, "{left:?}: {name}");
+        }
+        fs::remove_dir_all(dir).unwrap();
+    }
 }
