@@ -12,7 +12,8 @@ use crate::types::{Error, SeqNo};
 /// text is a line for people.
 ///
 /// Work that takes a while has an event when it begins and one when it ends, with the time it took and its
-/// error if it failed. One flush and one compaction run at a time.
+/// error if it failed. One flush runs at a time. Compactions may run at the same time
+/// ([`Tuning::compactions`](crate::Tuning::compactions)), so events of one may come between those of another.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
