@@ -75,6 +75,19 @@ impl Esker {
         command
     }
 
+    /// Runs `esker` where no file may have more than this many blocks of 512 bytes. It must fail. Returns
+    /// what it has said.
+    #[cfg(unix)]
+    pub fn fails_within(&self, blocks: u32, line: &str) -> String {
+        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$ESKER\" {line}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).env("ESKER", env!("CARGO_BIN_EXE_esker")).env("ESKER_DB", "db");
+        let output = command.current_dir(self.directory.path()).output().expect("sh runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        said
+    }
+
     /// Runs `esker` with this standard output.
     pub fn run_into<A: AsRef<OsStr>>(
         &self,

@@ -196,16 +196,7 @@ mod targets {
         esker.run_with(format!("c\t{}\n", "v".repeat(1 << 20)).as_bytes(), ["import"]);
         esker.ok("compact");
         for name in ["x.tsv", "x.csv", "x.jsonl"] {
-            let script = format!("trap '' XFSZ; ulimit -f 512; exec \"$ESKER\" export {name}");
-            let output = Command::new("sh")
-                .args(["-c", &script])
-                .env("ESKER", env!("CARGO_BIN_EXE_esker"))
-                .env("ESKER_DB", "db")
-                .current_dir(esker.path("."))
-                .output()
-                .unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{said}");
+            let said = esker.fails_within(512, &format!("export {name}"));
             assert!(said.starts_with(&format!("esker: write {name}.partial: ")), "{said}");
             assert!(!esker.path(&format!("{name}.partial")).exists() && !esker.path(name).exists());
         }
@@ -448,16 +439,7 @@ fn a_failed_commit_says_what_is_in() {
     let esker = Esker::new();
     let rows: String = (0..4_000).map(|number| format!("key{number:04}\t{}\n", "v".repeat(1_000))).collect();
     esker.write("rows.tsv", rows);
-    let script = "trap '' XFSZ; ulimit -f 2048; exec \"$ESKER\" import rows.tsv --batch 100";
-    let output = std::process::Command::new("sh")
-        .args(["-c", script])
-        .env("ESKER", env!("CARGO_BIN_EXE_esker"))
-        .env("ESKER_DB", "db")
-        .current_dir(esker.path("."))
-        .output()
-        .expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let said = esker.fails_within(2048, "import rows.tsv --batch 100");
     let (_, rest) = said.split_once("import stopped; ").expect("the rest of the message");
     let rows: u64 = rest.split(' ').next().expect("a number").replace(',', "").parse().expect("a number");
     let found: u64 = esker.ok("count").trim().parse().expect("a number");

@@ -85,15 +85,7 @@ fn a_copy_that_fails_says_what_is_there() {
     let mut value = || (0..100).map(|_| random.alphanumeric()).collect::<String>();
     let rows: String = (0..30_000).map(|number| format!("key{number:05}\t{}\n", value())).collect();
     assert_eq!(esker.run_with(rows.as_bytes(), ["import"]).code, 0);
-    let output = std::process::Command::new("sh")
-        .args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$ESKER\" keyspaces copy default copy"])
-        .env("ESKER", env!("CARGO_BIN_EXE_esker"))
-        .env("ESKER_DB", "db")
-        .current_dir(esker.path("."))
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let said = esker.fails_within(1024, "keyspaces copy default copy");
     let is_there = esker.ok("keyspaces list").contains("copy\t");
     assert!(!is_there || said.contains("`copy` may hold a part"), "{said}");
 }

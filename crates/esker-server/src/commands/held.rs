@@ -9,7 +9,7 @@ use crate::holdings::held_transaction::{Held, IDLE};
 use crate::holdings::named_locks::{Name, Until};
 use crate::holdings::place::Place;
 use crate::holdings::topics::Saying;
-use crate::resp::fail::{Done, Fail, LOCK_TIMEOUT, SYNTAX, Wait};
+use crate::resp::fail::{Done, Fail, LOCK_TIMEOUT, SYNTAX};
 use crate::run::cx::Cx;
 use crate::store::spans::Stretch;
 use crate::store::{Durability, Isolation, LockMode, Value, Write};
@@ -196,15 +196,7 @@ pub(super) fn lock(cx: &mut Cx<'_>, mut names: Vec<Name>, mode: LockMode, ms: Op
     let waker = ms.map(|_| cx.server.sequencer.waker(client));
     match (locks.acquire(store, client, &names, (mode, until), waker.as_ref()), ms) {
         (Ok(true), _) => {}
-        (Ok(false), Some(ms)) => {
-            return Err(Fail::Blocks(Wait {
-                keys: Vec::new(),
-                ms,
-                instead: None,
-                class: None,
-                minds_changes: false,
-            }));
-        }
+        (Ok(false), Some(ms)) => return Err(Fail::waits(ms)),
         (Ok(false), None) => return Err(LOCK_TIMEOUT.into()),
         (Err(why), _) => {
             if let Some(held) = held {

@@ -1,12 +1,12 @@
 //! Moves between lists, and pops that may wait.
 
 use super::lists::{pop_event, save_shorter, take};
-use super::sets::numbered_keys;
+use super::sets::{count_of_pop, numbered_keys};
 use crate::base::events::Event;
 use crate::command::spec::Group::List as Lists;
 use crate::resp::Request;
 use crate::resp::fail::{Done, Fail, SYNTAX};
-use crate::resp::numbers::{int, timeout};
+use crate::resp::numbers::timeout;
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 use crate::store::Value;
@@ -113,14 +113,7 @@ fn wait_pop(cx: &mut Cx<'_>, request: &Request, end: End) -> Done {
 fn pop_first<'r>(cx: &mut Cx<'_>, request: &'r Request, at: usize) -> Done<Option<Vec<&'r [u8]>>> {
     let (keys, next) = numbered_keys(request, at)?;
     let end = end(request.get(next).ok_or(SYNTAX)?)?;
-    let count = match request.len() - next {
-        1 => 1,
-        3 if request.is(next + 1, "count") => {
-            let count = int(&request[next + 2]).map_err(|_| "ERR count should be greater than 0")?;
-            usize::try_from(count).ok().filter(|n| *n > 0).ok_or("ERR count should be greater than 0")?
-        }
-        _ => return Err(SYNTAX.into()),
-    };
+    let count = count_of_pop(request, next + 1)?;
     for key in &keys {
         let Some(mut list) = List::open(cx, key)? else { continue };
         let taken = take(cx, &mut list, end, count)?;

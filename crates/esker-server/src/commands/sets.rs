@@ -403,6 +403,18 @@ pub(super) fn numbered_keys(request: &Request, at: usize) -> Done<(Vec<&[u8]>, u
     Ok((request.from(at + 1).take(count).collect(), at + 1 + count))
 }
 
+/// Parses a final `COUNT` of a command that pops. Without one, one item is popped.
+pub(super) fn count_of_pop(request: &Request, at: usize) -> Done<usize> {
+    match request.len() - at {
+        0 => Ok(1),
+        2 if request.is(at, "count") => {
+            let count = int(&request[at + 1]).ok().and_then(|count| usize::try_from(count).ok());
+            count.filter(|count| *count > 0).ok_or_else(|| "ERR count should be greater than 0".into())
+        }
+        _ => Err(SYNTAX.into()),
+    }
+}
+
 /// Parses a final `LIMIT` of a command that counts. Without one, or with 0, there is no limit.
 pub(super) fn limit_of_count(request: &Request, at: usize) -> Done<usize> {
     let limit = match request.len() - at {

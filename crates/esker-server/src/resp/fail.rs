@@ -68,6 +68,11 @@ impl Fail {
         Fail::Blocks(Wait { keys, ms, instead: None, class, minds_changes: false })
     }
 
+    /// Makes the command wait for something other than keys, and then run again.
+    pub fn waits(ms: u64) -> Self {
+        Fail::Blocks(Wait { keys: Vec::new(), ms, instead: None, class: None, minds_changes: false })
+    }
+
     /// The text of the error reply.
     pub fn message(&self) -> Cow<'_, str> {
         match self {

@@ -370,15 +370,22 @@ fn failing_flushes_pause_however_many_commits_there_are() {
     panic!("the pause goes on after a flush that succeeded: {times:?}");
 }
 
-#[test]
-fn a_transaction_that_has_only_read_commits_on_a_full_disk() {
-    let fs = MemFs::new();
+/// A database whose flushes find no space, when commits have begun to fail. Returns the number of puts
+/// before.
+fn without_space_for_tables(fs: &MemFs) -> (Db, FaultFs, u32) {
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
     let db = db.unwrap();
     faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
-    let (_, error) = put_until_it_fails(&db);
+    let (written, error) = put_until_it_fails(&db);
     assert!(matches!(error, Error::NoSpace { .. }), "{error:?}");
+    (db, faults, written)
+}
+
+#[test]
+fn a_transaction_that_has_only_read_commits_on_a_full_disk() {
+    let fs = MemFs::new();
+    let (db, ..) = without_space_for_tables(&fs);
     fs.set_capacity(Some(fs.used_bytes()));
     let map = db.default_keyspace();
     let items = map.len().unwrap();
@@ -417,12 +424,7 @@ fn assert_commits_are_refused_at_once(db: &Db) {
 #[test]
 fn the_first_commit_after_a_full_disk_has_the_flush_tried_again() {
     let fs = MemFs::new();
-    let faults = FaultFs::new(Arc::new(fs.clone()));
-    let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
-    let db = db.unwrap();
-    faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
-    let (written, error) = put_until_it_fails(&db);
-    assert!(matches!(error, Error::NoSpace { .. }), "{error:?}");
+    let (db, faults, written) = without_space_for_tables(&fs);
     // No commit waits for a flush that cannot succeed, or causes another attempt.
     fs.set_capacity(Some(fs.used_bytes()));
     let map = db.default_keyspace();
@@ -441,12 +443,7 @@ fn space_that_a_flush_could_not_use_holds_up_no_commit() {
     // Like a quota: the disk reports free space.
     let fs = MemFs::new();
     fs.set_capacity(Some(1 << 40));
-    let faults = FaultFs::new(Arc::new(fs.clone()));
-    let db = small(Env::with_fs(Arc::new(faults.clone()))).durability(Durability::Buffered).open(dir());
-    let db = db.unwrap();
-    faults.add(FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst").forever());
-    let (written, error) = put_until_it_fails(&db);
-    assert!(matches!(error, Error::NoSpace { .. }), "{error:?}");
+    let (db, faults, written) = without_space_for_tables(&fs);
     let map = db.default_keyspace();
     assert_commits_are_refused_at_once(&db);
     faults.clear();

@@ -24,6 +24,12 @@ fn backups(fs: &MemFs) -> Backup {
     Backup::open_in(Env::simulated(Arc::new(fs.clone()), 99), BACKUPS).unwrap()
 }
 
+fn restore(fs: &MemFs, last: SeqNo) {
+    let mut backups = backups(fs);
+    let restore = backups.restore("restored").point(Point::Commit(last));
+    restore.builder(Db::builder().stepped()).run().unwrap();
+}
+
 /// Copies a closed database like `cp -r`, with all its numbers.
 fn copy(fs: &MemFs, from: &str, to: &str) {
     fs.create_dir_all(Path::new(to)).unwrap();
@@ -84,12 +90,7 @@ fn archive_2_what_follows_a_backup_is_of_its_history() {
     backups(&fs).create(&older).unwrap();
     let last = put(&older, "b", "2");
     backups(&fs).archive(&older).unwrap().unwrap();
-    backups(&fs)
-        .restore("restored")
-        .point(Point::Commit(last))
-        .builder(Db::builder().stepped())
-        .run()
-        .unwrap();
+    restore(&fs, last);
     assert_eq!(get(&fs, "restored", "of").unwrap(), b"the other");
 }
 
@@ -161,12 +162,7 @@ fn archive_2_the_last_commit_of_the_archive_has_to_be_there_to_go_on() {
     backups(&fs).create(&db).unwrap();
     let last = put(&db, "a", "3");
     backups(&fs).archive(&db).unwrap().unwrap();
-    backups(&fs)
-        .restore("restored")
-        .point(Point::Commit(last))
-        .builder(Db::builder().stepped())
-        .run()
-        .unwrap();
+    restore(&fs, last);
     assert_eq!(get(&fs, "restored", "a").unwrap(), b"3");
 }
 

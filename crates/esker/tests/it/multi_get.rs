@@ -2,6 +2,11 @@
 
 use esker::{Blobs, Db};
 
+fn small(dir: &std::path::Path) -> Db {
+    let builder = Db::builder().memory(1 << 20).tuning(|t| t.block_bytes(512).table_bytes(64 << 10));
+    builder.blobs(Blobs::From(1000)).open(dir).expect("it opens")
+}
+
 fn key(n: u32) -> String {
     format!("key {n:05}")
 }
@@ -10,11 +15,7 @@ fn key(n: u32) -> String {
 fn many_1_many_3_answers_stand_in_the_order_of_the_keys_wherever_they_come_from() {
     let dir = tempfile::tempdir().unwrap();
     // Twice as much as the memory, which leaves none for blocks.
-    let builder = Db::builder()
-        .memory(1 << 20)
-        .tuning(|t| t.block_bytes(512).table_bytes(64 << 10))
-        .blobs(Blobs::From(1000));
-    let db = builder.open(dir.path()).unwrap();
+    let db = small(dir.path());
     let map = db.default_keyspace();
     let value = |n: u32| vec![n as u8; if n.is_multiple_of(50) { 3000 } else { 300 }];
     let mut batch = db.batch();
@@ -40,11 +41,7 @@ fn many_1_many_3_answers_stand_in_the_order_of_the_keys_wherever_they_come_from(
 #[test]
 fn values_beyond_the_limit_are_left_for_the_next_call() {
     let dir = tempfile::tempdir().unwrap();
-    let builder = Db::builder()
-        .memory(1 << 20)
-        .tuning(|t| t.block_bytes(512).table_bytes(64 << 10))
-        .blobs(Blobs::From(1000));
-    let db = builder.open(dir.path()).unwrap();
+    let db = small(dir.path());
     let map = db.default_keyspace();
     for n in 0..2000 {
         map.put(key(n), vec![n as u8; 2000]).unwrap();

@@ -10,7 +10,7 @@ use crate::command::spec::Group::Rows;
 use crate::holdings::held_transaction::State;
 use crate::holdings::topics::{Ear, Interest, Saying};
 use crate::resp::Request;
-use crate::resp::fail::{Done, Fail, SYNTAX, Wait};
+use crate::resp::fail::{Done, Fail, SYNTAX};
 use crate::resp::numbers::{int, timeout};
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
@@ -147,13 +147,7 @@ fn wait(cx: &mut Cx<'_>, request: &Request) -> Done {
         .take()
         .ok_or("OVERFLOW some topics were dropped because too many were waiting: read the data again")?;
     if said.is_empty() {
-        return Err(Fail::Blocks(Wait {
-            keys: Vec::new(),
-            ms,
-            instead: None,
-            class: None,
-            minds_changes: false,
-        }));
+        return Err(Fail::waits(ms));
     }
     cx.out.array(said.len());
     said.iter().for_each(|topic| cx.out.bulk(topic));

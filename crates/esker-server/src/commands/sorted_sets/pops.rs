@@ -1,6 +1,6 @@
 //! Removes members from sorted sets by score, and waits for members.
 
-use super::super::sets::numbered_keys;
+use super::super::sets::{count_of_pop, numbered_keys};
 use super::save_smaller;
 use crate::command::spec::Group::SortedSet as Sorted;
 use crate::resp::Request;
@@ -81,14 +81,7 @@ fn pop_first<'r>(cx: &mut Cx<'_>, request: &'r Request, at: usize) -> Done<Optio
         Some(b"max") => Order::Down,
         _ => return Err(SYNTAX.into()),
     };
-    let count = match request.len() - next {
-        1 => 1,
-        3 if request.is(next + 1, "count") => {
-            let count = int(&request[next + 2]).map_err(|_| "ERR count should be greater than 0")?;
-            usize::try_from(count).ok().filter(|n| *n > 0).ok_or("ERR count should be greater than 0")?
-        }
-        _ => return Err(SYNTAX.into()),
-    };
+    let count = count_of_pop(request, next + 1)?;
     for key in &keys {
         let found = pop(cx, key, order, count)?;
         if !found.is_empty() {

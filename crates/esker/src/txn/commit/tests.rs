@@ -43,6 +43,19 @@ fn timed_sync_1_a_sync_that_waits_to_be_noted_goes_on_with_what_a_long_commit_le
     assert!(pipeline.state.lock().wal().unwrap().sync_handle().is_none(), "both are noted");
 }
 
+/// A database with the entry `a` refuses all writes, and shows the entry.
+fn assert_only_read(db: Db) {
+    let refused =
+        |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "poison.1: {result:?}");
+    let map = db.default_keyspace();
+    refused(map.put("b", "2").map(drop));
+    refused(db.flush());
+    refused(db.sync());
+    assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "reads go on");
+    drop(map);
+    refused(db.close());
+}
+
 #[test]
 fn poison_1_nothing_is_written_behind_a_commit_that_ended_halfway() {
     let fs = MemFs::new();
@@ -52,13 +65,7 @@ fn poison_1_nothing_is_written_behind_a_commit_that_ended_halfway() {
     let map = db.default_keyspace();
     map.put("a", "1").unwrap();
     db.handle.core.pipeline.state.lock().poison.begin();
-    let refused = |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "{result:?}");
-    refused(map.put("b", "2").map(drop));
-    refused(db.flush());
-    refused(db.sync());
-    assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "reads go on");
-    drop(map);
-    refused(db.close());
+    assert_only_read(db);
     let db = open().unwrap();
     assert_eq!(db.default_keyspace().len().unwrap(), 1);
 }
@@ -77,14 +84,7 @@ fn poison_1_nothing_is_written_behind_a_seal_that_ended_halfway() {
         faults.add(FaultRule::new(&[op], FaultAction::Panic).on_path(path));
         let flushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| db.flush()));
         assert!(flushed.is_err(), "{op:?}");
-        let refused =
-            |result: Result<()>| assert!(matches!(result, Err(Error::Poisoned(_))), "poison.1: {result:?}");
-        refused(map.put("b", "2").map(drop));
-        refused(db.flush());
-        refused(db.sync());
-        assert_eq!(map.get("a").unwrap().as_deref(), Some(&b"1"[..]), "reads go on");
-        drop(map);
-        refused(db.close());
+        assert_only_read(db);
         let db = open(Arc::new(fs.kill())).unwrap();
         assert_eq!(db.default_keyspace().len().unwrap(), 1);
     }

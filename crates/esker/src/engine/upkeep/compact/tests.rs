@@ -17,18 +17,17 @@ fn six_runs(clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
     some_runs(6, clock)
 }
 
+fn stepped(env: Env, table_bytes: u64) -> Db {
+    let builder = Db::builder().stepped().tuning(|t| t.table_bytes(table_bytes)).blobs(Blobs::Never);
+    builder.env(env).open(Path::new("db")).unwrap()
+}
+
 /// Returns such a database with `runs` runs.
 fn some_runs(runs: usize, clock: Arc<ManualClock>) -> (Db, MemFs, FaultFs) {
     let disk = MemFs::new();
     let faults = FaultFs::new(Arc::new(disk.clone()));
     let env = Env { clock, ..Env::simulated(Arc::new(faults.clone()), 1) };
-    let db = Db::builder()
-        .stepped()
-        .tuning(|t| t.table_bytes(1 << 20))
-        .blobs(Blobs::Never)
-        .env(env)
-        .open(Path::new("db"))
-        .unwrap();
+    let db = stepped(env, 1 << 20);
     let map = db.default_keyspace();
     let mut bytes = fastrand::Rng::with_seed(1);
     for _ in 0..runs {
@@ -340,13 +339,7 @@ fn backoff_4_other_compactions_are_no_reason_to_fill_a_full_disk_again() {
 fn backoff_4_a_compaction_that_waits_for_space_does_not_delay_others_that_fit() {
     let disk = MemFs::new();
     let env = Env::simulated(Arc::new(disk.clone()), 1);
-    let db = Db::builder()
-        .stepped()
-        .tuning(|t| t.table_bytes(512 << 10))
-        .blobs(Blobs::Never)
-        .env(env)
-        .open(Path::new("db"))
-        .unwrap();
+    let db = stepped(env, 512 << 10);
     let map = db.default_keyspace();
     let mut bytes = fastrand::Rng::with_seed(1);
     let mut put = |key: u8, len| {
