@@ -1,6 +1,9 @@
 //! Options of a database under test, so small that flushes and compactions run continuously.
 
-use esker::{Blobs, Builder, Db, Durability, FileSizes};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use esker::{Blobs, Builder, Db, Durability, Event, FileSizes};
 use esker_world::perform::with_operator;
 use fastrand::Rng;
 
@@ -14,6 +17,8 @@ pub(crate) struct Shape {
     beyond: bool,
     /// Whether all commits go through the log, even large ones.
     logs_all: bool,
+    /// Number of compactions at the same time.
+    compactions: usize,
     /// Size from which values go to blob files; 0 disables them.
     blobs: Blobs,
     file_sizes: FileSizes,
@@ -39,6 +44,7 @@ impl Shape {
             table_bytes: pick([4 << 10, 16 << 10, 64 << 10]) as u64,
             beyond: layout.bool(),
             logs_all: layout.bool(),
+            compactions: Rng::with_seed(seed.rotate_left(16)).usize(1..=4),
             blobs: [Blobs::Never, Blobs::Never, Blobs::From(64), Blobs::From(300)][layout.usize(0..4)],
             file_sizes,
             durability: [Durability::None, Durability::Buffered, Durability::Sync][pick([0, 1, 2])],
@@ -53,11 +59,39 @@ impl Shape {
                     .replay_bytes(self.memtable_bytes as u64 / 4)
                     .block_bytes(self.block_bytes)
                     .table_bytes(self.table_bytes)
+                    .compactions(self.compactions)
             })
             .file_sizes(self.file_sizes)
             .blobs(self.blobs)
             .durability(self.durability);
         let builder = if self.beyond { builder.miniature(0) } else { builder };
         if self.logs_all { builder.adoption_bytes(u64::MAX) } else { builder }
+    }
+}
+
+/// Counts the compactions that began while others ran.
+#[derive(Clone, Default)]
+pub(crate) struct CompactionsBeside {
+    running: Arc<AtomicU64>,
+    begun: Arc<AtomicU64>,
+}
+
+impl CompactionsBeside {
+    /// Adds the counter to the options.
+    pub(crate) fn with(&self, builder: Builder) -> Builder {
+        let count = self.clone();
+        builder.on_event(move |event| match event {
+            Event::CompactionBegun { .. } => {
+                let is_beside = count.running.fetch_add(1, Ordering::Relaxed) > 0;
+                count.begun.fetch_add(u64::from(is_beside), Ordering::Relaxed);
+            }
+            Event::CompactionEnded { .. } => _ = count.running.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        })
+    }
+
+    /// Number of compactions that began while others ran.
+    pub(crate) fn get(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 }

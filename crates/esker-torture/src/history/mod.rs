@@ -52,7 +52,7 @@ use self::life_fault::{FaultRngs, LifeFault};
 use self::shared::Shared;
 use self::story::Story;
 use crate::panicky::PanickyThreads;
-use crate::shape::Shape;
+use crate::shape::{CompactionsBeside, Shape};
 use esker_world::budget::{Budget, Progress};
 use esker_world::failure::{Failure, Result, or_stopped};
 use esker_world::figures;
@@ -92,6 +92,7 @@ figures! {
         processes_killed: "processes killed within them",
         full_processes: "of these, the ones in which commits failed for want of space",
         merges: "merges beside the clients, in memory",
+        beside: "of these, the ones that began while others ran",
         tiered: "lives in memory that ended with tier runs: merges went through tiers",
         operations: "operations on registers",
         committed: "transactions that committed",
@@ -227,7 +228,9 @@ impl HistoryCampaign {
             if self.canary == Some(Canary::Panic) && end != End::Close {
                 env.threads = Arc::new(PanickyThreads);
             }
-            let db = Shape::of(seed).builder().env(env).durability(durability).open("db")?;
+            let beside = CompactionsBeside::default();
+            let builder = beside.with(Shape::of(seed).builder());
+            let db = builder.env(env).durability(durability).open("db")?;
             let keyspaces = Keyspaces::new(&db, number > 0)?;
             let fault = fault_rngs.draw(&disk.faults, end != End::Close);
             shared.may_be_full.store(fault == LifeFault::FullDisk, Ordering::Relaxed);
@@ -247,6 +250,7 @@ impl HistoryCampaign {
             // (torture_history.4).
             let stats = db.stats();
             summary.merges += stats.compactions;
+            summary.beside += beside.get();
             summary.tiered += u64::from(stats.tier_runs > 0);
             let closed = db.close().map_err(|error| Failure::from(error).of_write());
             if fault == LifeFault::Log || is_stopped {

@@ -12,7 +12,7 @@ use super::files;
 use super::recorder::RecordFs;
 use super::trace::Step;
 use crate::journal::{Crash, Journal};
-use crate::shape::Shape;
+use crate::shape::{CompactionsBeside, Shape};
 use crate::writers::{Found, WriterEvent, Writers};
 use esker_world::failure::{Failure, Result};
 
@@ -24,6 +24,8 @@ pub(crate) struct Session {
     pub(crate) journal: Journal,
     /// Number of compactions.
     pub(crate) merges: u64,
+    /// Number of compactions that began while others ran.
+    pub(crate) beside: u64,
     /// Number of recycled log segments.
     pub(crate) recycled: u64,
 }
@@ -45,7 +47,8 @@ impl Plan<'_> {
         files::write(self.dir, &disk.current())?;
         let fs = RecordFs::new(self.dir, disk, self.canary);
         let env = Env::with_fs(Arc::new(fs.clone()));
-        let db = self.shape.builder().env(env).open(self.dir)?;
+        let beside = CompactionsBeside::default();
+        let db = beside.with(self.shape.builder()).env(env).open(self.dir)?;
         let found = Found::read(&db, writers_max)?;
         let left = journal.verify(&found, Crash::Process)?;
         journal.settle(&left);
@@ -57,7 +60,7 @@ impl Plan<'_> {
         let steps = fs.take();
         self.compare(disk, &steps)?;
         let recycled = recycled(&steps);
-        Ok(Session { steps, journal, merges, recycled })
+        Ok(Session { steps, journal, merges, beside: beside.get(), recycled })
     }
 
     /// Checks that replaying the recording gives the real directory.

@@ -35,6 +35,7 @@ fn torture_history_3_histories_are_linearizable_snapshot_isolated_and_serializab
             ("processes killed", s.processes_killed),
             ("a log that failed", s.log_failures),
             ("merges", s.merges),
+            ("merges beside others", s.beside),
             ("tier runs", s.tiered),
             ("a full disk", s.full_lives),
             ("a full disk of a process", s.full_processes),

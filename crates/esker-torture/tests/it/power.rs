@@ -31,6 +31,7 @@ fn power_4_power_losses_take_nothing_that_was_promised() {
             ("lives after a kill", s.after_kill),
             ("commits that may be lost", s.lost),
             ("merges", s.merges),
+            ("merges beside others", s.beside),
             ("tier runs", s.tiered),
             ("segments used again", s.recycled),
         ];
