@@ -38,7 +38,7 @@ fn seeds_agree_with_the_model() {
     assert!(total.turns > 100 && total.scattered > 4 && total.large > 1 && total.expired > 30, "{total:?}");
     assert!(total.archived > 100 && total.restored > 100 && total.replayed > 2000, "{total:?}");
     assert!(total.unloaded > 100 && total.cut > 150, "{total:?}");
-    assert!(total.compacted_beside > 100, "{total:?}");
+    assert!(total.compacted_beside > 100 && total.copied_beside > 5, "{total:?}");
     assert!(
         total.tiered > 15
             && total.tier_merges > 250

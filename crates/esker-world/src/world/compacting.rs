@@ -78,41 +78,76 @@ impl World {
 
     /// Returns whether compactions stop. Work between the steps of operations may wait for their end.
     fn may_compact_beside(&self) -> bool {
-        setting::compacts_beside(self.seed) && self.between.is_none()
+        // The model does not learn when a decision about an expired entry takes effect.
+        let is_uncertain = setting::has_filters(self.seed) && setting::has_expiry(self.seed);
+        setting::compacts_beside(self.seed) && !is_uncertain && self.between.is_none()
     }
 
     /// In some seeds, starts a compaction every few operations, as idle threads do.
     pub(super) fn compact_beside(&mut self) {
-        let is_due = self.tally.ops.is_multiple_of(STARTED_EVERY) && self.may_compact_beside();
-        if is_due && self.db.is_some() && self.held.compactions.len() < setting::COMPACTIONS {
+        let is_due = self.tally.ops.is_multiple_of(STARTED_EVERY);
+        if is_due && self.db.is_some() && self.may_compact_beside() {
             self.begin_operation();
-            self.start_compaction(BackgroundStep::Compact { idle: false });
+            self.start_another_compaction(false);
+        }
+    }
+
+    /// In some seeds, starts a compaction beside each copy, in place of work between its steps.
+    pub(super) fn compact_beside_copy(&mut self) {
+        if setting::compacts_beside(self.seed) && self.db.is_some() {
+            self.between = None;
+            self.start_another_compaction(true);
+        }
+    }
+
+    fn start_another_compaction(&mut self, idle: bool) {
+        if self.may_compact_beside() && self.held.compactions.len() < setting::COMPACTIONS {
+            self.start_compaction(BackgroundStep::Compact { idle });
         }
     }
 
     fn start_compaction(&mut self, step: BackgroundStep) {
-        let (stopped, has_stopped) = start(self.db().clone(), step);
+        let (stopped, has_stopped) = self.filtering(|world| start(world.db().clone(), step));
         if has_stopped {
             self.tally.compacted_beside += u64::from(!self.held.compactions.is_empty());
             let beside = 1 + self.tally.ops.wrapping_mul(self.seed + 7) % STOPPED_MAX;
             self.held.compactions.push(Stopped { until: self.tally.ops + beside, ..stopped });
+            self.note_filtered();
         } else {
-            let done = stopped.finish();
-            self.excused(done);
+            self.finish(stopped);
         }
+    }
+
+    fn finish(&mut self, stopped: Stopped) {
+        let done = self.filtering(|_| stopped.finish());
+        self.excused(done);
+        self.note_filtered();
     }
 
     /// Finishes the compactions that do not run beside this operation.
     pub(super) fn finish_compactions_before(&mut self, op: &Op) {
-        use Op::{Archive, Backup, Between, Checkpoint, Compact, CompactRange, Mend, Restart, Unload};
-        let is_of_copies = matches!(op, Checkpoint | Backup | Archive(_) | Unload(_));
-        let runs_alone =
-            is_of_copies || matches!(op, Compact | CompactRange(..) | Between(_) | Restart(_) | Mend(_));
+        use Op::{Between, Compact, CompactRange, DiskFull, Fault, Mend, Restart, RestartIn};
+        // The outcome of decisions must be known before calls fail.
+        let may_fail = matches!(op, Fault(_) | DiskFull(_) | RestartIn { .. });
+        let runs_alone = matches!(op, Compact | CompactRange(..) | Between(_) | Restart(_) | Mend(_));
+        let ends_all = runs_alone || may_fail && setting::has_filters(self.seed);
         let now = self.tally.ops;
-        while let Some(at) = self.held.compactions.iter().position(|of| runs_alone || of.until <= now) {
-            let done = self.held.compactions.swap_remove(at).finish();
-            self.excused(done);
+        while let Some(at) = self.held.compactions.iter().position(|of| ends_all || of.until <= now) {
+            let stopped = self.held.compactions.swap_remove(at);
+            self.finish(stopped);
         }
+    }
+
+    /// Finishes all compactions.
+    pub(super) fn finish_compactions(&mut self) {
+        while let Some(stopped) = self.held.compactions.pop() {
+            self.finish(stopped);
+        }
+    }
+
+    /// Returns the number of compactions that have stopped.
+    pub(super) fn compactions(&self) -> u64 {
+        self.held.compactions.len() as u64
     }
 
     /// Finishes all compactions, whatever their outcome.

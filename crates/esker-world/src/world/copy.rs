@@ -90,6 +90,7 @@ impl World {
         if made.is_some() {
             self.history.durable_up_to(before);
             self.tally.copied += 1;
+            self.tally.copied_beside += self.compactions();
             self.check_copy();
         }
     }
@@ -111,6 +112,7 @@ impl World {
         let Some(made) = made else { return };
         self.history.durable_up_to(before);
         self.tally.backed_up += 1;
+        self.tally.copied_beside += self.compactions();
         self.note_backup(made.seqno.get());
         let env = self.env_of_image();
         let restored = Backup::open_in(env.clone(), BACKUPS)

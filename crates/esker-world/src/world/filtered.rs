@@ -81,33 +81,37 @@ impl World {
         has_room && is_alone && is_sound && !self.machine.faults.has_rules() && !self.mode.swept
     }
 
-    /// Notes which decisions took effect.
+    /// Notes which decisions took effect. Those of a compaction that has stopped may take effect later.
     pub(super) fn note_filtered(&mut self) {
         let decided = self.filters.decided.lock().map(|mut decided| std::mem::take(&mut *decided));
-        let mut decided = decided.unwrap_or_default();
+        let (mut decided, mut open) = (decided.unwrap_or_default(), Vec::new());
         self.expire();
         while !decided.is_empty() {
             let (name, no) = decided.remove(0);
             // A repeated decision means that the earlier one had no effect.
-            if !decided.contains(&(name, no)) {
-                self.note_decided(name, no);
+            if !decided.contains(&(name, no)) && !self.note_decided(name, no) {
+                open.push((name, no));
             }
+        }
+        if self.compactions() > 0 {
+            *self.filters.decided.lock().unwrap_or_else(PoisonError::into_inner) = open;
         }
     }
 
-    fn note_decided(&mut self, name: &str, no: KeyNo) {
+    /// Notes whether a decision took effect. Returns `false` if it may still do so.
+    fn note_decided(&mut self, name: &str, no: KeyNo) -> bool {
         // Includes expired entries, which filters see until a compaction or sweep removes them.
         let newest = self.history.newest_whole();
-        let Some(id) = newest.names().get(name).copied() else { return };
+        let Some(id) = newest.names().get(name).copied() else { return true };
         let map = newest.map(id);
-        let Some(value) = map.entries().get(&no).copied() else { return };
-        let Some(made) = decision(value) else { return };
+        let Some(value) = map.entries().get(&no).copied() else { return true };
+        let Some(made) = decision(value) else { return true };
         let found = attempt(|| self.keyspaces[&id].get(key(no)));
         let found = found.unwrap_or_else(|error| panic!("{error}"));
         let found = found.map(|found| ValueNo::parse(&found).expect("a value that was never put"));
         let is_there = map.until().get(&no).is_none_or(|until| *until > self.now_ms());
         if is_there && found == Some(value) {
-            return;
+            return false;
         }
         // Expired entries cannot be read. The model assumes that the decision took effect.
         assert_eq!(found, made.filter(|_| is_there), "{no:?} was {value:?}");
@@ -121,5 +125,6 @@ impl World {
         self.history.push(Commit::Writes(writes), footprint, Durability::None);
         self.copies.timeline.be_in_doubt();
         self.tally.filtered += 1;
+        true
     }
 }

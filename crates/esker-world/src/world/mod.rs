@@ -302,6 +302,9 @@ impl World {
         self.expire();
         self.lift_limits_before(op);
         self.finish_compactions_before(op);
+        if matches!(op, Op::Checkpoint | Op::Backup) && !self.is_dead() {
+            self.compact_beside_copy();
+        }
         if !self.is_dead() {
             self.dispatch(op);
         }

@@ -213,6 +213,7 @@ impl World {
     /// Ends the last process without its scheduled faults.
     pub fn leave(mut self, end: End) -> Left {
         self.mend();
+        self.finish_compactions();
         let reach = self.end(end);
         Left { disk: self.machine.disk.kill(), history: self.history, reach }
     }

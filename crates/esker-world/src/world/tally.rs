@@ -48,6 +48,7 @@ figures! {
         backed_up: "backups made, and restored",
         beside: "looks at the directory beside the process",
         between: "interleaved operations",
+        copied_beside: "compactions that had stopped beside a checkpoint or a backup",
         compacted_beside: "compactions that began while others ran",
         archived: "segments added to an archive",
         restored: "commits restored from a backup and an archive",
