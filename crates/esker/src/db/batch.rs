@@ -16,7 +16,7 @@ use crate::txn::commit::Durability;
 use crate::types::expiry::{Expiry, Lifetime};
 use crate::types::{KeyBounds, KeyspaceId, Result, SeqNo};
 
-/// Writes to any keyspaces that become durable and visible together. Later writes to a key replace earlier
+/// Writes to any keyspaces that are committed together. Later writes to a key replace earlier
 /// ones. Unlike a transaction, a batch does not check for conflicts.
 pub struct WriteBatch {
     handle: Arc<Handle>,
@@ -96,7 +96,8 @@ impl WriteBatch {
         self.writes.byte_len()
     }
 
-    /// Makes the writes durable and visible, all or none. Returns the number of the commit.
+    /// Commits the writes, all or none, and makes them visible. The durability is that of the database:
+    /// [`Builder::durability`](crate::Builder::durability). Returns the number of the commit.
     ///
     /// # Errors
     /// [`Poisoned`](crate::Error::Poisoned): the log cannot be written or synced, now or since an earlier

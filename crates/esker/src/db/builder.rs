@@ -96,9 +96,10 @@ impl Builder {
         self.settings.env = Env { keys, ..env };
         self
     }
-    /// Encrypts the database with keys that `provider` protects: see module `encryption`. A new
-    /// database is created encrypted. Others are opened with it, repaired and checked. If the provider has a
-    /// new current master key, opening wraps the database's keys again, and new files get new keys.
+    /// Encrypts the database with keys that `provider` protects: see module `encryption`. A new database is
+    /// created encrypted. An encrypted database is opened, repaired and checked with the same provider. If
+    /// the provider has a new current master key, opening wraps the database's keys again, and new files get
+    /// new keys.
     ///
     /// Opening fails with [`Error::Encryption`](crate::Error::Encryption) if the key is missing or wrong, or
     /// if the database is not encrypted. Default: no encryption.
@@ -179,7 +180,8 @@ impl Builder {
     /// then an entry is visible, and it may be shown any number of times: change it to a value that is kept
     /// unchanged. Of merged operands the function sees the result of the compaction. Where operands have to
     /// stay, as for a snapshot below them, it is not called. Values in blob files are read for this. The
-    /// function runs in background threads. If it panics, the entry stays, and the failure shows in
+    /// function runs in background threads, in several at the same time if several compactions run, and in
+    /// the thread that calls [`Db::compact`]. If it panics, the entry stays, and the failure shows in
     /// [`Stats::background_error`](crate::Stats::background_error), or is the error of [`Db::compact`].
     ///
     /// ```

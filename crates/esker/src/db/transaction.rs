@@ -199,7 +199,9 @@ impl Transaction {
         }
     }
 
-    /// Makes the writes durable and visible, all or none. Returns the number of the commit.
+    /// Commits the writes, all or none, and makes them visible. The durability is the one that
+    /// [`Db::transaction`](crate::Db::transaction) set, or that of the database. Returns the number of the
+    /// commit.
     ///
     /// # Errors
     /// [`Error::Conflict`](crate::Error::Conflict): run the transaction again, as
