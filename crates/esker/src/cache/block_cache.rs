@@ -49,6 +49,8 @@ pub(crate) struct BlockCache<T: CacheItem> {
 /// The clock hand. Held by the evicting thread, and briefly when a table is opened.
 struct Clock<T: CacheItem> {
     tables: Vec<Weak<[Slot<T>]>>,
+    /// Number of tables at which those that are closed are removed.
+    tables_max: usize,
     table: usize,
     slot: usize,
 }
@@ -62,7 +64,7 @@ pub(crate) struct CachedBlocks<T: CacheItem> {
 impl<T: CacheItem> BlockCache<T> {
     /// Creates a cache that uses what the reservations of the budget leave.
     pub(crate) fn new(budget: Arc<MemoryBudget>) -> Arc<Self> {
-        let clock = Clock { tables: Vec::new(), table: 0, slot: 0 };
+        let clock = Clock { tables: Vec::new(), tables_max: 0, table: 0, slot: 0 };
         let (used, activity) = (AtomicU64::new(0), Activity::default());
         Arc::new(BlockCache { budget, used, activity, clock: Mutex::new(clock) })
     }
@@ -92,8 +94,11 @@ impl<T: CacheItem> BlockCache<T> {
     pub(crate) fn register(self: &Arc<Self>, blocks: usize) -> CachedBlocks<T> {
         let slots: Arc<[_]> = (0..blocks).map(|_| Slot::empty()).collect();
         let mut clock = self.clock.lock();
-        // Removes closed tables; the clock hand also removes them when it passes.
-        clock.tables.retain(|table| table.strong_count() > 0);
+        // Removes closed tables, rarely: there may be many. The clock hand also removes them when it passes.
+        if clock.tables.len() >= clock.tables_max {
+            clock.tables.retain(|table| table.strong_count() > 0);
+            clock.tables_max = 2 * clock.tables.len() + 16;
+        }
         clock.tables.push(Arc::downgrade(&slots));
         CachedBlocks { cache: self.clone(), slots }
     }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   capacity - reserved (memtables, indexes, filters, ...) = block cache allowance, at least a floor
-//!   capacity / 2 - indexes                                 = allowance of filters
-//!   capacity / 2                                           = allowance of indexes
+//!   capacity / 2 - roots - indexes                         = allowance of filters
+//!   capacity / 2 - roots                                   = allowance of indexes
+//!   capacity / 4                                           = allowance of the roots of indexes
 //! ```
 //!
 //! `reserved` is the sum of the live reservations, and of the indexes and filters in their caches.
@@ -19,6 +20,9 @@ const FLOOR_PART: u64 = 16;
 /// Indexes and filters take at most `1 / FINDING_PART` of the capacity.
 const FINDING_PART: u64 = 2;
 
+/// Roots take at most `1 / ROOT_PART` of the capacity.
+const ROOT_PART: u64 = 4;
+
 /// What reserved memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BudgetKind {
@@ -26,7 +30,9 @@ pub(crate) enum BudgetKind {
     Memtable,
     /// Range tombstones of open tables.
     Table,
-    /// Cached indexes of open tables, and their directories of blocks.
+    /// Cached roots of the indexes of large tables.
+    Root,
+    /// Cached indexes of open tables and pages of them, and their directories of blocks.
     Index,
     /// Cached filters of open tables.
     Filter,
@@ -38,7 +44,7 @@ pub(crate) enum BudgetKind {
     Event,
 }
 
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 
 /// A shared memory budget. The counters only steer eviction and order nothing, so they are relaxed.
 #[derive(Debug)]
@@ -75,13 +81,16 @@ impl MemoryBudget {
         capacity.saturating_sub(reserved).max(capacity / FLOOR_PART)
     }
 
-    /// Bytes that cached items of a kind may take. `None` stands for blocks. Filters take what indexes leave.
+    /// Bytes that cached items of a kind may take. `None` stands for blocks. Indexes take what roots leave,
+    /// and filters what both leave.
     pub(super) fn cached_bytes_max(&self, kind: Option<BudgetKind>) -> u64 {
-        let finding = self.capacity_bytes() / FINDING_PART;
+        let (capacity, reserved) = (self.capacity_bytes(), |kind| self.reserved_bytes(kind));
+        let for_indexes = (capacity / FINDING_PART).saturating_sub(reserved(BudgetKind::Root));
         match kind {
             None => self.block_bytes_max(),
-            Some(BudgetKind::Filter) => finding.saturating_sub(self.reserved_bytes(BudgetKind::Index)),
-            Some(_) => finding,
+            Some(BudgetKind::Root) => capacity / ROOT_PART,
+            Some(BudgetKind::Filter) => for_indexes.saturating_sub(reserved(BudgetKind::Index)),
+            Some(_) => for_indexes,
         }
     }
 

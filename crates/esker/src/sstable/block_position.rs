@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Table;
 use super::block::Block;
-use super::caches::BlockIndex;
+use super::caches::{BlockIndex, Wanted};
 use crate::cache;
 use crate::types::bounds::Bounds;
 use crate::types::expiry::{Expiry, value_start};
@@ -34,7 +34,7 @@ pub(crate) struct BlockPosition {
 impl BlockPosition {
     /// Returns the block of a table that may hold `key`, or the first one above it.
     pub(crate) fn of_key(table: &Arc<Table>, key: &[u8], bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
-        let index = table.index()?;
+        let index = table.index(Wanted::Key(key), true)?;
         let number = index.find(key);
         Self::enter((table, index), number, bounds, at)
     }
@@ -43,33 +43,44 @@ impl BlockPosition {
     pub(crate) fn first(table: &Arc<Table>, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
         match &bounds.lower {
             Bound::Included(key) | Bound::Excluded(key) => Self::of_key(table, key, bounds, at),
-            Bound::Unbounded => Self::enter((table, table.index()?), 0, bounds, at),
+            Bound::Unbounded => Self::of_key(table, &[], bounds, at),
         }
     }
 
     /// Returns the last block of a table with keys inside the bounds, or one after it.
     pub(crate) fn last(table: &Arc<Table>, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
-        let index = table.index()?;
+        table.ready()?;
+        let Some(end) = table.blocks().checked_sub(1) else { return Ok(None) };
+        let mut index = match &bounds.upper {
+            Bound::Included(key) | Bound::Excluded(key) => table.index(Wanted::Key(key), true)?,
+            Bound::Unbounded => table.index(Wanted::Block(end), true)?,
+        };
         let mut last = match &bounds.upper {
-            Bound::Included(key) | Bound::Excluded(key) => index.find(key).min(index.len().saturating_sub(1)),
-            Bound::Unbounded => index.len().saturating_sub(1),
+            Bound::Included(key) | Bound::Excluded(key) => index.find(key),
+            Bound::Unbounded => end,
         };
         // The versions of an included key may continue in the following blocks.
-        while last + 1 < index.len() && index.continues(last + 1) {
+        while index.continues(last + 1) {
             last += 1;
+            if last == index.range().end {
+                index = table.index(Wanted::Block(last), true)?;
+            }
         }
         Self::enter((table, index), last, bounds, at)
     }
 
-    /// Returns block `number`. `None` if it does not exist.
+    /// Returns block `number`. `None` if it does not exist. `index` is that of a neighbouring block.
     fn enter(
-        (table, index): (&Arc<Table>, Arc<BlockIndex>),
+        (table, mut index): (&Arc<Table>, Arc<BlockIndex>),
         number: usize,
         bounds: &Bounds,
         at: SeqNo,
     ) -> Result<Option<Self>> {
-        if number >= index.len() {
+        if number >= table.blocks() {
             return Ok(None);
+        }
+        if !index.range().contains(&number) {
+            index = table.index(Wanted::Block(number), true)?;
         }
         let block = table.block(&index, number, true, &cache::pin())?.into_arc();
         let simd = index.simd();

@@ -7,8 +7,9 @@
 use std::sync::Arc;
 
 use super::block::Block;
-use super::caches::BlockIndex;
 use super::footer::Footer;
+use super::index::Index;
+use super::root::StoredIndex;
 use super::scan::TableScan;
 use super::stored::{Fingerprint, TRAILER_BYTES};
 use super::{Counts, Table};
@@ -30,8 +31,7 @@ pub(crate) struct TableCheck {
 }
 
 /// State of a verification.
-struct Tally<'a> {
-    index: &'a BlockIndex,
+struct Tally {
     filter: Option<BlockedBloom>,
     counts: Counts,
     features: u32,
@@ -57,7 +57,7 @@ impl Table {
 
     /// Like `verify`, but reports all errors to `each`. Continues after a damaged block.
     pub(crate) fn verify_all(self: &Arc<Self>, each: &mut dyn FnMut(Error)) -> TableCheck {
-        let (index, filter) = match self.index().and_then(|index| Ok((index, self.read_filter()?))) {
+        let (index, filter) = match self.read_index().and_then(|index| Ok((index, self.read_filter()?))) {
             Ok(found) => found,
             Err(error) => {
                 each(error);
@@ -66,7 +66,6 @@ impl Table {
         };
         let mut scan = TableScan::new(self.clone(), false);
         let mut tally = Tally {
-            index: &index,
             filter,
             counts: Counts::begun(),
             features: 0,
@@ -75,13 +74,40 @@ impl Table {
             fingerprint: Fingerprint::default(),
         };
         let mut whole = true;
-        for number in 0..index.len() {
+        for page in 0..index.pages() {
+            let page = self.read_index_page(&index, page);
+            let checked = page.map(|page| self.check_page(&mut tally, &page, &mut scan, each));
+            whole &= checked.unwrap_or_else(|error| {
+                tally.last = None;
+                each(error);
+                false
+            });
+        }
+        if whole {
+            let checks = [self.check_counts(&tally), self.check_fingerprint(&index, tally.fingerprint)];
+            checks.into_iter().filter_map(Result::err).for_each(each);
+        }
+        let Counts { entries, keys, .. } = tally.counts;
+        TableCheck { blocks: tally.blocks, entries, keys }
+    }
+
+    /// Checks the blocks of a page of the index. Returns whether all are valid.
+    fn check_page(
+        &self,
+        tally: &mut Tally,
+        index: &Index,
+        scan: &mut TableScan,
+        each: &mut dyn FnMut(Error),
+    ) -> bool {
+        let mut whole = true;
+        for number in index.range() {
+            let start = index.extent(number).start;
             let read = scan.read_stored(number).and_then(|stored| {
                 tally.fingerprint = tally.fingerprint.with_part(stored);
-                self.decode_block(stored, index.extent(number).start)
+                self.decode_block(stored, start)
             });
             let checked = match read {
-                Ok(block) => self.check_block(&mut tally, number, &block),
+                Ok(block) => self.check_block(tally, (index, number), &block),
                 Err(error) => {
                     tally.last = None;
                     Err(error)
@@ -92,36 +118,32 @@ impl Table {
                 each(error);
             }
         }
-        if whole {
-            let checks = [self.check_counts(&tally), self.check_fingerprint(tally.fingerprint)];
-            checks.into_iter().filter_map(Result::err).for_each(each);
-        }
-        let Counts { entries, keys, .. } = tally.counts;
-        TableCheck { blocks: tally.blocks, entries, keys }
+        whole
     }
 
-    fn check_block(&self, tally: &mut Tally<'_>, number: usize, block: &Block) -> Result<()> {
+    fn check_block(&self, tally: &mut Tally, place: (&Index, usize), block: &Block) -> Result<()> {
+        let (index, number) = place;
         tally.blocks += 1;
         let mut key = block.prefix().to_vec();
         for i in 0..block.count() {
             key.truncate(block.prefix().len());
             block.push_suffix(i, &mut key);
             if !block.head_fits(i) {
-                return Err(self.unsound(tally.index, number, "a head does not match its key"));
+                return Err(self.unsound(index, number, "a head does not match its key"));
             }
             let seq = self.seq_of(block, i);
             let entry = EntryRef { key: &key, seq, kind: block.kind(i), value: block.value(i) };
-            self.check_entry(tally, number, i == 0, &entry)?;
+            self.check_entry(tally, place, i == 0, &entry)?;
         }
         // The order inside the block was checked above.
-        self.check_place(tally.index, number, block, None)
+        self.check_place(index, number, block, None)
     }
 
     /// Verifies that the first and last keys of a block fit its position. `before` is the preceding block, if
     /// known.
     pub(super) fn check_place(
         &self,
-        index: &BlockIndex,
+        index: &Index,
         number: usize,
         block: &Block,
         before: Option<&Block>,
@@ -131,7 +153,7 @@ impl Table {
         if below_separator(index, number, &first) != index.continues(number) {
             return Err(self.unsound(index, number, "the first key does not fit the separator"));
         }
-        if number + 1 < index.len() && !below_separator(index, number + 1, &last) {
+        if index.separator(number + 1).is_some() && !below_separator(index, number + 1, &last) {
             return Err(self.unsound(index, number, "a key is not below the next separator"));
         }
         if !range.contains(&first) || !range.contains(&last) {
@@ -147,8 +169,8 @@ impl Table {
 
     fn check_entry(
         &self,
-        tally: &mut Tally<'_>,
-        number: usize,
+        tally: &mut Tally,
+        (index, number): (&Index, usize),
         first_of_block: bool,
         entry: &EntryRef<'_>,
     ) -> Result<()> {
@@ -163,24 +185,20 @@ impl Table {
         last_key.extend_from_slice(entry.key);
         tally.last = Some((last_key, entry.seq));
         if !in_order {
-            return Err(self.unsound(tally.index, number, "entries are out of order"));
+            return Err(self.unsound(index, number, "entries are out of order"));
         }
-        if first_of_block && known && tally.index.continues(number) != same_key {
-            return Err(self.unsound(
-                tally.index,
-                number,
-                "the index is wrong about the first block of a key",
-            ));
+        if first_of_block && known && index.continues(number) != same_key {
+            return Err(self.unsound(index, number, "the index is wrong about the first block of a key"));
         }
-        if first_of_block && tally.index.find(entry.key) > number {
-            return Err(self.unsound(tally.index, number, "the separator is above the first key"));
+        if first_of_block && index.find(entry.key) > number {
+            return Err(self.unsound(index, number, "the separator is above the first key"));
         }
         if !same_key {
             if tally.filter.as_ref().is_some_and(|filter| !filter.may_contain(key_hash(entry.key))) {
-                return Err(self.unsound(tally.index, number, "the filter misses a key"));
+                return Err(self.unsound(index, number, "the filter misses a key"));
             }
             if !self.properties().range.contains(entry.key) {
-                return Err(self.unsound(tally.index, number, "a key lies outside the table's range"));
+                return Err(self.unsound(index, number, "a key lies outside the table's range"));
             }
         }
         tally.counts.add(entry, !same_key);
@@ -188,7 +206,7 @@ impl Table {
         Ok(())
     }
 
-    fn check_counts(&self, tally: &Tally<'_>) -> Result<()> {
+    fn check_counts(&self, tally: &Tally) -> Result<()> {
         let properties = self.properties();
         let mut counts = tally.counts;
         for fragment in self.range_tombstones().fragments() {
@@ -216,10 +234,11 @@ impl Table {
     }
 
     /// Verifies the fingerprint, given that of all blocks.
-    fn check_fingerprint(&self, mut fingerprint: Fingerprint) -> Result<()> {
+    fn check_fingerprint(&self, index_parts: &StoredIndex, mut fingerprint: Fingerprint) -> Result<()> {
         let stated = self.properties().fingerprint;
         let Footer { tombstones, filter, index, .. } = self.read_footer()?;
-        for part in [tombstones, filter, index] {
+        let pages = index_parts.page_extents();
+        for part in [tombstones, filter].into_iter().chain(pages).chain([index]) {
             if !part.is_empty() {
                 let trailer = part.end.saturating_sub(TRAILER_BYTES as u64)..part.end;
                 fingerprint = fingerprint.with_part(&self.read_extent(trailer)?);
@@ -233,7 +252,7 @@ impl Table {
         Err(self.unsound_as_a_whole(&detail))
     }
 
-    fn unsound(&self, index: &BlockIndex, block: usize, detail: &str) -> Error {
+    fn unsound(&self, index: &Index, block: usize, detail: &str) -> Error {
         Error::corrupt("block", self.path(), index.extent(block).start, detail)
     }
 
@@ -244,8 +263,8 @@ impl Table {
 
 /// Returns whether `key` may precede block `number`: it is below the separator, or equal to the key that the
 /// block continues.
-fn below_separator(index: &BlockIndex, number: usize, key: &[u8]) -> bool {
-    let (prefix, suffix) = index.separator(number);
+fn below_separator(index: &Index, number: usize, key: &[u8]) -> bool {
+    let [prefix, suffix] = index.separator(number).unwrap_or_default();
     let order = key.get(..prefix.len()).map_or(key, |start| start).cmp(prefix);
     let order = order.then_with(|| key[prefix.len().min(key.len())..].cmp(suffix));
     if index.continues(number) { order.is_eq() } else { order.is_lt() }

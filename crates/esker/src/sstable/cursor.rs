@@ -7,15 +7,14 @@
 //! A valid cursor has a current block and is on the newest version of a key up to `at`.
 //!
 //! `key` holds the whole key: while the cursor moves within a block, the prefix of the block stays in place.
-//! The cursor holds only its current block and the index, so an idle cursor keeps one block and one index in
-//! memory. After an error the
-//! cursor is not valid.
+//! The cursor holds only its current block and the index, or the page of it, that finds the block. An idle
+//! cursor keeps these in memory. After an error the cursor is not valid.
 
 use std::sync::Arc;
 
 use super::Table;
 use super::block::Block;
-use super::caches::BlockIndex;
+use super::caches::{BlockIndex, Wanted};
 use crate::cache;
 use crate::types::cursor::SourceCursor;
 use crate::types::expiry::{Expiry, value_start};
@@ -33,7 +32,7 @@ pub(crate) struct TableCursor {
     table: Arc<Table>,
     at: SeqNo,
     fill_cache: bool,
-    /// Set by the first seek.
+    /// The index, or the page with the current block. Set by the first seek.
     index: Option<Arc<BlockIndex>>,
     current: Option<CurrentBlock>,
     /// Index of the current entry, if the cursor is valid.
@@ -73,10 +72,6 @@ impl TableCursor {
         self.index.as_ref().expect("a cursor that was moved has an index")
     }
 
-    fn blocks(&self) -> usize {
-        self.index().len()
-    }
-
     /// Returns the current block.
     #[inline(always)]
     fn block(&self) -> &Block {
@@ -92,15 +87,16 @@ impl TableCursor {
     #[inline(always)]
     fn begin(&mut self) -> Result<bool> {
         self.valid = false;
-        if self.index.is_none() {
-            self.index = Some(self.table.index()?);
-        }
-        Ok(self.blocks() > 0)
+        self.table.ready()?;
+        Ok(self.table.blocks() > 0)
     }
 
     /// Makes block `number` the current block.
     #[inline]
     fn enter(&mut self, number: usize) -> Result<()> {
+        if self.index.as_ref().is_none_or(|index| !index.range().contains(&number)) {
+            self.index = Some(self.table.index(Wanted::Block(number), self.fill_cache)?);
+        }
         if self.current.as_ref().is_none_or(|current| current.number != number) {
             let pin = cache::pin();
             let (table, index) = (&self.table, self.index());
@@ -142,7 +138,7 @@ impl TableCursor {
                 entry += 1;
             }
             let next = self.number() + 1;
-            if next == self.blocks() {
+            if next == self.table.blocks() {
                 return Ok(());
             }
             self.enter(next)?;
@@ -186,6 +182,9 @@ impl TableCursor {
     /// Enters the block that may hold `key` and returns its first entry `>= key`.
     #[inline]
     fn search(&mut self, key: &[u8]) -> Result<usize> {
+        if self.index.as_ref().is_none_or(|index| !index.covers(key)) {
+            self.index = Some(self.table.index(Wanted::Key(key), self.fill_cache)?);
+        }
         let (number, simd) = (self.index().find(key), self.index().simd());
         self.enter(number)?;
         Ok(self.block().lower_bound(key, simd).0)
@@ -222,7 +221,7 @@ impl SourceCursor for TableCursor {
         if !self.begin()? {
             return Ok(());
         }
-        self.enter(self.blocks() - 1)?;
+        self.enter(self.table.blocks() - 1)?;
         let end = self.block().count();
         self.settle_backward(end)
     }
@@ -246,7 +245,7 @@ impl SourceCursor for TableCursor {
                 }
             }
             let next = self.number() + 1;
-            if next == self.blocks() {
+            if next == self.table.blocks() {
                 return Ok(());
             }
             let key_goes_on = self.index().continues(next);
@@ -345,7 +344,7 @@ impl SourceCursor for TableCursor {
             return Ok(true);
         }
         let next = number + 1;
-        if next == self.blocks() || !self.index().continues(next) {
+        if next == self.table.blocks() || !self.index().continues(next) {
             return Ok(false);
         }
         self.valid = false;

@@ -1,7 +1,7 @@
 //! The footer: the last bytes of a table, which give the positions of its parts.
 //!
 //! ```text
-//!   data blocks | range tombstones | filter | index | properties | [key header] | footer, 80 bytes
+//!   data blocks | range tombstones | filter | index pages | index | properties | [key header] | footer, 80 bytes
 //! ```
 //!
 //! The parts are contiguous in this order, and the footer ends the file. A truncated or extended
@@ -27,6 +27,8 @@ pub(super) const FOOTER_BYTES: usize = 80;
 pub(super) const MAGIC: [u8; 8] = *b"eskerSST";
 /// The version that this build writes, and the newest that it reads.
 pub(super) const FORMAT_VERSION: u32 = 1;
+/// Offset of the length of the index pages.
+const PAGES_AT: usize = 56;
 /// Offset of the version.
 const VERSION_AT: usize = 64;
 
@@ -38,6 +40,8 @@ const IS_SEALED: u32 = 1 << 31;
 pub(super) struct Footer {
     pub tombstones: Range<u64>,
     pub filter: Range<u64>,
+    /// All pages of the index. If there are any, the index is their root.
+    pub pages: Range<u64>,
     pub index: Range<u64>,
     pub properties: Range<u64>,
     /// The initial value of the checksums of the parts.
@@ -88,6 +92,11 @@ impl Footer {
         self.properties.end + end_bytes(self.is_sealed)
     }
 
+    /// Returns where the data blocks end.
+    pub(super) fn blocks_end(&self) -> u64 {
+        self.tombstones.start
+    }
+
     pub(super) fn encode(&self) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.extend_from_slice(&self.tombstones.start.to_le_bytes());
@@ -98,8 +107,7 @@ impl Footer {
         out.extend_from_slice(&self.newest_commit.get().to_le_bytes());
         let sealed = if self.is_sealed { IS_SEALED } else { 0 };
         out.extend_from_slice(&(self.features | sealed).to_le_bytes());
-        // 8 unused bytes.
-        out.resize(VERSION_AT, 0);
+        out.extend_from_slice(&(self.pages.end - self.pages.start).to_le_bytes());
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&crc32c(&out).to_le_bytes());
         out.extend_from_slice(&MAGIC);
@@ -124,15 +132,17 @@ impl Footer {
         let mut reader = ByteReader::new(&bytes[..VERSION_AT]);
         let start = reader.u64()?;
         let mut end = start;
-        let mut part = || -> Result<Range<u64>, FooterError> {
-            let (start, len) = (end, reader.u64()?);
+        let pages_len = ByteReader::new(&bytes[PAGES_AT..]).u64()?;
+        let mut part = |len: u64| -> Result<Range<u64>, FooterError> {
+            let start = end;
             let Some(part_end) = start.checked_add(len) else {
                 return Err(DecodeError::new(0, "the parts are longer than any file").into());
             };
             end = part_end;
             Ok(start..end)
         };
-        let (tombstones, filter, index, properties) = (part()?, part()?, part()?, part()?);
+        let (tombstones, filter) = (part(reader.u64()?)?, part(reader.u64()?)?);
+        let (pages, index, properties) = (part(pages_len)?, part(reader.u64()?)?, part(reader.u64()?)?);
         let salt = Salt::new(reader.u32()?);
         let Some(newest_commit) = SeqNo::try_new(reader.u64()?) else {
             return Err(DecodeError::new(44, "the newest commit exceeds 56 bits").into());
@@ -142,14 +152,11 @@ impl Footer {
         if features & !Kind::KNOWN_FEATURES != 0 {
             return Err(FooterError::Features);
         }
-        if reader.rest().iter().any(|byte| *byte != 0) {
-            return Err(DecodeError::new(56, "unused bytes are not zero").into());
-        }
         if properties.end.checked_add(end_bytes(is_sealed)) != Some(file_len) {
             let detail = format!("the parts end at {} in a file of {file_len} bytes", properties.end);
             return Err(DecodeError::new(0, detail).into());
         }
-        Ok(Footer { tombstones, filter, index, properties, salt, newest_commit, features, is_sealed })
+        Ok(Footer { tombstones, filter, pages, index, properties, salt, newest_commit, features, is_sealed })
     }
 }
 
@@ -161,7 +168,8 @@ mod tests {
         Footer {
             tombstones: 100..100,
             filter: 100..165,
-            index: 165..200,
+            pages: 165..170,
+            index: 170..200,
             properties: 200..260,
             salt: Salt::new(0x0102_0304),
             newest_commit: SeqNo::MAX,
@@ -189,7 +197,7 @@ mod tests {
             bad[at] ^= 1;
             assert!(matches!(Footer::decode(&bad, 340), Err(FooterError::Damaged(_))), "byte {at}");
         }
-        for at in [0, 8, 16, 24, 32] {
+        for at in [0, 8, 16, 24, 32, PAGES_AT] {
             assert!(matches!(with(at, &u64::MAX.to_le_bytes()), Err(FooterError::Damaged(_))), "byte {at}");
         }
     }

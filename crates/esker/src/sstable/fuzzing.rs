@@ -15,8 +15,9 @@ use esker_env::{Env, MemFs, OpenOptions, PageBuf, read_range};
 use super::block::Block;
 use super::block_search::Simd;
 use super::footer::{FOOTER_BYTES, Footer};
-use super::index::Index;
+use super::index::{Index, Place};
 use super::properties::{Properties, decode_tombstones};
+use super::root::{Root, StoredIndex};
 use super::stored::{Fingerprint, PartOpener, Salt, TRAILER_BYTES};
 use super::{BlockCache, SalvageTable, Table, TableCompression, TableOptions, TableWriter};
 use crate::cache::{self, MemoryBudget};
@@ -49,15 +50,24 @@ pub fn stored_part(bytes: &[u8]) {
     let _ = PartOpener::default().open(bytes, 0);
 }
 
-/// Decodes an index. If it is accepted, it must be searchable.
+/// Decodes an index, and the root of one. If it is accepted, it must be searchable.
 pub fn index(bytes: &[u8]) {
-    let Ok(index) = Index::decode(bytes) else { return };
-    for block in 0..index.len() {
-        let (prefix, suffix) = index.separator(block);
-        let found = index.find(&[prefix, suffix].concat());
-        assert!(found < index.len() && index.extent(found).end <= index.blocks_end());
+    if let Ok(index) = Index::decode(bytes, Place::default()) {
+        for block in index.range() {
+            let separator = index.separator(block).expect("each block has one").concat();
+            let found = index.find(&separator);
+            assert!(index.range().contains(&found) && index.extent(found).end <= index.blocks_end());
+        }
+        index.find(bytes);
     }
-    index.find(bytes);
+    let Ok(root) = Root::decode(bytes, 0) else { return };
+    for page in root.pages() {
+        let found = root.find(&root.bounds(page).0.unwrap_or_default());
+        assert!(found <= page && root.extent(found).end <= root.pages_end());
+        assert!(root.blocks_extent(page).end <= root.blocks_end());
+        let _ = root.decode_page(page, bytes);
+    }
+    assert!((0..root.blocks().min(100)).all(|block| root.pages().contains(&root.page_of(block))));
 }
 
 /// Decodes a footer.
@@ -68,7 +78,7 @@ pub fn footer(bytes: &[u8]) {
         let sum = |places: &[usize]| {
             places.iter().fold(FOOTER_BYTES as u64, |sum, at| sum.wrapping_add(number(*at)))
         };
-        for file_len in [FOOTER_BYTES as u64, sum(&[0, 8, 16, 24, 32])] {
+        for file_len in [FOOTER_BYTES as u64, sum(&[0, 8, 16, 24, 32, 56])] {
             if let Ok(footer) = Footer::decode(bytes, file_len) {
                 assert_eq!(footer.encode(), *bytes);
             }
@@ -190,14 +200,19 @@ fn repair(bytes: &mut [u8]) -> Option<()> {
     for part in [&footer.tombstones, &footer.filter, &footer.index, &footer.properties] {
         reseal(bytes, part, footer.salt);
     }
-    let index = Index::decode(&part_of(bytes, &footer.index, footer.salt)?).ok()?;
-    let mut fingerprint = Fingerprint::default();
-    for block in 0..index.len() {
-        reseal(bytes, &index.extent(block), footer.salt);
+    let index = index_of(bytes, &footer)?;
+    let mut parts = Vec::new();
+    for page in index.page_extents() {
+        reseal(bytes, &page, footer.salt);
     }
-    let blocks = (0..index.len()).map(|block| index.extent(block));
-    for part in blocks.chain([footer.tombstones, footer.filter, footer.index]).filter(|part| !part.is_empty())
-    {
+    for page in pages_of(bytes, &index, footer.salt) {
+        parts.extend(page.range().map(|block| page.extent(block)));
+    }
+    parts.iter().for_each(|block| reseal(bytes, block, footer.salt));
+    parts.extend([footer.tombstones.clone(), footer.filter.clone()]);
+    parts.extend(index.page_extents().chain([footer.index.clone()]));
+    let mut fingerprint = Fingerprint::default();
+    for part in parts.iter().filter(|part| !part.is_empty()) {
         fingerprint = fingerprint.with_part(bytes.get(part.start as usize..part.end as usize)?);
     }
     let properties = part_of(bytes, &footer.properties, footer.salt)?;
@@ -207,6 +222,25 @@ fn repair(bytes: &mut [u8]) -> Option<()> {
         reseal(bytes, &footer.properties, footer.salt);
     }
     Some(())
+}
+
+/// Decodes the index of a table, or its root.
+fn index_of(bytes: &[u8], footer: &Footer) -> Option<StoredIndex> {
+    let part = part_of(bytes, &footer.index, footer.salt)?;
+    Some(match footer.pages.is_empty() {
+        true => StoredIndex::Blocks(Arc::new(Index::decode(&part, Place::default()).ok()?)),
+        false => StoredIndex::Paged(Root::decode(&part, footer.pages.start).ok()?),
+    })
+}
+
+/// Returns the pages that can be decoded.
+fn pages_of(bytes: &[u8], index: &StoredIndex, salt: Salt) -> Vec<Arc<Index>> {
+    let root = match index {
+        StoredIndex::Blocks(index) => return vec![index.clone()],
+        StoredIndex::Paged(root) => root,
+    };
+    let page = |page| root.decode_page(page, &part_of(bytes, &root.extent(page), salt)?).ok();
+    root.pages().filter_map(page).map(Arc::new).collect()
 }
 
 /// Writes a valid checksum at the end of a stored part, if the part lies inside the file.
@@ -251,14 +285,16 @@ pub fn parts(tables: &[Vec<u8>]) -> Parts {
         let footer = table.last_chunk().expect("a table has a footer");
         let Ok(footer) = Footer::decode(footer, table.len() as u64) else { panic!("a valid table") };
         let open = |part: &Range<u64>| part_of(table, part, footer.salt).expect("a valid part");
-        let index = Index::decode(&open(&footer.index)).expect("a valid index");
+        let index = index_of(table, &footer).expect("a valid index");
         parts.indexes.push(open(&footer.index));
+        parts.indexes.extend(index.page_extents().map(|page| open(&page)));
         for part in [&footer.tombstones, &footer.filter, &footer.properties] {
             if (part.end - part.start) as usize > TRAILER_BYTES {
                 parts.others.push(open(part));
             }
         }
-        for extent in (0..index.len()).map(|block| index.extent(block)) {
+        let pages = pages_of(table, &index, footer.salt);
+        for extent in pages.iter().flat_map(|page| page.range().map(|block| page.extent(block))) {
             parts.blocks.push(open(&extent));
             let mut stored = table[extent.start as usize..extent.end as usize].to_vec();
             let whole = 0..stored.len() as u64;
@@ -275,9 +311,11 @@ pub fn tables() -> Vec<Vec<u8>> {
         TableOptions { block_bytes: 256, compression: TableCompression::None, ..TableOptions::default() };
     let packed = TableOptions { compression: TableCompression::Lz4, ..small.clone() };
     let unfiltered = TableOptions { filter_bits_per_key: 0, split_values_over: 16, ..small.clone() };
+    let paged = TableOptions { page_blocks: 2, ..small.clone() };
     let long_keys = TableOptions { block_bytes: 1 << 12, ..packed.clone() };
     vec![
         table_of(small.clone(), 40, &[0], 8, false),
+        table_of(paged, 30, &[9, 7, 3], 30, true),
         table_of(small, 10, &[9, 7, 3], 5, true),
         table_of(packed, 30, &[4, 1], 60, true),
         table_of(unfiltered, 12, &[2, 0], 90, false),

@@ -1,4 +1,5 @@
-//! The index of a table: finds the block that may hold a key.
+//! An index: finds the block that may hold a key. A large table has one index for each page of blocks, and
+//! another one, the root, which finds the page (`root.rs`).
 //!
 //! ```text
 //!   key --table prefix--> head, 8 bytes --layers of nodes of 16 heads--> block
@@ -15,8 +16,9 @@
 //!     reader refuses more.
 //!
 //! `find` returns the first block that may hold the key, so that a search meets the newest version of a key
-//! first. All keys and separators share the prefix of the table, which is stored once. Blocks are contiguous
-//! from the start of the file, so their offsets are sums of lengths.
+//! first. All separators but the first share a prefix, which is stored once. Blocks are contiguous, so their
+//! offsets are sums of lengths. Blocks are numbered across the whole table. The first separator of a page is
+//! stored in the root, and each page in memory has it, and that of the next page, in its [`Place`].
 //!
 //! The tree is static, like the "static search trees" of Slotin (en.algorithmica.org/hpc) and of Groot
 //! Koerkamp. Each layer holds every 16th head of the layer below; the rank in a node is counted without
@@ -26,9 +28,14 @@
 //!
 //! Bytes: docs/formats/sstable.md
 
+use std::ops::Range;
+
 use super::block_search::{NODE, Simd};
+use super::footer::Footer;
+use super::parts::Parts;
 use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::types::key::{common_prefix_len, head8};
+use crate::types::{Error, Result};
 
 /// Maximum size of an index (index.5).
 #[derive(Clone, Copy, Debug)]
@@ -57,13 +64,37 @@ pub(super) struct IndexEntry {
     pub continues: bool,
 }
 
-/// Encodes the index. `prefix` must be a prefix of all separators except the first.
+/// The separator of a block, and whether its first key is the last key of the block before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Edge {
+    pub separator: Box<[u8]>,
+    pub continues: bool,
+}
+
+/// Where the blocks of an index lie in the table. The default: at the start, and there are no others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Number of the first block.
+    pub first: usize,
+    /// Its offset in the file.
+    pub start: u64,
+    /// Its edge.
+    pub before: Edge,
+    /// Edge of the first block after those of the index.
+    pub after: Option<Edge>,
+}
+
+/// Encodes an index. `prefix` must be a prefix of all separators except the first, which is left out.
 pub(super) fn encode(prefix: &[u8], entries: &[IndexEntry], out: &mut Vec<u8>) {
     put_string(out, prefix);
     put_varint(out, entries.len() as u64);
-    for entry in entries {
-        put_varint(out, entry.stored_len << 1 | u64::from(entry.continues));
-        put_string(out, entry.separator.get(prefix.len()..).unwrap_or_default());
+    for (number, entry) in entries.iter().enumerate() {
+        let (continues, separator) = match number {
+            0 => (false, &[][..]),
+            _ => (entry.continues, &entry.separator[prefix.len()..]),
+        };
+        put_varint(out, entry.stored_len << 1 | u64::from(continues));
+        put_string(out, separator);
     }
 }
 
@@ -71,9 +102,10 @@ pub(super) fn encode(prefix: &[u8], entries: &[IndexEntry], out: &mut Vec<u8>) {
 #[derive(Clone)]
 struct Node([u64; NODE]);
 
-/// The index in memory.
+/// An index in memory.
 pub(crate) struct Index {
-    prefix: Vec<u8>,
+    prefix: Box<[u8]>,
+    place: Place,
     /// All layers, starting with the heads of the blocks. Unused heads of the last node of a layer are
     /// `u64::MAX`.
     nodes: Box<[Node]>,
@@ -94,14 +126,31 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(super) fn decode(bytes: &[u8]) -> Decoded<Index> {
-        Self::decode_within(bytes, IndexLimits::MAX)
+    /// Reads the index of a table without pages.
+    pub(super) fn read(parts: &Parts<'_>, footer: &Footer) -> Result<Index> {
+        let index = parts.read("index", &footer.index, |bytes| Index::decode(bytes, Place::default()))?;
+        if index.blocks_end() != footer.blocks_end() {
+            let detail = format!("its blocks end at {}", index.blocks_end());
+            return Err(Error::corrupt("index", parts.path, footer.index.start, detail));
+        }
+        Ok(index)
     }
 
-    /// Decodes an index within the given limits.
-    pub(super) fn decode_within(bytes: &[u8], limits: IndexLimits) -> Decoded<Index> {
+    /// Decodes an index with blocks at this place.
+    pub(super) fn decode(bytes: &[u8], place: Place) -> Decoded<Index> {
         let mut reader = ByteReader::new(bytes);
-        let prefix = reader.string()?.to_vec();
+        let index = Self::decode_within(&mut reader, place, IndexLimits::MAX)?;
+        reader.finish()?;
+        Ok(index)
+    }
+
+    /// Decodes an index within the given limits, which other content may follow.
+    pub(super) fn decode_within(
+        reader: &mut ByteReader<'_>,
+        place: Place,
+        limits: IndexLimits,
+    ) -> Decoded<Index> {
+        let prefix = reader.string()?.into();
         let blocks = reader.varint()?;
         // Each block takes at least two bytes.
         if blocks > reader.remaining() as u64 / 2 || blocks > limits.blocks {
@@ -111,8 +160,8 @@ impl Index {
         let mut offsets = Vec::with_capacity(blocks + 1);
         let mut separator_ends: Vec<u32> = Vec::with_capacity(blocks);
         let (mut separators, mut continued) = (Vec::new(), Vec::new());
-        let mut offset = 0u64;
-        offsets.push(0);
+        let mut offset = place.start;
+        offsets.push(offset);
         for block in 0..blocks {
             let packed = reader.varint()?;
             let separator = reader.string()?;
@@ -138,11 +187,11 @@ impl Index {
             separator_ends.push(separators_end);
             offsets.push(offset);
         }
-        reader.finish()?;
         let tree = Tree::of(blocks, |block| suffix_of(&separators, &separator_ends, block));
         separators.shrink_to_fit();
         Ok(Index {
             prefix,
+            place,
             nodes: tree.nodes.into_boxed_slice(),
             skipped: tree.skipped.into_boxed_slice(),
             layers: tree.layers,
@@ -156,53 +205,103 @@ impl Index {
         })
     }
 
-    /// Number of blocks.
-    pub(super) fn len(&self) -> usize {
-        self.blocks
-    }
-
     pub(super) fn simd(&self) -> Simd {
         self.simd
     }
 
     /// Bytes of memory used.
     pub(super) fn size_bytes(&self) -> usize {
-        size_of_val(&*self.nodes)
+        let Place { before, after, .. } = &self.place;
+        let edges = before.separator.len() + after.as_ref().map_or(0, |edge| edge.separator.len());
+        self.prefix.len()
+            + edges
+            + size_of_val(&*self.nodes)
             + size_of_val(&*self.skipped)
             + size_of_val(&*self.offsets)
             + size_of_val(&*self.separator_ends)
             + self.separators.len()
     }
 
+    /// Number of its first block.
+    #[inline(always)]
+    pub(super) fn first(&self) -> usize {
+        self.place.first
+    }
+
+    /// Returns the numbers of its blocks.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.place.first..self.place.first + self.blocks
+    }
+
+    /// Returns whether only blocks of the index may hold `key`.
+    pub(super) fn covers(&self, key: &[u8]) -> bool {
+        let Place { first, before, after, .. } = &self.place;
+        (*first == 0 || *before.separator < *key) && after.as_ref().is_none_or(|edge| *key < *edge.separator)
+    }
+
+    /// Returns whether the separators lie between those before and after the index.
+    pub(super) fn fits_its_edges(&self) -> bool {
+        let Place { first, before, after, .. } = &self.place;
+        let key = |block: usize| self.separator(block).map(|parts| parts.concat());
+        let second = key(first + 1).filter(|_| self.blocks > 1);
+        let ascends = |low: &[u8], high: &[u8], continues| low < high || (continues && low == high);
+        let rises =
+            second.is_none_or(|second| ascends(&before.separator, &second, self.continues(first + 1)));
+        let last = key((first + self.blocks).saturating_sub(1)).unwrap_or_default();
+        rises && after.as_ref().is_none_or(|after| ascends(&last, &after.separator, after.continues))
+    }
+
     /// Returns the position of a block in the file.
-    pub(super) fn extent(&self, block: usize) -> std::ops::Range<u64> {
-        self.offsets[block]..self.offsets[block + 1]
+    pub(super) fn extent(&self, block: usize) -> Range<u64> {
+        let at = block - self.place.first;
+        self.offsets[at]..self.offsets[at + 1]
     }
 
     /// Returns the end of the last block.
     pub(super) fn blocks_end(&self) -> u64 {
-        *self.offsets.last().expect("offsets start with 0")
+        *self.offsets.last().expect("offsets start with one")
     }
 
-    /// Returns whether the first key of the block equals the last key of the preceding block.
+    /// Returns whether the first key of the block equals the last key of the preceding block. The block is
+    /// one of the index, or the next one after them. False if the table has no such block.
     #[inline]
     pub(super) fn continues(&self, block: usize) -> bool {
-        !self.continued.is_empty() && self.continued.binary_search(&(block as u32)).is_ok()
+        let at = block - self.place.first;
+        match &self.place.after {
+            _ if at == 0 => self.place.before.continues,
+            Some(after) if at == self.blocks => after.continues,
+            _ => self.is_continued(at),
+        }
     }
 
-    /// Returns the prefix of the table and the separator of a block without it.
-    pub(super) fn separator(&self, block: usize) -> (&[u8], &[u8]) {
-        (&self.prefix, self.suffix(block))
+    #[inline]
+    fn is_continued(&self, at: usize) -> bool {
+        !self.continued.is_empty() && self.continued.binary_search(&(at as u32)).is_ok()
     }
 
-    fn suffix(&self, block: usize) -> &[u8] {
-        suffix_of(&self.separators, &self.separator_ends, block)
+    /// Returns the two parts of the separator of a block. The block is one of the index, or the next one
+    /// after them. `None` if the table has no such block.
+    pub(super) fn separator(&self, block: usize) -> Option<[&[u8]; 2]> {
+        match block - self.place.first {
+            0 if self.blocks > 0 => Some([&self.place.before.separator, &[]]),
+            at if at < self.blocks => Some([&self.prefix, self.suffix(at)]),
+            _ => self.place.after.as_ref().map(|after| [&*after.separator, &[]]),
+        }
     }
 
-    /// Returns the first block that may hold `key`: the last one whose separator is not larger. Returns 0 for
-    /// an empty table.
+    fn suffix(&self, at: usize) -> &[u8] {
+        suffix_of(&self.separators, &self.separator_ends, at)
+    }
+
+    /// Returns the first block that may hold `key`: the last one whose separator is not larger. Returns the
+    /// first number for an index without blocks.
     #[inline]
     pub(super) fn find(&self, key: &[u8]) -> usize {
+        self.place.first + self.rank_of(key)
+    }
+
+    #[inline(always)]
+    fn rank_of(&self, key: &[u8]) -> usize {
         let Some(wanted) = key.strip_prefix(&*self.prefix) else {
             return if *key < *self.prefix { 0 } else { self.blocks.saturating_sub(1) };
         };
@@ -217,7 +316,7 @@ impl Index {
             at = at * NODE + rank - 1;
             stride /= NODE;
         }
-        while self.continues(at) && self.suffix(at) == wanted {
+        while self.is_continued(at) && self.suffix(at) == wanted {
             at -= 1;
         }
         at
@@ -338,7 +437,7 @@ mod tests {
         let entries: Vec<_> = separators.iter().map(entry).collect();
         let mut bytes = Vec::new();
         encode(prefix, &entries, &mut bytes);
-        Index::decode(&bytes).unwrap()
+        Index::decode(&bytes, Place::default()).unwrap()
     }
 
     #[test]
@@ -383,7 +482,8 @@ mod tests {
         let mut bytes = Vec::new();
         encode(b"p", &[entry(b""), entry(b"pb"), entry(b"pcd")], &mut bytes);
         let decodes = |blocks, separator_bytes| {
-            Index::decode_within(&bytes, IndexLimits { blocks, separator_bytes }).is_ok()
+            let limits = IndexLimits { blocks, separator_bytes };
+            Index::decode_within(&mut ByteReader::new(&bytes), Place::default(), limits).is_ok()
         };
         assert!(decodes(3, 3) && decodes(u64::MAX, u64::MAX));
         assert!(!decodes(2, 3) && !decodes(3, 2), "index.5");
@@ -396,10 +496,10 @@ mod tests {
         let mut bytes = Vec::new();
         let entry = |s: &[u8]| IndexEntry { stored_len: 10, separator: s.to_vec(), continues: false };
         encode(b"", &[entry(b""), entry(b"b"), entry(b"b")], &mut bytes);
-        assert!(Index::decode(&bytes).unwrap_err().detail.contains("block 2"));
+        assert!(Index::decode(&bytes, Place::default()).unwrap_err().detail.contains("block 2"));
         for len in 0..bytes.len() {
-            assert!(Index::decode(&bytes[..len]).is_err());
+            assert!(Index::decode(&bytes[..len], Place::default()).is_err());
         }
-        assert_eq!(Index::decode(&[0, 0]).unwrap().find(b"x"), 0);
+        assert_eq!(Index::decode(&[0, 0], Place::default()).unwrap().find(b"x"), 0);
     }
 }

@@ -93,7 +93,13 @@ impl IndexBuilder {
         self.written += 1;
     }
 
-    /// Encodes the index. `prefix` must be a prefix of all separators except the first.
+    /// Returns the blocks of each page, if the table is large enough for pages of `page_blocks` blocks.
+    pub(super) fn pages(&self, page_blocks: usize) -> Option<impl Iterator<Item = &[IndexEntry]>> {
+        (self.blocks() > page_blocks.saturating_mul(2)).then(|| self.entries.chunks(page_blocks))
+    }
+
+    /// Encodes the index of a table without pages. `prefix` must be a prefix of all separators except the
+    /// first.
     pub(super) fn encode(&self, prefix: &[u8], out: &mut Vec<u8>) {
         index::encode(prefix, &self.entries, out);
     }

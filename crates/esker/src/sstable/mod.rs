@@ -27,7 +27,7 @@
 //! ```
 //!
 //! To read the source, follow a write (`writer.rs`, `block_builder.rs`, `part_writer.rs`), then a read
-//! (`table/lookup.rs`, `index.rs`, `block.rs`, `block_search.rs`), then iteration (`block_position.rs`,
+//! (`table/lookup.rs`, `root.rs`, `index.rs`, `block.rs`, `block_search.rs`), then iteration (`block_position.rs`,
 //! `cursor.rs`, `scan.rs`).
 //! Bytes: docs/formats/sstable.md
 
@@ -49,6 +49,7 @@ mod options;
 mod part_writer;
 mod parts;
 mod properties;
+mod root;
 mod salvage;
 mod scan;
 mod standalone;

@@ -31,6 +31,9 @@ pub struct TableOptions {
     pub split_values_over: usize,
     /// Whether to bypass the page cache of the operating system where possible.
     pub direct_io: bool,
+    /// Blocks in a page of the index. A table of more than twice as many has pages.
+    #[doc(hidden)]
+    pub page_blocks: usize,
 }
 
 impl Default for TableOptions {
@@ -41,6 +44,7 @@ impl Default for TableOptions {
             filter_bits_per_key: 10,
             split_values_over: 256,
             direct_io: false,
+            page_blocks: 64,
         }
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The positions of parts and blocks come only from the footer and the index. Without a valid footer nothing
-//! can be read; without a valid index only the range tombstones.
+//! can be read; without a valid index only the range tombstones; without a page of the index not its blocks.
 //!
 //! - Entries are returned in the order of a table: key ascending, then sequence number descending. An entry
 //!   out of order is reported and skipped.
@@ -27,6 +27,7 @@ use super::footer::Footer;
 use super::index::Index;
 use super::parts::{Parts, parse_block, read_footer, read_stored};
 use super::properties::{Properties, decode_tombstones};
+use super::root::StoredIndex;
 use super::stored::{self, Fingerprint, PartOpener, TRAILER_BYTES};
 use crate::encoding::bloom::BlockedBloom;
 use crate::types::entry::EntryRef;
@@ -64,7 +65,11 @@ pub(crate) struct SalvageTable {
     file: Arc<dyn File>,
     footer: Option<Footer>,
     opener: PartOpener,
-    index: Option<Index>,
+    index: Option<StoredIndex>,
+    /// The pages of the index that can be read. An index without pages is one.
+    pages: Vec<Arc<Index>>,
+    /// The blocks of these pages: the page, and the number in the table.
+    blocks: Vec<(usize, usize)>,
     /// Statistics and limits, if readable.
     pub(crate) properties: Option<Properties>,
     /// The range tombstones, if readable.
@@ -84,6 +89,8 @@ impl SalvageTable {
             footer: None,
             opener: PartOpener::default(),
             index: None,
+            pages: Vec::new(),
+            blocks: Vec::new(),
             properties: None,
             tombstones: RangeTombstones::default(),
             damage: Vec::new(),
@@ -125,15 +132,36 @@ impl SalvageTable {
             }
         }
         let blocks = 0..tombstones.start;
-        let read = parts.read("index", index, Index::decode).and_then(|read| match read.blocks_end() {
-            end if end == blocks.end => Ok(read),
-            end => Err(Error::corrupt("index", &self.path, index.start, format!("its blocks end at {end}"))),
-        });
-        match read {
-            Ok(index) => self.index = Some(index),
+        match StoredIndex::read(&parts, footer) {
+            Ok(index) => {
+                (0..index.pages()).for_each(|page| self.read_page(&parts, &index, page));
+                self.index = Some(index);
+            }
             Err(error) if blocks.is_empty() => self.note(error, index.clone(), LostContent::Nothing),
             Err(error) => self.note(error, blocks, ALL_KEYS),
         }
+    }
+
+    fn read_page(&mut self, parts: &Parts<'_>, index: &StoredIndex, page: usize) {
+        match index.page(parts, page) {
+            Ok(page) => {
+                self.blocks.extend(page.range().map(|number| (self.pages.len(), number)));
+                self.pages.push(page);
+            }
+            Err(error) => {
+                let StoredIndex::Paged(root) = index else { return };
+                let (start, end) = root.bounds(page);
+                let lost = self.keys_between(start, end);
+                self.note(error, root.blocks_extent(page), lost);
+            }
+        }
+    }
+
+    /// Returns the keys between two separators. `None`: the bounds of the table.
+    fn keys_between(&self, start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> LostContent {
+        let range = self.properties.as_ref().map(|properties| &properties.range);
+        let start = start.or_else(|| range.map(|range| range.start.clone()));
+        LostContent::Keys(start, end.or_else(|| range.map(|range| range.end.key().to_vec())))
     }
 
     /// Returns the newest commit in the table, if the footer is valid.
@@ -144,12 +172,13 @@ impl SalvageTable {
     /// Returns the parts after the blocks, by name, if the footer is valid.
     pub(crate) fn parts(&self) -> Vec<(&'static str, Range<u64>)> {
         let Some(footer) = &self.footer else { return Vec::new() };
-        let (footer_end, Footer { tombstones, filter, index, properties, .. }) =
+        let (footer_end, Footer { tombstones, filter, pages, index, properties, .. }) =
             (footer.end(), footer.clone());
         let end = properties.end;
         vec![
             ("range tombstones", tombstones),
             ("filter", filter),
+            ("index pages", pages),
             ("index", index),
             ("properties", properties),
             ("footer", end..footer_end),
@@ -159,8 +188,12 @@ impl SalvageTable {
     /// Returns the fingerprint of its parts, including damaged ones. `None` if their positions are unknown.
     pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
         let (Some(index), Some(footer)) = (&self.index, &self.footer) else { return None };
-        let blocks = (0..index.len()).map(|block| index.extent(block));
-        let others = [&footer.tombstones, &footer.filter, &footer.index].into_iter().cloned();
+        if self.pages.len() < index.pages() {
+            return None;
+        }
+        let blocks = (0..self.blocks()).map(|block| self.extent(block));
+        let others = [footer.tombstones.clone(), footer.filter.clone()].into_iter();
+        let others = others.chain(index.page_extents()).chain([footer.index.clone()]);
         let mut fingerprint = Fingerprint::default();
         for part in blocks.chain(others.filter(|part| !part.is_empty())) {
             let trailer = part.end.checked_sub(TRAILER_BYTES as u64)?..part.end;
@@ -169,9 +202,15 @@ impl SalvageTable {
         Some(fingerprint)
     }
 
-    /// Number of blocks in the index.
+    /// Number of blocks in the readable parts of the index. The methods below number these.
     pub(crate) fn blocks(&self) -> usize {
-        self.index.as_ref().map_or(0, Index::len)
+        self.blocks.len()
+    }
+
+    /// Returns the part of the index with a block, and the number of the block in the table.
+    fn place(&self, number: usize) -> (&Index, usize) {
+        let (page, number) = self.blocks[number];
+        (&self.pages[page], number)
     }
 
     /// Returns the position of a block.
@@ -179,18 +218,14 @@ impl SalvageTable {
     /// # Panics
     /// If the index does not contain it.
     pub(crate) fn extent(&self, number: usize) -> Range<u64> {
-        self.sound_index().extent(number)
-    }
-
-    fn sound_index(&self) -> &Index {
-        self.index.as_ref().expect("blocks have numbers only by the index")
+        let (index, number) = self.place(number);
+        index.extent(number)
     }
 
     /// Returns the separator of a block, and whether its first key is also the last key of the block before.
     pub(crate) fn separator(&self, number: usize) -> (Vec<u8>, bool) {
-        let index = self.sound_index();
-        let (prefix, suffix) = index.separator(number);
-        ([prefix, suffix].concat(), index.continues(number))
+        let (index, number) = self.place(number);
+        (index.separator(number).unwrap_or_default().concat(), index.continues(number))
     }
 
     /// Returns the first key that may be in the table, as far as known.
@@ -208,16 +243,9 @@ impl SalvageTable {
 
     /// Returns the keys that a block may hold.
     fn keys_of(&self, number: usize) -> LostContent {
-        let range = self.properties.as_ref().map(|properties| &properties.range);
-        let low = match number {
-            0 => range.map(|range| range.start.clone()),
-            _ => Some(self.separator(number).0),
-        };
-        let high = match number + 1 < self.blocks() {
-            true => Some(self.separator(number + 1).0),
-            false => range.map(|range| range.end.key().to_vec()),
-        };
-        LostContent::Keys(low, high)
+        let (index, number) = self.place(number);
+        let separator = |number| index.separator(number).map(|parts| parts.concat());
+        self.keys_between(separator(number).filter(|_| number > 0), separator(number + 1))
     }
 
     /// Returns a scan of all readable entries in order.

@@ -18,7 +18,7 @@ use esker_env::PageBuf;
 
 use super::Table;
 use super::block::Block;
-use super::caches::BlockIndex;
+use super::caches::{BlockIndex, Wanted};
 use crate::cache::{self, Pinned};
 use crate::types::Result;
 use crate::types::entry::EntryRef;
@@ -29,7 +29,7 @@ const WINDOW_BYTES: u64 = 256 << 10;
 /// A scan of a table. It starts before the first entry.
 pub(crate) struct TableScan {
     table: Arc<Table>,
-    /// Set when the scan begins.
+    /// The index, or the page with the current block. Set when the scan begins.
     index: Option<Arc<BlockIndex>>,
     /// Whether cached blocks may be used.
     use_resident: bool,
@@ -64,8 +64,9 @@ impl TableScan {
     /// Moves before the first version of the first key `>= key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         (self.block, self.next_entry) = (None, 0);
-        let index = self.index()?.clone();
+        let index = self.table.index(Wanted::Key(key), false)?;
         self.next_block = index.find(key);
+        self.index = Some(index.clone());
         if self.advance_block()? {
             let block = self.block.as_ref().expect("advance_block found one");
             self.next_entry = block.lower_bound(key, index.simd()).0;
@@ -113,24 +114,25 @@ impl TableScan {
         EntryRef { key: &self.key, seq, kind: block.kind(entry), value: block.value(entry) }
     }
 
-    /// Returns the index, loading it if the scan begins.
-    fn index(&mut self) -> Result<&Arc<BlockIndex>> {
-        if self.index.is_none() {
-            self.index = Some(self.table.index()?);
+    /// Returns the index, or the page of it, that finds a block.
+    fn index(&mut self, number: usize) -> Result<&Arc<BlockIndex>> {
+        if self.index.as_ref().is_none_or(|index| !index.range().contains(&number)) {
+            self.index = Some(self.table.index(Wanted::Block(number), false)?);
         }
         Ok(self.index.as_ref().expect("it was set above"))
     }
 
     /// Moves to the next block. Returns false at the end.
     fn advance_block(&mut self) -> Result<bool> {
-        let index = self.index()?.clone();
         let number = self.next_block;
-        if number >= index.len() {
+        self.table.ready()?;
+        if number >= self.table.blocks() {
             self.block = None;
             return Ok(false);
         }
+        let index = self.index(number)?.clone();
         let pin = cache::pin();
-        let resident = index.blocks.peek(number, &pin).filter(|_| self.use_resident).map(Pinned::to_arc);
+        let resident = index.peek(number, &pin).filter(|_| self.use_resident).map(Pinned::to_arc);
         let block = match resident {
             Some(block) => block,
             None => Arc::new(self.read_block(number)?),
@@ -144,7 +146,7 @@ impl TableScan {
 
     /// Reads and decodes a block.
     fn read_block(&mut self, number: usize) -> Result<Block> {
-        let (place, start) = (self.bring_into_window(number)?, self.index()?.extent(number).start);
+        let (place, start) = (self.bring_into_window(number)?, self.index(number)?.extent(number).start);
         self.table.decode_block(&self.window[place], start)
     }
 
@@ -156,7 +158,7 @@ impl TableScan {
 
     /// Reads a block into the window, and returns its position there.
     fn bring_into_window(&mut self, number: usize) -> Result<Range<usize>> {
-        let extent = self.index()?.extent(number);
+        let extent = self.index(number)?.extent(number);
         if extent.start < self.window_extent.start || extent.end > self.window_extent.end {
             // A failed read leaves the window unchanged: a check continues with the next block.
             let all = extent.start..self.window_end(number)?;
@@ -174,15 +176,16 @@ impl TableScan {
         Ok(start..start + (extent.end - extent.start) as usize)
     }
 
-    /// Returns the end of a window that starts with block `number` and holds whole blocks.
+    /// Returns the end of a window that starts with block `number` and holds whole blocks of one page of the
+    /// index.
     fn window_end(&mut self, number: usize) -> Result<u64> {
         let alone_until = self.alone_until;
-        let index = self.index()?;
+        let index = self.index(number)?;
         let Range { start, mut end } = index.extent(number);
         if start < alone_until {
             return Ok(end);
         }
-        for next in number + 1..index.len() {
+        for next in number + 1..index.range().end {
             let next_end = index.extent(next).end;
             if next_end - start > WINDOW_BYTES {
                 break;

@@ -172,9 +172,15 @@ impl Table {
         Ok(self.try_loaded()?.opener.seal.has_old_key(&env))
     }
 
+    /// Number of blocks. The table must be ready.
+    #[inline]
+    pub(super) fn blocks(&self) -> usize {
+        self.loaded().properties.blocks as usize
+    }
+
     /// Returns where the blocks end in the file. The table must be ready.
     pub(super) fn blocks_end(&self) -> u64 {
-        self.loaded().blocks_end
+        self.loaded().footer.blocks_end()
     }
 
     /// Returns how the manifest must describe the table. The table must be ready.

@@ -78,3 +78,16 @@ fn put_file(env: &Env, bytes: &[u8]) {
     let file = env.fs.open(Path::new(PATH), esker_env::OpenOptions::create()).unwrap();
     file.write_all_at(bytes, 0).unwrap();
 }
+
+/// Returns the index of a table without pages.
+fn index(table: &Table) -> Arc<caches::BlockIndex> {
+    let index = table.index(caches::Wanted::Key(&[]), true).unwrap();
+    assert_eq!(index.range(), 0..table.blocks());
+    index
+}
+
+/// Returns the positions of the blocks of such a table.
+fn extents(table: &Table) -> Vec<std::ops::Range<u64>> {
+    let index = index(table);
+    index.range().map(|number| index.extent(number)).collect()
+}

@@ -14,6 +14,7 @@
 //! After an error the table is lost: without `finish` the file has no footer, and no reader opens it.
 //! `finish` returns once the file is durable; the caller must sync its directory.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use super::index_builder::IndexBuilder;
 use super::options::{TableCompression, TableOptions};
 use super::part_writer::PartWriter;
 use super::properties::{Properties, empty_range, encode_tombstones};
+use super::root::{RootBuilder, encode_page};
 use super::stored::{COMPRESSED_BYTES_MAX, Fingerprint};
 use super::{BlockCache, Counts, Table, TableMeta};
 use crate::blob::{BlobPointer, BlobReferences};
@@ -380,10 +382,7 @@ impl TableWriter {
             filter.encode(&mut payload);
             self.parts.write(&payload, Compression::None)?
         };
-        payload.clear();
-        let prefix_len = common_prefix_len(&self.first_key, &self.last_key);
-        self.index.encode(&self.first_key[..prefix_len], &mut payload);
-        let index = self.parts.write(&payload, Compression::None)?;
+        let (pages, index) = self.write_index()?;
         payload.clear();
         self.properties.fingerprint = self.parts.fingerprint;
         self.properties.encode(&mut payload);
@@ -392,6 +391,7 @@ impl TableWriter {
         Ok(Footer {
             tombstones,
             filter,
+            pages,
             index,
             properties,
             salt: self.parts.salt,
@@ -399,6 +399,30 @@ impl TableWriter {
             features: *features,
             is_sealed: self.parts.seal.is_on(),
         })
+    }
+
+    /// Writes the pages of the index, if it has any, and the index or its root.
+    fn write_index(&mut self) -> Result<(Range<u64>, Range<u64>)> {
+        let start = self.parts.position();
+        let prefix = &self.first_key[..common_prefix_len(&self.first_key, &self.last_key)];
+        let mut payload = Vec::new();
+        let page_blocks = self.options.page_blocks.max(1);
+        match self.index.pages(page_blocks) {
+            None => self.index.encode(prefix, &mut payload),
+            Some(pages) => {
+                let mut root = RootBuilder::new(page_blocks);
+                for page in pages {
+                    payload.clear();
+                    encode_page(page, &mut payload);
+                    let stored = self.parts.write(&payload, Compression::None)?;
+                    root.add(page, stored.end - stored.start);
+                }
+                payload.clear();
+                root.encode(prefix, &mut payload);
+            }
+        }
+        let pages = start..self.parts.position();
+        Ok((pages, self.parts.write(&payload, Compression::None)?))
     }
 
     /// Removes the unfinished file.

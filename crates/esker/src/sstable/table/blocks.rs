@@ -12,7 +12,7 @@ use super::Table;
 use super::loading::Loaded;
 use crate::cache::{self, CacheItem, Guard, Pinned};
 use crate::sstable::block::Block;
-use crate::sstable::caches::BlockIndex;
+use crate::sstable::caches::{BlockIndex, Wanted};
 use crate::sstable::footer::Footer;
 use crate::sstable::parts::{parse_block, read_footer, read_stored};
 use crate::sstable::stored;
@@ -70,7 +70,7 @@ impl Table {
         fill: bool,
         pin: &'g Guard,
     ) -> Result<Use<'g, Block>> {
-        match index.blocks.load(number, pin) {
+        match index.load(number, pin) {
             Some(block) => Ok(Use::Pinned(block)),
             None => Ok(Use::Loaded(self.load(index, number, fill, pin)?)),
         }
@@ -88,7 +88,7 @@ impl Table {
         blocks.note_miss();
         if fill && blocks.room_bytes() >= ROOM_TO_READ_AROUND {
             self.load_around(index, number, pin);
-            if let Some(block) = blocks.peek(number, pin) {
+            if let Some(block) = index.peek(number, pin) {
                 return Ok(block.to_arc());
             }
         }
@@ -100,29 +100,29 @@ impl Table {
         // A block of another position would give wrong answers, or keep an iterator in place forever.
         self.check_place(index, number, &block, None)?;
         if fill {
-            blocks.insert(number, &block, true, pin);
+            index.insert(number, &block, true, pin);
         }
         Ok(block)
     }
 
     /// Caches a block and the blocks around it while the cache has free space, so that a database that fits
-    /// is soon cached completely. Errors are ignored here; a reader of the block gets them.
+    /// is soon cached completely. All are blocks of one page of the index. Errors are ignored here; a reader of the block gets them.
     fn load_around(&self, index: &BlockIndex, number: usize, pin: &Guard) {
-        let (file, blocks) = (&self.loaded().file, &index.blocks);
+        let (file, numbers) = (&self.loaded().file, index.range());
         let window = |number: usize| index.extent(number).start / AROUND_BYTES;
         let is_near = |other: &usize| window(*other) == window(number);
-        let first = (0..number).rev().take_while(is_near).last().unwrap_or(number);
-        let last = (number..index.len()).take_while(is_near).last().unwrap_or(number);
+        let first = (numbers.start..number).rev().take_while(is_near).last().unwrap_or(number);
+        let last = (number..numbers.end).take_while(is_near).last().unwrap_or(number);
         let start = index.extent(first).start;
         let Ok(file) = file.get() else { return };
         let Ok(bytes) = read_stored(&*file, self.path(), start..index.extent(last).end) else { return };
-        for near in (first..=last).filter(|near| blocks.peek(*near, pin).is_none()) {
+        for near in (first..=last).filter(|near| index.peek(*near, pin).is_none()) {
             let extent = index.extent(near);
             let stored = &bytes[(extent.start - start) as usize..(extent.end - start) as usize];
             if let Ok(block) = self.decode_block(stored, extent.start)
                 && self.check_place(index, near, &block, None).is_ok()
             {
-                blocks.insert(near, &Arc::new(block), near == number, pin);
+                index.insert(near, &Arc::new(block), near == number, pin);
             }
         }
     }
@@ -148,10 +148,13 @@ impl Table {
     /// Caches blocks that the writer kept, starting with the first.
     pub(in crate::sstable) fn warm(&self, blocks: Vec<Arc<Block>>) {
         let pin = cache::pin();
-        // A reader gets the error.
-        let Ok(index) = self.index_in(&pin) else { return };
-        for (number, block) in blocks.iter().enumerate().take(index.len()) {
-            index.blocks.insert(number, block, false, &pin);
+        let mut blocks = blocks.iter().enumerate().take(self.blocks()).peekable();
+        while let Some((first, _)) = blocks.peek() {
+            // A reader gets the error.
+            let Ok(index) = self.index_in(Wanted::Block(*first), true, &pin) else { return };
+            while let Some((number, block)) = blocks.next_if(|(number, _)| index.range().contains(number)) {
+                index.insert(number, block, false, &pin);
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   first use          --> footer, properties, range tombstones: stay in memory
-//!   lookup, no index   --> index:  into its cache
+//!   lookup, no index   --> index, or its root and one page: into their cache
 //!   many asks          --> filter: into its cache
 //! ```
 //!
@@ -11,21 +11,22 @@
 //! is loaded only after lookups have read [`FILTER_PRICE`] times its bytes of blocks. So a memory that is too
 //! small for the filters costs little more than having none.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker_env::{Env, OpenOptions};
+use esker_env::{Env, File, OpenOptions};
 
 use super::Table;
 use super::blocks::Use;
-use crate::cache::{BudgetKind, CachedBlocks, Guard, Reservation, pin};
+use crate::cache::{BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation, pin};
 use crate::encoding::bloom::BlockedBloom;
-use crate::sstable::caches::{BlockIndex, Filter};
+use crate::sstable::caches::{BlockIndex, Filter, IndexSlot, PagedIndex, Wanted};
+use crate::sstable::footer::Footer;
 use crate::sstable::index::Index;
 use crate::sstable::parts::{Parts, has_end, read_footer, read_stored};
 use crate::sstable::properties::{Properties, decode_tombstones};
+use crate::sstable::root::{Root, StoredIndex};
 use crate::sstable::stored::PartOpener;
 use crate::sstable::{BlockCache, TableMeta};
 use crate::types::descriptors::{Descriptors, ReadFile};
@@ -48,15 +49,11 @@ pub(super) struct Source {
 /// What a table keeps in memory besides its blocks, and the slots of its index and filter.
 pub(crate) struct Loaded {
     pub(super) file: Arc<ReadFile>,
-    pub(super) index: CachedBlocks<BlockIndex>,
+    pub(super) index: IndexSlot,
     pub(super) filter: CachedBlocks<Filter>,
-    /// Position of the index in the file.
-    index_extent: Range<u64>,
-    /// Position of the filter in the file; empty if there is none.
-    filter_extent: Range<u64>,
+    pub(super) footer: Footer,
     /// Number of times the filter was needed since it was last loaded. Relaxed: it orders nothing.
     filter_asks: AtomicU64,
-    pub(super) blocks_end: u64,
     pub(super) tombstones: RangeTombstones,
     pub(super) properties: Properties,
     pub(super) newest_commit: SeqNo,
@@ -83,16 +80,14 @@ impl Loaded {
         let end = read_stored(&*file, path, footer.properties.start..file_bytes)?;
         let check = has_end(path, footer.properties.start, end.to_vec());
         let file = ReadFile::open(&env.fs, path, file, Box::new(check), Descriptors::of_process());
-        let (index, filter) = cache.slots();
+        let (index, filter) = cache.slots(!footer.pages.is_empty());
         Ok(Loaded {
             newest_commit: footer.newest_commit.max(properties.counts.max_seq),
             file,
             index,
             filter,
-            index_extent: footer.index,
-            filter_extent: footer.filter,
+            footer,
             filter_asks: AtomicU64::new(0),
-            blocks_end: footer.tombstones.start,
             tombstones: tombstones.based(base_seq),
             properties,
             opener,
@@ -109,11 +104,11 @@ impl Loaded {
 
     /// Number of times that the filter has to be needed before it is loaded. `None` if it would not fit.
     fn asks_before_load(&self) -> Option<u64> {
-        let bytes = self.filter_extent.end - self.filter_extent.start;
+        let bytes = self.footer.filter.end - self.footer.filter.start;
         if self.filter.room_bytes() >= bytes {
             return Some(FILTER_ASKS);
         }
-        let block_bytes = self.blocks_end / self.properties.blocks.max(1);
+        let block_bytes = self.footer.blocks_end() / self.properties.blocks.max(1);
         let price = FILTER_PRICE * bytes / block_bytes.max(1);
         (self.filter.bytes_max() >= bytes).then(|| price.max(FILTER_ASKS))
     }
@@ -142,59 +137,143 @@ impl Table {
         Ok(self.loaded())
     }
 
-    /// Returns the index, from memory or from the file.
+    /// Returns the index, or the page of it, that finds what is wanted: from memory or from the file. With
+    /// `fill`, a page that was read is cached.
     #[inline]
-    pub(in crate::sstable) fn index_in<'g>(&'g self, pin: &'g Guard) -> Result<Use<'g, BlockIndex>> {
+    pub(in crate::sstable) fn index_in<'g>(
+        &'g self,
+        wanted: Wanted<'_>,
+        fill: bool,
+        pin: &'g Guard,
+    ) -> Result<Use<'g, BlockIndex>> {
         let loaded = self.try_loaded()?;
-        match loaded.index.touch(0, pin) {
+        match loaded.index.touch(wanted, pin) {
             Some(index) => Ok(Use::Pinned(index)),
-            None => Ok(Use::Loaded(self.load_index(loaded, pin)?)),
+            None => Ok(Use::Loaded(self.load_index(loaded, wanted, fill, pin)?)),
         }
     }
 
-    /// Returns the index, independent of a pin.
-    pub(in crate::sstable) fn index(&self) -> Result<Arc<BlockIndex>> {
-        Ok(self.index_in(&pin())?.into_arc())
+    /// Like `index_in`, independent of a pin.
+    pub(in crate::sstable) fn index(&self, wanted: Wanted<'_>, fill: bool) -> Result<Arc<BlockIndex>> {
+        Ok(self.index_in(wanted, fill, &pin())?.into_arc())
     }
 
-    /// Reads the index and caches it. The lock makes other threads wait for the loading thread.
+    /// Reads the index, or its root and a page, unless they are cached, and caches them.
     #[cold]
-    pub(super) fn load_index(&self, loaded: &Loaded, pin: &Guard) -> Result<Arc<BlockIndex>> {
-        let source = self.source.lock();
-        if let Some(index) = loaded.index.touch(0, pin) {
-            return Ok(index.to_arc());
+    pub(super) fn load_index(
+        &self,
+        loaded: &Loaded,
+        wanted: Wanted<'_>,
+        fill: bool,
+        pin: &Guard,
+    ) -> Result<Arc<BlockIndex>> {
+        match &loaded.index {
+            IndexSlot::Blocks(slot) => {
+                let read = || {
+                    let index = Index::read(&self.parts(loaded, &*loaded.file.get()?), &loaded.footer)?;
+                    self.check_blocks(loaded, index.range().len())?;
+                    Ok(index)
+                };
+                self.load_top(slot, read, BlockCache::with_blocks, pin)
+            }
+            IndexSlot::Paged(slot) => {
+                let read = || {
+                    let root = Root::read(&self.parts(loaded, &*loaded.file.get()?), &loaded.footer)?;
+                    self.check_blocks(loaded, root.blocks())?;
+                    Ok(root)
+                };
+                let top = self.load_top(slot, read, BlockCache::with_pages, pin)?;
+                self.load_page(loaded, &top, top.page(wanted), fill, pin)
+            }
         }
-        let index = self.read_index(loaded).map_err(|error| source.with_remedy(error))?;
-        let index = Arc::new(source.cache.with_slots(index));
-        loaded.index.insert(0, &index, true, pin);
+    }
+
+    fn check_blocks(&self, loaded: &Loaded, blocks: usize) -> Result<()> {
+        let stated = loaded.properties.blocks;
+        if stated == blocks as u64 {
+            return Ok(());
+        }
+        let detail = format!("{blocks} blocks, but the properties say {stated}");
+        Err(Error::corrupt("index", self.path(), loaded.footer.index.start, detail))
+    }
+
+    fn parts<'a>(&'a self, loaded: &'a Loaded, file: &'a dyn File) -> Parts<'a> {
+        Parts { file, path: self.path(), opener: &loaded.opener }
+    }
+
+    /// Reads an index or a root and caches it. The lock makes other threads wait for the loading thread.
+    fn load_top<T, C: CacheItem>(
+        &self,
+        slot: &CachedBlocks<C>,
+        read: impl FnOnce() -> Result<T>,
+        add_slots: impl FnOnce(&BlockCache, T) -> Arc<C>,
+        pin: &Guard,
+    ) -> Result<Arc<C>> {
+        let source = self.source.lock();
+        if let Some(top) = slot.touch(0, pin) {
+            return Ok(top.to_arc());
+        }
+        let top = add_slots(&source.cache, read().map_err(|error| source.with_remedy(error))?);
+        slot.insert(0, &top, true, pin);
         source.cache.shrink(pin);
+        Ok(top)
+    }
+
+    /// Reads a page of the index, unless it is cached. Several threads may read it at once.
+    fn load_page(
+        &self,
+        loaded: &Loaded,
+        top: &PagedIndex,
+        number: usize,
+        fill: bool,
+        pin: &Guard,
+    ) -> Result<Arc<BlockIndex>> {
+        if let Some(page) = top.pages.touch(number, pin) {
+            return Ok(page.to_arc());
+        }
+        let file = loaded.file.get()?;
+        let read = top.root.read_page(&self.parts(loaded, &*file), number);
+        let page = read.map_err(|error| self.source.lock().with_remedy(error))?;
+        let cache = self.source.lock().cache.clone();
+        let page = cache.with_blocks(page);
+        if fill {
+            top.pages.insert(number, &page, true, pin);
+            cache.shrink(pin);
+        }
+        // The page of another thread has the slots in which other readers find blocks.
+        Ok(top.pages.peek(number, pin).map_or(page, Pinned::to_arc))
+    }
+
+    /// Reads the index, or its root, from the file.
+    pub(in crate::sstable) fn read_index(&self) -> Result<StoredIndex> {
+        let loaded = self.try_loaded()?;
+        let file = loaded.file.get()?;
+        let index = StoredIndex::read(&self.parts(loaded, &*file), &loaded.footer)?;
+        self.check_blocks(loaded, index.blocks())?;
         Ok(index)
     }
 
-    fn read_index(&self, loaded: &Loaded) -> Result<Index> {
-        let part = Parts { file: &*loaded.file.get()?, path: self.path(), opener: &loaded.opener };
-        let index = part.read("index", &loaded.index_extent, Index::decode)?;
-        if index.blocks_end() != loaded.blocks_end || index.len() as u64 != loaded.properties.blocks {
-            let detail = format!("the index has {} blocks that end at {}", index.len(), index.blocks_end());
-            return Err(Error::corrupt("index", self.path(), loaded.index_extent.start, detail));
-        }
-        Ok(index)
+    /// Reads a page of the index from the file.
+    pub(in crate::sstable) fn read_index_page(&self, index: &StoredIndex, page: usize) -> Result<Arc<Index>> {
+        let loaded = self.try_loaded()?;
+        let file = loaded.file.get()?;
+        index.page(&self.parts(loaded, &*file), page)
     }
 
     /// Reads the filter. `None` if the table has none.
     pub(in crate::sstable) fn read_filter(&self) -> Result<Option<BlockedBloom>> {
         let loaded = self.try_loaded()?;
-        if loaded.filter_extent.is_empty() {
+        if loaded.footer.filter.is_empty() {
             return Ok(None);
         }
-        let part = Parts { file: &*loaded.file.get()?, path: self.path(), opener: &loaded.opener };
-        part.read("filter", &loaded.filter_extent, BlockedBloom::decode).map(Some)
+        let file = loaded.file.get()?;
+        self.parts(loaded, &*file).read("filter", &loaded.footer.filter, BlockedBloom::decode).map(Some)
     }
 
     /// Reads index and filter, and caches them. The filter displaces no other.
     pub(crate) fn load_all(&self) -> Result<()> {
         let (loaded, pin) = (self.try_loaded()?, pin());
-        self.index_in(&pin)?;
+        self.index_in(Wanted::Key(&[]), true, &pin)?;
         if loaded.filter.peek(0, &pin).is_some() {
             return Ok(());
         }

@@ -1,8 +1,8 @@
 //! Looks up one key in a table.
 //!
 //! ```text
-//!   get: key, hash --filter--> index --block number--> slot --in memory--> lower_bound --> Found
-//!                                                       `--empty--> OnMiss: read, verify, insert
+//!   get: key, hash --filter--> [root --page--] index --block number--> slot --in memory--> lower_bound --> Found
+//!                                                                        `--empty--> OnMiss: read, verify, insert
 //! ```
 //!
 //! The versions of a key may continue in the next block (`Index::continues`). A cached lookup has two cache
@@ -15,7 +15,7 @@ use super::blocks::Use;
 use super::loading::Loaded;
 use crate::cache::Guard;
 use crate::sstable::block::Block;
-use crate::sstable::caches::BlockIndex;
+use crate::sstable::caches::{BlockIndex, Wanted};
 use crate::types::expiry::{Expiry, value_start};
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
@@ -30,8 +30,13 @@ pub(crate) trait OnMiss {
     -> Result<Arc<Block>, Self::Error>;
     /// Loads the parts of a table that is not loaded yet.
     fn load_parts(table: &Table) -> Result<&Loaded, Self::Error>;
-    /// Loads the index.
-    fn load_index(table: &Table, loaded: &Loaded, pin: &Guard) -> Result<Arc<BlockIndex>, Self::Error>;
+    /// Loads the index, or the page of it, that finds what is wanted.
+    fn load_index(
+        table: &Table,
+        loaded: &Loaded,
+        wanted: Wanted<'_>,
+        pin: &Guard,
+    ) -> Result<Arc<BlockIndex>, Self::Error>;
     /// Returns whether the table may hold the key with this hash.
     fn may_contain(table: &Table, loaded: &Loaded, hash: u64, pin: &Guard) -> Result<bool, Self::Error>;
 }
@@ -65,8 +70,13 @@ impl OnMiss for ReadOnMiss {
     fn load_parts(table: &Table) -> Result<&Loaded> {
         table.load_parts()
     }
-    fn load_index(table: &Table, loaded: &Loaded, pin: &Guard) -> Result<Arc<BlockIndex>> {
-        table.load_index(loaded, pin)
+    fn load_index(
+        table: &Table,
+        loaded: &Loaded,
+        wanted: Wanted<'_>,
+        pin: &Guard,
+    ) -> Result<Arc<BlockIndex>> {
+        table.load_index(loaded, wanted, true, pin)
     }
     #[inline(always)]
     fn may_contain(table: &Table, loaded: &Loaded, hash: u64, pin: &Guard) -> Result<bool> {
@@ -85,7 +95,7 @@ impl OnMiss for MemoryOnly {
     fn load_parts(_: &Table) -> Result<&Loaded, NoAnswer> {
         Err(NoAnswer::NotInMemory)
     }
-    fn load_index(_: &Table, _: &Loaded, _: &Guard) -> Result<Arc<BlockIndex>, NoAnswer> {
+    fn load_index(_: &Table, _: &Loaded, _: Wanted<'_>, _: &Guard) -> Result<Arc<BlockIndex>, NoAnswer> {
         Err(NoAnswer::NotInMemory)
     }
     #[inline(always)]
@@ -175,13 +185,13 @@ impl Table {
         if filter_first && !M::may_contain(self, loaded, hash, pin)? {
             return Ok(None);
         }
-        match loaded.index.touch(0, pin) {
+        match loaded.index.touch(Wanted::Key(key), pin) {
             Some(index) => self.find::<M>(index.get(), key, hash, at, pin),
             None => self.find_loading::<M>(key, hash, at, pin),
         }
     }
 
-    /// Like `find`, for a table whose index is not in memory.
+    /// Like `find`, for a table whose index, or the page of it, is not in memory.
     #[cold]
     fn find_loading<'g, M: OnMiss>(
         &'g self,
@@ -190,7 +200,11 @@ impl Table {
         at: SeqNo,
         pin: &'g Guard,
     ) -> Result<Option<Found<'g>>, M::Error> {
-        let index = M::load_index(self, self.loaded(), pin)?;
+        let loaded = self.loaded();
+        if !loaded.may_contain(hash, pin) {
+            return Ok(None);
+        }
+        let index = M::load_index(self, loaded, Wanted::Key(key), pin)?;
         Ok(self.find::<M>(&index, key, hash, at, pin)?.map(Found::owned))
     }
 
@@ -230,19 +244,31 @@ impl Table {
         at: SeqNo,
         pin: &'g Guard,
     ) -> Result<Option<Found<'g>>, M::Error> {
-        let mut number = index.find(key);
-        if number >= index.len() {
+        let number = index.find(key);
+        if number >= index.range().end {
             return Ok(None);
         }
-        let mut block = match index.blocks.load(number, pin) {
+        let block = match index.load(number, pin) {
             Some(block) => Use::Pinned(block),
             None if !M::may_contain(self, self.loaded(), hash, pin)? => return Ok(None),
             None => Use::Loaded(M::load(self, index, number, pin)?),
         };
-        let (mut i, found) = block.lower_bound(key, index.simd());
+        let (entry, found) = block.lower_bound(key, index.simd());
         if !found {
             return Ok(None);
         }
+        self.newest_from::<M>(index, (number, block, entry), at, pin)
+    }
+
+    /// Returns the newest version up to `at` of a key, among this entry of a block and the following ones.
+    #[inline(always)]
+    fn newest_from<'g, M: OnMiss>(
+        &self,
+        index: &'g BlockIndex,
+        (mut number, mut block, mut i): (usize, Use<'g, Block>, usize),
+        at: SeqNo,
+        pin: &'g Guard,
+    ) -> Result<Option<Found<'g>>, M::Error> {
         loop {
             let seq = self.seq_of(&block, i);
             if seq <= at {
@@ -255,15 +281,39 @@ impl Table {
                 i += 1;
             } else {
                 number += 1;
-                if number == index.len() || !index.continues(number) {
+                if !index.continues(number) {
                     return Ok(None);
                 }
-                block = match index.blocks.load(number, pin) {
+                if number == index.range().end {
+                    return self.newest_in_next::<M>(number, at, pin);
+                }
+                block = match index.load(number, pin) {
                     Some(block) => Use::Pinned(block),
                     None => Use::Loaded(M::load(self, index, number, pin)?),
                 };
                 i = 0;
             }
         }
+    }
+
+    /// Like `newest_from`, for the first entry of a block that starts a page of the index.
+    #[cold]
+    fn newest_in_next<'g, M: OnMiss>(
+        &self,
+        number: usize,
+        at: SeqNo,
+        pin: &'g Guard,
+    ) -> Result<Option<Found<'g>>, M::Error> {
+        let (loaded, wanted) = (self.loaded(), Wanted::Block(number));
+        let index = match loaded.index.touch(wanted, pin) {
+            Some(index) => index.to_arc(),
+            None => M::load_index(self, loaded, wanted, pin)?,
+        };
+        let block = match index.load(number, pin) {
+            Some(block) => block.to_arc(),
+            None => M::load(self, &index, number, pin)?,
+        };
+        let found = self.newest_from::<M>(&index, (number, Use::Loaded(block), 0), at, pin)?;
+        Ok(found.map(Found::owned))
     }
 }

@@ -12,9 +12,9 @@ use crate::types::range_tombstone::RangeTombstone;
 fn small_tables() -> Vec<(Env, Vec<Entry>)> {
     let mut rng = fastrand::Rng::with_seed(3);
     let codecs = [TableCompression::None, TableCompression::Lz4];
-    let shapes = codecs.into_iter().flat_map(|c| [(c, 0), (c, 256)]);
+    let shapes = codecs.into_iter().flat_map(|c| [(c, 0, 64), (c, 256, 1), (c, 256, 2)]);
     shapes
-        .map(|(compression, split_values_over)| {
+        .map(|(compression, split_values_over, page_blocks)| {
             let env = memory();
             let mut entries: Vec<_> = (0..25)
                 .map(|_| {
@@ -24,8 +24,14 @@ fn small_tables() -> Vec<(Env, Vec<Entry>)> {
                 .collect();
             entries.push(Entry::tombstone("key05", 20));
             sort(&mut entries);
-            let options =
-                TableOptions { block_bytes: 200, compression, split_values_over, ..TableOptions::default() };
+            let block_bytes = if page_blocks == 64 { 200 } else { 100 };
+            let options = TableOptions {
+                block_bytes,
+                compression,
+                split_values_over,
+                page_blocks,
+                ..TableOptions::default()
+            };
             let mut writer = TableWriter::create(&env, Path::new(PATH), options).unwrap();
             entries.iter().for_each(|e| writer.add(e.borrowed()).unwrap());
             writer.add_range_tombstone(&RangeTombstone {
@@ -117,7 +123,7 @@ fn what_is_wrong_in_a_packed_block_is_reported_at_its_start() {
         let env = memory();
         let options = TableOptions { block_bytes: 400, compression, ..TableOptions::default() };
         write(&env, &options, &entries);
-        let extent = open(&env, &cache(0)).unwrap().index().unwrap().extent(1);
+        let extent = extents(&open(&env, &cache(0)).unwrap())[1].clone();
         let mut bytes = file_bytes(&env);
         let (start, end) = (extent.start as usize, extent.end as usize);
         let codec = Compression::from_id(bytes[end - TRAILER_BYTES]).unwrap();
@@ -137,8 +143,7 @@ fn what_is_wrong_in_a_packed_block_is_reported_at_its_start() {
         put_file(&env, &bytes);
         let table = open(&env, &cache(0)).unwrap();
         let pin = crate::cache::pin();
-        let loaded =
-            table.block(&table.index().unwrap(), 1, false, &pin).err().expect("there are no 255 entries");
+        let loaded = table.block(&index(&table), 1, false, &pin).err().expect("there are no 255 entries");
         let decoded = table.decode_block(&bytes[start..end], extent.start).expect_err("the same");
         let mut scan = SalvageTable::open(&env, Path::new(PATH)).unwrap().scan();
         while scan.advance() {}
@@ -159,8 +164,7 @@ fn a_sector_that_cannot_be_read_hides_no_other_block() {
     let entries: Vec<_> = (0..60).map(|n| Entry::put(vec![b'k', n], 7, vec![n; 4000])).collect();
     write(&env, &options, &entries);
     let table = open(&env, &cache(0)).unwrap();
-    let extents: Vec<_> =
-        (0..table.index().unwrap().len()).map(|number| table.index().unwrap().extent(number)).collect();
+    let extents = extents(&table);
     assert!(extents.len() > 50 && extents[0].end < 8000, "{extents:?}");
     let mut bad = file_bytes(&env);
     bad[extents[35].start as usize + 50] ^= 1;
@@ -187,8 +191,7 @@ fn a_sound_block_in_the_place_of_another_ends_a_scan() {
     write(&env, &options, &entries);
     let good = file_bytes(&env);
     let table = open(&env, &cache(0)).unwrap();
-    let extents: Vec<_> =
-        (0..table.index().unwrap().len()).map(|number| table.index().unwrap().extent(number)).collect();
+    let extents = extents(&table);
     let (mut misplaced, mut continued, mut refused) = (0, 0, 0);
     for (number, here) in extents.iter().enumerate() {
         let as_long = |there: &&std::ops::Range<u64>| there.end - there.start == here.end - here.start;
@@ -219,10 +222,7 @@ fn a_sound_block_in_the_place_of_another_ends_a_scan() {
             // block.
             let crate::Error::Corrupt { path, offset, .. } = &error else { panic!("{error}") };
             let at = extents.iter().position(|extent| extent.start == *offset).unwrap();
-            assert!(
-                at == number || (at == number + 1 && table.index().unwrap().continues(at)),
-                "{number}: {error}"
-            );
+            assert!(at == number || (at == number + 1 && index(&table).continues(at)), "{number}: {error}");
             assert_eq!(path, Path::new(PATH));
             // A point read detects the wrong block unless both blocks hold versions of one key.
             let (table, pin) = (open(&env, &cache(1 << 20)).unwrap(), crate::cache::pin());
@@ -238,7 +238,7 @@ fn a_sound_block_in_the_place_of_another_ends_a_scan() {
                 }
             }
             misplaced += 1;
-            continued += u32::from(table.index().unwrap().continues(number));
+            continued += u32::from(index(&table).continues(number));
         }
     }
     assert!(misplaced > 10 && continued > 3 && refused > 50, "{misplaced} {continued} {refused}");
@@ -265,8 +265,7 @@ fn blocks_of_another_table_believed() -> (usize, Vec<usize>) {
     assert!(good.len() == theirs.len() && good != theirs);
 
     let table = open(&env, &cache(0)).unwrap();
-    let extents: Vec<_> =
-        (0..table.index().unwrap().len()).map(|number| table.index().unwrap().extent(number)).collect();
+    let extents = extents(&table);
     let mut believed = Vec::new();
     for (number, extent) in extents.iter().enumerate() {
         let place = extent.start as usize..extent.end as usize;
@@ -301,9 +300,10 @@ fn sstable_block_1_any_bytes_as_a_block_are_an_error_or_a_block() {
     let mut good = Vec::new();
     for (env, _) in small_tables() {
         let table = open(&env, &cache(0)).unwrap();
-        for number in 0..table.properties().blocks as usize {
+        for number in 0..table.blocks() {
             let pin = crate::cache::pin();
-            good.push(table.block(&table.index().unwrap(), number, false, &pin).unwrap().bytes().to_vec());
+            let index = table.index(caches::Wanted::Block(number), true).unwrap();
+            good.push(table.block(&index, number, false, &pin).unwrap().bytes().to_vec());
         }
     }
     for round in 0..200_000 {

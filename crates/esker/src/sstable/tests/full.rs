@@ -2,8 +2,9 @@
 
 use super::model::{check_gets, check_scan};
 use super::*;
+use crate::encoding::bytes::ByteReader;
 use crate::sstable::footer::Footer;
-use crate::sstable::index::Index;
+use crate::sstable::index::{Index, Place};
 use crate::sstable::stored::PartOpener;
 
 #[test]
@@ -44,7 +45,8 @@ fn what_the_index_has_no_room_for_is_refused_and_the_rest_can_be_read() {
             let stored = &bytes[footer.index.start as usize..footer.index.end as usize];
             let opener = PartOpener { salt: footer.salt, ..PartOpener::default() };
             let index = opener.open(stored, footer.index.start).unwrap();
-            Index::decode_within(&index, room).expect("index.5");
+            let mut reader = ByteReader::new(&index);
+            Index::decode_within(&mut reader, Place::default(), room).expect("index.5");
         }
     }
 }

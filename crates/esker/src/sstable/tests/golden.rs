@@ -35,6 +35,7 @@ fn write_example(env: &Env) -> TableMeta {
         filter_bits_per_key: 10,
         split_values_over: 256,
         direct_io: false,
+        page_blocks: 64,
     };
     let mut writer = TableWriter::create(env, Path::new(PATH), options).unwrap();
     example().iter().for_each(|e| writer.add(e.borrowed()).unwrap());
