@@ -30,12 +30,20 @@ instances:
     size: footer.len_filter
     type: part(1)
     if: footer.len_filter > 0
-  index:
+  index_pages:
     pos: footer.len_data + footer.len_range_tombstones + footer.len_filter
+    size: footer.len_index_pages
+    type: index_pages
+    if: footer.len_index_pages > 0
+  index:
+    doc: Of the data blocks; with index pages, of the pages.
+    pos: footer.len_data + footer.len_range_tombstones + footer.len_filter + footer.len_index_pages
     size: footer.len_index
     type: part(2)
   properties:
-    pos: footer.len_data + footer.len_range_tombstones + footer.len_filter + footer.len_index
+    pos: >-
+      footer.len_data + footer.len_range_tombstones + footer.len_filter + footer.len_index_pages
+      + footer.len_index
     size: footer.len_properties
     type: part(3)
 types:
@@ -64,8 +72,8 @@ types:
       - id: unknown_features
         type: b29
         valid: 0
-      - id: reserved
-        size: 8
+      - id: len_index_pages
+        type: u8
       - id: version
         type: u4
         valid: 1
@@ -94,9 +102,32 @@ types:
       - id: crc
         type: u4
   data:
+    doc: All blocks, or with index pages the blocks of each page.
     seq:
       - id: blocks
         type: stored_block
+        size: _root.index.content.as<index>.blocks[_index].len
+        repeat: expr
+        repeat-expr: '_root.footer.len_index_pages > 0 ? 0 : _root.index.content.as<index>.num_blocks.value'
+      - id: pages
+        type: blocks_of_page(_index)
+        size: _root.index.content.as<index>.paging.block_bytes[_index].value
+        repeat: expr
+        repeat-expr: '_root.footer.len_index_pages > 0 ? _root.index.content.as<index>.num_blocks.value : 0'
+  blocks_of_page:
+    params:
+      - id: page
+        type: u4
+    seq:
+      - id: blocks
+        type: stored_block
+        size: _root.index_pages.pages[page].content.as<index>.blocks[_index].len
+        repeat: expr
+        repeat-expr: _root.index_pages.pages[page].content.as<index>.num_blocks.value
+  index_pages:
+    seq:
+      - id: pages
+        type: part(2)
         size: _root.index.content.as<index>.blocks[_index].len
         repeat: expr
         repeat-expr: _root.index.content.as<index>.num_blocks.value
@@ -293,6 +324,23 @@ types:
         type: index_entry
         repeat: expr
         repeat-expr: num_blocks.value
+      - id: paging
+        type: paging(num_blocks.value)
+        if: not _io.eof
+  paging:
+    doc: The rest of the root of index pages.
+    params:
+      - id: num_pages
+        type: u8
+    seq:
+      - id: num_blocks
+        type: esker_varint
+      - id: page_blocks
+        type: esker_varint
+      - id: block_bytes
+        type: esker_varint
+        repeat: expr
+        repeat-expr: num_pages
   index_entry:
     seq:
       - id: len_and_flag

@@ -266,8 +266,8 @@ impl Builder {
         self.settings.functions.filters.clear();
         self.create_if_missing(false).error_if_exists(false)
     }
-    /// Makes more data than this count as exceeding the cache, with the run ratios of a large database in
-    /// small numbers: for simulators, whose databases are small.
+    /// Makes more data than this count as exceeding the cache, with the run ratios and the index pages of a
+    /// large database in small numbers: for simulators, whose databases are small.
     #[doc(hidden)]
     pub fn miniature(mut self, cache_bytes: u64) -> Self {
         self.settings.sizes.miniature = Some(cache_bytes);

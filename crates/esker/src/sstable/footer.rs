@@ -1,7 +1,7 @@
 //! The footer: the last bytes of a table, which give the positions of its parts.
 //!
 //! ```text
-//!   data blocks | range tombstones | filter | index pages | index | properties | [key header] | footer, 80 bytes
+//!   data blocks | range tombstones | filter | index pages | index | properties | [key header] | footer
 //! ```
 //!
 //! The parts are contiguous in this order, and the footer ends the file. A truncated or extended

@@ -27,8 +27,8 @@
 //! ```
 //!
 //! To read the source, follow a write (`writer.rs`, `block_builder.rs`, `part_writer.rs`), then a read
-//! (`table/lookup.rs`, `root.rs`, `index.rs`, `block.rs`, `block_search.rs`), then iteration (`block_position.rs`,
-//! `cursor.rs`, `scan.rs`).
+//! (`table/lookup.rs`, `root.rs`, `index.rs`, `block.rs`, `block_search.rs`), then iteration
+//! (`block_position.rs`, `cursor.rs`, `scan.rs`).
 //! Bytes: docs/formats/sstable.md
 
 mod block;

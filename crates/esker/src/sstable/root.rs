@@ -64,7 +64,7 @@ impl RootBuilder {
         RootBuilder { page_blocks, blocks: 0, pages: Vec::new(), block_bytes: Vec::new() }
     }
 
-    /// Adds a page of these blocks, stored in so many bytes.
+    /// Adds a page of these blocks with its stored length.
     pub(super) fn add(&mut self, entries: &[IndexEntry], stored_len: u64) {
         let Some(IndexEntry { separator, continues, .. }) = entries.first() else { return };
         self.pages.push(IndexEntry { stored_len, separator: separator.clone(), continues: *continues });

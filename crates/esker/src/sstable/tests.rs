@@ -4,6 +4,7 @@ mod corruption;
 mod full;
 mod golden;
 mod model;
+mod paged;
 mod probing;
 mod salvage;
 

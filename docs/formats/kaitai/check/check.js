@@ -84,6 +84,22 @@ function sstable({ EskerSstable }) {
   assert.strictEqual(table.footer.newestCommit, 9);
 }
 
+// The table with index pages of the same test.
+function sstablePages({ EskerSstable }) {
+  const tests = source('crates/esker/src/sstable/tests/golden.rs');
+  const golden = tests.match(/const VERSION_1_PAGES: &str = "([^"]*)"/)[1];
+  const table = new EskerSstable(stream(unhex(golden)));
+  const found = table.data.pages.map((page) => page.blocks.flatMap((block) => entries(block.content)));
+  const key = (name) => hex(Buffer.from(`\u0001${name}`));
+  const [red, yellow, blue] = ['red', 'yellow', 'blue'].map((value) => hex(Buffer.from(value)));
+  const banana = [key('banana'), yellow];
+  const expected = [[[key('apple'), red], banana], [banana, banana], [[key('blueberry'), blue]]];
+  assert.deepStrictEqual(found, expected);
+  assert.deepStrictEqual(table.data.blocks, []);
+  const { paging } = table.index.content;
+  assert.deepStrictEqual([paging.numBlocks.value, paging.pageBlocks.value], [5, 2]);
+}
+
 // The golden directories: tables agree with the manifest and the expected contents.
 function databases({ EskerManifest, EskerSstable, EskerWal }) {
   const goldens = path.join(root, 'crates/esker/tests/goldens/database-1');
@@ -164,7 +180,7 @@ function others({ EskerUnload, EskerBlob, EskerTuple }) {
 
 compile().then((parser) => {
   const parsers = new Proxy({}, { get: (_, name) => parser(name) });
-  [recordio, sstable, databases, others].forEach((check) => check(parsers));
+  [recordio, sstable, sstablePages, databases, others].forEach((check) => check(parsers));
 }).catch((error) => {
   console.error(error);
   process.exitCode = 1;

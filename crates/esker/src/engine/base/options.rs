@@ -29,6 +29,8 @@ use crate::txn::commit::{Durability, Isolation};
 use crate::types::{Error, Result, replace_file};
 use crate::wal::WalOptions;
 
+/// Blocks in a page of an index of a miniature database.
+const MINIATURE_PAGE_BLOCKS: usize = 2;
 const MIB: u64 = 1 << 20;
 /// Larger memtables are refused. Sums of such sizes could overflow.
 const MEMTABLE_BYTES_MAX: u64 = 16 << 30;
@@ -417,12 +419,16 @@ impl Options {
     }
     /// How tables are written, with or without direct I/O.
     pub(crate) fn table_options(&self, direct_io: bool) -> TableOptions {
-        TableOptions {
+        let mut options = TableOptions {
             block_bytes: self.given.sizes.block_bytes,
             compression: self.given.compression,
             direct_io,
             ..TableOptions::default()
+        };
+        if self.given.sizes.miniature.is_some() {
+            options.page_blocks = MINIATURE_PAGE_BLOCKS;
         }
+        options
     }
     /// The limits that shape the runs, given the bytes that the tables hold.
     pub(crate) fn limits(&self, table_bytes_live: u64) -> Limits {

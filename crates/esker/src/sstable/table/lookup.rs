@@ -1,8 +1,8 @@
 //! Looks up one key in a table.
 //!
 //! ```text
-//!   get: key, hash --filter--> [root --page--] index --block number--> slot --in memory--> lower_bound --> Found
-//!                                                                        `--empty--> OnMiss: read, verify, insert
+//!   get: key, hash --filter--> [root --page-->] index --block number--> slot --in memory--> lower_bound
+//!                                                                       `--empty--> OnMiss: read, insert
 //! ```
 //!
 //! The versions of a key may continue in the next block (`Index::continues`). A cached lookup has two cache

@@ -18,6 +18,18 @@ const VERSION_1: &str = "
     00000000000000000000000000000000000001000000209bf6e565736b6572535354
 ";
 
+/// A table of five blocks with an index of three pages.
+const VERSION_1_PAGES: &str = "
+    01000000270200000000000003000000656c707001617265640015c99c2a01000000230300000000000006000000616e
+    616e010900000000000001626179656c6c6f770097bcf00501000000230300000000000006000000616e616e01080000
+    0000000001626179656c6c6f7700e983f19301000000230300000000000006000000616e616e01070000000000000162
+    6179656c6c6f7700bd81fe4d010000002706000000000000040000007972726501626c756562626c756500d794552900
+    023c0054020162002375368a0002540055070162616e616e61005f72732b000146000075261b100101031a0025066261
+    6e616e611202626c0502485423001f7733b60503000025190009050006016170706c65010a01626c75656265727279fb
+    fc2f0700efa32d13bf00000000000000000000000000000000000000000000001b000000000000002600000000000000
+    3ad1dc8d0900000000000000000000002800000000000000010000005913d8a865736b6572535354
+";
+
 fn example() -> Vec<Entry> {
     vec![
         Entry::put("\u{1}apple", 0, "red"),
@@ -45,6 +57,27 @@ fn write_example(env: &Env) -> TableMeta {
         seq: SeqNo::new(7),
     });
     writer.finish(None).unwrap()
+}
+
+/// Versions of one key start the second page.
+fn paged_example() -> Vec<Entry> {
+    let versions = [9, 8, 7].map(|seq| Entry::put("\u{1}banana", seq, "yellow"));
+    let mut entries = vec![Entry::put("\u{1}apple", 0, "red"), Entry::put("\u{1}blueberry", 0, "blue")];
+    entries.extend(versions);
+    sort(&mut entries);
+    entries
+}
+
+fn write_paged_example(env: &Env) -> TableMeta {
+    let options = TableOptions {
+        block_bytes: 1,
+        compression: TableCompression::None,
+        filter_bits_per_key: 0,
+        split_values_over: 256,
+        direct_io: false,
+        page_blocks: 2,
+    };
+    write(env, &options, &paged_example())
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -81,6 +114,22 @@ fn tables_are_read_as_ever() {
     assert_eq!(table.properties().blocks, 3);
     assert_eq!(table.newest_commit().unwrap(), SeqNo::new(9));
     assert_eq!(stated_newest_commit(&env, Path::new(PATH)).unwrap(), Some(SeqNo::new(9)));
+}
+
+#[test]
+fn tables_with_pages_are_written_and_read_as_ever() {
+    let env = memory();
+    write_paged_example(&env);
+    let written = file_bytes(&env);
+    let lines: Vec<_> = written.chunks(48).map(hex).collect();
+    assert_eq!(written, unhex(VERSION_1_PAGES), "\n{}", lines.join("\n"));
+    let table = open(&env, &cache(1 << 20)).unwrap();
+    table.verify().unwrap();
+    let mut scan = table.scan();
+    for entry in paged_example() {
+        assert_eq!(scan.next().unwrap(), Some(entry.borrowed()));
+    }
+    assert_eq!((scan.next().unwrap(), table.properties().blocks), (None, 5));
 }
 
 #[test]

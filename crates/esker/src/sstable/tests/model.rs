@@ -88,7 +88,7 @@ fn check_at(cursor: &TableCursor, expected: Option<&&Entry>) {
     }
 }
 
-fn check_cursor(rng: &mut fastrand::Rng, table: &Arc<Table>, entries: &[Entry], at: u64) {
+pub(super) fn check_cursor(rng: &mut fastrand::Rng, table: &Arc<Table>, entries: &[Entry], at: u64) {
     let seen = visible(entries, at);
     let mut cursor = table.cursor(SeqNo::new(at), rng.bool());
     assert!(!cursor.valid());
@@ -180,7 +180,7 @@ fn random_tables_agree_with_a_sorted_list() {
         let mut options = random_options(&mut rng);
         let entries = random_entries(&mut rng);
         // A cursor reads a root that has no room in memory again for each page.
-        options.page_blocks = options.page_blocks.max(entries.len() / 32);
+        options.page_blocks = options.page_blocks.max(entries.len() / 8);
         let meta = write(&env, &options, &entries);
         let table = open(&env, &cache([0, 3000, 1 << 30][rng.usize(..3)])).unwrap();
         let check = table.verify().unwrap();
