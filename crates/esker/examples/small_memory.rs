@@ -25,14 +25,7 @@ fn main() -> esker::Result<()> {
     let (memory_mib, keys, key_bytes) = (number(1), number(2_000_000), number(30) as usize);
     let dir = tempfile::tempdir().expect("a temporary directory");
     let open = |mib: u64| Db::builder().memory(mib << 20).durability(Durability::None).open(dir.path());
-    let key = |n: u64| {
-        let mut key = vec![b'k'; key_bytes];
-        // Neighbours differ in the last bytes only, so separators are long.
-        let digits = format!("{n:012}");
-        key[key_bytes - digits.len()..].copy_from_slice(digits.as_bytes());
-        key[..4].copy_from_slice(&(n as u32 / 5000).to_be_bytes());
-        key
-    };
+    let key = |n: u64| key_of(n, key_bytes);
     let db = open(256)?;
     let map = db.keyspace("map")?;
     for first in (0..keys).step_by(1000) {
@@ -67,6 +60,16 @@ fn main() -> esker::Result<()> {
     }
     println!("{cached} of {gets} repeated gets are answered from memory");
     Ok(())
+}
+
+/// Seven keys each differ in their last bytes only, so separators are long.
+fn key_of(n: u64, bytes: usize) -> Vec<u8> {
+    let mut key = vec![0; bytes.max(12)];
+    fastrand::Rng::with_seed(n / 7).fill(&mut key);
+    key[..4].copy_from_slice(&(n as u32 / 7).to_be_bytes());
+    let end = key.len() - 4;
+    key[end..].copy_from_slice(&(n as u32).to_be_bytes());
+    key
 }
 
 fn entries(map: &Keyspace, from: Vec<u8>, count: usize) -> esker::Result<u64> {

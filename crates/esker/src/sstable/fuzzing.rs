@@ -229,7 +229,7 @@ fn index_of(bytes: &[u8], footer: &Footer) -> Option<StoredIndex> {
     let part = part_of(bytes, &footer.index, footer.salt)?;
     Some(match footer.pages.is_empty() {
         true => StoredIndex::Blocks(Arc::new(Index::decode(&part, Place::default()).ok()?)),
-        false => StoredIndex::Paged(Root::decode(&part, footer.pages.start).ok()?),
+        false => StoredIndex::Paged(Box::new(Root::decode(&part, footer.pages.start).ok()?)),
     })
 }
 

@@ -204,7 +204,7 @@ impl Root {
 /// The index of a table in its file: one part, or a root and pages.
 pub(super) enum StoredIndex {
     Blocks(Arc<Index>),
-    Paged(Root),
+    Paged(Box<Root>),
 }
 
 impl StoredIndex {
@@ -212,7 +212,7 @@ impl StoredIndex {
     pub(super) fn read(parts: &Parts<'_>, footer: &Footer) -> Result<StoredIndex> {
         match footer.pages.is_empty() {
             true => Index::read(parts, footer).map(|index| StoredIndex::Blocks(Arc::new(index))),
-            false => Root::read(parts, footer).map(StoredIndex::Paged),
+            false => Root::read(parts, footer).map(|root| StoredIndex::Paged(Box::new(root))),
         }
     }
 

@@ -111,3 +111,34 @@ fn indexes_and_filters_stay_within_the_memory_and_no_answer_changes() {
     check(&restored, &restored.default_keyspace(), &model);
     assert!(restored.check().unwrap().problems.is_empty());
 }
+
+#[cfg(feature = "encryption")]
+#[test]
+fn encrypted_pages_of_an_index_are_read_in_a_small_memory() {
+    let env = Env::simulated(Arc::new(MemFs::new()), 1);
+    let open = || {
+        let keys = esker::encryption::MasterKeys::new("m", &[1; 32]).unwrap();
+        builder(&env)
+            .blobs(Blobs::Never)
+            .tuning(|t| t.table_bytes(1 << 20))
+            .encryption(keys)
+            .open("db")
+            .unwrap()
+    };
+    let db = open();
+    let (map, mut model) = (db.default_keyspace(), Model::new());
+    write(&db, &map, &mut model, 0);
+    db.compact().unwrap();
+    drop(map);
+    db.close().unwrap();
+    let db = open();
+    let map = db.default_keyspace();
+    for n in 0..200 {
+        let expected = model.get(&key(n)).map(Vec::as_slice);
+        assert_eq!(map.get(key(n)).unwrap().as_deref(), expected);
+        let cached = map.get_if_cached(key(n)).unwrap();
+        assert_eq!(cached.expect("it was just read").as_deref(), expected);
+    }
+    check(&db, &map, &model);
+    assert!(db.check().unwrap().problems.is_empty());
+}

@@ -106,7 +106,7 @@ impl Table {
     }
 
     /// Caches a block and the blocks around it while the cache has free space, so that a database that fits
-    /// is soon cached completely. All are blocks of one page of the index. Errors are ignored here; a reader of
+    /// is soon cached completely. All are blocks of one page of the index. Errors are ignored: a reader of
     /// the block gets them.
     fn load_around(&self, index: &BlockIndex, number: usize, pin: &Guard) {
         let (file, numbers) = (&self.loaded().file, index.range());

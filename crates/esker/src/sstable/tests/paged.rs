@@ -71,7 +71,7 @@ fn caches_2_a_cursor_goes_on_when_its_page_is_evicted() {
     let visible: Vec<_> = entries.iter().filter(|entry| entry.seq == 3).collect();
     let mut cursor = table.cursor(SeqNo::new(4), true);
     let pin = crate::cache::pin();
-    let mut evict = |position: usize| {
+    let evict = |position: usize| {
         let capacity = if position.is_multiple_of(3) { 0 } else { 1 << 20 };
         cache.budget().set_capacity(capacity);
         cache.shrink(&pin);
