@@ -6,7 +6,7 @@
 //!     [BYTES of a key, 30]
 //! ```
 //!
-//! Each line is the median of seven rounds. Bytes read are those of system calls (Linux), mostly from the
+//! Each line is the median of five rounds. Bytes read are those of system calls (Linux), mostly from the
 //! page cache.
 
 #![expect(clippy::disallowed_methods, reason = "a program that measures itself")]
@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use esker::{Db, Durability, Keyspace};
 
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 5;
 const VALUE: [u8; 16] = *b"sixteen bytes ok";
 
 fn main() -> esker::Result<()> {
@@ -42,7 +42,7 @@ fn main() -> esker::Result<()> {
     let map = db.keyspace("map")?;
     let bytes = db.stats().table_bytes;
     println!("{keys} keys of {key_bytes} bytes, {} MB in {memory_mib} MiB of memory", bytes / 1_000_000);
-    let gets = 20_000.min(keys);
+    let gets = 5_000.min(keys);
     measure("random get", gets, |n| {
         assert!(map.get(key(n % keys))?.is_some());
         Ok(1)
