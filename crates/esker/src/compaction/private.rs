@@ -27,6 +27,8 @@ pub(crate) struct PrivateBuilt {
     pub built: Built,
     /// Number of live entries per keyspace.
     pub puts: Vec<(KeyspaceId, i64)>,
+    /// Whether any entry is an operand.
+    pub has_operands: bool,
 }
 
 /// Writes layers, newest first, as one run. Each layer's entries and range tombstones have a sequence number
@@ -62,11 +64,12 @@ fn write_to(
     judge: &mut Judge,
     output: &mut Output<'_>,
 ) -> Result<PrivateBuilt> {
-    let (mut stats, mut puts) = (CompactionStats::default(), Puts::default());
+    let (mut stats, mut puts, mut has_operands) = (CompactionStats::default(), Puts::default(), false);
     let mut scan = MergeScan::new(layers)?;
     let mut gather = Gather::strict(context.fold_context());
     let mut write = |entry: EntryRef<'_>, _| {
         puts.add(&entry);
+        has_operands |= entry.kind.is_operand();
         output.add(EntryRef { seq: SeqNo::ZERO, ..entry })
     };
     while let Some(entry) = scan.next()? {
@@ -77,7 +80,7 @@ fn write_to(
     gather.finish(judge, &mut write)?;
     let Written { added, opened } = output.finish()?;
     let built = Built { added, opened, ..Built::default() };
-    Ok(PrivateBuilt { built, puts: puts.per_keyspace })
+    Ok(PrivateBuilt { built, puts: puts.per_keyspace, has_operands })
 }
 
 /// Returns the same ranges with sequence number 0.

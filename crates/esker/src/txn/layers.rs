@@ -11,6 +11,7 @@
 //! layers.2. Private tables that are not adopted are removed when the last reference to their layer is
 //!     dropped.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::packing::{Packing, Spares};
@@ -19,6 +20,7 @@ use crate::encoding::hash::key_hash;
 use crate::manifest::version::Run;
 use crate::memtable::{PieceCursor, PieceScan};
 use crate::read::fold::{Base, Operands};
+use crate::read::merge::MergeCursor;
 use crate::read::point::PointQuery;
 use crate::read::resolve::{Answer, Resolver};
 use crate::read::run_cursor::RunCursor;
@@ -45,6 +47,8 @@ pub(crate) struct PrivateRun {
     pub(crate) run: Arc<Run>,
     /// Number of live entries per keyspace, ascending.
     pub(crate) puts: Vec<(KeyspaceId, i64)>,
+    /// Whether any entry is an operand.
+    pub(crate) has_operands: bool,
     /// Number of times its entries were compacted.
     pub(crate) tier: u32,
 }
@@ -118,6 +122,7 @@ impl Layers {
             run = PrivateRun {
                 run: Arc::new(Run::new(run.run.level, run.run.id, tables)),
                 puts,
+                has_operands: last.has_operands || run.has_operands,
                 tier: last.tier.max(run.tier),
             };
             self.all.pop();
@@ -149,6 +154,29 @@ impl Layers {
     /// all runs must be compacted into one.
     pub(crate) fn removes_across(&self) -> bool {
         self.runs().skip(1).any(|private| private.run.has_range_tombstones())
+    }
+
+    /// Returns whether a run merges into a key that an older run puts or removes. A commit has either operands
+    /// or another op for a key (write_set.6), so all runs must be compacted into one.
+    pub(crate) fn merges_across(&self) -> Result<bool> {
+        if !self.runs().skip(1).any(|private| private.has_operands) {
+            return Ok(false);
+        }
+        let everything = Bounds { lower: Bound::Unbounded, upper: Bound::Unbounded };
+        let mut walk = MergeCursor::new(self.cursors(&everything));
+        walk.seek_first()?;
+        while walk.valid() {
+            let mut is_above = walk.kind().is_operand();
+            while walk.older()? {
+                let is_operand = walk.kind().is_operand();
+                if is_above && !is_operand {
+                    return Ok(true);
+                }
+                is_above = is_operand;
+            }
+            walk.next()?;
+        }
+        Ok(false)
     }
 
     /// Returns the index of the first of the newest layers that are pieces.

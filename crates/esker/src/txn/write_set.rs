@@ -18,7 +18,8 @@
 //! write_set.6. Operands are written without checking what the set holds for their key. Lists of consecutive
 //!     operands are joined. If operands follow a put or a removal, readers of the set fold them with it.
 //!     Before the set is committed or becomes a layer, a put replaces both (db/writes.rs). A commit therefore
-//!     has either operands or another op for a key.
+//!     has either operands or another op for a key. So has a large one, whose layers are merged where it is
+//!     needed (`Layers::merges_across`).
 //!
 //! Writing needs no lookups: a bulk load sorts once, when it commits. Decoding an owned log record does not
 //! copy it, so replaying a commit needs no more memory than the commit did.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use esker::env::{Env, ManualClock, MemFs};
 use esker::{
-    BackgroundStep, Blobs, Builder, Counting, Db, Error, FeedChange, Keyspace, Reads, Snapshot, Ttl, Value,
+    BackgroundStep, Blobs, Builder, Counting, Db, Error, FeedChange, History, Keyspace, Reads, Snapshot, Ttl,
+    Value, WriteBatch,
 };
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -408,4 +409,59 @@ fn the_feed_has_the_operands_of_commits_small_and_large() {
     }
     assert_eq!(copy, content(&map));
     assert!(lists[..2] == [0, 1] && lists[2] > 1, "{lists:?}: of several runs");
+}
+
+/// A commit has either operands or another op for a key. A table could not hold both.
+#[test]
+fn what_a_large_transaction_merges_into_its_own_values_is_computed_when_it_commits() {
+    let fs = MemFs::new();
+    let open = |has_operator: bool| {
+        let small = builder(&fs).tuning(|t| t.transaction_memory(400)).adoption_bytes(400);
+        let sum = |base: Option<&[u8]>, operands: &[&[u8]]| match base {
+            Some(b"no number") => Err("no number".to_owned()),
+            base => concat(base, operands),
+        };
+        let small = if has_operator { small.merge_operator("sum", sum) } else { small };
+        small.allow_missing_merge_operators(true).open("db").unwrap()
+    };
+    let db = open(true);
+    let map = db.keyspace("m").unwrap();
+    map.set_merge_operator("sum").unwrap();
+    // Numbers stay, so a compaction could not give the value an older one than its operands have.
+    map.set_history(History::Versions(2)).unwrap();
+    map.put("a", "before").unwrap();
+    let commit = |own: Option<&str>, is_hidden: bool| {
+        let mut batch = db.batch();
+        let fill = |batch: &mut WriteBatch| {
+            (0..9_u8).for_each(|n| batch.put(&map, [n], [n; 100]).unwrap());
+        };
+        match own {
+            Some(own) => batch.put(&map, "a", own).unwrap(),
+            None => batch.delete(&map, "a").unwrap(),
+        }
+        fill(&mut batch);
+        batch.merge(&map, "a", "b").unwrap();
+        fill(&mut batch);
+        if is_hidden {
+            batch.put(&map, "a", "hides both").unwrap();
+            fill(&mut batch);
+        }
+        batch.commit().map_err(Error::from)
+    };
+    let error = commit(Some("no number"), false).unwrap_err();
+    assert!(matches!(error, Error::Merge { .. }), "{error}");
+    assert_eq!((map.get("a").unwrap().as_deref(), db.stats().adoptions), (Some(&b"before"[..]), 0));
+    for (own, is_hidden, expected) in
+        [(Some("no number"), true, "hides both"), (None, false, "b"), (Some("a"), false, "ab")]
+    {
+        commit(own, is_hidden).unwrap();
+        assert_eq!(map.get("a").unwrap().as_deref(), Some(expected.as_bytes()));
+    }
+    assert_eq!(db.stats().adoptions, 3);
+    drop((map, db));
+    let db = open(false);
+    db.compact().unwrap();
+    let found: Vec<_> = db.keyspace("m").unwrap().versions("a").unwrap().map(Result::unwrap).collect();
+    assert_eq!(found.iter().map(|v| v.value.as_deref().unwrap()).collect::<Vec<_>>(), [&b"ab"[..], b"b"]);
+    assert!(db.check().unwrap().is_sound());
 }

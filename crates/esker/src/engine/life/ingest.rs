@@ -206,7 +206,8 @@ impl SortedPairs {
         let tables = self.core.private_tables(written);
         let puts = vec![(self.keyspace, std::mem::take(&mut self.unfinished) as i64)];
         let run = Arc::new(Run::new(Level::L0, RunId(0), tables));
-        self.layers.replace_from(self.layers.all().len(), PrivateRun { run, puts, tier: 0 });
+        let run = PrivateRun { run, puts, has_operands: false, tier: 0 };
+        self.layers.replace_from(self.layers.all().len(), run);
         Ok(())
     }
 

@@ -49,8 +49,8 @@ const TRIES_BEFORE_TURN: u32 = 3;
 /// Maximum number of threads that write one transaction.
 const PARTS_MAX: usize = 4;
 
-/// Tables, and the number of their live entries by keyspace.
-type WrittenPart = (Vec<Arc<LiveTable>>, Vec<(KeyspaceId, i64)>);
+/// Tables, the number of their live entries by keyspace, and whether any entry is an operand.
+type WrittenPart = (Vec<Arc<LiveTable>>, Vec<(KeyspaceId, i64)>, bool);
 
 impl Writes {
     /// Writes pieces to tables if they take all of their memory.
@@ -92,18 +92,19 @@ impl Writes {
         self.check_able()?;
         self.wal_pool.expect(self.table_bytes() + layers.memory_bytes());
         self.signal.wake_log();
-        let (mut tables, mut puts) = (Vec::new(), Vec::new());
+        let (mut tables, mut puts, mut has_operands) = (Vec::new(), Vec::new(), false);
         for part in self.write_parts(layers, first) {
-            let (more, more_puts) = part?;
+            let (more, more_puts, has_more) = part?;
             tables.extend(more);
             puts = sum(&puts, more_puts);
+            has_operands |= has_more;
         }
         if tables.is_empty() {
             layers.truncate(first);
             return Ok(());
         }
         let run = Arc::new(Run::new(Level::L0, RunId(0), tables));
-        layers.replace_from(first, PrivateRun { run, puts, tier });
+        layers.replace_from(first, PrivateRun { run, puts, has_operands, tier });
         Ok(())
     }
 
@@ -138,8 +139,10 @@ impl Writes {
         let context = self.compaction_context(&new_file, &|_| true);
         // A transaction larger than its memory would evict its own tables from the cache.
         let keep_warm = first == 0 && layers.memory_bytes() < self.options.transaction_bytes();
-        let PrivateBuilt { built, puts } = write_private(&context, sources, removed, keep_warm)?;
-        Ok((self.private_tables(Written { added: built.added, opened: built.opened }), puts))
+        let PrivateBuilt { built, puts, has_operands } =
+            write_private(&context, sources, removed, keep_warm)?;
+        let tables = self.private_tables(Written { added: built.added, opened: built.opened });
+        Ok((tables, puts, has_operands))
     }
 
     /// Opens tables that are removed with their last user until they are adopted (layers.2).
@@ -160,7 +163,7 @@ impl Writes {
             self.push_piece(request.set.clone(), &mut layers);
         }
         self.spill(&mut layers)?;
-        if layers.removes_across() {
+        if layers.removes_across() || layers.merges_across()? {
             self.merge_layers(&mut layers, 0, 0)?;
         }
         for lease in &request.blobs.leases {
