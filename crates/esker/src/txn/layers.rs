@@ -156,8 +156,8 @@ impl Layers {
         self.runs().skip(1).any(|private| private.run.has_range_tombstones())
     }
 
-    /// Returns whether a run merges into a key that an older run puts or removes. A commit has either operands
-    /// or another op for a key (write_set.6), so all runs must be compacted into one.
+    /// Returns whether a run merges into a key that an older run puts or removes. A commit has either
+    /// operands or another op for a key (write_set.6), so all runs must be compacted into one.
     pub(crate) fn merges_across(&self) -> Result<bool> {
         if !self.runs().skip(1).any(|private| private.has_operands) {
             return Ok(false);

@@ -59,6 +59,7 @@ mod readme;
 mod refusals;
 mod repair;
 mod replay;
+mod runs_of_one_commit;
 mod sequences;
 mod size;
 mod space;
