@@ -108,7 +108,8 @@ impl WriteBatch {
     /// [`KeyspaceNotFound`](crate::Error::KeyspaceNotFound) if a keyspace was dropped meanwhile;
     /// [`Closed`](crate::Error::Closed); [`Corrupt`](crate::Error::Corrupt) and [`Io`](crate::Error::Io) if
     /// old values of the keys cannot be looked up, if no memtable can be flushed to make room, or if the log
-    /// gets no further file.
+    /// gets no further file; [`Merge`](crate::Error::Merge) if operands cannot be merged into a value of the
+    /// same batch.
     ///
     /// The error returns the batch.
     pub fn commit(self) -> Result<SeqNo, CommitError<WriteBatch>> {
