@@ -91,11 +91,18 @@ impl TableCursor {
         Ok(self.table.blocks() > 0)
     }
 
+    /// Takes the index, or the page of it, that finds what is wanted.
+    #[cold]
+    fn turn_page(&mut self, wanted: Wanted<'_>) -> Result<()> {
+        self.index = Some(self.table.index(wanted, self.fill_cache)?);
+        Ok(())
+    }
+
     /// Makes block `number` the current block.
     #[inline]
     fn enter(&mut self, number: usize) -> Result<()> {
         if self.index.as_ref().is_none_or(|index| !index.range().contains(&number)) {
-            self.index = Some(self.table.index(Wanted::Block(number), self.fill_cache)?);
+            self.turn_page(Wanted::Block(number))?;
         }
         if self.current.as_ref().is_none_or(|current| current.number != number) {
             let pin = cache::pin();
@@ -183,7 +190,7 @@ impl TableCursor {
     #[inline]
     fn search(&mut self, key: &[u8]) -> Result<usize> {
         if self.index.as_ref().is_none_or(|index| !index.covers(key)) {
-            self.index = Some(self.table.index(Wanted::Key(key), self.fill_cache)?);
+            self.turn_page(Wanted::Key(key))?;
         }
         let (number, simd) = (self.index().find(key), self.index().simd());
         self.enter(number)?;
