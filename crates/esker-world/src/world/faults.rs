@@ -245,6 +245,8 @@ fn may_show_as(call: &Fired, error: &Error) -> bool {
         }
         Error::Poisoned(cause) => stops_log(call) && may_show_as(call, cause),
         Error::Corrupt { .. } | Error::UnsupportedVersion { .. } => is_misread(call),
+        // A misread key header names a key that is not there.
+        Error::Encryption { path, .. } => is_misread(call) && call.path == *path,
         // A misread job file makes leftovers of a copy look foreign.
         Error::Invalid(_) => is_misread(call) && is_job_file(call),
         _ => false,

@@ -25,6 +25,8 @@ use crate::op::{KeyspaceNo, Op, Write};
 /// Bytes that an entry may take beside its key and its value: the keyspace, an expiry, what frames a value in
 /// a blob file.
 const BESIDE_BYTES: u64 = 64;
+/// An entry counts at most this many times its bytes, because of what small tables have besides entries.
+const SHARE_MAX: u64 = 2;
 
 /// Returns whether a keyspace has a maximum size, as far as the database can tell.
 pub(super) fn is_limited(db: &Db) -> bool {
@@ -104,7 +106,7 @@ impl World {
             return;
         }
         let bytes = |(key, value): (&KeyNo, &ValueNo)| {
-            keys::key(*key).len() as u64 + value.bytes().len() as u64 + BESIDE_BYTES
+            SHARE_MAX * (keys::key(*key).len() as u64 + value.bytes().len() as u64 + BESIDE_BYTES)
         };
         let live: u64 = there.entries().iter().map(bytes).sum();
         let max = bytes_max.expect("a keyspace with a maximum");

@@ -60,9 +60,9 @@ impl Keyspace {
 
     /// Sets the size beyond which this keyspace loses its oldest entries, as a log or a cache does; `None`:
     /// unlimited. The database stores this. The size is that of the live entries, with their values in blob
-    /// files, as stored on disk; an entry counts at most 16 bytes more than its key and value have before
-    /// compression. Removed and overwritten versions take more space until a compaction drops them, but they
-    /// never cost a live entry.
+    /// files, as stored on disk; an entry counts at most twice its bytes before compression, with 16 bytes
+    /// for its frame. Removed and overwritten versions take more space until a compaction drops them, but
+    /// they never cost a live entry.
     ///
     /// The background checks the size about every quarter of a second, and so do [`Db::sweep`] and
     /// [`Db::compact`]. Beyond the size they remove entries by ordinary commits until seven eighths of it are

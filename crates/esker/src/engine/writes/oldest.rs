@@ -44,6 +44,8 @@ const SLACK_PART: u64 = 8;
 const GROWTH_PART: u64 = 16;
 /// Bytes that an entry takes in a block beside its key and its value, about.
 const FRAME_BYTES: u64 = 16;
+/// An entry counts at most this many times its bytes before compression.
+const SHARE_MAX: f64 = 2.0;
 /// Maximum number of stretches that a measurement keeps apart.
 const STRETCHES_MAX: usize = 4096;
 
@@ -145,14 +147,14 @@ fn bytes_of_version(entry: &EntryRef<'_>) -> (u64, u64) {
     (FRAME_BYTES + (entry.key.len() + entry.value.len()) as u64, blob)
 }
 
-/// Returns which part of the bytes of its entries a run takes on disk. At most 1: live entries are not
-/// charged for tombstones and for what a table has besides blocks (engine_oldest.2).
-fn compression_of(tables: &[Arc<LiveTable>]) -> f64 {
+/// Returns how much more or less than its entries a run takes on disk. Tombstones have their own share. Live
+/// entries are not charged for more than that, such as range removals in small tables (engine_oldest.2).
+fn share_of(tables: &[Arc<LiveTable>]) -> f64 {
     let counts = tables.iter().map(|live| &live.meta.counts);
     let uncompressed: u64 =
         counts.map(|counts| counts.key_bytes + counts.value_bytes + counts.entries * FRAME_BYTES).sum();
     let bytes: u64 = tables.iter().map(|live| live.meta.file_bytes).sum();
-    (bytes as f64 / uncompressed.max(1) as f64).min(1.0)
+    (bytes as f64 / uncompressed.max(1) as f64).min(SHARE_MAX)
 }
 
 /// Passes the live keys of a range, each with the commit of its newest version and an estimate of its bytes
@@ -171,7 +173,7 @@ fn scan_live(
     }
     for run in view.version.runs() {
         let tables = run.overlapping(range);
-        ratios.push(compression_of(tables));
+        ratios.push(share_of(tables));
         sources.push(Source::run(tables.iter().map(|live| live.table.clone()).collect()));
     }
     let mut scan = MergeScan::new(sources)?;
