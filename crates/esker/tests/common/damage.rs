@@ -459,6 +459,14 @@ pub fn full() -> bool {
     std::env::var("ESKER_SWEEP").is_ok_and(|v| v == "full")
 }
 
+/// One in `n` of these items, other ones for each commit that `.ci/run` tests; all of them in the long form.
+pub fn one_in<T>(n: usize, items: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+    let n = if full() { 1 } else { n };
+    let row =
+        std::env::var("ESKER_SEED_ROW").map_or(0, |row| row.parse().expect("ESKER_SEED_ROW is a number"));
+    items.skip(row % n).step_by(n)
+}
+
 /// Offsets in a file of `len` bytes: all of them for small files and in the long form, otherwise a sample
 /// with both ends.
 pub fn places(len: usize, sample: usize) -> Vec<usize> {

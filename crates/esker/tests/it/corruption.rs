@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::contents::{Contents, difference, dump, dump_knowing, dump_sound};
 use crate::common::damage::{
-    Golden, LOGGED, blocks, cut, logged_value, overwrite, parts, path, places, read, records, replace,
+    Golden, LOGGED, blocks, cut, logged_value, one_in, overwrite, parts, path, places, read, records, replace,
 };
 use crate::common::goldens::NAMES;
 use crate::common::{dir, simulated};
@@ -228,7 +228,7 @@ fn a_flipped_bit_anywhere() {
             let bytes = golden.read(name);
             let has_parts = name.ends_with(".sst") || name.ends_with(".wal");
             let parts = has_parts.then(|| parts(&golden.fs, name));
-            for at in places(bytes.len(), sample) {
+            for at in one_in(2, places(bytes.len(), sample).into_iter()) {
                 let what = format!("bit {} of byte {at} flipped", at % 8);
                 // Bytes that are never read give no error.
                 let part = |parts: &Vec<Range<usize>>| {
@@ -337,7 +337,7 @@ fn cut_at_any_length() {
     for (golden, sample) in [(Golden::merged(), 100), (Golden::killed(), 40), (Golden::segmented(), 40)] {
         for name in &golden.files {
             let bytes = golden.read(name);
-            for len in places(bytes.len(), sample) {
+            for len in one_in(2, places(bytes.len(), sample).into_iter()) {
                 let what = format!("cut to {len} of {} bytes", bytes.len());
                 judge.damaged(&golden, &what, &[name], Allowed::Newest, |fs| cut(fs, name, len));
             }
@@ -352,7 +352,7 @@ fn a_manifest_that_lost_its_end_is_refused_before_its_tables_are_removed() {
     {
         let name = golden.named("").find(|name| name.starts_with("MANIFEST-")).unwrap();
         let bytes = golden.read(name);
-        for at in 0..bytes.len() {
+        for at in one_in(3, 0..bytes.len()) {
             judge.damaged(&golden, &format!("cut to {at}"), &[name], Allowed::Newest, |fs| cut(fs, name, at));
             judge.damaged(&golden, &format!("zeros from {at}"), &[name], Allowed::Newest, |fs| {
                 overwrite(fs, name, at, &vec![0; bytes.len() - at]);

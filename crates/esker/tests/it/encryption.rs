@@ -17,6 +17,7 @@ use esker::{BackgroundStep, Blobs, Builder, Db, EncryptionProblem, Error, Histor
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind, OpenOptions, read_range};
 
 use crate::common::contents::{Contents, dump, dump_sound};
+use crate::common::damage::one_in;
 use crate::common::{DIR, tiny};
 
 /// Part of every key, value and name.
@@ -322,7 +323,7 @@ fn damaged_and_exchanged_files_never_give_wrong_answers() {
     for path in all.iter().filter(|path| !path.ends_with("LOCK")) {
         let original = bytes(&fs, path);
         let used = original.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        for (at, byte) in original.iter().enumerate().take(used) {
+        for (at, byte) in one_in(3, original.iter().enumerate().take(used)) {
             let copy = fs.kill();
             let file = copy.open(path, OpenOptions::write()).unwrap();
             file.write_all_at(&[byte ^ 0x40], at as u64).unwrap();
@@ -533,7 +534,8 @@ fn an_unload_has_a_key_of_its_own_and_damage_of_it_is_noticed() {
     ));
     // The wrapped key, zeros after it, and the records.
     let good = bytes(&fs, Path::new("out/file"));
-    for at in (0..400).chain((4000..5000).step_by(3)).chain((5000..good.len()).step_by(211)) {
+    let places = (0..400).chain((4000..5000).step_by(3)).chain((5000..good.len()).step_by(211));
+    for at in one_in(4, places) {
         let file = fs.open(Path::new("out/file"), OpenOptions::write()).unwrap();
         file.write_all_at(&[good[at] ^ 4], at as u64).unwrap();
         match load(&to, Load::new().env(file_env())) {

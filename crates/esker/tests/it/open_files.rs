@@ -23,7 +23,7 @@ fn no_file_stays_open_after_closing() {
     if own_process::ran(no_file_stays_open_after_closing) {
         return;
     }
-    for round in 0..40 {
+    for round in 0..12 {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
         let db = Db::builder().memory(4 << 20).tuning(|t| t.memtable_bytes(4 << 10)).open(&dir).unwrap();

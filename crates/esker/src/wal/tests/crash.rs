@@ -170,7 +170,7 @@ fn wal_1_every_crash_leaves_a_prefix_with_all_that_was_acknowledged() {
 #[test]
 fn recovery_7_no_crash_in_a_bulk_record_leaves_what_looks_like_a_cut() {
     let mut torn = 0;
-    for seed in 0..200 {
+    for seed in 0..80 {
         let usual = layouts()[0];
         // All of it in one segment, or in four.
         let bulk_segment_bytes = if seed % 2 == 0 { usual.bulk_segment_bytes } else { 600_000 };
@@ -187,7 +187,7 @@ fn recovery_7_no_crash_in_a_bulk_record_leaves_what_looks_like_a_cut() {
         let left = world.check(&world.fs.crash(seed)).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         torn += u32::from(left < 3);
     }
-    assert!(torn > 50, "{torn}");
+    assert!(torn > 20, "{torn}");
 }
 
 #[test]
