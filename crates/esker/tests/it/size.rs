@@ -125,6 +125,24 @@ fn parts_are_about_equal_wherever_the_entries_are() {
 }
 
 #[test]
+fn split_points_lie_inside_a_range_that_ends_between_blocks() {
+    let db = stepped(&simulated()).tuning(|t| t.block_bytes(64)).open(dir()).unwrap();
+    let (map, next) = (db.keyspace("map").unwrap(), db.keyspace("next").unwrap());
+    fill(&map, 0..400, 60);
+    fill(&next, 0..400, 60);
+    db.compact().unwrap();
+    // The keys of the next keyspace begin with a block.
+    let points = map.split_points(.., 300).unwrap();
+    assert!(points.len() > 290 && points.is_sorted_by(|a, b| a < b), "{points:?}");
+    for end in 390..400 {
+        let points = map.split_points(key(10)..key(end), usize::MAX).unwrap();
+        assert!(
+            points.len() > 300 && points.iter().all(|point| **point > key(10)[..] && **point < key(end)[..])
+        );
+    }
+}
+
+#[test]
 fn a_table_that_cannot_be_read_is_an_error() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let env = Env::simulated(Arc::new(faults.clone()), 1);

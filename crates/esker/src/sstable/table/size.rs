@@ -53,7 +53,7 @@ impl Table {
     }
 
     /// Cuts the part of the table in `range` into at most `count` pieces. Returns the start of each, or a key
-    /// shortly before its first key, and the bytes of its blocks.
+    /// in the range shortly before its first key, and the bytes of its blocks.
     pub(crate) fn pieces(&self, range: &KeyRange, count: usize) -> Result<Vec<(Vec<u8>, u64)>> {
         self.ready()?;
         let own = &self.properties().range;
@@ -72,7 +72,10 @@ impl Table {
             let pin = pin();
             let index = self.index_in(Wanted::Block(block), true, &pin)?;
             let separator = index.separator(block).expect("the page has the block").concat();
-            pieces.push((separator, index.extent(block).start));
+            // The last block may hold only keys from the end of the range on.
+            if range.end.admits(&separator) {
+                pieces.push((separator, index.extent(block).start));
+            }
         }
         // The end of a piece is the start of the next one.
         let ends: Vec<_> = pieces.iter().skip(1).map(|(_, start)| *start).chain([end]).collect();
