@@ -149,6 +149,14 @@ impl Found<'_> {
     }
 }
 
+/// The newest version of a key among the blocks of an index.
+enum Newest<'g> {
+    /// The version, or `None` if there is none.
+    Is(Option<Found<'g>>),
+    /// It can only be in this block, which starts the next page of the index, or in later ones.
+    InNextPage(usize),
+}
+
 impl Table {
     /// Returns the newest version of `key` visible at `at`, including tombstones. The caller must check range
     /// tombstones. `hash` is the hash of the key.
@@ -257,10 +265,14 @@ impl Table {
         if !found {
             return Ok(None);
         }
-        self.newest_from::<M>(index, (number, block, entry), at, pin)
+        match self.newest_from::<M>(index, (number, block, entry), at, pin)? {
+            Newest::Is(found) => Ok(found),
+            Newest::InNextPage(number) => self.newest_in_pages::<M>(number, at, pin),
+        }
     }
 
-    /// Returns the newest version up to `at` of a key, among this entry of a block and the following ones.
+    /// Returns the newest version up to `at` of a key, among this entry of a block and the following ones of
+    /// the index.
     #[inline(always)]
     fn newest_from<'g, M: OnMiss>(
         &self,
@@ -268,24 +280,24 @@ impl Table {
         (mut number, mut block, mut i): (usize, Use<'g, Block>, usize),
         at: SeqNo,
         pin: &'g Guard,
-    ) -> Result<Option<Found<'g>>, M::Error> {
+    ) -> Result<Newest<'g>, M::Error> {
         loop {
             let seq = self.seq_of(&block, i);
             if seq <= at {
-                return Ok(Some(Found { block, entry: i, seq }));
+                return Ok(Newest::Is(Some(Found { block, entry: i, seq })));
             }
             if i + 1 < block.count() {
                 if !block.same_key_as_next(i) {
-                    return Ok(None);
+                    return Ok(Newest::Is(None));
                 }
                 i += 1;
             } else {
                 number += 1;
                 if !index.continues(number) {
-                    return Ok(None);
+                    return Ok(Newest::Is(None));
                 }
                 if number == index.range().end {
-                    return self.newest_in_next::<M>(number, at, pin);
+                    return Ok(Newest::InNextPage(number));
                 }
                 block = match index.load(number, pin) {
                     Some(block) => Use::Pinned(block),
@@ -296,24 +308,30 @@ impl Table {
         }
     }
 
-    /// Like `newest_from`, for the first entry of a block that starts a page of the index.
+    /// Like `newest_from`, for the first entry of a block that starts a page of the index, and for as many
+    /// pages as the versions of the key continue in.
     #[cold]
-    fn newest_in_next<'g, M: OnMiss>(
+    fn newest_in_pages<'g, M: OnMiss>(
         &self,
-        number: usize,
+        mut number: usize,
         at: SeqNo,
         pin: &'g Guard,
     ) -> Result<Option<Found<'g>>, M::Error> {
-        let (loaded, wanted) = (self.loaded(), Wanted::Block(number));
-        let index = match loaded.index.touch(wanted, pin) {
-            Some(index) => index.to_arc(),
-            None => M::load_index(self, loaded, wanted, pin)?,
-        };
-        let block = match index.load(number, pin) {
-            Some(block) => block.to_arc(),
-            None => M::load(self, &index, number, pin)?,
-        };
-        let found = self.newest_from::<M>(&index, (number, Use::Loaded(block), 0), at, pin)?;
-        Ok(found.map(Found::owned))
+        let loaded = self.loaded();
+        loop {
+            let wanted = Wanted::Block(number);
+            let index = match loaded.index.touch(wanted, pin) {
+                Some(index) => index.to_arc(),
+                None => M::load_index(self, loaded, wanted, pin)?,
+            };
+            let block = match index.load(number, pin) {
+                Some(block) => block.to_arc(),
+                None => M::load(self, &index, number, pin)?,
+            };
+            match self.newest_from::<M>(&index, (number, Use::Loaded(block), 0), at, pin)? {
+                Newest::Is(found) => return Ok(found.map(Found::owned)),
+                Newest::InNextPage(next) => number = next,
+            }
+        }
     }
 }

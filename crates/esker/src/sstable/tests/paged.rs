@@ -93,6 +93,33 @@ fn caches_2_a_cursor_goes_on_when_its_page_is_evicted() {
 }
 
 #[test]
+fn a_key_with_more_pages_than_a_stack_has_frames_is_found() {
+    let env = memory();
+    let versions: Vec<_> = (1..=5000).rev().map(|seq| Entry::put("k", seq, vec![seq as u8; 90])).collect();
+    write(&env, &TableOptions { block_bytes: 64, ..options(1) }, &versions);
+    let table = open(&env, &cache(1 << 20)).unwrap();
+    let pin = crate::cache::pin();
+    let find = |seq: u64| table.get(b"k", key_hash(b"k"), SeqNo::new(seq), false, &pin).unwrap();
+    assert_eq!(table.blocks(), 5000);
+    assert_eq!(find(1).map(|found| found.share().beside().to_vec()), Some(vec![1; 90]));
+    assert!(find(0).is_none());
+}
+
+#[test]
+fn the_size_of_an_index_includes_the_blocks_that_continue_a_key() {
+    let env = memory();
+    let size_of = |entries: &[Entry]| {
+        env.fs.remove_file(Path::new(PATH)).ok();
+        write(&env, &TableOptions { block_bytes: 64, ..options(usize::MAX) }, entries);
+        index(&open(&env, &cache(1 << 20)).unwrap()).size_bytes()
+    };
+    let versions: Vec<_> = (1..=1000).rev().map(|seq| Entry::put("k", seq, [7; 90])).collect();
+    let keys: Vec<_> = (0..1000).map(|n: u16| Entry::put(n.to_be_bytes(), 1, [7; 90])).collect();
+    let bytes_of_separators = 2 * 1000;
+    assert!(size_of(&versions) + bytes_of_separators >= size_of(&keys) + 4 * 999);
+}
+
+#[test]
 fn sizes_and_pieces_do_not_depend_on_pages() {
     let (env, entries) = (memory(), entries());
     let mut rng = fastrand::Rng::with_seed(2);
