@@ -220,6 +220,8 @@ impl Index {
             + size_of_val(&*self.offsets)
             + size_of_val(&*self.separator_ends)
             + self.separators.len()
+            + size_of_val(&*self.continued)
+            + size_of_val(&*self.layers)
     }
 
     /// Number of its first block.
