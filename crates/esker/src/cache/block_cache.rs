@@ -25,6 +25,10 @@ use crate::sync::fault::{self, Fault};
 use crate::sync::{Mutex, Pin};
 use crate::types::activity::Activity;
 
+/// Dropped directories are removed from the clock when its directories are fewer than this many times their
+/// slots.
+const DIRECTORIES_PER_DROPPED_SLOT: usize = 2;
+
 /// An item that can be cached.
 pub(crate) trait CacheItem: Send + Sync + 'static {
     /// What the budget counts the items as. `None`: as blocks, which take what all others leave.
@@ -43,14 +47,15 @@ pub(crate) struct BlockCache<T: CacheItem> {
     used: AtomicU64,
     /// Counts of hits, misses and other reads.
     activity: Activity,
+    /// Slots of directories dropped since the clock was last rid of them. Relaxed: it orders nothing.
+    dropped_slots: AtomicU64,
     clock: Mutex<Clock<T>>,
 }
 
 /// The clock hand. Held by the evicting thread, and briefly when a table is opened.
 struct Clock<T: CacheItem> {
+    /// A dropped directory keeps its memory until it is removed from here.
     tables: Vec<Weak<[Slot<T>]>>,
-    /// Number of tables at which those that are closed are removed.
-    tables_max: usize,
     table: usize,
     slot: usize,
 }
@@ -64,9 +69,9 @@ pub(crate) struct CachedBlocks<T: CacheItem> {
 impl<T: CacheItem> BlockCache<T> {
     /// Creates a cache that uses what the reservations of the budget leave.
     pub(crate) fn new(budget: Arc<MemoryBudget>) -> Arc<Self> {
-        let clock = Clock { tables: Vec::new(), tables_max: 0, table: 0, slot: 0 };
-        let (used, activity) = (AtomicU64::new(0), Activity::default());
-        Arc::new(BlockCache { budget, used, activity, clock: Mutex::new(clock) })
+        let clock = Mutex::new(Clock { tables: Vec::new(), table: 0, slot: 0 });
+        let (used, dropped_slots) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(BlockCache { budget, used, activity: Activity::default(), dropped_slots, clock })
     }
 
     /// The memory budget of the cache.
@@ -94,10 +99,12 @@ impl<T: CacheItem> BlockCache<T> {
     pub(crate) fn register(self: &Arc<Self>, blocks: usize) -> CachedBlocks<T> {
         let slots: Arc<[_]> = (0..blocks).map(|_| Slot::empty()).collect();
         let mut clock = self.clock.lock();
-        // Removes closed tables, rarely: there may be many. The clock hand also removes them when it passes.
-        if clock.tables.len() >= clock.tables_max {
+        // Removes dropped directories, rarely: there may be many tables. The clock hand also removes them
+        // when it passes.
+        let few = clock.tables.len() / DIRECTORIES_PER_DROPPED_SLOT;
+        if self.dropped_slots.load(Ordering::Relaxed) > few as u64 {
+            self.dropped_slots.store(0, Ordering::Relaxed);
             clock.tables.retain(|table| table.strong_count() > 0);
-            clock.tables_max = 2 * clock.tables.len() + 16;
         }
         clock.tables.push(Arc::downgrade(&slots));
         CachedBlocks { cache: self.clone(), slots }
@@ -235,6 +242,8 @@ impl<T: CacheItem> CachedBlocks<T> {
 
 impl<T: CacheItem> Drop for CachedBlocks<T> {
     fn drop(&mut self) {
+        // A directory without slots takes memory as well.
+        self.cache.dropped_slots.fetch_add(self.slots.len() as u64 + 1, Ordering::Relaxed);
         // The clock may keep the slots alive a little longer. They are emptied here, and the thread that
         // removes a block subtracts it (block_cache.4).
         for slot in &*self.slots {

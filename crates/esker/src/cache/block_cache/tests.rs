@@ -71,6 +71,19 @@ fn block_cache_4_a_dropped_table_gives_its_bytes_back() {
 }
 
 #[test]
+fn the_clock_keeps_little_memory_of_dropped_directories() {
+    const TABLES: usize = 1000;
+    let cache = BlockCache::<Item>::new(MemoryBudget::new(1 << 20));
+    let tables: Vec<_> = (0..TABLES).map(|_| cache.register(1)).collect();
+    // Such as the slots for the pages of a root that has no space in the cache.
+    (0..300).for_each(|_| drop(cache.register(10_000)));
+    let dropped = cache.clock.lock().tables.iter().filter(|table| table.strong_count() == 0).count();
+    assert!(dropped <= 1, "the memory of {dropped} large directories");
+    (0..30 * TABLES).for_each(|_| drop(cache.register(0)));
+    assert!(cache.clock.lock().tables.len() < 10 * tables.len(), "and of empty ones");
+}
+
+#[test]
 fn a_block_beyond_the_allowance_is_not_kept() {
     let cache = BlockCache::new(MemoryBudget::new(99));
     let blocks = cache.register(1);
