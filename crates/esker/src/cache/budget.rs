@@ -64,6 +64,12 @@ impl MemoryBudget {
         self.capacity.load(Ordering::Relaxed)
     }
 
+    /// Returns the smallest capacity that has space for roots of indexes, and for indexes and filters
+    /// including these roots.
+    pub(crate) fn capacity_for(root_bytes: u64, finding_bytes: u64) -> u64 {
+        (ROOT_PART * root_bytes).max(FINDING_PART * finding_bytes)
+    }
+
     /// Changes the total. The cache adapts at its next insertion, or when `BlockCache::shrink` is called.
     pub(crate) fn set_capacity(&self, bytes: u64) {
         self.capacity.store(bytes, Ordering::Relaxed);

@@ -76,6 +76,11 @@ impl BlockCache {
         self.roots.used_bytes() + self.indexes.used_bytes() + self.filters.used_bytes()
     }
 
+    /// Smallest capacity of the budget from which on no cached index or filter is evicted (caches.1).
+    pub(crate) fn capacity_needed(&self) -> u64 {
+        MemoryBudget::capacity_for(self.roots.used_bytes(), self.finding_bytes())
+    }
+
     /// Evicts until everything fits. Called after the budget has shrunk.
     pub(crate) fn shrink(&self, pin: &Guard) {
         self.roots.shrink(pin);

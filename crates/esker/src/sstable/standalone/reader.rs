@@ -78,8 +78,8 @@ impl Reader {
     pub fn open_in(env: &Env, path: impl AsRef<Path>, cache_bytes: u64) -> Result<Self> {
         let cache = BlockCache::new(MemoryBudget::new(u64::MAX));
         let table = Table::open(env, path.as_ref(), &cache)?;
-        // Index and filter stay in memory.
-        cache.budget().set_capacity(cache_bytes.max(2 * cache.finding_bytes()));
+        // The filter fits, and the index, or its root and a page.
+        cache.budget().set_capacity(cache_bytes.max(cache.capacity_needed()));
         Ok(Reader { table })
     }
 

@@ -42,6 +42,23 @@ fn random_bound(rng: &mut fastrand::Rng) -> Bound<Vec<u8>> {
 }
 
 #[test]
+fn a_small_cache_keeps_the_root_of_a_table_with_pages() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let env = Env::simulated(Arc::new(faults.clone()), 1);
+    let options = TableOptions { block_bytes: 100, page_blocks: 3, ..TableOptions::default() };
+    let mut writer = Writer::create_in(&env, "t.sst", options).unwrap();
+    let key = |n: u16| [&n.to_be_bytes()[..], &[7; 200], &n.to_be_bytes()].concat();
+    let twins = |n: u16| [key(n), [&key(n)[..], b"x"].concat()];
+    (0..400).flat_map(twins).for_each(|key| writer.put(&key, &[8; 90]).unwrap());
+    writer.finish().unwrap();
+    let reader = Reader::open_in(&env, "t.sst", 0).unwrap();
+    let before = faults.read_bytes();
+    (0..400).for_each(|n| assert!(reader.get(&key(n)).unwrap().is_some()));
+    let each = (faults.read_bytes() - before) / 400;
+    assert!(each < 2000, "a get reads {each} bytes");
+}
+
+#[test]
 fn ranges_from_both_ends_agree_with_a_map() {
     for seed in 0..150 {
         let mut rng = fastrand::Rng::with_seed(seed);
