@@ -69,15 +69,10 @@ fn read_all(env: &Env, entries: &[Entry]) -> bool {
             }
         }
     }
-    let mut cursor = table.cursor(SeqNo::MAX, false);
-    let mut step = cursor.seek_first();
-    while step.is_ok() && cursor.valid() {
-        step = cursor.next();
-    }
-    step.unwrap_or_else(|e| {
+    for error in walk(&mut table.cursor(SeqNo::MAX, false), entries) {
         sound = false;
-        named(e);
-    });
+        named(error);
+    }
     table.verify().map_or_else(
         |e| {
             named(e);
@@ -85,6 +80,41 @@ fn read_all(env: &Env, entries: &[Entry]) -> bool {
         },
         |_| sound,
     )
+}
+
+/// Walks in both directions from the ends and from each key. Every key is right, or the walk ends with an
+/// error. Returns the errors.
+fn walk(cursor: &mut TableCursor, entries: &[Entry]) -> Vec<crate::Error> {
+    let mut keys: Vec<&[u8]> = entries.iter().map(|entry| &*entry.key).collect();
+    keys.dedup();
+    let mut errors = Vec::new();
+    let mut stands_on = |cursor: &TableCursor, moved: crate::Result<()>, place: usize| match moved {
+        Ok(()) => {
+            let found = cursor.valid().then(|| cursor.key());
+            assert_eq!(found, keys.get(place).copied(), "at {place}");
+            found.is_some()
+        }
+        Err(error) => {
+            assert!(!cursor.valid());
+            errors.push(error);
+            false
+        }
+    };
+    let (mut moved, mut place) = (cursor.seek_first(), 0);
+    while stands_on(cursor, moved, place) {
+        (moved, place) = (cursor.next(), place + 1);
+    }
+    (moved, place) = (cursor.seek_last(), keys.len() - 1);
+    while stands_on(cursor, moved, place) {
+        (moved, place) = (cursor.prev(), place.wrapping_sub(1));
+    }
+    for (place, key) in keys.iter().enumerate() {
+        moved = cursor.seek(key);
+        stands_on(cursor, moved, place);
+        moved = cursor.seek_before(key);
+        stands_on(cursor, moved, place.wrapping_sub(1));
+    }
+    errors
 }
 
 #[test]
