@@ -75,6 +75,7 @@ const ENGINE: &[Fault] = engine! {
     ReadCheckSkipped: "serializable transactions commit without a look at what they read",
     DropNotMarked: "keyspaces that are dropped take commits",
     CountNotUpdated: "removals do not change the count",
+    RecentWritesForgotten: "commits do not note which keys they write",
     ManifestNotSynced: "a manifest edit counts before it is synced",
     CurrentNotSynced: "CURRENT is renamed into place before it is synced",
     TableRemovedEarly: "a merge removes tables that the manifest still names",
@@ -188,7 +189,7 @@ fn every_deliberate_fault_is_found() {
 /// Faults that the sweeps cannot find, because their workload has no conflicting transactions, merge
 /// operators, history, feed or copies, leaves little unresolved, has no expiry, and has few positions between
 /// the removal of tables and the next sync of the log. Seeds find all of them.
-const NOT_BY_SWEEPS: [Canary; 25] = [
+const NOT_BY_SWEEPS: [Canary; 26] = [
     Canary::MergeIgnoresDefault,
     Canary::UpdateForgetsExpiry,
     Canary::SequenceExpires,
@@ -207,6 +208,7 @@ const NOT_BY_SWEEPS: [Canary; 25] = [
     Canary::CaptureMissesCovered,
     Canary::ConflictCheckSkipped,
     Canary::ReadCheckSkipped,
+    Canary::RecentWritesForgotten,
     Canary::UnresolvedForgotten,
     Canary::CoverNotSynced,
     Canary::ExpiredReturned,

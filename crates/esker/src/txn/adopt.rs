@@ -84,6 +84,7 @@ impl Pipeline {
             mark.set();
         }
         state.last_seq = seq;
+        state.recent.note_all(seq);
         state.active.beside_bytes += table_bytes + request.blobs.bytes;
         let wal = state.wal()?;
         if wal.shelf().is_some() {

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::ahead::KeysAhead;
 use super::apply::apply;
 use super::conflict::{find_conflict, name_among};
 use super::counts::{Counted, Effort, count_ranges, counted};
@@ -30,8 +31,9 @@ use super::memtables::{Active, Memtables, Sealed};
 use super::payload::encode_header;
 use super::poison::{Cause, Poison};
 use super::queue::GroupQueue;
+use super::recent_writes::RecentWrites;
 pub use super::request::{CommitRequest, Durability, Isolation, KeyspaceLife};
-use super::snapshots::Published;
+use super::snapshots::{Published, SnapshotGuard};
 use super::watchers::Watchers;
 use super::write_set::CountDeltas;
 use crate::memtable::Applier;
@@ -72,6 +74,7 @@ pub struct WriteState {
     pub(super) wal: Option<WalWriter>,
     pub(super) active: Active,
     pub(super) last_seq: SeqNo,
+    pub(super) recent: RecentWrites,
     pub(super) poison: Poison,
 }
 
@@ -99,6 +102,7 @@ impl Pipeline {
                 wal: Some(wal),
                 active: Active::new(active, applier.joining(joiner(&view))),
                 last_seq,
+                recent: RecentWrites::new(last_seq),
                 poison,
             }),
             unsynced: Mutex::new(None),
@@ -156,6 +160,19 @@ impl Pipeline {
             let since = self.published.snapshot(Duration::MAX);
             request.ranges = count_ranges(request.set.ranges(), &self.view.get(), since)?;
             interleave::reached(Point::RangeCounted);
+        }
+        self.look_ahead(request)
+    }
+
+    /// Looks up the keys of a request, unless that was done already.
+    pub(crate) fn look_ahead(&self, request: &mut CommitRequest) -> Result<()> {
+        if request.ahead.is_none() && !request.set.is_empty() && request.layers.is_empty() {
+            // ahead.1
+            let at = self.published.visible();
+            let view = self.view.get();
+            let usual = Effort::of(&view);
+            request.ahead = KeysAhead::look_up(&request.set, &view, at, |key| request.effort(key, usual))?;
+            interleave::reached(Point::KeysCounted);
         }
         Ok(())
     }
@@ -242,10 +259,11 @@ impl Pipeline {
         state.poison.cause()?;
         request.check_keyspaces()?;
         let set = &*request.set;
-        let view = self.view.get();
-        if let Some(snapshot) = &request.since
+        let (view, ahead) = (self.view.get(), request.ahead.as_ref());
+        let is_unchanged = |place, since| ahead.is_some_and(|a| a.is_unchanged(place, since, &state.recent));
+        if let Some(since) = request.since.as_ref().map(SnapshotGuard::seq)
             && !canary::is_set(Canary::ConflictCheckSkipped)
-            && let Some(conflict) = find_conflict(set, snapshot.seq(), &view)?
+            && let Some(conflict) = find_conflict(set, since, &view, |place| is_unchanged(place, since))?
         {
             return Err(conflict.into_error(|id| name_among(&request.keyspaces, id)));
         }
@@ -254,10 +272,9 @@ impl Pipeline {
         let exact = |id| Ok(count(id).saturating_sub(view.overcount(id, state.last_seq)?));
         self.check_reads(request, &view, exact)?;
         let usual = Effort::of(&view);
-        let is_lazy = request.keyspaces.iter().any(|keyspace| keyspace.is_lazy);
-        let effort = |key: &[u8]| match is_lazy && request.counts_lazily(key) {
-            true => Effort::None,
-            false => usual,
+        let effort = |place, key: &[u8]| match ahead.and_then(|ahead| ahead.presence(place, &state.recent)) {
+            Some(presence) => Effort::Known(presence),
+            None => request.effort(key, usual),
         };
         let Counted { deltas: own, unresolved } =
             counted(set, &view, SeqNo::MAX, effort, exact, request.ranges.as_ref())?;
@@ -297,6 +314,7 @@ impl Pipeline {
         state.active.beside_bytes += blobs.bytes;
         blobs.leases.iter().for_each(|lease| lease.file().note_commit(seq));
         state.last_seq = seq;
+        state.recent.note(ahead.map(KeysAhead::hashes), seq);
         deltas.extend(own);
         Ok(seq)
     }

@@ -64,8 +64,15 @@ pub struct Conflict {
 }
 
 /// Returns the first conflict of a transaction that began at `since` with later commits (conflict.1).
-pub fn find_conflict(set: &WriteSet, since: SeqNo, view: &ReadView) -> Result<Option<Conflict>> {
-    find_conflict_of(set, since, view, |_, _| true)
+/// `is_unchanged` returns whether the key at a place of the set is known not to have been written later.
+pub fn find_conflict(
+    set: &WriteSet,
+    since: SeqNo,
+    view: &ReadView,
+    is_unchanged: impl Fn(usize) -> bool,
+) -> Result<Option<Conflict>> {
+    let mut places = 0..;
+    find_conflict_of(set, since, view, |_, kind| kind.is_none() || !places.next().is_some_and(&is_unchanged))
 }
 
 /// Like [`find_conflict`], for the ops and range removals that count. `counts` gets the key or the start of
@@ -74,7 +81,7 @@ pub(crate) fn find_conflict_of(
     set: &WriteSet,
     since: SeqNo,
     view: &ReadView,
-    counts: impl Fn(&[u8], Option<Kind>) -> bool,
+    mut counts: impl FnMut(&[u8], Option<Kind>) -> bool,
 ) -> Result<Option<Conflict>> {
     if view.newest_possible() <= since {
         return Ok(None);

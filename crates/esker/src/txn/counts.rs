@@ -21,6 +21,7 @@ use crate::read::point::{CountedPresence, LOOKUPS_PER_PIN};
 use crate::read::view::ReadView;
 use crate::types::bounds::Bounds;
 use crate::types::canary::{self, Canary};
+use crate::types::entry::EntryRef;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::{KeyspaceId, Result, SeqNo};
 
@@ -28,6 +29,17 @@ use crate::types::{KeyspaceId, Result, SeqNo};
 const UNRESOLVED_MIN: u64 = 1 << 20;
 /// More are allowed up to `1 / UNRESOLVED_PART` of all versions.
 const UNRESOLVED_PART: u64 = 2;
+
+/// Whether a key is live before a commit writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// It is not live.
+    Absent,
+    /// It is live.
+    Live,
+    /// A file would have to be read (counts.3).
+    Unknown,
+}
 
 /// How a commit finds out whether a key exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +50,8 @@ pub(crate) enum Effort {
     Memory,
     /// Does not look the key up.
     None,
+    /// Was looked up before.
+    Known(Presence),
 }
 
 impl Effort {
@@ -66,59 +80,93 @@ pub fn count_deltas(
     at: SeqNo,
     count: impl Fn(KeyspaceId) -> Result<u64>,
 ) -> Result<CountDeltas> {
-    counted(set, view, at, |_| Effort::Read, count, None).map(|counted| counted.deltas)
+    counted(set, view, at, |_, _| Effort::Read, count, None).map(|counted| counted.deltas)
 }
 
-/// Like `count_deltas`, with an effort for each encoded key.
+/// Like `count_deltas`, with an effort for each place in key order and its encoded key.
 pub(crate) fn counted(
     set: &WriteSet,
     view: &ReadView,
     at: SeqNo,
-    effort: impl Fn(&[u8]) -> Effort,
+    effort: impl Fn(usize, &[u8]) -> Effort,
     count: impl Fn(KeyspaceId) -> Result<u64>,
     ranges: Option<&RangeCounts>,
 ) -> Result<Counted> {
     let mut deltas = Deltas::default();
     let mut unresolved = Vec::new();
     live_in_ranges(set.ranges(), view, at, count, ranges, &mut deltas)?;
+    let mut places = 0_u32..;
+    look_up(set, view, at, effort, |entry, _, presence| {
+        let place = places.next().expect("a write set has fewer ops than that");
+        if presence == Presence::Unknown {
+            unresolved.push(place);
+        }
+        let change = i64::from(entry.kind.is_live()) - i64::from(presence == Presence::Live);
+        if change != 0 && !(change < 0 && canary::is_set(Canary::CountNotUpdated)) {
+            let (keyspace, _) = decode_key(entry.key).expect("a write set holds encoded keys");
+            deltas.add(keyspace, change);
+        }
+    })?;
+    Ok(Counted { deltas: deltas.sums(), unresolved })
+}
+
+/// Passes each entry with the hash of its key to `found`, and whether the key is live at `at`. The hash of a
+/// known key is 0.
+pub(super) fn look_up<'s>(
+    set: &'s WriteSet,
+    view: &ReadView,
+    at: SeqNo,
+    effort: impl Fn(usize, &[u8]) -> Effort,
+    mut found: impl FnMut(&EntryRef<'s>, u64, Presence),
+) -> Result<()> {
     let mut guard = crate::sync::pin();
     let mut entries = set.entries(SeqNo::MAX);
-    let mut places = 0_u32..;
+    let mut places = 0..;
     loop {
         // Probe the filters for a batch, so that cache misses overlap.
-        let mut asked = [(0, false); LOOKUPS_PER_PIN];
-        for (asked, entry) in asked.iter_mut().zip(entries.clone()) {
-            let hash = key_hash(entry.key);
-            *asked = (hash, view.may_contain(entry.key, hash, &guard));
+        let mut asked = [(0, Effort::None); LOOKUPS_PER_PIN];
+        for ((asked, entry), place) in asked.iter_mut().zip(entries.clone()).zip(&mut places) {
+            *asked = match effort(place, entry.key) {
+                known @ Effort::Known(_) => (0, known),
+                effort => {
+                    let hash = key_hash(entry.key);
+                    let may_be_there = view.may_contain(entry.key, hash, &guard);
+                    (hash, if may_be_there { effort } else { Effort::Known(Presence::Absent) })
+                }
+            };
         }
         let keys = entries.clone().map(|entry| entry.key).zip(asked);
+        let keys = keys.filter(|(_, asked)| matches!(asked.1, Effort::Read | Effort::Memory));
         if keys.clone().nth(1).is_some() {
             view.warm(keys.map(|(key, asked)| (key, asked.0)));
         }
         let mut left = LOOKUPS_PER_PIN;
-        for ((hash, may_be_there), entry) in asked.into_iter().zip(entries.by_ref()) {
+        for ((hash, effort), entry) in asked.into_iter().zip(entries.by_ref()) {
             left -= 1;
-            let place = places.next().expect("a write set has fewer ops than that");
-            let mut live = false;
-            if may_be_there && !set.in_removed_range(entry.key) {
-                let found = match effort(entry.key) {
-                    Effort::Read => Some(view.find_hashed::<CountedPresence>(entry.key, hash, at, &guard)?),
-                    Effort::Memory => view.find_in_memory::<CountedPresence>(entry.key, hash, at, &guard)?,
-                    Effort::None => None,
-                };
-                match found {
-                    Some(found) => live = found.is_some(),
-                    None => unresolved.push(place),
+            let live = match effort {
+                Effort::Known(presence) => {
+                    found(&entry, hash, presence);
+                    continue;
                 }
-            }
-            let change = i64::from(entry.kind.is_live()) - i64::from(live);
-            if change != 0 && !(change < 0 && canary::is_set(Canary::CountNotUpdated)) {
-                let (keyspace, _) = decode_key(entry.key).expect("a write set holds encoded keys");
-                deltas.add(keyspace, change);
-            }
+                _ if set.in_removed_range(entry.key) => Some(false),
+                Effort::Read => {
+                    Some(view.find_hashed::<CountedPresence>(entry.key, hash, at, &guard)?.is_some())
+                }
+                Effort::Memory => {
+                    let found = view.find_in_memory::<CountedPresence>(entry.key, hash, at, &guard)?;
+                    found.map(|found| found.is_some())
+                }
+                Effort::None => None,
+            };
+            let presence = match live {
+                Some(true) => Presence::Live,
+                Some(false) => Presence::Absent,
+                None => Presence::Unknown,
+            };
+            found(&entry, hash, presence);
         }
         if left > 0 {
-            return Ok(Counted { deltas: deltas.sums(), unresolved });
+            return Ok(());
         }
         guard.repin();
     }

@@ -5,6 +5,7 @@
 //! ```
 
 pub(crate) mod adopt;
+mod ahead;
 pub(crate) mod apply;
 pub(crate) mod blobs;
 pub(crate) mod commit;
@@ -27,6 +28,7 @@ pub(crate) mod private;
 pub(crate) mod queue;
 pub(crate) mod range_count;
 pub(crate) mod read_set;
+mod recent_writes;
 mod request;
 pub(crate) mod snapshots;
 mod timed_sync;

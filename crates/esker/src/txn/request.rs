@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use super::ahead::KeysAhead;
 use super::blobs::BlobUse;
+use super::counts::Effort;
 use super::drop_mark::DropMark;
 use super::layers::Layers;
 use super::range_count::RangeCounts;
@@ -79,6 +81,8 @@ pub struct CommitRequest {
     pub drops: Vec<DropMark>,
     /// Number of live keys in the removed ranges, counted before the commit lock was taken.
     pub(crate) ranges: Option<RangeCounts>,
+    /// What is known of the keys of `set`, if they were looked up before the commit lock was taken.
+    pub(crate) ahead: Option<KeysAhead>,
     /// Notices published once the commit is visible: topic and text.
     pub(crate) notices: Vec<(Arc<str>, Value)>,
 }
@@ -97,10 +101,14 @@ impl CommitRequest {
             || sets().any(|set| !set.ranges().is_empty())
     }
 
-    /// Returns whether the keyspace of an encoded key counts lazily.
-    pub(super) fn counts_lazily(&self, key: &[u8]) -> bool {
+    /// Returns the effort for an encoded key, given that for keyspaces that count exactly.
+    pub(super) fn effort(&self, key: &[u8], usual: Effort) -> Effort {
+        if self.keyspaces.iter().all(|keyspace| !keyspace.is_lazy) {
+            return usual;
+        }
         let id = decode_key(key).map(|(id, _)| id);
-        self.keyspaces.iter().any(|keyspace| keyspace.is_lazy && Some(keyspace.id) == id)
+        let is_lazy = |keyspace: &KeyspaceLife| keyspace.is_lazy && Some(keyspace.id) == id;
+        if self.keyspaces.iter().any(is_lazy) { Effort::None } else { usual }
     }
 
     /// Fails if a keyspace that the commit writes was dropped. The answer can change until the caller holds

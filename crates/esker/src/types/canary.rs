@@ -60,6 +60,8 @@ pub enum Canary {
     DropNotMarked,
     /// Removals do not change the count (counts.1).
     CountNotUpdated,
+    /// Commits forget which keys they wrote (recent_writes.1).
+    RecentWritesForgotten,
     /// An edit takes effect before it is durable (manifest_log.1).
     ManifestNotSynced,
     /// `CURRENT` is renamed into place before its content is durable (manifest_log.2).
@@ -137,7 +139,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// The canaries that the simulator has to find.
-    pub const ALL: [Canary; 52] = [
+    pub const ALL: [Canary; 53] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -158,6 +160,7 @@ impl Canary {
         Canary::ReadCheckSkipped,
         Canary::DropNotMarked,
         Canary::CountNotUpdated,
+        Canary::RecentWritesForgotten,
         Canary::ManifestNotSynced,
         Canary::CurrentNotSynced,
         Canary::TableRemovedEarly,

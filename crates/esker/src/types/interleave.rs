@@ -29,6 +29,8 @@ pub enum Point {
     /// A range removal has counted the keys of its range, and does not have the commit lock yet
     /// (range_count.1).
     RangeCounted,
+    /// A commit has looked up its keys, and does not have the commit lock yet (ahead.1).
+    KeysCounted,
 }
 
 #[cfg(any(test, feature = "canaries"))]

@@ -8,8 +8,9 @@ use crate::types::{Error, Result};
 
 impl Handle {
     /// Commits without a thread that waits (committer.1).
-    pub(crate) fn commit_async(&self, request: CommitRequest) -> Committing {
-        if let Err(error) = self.start_committer() {
+    pub(crate) fn commit_async(&self, mut request: CommitRequest) -> Committing {
+        let ready = self.start_committer().and_then(|()| self.core.pipeline.look_ahead(&mut request));
+        if let Err(error) = ready {
             return Committing::done(Err(error));
         }
         let mut request = Some(request);
