@@ -34,7 +34,8 @@ pub use expiring::Expiring;
 pub use keyspaces::{Handles, KeyspaceWriter, Keyspaces, KeyspacesWork};
 pub use serving::{Serving, Syncing};
 pub use store::{
-    Durability, Failure, Feature, OpenOptions, Reader, Result, Store, VisitItem, Writer, visit_some,
+    Committing, Durability, Failure, Feature, OpenOptions, Reader, Result, Store, VisitItem, Writer,
+    visit_some,
 };
 pub use transactions::{
     ByWriter, OneWriter, Transaction, TransactionKind, TransactionWork, Transactions, until_no_conflict,

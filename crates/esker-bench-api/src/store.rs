@@ -13,6 +13,7 @@
 //! - Setting the mode back to `Sync` makes all earlier commits durable, so that no row pays for the syncs of
 //!   an earlier one.
 
+use std::pin::Pin;
 use std::time::Instant;
 
 /// A result whose error says why a row has no value.
@@ -24,6 +25,9 @@ pub type VisitItem<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 /// The work of one transaction.
 pub type Work<'a> = &'a mut dyn FnMut(&mut dyn Writer) -> Result<()>;
 
+/// A commit that the engine makes: whether it was made, or false after a conflict.
+pub type Committing = Pin<Box<dyn Future<Output = Result<bool>>>>;
+
 /// An open database with one ordered map.
 pub trait Store: Send + Sync {
     /// Sets the durability of the next transactions. Fails with [`Failure::Unsupported`] if the engine lacks
@@ -34,6 +38,18 @@ pub trait Store: Send + Sync {
     /// [`Isolation::Operation`](crate::Isolation::Operation). Many threads may call it. On a conflict the
     /// adapter runs `work` again.
     fn write(&self, work: Work<'_>) -> Result<()>;
+
+    /// Returns whether the engine has [`begin_write`](Self::begin_write), and two threads with it are its
+    /// cheapest way to keep many commits in flight.
+    fn begins_writes(&self) -> bool {
+        false
+    }
+
+    /// Like [`write`](Self::write), for a caller that does not wait for the commit. Commits are made in the
+    /// order in which they began. On a conflict the caller begins again.
+    fn begin_write(&self, _work: Work<'_>) -> Result<Option<Committing>> {
+        Ok(None)
+    }
 
     /// Opens a snapshot.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;

@@ -17,9 +17,9 @@ use esker::{Db, Durability as EskerDurability, Keyspace, Snapshot, Transaction, 
 
 use self::transactions::EskerTransactions;
 use esker_bench_api::{
-    AsyncCommits, Durability, Engine, EngineOption, Expiring, Failure, Handles, Isolation, KeyspaceWriter,
-    Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Result, Serving, Store, TransactionKind,
-    Transactions, VisitItem, Writer, engine_options, store::Work,
+    AsyncCommits, Committing, Durability, Engine, EngineOption, Expiring, Failure, Handles, Isolation,
+    KeyspaceWriter, Keyspaces, KeyspacesWork, OpenOptions, Reached, Reader, Result, Serving, Store,
+    TransactionKind, Transactions, VisitItem, Writer, engine_options, store::Work,
 };
 
 pub(crate) struct Esker;
@@ -38,6 +38,7 @@ impl Engine for Esker {
         engine_options! {
             "memory", "the suite's cache size", "Esker's one budget for cache, memtables, indexes and filters; the other engines get the same for their cache alone. It counts what Esker holds: buffers of flushes and merges, open transactions, and what was freed and malloc keeps for its threads come on top, and peak_anon_bytes shows them", "docs of Builder::memory";
             "writes", "transactions", "LMDB and redb have no cheaper write, so Esker's write batch is not used", "docs of Db::begin and Db::batch";
+            "16 and more requests in flight, closed loop", "Transaction::commit_async on two threads", "one of its threads commits for all callers; the engines in Go have goroutines, the others a thread for each request", "docs of Transaction::commit_async";
             "sync commits", "Durability::Sync", "Esker's default", "docs of esker::Durability::Sync";
             "async commits", "Durability::Buffered", "handed to the operating system when it returns, synced in the background every 100 ms", "docs of esker::Durability::Buffered";
             "nosync commits", "Durability::None", "like redb's mode None, a commit may be lost with the process, never torn", "docs of esker::Durability::None";
@@ -157,6 +158,22 @@ impl Store for EskerStore {
 
     fn write(&self, work: Work<'_>) -> Result<()> {
         transact(&self.db, self.durability, |txn| work(&mut EskerWriter { txn, map: &self.map }))
+    }
+
+    fn begins_writes(&self) -> bool {
+        true
+    }
+
+    fn begin_write(&self, work: Work<'_>) -> Result<Option<Committing>> {
+        let mut txn = self.db.transaction().durability(self.durability).begin();
+        work(&mut EskerWriter { txn: &mut txn, map: &self.map })?;
+        let committing = txn.commit_async();
+        Ok(Some(Box::pin(async move {
+            match committing.await {
+                Err(failed) if matches!(failed.error, esker::Error::Conflict { .. }) => Ok(false),
+                done => done.map(|_| true).map_err(Failure::engine),
+            }
+        })))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {

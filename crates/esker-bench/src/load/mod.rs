@@ -8,10 +8,13 @@
 //! - Closed loop: a thread takes its next request when its last one has ended. Latency counts from the call.
 //! - Open loop, if a rate is given: request n is due at start + n / rate, and a free thread takes it. Latency
 //!   counts from the time when the request was due, so that waiting behind a stall counts.
+//! - An engine that commits for callers which do not wait gets its closed loops from two threads
+//!   (futures.rs).
 //! - A thread that is free before its request is due sleeps. Linux wakes it some 50 us late (timer slack).
 //!   The latencies contain this delay, so it is also reported by itself.
 
 pub(crate) mod command;
+mod futures;
 mod lines;
 pub(crate) mod read;
 mod server;
@@ -64,7 +67,41 @@ pub(crate) type Request<'a> = &'a (dyn Fn(&[Pair]) -> Result<Instant> + Sync);
 
 /// Writes the pairs of the source until it ends.
 pub(crate) fn drive(store: &dyn Store, source: &mut Source, load: Load, dir: &Path) -> Result<Loaded> {
+    if load.rate.is_none() && store.begins_writes() && load.concurrency >= futures::IN_FLIGHT_MIN {
+        return drive_futures(store, source, load, dir);
+    }
     drive_watched("write", &|pairs| write(store, pairs), source, load, dir, &mut |_| {})
+}
+
+/// Does the same in a closed loop, with an engine that commits for callers which do not wait.
+fn drive_futures(store: &dyn Store, source: &mut Source, load: Load, dir: &Path) -> Result<Loaded> {
+    let values = source.values();
+    let track = Mutex::new((Track::new(&["write"], load.period, dir)?, 0));
+    let (shared, start) = (Mutex::new(source), Instant::now());
+    let take = |mut pairs: Vec<Pair>| {
+        pairs.resize(load.multi as usize, Pair::default());
+        let mut source = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = if start.elapsed() < load.time { source.take(&mut pairs)? } else { 0 };
+        drop(source);
+        pairs.truncate(taken);
+        values.fill(&mut pairs);
+        Ok(pairs)
+    };
+    let worker = || {
+        let (mut written, mut bytes) = (0, 0);
+        let done = |pairs: &[Pair], begun, end| {
+            written += pairs.len() as u64;
+            bytes += pairs.iter().map(Pair::bytes).sum::<u64>();
+            let mut track = track.lock().unwrap_or_else(PoisonError::into_inner);
+            track.0.record(0, begun, end, pairs.len() as u64);
+            track.1 += 1;
+        };
+        futures::keep(store, load.concurrency / futures::THREADS, take, done).map(|()| (written, bytes))
+    };
+    let (pairs, bytes) = on_threads(futures::THREADS, &worker)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let (track, commits) = track.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Loaded { pairs, bytes, commits, seconds, detail: track.finish("closed"), backlog: Duration::ZERO })
 }
 
 /// Writes the pairs in one transaction.
