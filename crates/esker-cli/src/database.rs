@@ -11,7 +11,6 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "encryption")]
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "encryption")]
