@@ -181,6 +181,9 @@ impl Outbox {
     /// exceeded.
     pub fn note_sent(&self) {
         self.set_sending(0);
+        if self.over_since.iter().all(|since| since.load(Ordering::Relaxed) == 0) {
+            return;
+        }
         let waiting = self.unsent() as u64;
         for (limit, since) in self.limits.0.iter().zip(&self.over_since) {
             if waiting <= limit[1].load(Ordering::Relaxed) {

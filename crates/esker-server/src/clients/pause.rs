@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::base::clock;
 use crate::command::flag;
 use crate::command::spec::Spec;
 
@@ -52,12 +53,12 @@ impl Pause {
 
     /// Returns until when a command is held, if it is. `has_writes`: the transaction that it runs may write.
     #[inline]
-    pub fn holds(&self, command: Option<&Spec>, has_writes: bool, now_ms: u64) -> Option<u64> {
+    pub fn holds(&self, command: Option<&Spec>, has_writes: bool) -> Option<u64> {
         if !self.may_hold.load(Ordering::Relaxed) {
             return None;
         }
         let held = (*self.held.lock())?;
-        if held.until_ms <= now_ms {
+        if held.until_ms <= clock::now_ms() {
             self.end();
             return None;
         }

@@ -191,7 +191,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 .server
                 .clients
                 .pause
-                .holds(held.map(|command| &**command), job.session.queues_writes(), clock::now_ms())
+                .holds(held.map(|command| &**command), job.session.queues_writes())
                 .is_some()
             {
                 job = self.await_pause(job, held).await?;
@@ -362,16 +362,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Waits for bytes, and sends messages in the meantime. Fails if the connection has to end.
     async fn receive(&mut self, may_be_idle: bool) -> io::Result<()> {
-        let since = clock::moment();
+        let mut since = None;
         loop {
             // A change of the option `timeout` wakes all connections.
             let idle = if may_be_idle { 0 } else { self.server.config.idle_seconds() };
-            let left = Duration::from_secs(idle).saturating_sub(since.elapsed());
             if self.client.is_killed() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             let wanted = self.parser.wanted().saturating_sub(self.input.unread().len());
+            // Without a limit the clock is not read.
+            let timeout = async {
+                let since = since.get_or_insert_with(clock::moment);
+                tokio::time::sleep(Duration::from_secs(idle).saturating_sub(since.elapsed())).await;
+            };
             tokio::select! {
+                biased;
                 read = read_some(&mut self.stream, &mut self.input, wanted.clamp(READ_BYTES, OUT_BYTES_MAX)) => {
                     let n = read?;
                     self.server.observed.stats.bytes_in.add(n as u64);
@@ -379,7 +384,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return if n == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) };
                 }
                 () = self.client.wake.notified() => self.send_messages().await?,
-                () = tokio::time::sleep(left), if idle > 0 => return Err(io::ErrorKind::TimedOut.into()),
+                () = timeout, if idle > 0 => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
     }

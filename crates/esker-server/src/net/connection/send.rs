@@ -49,6 +49,17 @@ async fn send_all(
         return Err(refuse(client, "its client reads too slowly: client-output-buffer-limit"));
     }
     let mut left = bytes;
+    outbox.set_sending(left.len());
+    // Usually the socket takes everything at once. Then no timer is needed.
+    while !outbox.is_ended()
+        && let Poll::Ready(wrote) = std::future::poll_fn(|cx| Poll::Ready(poll_send(stream, cx, left))).await
+    {
+        let n = wrote?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        left = &left[n..];
+    }
     // Moment since which nothing could be sent.
     let mut stuck = None;
     // A client that takes a little each time is checked as well.

@@ -86,16 +86,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         job.session.is_over |= self.flush(&mut job).await.is_err();
         let (server, end) = (self.server.clone(), Notify::new());
         while !job.session.is_over
-            && let now = clock::now_ms()
-            && let Some(until) = server.clients.pause.holds(
-                command.map(|command| &**command),
-                job.session.queues_writes(),
-                now,
-            )
+            && let Some(until) =
+                server.clients.pause.holds(command.map(|command| &**command), job.session.queues_writes())
         {
             let held = async {
                 tokio::select! {
-                    () = server.clients.pause.wait(until, now) => {}
+                    () = server.clients.pause.wait(until, clock::now_ms()) => {}
                     () = end.notified() => {}
                 }
             };
