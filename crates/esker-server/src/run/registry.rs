@@ -1,6 +1,7 @@
 //! The commands of a server: specifications, functions and counters.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Deref;
 
 use crate::command::keys::Keys;
@@ -108,9 +109,30 @@ impl Command {
 /// Maximum length of a command name, in bytes.
 const NAME_BYTES_MAX: usize = 32;
 
+/// Hashes names of commands. It is fast, and need not resist chosen names: only known names are in the map.
+#[derive(Default)]
+struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.0 ^= n as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        // The map takes both ends of the hash.
+        self.0 ^ self.0.rotate_left(32)
+    }
+}
+
 /// All commands by name, with their counters.
 pub struct Commands {
-    by_name: HashMap<&'static [u8], (&'static Command, usize)>,
+    by_name: HashMap<&'static [u8], (&'static Command, usize), BuildHasherDefault<NameHasher>>,
     specs: Specs,
     stats: Vec<CommandStats>,
     /// Limits on the memory that commands use.
@@ -120,7 +142,7 @@ pub struct Commands {
 impl Commands {
     /// Creates the registry of a table.
     pub fn new(table: impl Iterator<Item = &'static Command>, specs: Specs) -> Self {
-        let by_name: HashMap<_, _> =
+        let by_name: HashMap<_, _, _> =
             table.enumerate().map(|(at, command)| (command.name.as_bytes(), (command, at))).collect();
         let stats = (0..by_name.len()).map(|_| CommandStats::default()).collect();
         Commands { by_name, specs, stats, memory: MemoryLimits::default() }
