@@ -75,7 +75,9 @@ pub async fn run(server: Arc<Server>) {
             if swept.elapsed() >= SWEEP_EVERY {
                 swept = turn.sweep_at(&mut sweep);
             }
-            tokio::task::yield_now().await;
+            if server.sequencer.len() > 0 {
+                tokio::task::yield_now().await;
+            }
         }
         if server.is_stopping() && server.clients.is_empty() {
             return;
