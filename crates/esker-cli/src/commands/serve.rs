@@ -147,7 +147,7 @@ pub(crate) struct ServeArgs {
     #[cfg(feature = "log")]
     #[arg(long, value_name = "FILTER", env = "ESKER_LOG")]
     log: Option<String>,
-    /// Threads that serve connections [default: one per processor, at least 2]
+    /// Threads that serve connections [default: one per processor but one]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 }
@@ -201,9 +201,10 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     #[cfg(feature = "log")]
     start_log(args.log.as_deref())?;
     let directory = directory(opening)?;
-    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    // One processor is left to the engine's threads, and to clients on this machine.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(args.threads.unwrap_or(processors).max(2))
+        .worker_threads(args.threads.unwrap_or(processors - 1).max(1))
         .enable_all()
         .build()
         .map_err(|error| Failure::message(format!("start threads: {error}")))?;

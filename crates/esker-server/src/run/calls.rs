@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
+
 use crate::base::clock;
 use crate::command::flag;
 #[cfg(debug_assertions)]
@@ -82,12 +84,22 @@ pub(super) fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, reques
 fn run_traced(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
     let _span = trace::command(&cx.session.client, command.name);
     if !command.is_help(request) {
-        return (command.run)(cx, request);
+        return match parts::may_run_scripts(cx, command) && is_only_worker() {
+            true => tokio::task::block_in_place(|| (command.run)(cx, request)),
+            false => (command.run)(cx, request),
+        };
     }
     let lines = command.help();
     cx.out.array(lines.len());
     lines.iter().for_each(|line| cx.out.simple(line));
     Ok(())
+}
+
+/// Returns whether this thread is the only one that serves connections. It must not run a long script: then
+/// `SCRIPT KILL` would not be read. Of several threads, another one reads it (net/pulse.rs).
+fn is_only_worker() -> bool {
+    let Ok(runtime) = Handle::try_current() else { return false };
+    runtime.runtime_flavor() == RuntimeFlavor::MultiThread && runtime.metrics().num_workers() == 1
 }
 
 /// Resets the memory limits when a command begins (command_memory.1). Effects are limited for the whole

@@ -12,7 +12,7 @@ use crate::run::effects::EffectsMark;
 use crate::run::registry::Command;
 
 /// Returns whether a command sent by a client may run scripts.
-fn may_run_scripts(cx: &Cx<'_>, command: &Command) -> bool {
+pub(super) fn may_run_scripts(cx: &Cx<'_>, command: &Command) -> bool {
     let is_script = |request: &Request| {
         cx.server.commands.find(&request[0]).is_some_and(|command| command.group == Group::Scripting)
     };

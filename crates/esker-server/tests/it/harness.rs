@@ -1,7 +1,7 @@
 //! A server in this process, on its own port.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -37,8 +37,11 @@ impl TestServer {
         let thread = std::thread::spawn({
             let server = server.clone();
             move || {
+                // Every other server has one thread only.
+                static STARTED: AtomicUsize = AtomicUsize::new(0);
+                let workers = 1 + STARTED.fetch_add(1, Ordering::Relaxed) % 2;
                 let runtime =
-                    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+                    tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
                 let runtime = runtime.unwrap();
                 runtime.block_on(async {
                     let listeners = Listeners::bind(&server).await.unwrap();
