@@ -207,6 +207,11 @@ impl<T: CacheItem> CachedBlocks<T> {
         self.cache.activity.miss();
     }
 
+    /// Bytes of all items in the cache.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.cache.used_bytes()
+    }
+
     /// Bytes that can be inserted before eviction starts.
     pub(crate) fn room_bytes(&self) -> u64 {
         self.cache.room_bytes()

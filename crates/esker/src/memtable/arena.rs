@@ -1,7 +1,7 @@
 //! Allocates memory that is never freed individually; the whole arena is freed at once.
 //!
 //! ```text
-//!   Bump::alloc --> [chunk 64 KiB][128 KiB] ... [4 MiB][4 MiB]   + a chunk for each very large record
+//!   Bump::alloc --> [chunk 8 KiB][16 KiB] ... [4 MiB][4 MiB]   + a chunk for each very large record
 //! ```
 //!
 //! Chunks are pages obtained directly from the operating system, so that dropping a memtable returns its
@@ -18,8 +18,11 @@ use std::ptr::{self, NonNull};
 
 use esker_env::PageBuf;
 
-/// The first chunk is small, so that a tiny database uses little memory.
-const CHUNK_BYTES_MIN: usize = 64 << 10;
+/// The first chunk is small, so that an empty memtable is made quickly and a tiny database uses little
+/// memory.
+const CHUNK_BYTES_MIN: usize = 8 << 10;
+/// Allocations up to this size share chunks.
+const SHARED_BYTES_MAX: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 const CHUNK_ALIGN: usize = PageBuf::ALIGN;
 
@@ -75,9 +78,12 @@ impl Bump {
     #[cold]
     fn alloc_in_new_chunk(&mut self, arena: &Arena, size: usize) -> NonNull<u8> {
         // A large allocation gets a chunk of its own, so that at most a quarter of a chunk stays unused.
-        if size > self.chunk_size / 4 {
+        if size > SHARED_BYTES_MAX.max(self.chunk_size / 4) {
             arena.used.fetch_add(size, Ordering::Relaxed);
             return arena.add_chunk(size);
+        }
+        while size > self.chunk_size / 4 {
+            self.chunk_size *= 2;
         }
         self.next = arena.add_chunk(self.chunk_size).as_ptr();
         self.left = self.chunk_size;

@@ -33,7 +33,7 @@ pub(in crate::engine) struct SignalState {
     stop: bool,
     /// Counts calls of `wake`.
     wakes: u64,
-    /// Counts calls of `wake` and `wake_flush`.
+    /// Counts calls of `wake`, `wake_flush` and `wake_log`.
     flush_wakes: u64,
     /// Counts calls of `wake_log`.
     log_wakes: u64,
@@ -67,10 +67,11 @@ impl Signal {
         self.flush_work.notify_all();
     }
 
-    /// Wakes the log thread: the log needs files.
+    /// Wakes the log thread, and the flush thread, which may still have to start it: the log needs files.
     pub(crate) fn wake_log(&self) {
         self.state.lock().log_wakes += 1;
         self.log_work.notify_all();
+        self.wake_flush();
     }
 
     /// Ends all loops.

@@ -17,7 +17,11 @@
 //!     lacks.
 //! - Every failure shows in the statistics.
 //! - The timed sync waits for no flush, no compaction and no long commit (see `txn/timed_sync.rs`).
-//! - Either all threads run, or none does.
+//! - An opening starts the flush thread only. The flush thread starts the others after its first wait: at the
+//!   first need, or after a tick. So a program that opens the database for a single read does not wait for
+//!   them. If the system refuses a thread, the failure shows in the statistics, and the flush thread tries
+//!   again each tick. Until then a writer makes its own log segments, and commits that did not wait for the
+//!   disk are synced by others or by closing.
 //!
 //! engine_background.6. The end of each flush is recorded before the next flush can begin. So the last record
 //!     is that of the last flush, and no failure remains when nothing is left to flush. Flushes at closing
@@ -37,6 +41,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_env::ThreadHandle;
+use parking_lot::Mutex;
 
 use crate::engine::base::signal::TICK;
 use crate::engine::core::Core;
@@ -48,7 +53,7 @@ const SWEEP_EVERY: Duration = Duration::from_millis(250);
 /// The sweep thread pauses for this many times the duration of its last sweep.
 const REST_FACTOR: u32 = 10;
 /// How often the log thread checks whether the log keeps more files than it needs.
-const LOG_TICK: Duration = Duration::from_secs(1);
+const LOG_TICK: Duration = Duration::from_millis(250);
 /// Time without commits after which the database is idle (engine_background.9).
 const IDLE_AFTER: Duration = Duration::from_millis(100);
 /// Delay after the opening before unread tables are loaded.
@@ -60,6 +65,9 @@ const PUT_OFF_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Body of a thread. It returns when the database closes.
 type Loop = fn(&Core);
+
+/// The threads of a database. The flush thread, which is the first, adds the others.
+pub(super) type Threads = Arc<Mutex<Vec<ThreadHandle>>>;
 
 /// One piece of background work, for simulators that run without threads.
 #[doc(hidden)]
@@ -95,10 +103,12 @@ impl Core {
         done
     }
 
-    fn flush_loop(&self) {
+    /// Body of the flush thread. It calls `start_others` before each step.
+    fn flush_loop(&self, mut start_others: impl FnMut()) {
         let mut seen = 0;
         let mut pause = TICK;
         while self.signal.wait_for_flush_work(&mut seen) {
+            start_others();
             let asked = self.signal.asked();
             let is_failed = self.flush_step().is_err();
             self.signal.answer(asked);
@@ -135,6 +145,7 @@ impl Core {
     pub(in crate::engine) fn compaction_loop(&self) {
         // A program that opens the database for a single read should not wait for this.
         if self.signal.pause(LOAD_AFTER) {
+            self.account_page_cache();
             self.load_tables();
         }
         let mut seen = 0;
@@ -206,38 +217,53 @@ impl Core {
         }
     }
 
-    /// Starts the threads.
-    pub(crate) fn start_threads(self: &Arc<Self>) -> Result<Vec<ThreadHandle>> {
-        let loops: [(_, Loop); 5] = [
-            ("esker-flush", Core::flush_loop),
+    /// Starts the flush thread, which starts the others.
+    pub(super) fn start_threads(self: &Arc<Self>) -> Result<Threads> {
+        if !self.pipeline.sealed().is_empty() {
+            // Like earlier processes, this one may end within a tick.
+            self.signal.wake();
+        }
+        let threads = Threads::default();
+        let (core, all) = (self.clone(), threads.clone());
+        let work = move || core.run("esker-flush", |core| core.flush_loop(core.starts_others(&all)));
+        let flush = self.env.threads.spawn("esker-flush", Box::new(work));
+        let flush = flush.map_err(|e| Error::io("start a thread for", &self.dir, e))?;
+        // The flush thread may already have added others. The order does not matter.
+        threads.lock().push(flush);
+        Ok(threads)
+    }
+
+    /// Returns a function that starts those of the other threads that do not run yet.
+    fn starts_others(self: &Arc<Self>, threads: &Threads) -> impl FnMut() + use<> {
+        let loops: [(_, Loop); 4] = [
             ("esker-log", Core::log_loop),
             ("esker-compact", Core::compaction_loop),
             ("esker-sync", Core::sync_loop),
             ("esker-sweep", Core::sweep_loop),
         ];
-        // The threads look for leftover work at once: like earlier processes, this one may end within a tick.
-        self.signal.wake();
-        let mut threads = Vec::new();
         let beside: (_, Loop) = ("esker-compact", Core::compaction_beside_loop);
-        let others = self.options.compactions() - 1;
-        for (name, body) in loops.into_iter().chain(std::iter::repeat_n(beside, others)) {
-            let core = self.clone();
-            match self.env.threads.spawn(name, Box::new(move || core.run(name, body))) {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    self.signal.stop();
-                    // The error that keeps the database from opening matters, not theirs.
-                    threads.into_iter().for_each(|thread| drop(thread.join()));
-                    return Err(Error::io("start a thread for", &self.dir, error));
+        let beside = std::iter::repeat_n(beside, self.options.compactions() - 1);
+        let (core, threads) = (self.clone(), threads.clone());
+        let mut missing = loops.into_iter().chain(beside).peekable();
+        move || {
+            while let Some(&(name, body)) = missing.peek() {
+                let of_thread = core.clone();
+                let work = move || of_thread.run(name, |core| body(core));
+                match core.env.threads.spawn(name, Box::new(work)) {
+                    Ok(thread) => threads.lock().push(thread),
+                    Err(e) => {
+                        core.counters.note_error(&Error::io("start a thread for", &core.dir, e));
+                        return;
+                    }
                 }
+                missing.next();
             }
         }
-        Ok(threads)
     }
 
     /// Runs a loop. A panic is reported to waiting threads (engine_background.2), then continues to the
     /// thread that joins.
-    fn run(&self, name: &str, body: Loop) {
+    fn run(self: &Arc<Self>, name: &str, body: impl FnOnce(&Arc<Core>)) {
         self.ending_with_panic(name, || body(self));
     }
 }
@@ -344,7 +370,7 @@ mod tests {
         let (db, _faults) = failing();
         let core = &db.handle.core;
         std::thread::scope(|scope| {
-            scope.spawn(|| core.flush_loop());
+            scope.spawn(|| core.flush_loop(|| ()));
             while core.counters.flush.failed.load(Ordering::Relaxed) < 2 {
                 std::thread::yield_now();
             }

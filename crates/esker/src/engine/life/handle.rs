@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
+use super::background::Threads;
 use crate::engine::core::Core;
 use crate::types::{Error, Result};
 
@@ -30,8 +31,8 @@ pub(crate) struct Handle {
 }
 
 struct Ending {
-    /// Taken by the first caller of `close`.
-    threads: Vec<esker_env::ThreadHandle>,
+    /// Joined by the first caller of `close`.
+    threads: Threads,
     /// The thread of asynchronous commits, once started.
     committer: Option<esker_env::ThreadHandle>,
     /// Outcome of closing, once it has begun.
@@ -39,7 +40,7 @@ struct Ending {
 }
 
 impl Handle {
-    pub(crate) fn new(core: Arc<Core>, threads: Vec<esker_env::ThreadHandle>) -> Arc<Self> {
+    pub(crate) fn new(core: Arc<Core>, threads: Threads) -> Arc<Self> {
         Arc::new(Handle { core, ending: Mutex::new(Ending { threads, committer: None, outcome: None }) })
     }
 
@@ -77,7 +78,8 @@ impl Handle {
         core.feed.iter().for_each(|keeper| keeper.shelf.end());
         core.signal.stop();
         let mut failure = None;
-        let threads = ending.threads.drain(..).map(esker_env::ThreadHandle::join);
+        // The last one may be the flush thread, which adds others until it ends.
+        let threads = std::iter::from_fn(|| ending.threads.lock().pop()).map(esker_env::ThreadHandle::join);
         for ended in committer.into_iter().chain(threads) {
             if let Err(panic) = ended {
                 failure = Some(Error::Panicked(format!("a background thread panicked: {panic}")));

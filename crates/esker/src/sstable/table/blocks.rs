@@ -1,7 +1,8 @@
 //! Reads the data blocks of a table, from the cache or from the file.
 //!
-//! While the cache has free space, a miss reads 128 KiB around the block, which takes little longer than
-//! 8 KiB.
+//! While the cache has free space, a miss reads up to 128 KiB around the block, which takes little longer
+//! than 8 KiB. At most it reads about as many bytes as are cached, so that the first get after an opening is
+//! quick.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ use crate::sstable::parts::{parse_block, read_footer, read_stored};
 use crate::sstable::stored;
 use crate::types::Result;
 
-/// Bytes read around a block that is not cached.
-const AROUND_BYTES: u64 = 128 << 10;
+/// Bytes read around a block that is not cached, at least and at most.
+const AROUND_BYTES_MIN: u64 = 8 << 10;
+const AROUND_BYTES_MAX: u64 = 128 << 10;
 /// With less free cache space, a block is read alone.
 const ROOM_TO_READ_AROUND: u64 = 1 << 20;
 
@@ -110,7 +112,9 @@ impl Table {
     /// the block gets them.
     fn load_around(&self, index: &BlockIndex, number: usize, pin: &Guard) {
         let (file, numbers) = (&self.loaded().file, index.range());
-        let window = |number: usize| index.extent(number).start / AROUND_BYTES;
+        let cached = index.blocks.used_bytes().next_power_of_two();
+        let around = cached.clamp(AROUND_BYTES_MIN, AROUND_BYTES_MAX);
+        let window = |number: usize| index.extent(number).start / around;
         let is_near = |other: &usize| window(*other) == window(number);
         let first = (numbers.start..number).rev().take_while(is_near).last().unwrap_or(number);
         let last = (number..numbers.end).take_while(is_near).last().unwrap_or(number);

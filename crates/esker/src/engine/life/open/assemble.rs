@@ -17,6 +17,7 @@ use crate::engine::core::Core;
 use crate::engine::disk::Disk;
 use crate::engine::disk::page_cache::PageCache;
 use crate::engine::disk::reserve::DiskReserve;
+use crate::engine::life::background::Threads;
 use crate::engine::life::handle::Handle;
 use crate::engine::state::State;
 use crate::engine::state::history::Histories;
@@ -85,11 +86,13 @@ impl Opening {
             core.cache.activity().measure_all_gets();
         }
         core.account_reserve();
-        core.account_page_cache();
         core.seal_long_log()?;
         let threads = match core.options.background() {
             Background::Threads => core.start_threads()?,
-            Background::Writers | Background::Steps => Vec::new(),
+            Background::Writers | Background::Steps => {
+                core.account_page_cache();
+                Threads::default()
+            }
         };
         Ok(Handle::new(core, threads))
     }
