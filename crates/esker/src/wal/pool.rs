@@ -6,8 +6,8 @@
 //!                                  `--> prepared --take--> WalWriter (prepares one itself if there is none)
 //! ```
 //!
-//! - The pool keeps one prepared file, and a spare for each recently taken segment: [`SPARES_MIN`] to
-//!   [`SPARES_MAX`]. Spares beyond the minimum take at most a part of the reserved disk space (pool.8).
+//! - The pool keeps one prepared file, and a spare for each recently taken segment, up to [`SPARES_MAX`].
+//!   Spares beyond those kept at rest (purpose.rs) take at most a part of the reserved disk space (pool.8).
 //!
 //! pool.4. The manifest names a segment after its prepared file is durable and before it is put to use. So
 //!     each named segment exists under one of its two names, or it was lost.
@@ -32,7 +32,7 @@ use super::files::remove_if_there;
 use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
 use super::meter::Meter;
 use super::options::{Register, WalOptions};
-use super::purpose::FilePurpose;
+use super::purpose::{FilePurpose, Plan};
 use super::shelf::Shelf;
 use super::spare::{Prepared, SEGMENT_BYTES_UNIT, Spare};
 use super::sync::SyncBeside;
@@ -40,16 +40,15 @@ use super::window::LogWindow;
 use crate::encryption;
 use crate::types::{Error, Result};
 
-/// Minimum and maximum number of spares kept.
-const SPARES_MIN: usize = 2;
+/// Maximum number of spares kept.
 const SPARES_MAX: usize = 8;
 /// Number of spares made in advance while segments are taken often, not counting the prepared file.
 const SPARES_AHEAD: usize = 2;
 /// Segments are taken often after this many in a row, each less than `REST_AFTER` after the one before.
 const OFTEN: usize = 4;
 const REST_AFTER: Duration = Duration::from_secs(2);
-/// A new segment may have this fraction of the database size, without growing step by step.
-const DATABASE_PART: u64 = 8;
+/// Surplus spares are deleted once no segment has been taken for this long.
+const SHRINK_AFTER: Duration = Duration::from_millis(300);
 /// A new file takes at most this fraction of the reserved disk space (pool.8).
 const HELD_BACK_PART: u64 = 4;
 
@@ -82,8 +81,8 @@ struct Numbers {
 #[derive(Debug)]
 struct State {
     spares: Vec<Spare>,
-    /// Size of the next file to make, before the limit of pool.9.
-    next_bytes: u64,
+    /// Size of the database without the log.
+    database_bytes: u64,
     /// Size of the newest prepared file; 0 if there was none.
     newest_bytes: u64,
     /// Purpose of the file that the writer will need soon, if it will.
@@ -131,10 +130,9 @@ impl WalPool {
         }
         let first = options.first_segment_bytes;
         assert!(first > 0 && first.is_multiple_of(SEGMENT_BYTES_UNIT), "a first segment of {first} bytes");
-        let next_bytes = first.min(max);
         let state = State {
             spares: Vec::new(),
-            next_bytes,
+            database_bytes: 0,
             newest_bytes: 0,
             wanted: None,
             taken: 0,
@@ -156,16 +154,18 @@ impl WalPool {
         }))
     }
 
-    /// Adapts the size of new files to the size of the database, so that they need not start small.
+    /// Adapts the size of new files to the size of the database.
     pub(crate) fn suit(&self, database_bytes: u64) {
-        let enough = (database_bytes / DATABASE_PART).min(self.segment_bytes_max());
-        let mut state = self.state.lock();
-        while state.next_bytes * 2 <= enough {
-            state.next_bytes *= 2;
-        }
+        self.state.lock().database_bytes = database_bytes;
     }
 
-    /// Prepares for a database that a bulk load makes this large without the log: has the next file made.
+    /// Returns the sizes that suit the database and the log that recovery needs.
+    fn plan(&self, state: &State) -> Plan {
+        let data_bytes = state.database_bytes.saturating_add(self.meter.live());
+        Plan::new(data_bytes, self.options.first_segment_bytes, self.segment_bytes_max())
+    }
+
+    /// Has the next file made for a database that a bulk load makes this large without the log.
     pub(crate) fn expect(&self, database_bytes: u64) {
         self.suit(database_bytes);
         self.want_spare(FilePurpose::Ordinary);
@@ -192,7 +192,7 @@ impl WalPool {
 
     /// Returns the size of a file to make for `purpose`.
     fn due_bytes(&self, state: &State, purpose: FilePurpose) -> u64 {
-        self.allowed_bytes(purpose.file_bytes(state.next_bytes, state.newest_bytes))
+        self.allowed_bytes(purpose.file_bytes(self.plan(state).bytes, state.newest_bytes))
     }
 
     /// Deletes the spares to free their space; returns false if there were none.
@@ -261,7 +261,7 @@ impl WalPool {
             if have >= spares || !self.has_common_room(bytes) {
                 return Ok(is_made);
             }
-            let spare = self.new_file(purpose, bytes)?;
+            let spare = self.new_file(purpose, bytes, true)?;
             self.state.lock().spares.push(spare);
             is_made = true;
         }
@@ -274,7 +274,7 @@ impl WalPool {
             held_back => held_back / 3 * 2,
         };
         let lately = state.taken.min((bytes_max / self.segment_bytes_max()) as usize);
-        lately.clamp(SPARES_MIN, SPARES_MAX)
+        lately.max(self.plan(state).spares).min(SPARES_MAX)
     }
 
     /// Deletes surplus spares when the log is idle.
@@ -282,12 +282,17 @@ impl WalPool {
         let now = self.env.clock.monotonic();
         let beyond = {
             let mut state = self.state.lock();
-            if now.saturating_sub(state.last_taken) < REST_AFTER {
-                return;
+            match now.saturating_sub(state.last_taken) {
+                rest if rest < SHRINK_AFTER => return,
+                rest if rest < REST_AFTER => {}
+                _ => state.taken = 0,
             }
-            state.taken = 0;
-            let kept = state.spares.len().min(SPARES_MIN);
-            state.spares.split_off(kept)
+            let (mut kept, plan) = (0, self.plan(&state));
+            let is_beyond = |spare: &mut Spare| {
+                kept += usize::from(spare.bytes <= plan.bytes);
+                spare.bytes > plan.bytes || kept > plan.spares
+            };
+            state.spares.extract_if(.., is_beyond).collect::<Vec<_>>()
         };
         // The next opening deletes what is left.
         beyond.iter().for_each(|spare| drop(self.remove(&spare.path)));
@@ -374,7 +379,7 @@ impl WalPool {
         if numbers.prepared.is_none() {
             let spare = match purpose {
                 FilePurpose::Small | FilePurpose::Ordinary => self.take_spare(purpose)?,
-                FilePurpose::Bulk(bytes) => self.new_file(purpose, bytes)?,
+                FilePurpose::Bulk(bytes) => self.new_file(purpose, bytes, true)?,
             };
             let number = numbers.next;
             numbers.prepared = Some(self.prepare(spare, number)?);
@@ -423,18 +428,18 @@ impl WalPool {
             let mut state = self.state.lock();
             (state.spares.pop(), self.due_bytes(&state, purpose))
         };
-        let spare = ready.map_or_else(|| self.new_file(purpose, bytes), Ok)?;
+        // Preparing a file syncs its header, and with it the zeros (pool.1).
+        let spare = ready.map_or_else(|| self.new_file(purpose, bytes, false), Ok)?;
         let mut state = self.state.lock();
-        state.next_bytes = state.next_bytes.max(bytes * 2).min(self.segment_bytes_max());
         state.newest_bytes = spare.bytes;
         Ok(spare)
     }
 
     /// Makes a file: filled with zeros, or only reserved if records will write all of it (pool.1).
-    fn new_file(&self, purpose: FilePurpose, bytes: u64) -> Result<Spare> {
+    fn new_file(&self, purpose: FilePurpose, bytes: u64, is_durable: bool) -> Result<Spare> {
         let path = file_name::spare_path(&self.dir, self.state.lock().take_name());
         match purpose {
-            FilePurpose::Small | FilePurpose::Ordinary => Spare::make(&self.env, path, bytes),
+            FilePurpose::Small | FilePurpose::Ordinary => Spare::make(&self.env, path, bytes, is_durable),
             FilePurpose::Bulk(_) => Spare::reserve(&self.env, path, bytes),
         }
     }
@@ -443,7 +448,7 @@ impl WalPool {
     pub(super) fn recycle(&self, spare: &Spare) -> Result<()> {
         let name = {
             let mut state = self.state.lock();
-            let due = self.allowed_bytes(state.next_bytes);
+            let due = self.allowed_bytes(self.plan(&state).bytes);
             let fits = (due..=self.segment_bytes_max()).contains(&spare.bytes);
             let keep = fits && state.spares.len() < self.spares_max(&state);
             keep.then(|| state.take_name())
@@ -481,11 +486,8 @@ impl WalPool {
 
     /// Removes all files that it can; fails if one is left.
     fn remove_all(&self, spares: impl IntoIterator<Item = Spare>) -> Result<()> {
-        let mut removed = Ok(());
-        for spare in spares {
-            removed = removed.and(self.remove(&spare.path));
-        }
-        removed
+        // `reduce` calls `remove` for each.
+        spares.into_iter().map(|spare| self.remove(&spare.path)).reduce(Result::and).unwrap_or(Ok(()))
     }
 
     /// Removes a file if it exists.

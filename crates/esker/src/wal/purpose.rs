@@ -3,6 +3,7 @@
 //! ```text
 //!   a sync makes durable:   < 16 KiB --Small     16 KiB and more --Ordinary
 //!   missing part of a record > segment size and > 1 MiB --Bulk
+//!   data: tables and live log --> at most half of it in one file, and as much in spares at rest
 //! ```
 //!
 //! pool.9. A file for small syncs has at most [`GROWTH_MAX`] times the size of the file before, because
@@ -19,6 +20,38 @@ const SMALL_BYTES: u64 = 16 << 10;
 const BULK_BYTES_MIN: u64 = 1 << 20;
 /// Bytes of a segment that are not payload: its header, the record's header, `End`, padding.
 const OVERHEAD_BYTES: u64 = SEGMENT_HEADER_BYTES as u64 + ROOM_MIN;
+
+/// A new file has at most this fraction (1 / N) of the data: a small database has a small log. While the log
+/// grows, its files grow with it.
+const FILE_PART: u64 = 2;
+/// Number of spares kept at rest, if they take at most this fraction (1 / N) of the data.
+const SPARES_AT_REST: u64 = 2;
+const SPARES_PART: u64 = 4;
+
+/// Sizes that suit a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Size of the next file.
+    pub(super) bytes: u64,
+    /// Number of spares of this size to keep at rest.
+    pub(super) spares: usize,
+}
+
+impl Plan {
+    /// Returns the plan for a database with `data_bytes` of tables and live log. A file has `max` bytes, or
+    /// `first` times a power of two, so that most files can be recycled.
+    pub(super) fn new(data_bytes: u64, first: u64, max: u64) -> Plan {
+        let mut bytes = first.min(max);
+        loop {
+            let next = (bytes * 2).min(max);
+            if next == bytes || next > data_bytes / FILE_PART {
+                let spares = (data_bytes / SPARES_PART / bytes).min(SPARES_AT_REST) as usize;
+                return Plan { bytes, spares };
+            }
+            bytes = next;
+        }
+    }
+}
 
 /// What a segment file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -83,13 +83,14 @@ impl Spare {
             if lacks_space(&e) {
                 Err(Error::io("make a WAL segment", &path, e))
             } else {
-                Spare::make(env, path, bytes)
+                Spare::make(env, path, bytes, true)
             }
         })
     }
 
-    /// Makes a file of zeros. All but its name is durable.
-    pub(super) fn make(env: &Env, path: PathBuf, bytes: u64) -> Result<Spare> {
+    /// Makes a file of zeros. Its contents are durable if `is_durable`; else the caller syncs them. Its
+    /// name is not durable.
+    pub(super) fn make(env: &Env, path: PathBuf, bytes: u64, is_durable: bool) -> Result<Spare> {
         let fill = || {
             let file = env.fs.open(&path, OpenOptions::create())?;
             // If the allocation fails for another reason, the writes show whether there is space.
@@ -104,7 +105,9 @@ impl Spare {
                     file.sync_data()?;
                 }
             }
-            file.sync_data()?;
+            if is_durable {
+                file.sync_data()?;
+            }
             Ok(file)
         };
         match fill() {

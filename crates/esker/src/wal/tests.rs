@@ -17,7 +17,7 @@ use esker_env::{
 };
 
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
-use super::purpose::FilePurpose;
+use super::purpose::{FilePurpose, Plan};
 use super::recovery::{Recovered, verify};
 use super::{LogExtent, LogRoom, Register, WalOptions, WalPool, WalWriter, file_name, recover};
 use crate::types::{Error, Result, SeqNo};
@@ -619,6 +619,7 @@ fn a_busy_log_keeps_more_spares_than_one_at_rest() {
     let clock = Arc::new(ManualClock::new());
     let env = Env { clock: clock.clone(), ..mem().1 };
     let pool = pool(&env, 1024);
+    pool.suit(1 << 20);
     let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
     for n in 1..12 {
         append(&mut log, n, 800).unwrap();
@@ -649,6 +650,28 @@ fn a_busy_log_keeps_more_spares_than_one_at_rest() {
     let current = log.rotate().unwrap();
     log.release_below(current).unwrap();
     assert_eq!(spares(), 2);
+    // A small database keeps none.
+    pool.suit(0);
+    clock.advance(Duration::from_secs(3));
+    pool.prepare_step().unwrap();
+    pool.prepare_step().unwrap();
+    assert_eq!(spares(), 0);
+}
+
+#[test]
+fn files_grow_with_tables_and_live_log() {
+    // KiB of data --> KiB of a file, spares at rest.
+    for (data, bytes, spares) in [
+        (0, 256, 0),
+        (1023, 256, 0),
+        (1024, 512, 0),
+        (5 << 10, 2 << 10, 0),
+        (20 << 10, 8 << 10, 0),
+        (1 << 30, 15 << 10, 2),
+    ] {
+        let plan = Plan::new(data << 10, 256 << 10, 15 << 20);
+        assert_eq!((plan.bytes >> 10, plan.spares), (bytes, spares), "{data}");
+    }
 }
 
 #[test]
@@ -1041,8 +1064,10 @@ fn the_disk_begins_with_each_mib() {
     let (fs, _) = mem();
     let faults = FaultFs::new(Arc::new(fs));
     let env = env_on(Arc::new(faults.clone()) as FsRef);
-    let mut writer = writer(&env, 16 << 20);
-    append(&mut writer, 1, 15 << 20).unwrap();
+    let pool = pool(&env, 16 << 20);
+    pool.suit(1 << 30);
+    let mut writer = WalWriter::create(pool, 1, &[]).unwrap();
+    append(&mut writer, 1, 14 << 20).unwrap();
     writer.sync().unwrap();
     // A hint that fails has no effect.
     faults.add(FaultRule::new(&[OpKind::Hint], FaultAction::Fail(std::io::ErrorKind::Other)).forever());
