@@ -260,7 +260,8 @@ fn append_durably(writer: &mut recordio::Writer, edit: &[u8]) -> Result<()> {
 
 /// Creates the file of a manifest that holds `state`.
 fn write_state(env: &Env, path: &Path, state: &VersionEdit) -> Result<recordio::Writer> {
-    let mut writer = recordio::Writer::options().env(env).create(path)?;
+    // The caller syncs the directory once the state is durable: one commit of a journal takes both.
+    let mut writer = recordio::Writer::options().env(env).named_later().create(path)?;
     let mut header = MAGIC.to_vec();
     put_varint(&mut header, u64::from(FORMAT_VERSION));
     writer.append(&header)?;

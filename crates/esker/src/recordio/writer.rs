@@ -43,6 +43,7 @@ pub struct WriteOptions {
     compression: Compression,
     buffer_bytes: usize,
     direct: bool,
+    is_named_later: bool,
 }
 
 impl Default for WriteOptions {
@@ -52,6 +53,7 @@ impl Default for WriteOptions {
             compression: Compression::None,
             buffer_bytes: 256 << 10,
             direct: false,
+            is_named_later: false,
         }
     }
 }
@@ -78,6 +80,12 @@ impl WriteOptions {
     /// Bypasses the page cache of the operating system if the file system supports it. Off by default.
     pub fn direct(mut self, on: bool) -> Self {
         self.direct = on;
+        self
+    }
+
+    /// Leaves it to the caller to make the name of a new file durable, after its first records.
+    pub(crate) fn named_later(mut self) -> Self {
+        self.is_named_later = true;
         self
     }
 
@@ -169,6 +177,9 @@ impl WriteOptions {
 
     /// A synced record is useless in a file whose name is lost (recordio_writer.1).
     fn sync_name(&self, path: &Path) -> Result<()> {
+        if self.is_named_later {
+            return Ok(());
+        }
         let dir = path.parent().unwrap_or(Path::new(""));
         self.env.fs.sync_dir_if_readable(dir).map_err(|e| Error::io("sync the directory", dir, e))
     }
