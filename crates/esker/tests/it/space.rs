@@ -26,6 +26,36 @@ fn fill(map: &Keyspace, keys: std::ops::Range<u32>, value_bytes: usize) {
     }
 }
 
+#[test]
+fn the_log_of_a_small_database_is_small_once_it_rests() {
+    let fs = MemFs::new();
+    let env = Env::with_fs(Arc::new(fs.clone()));
+    let db = Db::builder().env(env).memory(512 << 20).open(dir()).unwrap();
+    let (map, snapshot) = (db.default_keyspace(), db.snapshot());
+    for round in 0..2_u8 {
+        for first in (0..20_000_u32).step_by(1000) {
+            let mut batch = db.batch();
+            for key in first..first + 1000 {
+                batch.put(&map, key.to_be_bytes(), vec![round; 512]).unwrap();
+            }
+            batch.commit_with(esker::Durability::Buffered).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let log_bytes = || -> u64 {
+        let names = fs.list_dir(dir()).unwrap();
+        let of_log = names.iter().filter(|name| name.contains("wal"));
+        of_log.map(|name| fs.file_size(&dir().join(name)).unwrap_or(0)).sum()
+    };
+    let started = Instant::now();
+    while log_bytes() > 9 * MIB && started.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(log_bytes() <= 9 * MIB, "{:?}", fs.list_dir(dir()));
+    drop((map, snapshot));
+    db.close().unwrap();
+}
+
 /// The ways to remove keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Removal {
