@@ -70,9 +70,9 @@
 //! and sweeps of expired keys, and up to three more for compactions if the machine has more than two
 //! processors ([`Tuning::compactions`]). Opening starts one of them, which starts the others with the first
 //! commit or 20 ms later. The first asynchronous commit starts another. Large transactions, large values, and
-//! a [`Keyspace::multi_get`] of keys that are not in memory start further threads for a short time, and so
-//! does the replay of a long log. With [`Builder::on_event`] a thread calls the callback. With
-//! [`Builder::background`] off there are no threads, and callers do the work.
+//! a [`Keyspace::multi_get`] of keys that are not in memory start further threads for a short time. With
+//! [`Builder::on_event`] a thread calls the callback. With [`Builder::background`] off there are no threads,
+//! and callers do the work.
 //!
 //! # Servers
 //! A thread that must not block, such as an event loop, reads with [`Keyspace::get_if_cached`]: it answers
