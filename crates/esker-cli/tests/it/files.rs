@@ -439,7 +439,7 @@ fn a_failed_commit_says_what_is_in() {
     let esker = Esker::new();
     let rows: String = (0..4_000).map(|number| format!("key{number:04}\t{}\n", "v".repeat(1_000))).collect();
     esker.write("rows.tsv", rows);
-    let said = esker.fails_within(2048, "import rows.tsv --batch 100");
+    let said = esker.fails_within(1024, "import rows.tsv --batch 100");
     let (_, rest) = said.split_once("import stopped; ").expect("the rest of the message");
     let rows: u64 = rest.split(' ').next().expect("a number").replace(',', "").parse().expect("a number");
     let found: u64 = esker.ok("count").trim().parse().expect("a number");
