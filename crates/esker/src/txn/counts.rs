@@ -1,8 +1,8 @@
 //! Computes how a commit changes the live counts.
 //!
 //! counts.1. `len()` is exact. For every written key, the commit looks up in memory whether the key was live
-//!     just before, in key order; filters answer most lookups. The commit lock is held, so nothing changes
-//!     meanwhile.
+//!     just before, in key order; filters answer most lookups. It does so under the commit lock, or before it
+//!     if nothing wrote the key since (ahead.1).
 //! counts.3. If a lookup would have to read a file, the key counts as new and its version is unresolved.
 //!     `len()`, or the compaction that meets the older version, resolves it (read/unresolved.rs,
 //!     compaction_judge.6). A commit therefore never reads files to count, unless there are more unresolved

@@ -11,7 +11,9 @@
 //! - At each point the thread holds no lock that flushes, compactions, sweeps or commits of others wait for.
 //!   It may have passed the exclusive turn (engine/writes/exclusive_turn.rs), so a hook must not begin an
 //!   exclusive transaction. At `CompactionBuilt` a plan runs, so a hook must not do what waits for its end.
-//! - A hook does not run inside itself.
+//!   A commit that changes the catalog holds its lock: a hook inside it must not change keyspaces.
+//! - A hook does not run inside itself. The engine's own commits, such as those of sweeps and of compaction
+//!   filters, reach no points (`without_points`): they are made under locks or inside a compaction.
 
 /// A point at which other work may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,14 @@ mod switch {
             slot.get_or_insert(hook);
         });
     }
+
+    /// Runs work during which this thread reaches no point.
+    pub(crate) fn without_points<T>(work: impl FnOnce() -> T) -> T {
+        let hook = HOOK.take();
+        let done = work();
+        HOOK.set(hook);
+        done
+    }
 }
 
 #[cfg(not(any(test, feature = "canaries")))]
@@ -64,10 +74,15 @@ mod switch {
 
     #[inline(always)]
     pub(crate) const fn reached(_: Point) {}
+
+    #[inline(always)]
+    pub(crate) fn without_points<T>(work: impl FnOnce() -> T) -> T {
+        work()
+    }
 }
 
 #[cfg(feature = "canaries")]
 pub use switch::Hook;
-pub(crate) use switch::reached;
 #[cfg(any(test, feature = "canaries"))]
 pub use switch::set;
+pub(crate) use switch::{reached, without_points};

@@ -30,6 +30,7 @@ use crate::txn::blobs;
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::txn::write_set::WriteSet;
 use crate::types::activity::COMMITS_PER_SAMPLE;
+use crate::types::interleave;
 use crate::types::parts::{Part, timed};
 use crate::types::{Error, Result, SeqNo};
 
@@ -68,7 +69,8 @@ impl Writes {
     /// turn, or is alone.
     pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
         let set = Arc::new(set);
-        self.submit(CommitRequest { set, durability, may_pass: true, ..CommitRequest::default() }).map(drop)
+        let request = CommitRequest { set, durability, may_pass: true, ..CommitRequest::default() };
+        interleave::without_points(|| self.submit(request)).map(drop)
     }
 
     /// Commits. Returns the commit's number. A commit without writes returns the number of the newest commit.

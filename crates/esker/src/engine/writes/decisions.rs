@@ -28,6 +28,7 @@ use crate::engine::upkeep::compact::Filters;
 use crate::engine::writes::Writes;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::write_set::WriteSet;
+use crate::types::interleave;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
 use crate::types::key_range::KeyRange;
 use crate::types::limits::check_value;
@@ -183,7 +184,7 @@ impl Writes {
         for _ in 0..TRIES {
             let Some(request) = self.request_of(&batch)? else { return Ok(false) };
             let request = self.divert(request)?;
-            match self.pipeline.commit(request) {
+            match interleave::without_points(|| self.pipeline.commit(request)) {
                 Ok(_) => return Ok(true),
                 Err(Error::Conflict { .. }) => {}
                 // The keyspace has been dropped.

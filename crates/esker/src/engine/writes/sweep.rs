@@ -341,7 +341,7 @@ impl Writes {
             ranges,
             ..CommitRequest::default()
         };
-        match self.submit(request) {
+        match interleave::without_points(|| self.submit(request)) {
             Ok(seq) => {
                 self.sweeper.stored_ms.fetch_max(now.ms(), Ordering::Relaxed);
                 Ok(Some(seq))
@@ -401,7 +401,7 @@ mod tests {
     use esker_env::{Env, ManualClock, MemFs};
 
     use super::*;
-    use crate::Db;
+    use crate::{Db, Decision};
 
     #[test]
     fn due_1_a_source_is_due_when_its_next_version_expires() {
@@ -429,5 +429,27 @@ mod tests {
         assert_eq!((db.sweep().unwrap(), due()), (1, Some(6000)), "due.1");
         clock.advance(Duration::from_secs(10));
         assert_eq!((db.sweep().unwrap(), due()), (2, None));
+    }
+
+    #[test]
+    fn at_points_a_thread_holds_no_lock_of_sweeps_and_compactions() {
+        let clock = Arc::new(ManualClock::new());
+        let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(MemFs::new()), 1) };
+        let decide = |_: &[u8], value: &[u8]| if value == b"over" { Decision::Drop } else { Decision::Keep };
+        let builder = Db::builder().background(false).env(env).compaction_filter("default", decide);
+        let db = builder.open(Path::new("db")).unwrap();
+        let (map, core) = (db.default_keyspace(), db.handle.core.clone());
+        let before = interleave::set(Some(Box::new(move |point| {
+            let is_free = core.sweeper.committing.try_lock().is_some();
+            assert!(is_free && core.turns.compact.try_lock().is_some(), "{point:?}");
+        })));
+        map.put_with_ttl("a", "", Duration::from_secs(1)).unwrap();
+        map.put("b", "over").unwrap();
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(db.sweep().unwrap(), 1);
+        db.compact().unwrap();
+        db.reset_time().unwrap();
+        interleave::set(before);
+        assert_eq!(map.len().unwrap(), 0);
     }
 }
