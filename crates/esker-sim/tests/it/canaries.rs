@@ -25,7 +25,7 @@ const OPS: usize = 400;
 /// `.ci/run full`: that takes five minutes.
 const PARTS: usize = 2;
 /// The same for sweeps alone, which take longer.
-const SWEPT_PARTS: usize = 4;
+const SWEPT_PARTS: usize = 8;
 /// Number of positions of each sweep when only sweeps are used.
 const SWEPT: u64 = 16;
 /// The same for misreads, which are fast, and alone find ignored checksums.

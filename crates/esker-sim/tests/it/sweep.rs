@@ -46,16 +46,16 @@ fn calls_that_fail_once() {
 #[test]
 fn calls_that_fail_for_ever() {
     own_process::run(|| {
-        let total = short(Kind::FailsForever, 50);
-        assert!(total.faults >= 50, "{total:?}");
+        let total = short(Kind::FailsForever, 30);
+        assert!(total.faults >= 30, "{total:?}");
     });
 }
 
 #[test]
 fn calls_that_fail_after_they_were_made() {
     own_process::run(|| {
-        let total = short(Kind::FailsLate, 60);
-        assert!(total.faults >= 60 && total.kills >= 60, "{total:?}");
+        let total = short(Kind::FailsLate, 40);
+        assert!(total.faults >= 40 && total.kills >= 40, "{total:?}");
     });
 }
 
