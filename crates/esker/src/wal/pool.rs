@@ -46,9 +46,9 @@ const SPARES_MAX: usize = 8;
 const SPARES_AHEAD: usize = 2;
 /// Segments are taken often after this many in a row, each less than `REST_AFTER` after the one before.
 const OFTEN: usize = 4;
-const REST_AFTER: Duration = Duration::from_secs(2);
-/// Surplus spares are deleted once no segment has been taken for this long.
-const SHRINK_AFTER: Duration = Duration::from_millis(300);
+/// The log rests once no segment has been taken for this long. Then surplus spares are deleted. So a log that
+/// takes segments less often makes none in advance.
+const REST_AFTER: Duration = Duration::from_millis(300);
 /// A new file takes at most this fraction of the reserved disk space (pool.8).
 const HELD_BACK_PART: u64 = 4;
 
@@ -282,11 +282,10 @@ impl WalPool {
         let now = self.env.clock.monotonic();
         let beyond = {
             let mut state = self.state.lock();
-            match now.saturating_sub(state.last_taken) {
-                rest if rest < SHRINK_AFTER => return,
-                rest if rest < REST_AFTER => {}
-                _ => state.taken = 0,
+            if now.saturating_sub(state.last_taken) < REST_AFTER {
+                return;
             }
+            state.taken = 0;
             let (mut kept, plan) = (0, self.plan(&state));
             let is_beyond = |spare: &mut Spare| {
                 kept += usize::from(spare.bytes <= plan.bytes);
