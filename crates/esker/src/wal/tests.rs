@@ -659,6 +659,30 @@ fn a_busy_log_keeps_more_spares_than_one_at_rest() {
 }
 
 #[test]
+fn a_slow_log_of_a_small_database_makes_no_spares_that_it_would_delete() {
+    let clock = Arc::new(ManualClock::new());
+    let env = Env { clock: clock.clone(), ..mem().1 };
+    let pool = pool(&env, 1024);
+    let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
+    for n in 1..12 {
+        append(&mut log, n, 800).unwrap();
+        pool.prepare_step().unwrap();
+        let names = names(&env);
+        assert!(!names.iter().any(|name| file_name::is_spare(name)), "{n}: {names:?}");
+        clock.advance(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn a_large_record_takes_few_files_in_a_small_log() {
+    let (_, env) = mem();
+    let mut log = writer(&env, 16 << 20);
+    append(&mut log, 1, 10).unwrap();
+    append(&mut log, 2, 8 << 20).unwrap();
+    assert!(names(&env).len() <= 6, "{:?}", names(&env));
+}
+
+#[test]
 fn files_grow_with_tables_and_live_log() {
     // KiB of data --> KiB of a file, spares at rest.
     for (data, bytes, spares) in [

@@ -94,7 +94,7 @@ impl WalWriter {
             poison: None,
             is_guarded: false,
         };
-        writer.update_meter();
+        writer.update_meter(0);
         Ok(writer)
     }
 
@@ -117,14 +117,14 @@ impl WalWriter {
         self.reserve(bytes, LogRoom::HeldBack)?;
         self.reserved = None;
         let appended = self.guard(|writer| writer.append_record(seq, bytes, Parts { parts, skip: 0 }));
-        self.update_meter();
+        self.update_meter(0);
         appended
     }
 
-    /// Updates the meter with the bytes of the log that recovery needs.
-    fn update_meter(&self) {
+    /// Updates the meter with the bytes of the log that recovery needs, and those of a record to come.
+    fn update_meter(&self, to_come: u64) {
         let active = self.active.as_ref().map_or(0, |active| active.appended);
-        self.pool.meter.set_live(self.old.needed_bytes() + active);
+        self.pool.meter.set_live(self.old.needed_bytes() + active + to_come);
     }
 
     /// Ensures that files exist for a record of `bytes`; has missing ones prepared.
@@ -137,7 +137,10 @@ impl WalWriter {
         if room.is_some_and(|room| room >= bytes) {
             return Ok(());
         }
+        // The files of a large record suit the log that it makes long.
+        self.update_meter(bytes);
         let reserved = timed(Part::LogFiles, || self.reserve_files(bytes, room, on_disk));
+        self.update_meter(0);
         self.pool.meter.note_files(&reserved);
         reserved
     }
@@ -297,7 +300,7 @@ impl WalWriter {
     /// Records that recovery needs no segment below `segment`. Readers may still need them.
     pub(crate) fn note_obsolete(&mut self, segment: u64) {
         self.old.note_obsolete(segment);
-        self.update_meter();
+        self.update_meter(0);
     }
 
     /// Recycles or deletes the files of segments below `segment`, which must be durably obsolete, except
@@ -306,7 +309,7 @@ impl WalWriter {
         let (first_kept, released) = self.old.release_below(segment);
         // The end of an obsolete segment need not be durable.
         self.end_before = self.end_before.take().filter(|end| end.segment >= first_kept);
-        self.update_meter();
+        self.update_meter(0);
         released
     }
 
@@ -475,7 +478,7 @@ impl WalWriter {
             shelf.finish(number, active.appended, self.last_seq);
         }
         self.old.push(number, active.spare(), active.appended);
-        self.update_meter();
+        self.update_meter(0);
         Ok(active.appended)
     }
 
