@@ -7,7 +7,7 @@
 //! - Failed work is retried after growing pauses, however many commits there are meanwhile.
 //! - After a panic of a thread, writes fail with an error that says so. None waits for the thread.
 //! - The timed sync waits for no flush and no long commit.
-//! - A database is closed again if not all of its threads can be started.
+//! - Threads that cannot be started are tried again. The timed sync comes first.
 //! - After a full disk the first commit retries the flush that found no space. No commit does if the free
 //!   space could not be used.
 //! - A panic in the middle of a group leaves no writer waiting, and nothing half done (poison.1).
@@ -278,7 +278,7 @@ fn threads_that_do_not_start_are_tried_again() {
     };
     let refused = open();
     assert!(matches!(refused, Err(Error::Io { op: "start a thread for", .. })), "{refused:?}");
-    // Flush and log, but neither compaction, sync nor sweep.
+    // Flush and sync, but neither log, compaction nor sweep.
     threads.0.store(2, Ordering::Relaxed);
     let db = open().unwrap();
     let until = |is_over: &dyn Fn() -> bool| {
@@ -289,7 +289,11 @@ fn threads_that_do_not_start_are_tried_again() {
         }
     };
     until(&|| db.stats().background_error.is_some_and(|error| error.contains("start a thread")));
-    db.default_keyspace().put("a", "b").unwrap();
+    db.default_keyspace().with(Durability::Buffered).put("a", "b").unwrap();
+    until(&|| {
+        let after_power_loss = small(Env::with_fs(Arc::new(fs.crash_strict()))).open(dir()).unwrap();
+        after_power_loss.default_keyspace().contains("a").unwrap()
+    });
     db.flush().unwrap();
     threads.0.store(3, Ordering::Relaxed);
     until(&|| threads.0.load(Ordering::Relaxed) == 0);

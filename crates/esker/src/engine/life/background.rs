@@ -20,8 +20,8 @@
 //! - An opening starts the flush thread only. The flush thread starts the others after its first wait: at the
 //!   first need, or after a tick. So a program that opens the database for a single read does not wait for
 //!   them. If the system refuses a thread, the failure shows in the statistics, and the flush thread tries
-//!   again each tick. Until then a writer makes its own log segments, and commits that did not wait for the
-//!   disk are synced by others or by closing.
+//!   again before its next step. Until then a writer makes its own log segments, nothing is compacted, and
+//!   commits that did not wait for the disk are synced by others or by closing.
 //!
 //! engine_background.6. The end of each flush is recorded before the next flush can begin. So the last record
 //!     is that of the last flush, and no failure remains when nothing is left to flush. Flushes at closing
@@ -236,9 +236,10 @@ impl Core {
     /// Returns a function that starts those of the other threads that do not run yet.
     fn starts_others(self: &Arc<Self>, threads: &Threads) -> impl FnMut() + use<> {
         let loops: [(_, Loop); 4] = [
+            // The first, because no other thread does its work.
+            ("esker-sync", Core::sync_loop),
             ("esker-log", Core::log_loop),
             ("esker-compact", Core::compaction_loop),
-            ("esker-sync", Core::sync_loop),
             ("esker-sweep", Core::sweep_loop),
         ];
         let beside: (_, Loop) = ("esker-compact", Core::compaction_beside_loop);
