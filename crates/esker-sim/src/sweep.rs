@@ -276,15 +276,20 @@ fn new_world(seed: u64, opening: Opening, broken: Option<BrokenSync>) -> World {
     world
 }
 
-/// Creates a world whose process died at this change.
+/// Creates a world whose process died at this change. The number of log segments depends on the size of
+/// compressed tables, and so on the seed: near its end a workload may lack the change. It was counted with
+/// seed 0.
 fn dead(at: Position, broken: Option<BrokenSync>, done: &AtomicU64) -> World {
-    let mut world = new_world(at.call, at.opening, broken);
     let keep = [0, 7, 600, u32::MAX][at.call as usize % 4];
-    world.faults().add(death(at.call as u32 - 1, keep));
-    world.start(at.opening);
-    run_script(&mut world, at.opening, done);
-    assert!(world.is_dead(), "the workload ends before change {}", at.call);
-    world
+    let run = |seed| {
+        let mut world = new_world(seed, at.opening, broken);
+        world.faults().add(death(at.call as u32 - 1, keep));
+        world.start(at.opening);
+        run_script(&mut world, at.opening, done);
+        world
+    };
+    let dead = [at.call, 0].into_iter().map(run).find(World::is_dead);
+    dead.unwrap_or_else(|| panic!("the workload ends before change {}", at.call))
 }
 
 fn deaths(at: Position, broken: Option<BrokenSync>, done: &AtomicU64) -> Tally {
