@@ -49,6 +49,9 @@ const OFTEN: usize = 4;
 /// The log rests once no segment has been taken for this long. Then surplus spares are deleted. So a log that
 /// takes segments less often makes none in advance.
 const REST_AFTER: Duration = Duration::from_millis(300);
+/// A commit waits while the zeros of a process's first file are written. This fraction (1 / N) of the data
+/// decides its size.
+const FIRST_FILE_PART: u64 = 4;
 /// A new file takes at most this fraction of the reserved disk space (pool.8).
 const HELD_BACK_PART: u64 = 4;
 
@@ -162,7 +165,8 @@ impl WalPool {
     /// Returns the sizes that suit the database and the log that recovery needs.
     fn plan(&self, state: &State) -> Plan {
         let data_bytes = state.database_bytes.saturating_add(self.meter.live());
-        Plan::new(data_bytes, self.options.first_segment_bytes, self.segment_bytes_max())
+        let part = if state.newest_bytes == 0 { FIRST_FILE_PART } else { 1 };
+        Plan::new(data_bytes / part, self.options.first_segment_bytes, self.segment_bytes_max())
     }
 
     /// Has the next file made for a database that a bulk load makes this large without the log.

@@ -612,6 +612,11 @@ fn pool_9_files_for_small_syncs_grow_step_by_step_whatever_the_database_has() {
     pool.suit(1 << 30);
     let bytes = |purpose| pool.take(purpose, LogRoom::Common).unwrap().spare.bytes >> 10;
     assert_eq!([small, small, ordinary].map(bytes), [4, 16, 64], "pool.9");
+    let pool = pool_with(&env, options, &Named::default());
+    pool.begin(1);
+    pool.suit(64 << 10);
+    let bytes = |purpose| pool.take(purpose, LogRoom::Common).unwrap().spare.bytes >> 10;
+    assert_eq!([ordinary, ordinary].map(bytes), [8, 32], "a commit waits for the first file");
 }
 
 #[test]
