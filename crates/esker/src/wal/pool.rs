@@ -32,7 +32,7 @@ use super::files::remove_if_there;
 use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
 use super::meter::Meter;
 use super::options::{Register, WalOptions};
-use super::purpose::{FilePurpose, Plan};
+use super::purpose::{FIRST_FILE_PART, FilePurpose, Plan};
 use super::shelf::Shelf;
 use super::spare::{Prepared, SEGMENT_BYTES_UNIT, Spare};
 use super::sync::SyncBeside;
@@ -49,9 +49,6 @@ const OFTEN: usize = 4;
 /// The log rests once no segment has been taken for this long. Then surplus spares are deleted. So a log that
 /// takes segments less often makes none in advance.
 const REST_AFTER: Duration = Duration::from_millis(300);
-/// A commit waits while the zeros of a process's first file are written. This fraction (1 / N) of the data
-/// decides its size.
-const FIRST_FILE_PART: u64 = 4;
 /// A new file takes at most this fraction of the reserved disk space (pool.8).
 const HELD_BACK_PART: u64 = 4;
 

@@ -24,6 +24,9 @@ const OVERHEAD_BYTES: u64 = SEGMENT_HEADER_BYTES as u64 + ROOM_MIN;
 /// A new file has at most this fraction (1 / N) of the data: a small database has a small log. While the log
 /// grows, its files grow with it.
 const FILE_PART: u64 = 2;
+/// A commit waits while the zeros of a process's first file are written. This fraction (1 / N) of the data
+/// decides its size.
+pub(super) const FIRST_FILE_PART: u64 = 4;
 /// Number of spares kept at rest, if they take at most this fraction (1 / N) of the data.
 const SPARES_AT_REST: u64 = 2;
 const SPARES_PART: u64 = 4;

@@ -137,8 +137,7 @@ impl WalWriter {
         if room.is_some_and(|room| room >= bytes) {
             return Ok(());
         }
-        // The files of a large record suit the log that it makes long.
-        self.update_meter(bytes);
+        self.update_meter(bytes); // The files of a large record suit the log that it makes long.
         let reserved = timed(Part::LogFiles, || self.reserve_files(bytes, room, on_disk));
         self.update_meter(0);
         self.pool.meter.note_files(&reserved);
