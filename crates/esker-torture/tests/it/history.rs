@@ -22,7 +22,7 @@ fn campaign(dir: &Path, seed: u64, histories: u64) -> HistoryCampaign {
 fn torture_history_3_histories_are_linearizable_snapshot_isolated_and_serializable() {
     let mut seen = BTreeSet::new();
     let mut unseen = Vec::new();
-    for seed in 4..12 {
+    for seed in 4..36 {
         let dir = tempfile::tempdir().unwrap();
         let s = campaign(dir.path(), seed, 14).run().unwrap();
         assert!(s.committed > 100, "{s}");
