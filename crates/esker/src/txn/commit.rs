@@ -161,7 +161,8 @@ impl Pipeline {
             request.ranges = count_ranges(request.set.ranges(), &self.view.get(), since)?;
             interleave::reached(Point::RangeCounted);
         }
-        self.look_ahead(request)
+        // A commit that need not wait for others looks its keys up once, under the lock.
+        if self.state.is_locked() || interleave::is_used() { self.look_ahead(request) } else { Ok(()) }
     }
 
     /// Looks up the keys of a request, unless that was done already.
@@ -314,7 +315,7 @@ impl Pipeline {
         state.active.beside_bytes += blobs.bytes;
         blobs.leases.iter().for_each(|lease| lease.file().note_commit(seq));
         state.last_seq = seq;
-        state.recent.note(ahead.map(KeysAhead::hashes), seq);
+        state.recent.note_set(set, ahead.map(KeysAhead::hashes), seq);
         deltas.extend(own);
         Ok(seq)
     }

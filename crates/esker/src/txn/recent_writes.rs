@@ -10,11 +10,16 @@
 //!
 //! The commit lock guards it.
 
+use super::write_set::WriteSet;
+use crate::encoding::hash::key_hash;
 use crate::types::SeqNo;
 use crate::types::canary::{self, Canary};
 
 /// Number of slots. The keys of all commits under way are few of them.
 const SLOTS: usize = 1 << 15;
+
+/// A larger commit that was not looked up before counts for every key: hashing its keys would delay it.
+const HASHED_MAX: usize = 64;
 
 /// The newest commit of each slot.
 pub(super) struct RecentWrites {
@@ -38,9 +43,18 @@ impl RecentWrites {
         since >= self.all && newest <= since.get() - self.base.get()
     }
 
-    /// Records the keys of a commit, by their hashes if these are known.
-    pub(super) fn note(&mut self, hashes: Option<impl Iterator<Item = u64>>, seq: SeqNo) {
-        let Some(hashes) = hashes else { return self.note_all(seq) };
+    /// Records the keys of a commit. Their hashes are known if they were looked up before the commit lock was
+    /// taken.
+    pub(super) fn note_set(&mut self, set: &WriteSet, hashes: Option<impl Iterator<Item = u64>>, seq: SeqNo) {
+        match hashes {
+            Some(hashes) => self.note(hashes, seq),
+            None if set.op_count() > HASHED_MAX || !set.ranges().is_empty() => self.note_all(seq),
+            None => self.note(set.entries(seq).map(|entry| key_hash(entry.key)), seq),
+        }
+    }
+
+    /// Records the keys of a commit, by their hashes.
+    pub(super) fn note(&mut self, hashes: impl Iterator<Item = u64>, seq: SeqNo) {
         let Ok(distance) = u32::try_from(seq.get().saturating_sub(self.base.get())) else {
             return *self = RecentWrites::new(seq);
         };
@@ -64,14 +78,14 @@ mod tests {
         let seq = SeqNo::new;
         let mut recent = RecentWrites::new(seq(100));
         assert!(recent.is_unchanged(1, seq(100)));
-        recent.note(Some([1, 2].into_iter()), seq(101));
+        recent.note([1, 2].into_iter(), seq(101));
         assert!(!recent.is_unchanged(1, seq(100)) && recent.is_unchanged(3, seq(100)));
         assert!(recent.is_unchanged(1, seq(101)));
         assert!(!recent.is_unchanged(1 + SLOTS as u64, seq(100)), "of the same slot");
         recent.note_all(seq(102));
         assert!(!recent.is_unchanged(3, seq(101)) && recent.is_unchanged(1, seq(102)));
         let far = seq(101 + u64::from(u32::MAX));
-        recent.note(Some([3].into_iter()), far);
+        recent.note([3].into_iter(), far);
         let before = seq(far.get() - 1);
         assert!(!recent.is_unchanged(3, before) && !recent.is_unchanged(4, before));
         assert!(recent.is_unchanged(3, far));

@@ -59,6 +59,11 @@ mod switch {
         });
     }
 
+    /// Returns whether work may run at the points that this thread reaches.
+    pub(crate) fn is_used() -> bool {
+        HOOK.with_borrow(Option::is_some)
+    }
+
     /// Runs work during which this thread reaches no point.
     pub(crate) fn without_points<T>(work: impl FnOnce() -> T) -> T {
         let hook = HOOK.take();
@@ -76,6 +81,11 @@ mod switch {
     pub(crate) const fn reached(_: Point) {}
 
     #[inline(always)]
+    pub(crate) const fn is_used() -> bool {
+        false
+    }
+
+    #[inline(always)]
     pub(crate) fn without_points<T>(work: impl FnOnce() -> T) -> T {
         work()
     }
@@ -85,4 +95,4 @@ mod switch {
 pub use switch::Hook;
 #[cfg(any(test, feature = "canaries"))]
 pub use switch::set;
-pub(crate) use switch::{reached, without_points};
+pub(crate) use switch::{is_used, reached, without_points};
