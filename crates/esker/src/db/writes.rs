@@ -98,7 +98,7 @@ impl Writes {
     pub(crate) fn into_request(self, core: &Core, durability: Durability) -> Result<CommitRequest> {
         let (set, blobs) = (self.settled(core)?, self.blob_use()?);
         let Writes { layers, keyspaces, .. } = self;
-        Ok(CommitRequest { set, layers, blobs, durability, keyspaces, ..CommitRequest::default() })
+        Ok(CommitRequest { blobs, keyspaces, ..CommitRequest::of(set, layers, durability) })
     }
 
     /// Commits the writes, and keeps them in case the commit fails.
@@ -119,18 +119,16 @@ impl Writes {
         conditions: CommitConditions,
     ) -> Result<CommitRequest> {
         let CommitConditions { since, reads, is_exclusive, notices } = conditions;
+        let set = self.settled(core)?;
         Ok(CommitRequest {
-            set: self.settled(core)?,
-            layers: self.layers.clone(),
             blobs: self.blob_use()?,
-            durability,
             since,
             reads,
             may_pass: is_exclusive,
             keyspaces: self.keyspaces.clone(),
             drops: self.changes.drop_marks(),
             notices,
-            ..CommitRequest::default()
+            ..CommitRequest::of(set, self.layers.clone(), durability)
         })
     }
 

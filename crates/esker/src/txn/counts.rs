@@ -135,13 +135,13 @@ pub(super) fn look_up<'s>(
                 }
             };
         }
-        let keys = entries.clone().map(|entry| entry.key).zip(asked);
+        let keys = entries.clone().map(|entry| entry.key).zip(&asked);
         let keys = keys.filter(|(_, asked)| matches!(asked.1, Effort::Read | Effort::Memory));
         if keys.clone().nth(1).is_some() {
             view.warm(keys.map(|(key, asked)| (key, asked.0)));
         }
         let mut left = LOOKUPS_PER_PIN;
-        for ((hash, effort), entry) in asked.into_iter().zip(entries.by_ref()) {
+        for (&(hash, effort), entry) in asked.iter().zip(entries.by_ref()) {
             left -= 1;
             let live = match effort {
                 Effort::Known(presence) => {

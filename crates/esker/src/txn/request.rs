@@ -58,7 +58,6 @@ pub enum Isolation {
 }
 
 /// A commit in progress.
-#[derive(Default)]
 pub struct CommitRequest {
     /// The writes.
     pub set: Arc<WriteSet>,
@@ -88,6 +87,24 @@ pub struct CommitRequest {
 }
 
 impl CommitRequest {
+    /// Returns a request to commit these writes, without conditions.
+    pub(crate) fn of(set: Arc<WriteSet>, layers: Layers, durability: Durability) -> Self {
+        CommitRequest {
+            set,
+            layers,
+            blobs: BlobUse::default(),
+            durability,
+            since: None,
+            reads: Vec::new(),
+            may_pass: false,
+            keyspaces: Vec::new(),
+            drops: Vec::new(),
+            ranges: None,
+            ahead: None,
+            notices: Vec::new(),
+        }
+    }
+
     /// Returns whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.set.is_empty() && self.layers.is_empty()

@@ -321,6 +321,8 @@ impl Watchers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::txn::layers::Layers;
+    use crate::txn::request::Durability;
 
     fn put(key: &str) -> Event {
         Event::Put(key.into(), None)
@@ -367,7 +369,8 @@ mod tests {
             (0..4).map(|_| watchers.add(Interest::Topics("t".to_owned(), true), false, &budget)).collect();
         let reserved = || budget.reserved_bytes(BudgetKind::Event);
         let notices = vec![(Arc::from("t"), Value::copy_of(&[7; 10_000]))];
-        let request = CommitRequest { notices, ..CommitRequest::default() };
+        let plain = CommitRequest::of(Arc::default(), Layers::default(), Durability::Sync);
+        let request = CommitRequest { notices, ..plain };
         for n in 1..100 {
             watchers.committed(&request, SeqNo::new(n));
             assert!(reserved() <= 1 << 20);

@@ -175,11 +175,9 @@ impl SortedPairs {
         self.finish()?;
         let blobs = self.blobs_used()?;
         self.core.submit(CommitRequest {
-            layers: self.layers.clone(),
             blobs,
-            durability,
             keyspaces: vec![life],
-            ..CommitRequest::default()
+            ..CommitRequest::of(Arc::default(), self.layers.clone(), durability)
         })
     }
 

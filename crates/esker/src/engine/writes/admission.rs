@@ -28,6 +28,7 @@ use crate::engine::upkeep::pace::time_of;
 use crate::engine::writes::Writes;
 use crate::txn::blobs;
 use crate::txn::commit::{CommitRequest, Durability};
+use crate::txn::layers::Layers;
 use crate::txn::write_set::WriteSet;
 use crate::types::activity::COMMITS_PER_SAMPLE;
 use crate::types::interleave;
@@ -43,12 +44,12 @@ enum Memtables {
 
 impl Writes {
     /// Moves the large values of a commit to blob files.
-    pub(in crate::engine) fn divert(&self, mut request: CommitRequest) -> Result<CommitRequest> {
+    pub(in crate::engine) fn divert(&self, request: &mut CommitRequest) -> Result<()> {
         if let Some((set, used)) = blobs::divert(&self.blobs, &request.set)? {
             request.set = Arc::new(set);
             request.blobs.extend(&used.leases, used.bytes);
         }
-        Ok(request)
+        Ok(())
     }
 
     /// Returns whether a commit that only removes may seal another memtable (reserve.2).
@@ -68,8 +69,8 @@ impl Writes {
     /// Commits writes with encoded keys, without checking their keyspaces. The caller has waited for its
     /// turn, or is alone.
     pub(crate) fn commit_encoded(&self, set: WriteSet, durability: Durability) -> Result<()> {
-        let set = Arc::new(set);
-        let request = CommitRequest { set, durability, may_pass: true, ..CommitRequest::default() };
+        let plain = CommitRequest::of(Arc::new(set), Layers::default(), durability);
+        let request = CommitRequest { may_pass: true, ..plain };
         interleave::without_points(|| self.submit(request)).map(drop)
     }
 
@@ -80,7 +81,7 @@ impl Writes {
         slow.watch(Operation::Commit, None, || self.submit_now(request), |_| writes)
     }
 
-    fn submit_now(&self, request: CommitRequest) -> Result<SeqNo> {
+    fn submit_now(&self, mut request: CommitRequest) -> Result<SeqNo> {
         self.check_ours()?;
         self.signal.check_alive()?;
         if request.is_empty() {
@@ -93,7 +94,7 @@ impl Writes {
         let _passage = if request.may_pass { None } else { Some(wait()?) };
         let removes_only = request.layers.is_empty() && request.set.removes_only();
         timed(Part::Stall, || self.wait_for_upkeep(bytes, removes_only))?;
-        let request = timed(Part::BlobWrite, || self.divert(request))?;
+        timed(Part::BlobWrite, || self.divert(&mut request))?;
         let done = match request.layers.is_empty() {
             true => self.pipeline.commit(request),
             false => timed(Part::TableWrite, || self.adopt(&request)),
@@ -111,7 +112,7 @@ impl Writes {
         slow.watch(Operation::Commit, None, || self.submit_group_now(requests), |_| writes)
     }
 
-    fn submit_group_now(&self, requests: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
+    fn submit_group_now(&self, mut requests: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
         let is_plain = |request: &CommitRequest| !request.set.is_empty() && request.layers.is_empty();
         if requests.len() < 2 || !requests.iter().all(is_plain) {
             return requests.into_iter().map(|request| self.submit(request)).collect();
@@ -125,7 +126,8 @@ impl Writes {
             self.signal.check_alive()?;
             let removes_only = requests.iter().all(|request| request.set.removes_only());
             timed(Part::Stall, || self.wait_for_upkeep(bytes, removes_only))?;
-            requests.into_iter().map(|request| self.divert(request)).collect()
+            requests.iter_mut().try_for_each(|request| self.divert(request))?;
+            Ok(requests)
         };
         let outcomes = match admit() {
             Ok(requests) => self.pipeline.commit_group(requests),

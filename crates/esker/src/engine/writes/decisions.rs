@@ -27,6 +27,7 @@ use crate::engine::base::options::{Background, SEALED_MAX};
 use crate::engine::upkeep::compact::Filters;
 use crate::engine::writes::Writes;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
+use crate::txn::layers::Layers;
 use crate::txn::write_set::WriteSet;
 use crate::types::interleave;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
@@ -182,8 +183,8 @@ impl Writes {
             return Ok(false);
         }
         for _ in 0..TRIES {
-            let Some(request) = self.request_of(&batch)? else { return Ok(false) };
-            let request = self.divert(request)?;
+            let Some(mut request) = self.request_of(&batch)? else { return Ok(false) };
+            self.divert(&mut request)?;
             match interleave::without_points(|| self.pipeline.commit(request)) {
                 Ok(_) => return Ok(true),
                 Err(Error::Conflict { .. }) => {}
@@ -222,15 +223,7 @@ impl Writes {
             return Ok(None);
         }
         set.sort();
-        let (set, durability) = (Arc::new(set), Durability::None);
-        let since = Some(since);
-        Ok(Some(CommitRequest {
-            set,
-            durability,
-            since,
-            keyspaces,
-            may_pass: true,
-            ..CommitRequest::default()
-        }))
+        let plain = CommitRequest::of(Arc::new(set), Layers::default(), Durability::None);
+        Ok(Some(CommitRequest { since: Some(since), keyspaces, may_pass: true, ..plain }))
     }
 }

@@ -41,6 +41,7 @@ use crate::memtable::Memtable;
 use crate::read::point::{ExpiryOfCounted, LOOKUPS_PER_PIN};
 use crate::read::view::ReadView;
 use crate::txn::commit::{CommitRequest, Durability};
+use crate::txn::layers::Layers;
 use crate::txn::range_count::RangeCounts;
 use crate::txn::snapshots::SnapshotGuard;
 use crate::txn::write_set::WriteSet;
@@ -333,14 +334,8 @@ impl Writes {
         if self.is_held() || self.time.now_ms() < now.ms() {
             return Ok(None);
         }
-        let request = CommitRequest {
-            set: Arc::new(set),
-            durability: Durability::Buffered,
-            since: Some(since),
-            keyspaces,
-            ranges,
-            ..CommitRequest::default()
-        };
+        let plain = CommitRequest::of(Arc::new(set), Layers::default(), Durability::Buffered);
+        let request = CommitRequest { since: Some(since), keyspaces, ranges, ..plain };
         match interleave::without_points(|| self.submit(request)) {
             Ok(seq) => {
                 self.sweeper.stored_ms.fetch_max(now.ms(), Ordering::Relaxed);

@@ -32,6 +32,10 @@ impl WriteSet {
     /// Returns the ops that count, in key order.
     pub(super) fn order(&self) -> &Order {
         self.sorted.get_or_init(|| {
+            if let [op] = &*self.ops {
+                let ops = if op.live { vec![0] } else { Vec::new() };
+                return Order { ops, ..Order::default() };
+            }
             let mut order: Vec<(u64, u32)> = Vec::with_capacity(self.live);
             let live = self.ops.iter().enumerate().filter(|(_, op)| op.live);
             order.extend(live.map(|(i, op)| (op.head, i as u32)));
