@@ -66,7 +66,7 @@ impl Simd {
     }
 
     /// Returns how many heads of a node are not larger than `head`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn node_rank(self, node: &[u64; NODE], head: u64) -> usize {
         match self.0 {
             Set::Portable => rank_portable(node, head),

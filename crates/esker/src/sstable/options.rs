@@ -44,7 +44,7 @@ impl Default for TableOptions {
             filter_bits_per_key: 10,
             split_values_over: 256,
             direct_io: false,
-            page_blocks: 64,
+            page_blocks: 256,
         }
     }
 }
