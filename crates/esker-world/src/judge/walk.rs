@@ -104,8 +104,9 @@ impl HeldCursor {
                 let found = self.db.value()?;
                 assert!(
                     self.db.key() == key(no) && value.is(found),
-                    "world.1: cursor, step {step}: {move_:?} to {}",
-                    self.db.key().escape_ascii()
+                    "world.1: cursor, step {step}: {move_:?} to {} = {:?}, expected {no:?} = {value:?}",
+                    self.db.key().escape_ascii(),
+                    ValueNo::parse(found)
                 );
             }
         }

@@ -17,7 +17,7 @@ use super::faults::attempt;
 use super::{DIR, World};
 use crate::model::footprint::Footprint;
 use crate::model::keys::{self, KeyNo, key};
-use crate::model::state::{Commit, DEFAULT};
+use crate::model::state::{Commit, DEFAULT, Id};
 use crate::model::values::ValueNo;
 use crate::op::{NAMES, Write};
 
@@ -25,8 +25,10 @@ use crate::op::{NAMES, Write};
 #[derive(Default)]
 pub(super) struct Filters {
     decide: AtomicBool,
-    /// The decided entries with the names of their keyspaces, in order.
+    /// The decided entries with the names that their keyspaces have at the time, in order.
     decided: Mutex<Vec<(&'static str, KeyNo)>>,
+    /// Decisions of compactions that have stopped. Their keyspaces may be renamed before they take effect.
+    open: Mutex<Vec<(Id, KeyNo)>>,
 }
 
 /// Returns the decision on a value: `None` keeps it.
@@ -42,6 +44,10 @@ fn decision(value: ValueNo) -> Option<Option<ValueNo>> {
 /// The keyspaces with a filter.
 fn names() -> [&'static str; 2] {
     [DEFAULT, NAMES[1]]
+}
+
+fn taken<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
+    std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Filters {
@@ -83,30 +89,32 @@ impl World {
 
     /// Notes which decisions took effect. Those of a compaction that has stopped may take effect later.
     pub(super) fn note_filtered(&mut self) {
-        let decided = self.filters.decided.lock().map(|mut decided| std::mem::take(&mut *decided));
-        let (mut decided, mut open) = (decided.unwrap_or_default(), Vec::new());
+        let mut decided = taken(&self.filters.open);
+        let names = self.history.newest_whole().names();
+        let of_names = taken(&self.filters.decided).into_iter();
+        decided.extend(of_names.filter_map(|(name, no)| Some((names.get(name).copied()?, no))));
         self.expire();
+        let mut open = Vec::new();
         while !decided.is_empty() {
-            let (name, no) = decided.remove(0);
+            let (id, no) = decided.remove(0);
             // A repeated decision means that the earlier one had no effect.
-            if !decided.contains(&(name, no)) && !self.note_decided(name, no) {
-                open.push((name, no));
+            if !decided.contains(&(id, no)) && !self.note_decided(id, no) {
+                open.push((id, no));
             }
         }
         if self.compactions() > 0 {
-            *self.filters.decided.lock().unwrap_or_else(PoisonError::into_inner) = open;
+            *self.filters.open.lock().unwrap_or_else(PoisonError::into_inner) = open;
         }
     }
 
     /// Notes whether a decision took effect. Returns `false` if it may still do so.
-    fn note_decided(&mut self, name: &str, no: KeyNo) -> bool {
+    fn note_decided(&mut self, id: Id, no: KeyNo) -> bool {
+        let Some(keyspace) = self.keyspaces.get(&id) else { return true };
         // Includes expired entries, which filters see until a compaction or sweep removes them.
-        let newest = self.history.newest_whole();
-        let Some(id) = newest.names().get(name).copied() else { return true };
-        let map = newest.map(id);
+        let map = self.history.newest_whole().map(id);
         let Some(value) = map.entries().get(&no).copied() else { return true };
         let Some(made) = decision(value) else { return true };
-        let found = attempt(|| self.keyspaces[&id].get(key(no)));
+        let found = attempt(|| keyspace.get(key(no)));
         let found = found.unwrap_or_else(|error| panic!("{error}"));
         let found = found.map(|found| ValueNo::parse(&found).expect("a value that was never put"));
         let is_there = map.until().get(&no).is_none_or(|until| *until > self.now_ms());
