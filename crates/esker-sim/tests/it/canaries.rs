@@ -23,9 +23,9 @@ const SWEEPS: [Kind; 4] = [Kind::DirSyncs, Kind::Misreads, Kind::FailsLate, Kind
 const OPS: usize = 400;
 /// One in this many faults is tried for each row of seeds. With `ESKER_ALL_FAULTS` all are, as in
 /// `.ci/run full`: that takes five minutes.
-const PARTS: usize = 2;
+const PARTS: usize = 4;
 /// The same for sweeps alone, which take longer.
-const SWEPT_PARTS: usize = 8;
+const SWEPT_PARTS: usize = 16;
 /// Number of positions of each sweep when only sweeps are used.
 const SWEPT: u64 = 16;
 /// The same for misreads, which are fast, and alone find ignored checksums.
@@ -187,9 +187,10 @@ fn every_deliberate_fault_is_found() {
 }
 
 /// Faults that the sweeps cannot find, because their workload has no conflicting transactions, merge
-/// operators, history, feed or copies, leaves little unresolved, has no expiry, and has few positions between
-/// the removal of tables and the next sync of the log. Seeds find all of them.
-const NOT_BY_SWEEPS: [Canary; 26] = [
+/// operators, history, feed, copies or maximum sizes, leaves little unresolved, has no expiry, and has few
+/// positions between the removal of tables and the next sync of the log. Seeds find all of them.
+const NOT_BY_SWEEPS: [Canary; 27] = [
+    Canary::OldestRemovedEarly,
     Canary::MergeIgnoresDefault,
     Canary::UpdateForgetsExpiry,
     Canary::SequenceExpires,
