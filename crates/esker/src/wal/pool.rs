@@ -34,7 +34,7 @@ use super::meter::Meter;
 use super::options::{Register, WalOptions};
 use super::purpose::{FIRST_FILE_PART, FilePurpose, Plan};
 use super::shelf::Shelf;
-use super::spare::{Prepared, SEGMENT_BYTES_UNIT, Spare};
+use super::spare::{self, Prepared, SEGMENT_BYTES_UNIT, Spare};
 use super::sync::SyncBeside;
 use super::window::LogWindow;
 use crate::encryption;
@@ -268,14 +268,14 @@ impl WalPool {
         }
     }
 
-    /// Returns how many spares may be kept.
-    fn spares_max(&self, state: &State) -> usize {
-        let bytes_max = match self.held_back.load(Ordering::Relaxed) {
+    /// Returns whether a spare of these bytes may be kept besides those that are there.
+    fn may_keep(&self, state: &State, plan: Plan, bytes: u64) -> bool {
+        let lately_max = match self.held_back.load(Ordering::Relaxed) {
             0 => u64::MAX,
             held_back => held_back / 3 * 2,
         };
-        let lately = state.taken.min((bytes_max / self.segment_bytes_max()) as usize);
-        lately.max(self.plan(state).spares).min(SPARES_MAX)
+        let (count, total) = (state.spares.len(), spare::total_bytes(&state.spares) + bytes);
+        plan.may_rest(count, total) || count < state.taken.min(SPARES_MAX) && total <= lately_max
     }
 
     /// Deletes surplus spares when the log is idle.
@@ -287,12 +287,13 @@ impl WalPool {
                 return;
             }
             state.taken = 0;
-            let (mut kept, plan) = (0, self.plan(&state));
-            let is_beyond = |spare: &mut Spare| {
-                kept += usize::from(spare.bytes <= plan.bytes);
-                spare.bytes > plan.bytes || kept > plan.spares
-            };
-            state.spares.extract_if(.., is_beyond).collect::<Vec<_>>()
+            let (plan, mut beyond) = (self.plan(&state), Vec::new());
+            state.spares.sort_by_key(|spare| std::cmp::Reverse(spare.bytes));
+            for spare in std::mem::take(&mut state.spares) {
+                let stays = spare.bytes <= plan.bytes && self.may_keep(&state, plan, spare.bytes);
+                if stays { state.spares.push(spare) } else { beyond.push(spare) }
+            }
+            beyond
         };
         // The next opening deletes what is left.
         beyond.iter().for_each(|spare| drop(self.remove(&spare.path)));
@@ -426,7 +427,7 @@ impl WalPool {
     fn take_spare(&self, purpose: FilePurpose) -> Result<Spare> {
         let (ready, bytes) = {
             let mut state = self.state.lock();
-            (state.spares.pop(), self.due_bytes(&state, purpose))
+            (spare::take_largest(&mut state.spares), self.due_bytes(&state, purpose))
         };
         // Preparing a file syncs its header, and with it the zeros (pool.1).
         let spare = ready.map_or_else(|| self.new_file(purpose, bytes, false), Ok)?;
@@ -448,9 +449,9 @@ impl WalPool {
     pub(super) fn recycle(&self, spare: &Spare) -> Result<()> {
         let name = {
             let mut state = self.state.lock();
-            let due = self.allowed_bytes(self.plan(&state).bytes);
-            let fits = (due..=self.segment_bytes_max()).contains(&spare.bytes);
-            let keep = fits && state.spares.len() < self.spares_max(&state);
+            let plan = self.plan(&state);
+            let fits = plan.takes(spare.bytes) && spare.bytes <= self.segment_bytes_max();
+            let keep = fits && self.may_keep(&state, plan, spare.bytes);
             keep.then(|| state.take_name())
         };
         let Some(name) = name else { return self.remove(&spare.path) };

@@ -3,7 +3,7 @@
 //! ```text
 //!   a sync makes durable:   < 16 KiB --Small     16 KiB and more --Ordinary
 //!   missing part of a record > segment size and > 1 MiB --Bulk
-//!   data: tables and live log --> at most half of it in one file, and as much in spares at rest
+//!   data: tables and live log --> at most as much in one file, and as much in spares at rest
 //! ```
 //!
 //! pool.9. A file for small syncs has at most [`GROWTH_MAX`] times the size of the file before, because
@@ -21,38 +21,46 @@ const BULK_BYTES_MIN: u64 = 1 << 20;
 /// Bytes of a segment that are not payload: its header, the record's header, `End`, padding.
 const OVERHEAD_BYTES: u64 = SEGMENT_HEADER_BYTES as u64 + ROOM_MIN;
 
-/// A new file has at most this fraction (1 / N) of the data: a small database has a small log. While the log
-/// grows, its files grow with it.
-const FILE_PART: u64 = 2;
 /// A commit waits while the zeros of a process's first file are written. This fraction (1 / N) of the data
 /// decides its size.
-pub(super) const FIRST_FILE_PART: u64 = 4;
-/// Number of spares kept at rest, if they take at most this fraction (1 / N) of the data.
-const SPARES_AT_REST: u64 = 2;
-const SPARES_PART: u64 = 4;
+pub(super) const FIRST_FILE_PART: u64 = 8;
+/// Maximum number of spares kept at rest.
+const SPARES_AT_REST: usize = 2;
+/// Spares have at least this fraction (1 / N) of the planned size.
+const SPARE_MIN_PART: u64 = 4;
 
 /// Sizes that suit a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Size of the next file.
     pub(super) bytes: u64,
-    /// Number of spares of this size to keep at rest.
-    pub(super) spares: usize,
+    /// Bytes of tables and live log: the maximum total size of spares at rest.
+    pub(super) data_bytes: u64,
 }
 
 impl Plan {
     /// Returns the plan for a database with `data_bytes` of tables and live log. A file has `max` bytes, or
-    /// `first` times a power of two, so that most files can be recycled.
+    /// `first` times a power of two, so that most files can be recycled. It has no more bytes than the data,
+    /// so a small database has a small log. While the log grows, its files grow with it.
     pub(super) fn new(data_bytes: u64, first: u64, max: u64) -> Plan {
         let mut bytes = first.min(max);
         loop {
             let next = (bytes * 2).min(max);
-            if next == bytes || next > data_bytes / FILE_PART {
-                let spares = (data_bytes / SPARES_PART / bytes).min(SPARES_AT_REST) as usize;
-                return Plan { bytes, spares };
+            if next == bytes || next > data_bytes {
+                return Plan { bytes, data_bytes };
             }
             bytes = next;
         }
+    }
+
+    /// Returns whether a spare may stay at rest besides `count` others, if all have these bytes.
+    pub(super) fn may_rest(&self, count: usize, total_bytes: u64) -> bool {
+        count < SPARES_AT_REST && total_bytes <= self.data_bytes
+    }
+
+    /// Returns whether an obsolete file of this size may become a spare.
+    pub(super) fn takes(&self, bytes: u64) -> bool {
+        bytes >= self.bytes / SPARE_MIN_PART
     }
 }
 

@@ -32,6 +32,16 @@ pub(super) struct Spare {
     pub(super) bytes: u64,
 }
 
+/// Takes the largest spare.
+pub(super) fn take_largest(spares: &mut Vec<Spare>) -> Option<Spare> {
+    let largest = (0..spares.len()).max_by_key(|at| spares[*at].bytes)?;
+    Some(spares.remove(largest))
+}
+
+pub(super) fn total_bytes(spares: &[Spare]) -> u64 {
+    spares.iter().map(|spare| spare.bytes).sum()
+}
+
 /// A file that will become a segment, with a durable header.
 #[derive(Debug)]
 pub(super) struct Prepared {
