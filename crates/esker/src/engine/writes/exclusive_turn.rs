@@ -236,28 +236,43 @@ impl ExclusiveTurn {
     #[inline]
     pub(in crate::engine) fn wait_for_exclusive(&self, locks: &Locks) -> Result<Passage<'_>> {
         loop {
-            self.under_way.fetch_add(1, Ordering::SeqCst);
-            let passage = Passage(self);
-            if !self.is_held.load(Ordering::SeqCst) {
+            if let Some(passage) = self.pass_if_free() {
                 return Ok(passage);
             }
-            drop(passage);
-            if self.wait(locks)? {
-                self.under_way.fetch_add(1, Ordering::SeqCst);
-                return Ok(Passage(self));
+            if self.wait(locks)?
+                && let Some(passage) = self.pass_unless_exclusive()
+            {
+                return Ok(passage);
             }
         }
     }
 
     /// Marks a commit as in progress if no thread holds the turn.
+    #[inline]
     pub(in crate::engine) fn pass_if_free(&self) -> Option<Passage<'_>> {
-        self.under_way.fetch_add(1, Ordering::SeqCst);
-        let passage = Passage(self);
+        let passage = self.enter();
         (!self.is_held.load(Ordering::SeqCst)).then_some(passage)
     }
 
-    /// Waits for the holder. Returns whether this commit proceeds even if another thread holds the turn by
-    /// then.
+    /// Marks a commit as in progress if no other thread holds the turn for an exclusive transaction. While
+    /// the commit waited, the turn may have gone to one.
+    fn pass_unless_exclusive(&self) -> Option<Passage<'_>> {
+        // Enters first: an exclusive transaction that takes the turn from here on waits for this commit.
+        let passage = self.enter();
+        let this = std::thread::current().id();
+        let is_shut =
+            self.holder.lock().is_some_and(|holder| holder.patience.is_none() && holder.thread != this);
+        (!is_shut).then_some(passage)
+    }
+
+    #[inline]
+    fn enter(&self) -> Passage<'_> {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        Passage(self)
+    }
+
+    /// Waits for the holder. Returns whether this commit proceeds although a transaction that has conflicted
+    /// holds the turn.
     #[cold]
     fn wait(&self, locks: &Locks) -> Result<bool> {
         let this = std::thread::current().id();
@@ -381,6 +396,29 @@ mod tests {
             right.give_back();
         });
         assert_eq!(*order.lock(), [0, 1, 2, 3, 4], "exclusive_turn.3");
+    }
+
+    #[test]
+    fn exclusive_turn_3_a_commit_that_has_waited_for_another_holder_waits_for_an_exclusive_one() {
+        let (right, locks) = (ExclusiveTurn::default(), Locks::default());
+        let held = right.take().unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| right.wait(&locks).unwrap());
+            assert!(scope.spawn(|| right.pass_unless_exclusive().is_some()).join().unwrap());
+            drop(held);
+            right.take_turn(&locks, LONG).unwrap();
+            waits.join().unwrap();
+            let has_own = right.pass_unless_exclusive().is_some();
+            let is_shut = scope.spawn(|| right.pass_unless_exclusive().is_none()).join().unwrap();
+            let passes = scope.spawn(|| drop(right.wait_for_exclusive(&locks).unwrap()));
+            Condvar::new().wait_for(&mut Mutex::new(()).lock(), 2 * HOLD_MIN);
+            let waited = !passes.is_finished();
+            // Before anything fails: the other thread waits for it.
+            right.give_back();
+            passes.join().unwrap();
+            assert_eq!((has_own, is_shut, waited), (true, true, true), "exclusive_turn.3");
+        });
+        assert_eq!(right.under_way.load(Ordering::SeqCst), 0);
     }
 
     #[test]
