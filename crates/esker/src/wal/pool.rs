@@ -231,8 +231,7 @@ impl WalPool {
             self.shrink();
             return Ok(false);
         };
-        let is_often = self.state.lock().taken >= OFTEN;
-        let ahead = if is_often { SPARES_AHEAD } else { 0 };
+        let ahead = if self.state.lock().taken >= OFTEN { SPARES_AHEAD } else { 0 };
         if is_ready(&self.numbers.lock()) {
             return self.make_ahead(purpose, ahead);
         }
@@ -382,9 +381,8 @@ impl WalPool {
                 FilePurpose::Small | FilePurpose::Ordinary => self.take_spare(purpose)?,
                 FilePurpose::Bulk(bytes) => self.new_file(purpose, bytes, true)?,
             };
-            let number = numbers.next;
-            numbers.prepared = Some(self.prepare(spare, number)?);
-            numbers.next = number + 1;
+            numbers.prepared = Some(self.prepare(spare, numbers.next)?);
+            numbers.next += 1;
         }
         self.name_up_to(numbers, numbers.next - 1)
     }
@@ -438,11 +436,13 @@ impl WalPool {
 
     /// Makes a file: filled with zeros, or only reserved if records will write all of it (pool.1).
     fn new_file(&self, purpose: FilePurpose, bytes: u64, is_durable: bool) -> Result<Spare> {
-        let path = file_name::spare_path(&self.dir, self.state.lock().take_name());
-        match purpose {
-            FilePurpose::Small | FilePurpose::Ordinary => Spare::make(&self.env, path, bytes, is_durable),
-            FilePurpose::Bulk(_) => Spare::reserve(&self.env, path, bytes),
-        }
+        Spare::fitting(bytes, |bytes| {
+            let path = file_name::spare_path(&self.dir, self.state.lock().take_name());
+            match purpose {
+                FilePurpose::Small | FilePurpose::Ordinary => Spare::make(&self.env, path, bytes, is_durable),
+                FilePurpose::Bulk(_) => Spare::reserve(&self.env, path, bytes),
+            }
+        })
     }
 
     /// Keeps the file of an obsolete segment of this process as a spare, or deletes it.

@@ -19,6 +19,8 @@ use crate::types::{Error, Result};
 
 /// Smallest segment size; all sizes are multiples of it.
 pub(super) const SEGMENT_BYTES_UNIT: u64 = 512;
+/// A disk without space for a file of this size has none for the log.
+const FILE_BYTES_MIN: u64 = 4 << 10;
 /// Zeros are written in chunks of `ZEROS_CHUNK` and synced every `ZEROS_SYNCED` bytes, because the syncs of
 /// commits wait for them.
 const ZEROS_CHUNK: usize = 256 << 10;
@@ -77,6 +79,18 @@ impl Prepared {
 }
 
 impl Spare {
+    /// Makes a file of `bytes`, or of a half, a quarter ... if the disk lacks space for it. So a removal
+    /// finds space for its record as long as the disk has any (reserve.2).
+    pub(super) fn fitting(mut bytes: u64, mut make: impl FnMut(u64) -> Result<Spare>) -> Result<Spare> {
+        loop {
+            let half = (bytes / 2).next_multiple_of(SEGMENT_BYTES_UNIT);
+            match make(bytes) {
+                Err(Error::NoSpace { .. }) if half >= FILE_BYTES_MIN => bytes = half,
+                made => return made,
+            }
+        }
+    }
+
     /// Makes a file of at least `bytes` for a record larger than a segment. Its blocks are only reserved:
     /// writing zeros first would double the work of a bulk load.
     pub(super) fn reserve(env: &Env, path: PathBuf, bytes: u64) -> Result<Spare> {

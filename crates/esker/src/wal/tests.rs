@@ -457,6 +457,19 @@ fn pool_8_what_is_held_back_is_for_those_who_may_use_it() {
 }
 
 #[test]
+fn a_disk_without_space_for_a_usual_segment_gets_a_smaller_one() {
+    let (fs, env) = mem();
+    let mut log = writer(&env, 1 << 20);
+    fs.set_capacity(Some(WalOptions::default().first_segment_bytes / 8));
+    append(&mut log, 1, 100).unwrap();
+    append(&mut log, 2, 10_000).unwrap();
+    fs.set_capacity(None);
+    append(&mut log, 3, 100_000).unwrap();
+    log.close().unwrap();
+    expect(&env, &[(1, 100), (2, 10_000), (3, 100_000)]);
+}
+
+#[test]
 fn a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
     for is_plain in [false, true] {
         let fs = MemFs::new();
@@ -467,7 +480,7 @@ fn a_disk_without_space_for_a_segment_is_not_filled_with_zeros() {
             fs.be_plain();
         }
         let mut log = writer(&env, 1 << 20);
-        fs.set_capacity(Some(WalOptions::default().first_segment_bytes - 1));
+        fs.set_capacity(Some((4 << 10) - 1));
         let before = faults.count(OpKind::Write);
         for _ in 0..3 {
             let refused = append(&mut log, 1, 100);
