@@ -130,6 +130,14 @@ impl Layers {
         self.all.push(Layer::Run(Arc::new(run)));
     }
 
+    /// Returns whether the layers have only removals.
+    pub(crate) fn removes_only(&self) -> bool {
+        self.all.iter().all(|layer| match layer {
+            Layer::Piece(packing) => packing.removes_only(),
+            Layer::Run(private) => !private.has_operands && private.puts.iter().all(|(_, puts)| *puts == 0),
+        })
+    }
+
     /// Iterates over the runs, oldest first.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &Arc<PrivateRun>> {
         self.all.iter().filter_map(|layer| match layer {

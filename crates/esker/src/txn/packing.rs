@@ -44,6 +44,7 @@ pub(crate) struct Packing {
     op_count: usize,
     byte_len: usize,
     memory_bytes: u64,
+    removes_only: bool,
     _memory: Reservation,
 }
 
@@ -52,13 +53,14 @@ impl Packing {
         let (op_count, byte_len) = (set.op_count(), set.byte_len());
         let memory_bytes = Piece::memory_bytes_of(op_count, byte_len);
         Packing {
-            set: Mutex::new(Some(set)),
             piece: OnceLock::new(),
             spares,
             op_count,
             byte_len,
             memory_bytes,
+            removes_only: set.removes_only(),
             _memory: budget.reserve(BudgetKind::Transaction, memory_bytes),
+            set: Mutex::new(Some(set)),
         }
     }
 
@@ -73,6 +75,11 @@ impl Packing {
             }
             Arc::new(piece)
         })
+    }
+
+    /// Returns whether the set has only removals.
+    pub(crate) fn removes_only(&self) -> bool {
+        self.removes_only
     }
 
     /// Number of puts and removals in the set.

@@ -233,6 +233,42 @@ fn reserve_1_reserve_2_who_finds_the_disk_full_can_remove_and_gets_space_by_it()
 }
 
 #[test]
+fn reserve_1_large_transactions_and_ingests_leave_space_for_removals() {
+    for ingests in [false, true] {
+        let fs = MemFs::new();
+        fs.set_capacity(Some(24 * MIB));
+        let db = open(&fs);
+        let map = db.create_keyspace("large").unwrap();
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut put = |from: u32| -> Result<_, Error> {
+            let entries = (from..from + 100).map(|key| {
+                let value: Vec<u8> = (0..20_000).map(|_| rng.u8(..)).collect();
+                (key.to_be_bytes(), value)
+            });
+            if ingests {
+                let mut ingest = map.ingest();
+                for (key, value) in entries {
+                    ingest.put(key, value)?;
+                }
+                return ingest.commit().map_err(|failed| failed.error);
+            }
+            let mut batch = db.batch();
+            for (key, value) in entries {
+                batch.put(&map, key, value)?;
+            }
+            batch.commit().map_err(|failed| failed.error)
+        };
+        let full = (0..).step_by(100).find_map(|from| put(from).err());
+        assert!(matches!(full, Some(Error::NoSpace { .. })), "{full:?}");
+        let free = 24 * MIB - fs.used_bytes();
+        assert!(free > 2 * MIB, "reserve.1: {free} bytes are free, ingests: {ingests}");
+        map.clear().unwrap();
+        assert!(map.is_empty().unwrap());
+        assert!(db.check().unwrap().problems.is_empty());
+    }
+}
+
+#[test]
 fn reserve_2_removals_are_taken_while_flushes_find_no_space_but_not_without_end() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let db = simulated(Arc::new(faults.clone())).open(dir()).unwrap();

@@ -7,10 +7,12 @@
 //!                                  table -----> picker, output: cut at this size, so that a compaction fits
 //! ```
 //!
-//! reserve.1. A commit of puts fails if it needs a log segment and less than `held_back` would be left. The
-//!     reserve is for removals, flushes, compactions and the manifest.
-//! reserve.2. A commit that only removes finds space in the log as long as the disk has any, also while
-//!     flushes wait for space: [`SEALED_FOR_REMOVALS`] more memtables may be sealed then.
+//! reserve.1. A commit of puts fails if it needs a log segment and less than `held_back` would be left. A
+//!     large transaction or an ingest with puts fails if its tables leave less. The reserve is for removals,
+//!     flushes, compactions and the manifest.
+//! reserve.2. A commit that only removes finds space in the log as long as the disk has any: a log file is
+//!     made smaller if the disk lacks space for it. This holds also while flushes wait for space:
+//!     [`SEALED_FOR_REMOVALS`] more memtables may be sealed then.
 //! - On a disk that is small beside the usual sizes, all of them shrink with it. The reserve takes the log of
 //!   a memtable, its flush, and the compaction of a table.
 //!
@@ -26,6 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::base::options::Options;
 use crate::engine::disk::Disk;
+use crate::types::{Error, Result};
 
 const MIB: u64 = 1 << 20;
 /// The reserve is at most this fraction (1 / N) of the space that the database has and could get.
@@ -93,6 +96,15 @@ impl DiskReserve {
 }
 
 impl Disk {
+    /// Fails if less than the reserve is free. Commits that put without the log ask this (reserve.1).
+    pub(in crate::engine) fn check_reserve(&self) -> Result<()> {
+        let held_back = self.reserve.held_back.load(Ordering::Relaxed);
+        if held_back > 0 && self.free_bytes().is_some_and(|free| free < held_back) {
+            return Err(Error::NoSpace { op: "write a large transaction in", path: self.dir.clone() });
+        }
+        Ok(())
+    }
+
     /// Whether at most twice the reserve is free (reserve.5).
     pub(in crate::engine) fn has_little_space(&self) -> bool {
         let held_back = self.reserve.held_back.load(Ordering::Relaxed);

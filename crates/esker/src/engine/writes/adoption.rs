@@ -80,11 +80,17 @@ impl Writes {
         if first == layers.all().len() {
             return Ok(());
         }
+        self.check_reserve_for(layers)?;
         self.merge_layers(layers, first, 0)?;
         while let Some((first, tier)) = layers.crowd(FAN_IN) {
             self.merge_layers(layers, first, tier + 1)?;
         }
         Ok(())
+    }
+
+    /// Fails if the layers put something and less than the reserve is free (reserve.1).
+    fn check_reserve_for(&self, layers: &Layers) -> Result<()> {
+        if layers.removes_only() { Ok(()) } else { self.check_reserve() }
     }
 
     /// Merges all layers from `first` on into one private run.
@@ -166,6 +172,8 @@ impl Writes {
         if layers.removes_across() || layers.merges_across()? {
             self.merge_layers(&mut layers, 0, 0)?;
         }
+        // If it fails, dropping the layers frees what they have taken of the reserve.
+        self.check_reserve_for(&layers)?;
         for lease in &request.blobs.leases {
             // After a failed sync no other commit with values in the file can become durable either.
             lease.file().sync().map_err(|error| self.pipeline.stop(error))?;
