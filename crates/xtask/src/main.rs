@@ -7,6 +7,7 @@
 //! A check is a pure function from [`Repo`] to findings, so tests run it on a repository in memory.
 #![expect(clippy::disallowed_methods, reason = "a developer's tool, outside the engine and its Env")]
 
+mod bindings;
 mod cargo;
 mod checks;
 mod finding;
@@ -39,6 +40,8 @@ Commands:
                  Write the smallest corpus with the coverage of all that was found to fuzz/corpus
   frameworks [WORD..]
                  Run the scripts in which frameworks of others work against the server, or those with such a name
+  header         Make crates/esker-c/include/esker.h
+  bindings       Check the header, and test the bindings for other languages
   help           Print this text";
 
 fn main() -> ExitCode {
@@ -53,6 +56,8 @@ fn main() -> ExitCode {
         ["sanitize", kind, "--long"] => sanitize::run(kind, true),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["frameworks", ref words @ ..] => frameworks::run(words),
+        ["header"] => bindings::header(true),
+        ["bindings"] => bindings::run(),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)

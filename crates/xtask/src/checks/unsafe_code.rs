@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/esker-bench/src/engines/lmdb.rs", "heed makes opening an environment unsafe"),
     ("crates/esker-bench/src/engines/lmdb/keyspaces.rs", "heed makes removing a database unsafe"),
     ("crates/esker-bench/src/engines/sanakirja.rs", "making a tree of slices is unsafe in sanakirja"),
+    ("crates/esker-c/src/slice.rs", "reads and writes memory that a C program describes"),
     ("crates/esker-cli/src/closed.rs", "runs before main"),
     ("crates/esker-env/src/aligned.rs", "buffers aligned for direct I/O"),
     ("crates/esker-env/src/pages.rs", "memory by the page"),
@@ -56,7 +57,7 @@ pub(super) fn check(repo: &Repo) -> Vec<Finding> {
     for (file, source) in repo.rust() {
         let uses: Vec<usize> = source
             .words("unsafe")
-            .filter(|at| !is_import(source, *at))
+            .filter(|at| !is_import(source, *at) && !is_export(source, *at))
             .map(|at| source.line_of(at))
             .collect();
         let allowed = ALLOWED.iter().any(|(path, _)| *path == file.path);
@@ -88,6 +89,11 @@ fn is_import(source: &Source, at: usize) -> bool {
     source.code[at..].trim_start_matches("unsafe").trim_start().starts_with("extern")
 }
 
+/// Whether this is the attribute of a function of the C API: its name has to be unique.
+fn is_export(source: &Source, at: usize) -> bool {
+    source.code[..at].ends_with("#[") && source.code[at..].starts_with("unsafe(no_mangle)]\npub extern ")
+}
+
 /// Whether the lines above (or the line itself) say why; `unsafe fn` says it in its docs (`# Safety`).
 fn is_explained(source: &Source, line: usize) -> bool {
     let from = line.saturating_sub(SAFETY_DISTANCE);
@@ -106,6 +112,12 @@ mod tests {
     fn unlisted_files_are_found() {
         let text = "//! unsafe\n// SAFETY: x\nfn f() { unsafe { g() } }\n";
         assert_eq!(places(check, &[("a.rs", text)]), ["a.rs:3"]);
+    }
+
+    #[test]
+    fn names_of_the_c_api_are_no_blocks() {
+        let text = "//! C\n#[unsafe(no_mangle)]\npub extern \"C\" fn f() {}\n#[unsafe(no_mangle)]\nstatic X: u8 = 0;\n";
+        assert_eq!(places(check, &[("a.rs", text)]), ["a.rs:4", "a.rs:4"]);
     }
 
     #[test]

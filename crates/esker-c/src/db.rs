@@ -1,0 +1,215 @@
+//! `esker_db`: an open database.
+
+use std::ffi::{CString, c_char, c_void};
+use std::mem::MaybeUninit;
+
+use esker::Db;
+
+use crate::call::{ErrorPlace, Failure, call, given, quietly, set};
+use crate::keyspace::esker_keyspace;
+use crate::options::esker_options;
+use crate::slice::Text;
+use crate::status::esker_status;
+
+/// An open database. Any number of threads may use it at the same time. Close it with esker_close, after all
+/// transactions, iterators and feeds that were made of it have been freed.
+pub struct esker_db {
+    pub(crate) db: Db,
+}
+
+/// Returns the version of the library, such as "0.1.0". It lives for ever.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+/// Opens the database in a directory. `options` may be NULL. A missing database is created.
+///
+/// Errors: ESKER_LOCKED if it is open elsewhere, ESKER_NO_DATABASE if it is missing and not created,
+/// ESKER_CORRUPT, ESKER_ENCRYPTION, ESKER_IO, ESKER_NO_SPACE.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_open(
+    path: *const c_char,
+    options: Option<&esker_options>,
+    db: Option<&mut MaybeUninit<Option<Box<esker_db>>>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let (place, path) = (given(db, "db")?, Text::of(path).path("path")?);
+        let builder = options.map_or_else(Db::builder, |options| options.builder.clone());
+        let db = match options.is_some_and(|options| options.is_read_only) {
+            true => builder.open_read_only(path)?,
+            false => builder.open(path)?,
+        };
+        place.write(Some(Box::new(esker_db { db })));
+        Ok(())
+    })
+}
+
+/// Opens a database in memory, which ends when it is closed. `options` may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_open_in_memory(
+    options: Option<&esker_options>,
+    db: Option<&mut MaybeUninit<Option<Box<esker_db>>>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let place = given(db, "db")?;
+        let builder = options.map_or_else(Db::builder, |options| options.builder.clone());
+        place.write(Some(Box::new(esker_db { db: builder.open_in_memory()? })));
+        Ok(())
+    })
+}
+
+/// Makes all commits durable, closes the database and frees the handle, whatever it returns. Keyspaces that
+/// are not freed yet answer ESKER_CLOSED. NULL is allowed.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_close(db: Option<Box<esker_db>>, error: ErrorPlace<'_>) -> esker_status {
+    call(error, || match db {
+        Some(db) => Ok(db.db.close()?),
+        None => Ok(()),
+    })
+}
+
+/// Runs a body on a database that is not NULL.
+fn on(
+    db: Option<&esker_db>,
+    error: ErrorPlace<'_>,
+    body: impl FnOnce(&Db) -> Result<(), Failure>,
+) -> esker_status {
+    call(error, || body(&given(db, "db")?.db))
+}
+
+/// Makes all earlier commits durable.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_sync(db: Option<&esker_db>, error: ErrorPlace<'_>) -> esker_status {
+    on(db, error, |db| Ok(db.sync()?))
+}
+
+/// Compacts the whole database into one run without garbage. Takes long for a large database.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_compact(db: Option<&esker_db>, error: ErrorPlace<'_>) -> esker_status {
+    on(db, error, |db| Ok(db.compact()?))
+}
+
+/// Copies the database as of now into a new directory, which is a database of its own. Tables are linked
+/// rather than copied where the file system can.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_checkpoint(
+    db: Option<&esker_db>,
+    directory: *const c_char,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    on(db, error, |db| {
+        db.checkpoint(Text::of(directory).path("directory")?)?;
+        Ok(())
+    })
+}
+
+/// Reads all files and checks their checksums and structure. Fails with the first damage.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_check(db: Option<&esker_db>, error: ErrorPlace<'_>) -> esker_status {
+    on(db, error, |db| {
+        db.check()?;
+        Ok(())
+    })
+}
+
+/// A function of the caller that takes a name.
+pub type esker_name_function = Option<extern "C" fn(context: *mut c_void, name: *const c_char)>;
+
+/// A function of the caller that takes a figure.
+pub type esker_figure_function = Option<extern "C" fn(context: *mut c_void, name: *const c_char, value: f64)>;
+
+/// Calls a function with the name of each keyspace, in their order.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_keyspace_names(
+    db: Option<&esker_db>,
+    function: esker_name_function,
+    context: *mut c_void,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    on(db, error, |db| {
+        let function = given(function, "function")?;
+        for name in db.keyspaces()? {
+            function(context, CString::new(name).unwrap_or_default().as_ptr());
+        }
+        Ok(())
+    })
+}
+
+/// Calls a function with each figure of the database: sizes, counts, times. The manual of `esker stats`
+/// explains them.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_stats(
+    db: Option<&esker_db>,
+    function: esker_figure_function,
+    context: *mut c_void,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    on(db, error, |db| {
+        let function = given(function, "function")?;
+        db.stats().each(|figure| {
+            if let Some(value) = figure.value.number() {
+                function(context, CString::new(figure.name).unwrap_or_default().as_ptr(), value);
+            }
+        });
+        Ok(())
+    })
+}
+
+/// Returns the keyspace of a name, and creates it if it is missing. The name "default" always exists.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_keyspace_open(
+    db: Option<&esker_db>,
+    name: *const c_char,
+    keyspace: Option<&mut MaybeUninit<Option<Box<esker_keyspace>>>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    on(db, error, |db| esker_keyspace::leave(keyspace, || Ok(db.keyspace(Text::of(name).text("name")?)?)))
+}
+
+/// Returns the keyspace of a name. Error: ESKER_KEYSPACE_NOT_FOUND.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_keyspace_find(
+    db: Option<&esker_db>,
+    name: *const c_char,
+    keyspace: Option<&mut MaybeUninit<Option<Box<esker_keyspace>>>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    on(db, error, |db| {
+        esker_keyspace::leave(keyspace, || Ok(db.open_keyspace(Text::of(name).text("name")?)?))
+    })
+}
+
+/// Drops a keyspace with all its entries. Error: ESKER_KEYSPACE_NOT_FOUND.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_keyspace_drop(
+    db: Option<&esker_db>,
+    name: *const c_char,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    on(db, error, |db| Ok(db.drop_keyspace(Text::of(name).text("name")?)?))
+}
+
+/// Renames a keyspace. Errors: ESKER_KEYSPACE_NOT_FOUND, ESKER_KEYSPACE_EXISTS.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_keyspace_rename(
+    db: Option<&esker_db>,
+    from: *const c_char,
+    to: *const c_char,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    on(db, error, |db| Ok(db.rename_keyspace(Text::of(from).text("from")?, Text::of(to).text("to")?)?))
+}
+
+/// Sets `seqno` to the number of the newest commit that readers see.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_newest_commit(db: Option<&esker_db>, seqno: Option<&mut MaybeUninit<u64>>) {
+    quietly(|| {
+        if let Some(db) = db {
+            set(seqno, db.db.snapshot().seqno().get());
+        }
+    });
+}

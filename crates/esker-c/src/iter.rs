@@ -1,0 +1,303 @@
+//! Walks: `esker_iter` goes one way and fills buffers, `esker_cursor` moves freely.
+
+use std::mem::MaybeUninit;
+use std::ops::Bound;
+
+use esker::{Cursor, Key, Keys, Range, Value};
+
+use crate::call::{ErrorPlace, Failure, call, given, set};
+use crate::keyspace::esker_keyspace;
+use crate::slice::{esker_buffer, esker_slice};
+use crate::status::esker_status::{self, ESKER_BUFFER_TOO_SMALL, ESKER_NOT_FOUND};
+use crate::txn::{esker_txn, read};
+
+/// Walks from the last key to the first.
+pub const ESKER_ITER_REVERSE: u32 = 1;
+/// Gives keys only; large values are not read.
+pub const ESKER_ITER_KEYS: u32 = 2;
+
+/// The keys from `start` on, below `end`. A `data` that is NULL stands for no bound.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct esker_range<'a> {
+    /// The first key.
+    start: esker_slice<'a>,
+    /// The first key behind the range.
+    end: esker_slice<'a>,
+}
+
+impl<'a> esker_range<'a> {
+    pub(crate) fn bounds(self) -> (Bound<&'a [u8]>, Bound<&'a [u8]>) {
+        (
+            self.start.bound().map_or(Bound::Unbounded, Bound::Included),
+            self.end.bound().map_or(Bound::Unbounded, Bound::Excluded),
+        )
+    }
+}
+
+/// A walk in one direction. It sees the state at the time when it was made. One thread at a time may use it.
+/// Free it with esker_iter_free.
+pub struct esker_iter {
+    walk: Walk,
+    is_reverse: bool,
+    /// The entry that did not fit into the last buffer, or that esker_iter_next lends.
+    held: Option<(Key, Value)>,
+}
+
+enum Walk {
+    Entries(Range),
+    Keys(Keys),
+}
+
+impl esker_iter {
+    fn new(range: Range, flags: u32) -> Result<esker_iter, Failure> {
+        if flags & !(ESKER_ITER_REVERSE | ESKER_ITER_KEYS) != 0 {
+            return Err(Failure::invalid(format!("{flags:#x} has flags that no walk knows")));
+        }
+        let walk = match flags & ESKER_ITER_KEYS {
+            0 => Walk::Entries(range),
+            _ => Walk::Keys(range.keys()),
+        };
+        Ok(esker_iter { walk, is_reverse: flags & ESKER_ITER_REVERSE != 0, held: None })
+    }
+
+    fn step(&mut self) -> esker::Result<Option<(Key, Value)>> {
+        match (&mut self.walk, self.is_reverse) {
+            (Walk::Entries(range), false) => range.next().transpose(),
+            (Walk::Entries(range), true) => range.next_back().transpose(),
+            (Walk::Keys(keys), reverse) => {
+                let key = if reverse { keys.next_back() } else { keys.next() };
+                Ok(key.transpose()?.map(|key| (key, Value::default())))
+            }
+        }
+    }
+}
+
+/// Begins a walk over the keys of a range. `flags`: ESKER_ITER_REVERSE, ESKER_ITER_KEYS, both or 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_iter_new(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&esker_txn<'_>>,
+    range: esker_range<'_>,
+    flags: u32,
+    iter: Option<&mut MaybeUninit<Option<Box<esker_iter>>>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let (place, (start, end)) = (given(iter, "iter")?, range.bounds());
+        let range = read(keyspace, txn, |reads| Ok(reads.between(start, end)))?;
+        place.write(Some(Box::new(esker_iter::new(range, flags)?)));
+        Ok(())
+    })
+}
+
+/// Begins a walk over the keys that begin with a prefix.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_iter_prefix(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&esker_txn<'_>>,
+    prefix: esker_slice<'_>,
+    flags: u32,
+    iter: Option<&mut MaybeUninit<Option<Box<esker_iter>>>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let place = given(iter, "iter")?;
+        let range = read(keyspace, txn, |reads| Ok(reads.with_prefix(prefix.bytes())))?;
+        place.write(Some(Box::new(esker_iter::new(range, flags)?)));
+        Ok(())
+    })
+}
+
+/// Sets `key` and `value`, which may be NULL, to the next entry. Both are valid until the next call for this
+/// walk. ESKER_NOT_FOUND: there are no more entries.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_iter_next<'a>(
+    iter: Option<&'a mut esker_iter>,
+    key: Option<&mut MaybeUninit<esker_slice<'a>>>,
+    value: Option<&mut MaybeUninit<esker_slice<'a>>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let iter = given(iter, "iter")?;
+        iter.held = iter.step()?;
+        let (k, v) = iter.held.as_ref().ok_or(Failure::Status(ESKER_NOT_FOUND))?;
+        set(key, esker_slice::of(k));
+        set(value, esker_slice::of(v));
+        Ok(())
+    })
+}
+
+/// Fills a buffer with as many of the next entries as fit. Each is the length of the key and that of the
+/// value (two numbers of four bytes, little-endian, not aligned), the key, the value.
+///
+/// Sets `count` to the number of entries and `bytes` to their size. A count of 0 ends the walk.
+/// ESKER_BUFFER_TOO_SMALL: not even the next entry fits; `bytes` is its size, and it comes with the next
+/// call. Do not mix it with esker_iter_next.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_iter_fill(
+    iter: Option<&mut esker_iter>,
+    buffer: esker_buffer<'_>,
+    count: Option<&mut MaybeUninit<usize>>,
+    bytes: Option<&mut MaybeUninit<usize>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    let mut buffer = buffer;
+    call(error, || {
+        let iter = given(iter, "iter")?;
+        let (mut entries, mut end) = (0, 0);
+        loop {
+            let next = match iter.held.take() {
+                Some(held) => Some(held),
+                None => match iter.step() {
+                    // The entries before the error are not lost. The walk repeats the error.
+                    Err(_) if entries > 0 => None,
+                    step => step?,
+                },
+            };
+            let Some((key, value)) = next else { break };
+            let size = 8 + key.len() + value.len();
+            if !buffer.has_room(end, size) {
+                iter.held = Some((key, value));
+                if entries == 0 {
+                    set(bytes, size);
+                    return Err(Failure::Status(ESKER_BUFFER_TOO_SMALL));
+                }
+                break;
+            }
+            // A key has at most 65,535 bytes, and a value at most 4 GiB - 1.
+            end = buffer.copy(end, &(key.len() as u32).to_le_bytes());
+            end = buffer.copy(end, &(value.len() as u32).to_le_bytes());
+            end = buffer.copy(end, &key);
+            end = buffer.copy(end, &value);
+            entries += 1;
+        }
+        set(count, entries);
+        set(bytes, end);
+        Ok(())
+    })
+}
+
+/// Frees a walk. NULL is allowed.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_iter_free(iter: Option<Box<esker_iter>>) {
+    drop(iter);
+}
+
+/// A position among the keys, which moves both ways. It sees the state at the time when it was made. One
+/// thread at a time may use it. Free it with esker_cursor_free.
+pub struct esker_cursor {
+    cursor: Cursor,
+}
+
+/// Makes a cursor over a keyspace, at no key.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_cursor_new(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&esker_txn<'_>>,
+    cursor: Option<&mut MaybeUninit<Option<Box<esker_cursor>>>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let place = given(cursor, "cursor")?;
+        let cursor = read(keyspace, txn, |reads| reads.cursor_between(Bound::Unbounded, Bound::Unbounded))?;
+        place.write(Some(Box::new(esker_cursor { cursor })));
+        Ok(())
+    })
+}
+
+/// Moves a cursor. ESKER_NOT_FOUND: there is no such key, and the cursor is at none.
+fn go(
+    cursor: Option<&mut esker_cursor>,
+    error: ErrorPlace<'_>,
+    step: impl FnOnce(&mut Cursor) -> esker::Result<bool>,
+) -> esker_status {
+    call(error, || match step(&mut given(cursor, "cursor")?.cursor)? {
+        true => Ok(()),
+        false => Err(Failure::Status(ESKER_NOT_FOUND)),
+    })
+}
+
+/// Moves to the first key that is `key` or follows it. ESKER_NOT_FOUND: there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_cursor_seek(
+    cursor: Option<&mut esker_cursor>,
+    key: esker_slice<'_>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    go(cursor, error, |cursor| cursor.seek(key.bytes()))
+}
+
+/// Moves to the last key before `key`. ESKER_NOT_FOUND: there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_cursor_seek_before(
+    cursor: Option<&mut esker_cursor>,
+    key: esker_slice<'_>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    go(cursor, error, |cursor| cursor.seek_before(key.bytes()))
+}
+
+/// Moves to the first key. ESKER_NOT_FOUND: there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_cursor_first(
+    cursor: Option<&mut esker_cursor>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    go(cursor, error, Cursor::seek_first)
+}
+
+/// Moves to the last key. ESKER_NOT_FOUND: there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_cursor_last(
+    cursor: Option<&mut esker_cursor>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    go(cursor, error, Cursor::seek_last)
+}
+
+/// Moves to the next key. ESKER_NOT_FOUND: there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_cursor_next(
+    cursor: Option<&mut esker_cursor>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    go(cursor, error, Cursor::next)
+}
+
+/// Moves to the key before. ESKER_NOT_FOUND: there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_cursor_prev(
+    cursor: Option<&mut esker_cursor>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    go(cursor, error, Cursor::prev)
+}
+
+/// Sets `key` and `value`, which may be NULL, to the entry at the cursor. Both are valid until the cursor
+/// moves or is freed. ESKER_NOT_FOUND: the cursor is at no key.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_cursor_entry<'a>(
+    cursor: Option<&'a esker_cursor>,
+    key: Option<&mut MaybeUninit<esker_slice<'a>>>,
+    value: Option<&mut MaybeUninit<esker_slice<'a>>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let cursor = &given(cursor, "cursor")?.cursor;
+        if !cursor.valid() {
+            return Err(Failure::Status(ESKER_NOT_FOUND));
+        }
+        if value.is_some() {
+            set(value, esker_slice::of(cursor.value()?));
+        }
+        set(key, esker_slice::of(cursor.key()));
+        Ok(())
+    })
+}
+
+/// Frees a cursor. NULL is allowed.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_cursor_free(cursor: Option<Box<esker_cursor>>) {
+    drop(cursor);
+}

@@ -1,0 +1,147 @@
+//! Reads of keys.
+
+use std::mem::MaybeUninit;
+
+use esker::Ttl;
+
+use crate::call::{ErrorPlace, Failure, call, given, set};
+use crate::iter::esker_range;
+use crate::keyspace::esker_keyspace;
+use crate::slice::{esker_buffer, esker_slice, esker_value, set_all, slices};
+use crate::status::esker_status;
+use crate::txn::{esker_txn, read};
+
+/// Reads a key, in `txn` or, if that is NULL, in the newest state. Free the value with esker_value_free.
+///
+/// ESKER_NOT_FOUND: there is no such key, and `value->data` is NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_get(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&esker_txn<'_>>,
+    key: esker_slice<'_>,
+    value: Option<&mut MaybeUninit<esker_value>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    let mut value = value;
+    if let Some(place) = &mut value {
+        place.write(esker_value::NONE);
+    }
+    call(error, || {
+        let place = given(value, "value")?;
+        let value = read(keyspace, txn, |reads| reads.value_of(key.bytes()))?;
+        let is_there = value.is_some();
+        place.write(esker_value::of(value));
+        found(is_there)
+    })
+}
+
+fn found(is_there: bool) -> Result<(), Failure> {
+    is_there.then_some(()).ok_or(Failure::Status(esker_status::ESKER_NOT_FOUND))
+}
+
+/// Reads a key into a buffer, and sets `len` to the length of its value.
+///
+/// ESKER_NOT_FOUND: there is no such key. ESKER_BUFFER_TOO_SMALL: `len` is what the buffer needs.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_get_into(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&esker_txn<'_>>,
+    key: esker_slice<'_>,
+    buffer: esker_buffer<'_>,
+    len: Option<&mut MaybeUninit<usize>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    let mut buffer = buffer;
+    call(error, || {
+        let Some(value) = read(keyspace, txn, |reads| reads.value_of(key.bytes()))? else {
+            return found(false);
+        };
+        set(len, value.len());
+        if !buffer.has_room(0, value.len()) {
+            return Err(Failure::Status(esker_status::ESKER_BUFFER_TOO_SMALL));
+        }
+        buffer.copy(0, &value);
+        Ok(())
+    })
+}
+
+/// Reads `count` keys of one state. `values` has as many places; those of missing keys get NULL as `data`.
+/// Free each with esker_value_free.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_get_many(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&esker_txn<'_>>,
+    keys: Option<&esker_slice<'_>>,
+    count: usize,
+    values: Option<&mut MaybeUninit<esker_value>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let keys: Vec<&[u8]> = slices(keys, count).iter().map(|key| key.bytes()).collect();
+        let found = read(keyspace, txn, |reads| reads.values_of(&keys))?;
+        set_all(Some(given(values, "values")?), found.into_iter().map(esker_value::of));
+        Ok(())
+    })
+}
+
+/// Returns ESKER_OK if a key exists, and else ESKER_NOT_FOUND.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_contains(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&esker_txn<'_>>,
+    key: esker_slice<'_>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || found(read(keyspace, txn, |reads| reads.has(key.bytes()))?))
+}
+
+/// Sets `milliseconds` to the remaining lifetime of a key, UINT64_MAX if it does not expire.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_ttl(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&esker_txn<'_>>,
+    key: esker_slice<'_>,
+    milliseconds: Option<&mut MaybeUninit<u64>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let ttl = read(keyspace, txn, |reads| reads.ttl_of(key.bytes()))?;
+        if let Some(ttl) = ttl {
+            let left = match ttl {
+                Ttl::Unlimited => u64::MAX,
+                Ttl::Left(left) => u64::try_from(left.as_millis()).unwrap_or(u64::MAX - 1),
+            };
+            set(milliseconds, left);
+        }
+        found(ttl.is_some())
+    })
+}
+
+/// Sets `count` to the exact number of keys of a keyspace.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_len(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&esker_txn<'_>>,
+    count: Option<&mut MaybeUninit<u64>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        set(count, read(keyspace, txn, |reads| reads.count())?);
+        Ok(())
+    })
+}
+
+/// Sets `bytes` to the approximate size on disk of a range.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_approximate_size(
+    keyspace: Option<&esker_keyspace>,
+    range: esker_range<'_>,
+    bytes: Option<&mut MaybeUninit<u64>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let keyspace = &given(keyspace, "keyspace")?.keyspace;
+        set(bytes, keyspace.approximate_size(range.bounds())?);
+        Ok(())
+    })
+}

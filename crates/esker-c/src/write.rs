@@ -1,0 +1,188 @@
+//! Writes of keys.
+//!
+//! Each takes a transaction, or NULL: it is then a commit of its own, with the durability of the keyspace's
+//! handle.
+
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+use esker::{Keyspace, ViewMut};
+
+use crate::call::{ErrorPlace, Failure, call, given, set};
+use crate::iter::esker_range;
+use crate::keyspace::esker_keyspace;
+use crate::slice::{esker_slice, esker_value};
+use crate::status::esker_status;
+use crate::txn::esker_txn;
+
+/// Runs a write: in the transaction or, if there is none, as a commit of its own. The three bodies are for a
+/// keyspace, a transaction and a batch.
+macro_rules! write {
+    ($keyspace:expr, $txn:expr, $error:expr, |$target:ident, $ks:ident| $now:expr, $within:expr) => {
+        call($error, || {
+            let $ks = &given($keyspace, "keyspace")?.keyspace;
+            match $txn {
+                None => {
+                    let $target = $ks;
+                    $now?;
+                    Ok(())
+                }
+                Some(txn) => txn.write(|$target| $within, |$target| $within),
+            }
+        })
+    };
+}
+
+/// Sets a key to a value.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_put(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&mut esker_txn<'_>>,
+    key: esker_slice<'_>,
+    value: esker_slice<'_>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    let (key, value) = (key.bytes(), value.bytes());
+    write!(keyspace, txn, error, |to, ks| to.put(key, value), to.put(ks, key, value))
+}
+
+/// Sets a key to a value that expires after some time, from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_put_with_ttl(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&mut esker_txn<'_>>,
+    key: esker_slice<'_>,
+    value: esker_slice<'_>,
+    milliseconds: u64,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    let (key, value, ttl) = (key.bytes(), value.bytes(), Duration::from_millis(milliseconds));
+    write!(
+        keyspace,
+        txn,
+        error,
+        |to, ks| to.put_with_ttl(key, value, ttl),
+        to.put_with_ttl(ks, key, value, ttl)
+    )
+}
+
+/// Merges an operand into a key by the keyspace's merge operator, without reading the key.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_merge(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&mut esker_txn<'_>>,
+    key: esker_slice<'_>,
+    operand: esker_slice<'_>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    let (key, operand) = (key.bytes(), operand.bytes());
+    write!(keyspace, txn, error, |to, ks| to.merge(key, operand), to.merge(ks, key, operand))
+}
+
+/// Removes a key, whether it exists or not. esker_remove returns what was there.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_delete(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&mut esker_txn<'_>>,
+    key: esker_slice<'_>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    let key = key.bytes();
+    write!(keyspace, txn, error, |to, ks| to.delete(key), to.delete(ks, key))
+}
+
+/// Removes all keys of a range, at a cost that does not depend on their number.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_delete_range(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&mut esker_txn<'_>>,
+    range: esker_range<'_>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    let range = range.bounds();
+    write!(keyspace, txn, error, |to, ks| to.delete_range(range), to.delete_range(ks, range))
+}
+
+/// Removes all keys that begin with a prefix.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_delete_prefix(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&mut esker_txn<'_>>,
+    prefix: esker_slice<'_>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    let prefix = prefix.bytes();
+    write!(keyspace, txn, error, |to, ks| to.delete_prefix(prefix), to.delete_prefix(ks, prefix))
+}
+
+/// Runs an update that reads: in the transaction or, if there is none, as a transaction of its own.
+fn update<R>(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&mut esker_txn<'_>>,
+    alone: impl FnOnce(&Keyspace) -> esker::Result<R>,
+    within: impl FnOnce(&mut ViewMut<'_>) -> esker::Result<R>,
+) -> Result<R, Failure> {
+    let keyspace = &given(keyspace, "keyspace")?.keyspace;
+    match txn {
+        None => Ok(alone(keyspace)?),
+        Some(txn) => Ok(within(&mut txn.transaction()?.keyspace_mut(keyspace))?),
+    }
+}
+
+/// Removes a key and sets `old`, which may be NULL, to the value that it had. ESKER_NOT_FOUND: it had none.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_remove(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&mut esker_txn<'_>>,
+    key: esker_slice<'_>,
+    old: Option<&mut MaybeUninit<esker_value>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let key = key.bytes();
+        let was = update(keyspace, txn, |ks| ks.remove(key), |view| view.remove(key))?;
+        let is_there = was.is_some();
+        set(old, esker_value::of(was));
+        is_there.then_some(()).ok_or(Failure::Status(esker_status::ESKER_NOT_FOUND))
+    })
+}
+
+/// Sets a key to `new` if its value is `expected`, as a commit of its own. `data` NULL stands for no value:
+/// then the key must be missing, or is removed. Sets `old`, which may be NULL, to the value that the key had.
+///
+/// ESKER_NOT_SWAPPED: the key has another value, and nothing was changed.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_compare_and_swap(
+    keyspace: Option<&esker_keyspace>,
+    key: esker_slice<'_>,
+    expected: esker_slice<'_>,
+    new: esker_slice<'_>,
+    old: Option<&mut MaybeUninit<esker_value>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let keyspace = &given(keyspace, "keyspace")?.keyspace;
+        let swap = keyspace.compare_and_swap(key.bytes(), expected.bound(), new.bound())?;
+        set(old, esker_value::of(swap.old));
+        swap.swapped.then_some(()).ok_or(Failure::Status(esker_status::ESKER_NOT_SWAPPED))
+    })
+}
+
+/// Adds to a number of eight bytes (little-endian, two's complement; 0 if the key is missing), and sets
+/// `old`, which may be NULL, to the number before. The sum wraps.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_fetch_add(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&mut esker_txn<'_>>,
+    key: esker_slice<'_>,
+    add: i64,
+    old: Option<&mut MaybeUninit<i64>>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let key = key.bytes();
+        let number = update(keyspace, txn, |ks| ks.fetch_add(key, add), |view| view.fetch_add(key, add))?;
+        set(old, number);
+        Ok(())
+    })
+}

@@ -1,0 +1,78 @@
+//! Compiles C and C++ programs against `include/esker.h` and the library, and runs them.
+//!
+//! Needs a C and a C++ compiler: `cc` and `c++`, or what `ESKER_CC` and `ESKER_CXX` name.
+
+#![cfg(unix)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The static library, which cargo has built beside this program.
+fn library() -> PathBuf {
+    let program = std::env::current_exe().expect("the program of the tests");
+    program.parent().expect("a directory").join("libesker_c.a")
+}
+
+fn compiler(variable: &str, otherwise: &str) -> Command {
+    let name = std::env::var(variable).unwrap_or_else(|_| otherwise.to_owned());
+    let mut words = name.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or(otherwise));
+    command.args(words).current_dir(env!("CARGO_MANIFEST_DIR")).arg("-Iinclude");
+    command.args(["-Wall", "-Wextra", "-Werror"]);
+    command
+}
+
+/// Runs a program with an argument: under the program that `ESKER_C_UNDER` names, if any.
+fn run_program(program: &Path, argument: &Path) -> String {
+    let under = std::env::var("ESKER_C_UNDER").unwrap_or_default();
+    let mut words = under.split_whitespace();
+    match words.next() {
+        Some(first) => run(Command::new(first).args(words).arg(program).arg(argument)),
+        None => run(Command::new(program).arg(argument)),
+    }
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+#[test]
+fn each_function_does_what_the_header_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("api");
+    let mut build = compiler("ESKER_CC", "cc");
+    build.args(["-std=c99", "-pedantic", "-g", "-o"]).arg(&program).arg("tests/c/api.c").arg(library());
+    run(build.args(["-lpthread", "-lm", "-ldl"]));
+    assert_eq!(run_program(&program, &dir.path().join("db")), "ok\n");
+}
+
+#[test]
+fn the_wrapper_for_cpp_frees_throws_and_runs_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("wrapper");
+    let mut build = compiler("ESKER_CXX", "c++");
+    build
+        .args(["-std=c++17", "-pedantic", "-g", "-o"])
+        .arg(&program)
+        .arg("tests/c/wrapper.cpp")
+        .arg(library());
+    run(build.args(["-lpthread", "-lm", "-ldl"]));
+    assert_eq!(run_program(&program, &dir.path().join("db")), "ok\n");
+}
+
+#[test]
+fn the_header_is_c99_and_cpp17() {
+    run(compiler("ESKER_CC", "cc").args([
+        "-std=c99",
+        "-pedantic",
+        "-fsyntax-only",
+        "-x",
+        "c",
+        "include/esker.h",
+    ]));
+    let cpp = ["-std=c++17", "-pedantic", "-fsyntax-only", "-x", "c++", "include/esker.h"];
+    run(compiler("ESKER_CXX", "c++").args(cpp));
+}
