@@ -18,8 +18,9 @@ pub(super) struct Point {
     /// The write set, if it has become a layer since.
     pub(super) set: Option<Arc<WriteSet>>,
     layers: Layers,
-    keyspaces: Vec<KeyspaceLife>,
-    changes: Changes,
+    keyspaces: Arc<Vec<KeyspaceLife>>,
+    /// `None`: there were none.
+    changes: Option<Changes>,
     large_bytes: usize,
 }
 
@@ -32,7 +33,7 @@ impl Writes {
             set: None,
             layers: self.layers.clone(),
             keyspaces: self.keyspaces.clone(),
-            changes: self.changes.clone(),
+            changes: (!self.changes.is_empty()).then(|| self.changes.clone()),
             large_bytes: self.large_bytes,
         });
     }
@@ -67,7 +68,7 @@ impl Writes {
         }
         let point = self.points[at].clone();
         Arc::make_mut(&mut self.set).go_back(&point.mark);
-        (self.layers, self.changes) = (point.layers, point.changes);
+        (self.layers, self.changes) = (point.layers, point.changes.unwrap_or_default());
         (self.keyspaces, self.large_bytes) = (point.keyspaces, point.large_bytes);
         self.ids.clear();
         self.last = None;

@@ -57,7 +57,7 @@ pub(crate) struct Writes {
     /// Earlier writes that were moved out of `set` when it became too large.
     pub(crate) layers: Layers,
     /// The keyspaces, without repetition.
-    pub(super) keyspaces: Vec<KeyspaceLife>,
+    pub(super) keyspaces: Arc<Vec<KeyspaceLife>>,
     /// The ids of `keyspaces`, if there are [`LOOKED_UP_KEYSPACES_MIN`] or more.
     pub(super) ids: BTreeSet<KeyspaceId>,
     /// The keyspace of the last write.
@@ -335,7 +335,7 @@ impl Writes {
     pub(super) fn drop_keyspace(&mut self, catalog: &Catalog, name: &str) -> Result<()> {
         let dropped = self.changes.drop(catalog, Arc::make_mut(&mut self.set), name)?;
         self.note(&dropped);
-        for life in self.keyspaces.iter_mut().filter(|life| life.id == dropped.id) {
+        for life in Arc::make_mut(&mut self.keyspaces).iter_mut().filter(|life| life.id == dropped.id) {
             life.dropping = None;
         }
         Ok(())
@@ -374,7 +374,7 @@ impl Writes {
         if is_new {
             let life = keyspace.life();
             let dropping = life.dropping.filter(|_| !self.changes.creates(id));
-            self.keyspaces.push(KeyspaceLife { dropping, ..life });
+            Arc::make_mut(&mut self.keyspaces).push(KeyspaceLife { dropping, ..life });
         }
         self.last = Some(id);
     }

@@ -63,7 +63,7 @@ impl Pipeline {
         let seq = state.last_seq.next();
         // low_water_key.2: the keys are not enumerated, so the low-water key is reset.
         self.published.enter(seq);
-        for life in &request.keyspaces {
+        for life in &*request.keyspaces {
             self.published.counter(life.id).low_water_key.note_put(seq, 0);
         }
         // From here on, a panic leaves a commit that is not published (poison.1).

@@ -334,7 +334,7 @@ impl Pipeline {
 
     /// Records the lowest key of the commit in each keyspace with a low-water key (low_water_key.2).
     fn note_low_water_keys(&self, request: &CommitRequest, seq: SeqNo) {
-        for life in &request.keyspaces {
+        for life in &*request.keyspaces {
             let counter = self.published.counter(life.id);
             if !counter.low_water_key.is_known() {
                 continue;

@@ -75,7 +75,7 @@ pub struct CommitRequest {
     /// (engine/writes/exclusive_turn.rs).
     pub(crate) may_pass: bool,
     /// The keyspaces that the commit writes: name, whether dropped, how they count.
-    pub keyspaces: Vec<KeyspaceLife>,
+    pub keyspaces: Arc<Vec<KeyspaceLife>>,
     /// Marks of the keyspaces that the commit drops.
     pub drops: Vec<DropMark>,
     /// Number of live keys in the removed ranges, counted before the commit lock was taken.
@@ -97,7 +97,7 @@ impl CommitRequest {
             since: None,
             reads: Vec::new(),
             may_pass: false,
-            keyspaces: Vec::new(),
+            keyspaces: Arc::default(),
             drops: Vec::new(),
             ranges: None,
             ahead: None,

@@ -176,7 +176,7 @@ impl SortedPairs {
         let blobs = self.blobs_used()?;
         self.core.submit(CommitRequest {
             blobs,
-            keyspaces: vec![life],
+            keyspaces: Arc::new(vec![life]),
             ..CommitRequest::of(Arc::default(), self.layers.clone(), durability)
         })
     }

@@ -224,6 +224,11 @@ impl Writes {
         }
         set.sort();
         let plain = CommitRequest::of(Arc::new(set), Layers::default(), Durability::None);
-        Ok(Some(CommitRequest { since: Some(since), keyspaces, may_pass: true, ..plain }))
+        Ok(Some(CommitRequest {
+            since: Some(since),
+            keyspaces: Arc::new(keyspaces),
+            may_pass: true,
+            ..plain
+        }))
     }
 }

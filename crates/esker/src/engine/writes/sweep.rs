@@ -335,7 +335,7 @@ impl Writes {
             return Ok(None);
         }
         let plain = CommitRequest::of(Arc::new(set), Layers::default(), Durability::Buffered);
-        let request = CommitRequest { since: Some(since), keyspaces, ranges, ..plain };
+        let request = CommitRequest { since: Some(since), keyspaces: Arc::new(keyspaces), ranges, ..plain };
         match interleave::without_points(|| self.submit(request)) {
             Ok(seq) => {
                 self.sweeper.stored_ms.fetch_max(now.ms(), Ordering::Relaxed);
