@@ -49,6 +49,10 @@ const OPS_MAX: usize = u32::MAX as usize;
 /// Up to this many ops, the last op of a key is found by a backward scan; above, by hash.
 const LINEAR_OPS_MAX: usize = 8;
 
+/// Memory that the first op reserves, so that a set does not grow with each of its first ops.
+const FIRST_OPS: usize = 16;
+const FIRST_BYTES: usize = 1000;
+
 #[derive(Clone, Copy, Debug)]
 struct Op {
     /// `head8` of the key.
@@ -347,6 +351,10 @@ impl WriteSet {
         self.has_refused |= !is_key(key, KEY_BYTES_MAX) || value_len > VALUE_BYTES_MAX;
         if !kind.needs_fetch() {
             self.largest_value = self.largest_value.max(value_len);
+        }
+        if self.ops.capacity() == 0 {
+            self.ops.reserve(FIRST_OPS);
+            self.bytes.reserve(FIRST_BYTES);
         }
         self.bytes.reserve(key.len() + value_len + 12);
         self.bytes.push(kind.to_u8());
