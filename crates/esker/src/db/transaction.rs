@@ -122,6 +122,8 @@ impl Transaction {
     /// Replaces the snapshot. Nothing has been read from the old one.
     pub(super) fn renew(&mut self, snapshot: Snapshot) {
         self.snapshot = snapshot;
+        // found.1
+        Arc::make_mut(&mut self.writes.set).forget_found();
     }
 
     /// Returns the sequence number of its snapshot.
@@ -285,7 +287,12 @@ impl ReadState for Transaction {
         if let Some(reads) = self.reads_of(state) {
             reads.note_key(&KeyBuf::new(state.id, key));
         }
-        self.snapshot.find_below::<W>(state, key, operands)
+        let is_counted = operands.is_empty() && !state.is_lazy();
+        let found = self.snapshot.find_below::<W>(state, key, operands)?;
+        if is_counted && found.is_some() {
+            self.writes.set.note_found(&KeyBuf::new(state.id, key));
+        }
+        Ok(found)
     }
 
     fn source(&self, keyspace: &Keyspace, bounds: Option<&Bounds>) -> Result<ReadSource> {

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use super::ahead::KeysAhead;
 use super::apply::apply;
 use super::conflict::{find_conflict, name_among};
-use super::counts::{Counted, Effort, count_ranges, counted};
+use super::counts::{Counted, Effort, Presence, count_ranges, counted};
 use super::drop_mark::DropMark;
 use super::joiner::joiner;
 use super::low_water_key;
@@ -275,6 +275,7 @@ impl Pipeline {
         let usual = Effort::of(&view);
         let effort = |place, key: &[u8]| match ahead.and_then(|ahead| ahead.presence(place, &state.recent)) {
             Some(presence) => Effort::Known(presence),
+            None if request.has_found(place, &state.recent) => Effort::Known(Presence::Live),
             None => request.effort(key, usual),
         };
         let Counted { deltas: own, unresolved } =

@@ -9,6 +9,7 @@ use super::drop_mark::DropMark;
 use super::layers::Layers;
 use super::range_count::RangeCounts;
 use super::read_set::ReadSet;
+use super::recent_writes::RecentWrites;
 use super::snapshots::SnapshotGuard;
 use super::write_set::WriteSet;
 use crate::types::key::decode_key;
@@ -126,6 +127,15 @@ impl CommitRequest {
         let id = decode_key(key).map(|(id, _)| id);
         let is_lazy = |keyspace: &KeyspaceLife| keyspace.is_lazy && Some(keyspace.id) == id;
         if self.keyspaces.iter().any(is_lazy) { Effort::None } else { usual }
+    }
+
+    /// Returns whether the transaction has found the key at a place of its set, and nothing has written the
+    /// key since (found.1).
+    pub(super) fn has_found(&self, place: usize, recent: &RecentWrites) -> bool {
+        match (&self.since, self.set.known_hash(place)) {
+            (Some(since), Some(hash)) => recent.is_unchanged(hash, since.seq()),
+            _ => false,
+        }
     }
 
     /// Fails if a keyspace that the commit writes was dropped. The answer can change until the caller holds

@@ -29,6 +29,7 @@ use std::sync::OnceLock;
 use parking_lot::Mutex;
 
 use self::codec::{RANGE_END_BYTES_MAX, RANGE_START_BYTES_MAX, is_key};
+use self::found::Found;
 use self::index::Index;
 use self::order::Order;
 use crate::encoding::bytes::{put_string, put_varint};
@@ -86,6 +87,7 @@ pub struct WriteSet {
     has_operands: bool,
     sorted: OnceLock<Order>,
     index: Mutex<Index>,
+    found: Found,
 }
 
 /// A point in time of a write set, for rolling back.
@@ -147,6 +149,7 @@ impl Clone for WriteSet {
             has_operands: self.has_operands,
             sorted: self.sorted.clone(),
             index: Mutex::new(self.index.lock().clone()),
+            found: self.found.clone(),
         }
     }
 }
@@ -199,7 +202,7 @@ impl WriteSet {
 
     /// Bytes of memory used by the ops.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.len() + self.ops.len() * size_of::<Op>()
+        self.bytes.len() + self.ops.len() * size_of::<Op>() + self.found.memory_bytes()
     }
 
     /// Removes all writes and keeps the memory.
@@ -216,6 +219,7 @@ impl WriteSet {
         self.has_operands = false;
         self.sorted.take();
         self.index.get_mut().clear();
+        self.found.clear();
     }
 
     /// Returns the current point, for [`go_back`](Self::go_back).
@@ -237,6 +241,7 @@ impl WriteSet {
         let mut index = std::mem::take(self.index.get_mut());
         index.go_back(mark.ops, |at| self.key_at(at));
         *self.index.get_mut() = index;
+        self.found.go_back(mark.ops);
         for at in self.cancelled.drain(mark.cancelled..) {
             self.ops[at as usize].live = true;
         }
@@ -379,6 +384,7 @@ impl WriteSet {
     ) {
         debug_assert!(kind.is_point(), "write_set.1");
         let (key_len, value_len) = (key.len() as u32, value_len as u32);
+        self.found.add(self.ops.len(), key);
         self.ops.push(Op { head: head8(key), key_start, value_start, key_len, value_len, kind, live: true });
         self.live += 1;
         self.has_puts |= kind.is_live();
@@ -474,6 +480,7 @@ fn combined(list: &[u8], operand: Operand<'_>, key: &[u8], operator: &Operator) 
 pub type CountDeltas = Vec<(KeyspaceId, i64)>;
 
 mod codec;
+mod found;
 mod index;
 mod order;
 #[cfg(test)]

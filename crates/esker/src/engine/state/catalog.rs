@@ -79,8 +79,14 @@ impl KeyspaceState {
 
     /// What a commit needs to refuse its writes if the keyspace is dropped by then.
     pub(crate) fn life(&self) -> KeyspaceLife {
-        let is_lazy = self.is_lazy.load(Ordering::Relaxed);
+        let is_lazy = self.is_lazy();
         KeyspaceLife { id: self.id, name: self.name(), dropping: Some(self.dropping.clone()), is_lazy }
+    }
+
+    /// Returns whether commits skip the lookup of its keys.
+    #[inline]
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.is_lazy.load(Ordering::Relaxed)
     }
 
     /// Returns the lifetime in milliseconds, rounded up. 0: unlimited.
