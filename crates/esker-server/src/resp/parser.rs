@@ -22,6 +22,8 @@ impl Limits {
 
 /// Maximum size of a line, including those of lengths.
 const LINE_BYTES_MAX: usize = 64 << 10;
+/// Bytes that a short number is searched in: one for the kind of the line, eight digits, and `\r`.
+const SHORT_BYTES_MAX: usize = 10;
 
 /// The bytes are not a request. The connection cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,9 +61,13 @@ impl Parser {
                 Some(b'*') => {}
                 Some(_) => return parse_line(input, request),
             }
-            let Some(line) = line(input, "too big mbulk count string")? else { return Ok(false) };
-            let count = number(&line[1..]);
-            let taken = line.len() + 2;
+            let (count, taken) = match short_number(input.unread(), b'*') {
+                Some((count, taken)) => (Some(count as i64), taken),
+                None => {
+                    let Some(line) = line(input, "too big mbulk count string")? else { return Ok(false) };
+                    (number(&line[1..]), line.len() + 2)
+                }
+            };
             match count {
                 Some(count) if count <= 0 => {
                     input.consume(taken);
@@ -110,6 +116,12 @@ fn line<'a>(input: &'a Input, too_long: &str) -> Result<Option<&'a [u8]>, Protoc
 
 /// Takes the length of a word.
 fn word_len(input: &mut Input, limits: Limits) -> Result<Option<usize>, ProtocolError> {
+    if let Some((len, taken)) =
+        short_number(input.unread(), b'$').filter(|(len, _)| *len <= limits.word_bytes)
+    {
+        input.consume(taken);
+        return Ok(Some(len));
+    }
     let Some(line) = line(input, "too big bulk count string")? else { return Ok(None) };
     if line.first() != Some(&b'$') {
         let found = line.first().or(Some(&b'\r')).map(|byte| byte.escape_ascii().to_string());
@@ -126,6 +138,21 @@ fn word_len(input: &mut Input, limits: Limits) -> Result<Option<usize>, Protocol
         }
         _ => wrong("invalid bulk length"),
     }
+}
+
+/// Parses a complete line with this first byte and a number of few digits, as nearly all are. Returns the
+/// number and the bytes of the line with its end.
+fn short_number(bytes: &[u8], kind: u8) -> Option<(usize, usize)> {
+    let mut n = 0;
+    for (at, byte) in bytes.iter().enumerate().take(SHORT_BYTES_MAX) {
+        match byte {
+            byte if at == 0 && *byte == kind => {}
+            b'0'..=b'9' if at > 0 => n = 10 * n + usize::from(byte - b'0'),
+            b'\r' if at > 1 && at + 1 < bytes.len() => return Some((n, at + 2)),
+            _ => return None,
+        }
+    }
+    None
 }
 
 fn number(text: &[u8]) -> Option<i64> {
