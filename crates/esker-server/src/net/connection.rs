@@ -183,7 +183,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     break;
                 }
             }
-            let command = self.server.commands.find(&self.request[0]);
+            let command = self.server.commands.note_command(&mut self.request);
             self.check_password(&mut job, command).await;
             // A malformed request is refused immediately, unless a pause holds all commands.
             let held = command.filter(|command| command.fits(&self.request));

@@ -7,6 +7,8 @@ use std::ops::Index;
 pub struct Request {
     data: Vec<u8>,
     ends: Vec<usize>,
+    /// Index of its command in the table of the server, once it was looked up.
+    pub command: Option<u16>,
 }
 
 /// Larger buffers are freed after the request.
@@ -30,6 +32,7 @@ impl Request {
     pub fn clear(&mut self) {
         self.data.clear();
         self.ends.clear();
+        self.command = None;
         if self.data.capacity() > KEPT_BYTES_MAX {
             *self = Request::default();
         }

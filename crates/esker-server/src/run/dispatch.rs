@@ -81,7 +81,7 @@ pub fn run_caught(cx: &mut Cx<'_>, request: &Request) -> Option<Done> {
 
 /// Checks a request and whether its connection may run it, then runs it.
 fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let found = cx.server.commands.entry(&request[0]);
+    let found = cx.server.commands.entry_of(request);
     let wrong = found.and_then(|(command, _)| match command.fits(request) {
         true => command.wrong_subcommand(request),
         false => Some(command.wrong_arity()),

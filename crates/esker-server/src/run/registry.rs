@@ -132,7 +132,9 @@ impl Hasher for NameHasher {
 
 /// All commands by name, with their counters.
 pub struct Commands {
-    by_name: HashMap<&'static [u8], (&'static Command, usize), BuildHasherDefault<NameHasher>>,
+    table: Vec<&'static Command>,
+    /// Indexes in the table.
+    by_name: HashMap<&'static [u8], usize, BuildHasherDefault<NameHasher>>,
     specs: Specs,
     stats: Vec<CommandStats>,
     /// Limits on the memory that commands use.
@@ -142,10 +144,10 @@ pub struct Commands {
 impl Commands {
     /// Creates the registry of a table.
     pub fn new(table: impl Iterator<Item = &'static Command>, specs: Specs) -> Self {
-        let by_name: HashMap<_, _, _> =
-            table.enumerate().map(|(at, command)| (command.name.as_bytes(), (command, at))).collect();
-        let stats = (0..by_name.len()).map(|_| CommandStats::default()).collect();
-        Commands { by_name, specs, stats, memory: MemoryLimits::default() }
+        let table: Vec<_> = table.collect();
+        let by_name = table.iter().enumerate().map(|(at, command)| (command.name.as_bytes(), at)).collect();
+        let stats = table.iter().map(|_| CommandStats::default()).collect();
+        Commands { table, by_name, specs, stats, memory: MemoryLimits::default() }
     }
 
     /// Returns the command of a name and its index in the table. Case does not matter.
@@ -154,7 +156,24 @@ impl Commands {
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
-        self.by_name.get(&*lower).copied()
+        let at = *self.by_name.get(&*lower)?;
+        Some((self.table[at], at))
+    }
+
+    /// Looks up the command of a request, and notes it in the request for later.
+    pub fn note_command(&self, request: &mut Request) -> Option<&'static Command> {
+        let (command, at) = self.entry(&request[0])?;
+        request.command = u16::try_from(at).ok();
+        Some(command)
+    }
+
+    /// Returns the command of a request and its index in the table.
+    #[inline]
+    pub fn entry_of(&self, request: &Request) -> Option<(&'static Command, usize)> {
+        match request.command.map(usize::from) {
+            Some(at) => Some((self.table[at], at)),
+            None => self.entry(&request[0]),
+        }
     }
 
     /// Returns the command of a name. Case does not matter.
@@ -164,12 +183,12 @@ impl Commands {
 
     /// Returns whether the command of a request has one of these flags.
     pub fn has_flag(&self, request: &Request, flags: u32) -> bool {
-        self.find(&request[0]).is_some_and(|command| command.is(flags))
+        self.entry_of(request).is_some_and(|(command, _)| command.is(flags))
     }
 
     /// Returns the number of commands.
     pub fn len(&self) -> usize {
-        self.by_name.len()
+        self.table.len()
     }
 
     /// Returns the counters of the command at an index of the table.
