@@ -135,14 +135,15 @@ impl Turn<'_> {
 }
 
 impl Turns {
-    fn begin(server: &Arc<Server>) -> Turn<'_> {
+    /// Begins a commit of about this many jobs.
+    fn begin(server: &Arc<Server>, jobs: usize) -> Turn<'_> {
         let access = Access::Write(server.store.begin());
         Turn {
             server,
             access,
             effects: Effects::default(),
             now: clock::now_ms(),
-            done: Vec::new(),
+            done: Vec::with_capacity(jobs),
             early: Vec::new(),
             is_spoilt: false,
         }
@@ -166,7 +167,7 @@ impl Turns {
     fn take(&mut self, messages: Vec<Message>) {
         self.prefetch(&messages);
         let server = self.server.clone();
-        let mut turn = Self::begin(&server);
+        let mut turn = Self::begin(&server, messages.len());
         for message in messages {
             match message {
                 Message::Run(job) => self.advance(&mut turn, job),
@@ -234,7 +235,7 @@ impl Turns {
         if job.answered < job.done {
             turn.early.push(job.take_replies());
         }
-        let next: Turn<'a> = Self::begin(turn.server);
+        let next: Turn<'a> = Self::begin(turn.server, 1);
         self.finish(std::mem::replace(turn, next));
     }
 
@@ -431,7 +432,7 @@ impl Turns {
         // Commands wait meanwhile, so the rest is left to the next sweep.
         let start = clock::moment();
         while start.elapsed() < SWEEP_FOR {
-            let mut turn = Self::begin(&server);
+            let mut turn = Self::begin(&server, 0);
             let step = step(&mut turn.cx(&mut session, &mut Out::default()));
             // Readers of a group may wait for a key that has expired.
             if step.is_ok() {

@@ -300,7 +300,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             job.requests.clear();
             return Some(job);
         }
-        let mut before = std::mem::take(&mut job.out.bytes);
+        // An empty buffer stays with the job.
+        let mut before = Vec::new();
+        if !job.out.bytes.is_empty() {
+            before = std::mem::take(&mut job.out.bytes);
+        }
         let back = self.server.sequencer.submit(job);
         let (job, is_gone) = self.meanwhile(back, &Notify::new()).await;
         let mut job = job.ok()?;

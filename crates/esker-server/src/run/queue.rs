@@ -222,7 +222,9 @@ impl Sequencer {
     pub fn take(&self) -> Vec<Message> {
         let mut queue = self.queue.lock();
         if queue.len() <= JOBS_MAX {
-            return std::mem::take(&mut queue);
+            // The next commit probably has as many.
+            let next = Vec::with_capacity(queue.len());
+            return std::mem::replace(&mut queue, next);
         }
         let rest = queue.split_off(JOBS_MAX);
         self.wake.notify_one();

@@ -158,8 +158,7 @@ impl Collection {
             }
             self.spill(cx)?;
         }
-        let data = cx.session.data.clone();
-        Ok(cx.access.transaction()?.put(&data.sub, &self.part_key(sub), value)?)
+        Ok(cx.access.transaction()?.put(&cx.session.data.sub, &self.part_key(sub), value)?)
     }
 
     /// Removes a sub-key.
@@ -171,8 +170,7 @@ impl Collection {
             small::remove(small, sub);
             return Ok(());
         }
-        let data = cx.session.data.clone();
-        Ok(cx.access.transaction()?.remove(&data.sub, &self.part_key(sub))?)
+        Ok(cx.access.transaction()?.remove(&cx.session.data.sub, &self.part_key(sub))?)
     }
 
     /// Removes all sub-keys with this prefix. The time does not grow with their number.
@@ -190,10 +188,9 @@ impl Collection {
             found.iter().for_each(|sub| small::remove(small, sub));
             return Ok(());
         }
-        let data = cx.session.data.clone();
         let from = self.part_key(prefix);
         let end = prefix_end(&from).unwrap_or_default();
-        Ok(cx.access.transaction()?.delete_range(&data.sub, Span::between(&from, &end))?)
+        Ok(cx.access.transaction()?.delete_range(&cx.session.data.sub, Span::between(&from, &end))?)
     }
 
     /// Turns all parts into separate records.
@@ -204,10 +201,9 @@ impl Collection {
             parts.push((self.part_key(sub), value.to_vec()));
             ControlFlow::Continue(())
         });
-        let data = cx.session.data.clone();
         let transaction = cx.access.transaction()?;
         for (key, value) in parts {
-            transaction.put(&data.sub, &key, &value)?;
+            transaction.put(&cx.session.data.sub, &key, &value)?;
         }
         Ok(())
     }

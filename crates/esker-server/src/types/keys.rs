@@ -90,8 +90,7 @@ impl Cx<'_> {
         if self.server.config.wants(Event::New) && self.main(key)?.is_none() {
             self.event(Event::New, "new", key);
         }
-        let data = self.session.data.clone();
-        let transaction = self.access.transaction()?;
+        let (data, transaction) = (&self.session.data, self.access.transaction()?);
         if expired != expires {
             if expired != 0 {
                 transaction.remove(&data.ttl, &ttl_key(expired, key))?;
@@ -111,8 +110,8 @@ impl Cx<'_> {
             return Ok(());
         }
         let version = old.shape()?.version;
-        let data = self.session.data.clone();
-        self.access.transaction()?.put(&data.garbage, &parts_prefix(version), b"")?;
+        let garbage = &self.session.data.garbage;
+        self.access.transaction()?.put(garbage, &parts_prefix(version), b"")?;
         self.server.has_garbage();
         Ok(())
     }
@@ -143,8 +142,7 @@ impl Cx<'_> {
     /// Removes a main record whose parts are removed already.
     pub(super) fn forget_main(&mut self, key: &[u8], expired: u64) -> Done {
         self.check_is_named(key);
-        let data = self.session.data.clone();
-        let transaction = self.access.transaction()?;
+        let (data, transaction) = (&self.session.data, self.access.transaction()?);
         transaction.remove(&data.main, key)?;
         if expired != 0 {
             transaction.remove(&data.ttl, &ttl_key(expired, key))?;
