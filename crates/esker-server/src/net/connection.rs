@@ -70,6 +70,8 @@ struct Connection<S> {
     spare: Vec<Request>,
     /// Whether bytes arrived while a job ran.
     has_more: bool,
+    /// Whether the sequencer has run requests since the last replies were sent.
+    has_submitted: bool,
     /// Delay of the reply to the next wrong password.
     refused_delay: Duration,
     /// The newest state, for reads on this task.
@@ -91,6 +93,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, clien
         request: Request::default(),
         spare: Vec::new(),
         has_more: false,
+        has_submitted: false,
         refused_delay: REFUSED_DELAY[0],
         client: client.clone(),
         server: server.clone(),
@@ -116,6 +119,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn run(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
         loop {
             job = self.answer(job).await?;
+            if !std::mem::take(&mut self.has_submitted) && !job.out.bytes.is_empty() {
+                // Requests that have arrived on other connections run first. So their clients wake up once.
+                tokio::task::yield_now().await;
+            }
             if self.client.is_killed() && self.server.is_stopping() {
                 // Send the replies of completed requests.
                 send_last(&mut self.stream, &job.out.bytes).await;
@@ -305,6 +312,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !job.out.bytes.is_empty() {
             before = std::mem::take(&mut job.out.bytes);
         }
+        self.has_submitted = true;
         let back = self.server.sequencer.submit(job);
         let (job, is_gone) = self.meanwhile(back, &Notify::new()).await;
         let mut job = job.ok()?;
