@@ -336,6 +336,16 @@ esker_status esker_checkpoint(const esker_db *db,
 // Reads all files and checks their checksums and structure. Fails with the first damage.
 esker_status esker_check(const esker_db *db, esker_error **error);
 
+// Salvages what can be read of a damaged database, which must not be open, into a new one in the directory
+// `target`, which must be missing or empty. The source is not changed. `esker repair` also lists what was
+// lost.
+//
+// Errors: ESKER_LOCKED, ESKER_NO_DATABASE if the source holds no part of a database, ESKER_INVALID if the
+// target is not empty, and those of writing.
+esker_status esker_repair(const char *source,
+                          const char *target,
+                          esker_error **error);
+
 // Calls a function with the name of each keyspace, in their order.
 esker_status esker_keyspace_names(const esker_db *db,
                                   esker_name_function function,
@@ -630,6 +640,11 @@ esker_status esker_approximate_size(const esker_keyspace *keyspace,
                                     uint64_t *bytes,
                                     esker_error **error);
 
+// Compacts the keys of a range, so that it has no garbage. A `data` that is NULL stands for no bound.
+esker_status esker_compact_range(const esker_keyspace *keyspace,
+                                 esker_range range,
+                                 esker_error **error);
+
 // Gives a value back. Its bytes must not be used afterwards. NULL and a value that was given back are
 // allowed.
 void esker_value_free(esker_value *value);
@@ -644,7 +659,9 @@ esker_tuple *esker_tuple_new(void);
 void esker_tuple_free(esker_tuple *tuple);
 
 // Appends a field to a tuple. The kind of the field says which other member is used; the rest are ignored.
-esker_status esker_tuple_add(esker_tuple *tuple, esker_field field, esker_error **error);
+esker_status esker_tuple_add(esker_tuple *tuple,
+                             esker_field field,
+                             esker_error **error);
 
 // Sets `key` to the encoded tuple. Free it with esker_value_free.
 esker_status esker_tuple_pack(const esker_tuple *tuple, esker_value *key, esker_error **error);

@@ -116,6 +116,25 @@ pub extern "C" fn esker_check(db: Option<&esker_db>, error: ErrorPlace<'_>) -> e
     })
 }
 
+/// Salvages what can be read of a damaged database, which must not be open, into a new one in the directory
+/// `target`, which must be missing or empty. The source is not changed. `esker repair` also lists what was
+/// lost.
+///
+/// Errors: ESKER_LOCKED, ESKER_NO_DATABASE if the source holds no part of a database, ESKER_INVALID if the
+/// target is not empty, and those of writing.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_repair(
+    source: *const c_char,
+    target: *const c_char,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let (source, target) = (Text::of(source).path("source")?, Text::of(target).path("target")?);
+        esker::repair(source, target)?;
+        Ok(())
+    })
+}
+
 /// A function of the caller that takes a name.
 pub type esker_name_function = Option<extern "C" fn(context: *mut c_void, name: *const c_char)>;
 

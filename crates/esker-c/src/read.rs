@@ -145,3 +145,13 @@ pub extern "C" fn esker_approximate_size(
         Ok(())
     })
 }
+
+/// Compacts the keys of a range, so that it has no garbage. A `data` that is NULL stands for no bound.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_compact_range(
+    keyspace: Option<&esker_keyspace>,
+    range: esker_range<'_>,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || Ok(given(keyspace, "keyspace")?.keyspace.compact_range(range.bounds())?))
+}

@@ -4,6 +4,8 @@
 
 #![cfg(unix)]
 
+mod conformance;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -22,14 +24,17 @@ fn compiler(variable: &str, otherwise: &str) -> Command {
     command
 }
 
-/// Runs a program with an argument: under the program that `ESKER_C_UNDER` names, if any.
-fn run_program(program: &Path, argument: &Path) -> String {
+/// The command that runs a program: under the program that `ESKER_C_UNDER` names, if any.
+fn under(program: &Path) -> Command {
     let under = std::env::var("ESKER_C_UNDER").unwrap_or_default();
-    let mut words = under.split_whitespace();
-    match words.next() {
-        Some(first) => run(Command::new(first).args(words).arg(program).arg(argument)),
-        None => run(Command::new(program).arg(argument)),
-    }
+    let mut words = under.split_whitespace().map(Path::new).chain([program]);
+    let mut command = Command::new(words.next().unwrap_or(program));
+    command.args(words);
+    command
+}
+
+fn run_program(program: &Path, argument: &Path) -> String {
+    run(under(program).arg(argument))
 }
 
 fn run(command: &mut Command) -> String {
@@ -64,6 +69,17 @@ fn the_wrapper_for_cpp_frees_throws_and_runs_again() {
 }
 
 #[test]
+fn programs_for_leveldb_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("leveldb");
+    let mut build = compiler("ESKER_CC", "cc");
+    build.args(["-std=c99", "-pedantic", "-g", "-Ileveldb", "-o"]).arg(&program);
+    build.args(["tests/c/leveldb.c", "leveldb/leveldb.c"]).arg(library());
+    run(build.args(["-lpthread", "-lm", "-ldl"]));
+    assert_eq!(run_program(&program, &dir.path().join("db")), "ok\n");
+}
+
+#[test]
 fn the_header_is_c99_and_cpp17() {
     run(compiler("ESKER_CC", "cc").args([
         "-std=c99",
@@ -72,7 +88,8 @@ fn the_header_is_c99_and_cpp17() {
         "-x",
         "c",
         "include/esker.h",
+        "leveldb/leveldb/c.h",
     ]));
-    let cpp = ["-std=c++17", "-pedantic", "-fsyntax-only", "-x", "c++", "include/esker.h"];
-    run(compiler("ESKER_CXX", "c++").args(cpp));
+    let cpp = ["-std=c++17", "-pedantic", "-fsyntax-only", "-x", "c++"];
+    run(compiler("ESKER_CXX", "c++").args(cpp).args(["include/esker.h", "leveldb/leveldb/c.h"]));
 }
