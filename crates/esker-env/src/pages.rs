@@ -7,8 +7,9 @@
 //! ```
 //!
 //! General allocators retain most memory when one thread allocates and another frees buffers of many sizes.
-//! Cached blocks and memtables are such buffers, and nearly all of a database's memory. Without this pool, a
-//! process with a budget of 256 MiB used up to 1,200 MiB (`cargo run --release -p esker --example memory`).
+//! Cached blocks and memtables are such buffers, and nearly all of a database's memory. Without this pool,
+//! a process with a budget of 256 MiB used up to 1,200 MiB (`cargo run --release -p esker-bench
+//! --no-default-features --example memory`).
 //!
 //! env_pages.1. A slot belongs to one `PageBuf`, or is in one free list, or is moving to the cold list.
 //! - Free warm slots take at most an eighth of the bytes in use, within [`WARM_BYTES_MIN`] and

@@ -1,8 +1,8 @@
-//! What openings cost: after a clean close, from a cold page cache, after a kill, and with many keyspaces. Each opening is in a process of its
-//! own, which gets one item and says how long both took.
+//! What openings cost: after a clean close, from a cold page cache, after a kill, and with many keyspaces.
+//! Each opening is in a process of its own, which gets one item and says how long both took.
 //!
 //! ```text
-//! cargo run --release -p esker --example openings [-- DIRECTORY [ITEMS]]
+//! cargo run --release -p esker-bench --no-default-features --example openings [-- DIRECTORY [ITEMS]]
 //! ```
 #![expect(clippy::disallowed_methods, reason = "a program that measures time, and starts processes")]
 

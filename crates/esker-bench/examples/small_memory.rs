@@ -2,8 +2,8 @@
 //! do not fit.
 //!
 //! ```text
-//! cargo run --release -p esker --example small_memory -- [MIB of memory, 1] [KEYS, 2000000]
-//!     [BYTES of a key, 30]
+//! cargo run --release -p esker-bench --no-default-features --example small_memory -- \
+//!     [MIB of memory, 1] [KEYS, 2000000] [BYTES of a key, 30]
 //! ```
 //!
 //! Each line is the median of five rounds. Bytes read are those of system calls (Linux), mostly from the

@@ -1,7 +1,8 @@
-//! What gets, ranges and scans cost on keys and values of many shapes, with the data in a memtable and in tables, cached.
+//! What gets, ranges and scans cost on keys and values of many shapes, with the data in a memtable and in
+//! tables, cached.
 //!
 //! ```text
-//! cargo run --release -p esker --example shapes -- [part of a shape's name]
+//! cargo run --release -p esker-bench --no-default-features --example shapes -- [part of a shape's name]
 //! ```
 #![expect(clippy::disallowed_methods, reason = "a program that measures time")]
 
@@ -22,7 +23,7 @@ fn mixed(n: u64) -> u64 {
     n ^ n >> 31
 }
 
-/// So many bytes that look random.
+/// `len` bytes that look random.
 fn noise(n: u64, len: usize) -> Vec<u8> {
     (0..len.div_ceil(8) as u64).flat_map(|i| mixed(n << 8 | i).to_be_bytes()).take(len).collect()
 }
@@ -130,7 +131,8 @@ fn measure(map: &Keyspace, items: usize, make: fn(u64) -> (Vec<u8>, Vec<u8>)) ->
     ])
 }
 
-/// Seeks, either way, into a million keys that are removed, but for the first and the last one: the first seek, and the next ones.
+/// Seeks, either way, into a million keys that are removed, but for the first and the last one: the first
+/// seek, and the next ones.
 fn tombstones() -> esker::Result<()> {
     const DEAD: u64 = 1_000_000;
     println!(

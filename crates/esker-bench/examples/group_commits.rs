@@ -2,7 +2,7 @@
 //! of open loops.
 //!
 //! ```text
-//! cargo run --release -p esker --example group_commits [-- DIRECTORY]
+//! cargo run --release -p esker-bench --no-default-features --example group_commits [-- DIRECTORY]
 //! ```
 #![expect(clippy::disallowed_methods, reason = "a program that measures time")]
 

@@ -1,7 +1,7 @@
 //! What 100,000 operands on one key cost: in a memtable, in a transaction, and in a table.
 //!
 //! ```text
-//! cargo run --release -p esker --example operands
+//! cargo run --release -p esker-bench --no-default-features --example operands
 //! ```
 #![expect(clippy::disallowed_methods, reason = "a program that measures time")]
 

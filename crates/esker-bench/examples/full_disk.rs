@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   mount -t tmpfs -o size=60m none /mnt/small
-//!   cargo run --release -p esker --example full_disk -- /mnt/small/db 1000 range 16
+//!   cargo run --release -p esker-bench --no-default-features --example full_disk -- \
+//!       /mnt/small/db 1000 range 16
 //! ```
 //!
-//! Arguments: the directory of the database, which is new, bytes of a value, the removal (`each`, `range`, `clear`, `drop`, `random`: each
-//! key with nine chances of ten), and MiB of memory (1024 if left out). It ends with 1 if puts are refused for longer than [`PATIENCE`].
+//! Arguments: the directory of the database, which is new, bytes of a value, the removal (`each`, `range`,
+//! `clear`, `drop`, `random`: each key with nine chances of ten), and MiB of memory (1024 if left out). It
+//! ends with 1 if puts are refused for longer than [`PATIENCE`].
 #![expect(clippy::disallowed_methods, reason = "it measures real time on a real disk")]
 
 use std::process::ExitCode;

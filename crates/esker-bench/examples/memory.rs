@@ -1,12 +1,13 @@
-//! How much memory a database takes, beside the budget it was given: four times the budget is written, opened again, walked, read and
-//! written by several threads.
+//! How much memory a database takes, beside the budget it was given: four times the budget is written,
+//! opened again, walked, read and written by several threads.
 //!
 //! ```text
-//! cargo run --release -p esker --example memory -- [MIB of budget, 256] [BYTES of a value, 16384]
+//! cargo run --release -p esker-bench --no-default-features --example memory -- \
+//!     [MIB of budget, 256] [BYTES of a value, 16384]
 //! ```
 //!
-//! The figures are those of Linux for the whole process, memory without files behind it (RssAnon): now, and the most since the start of
-//! the phase.
+//! The figures are those of Linux for the whole process, memory without files behind it (RssAnon): now, and
+//! the most since the start of the phase.
 
 #![expect(clippy::disallowed_methods, reason = "a program that watches itself")]
 

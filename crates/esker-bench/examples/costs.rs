@@ -1,7 +1,8 @@
-//! What single operations cost: 1,000,000 items of 24-byte random keys and 150-byte values, in one merged run, cached.
+//! What single operations cost: 1,000,000 items of 24-byte random keys and 150-byte values, in one merged
+//! run, cached.
 //!
 //! ```text
-//! cargo run --release -p esker --example costs
+//! cargo run --release -p esker-bench --no-default-features --example costs
 //! ```
 #![expect(clippy::disallowed_methods, reason = "a program that measures time")]
 

@@ -1,8 +1,8 @@
-//! What commits cost that go through the log and the memtable: single puts, batches of 1,000, batches of some MiB, puts at a fixed rate, and
-//! puts beside a flush.
+//! What commits cost that go through the log and the memtable: single puts, batches of 1,000, batches of
+//! some MiB, puts at a fixed rate, and puts beside a flush.
 //!
 //! ```text
-//! cargo run --release -p esker --example commit_costs [-- DIRECTORY]
+//! cargo run --release -p esker-bench --no-default-features --example commit_costs [-- DIRECTORY]
 //! ```
 #![expect(clippy::disallowed_methods, reason = "a program that measures time")]
 

@@ -1,7 +1,8 @@
-//! What large transactions cost: loads, removals, and small integers, each in one transaction. And what an ingest costs beside `sstable::Writer`.
+//! What large transactions cost: loads, removals, and small integers, each in one transaction. And what an
+//! ingest costs beside `sstable::Writer`.
 //!
-//! `cargo run --release -p esker --example large_transaction [-- ITEMS VALUE_BYTES DIRECTORY MEMORY_MIB STEPS]`; of 5 steps, only the first
-//! `STEPS` are taken.
+//! `cargo run --release -p esker-bench --no-default-features --example large_transaction [-- ITEMS
+//! VALUE_BYTES DIRECTORY MEMORY_MIB STEPS]`; of 5 steps, only the first `STEPS` are taken.
 #![expect(clippy::disallowed_methods, reason = "measures real time, on real files")]
 
 use std::time::Instant;

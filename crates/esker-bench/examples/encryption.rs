@@ -1,6 +1,6 @@
 //! What encryption at rest costs: the same work with and without it, by turns. Prints medians of the rounds.
 //!
-//! `cargo run --release -p esker --features encryption --example encryption [ROUNDS]`
+//! `cargo run --release -p esker-bench --no-default-features --example encryption [ROUNDS]`
 #![expect(clippy::disallowed_methods, reason = "a benchmark: it measures time")]
 
 use std::error::Error;

@@ -9,12 +9,13 @@
 //! - `fallocate` writes into blocks that are reserved but were never written;
 //! - `prewritten` overwrites zeros that were written and synced before the clock starts.
 //!
-//! A direct write covers whole blocks: a record that ends inside one rewrites that block with the next record.
-//! Cells take turns in rounds, so that a slow moment of the machine hits them all; the table shows the median and the
-//! 90th percentile of all records of a cell, in microseconds. The figures stand in docs/formats/wal.md.
+//! A direct write covers whole blocks: a record that ends inside one rewrites that block with the next
+//! record. Cells take turns in rounds, so that a slow moment of the machine hits them all; the table shows
+//! the median and the 90th percentile of all records of a cell, in microseconds. The figures stand in
+//! docs/formats/wal.md.
 //!
-//! Run: `cargo run --release -p esker --example wal_variants -- DIR [ROUNDS]` (DIR on the disk to measure; a
-//! sub-directory is made there and its files are removed at the end).
+//! Run: `cargo run --release -p esker-bench --no-default-features --example wal_variants -- DIR [ROUNDS]`
+//! (DIR on the disk to measure; a sub-directory is made there and its files are removed at the end).
 
 use std::error::Error;
 use std::io;

@@ -1,7 +1,8 @@
-//! How fast the change feed is read, beside the log's files: with their checksums, and not looked into. By turns.
+//! How fast the change feed is read, beside the log's files: with their checksums, and not looked into. By
+//! turns.
 //!
 //! ```text
-//! cargo run --release -p esker --example feed [-- DIRECTORY]
+//! cargo run --release -p esker-bench --no-default-features --example feed [-- DIRECTORY]
 //! ```
 #![expect(clippy::disallowed_methods, reason = "a program that measures time, and reads files by itself")]
 
