@@ -351,15 +351,16 @@ class EskerTest {
         try (Stream<Path> files = Files.list(path)) {
             for (Path file : files.filter(f -> f.toString().endsWith(".sst")).toList()) {
                 byte[] bytes = Files.readAllBytes(file);
-                bytes[bytes.length / 2] ^= 1;
+                bytes[0] ^= 1;
                 Files.write(file, bytes);
             }
         }
-        var corrupt = assertThrows(CorruptException.class, () -> {
-            try (Esker damaged = Esker.open(path)) {
-                damaged.check();
-            }
-        });
-        assertTrue(corrupt.file().isPresent() && corrupt.offset().isPresent());
+        try (Esker damaged = Esker.open(path)) {
+            Keyspace there = damaged.keyspace("users");
+            var corrupt = assertThrows(CorruptException.class, () -> there.get(b("a")));
+            assertTrue(corrupt.file().orElseThrow().toString().endsWith(".sst"));
+            assertTrue(corrupt.offset().isPresent());
+            assertThrows(CorruptException.class, damaged::check);
+        }
     }
 }

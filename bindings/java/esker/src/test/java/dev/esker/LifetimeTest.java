@@ -65,7 +65,7 @@ class LifetimeTest {
     /** Threads that use all kinds of objects, while the database closes. */
     @Test
     void closingWaitsForCallsOfOtherThreads() throws Exception {
-        for (int round = 0; round < 30; round++) {
+        for (int round = 0; round < 8; round++) {
             Esker db = open();
             Keyspace ks = db.keyspace("k");
             Snapshot shared = db.snapshot();
