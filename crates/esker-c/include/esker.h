@@ -333,8 +333,10 @@ esker_status esker_checkpoint(const esker_db *db,
                               const char *directory,
                               esker_error **error);
 
-// Reads all files and checks their checksums and structure. Fails with the first damage.
-esker_status esker_check(const esker_db *db, esker_error **error);
+// Reads all files and checks their checksums and structure. ESKER_CORRUPT: the message has the first damage
+// with its file, and the number of others; esker_error_file is the directory.
+esker_status esker_check(const esker_db *db,
+                         esker_error **error);
 
 // Salvages what can be read of a damaged database, which must not be open, into a new one in the directory
 // `target`, which must be missing or empty. The source is not changed. `esker repair` also lists what was

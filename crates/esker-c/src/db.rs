@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_void};
 use std::mem::MaybeUninit;
 
-use esker::Db;
+use esker::{Db, Error};
 
 use crate::call::{ErrorPlace, Failure, call, given, quietly, set};
 use crate::keyspace::esker_keyspace;
@@ -107,12 +107,18 @@ pub extern "C" fn esker_checkpoint(
     })
 }
 
-/// Reads all files and checks their checksums and structure. Fails with the first damage.
+/// Reads all files and checks their checksums and structure. ESKER_CORRUPT: the message has the first damage
+/// with its file, and the number of others; esker_error_file is the directory.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_check(db: Option<&esker_db>, error: ErrorPlace<'_>) -> esker_status {
     on(db, error, |db| {
-        db.check()?;
-        Ok(())
+        let problems = db.check()?.problems;
+        let Some(first) = problems.first() else { return Ok(()) };
+        let detail = match problems.len() {
+            1 => first.clone(),
+            count => format!("{first}; and {} other problems", count - 1),
+        };
+        Err(Error::corrupt("database", db.path(), 0, detail).into())
     })
 }
 
@@ -231,4 +237,31 @@ pub extern "C" fn esker_newest_commit(db: Option<&esker_db>, seqno: Option<&mut 
             set(seqno, db.db.snapshot().seqno().get());
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use esker_status::{ESKER_CORRUPT, ESKER_OK};
+
+    #[test]
+    fn a_check_fails_if_a_table_is_damaged() -> esker::Result<()> {
+        let dir = tempfile::tempdir().unwrap();
+        let db = esker_db { db: Db::open(dir.path())? };
+        db.db.keyspace("users")?.put("ann", "1")?;
+        db.db.compact()?;
+        assert_eq!(esker_check(Some(&db), None), ESKER_OK);
+        db.db.close()?;
+        let files = fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
+        for table in files.filter(|path| path.extension().is_some_and(|ending| ending == "sst")) {
+            let mut bytes = fs::read(&table).unwrap();
+            bytes[0] ^= 1;
+            fs::write(&table, bytes).unwrap();
+        }
+        let db = esker_db { db: Db::open(dir.path())? };
+        assert_eq!(esker_check(Some(&db), None), ESKER_CORRUPT);
+        Ok(())
+    }
 }
