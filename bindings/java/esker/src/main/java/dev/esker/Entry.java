@@ -40,7 +40,8 @@ public final class Entry implements Map.Entry<byte[], byte[]> {
 
     @Override
     public boolean equals(Object other) {
-        return other instanceof Entry entry && Arrays.equals(key, entry.key) && Arrays.equals(value, entry.value);
+        return other instanceof Entry entry
+                && Arrays.equals(key, entry.key) && Arrays.equals(value, entry.value);
     }
 
     @Override

@@ -140,7 +140,8 @@ final class EskerKeySet<K> extends AbstractSet<K> implements NavigableSet<K> {
 
     @Override
     public Spliterator<K> spliterator() {
-        int properties = Spliterator.ORDERED | Spliterator.SORTED | Spliterator.DISTINCT | Spliterator.NONNULL;
+        int properties = Spliterator.ORDERED | Spliterator.SORTED
+                | Spliterator.DISTINCT | Spliterator.NONNULL;
         return new Spliterators.AbstractSpliterator<>(Long.MAX_VALUE, properties) {
             private Iterator<K> keys;
 

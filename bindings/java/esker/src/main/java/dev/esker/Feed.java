@@ -35,7 +35,8 @@ public final class Feed implements AutoCloseable {
 
     /** Moves to the next commit; waits for one. Returns false if there was none in time. */
     public boolean next(Duration timeout) {
-        long end = System.nanoTime() + Math.min(Options.milliseconds(timeout, "the timeout"), 1L << 40) * 1_000_000;
+        long wait = Math.min(Options.milliseconds(timeout, "the timeout"), 1L << 40);
+        long end = System.nanoTime() + wait * 1_000_000;
         while (true) {
             long left = (end - System.nanoTime()) / 1_000_000;
             if (next(Math.clamp(left, 0, WAIT_MS_MAX))) {

@@ -158,7 +158,7 @@ final class Handle implements Runnable {
     }
 
     private boolean tryFree(boolean isIdle) {
-        // In any case: a call that runs may wait for a child, such as for the end of an exclusive transaction.
+        // In any case: a call that runs may wait for a child, such as the end of an exclusive transaction.
         children.forEach(Handle::tryClose);
         if (!isIdle || !children.isEmpty() || !isFreeing.compareAndSet(false, true)) {
             return isFreed;

@@ -8,8 +8,8 @@ import java.util.concurrent.ConcurrentNavigableMap;
 /**
  * An ordered map of keys to values in a database.
  *
- * <p>Each write is a commit of its own; {@link Esker#transact} makes one of several. Any number of threads may
- * use a keyspace. It is closed with its database; closing it earlier frees little memory.
+ * <p>Each write is a commit of its own; {@link Esker#transact} makes one of several. Any number of threads
+ * may use a keyspace. It is closed with its database; closing it earlier frees little memory.
  */
 public final class Keyspace extends View implements AutoCloseable {
     final Esker db;
@@ -37,7 +37,7 @@ public final class Keyspace extends View implements AutoCloseable {
         }
     }
 
-    /** Returns the number of the keyspace, which the change feed uses. It stays after a change of the name. */
+    /** Returns the number of the keyspace, which the change feed uses. It stays when the name changes. */
     public int id() {
         Scratch s = begin();
         try {

@@ -273,7 +273,8 @@ final class Native {
         }
     }
 
-    static int getInto(long keyspace, long txn, MemorySegment key, MemorySegment buffer, long len, long error) {
+    static int getInto(
+            long keyspace, long txn, MemorySegment key, MemorySegment buffer, long len, long error) {
         try {
             return (int) GET_INTO.invokeExact(keyspace, txn, key, buffer, len, error);
         } catch (Throwable e) {
@@ -362,7 +363,8 @@ final class Native {
     }
 
     static int compareAndSwap(
-            long keyspace, MemorySegment key, MemorySegment expected, MemorySegment value, long old, long error) {
+            long keyspace, MemorySegment key, MemorySegment expected, MemorySegment value,
+            long old, long error) {
         try {
             return (int) SWAP.invokeExact(keyspace, key, expected, value, old, error);
         } catch (Throwable e) {

@@ -52,7 +52,8 @@ public final class Scan<T> implements Iterable<T>, AutoCloseable {
 
     static Scan<Entry> of(View view, byte[] from, byte[] to, byte[] prefix) {
         Bounds bounds = new Bounds(view, copy(from), copy(to), copy(prefix));
-        Set<ScanIterator<?>> open = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
+        Set<ScanIterator<?>> open =
+                Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
         return new Scan<>(bounds, 0, Long.MAX_VALUE, Entry::new, open);
     }
 
@@ -129,8 +130,8 @@ public final class Scan<T> implements Iterable<T>, AutoCloseable {
     @FunctionalInterface
     public interface Visitor {
         /**
-         * Takes an entry. The segments are read-only and must not be kept: they throw after the visit. Returns
-         * whether to go on.
+         * Takes an entry. The segments are read-only and must not be kept: they throw after the visit.
+         * Returns whether to go on.
          */
         boolean visit(MemorySegment key, MemorySegment value);
     }

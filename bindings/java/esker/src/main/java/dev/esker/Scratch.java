@@ -11,7 +11,7 @@ import java.util.concurrent.ArrayBlockingQueue;
  * share a pool.
  *
  * <pre>
- *   | error | out1 | out2 | value: 3 words | change: 6 words | slices: key, value, third, buffer | range | data |
+ *   | error | out | out2 | value | change | slices: first, second, third, buffer | range | data |
  * </pre>
  */
 final class Scratch {

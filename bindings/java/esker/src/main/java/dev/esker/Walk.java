@@ -30,10 +30,12 @@ final class Walk {
         Scratch s = view.begin();
         try {
             long keyspace = view.keyspace.address();
+            long txn = view.txnAddress();
             int status = of.prefix() == null
-                    ? Native.iterNew(keyspace, view.txnAddress(), s.range(of.from(), of.to()), flags, s.out, s.error)
+                    ? Native.iterNew(
+                            keyspace, txn, s.range(of.from(), of.to()), flags, s.out, s.error)
                     : Native.iterPrefix(
-                            keyspace, view.txnAddress(), s.slice(s.first, of.prefix()), flags, s.out, s.error);
+                            keyspace, txn, s.slice(s.first, of.prefix()), flags, s.out, s.error);
             s.check(status);
             Handle parent = view.parent();
             return new Walk(Handle.exclusive("scan", Native.getLong(s.out), Native.ITER_FREE, parent));
@@ -85,7 +87,7 @@ final class Walk {
         }
     }
 
-    /** Visits the entries of the next chunk. Returns their number, 0 at the end, -1 if the visitor ends it. */
+    /** Visits the next chunk. Returns the number of entries, 0 at the end, -1 if the visitor ends it. */
     long visit(Scan.Visitor visitor, long most) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment chunk;

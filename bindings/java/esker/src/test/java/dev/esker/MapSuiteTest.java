@@ -13,9 +13,13 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.SortedMap;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import junit.framework.Test;
-import junit.framework.TestCase;
+import junit.framework.TestFailure;
+import junit.framework.TestResult;
 import junit.framework.TestSuite;
+import org.junit.jupiter.api.Assertions;
 
 /**
  * Guava's suites for maps on a keyspace.
@@ -23,7 +27,7 @@ import junit.framework.TestSuite;
  * <p>Features that a keyspace lacks: null as a key or value (ALLOWS_NULL_...), serialization (SERIALIZABLE),
  * and iterators that fail after a change (FAILS_FAST_ON_CONCURRENT_MODIFICATION): they see one state.
  */
-public class MapSuiteTest extends TestCase {
+class MapSuiteTest {
     private static final Esker DB = Esker.options().durability(Durability.NONE).openInMemory();
     private static final List<Feature<?>> FEATURES = List.of(
             MapFeature.GENERAL_PURPOSE,
@@ -41,7 +45,19 @@ public class MapSuiteTest extends TestCase {
         return map;
     }
 
-    public static Test suite() {
+    /** Runs the suites inside of one test: reporting each of their tests takes Surefire half an hour. */
+    @org.junit.jupiter.api.Test
+    void guavasSuitesPass() {
+        TestResult result = new TestResult();
+        suite().run(result);
+        Stream<TestFailure> failures =
+                Stream.concat(java.util.Collections.list(result.failures()).stream(),
+                        java.util.Collections.list(result.errors()).stream());
+        Assertions.assertEquals("", failures.map(TestFailure::toString).collect(Collectors.joining("\n")));
+        Assertions.assertTrue(result.runCount() > 1000, "tests run: " + result.runCount());
+    }
+
+    private static Test suite() {
         TestSuite suite = new TestSuite();
         List<Feature<?>> features = new ArrayList<>(FEATURES);
         suite.addTest(NavigableMapTestSuiteBuilder.using(new TestStringSortedMapGenerator() {
