@@ -10,9 +10,24 @@ import java.util.Arrays;
 record MapBounds(byte[] start, byte[] end) {
     static final MapBounds ALL = new MapBounds(null, null);
 
+    private static final int KEY_BYTES_MAX = 65_535;
+
     /** The first key that sorts behind a key. */
     static byte[] after(byte[] key) {
-        return Arrays.copyOf(key, key.length + 1);
+        int length = key.length;
+        if (length < KEY_BYTES_MAX) {
+            return Arrays.copyOf(key, length + 1);
+        }
+        // No key begins with one of the greatest length.
+        while (length > 0 && key[length - 1] == (byte) 0xFF) {
+            length--;
+        }
+        if (length == 0) {
+            return Arrays.copyOf(key, KEY_BYTES_MAX + 1);
+        }
+        byte[] after = Arrays.copyOf(key, length);
+        after[length - 1]++;
+        return after;
     }
 
     boolean isAll() {

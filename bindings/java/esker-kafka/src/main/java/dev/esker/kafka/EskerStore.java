@@ -29,6 +29,7 @@ abstract class EskerStore implements StateStore {
     private final long memory;
     private final Position position = Position.emptyPosition();
     private StateStoreContext context;
+    private volatile boolean isDirty;
     private volatile Esker db;
     private volatile Keyspace entries;
 
@@ -68,6 +69,7 @@ abstract class EskerStore implements StateStore {
             try (Batch batch = db().batch()) {
                 Writes to = batch.keyspace(entries());
                 records.forEach(record -> EskerStore.this.restore(to, record.key, record.value));
+                isDirty = true;
                 batch.commit();
             }
         }
@@ -97,8 +99,9 @@ abstract class EskerStore implements StateStore {
         }
     }
 
-    /** Notes which record of the input a write belongs to. */
+    /** Notes that there is a write, and which record of the input it belongs to. */
     final void written() {
+        isDirty = true;
         if (context != null) {
             context.recordMetadata().ifPresent(
                     record -> position.withComponent(record.topic(), record.partition(), record.offset()));
@@ -113,12 +116,19 @@ abstract class EskerStore implements StateStore {
     @Override
     @SuppressWarnings("deprecation")
     public void flush() {
-        db().sync();
+        sync();
+    }
+
+    private void sync() {
+        if (isDirty) {
+            db().sync();
+            isDirty = false;
+        }
     }
 
     @Override
     public void commit(Map<TopicPartition, Long> offsets) {
-        db().sync();
+        sync();
     }
 
     @Override

@@ -116,10 +116,10 @@ class StoresTest {
                     driver.createInputTopic(name, new StringSerializer(), new StringSerializer())).toList();
             Random random = new Random(5);
             String[] keys = {"a", "ab", "abc", "b", "z"};
-            for (int i = 0; i < 300; i++) {
+            for (int i = 0; i < 200; i++) {
                 // Times go on, with some that are late and some that are too late.
                 int late = random.nextInt(random.nextInt(20) == 0 ? 600_000 : 30_000);
-                long time = Math.max(0, 12_000L * i - late);
+                long time = Math.max(0, 20_000L * i - late);
                 inputs.get(random.nextInt(2)).pipeInput(keys[random.nextInt(keys.length)], "v" + i, time);
             }
             driver.advanceWallClockTime(Duration.ofHours(1));
@@ -127,8 +127,8 @@ class StoresTest {
                 Stream<String> records = driver
                         .createOutputTopic("out" + i, new StringDeserializer(), new StringDeserializer())
                         .readRecordsToList().stream().map(Object::toString);
-                // Sessions that end at the same moment have no order.
-                results.addAll((i == 5 ? records.sorted() : records).toList());
+                // Windows and sessions that end in the same step have no order.
+                results.addAll((i == 2 || i == 5 ? records.sorted() : records).toList());
             }
             driver.getAllStateStores().values().forEach(store -> assertTrue(store == null || store.isOpen()));
         }
@@ -140,7 +140,7 @@ class StoresTest {
     void applicationsGiveTheSameResults(String format, long cache) throws Exception {
         List<String> expected = run(BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers.class, format, cache);
         List<String> results = run(EskerDslStoreSuppliers.class, format, cache);
-        assertTrue(results.size() > 500, "only " + results.size());
+        assertTrue(results.size() > 300, "only " + results.size());
         for (int i = 0; i < Math.min(results.size(), expected.size()); i++) {
             assertEquals(expected.get(i), results.get(i), "result " + i);
         }
