@@ -7,6 +7,8 @@
 //!
 //! cbindgen is installed below `target/tools` in its exact version, once.
 
+mod java;
+
 use std::fs;
 use std::process::Command;
 
@@ -29,6 +31,7 @@ pub(crate) fn run() -> Result<bool, String> {
     }
     let with = |compiler: &str| format!("{compiler} -fsanitize=address,undefined");
     is_well &= succeeds(test().env("ESKER_CC", with("cc")).env("ESKER_CXX", with("c++")))?;
+    is_well &= java::test()?;
     Ok(is_well)
 }
 
