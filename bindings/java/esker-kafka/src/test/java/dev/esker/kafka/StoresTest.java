@@ -116,10 +116,10 @@ class StoresTest {
                     driver.createInputTopic(name, new StringSerializer(), new StringSerializer())).toList();
             Random random = new Random(5);
             String[] keys = {"a", "ab", "abc", "b", "z"};
-            for (int i = 0; i < 200; i++) {
+            for (int i = 0; i < 300; i++) {
                 // Times go on, with some that are late and some that are too late.
                 int late = random.nextInt(random.nextInt(20) == 0 ? 600_000 : 30_000);
-                long time = Math.max(0, 20_000L * i - late);
+                long time = Math.max(0, 5_000L * i - late);
                 inputs.get(random.nextInt(2)).pipeInput(keys[random.nextInt(keys.length)], "v" + i, time);
             }
             driver.advanceWallClockTime(Duration.ofHours(1));
