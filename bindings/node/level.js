@@ -1,0 +1,3 @@
+'use strict'
+
+exports.EskerLevel = require('./lib/level').EskerLevel

@@ -1,0 +1,90 @@
+'use strict'
+
+// How keys and values become bytes, and bytes keys and values.
+
+const { isUint8Array, isAnyArrayBuffer, isSharedArrayBuffer } = require('node:util').types
+const { invalid } = require('./error')
+const tuple = require('./tuple')
+
+/** Makes bytes of a string, which becomes UTF-8, or of bytes. */
+function bytes (data, what = 'a key') {
+  if (typeof data === 'string') {
+    if (!data.isWellFormed()) throw invalid(`${what} is a string with half of a surrogate pair`)
+    return Buffer.from(data, 'utf8')
+  }
+  if (isAnyArrayBuffer(data)) data = new Uint8Array(data)
+  if (data instanceof DataView) data = new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
+  if (!isUint8Array(data)) {
+    const type = data === null ? 'null' : typeof data
+    throw invalid(`${what} is of type ${type}: pass a string, Buffer or Uint8Array, or set an encoding`)
+  }
+  // Another thread could change it while it is read.
+  return isSharedArrayBuffer(data.buffer) ? new Uint8Array(data) : data
+}
+
+const same = (buffer) => buffer
+
+const CODECS = {
+  buffer: { encode: bytes, decode: same },
+  utf8: {
+    encode (text, what) {
+      if (typeof text !== 'string') throw invalid(`${what} is of type ${typeof text}: its encoding is utf8`)
+      return bytes(text, what)
+    },
+    decode: (buffer) => buffer.utf8Slice(0, buffer.length)
+  },
+  json: {
+    encode (value, what) {
+      const text = JSON.stringify(value)
+      if (text === undefined) throw invalid(`${what} is of type ${typeof value}, which JSON does not have`)
+      return Buffer.from(text, 'utf8')
+    },
+    decode: (buffer) => JSON.parse(buffer.utf8Slice(0, buffer.length))
+  },
+  tuple: { encode: (fields) => tuple.pack(fields), decode: (buffer) => tuple.unpack(buffer) }
+}
+
+/** Returns the codec of a name, or the object itself. */
+function codec (encoding = 'buffer') {
+  const found = typeof encoding === 'string' ? CODECS[encoding] : encoding
+  if (typeof found?.encode !== 'function' || typeof found?.decode !== 'function') {
+    throw invalid(`${JSON.stringify(encoding)} is no encoding: ${Object.keys(CODECS).join(', ')}, ` +
+      'or an object with encode and decode')
+  }
+  return found
+}
+
+/** The first key behind all keys with a prefix. Undefined: there is none. */
+function behind (prefix) {
+  let end = prefix.length
+  while (end > 0 && prefix[end - 1] === 0xff) end--
+  if (end === 0) return undefined
+  const key = Buffer.from(prefix.subarray(0, end))
+  key[end - 1]++
+  return key
+}
+
+/** The ends of a range in the order of native calls: start, whether it is in, end, whether it is in. */
+function ends (range, key) {
+  const one = (a, b, name) => {
+    if (a !== undefined && b !== undefined) throw invalid(`pass one of ${name}`)
+    return a !== undefined ? key.encode(a, 'a key') : b !== undefined ? key.encode(b, 'a key') : undefined
+  }
+  if (range.prefix !== undefined) {
+    if (['gt', 'gte', 'lt', 'lte'].some((name) => range[name] !== undefined)) {
+      throw invalid('pass a prefix, or ends of a range')
+    }
+    const start = key.prefix ? key.prefix(range.prefix) : key.encode(range.prefix, 'a prefix')
+    return [start, true, behind(start), false]
+  }
+  const start = one(range.gt, range.gte, 'gt, gte')
+  const end = one(range.lt, range.lte, 'lt, lte')
+  return [start, range.gt === undefined, end, range.lt === undefined]
+}
+
+/** The keys of a list one after the other, and their lengths. */
+function joined (keys) {
+  return [Buffer.concat(keys), Uint32Array.from(keys, (key) => key.length)]
+}
+
+module.exports = { bytes, codec, ends, joined }

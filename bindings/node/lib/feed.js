@@ -1,0 +1,35 @@
+'use strict'
+
+const { checkOptions } = require('./error')
+const { call } = require('./native')
+
+const OPTIONS = new Set(['after', 'wait', 'signal'])
+// How long a call waits for a commit: close() waits for it.
+const SLICE = 200
+
+/** The commits after a commit, as they happen. Each loop over it reads them anew. */
+class Feed {
+  #db
+  #native
+  #options
+
+  constructor (db, native, options) {
+    this.#db = db
+    this.#native = native
+    this.#options = checkOptions(options, OPTIONS, 'feed')
+  }
+
+  async * [Symbol.asyncIterator] () {
+    const { after = this.#db.newestCommit, wait = true, signal } = this.#options
+    this.#db.checkOpen()
+    const reader = this.#native.feed(after)
+    // Closing ends the loop.
+    while (!signal?.aborted && this.#db.isOpen) {
+      const commit = await call(this.#db, (number) => reader.next(number, wait ? SLICE : 0))
+      if (commit !== undefined) yield commit
+      else if (!wait) return
+    }
+  }
+}
+
+module.exports = { Feed }

@@ -1,0 +1,254 @@
+'use strict'
+
+const { Chunk } = require('./chunk')
+const { bytes, codec, ends, joined } = require('./codec')
+const { checkOptions, invalid } = require('./error')
+const { call } = require('./native')
+const { Range } = require('./range')
+
+const PUT = new Set(['ttl'])
+const WITH = new Set(['durability', 'ttl'])
+
+/** The reads of a keyspace: its newest state, a snapshot's, or a transaction's. */
+class Reads {
+  /** @internal */
+  constructor (db, native, keyCodec, valueCodec) {
+    this.db = db
+    Object.defineProperty(this, 'native', { value: native })
+    Object.defineProperty(this, 'keyCodec', { value: keyCodec })
+    Object.defineProperty(this, 'valueCodec', { value: valueCodec })
+  }
+
+  get name () {
+    return this.native.name
+  }
+
+  get id () {
+    return this.native.id
+  }
+
+  /** @internal */
+  key (key) {
+    return this.keyCodec.encode(key, 'a key')
+  }
+
+  /** @internal */
+  value (value) {
+    return this.valueCodec.encode(value, 'a value')
+  }
+
+  /** @internal */
+  decoded (found) {
+    return found === undefined ? undefined : this.valueCodec.decode(found)
+  }
+
+  /** @internal Starts a call that waits. */
+  call (start) {
+    return call(this.db, start)
+  }
+
+  getSync (key) {
+    this.db.checkOpen()
+    return this.decoded(this.native.getSync(this.key(key)))
+  }
+
+  async get (key) {
+    const encoded = this.key(key)
+    return this.decoded(await this.call((number) => this.native.get(number, encoded)))
+  }
+
+  async getMany (keys) {
+    const [all, lengths] = joined(keys.map((key) => this.key(key)))
+    const found = await this.call((number) => this.native.many(number, all, lengths))
+    return new Chunk(found).all((chunk, start, middle, end) =>
+      end === -1 ? undefined : this.valueCodec.decode(Buffer.from(chunk.subarray(middle, end))))
+  }
+
+  hasSync (key) {
+    this.db.checkOpen()
+    return this.native.hasSync(this.key(key))
+  }
+
+  async has (key) {
+    return (await this.hasMany([key]))[0]
+  }
+
+  async hasMany (keys) {
+    const [all, lengths] = joined(keys.map((key) => this.key(key)))
+    return this.call((number) => this.native.hasMany(number, all, lengths))
+  }
+
+  async ttl (key) {
+    const encoded = this.key(key)
+    return this.call((number) => this.native.ttl(number, encoded))
+  }
+
+  async count () {
+    return this.call((number) => this.native.count(number))
+  }
+
+  range (options) {
+    return new Range(this, options)
+  }
+
+  keys (options) {
+    return new Range(this, { ...options, values: false })
+  }
+
+  values (options) {
+    return new Range(this, { ...options, keys: false })
+  }
+
+  [Symbol.asyncIterator] () {
+    return this.range()[Symbol.asyncIterator]()
+  }
+}
+
+/** What reads and writes one key: as a commit of its own, or in a transaction. */
+class Updates extends Reads {
+  async remove (key) {
+    const encoded = this.key(key)
+    return this.decoded(await this.call((number) => this.native.remove(number, encoded)))
+  }
+
+  async compareAndSwap (key, expected, value) {
+    const encoded = this.key(key)
+    const [before, after] = [expected, value].map((side) => side === undefined ? undefined : this.value(side))
+    const swap = await this.call((number) => this.native.swap(number, encoded, before, after))
+    return { swapped: swap.swapped, old: this.decoded(swap.old) }
+  }
+
+  async add (key, by = 1n) {
+    const encoded = this.key(key)
+    if (typeof by === 'number' && !Number.isSafeInteger(by)) throw invalid(`${by} is no integer: pass a bigint`)
+    const sum = BigInt(by)
+    return this.call((number) => this.native.add(number, encoded, sum))
+  }
+
+  async expire (key, ttl) {
+    const encoded = this.key(key)
+    return this.call((number) => this.native.expire(number, encoded, ttl === Infinity ? undefined : ttl))
+  }
+
+  async popFirst () {
+    return this.#pop(false)
+  }
+
+  async popLast () {
+    return this.#pop(true)
+  }
+
+  async #pop (last) {
+    const entry = await this.call((number) => this.native.pop(number, last))
+    return entry && [this.keyCodec.decode(entry[0]), this.valueCodec.decode(entry[1])]
+  }
+}
+
+/** A named, ordered map of the database. */
+class Keyspace extends Updates {
+  /** Reads a key in memory. `{ cached: false }`: a file would have to be read. */
+  getCached (key) {
+    this.db.checkOpen()
+    const found = this.native.getCached(this.key(key))
+    return found === null ? { cached: false } : { cached: true, value: this.decoded(found) }
+  }
+
+  async get (key) {
+    const encoded = this.key(key)
+    this.db.checkOpen()
+    let found = this.native.getCached(encoded)
+    if (found === null) found = await this.call((number) => this.native.get(number, encoded))
+    return this.decoded(found)
+  }
+
+  async put (key, value, options) {
+    const { ttl } = checkOptions(options, PUT, 'put')
+    return this.#write('put', this.key(key), this.value(value), ttl)
+  }
+
+  async delete (key) {
+    return this.#write('delete', this.key(key))
+  }
+
+  async merge (key, operand) {
+    return this.#write('merge', this.key(key), bytes(operand, 'an operand'))
+  }
+
+  #write (what, key, value, ttl) {
+    return this.call((number) => this.native.write(number, what, key, value, ttl))
+  }
+
+  async putMany (entries) {
+    const batch = this.db.batch()
+    for (const [key, value] of entries) batch.put(this, key, value)
+    return batch.commit()
+  }
+
+  async deleteRange (range) {
+    if (range === undefined) throw invalid('deleteRange needs a range: clear() removes everything')
+    const all = ends(checkRange(range), this.keyCodec)
+    return this.call((number) => this.native.deleteRange(number, ...all))
+  }
+
+  async clear () {
+    return this.call((number) => this.native.deleteRange(number, undefined, true, undefined, false))
+  }
+
+  async approximateSize (range = {}) {
+    const all = ends(checkRange(range), this.keyCodec)
+    return this.call((number) => this.native.approximateSize(number, ...all))
+  }
+
+  async compactRange (range = {}) {
+    const all = ends(checkRange(range), this.keyCodec)
+    return this.call((number) => this.native.compactRange(number, ...all))
+  }
+
+  async setMergeOperator (name) {
+    return this.call((number) => this.native.setMergeOperator(number, name))
+  }
+
+  /** A handle of the same keyspace with a durability and a lifetime of its own. */
+  with (options) {
+    const { durability, ttl } = checkOptions(options, WITH, 'with')
+    return new Keyspace(this.db, this.native.with(durability, ttl), this.keyCodec, this.valueCodec)
+  }
+
+  /** A handle of the same keyspace with other encodings. */
+  as ({ keys = this.keyCodec, values = this.valueCodec }) {
+    return new Keyspace(this.db, this.native, codec(keys), codec(values))
+  }
+}
+
+const ENDS = new Set(['gt', 'gte', 'lt', 'lte', 'prefix'])
+
+function checkRange (range) {
+  return checkOptions(range, ENDS, 'a range of keys')
+}
+
+/** A keyspace in a transaction. */
+class TransactionKeyspace extends Updates {
+  put (key, value, options) {
+    const { ttl } = checkOptions(options, PUT, 'put')
+    this.db.checkOpen()
+    this.native.stage('put', this.key(key), this.value(value), ttl)
+  }
+
+  delete (key) {
+    this.db.checkOpen()
+    this.native.stage('delete', this.key(key))
+  }
+
+  merge (key, operand) {
+    this.db.checkOpen()
+    this.native.stage('merge', this.key(key), bytes(operand, 'an operand'))
+  }
+
+  deleteRange (range) {
+    if (range === undefined) throw invalid('deleteRange needs a range')
+    this.db.checkOpen()
+    this.native.stageDeleteRange(...ends(checkRange(range), this.keyCodec))
+  }
+}
+
+module.exports = { Reads, Keyspace, TransactionKeyspace }
