@@ -1,4 +1,4 @@
-//! Checks the bindings for other languages: today the C API.
+//! Checks the bindings for other languages: the C API here, the others in a file each.
 //!
 //! ```text
 //!   header:   crates/esker-c/src --cbindgen--> include/esker.h, compared with the file or written to it
@@ -8,6 +8,7 @@
 //! cbindgen is installed below `target/tools` in its exact version, once.
 
 mod java;
+mod node;
 
 use std::fs;
 use std::process::Command;
@@ -32,6 +33,7 @@ pub(crate) fn run() -> Result<bool, String> {
     let with = |compiler: &str| format!("{compiler} -fsanitize=address,undefined");
     is_well &= succeeds(test().env("ESKER_CC", with("cc")).env("ESKER_CXX", with("c++")))?;
     is_well &= java::test()?;
+    is_well &= node::run()?;
     Ok(is_well)
 }
 
