@@ -68,6 +68,8 @@ export interface OpenOptions {
   feed?: boolean | { bytes?: number, age?: number }
   /** Encrypts the database with the master keys of a file. */
   keyFile?: string
+  /** Shares the database with other threads of this process that open it with this option. */
+  multithreading?: boolean
 }
 
 export interface KeyspaceEncodings<K extends Encoding, V extends Encoding> {
@@ -159,7 +161,8 @@ interface Updates<K extends Encoding, V extends Encoding> extends Reads<K, V> {
 }
 
 /** A named, ordered map. Each write is a commit of its own, and resolves to its number. */
-export interface Keyspace<K extends Encoding = 'buffer', V extends Encoding = 'buffer'> extends Updates<K, V> {
+export interface Keyspace<K extends Encoding = 'buffer', V extends Encoding = 'buffer'>
+  extends Updates<K, V> {
   readonly db: Db
   /** Reads a key in memory. `cached: false`: a file would have to be read. */
   getCached (key: In<K>): { cached: true, value: Out<V> | undefined } | { cached: false }
@@ -353,7 +356,8 @@ export namespace tuple {
     toString (): string
   }
   /** A safe integer is an integer; another number is a double. */
-  type Field = null | string | number | bigint | boolean | Uint8Array | Float | Double | Uuid | readonly Field[]
+  type Field = null | string | number | bigint | boolean | Uint8Array | Float | Double | Uuid
+    | readonly Field[]
   /** Integers are numbers if they are safe. Floats and doubles keep all their bits. */
   type Unpacked = null | string | number | bigint | boolean | Buffer | Float | Double | Uuid | Unpacked[]
   function pack (fields: readonly Field[]): Buffer

@@ -10,7 +10,8 @@ export interface EskerLevelOptions<KDefault, VDefault>
 }
 
 /** A database of abstract-level on Esker. `put`, `del` and `batch` take `sync: true` to wait for the disk. */
-export class EskerLevel<KDefault = string, VDefault = string> extends AbstractLevel<Format, KDefault, VDefault> {
+export class EskerLevel<KDefault = string, VDefault = string>
+  extends AbstractLevel<Format, KDefault, VDefault> {
   constructor (location: string, options?: EskerLevelOptions<KDefault, VDefault>)
   readonly location: string
   /** The database below, while this is open. */
@@ -21,6 +22,6 @@ export class EskerLevel<KDefault = string, VDefault = string> extends AbstractLe
   compactRange<K = KDefault> (start: K, end: K, options: { keyEncoding?: string }): Promise<void>
   getSync (key: KDefault): VDefault | undefined
   snapshot (): AbstractSnapshot
-  /** Removes a database that nobody has open, with all that is in its directory. */
+  /** Removes a database that is not open, with all that is in its directory. */
   static destroy (location: string): Promise<void>
 }

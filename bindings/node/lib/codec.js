@@ -24,14 +24,22 @@ function bytes (data, what = 'a key') {
 
 const same = (buffer) => buffer
 
+/** Copies: a small value does not keep a whole chunk alive. */
+function copy (chunk, from, to) {
+  const buffer = Buffer.allocUnsafe(to - from)
+  chunk.copy(buffer, 0, from, to)
+  return buffer
+}
+
 const CODECS = {
-  buffer: { encode: bytes, decode: same },
+  buffer: { encode: bytes, decode: same, slice: copy },
   utf8: {
     encode (text, what) {
       if (typeof text !== 'string') throw invalid(`${what} is of type ${typeof text}: its encoding is utf8`)
       return bytes(text, what)
     },
-    decode: (buffer) => buffer.utf8Slice(0, buffer.length)
+    decode: (buffer) => buffer.utf8Slice(0, buffer.length),
+    slice: (chunk, from, to) => chunk.utf8Slice(from, to)
   },
   json: {
     encode (value, what) {
@@ -39,7 +47,8 @@ const CODECS = {
       if (text === undefined) throw invalid(`${what} is of type ${typeof value}, which JSON does not have`)
       return Buffer.from(text, 'utf8')
     },
-    decode: (buffer) => JSON.parse(buffer.utf8Slice(0, buffer.length))
+    decode: (buffer) => JSON.parse(buffer.utf8Slice(0, buffer.length)),
+    slice: (chunk, from, to) => JSON.parse(chunk.utf8Slice(from, to))
   },
   tuple: { encode: (fields) => tuple.pack(fields), decode: (buffer) => tuple.unpack(buffer) }
 }
@@ -52,6 +61,11 @@ function codec (encoding = 'buffer') {
       'or an object with encode and decode')
   }
   return found
+}
+
+/** Returns what decodes a part of a chunk. */
+function slicer ({ decode, slice }) {
+  return slice ?? ((chunk, from, to) => decode(copy(chunk, from, to)))
 }
 
 /** The first key behind all keys with a prefix. Undefined: there is none. */
@@ -87,4 +101,4 @@ function joined (keys) {
   return [Buffer.concat(keys), Uint32Array.from(keys, (key) => key.length)]
 }
 
-module.exports = { bytes, codec, ends, joined }
+module.exports = { bytes, codec, copy, ends, joined, slicer }

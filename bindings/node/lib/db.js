@@ -9,14 +9,13 @@ const { call, calls, native } = require('./native')
 const { Batch, Snapshot, Transaction } = require('./transaction')
 
 const OPEN = new Set(['memory', 'durability', 'isolation', 'createIfMissing', 'errorIfExists', 'readOnly',
-  'compression', 'blobsFrom', 'lockTimeout', 'feed', 'keyFile'])
+  'compression', 'blobsFrom', 'lockTimeout', 'feed', 'keyFile', 'multithreading'])
 const FEED = new Set(['bytes', 'age'])
 const KEYSPACE = new Set(['keys', 'values', 'create'])
 const NEW = new Set(['keys', 'values', 'mergeOperator', 'defaultTtl', 'blobsFrom', 'bytesMax', 'history',
   'counting'])
 const TRANSACT = new Set(['isolation', 'durability', 'attempts'])
-// How long a transaction that has conflicted waits for another one that has: no longer, since that one may
-// wait for this one.
+// How long a transaction that has conflicted waits for others that have. They may wait for it.
 const PATIENCE = 250
 
 function openOptions (options) {
@@ -42,6 +41,8 @@ class Db {
   #onIdle = null
   #closing = null
   #turn = Promise.resolve()
+  /** @internal Weak references to open transactions. */
+  transactions = new Set()
 
   /** @internal */
   constructor (opened) {
@@ -100,6 +101,8 @@ class Db {
 
   async #close () {
     this.#state = 'closing'
+    // Calls under way may wait for them.
+    for (const transaction of this.transactions) transaction.deref()?.end()
     if (this.#underWay > 0) await new Promise((resolve) => { this.#onIdle = resolve })
     try {
       await call(null, (number) => this.#native.close(number))
@@ -153,8 +156,20 @@ class Db {
   /** Begins a transaction: end it by commit or rollback. */
   async begin (options) {
     const { isolation, durability } = checkOptions(options, TRANSACT, 'begin')
+    if (this.transactions.size % 64 === 63) this.#forget()
     const begun = await this.#call((number) => this.#native.begin(number, isolation, durability))
-    return new Transaction(this, begun)
+    const transaction = new Transaction(this, begun)
+    if (this.isOpen) return transaction
+    // It began while the database was being closed.
+    transaction.end()
+    throw closed()
+  }
+
+  /** Drops references to transactions that were collected. */
+  #forget () {
+    for (const transaction of this.transactions) {
+      if (transaction.deref() === undefined) this.transactions.delete(transaction)
+    }
   }
 
   /**

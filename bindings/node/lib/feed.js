@@ -7,7 +7,7 @@ const OPTIONS = new Set(['after', 'wait', 'signal'])
 // How long a call waits for a commit: close() waits for it.
 const SLICE = 200
 
-/** The commits after a commit, as they happen. Each loop over it reads them anew. */
+/** The commits after a commit, as they happen. Each loop over it begins at the same commit. */
 class Feed {
   #db
   #native

@@ -1,9 +1,9 @@
 'use strict'
 
 const { Chunk } = require('./chunk')
-const { bytes, codec, ends, joined } = require('./codec')
+const { bytes, codec, ends, joined, slicer } = require('./codec')
 const { checkOptions, invalid } = require('./error')
-const { call } = require('./native')
+const { call, WRITE } = require('./native')
 const { Range } = require('./range')
 
 const PUT = new Set(['ttl'])
@@ -60,8 +60,9 @@ class Reads {
   async getMany (keys) {
     const [all, lengths] = joined(keys.map((key) => this.key(key)))
     const found = await this.call((number) => this.native.many(number, all, lengths))
+    const slice = slicer(this.valueCodec)
     return new Chunk(found).all((chunk, start, middle, end) =>
-      end === -1 ? undefined : this.valueCodec.decode(Buffer.from(chunk.subarray(middle, end))))
+      end === -1 ? undefined : slice(chunk, middle, end))
   }
 
   hasSync (key) {
@@ -113,14 +114,17 @@ class Updates extends Reads {
 
   async compareAndSwap (key, expected, value) {
     const encoded = this.key(key)
-    const [before, after] = [expected, value].map((side) => side === undefined ? undefined : this.value(side))
+    const bytesOf = (side) => side === undefined ? undefined : this.value(side)
+    const [before, after] = [bytesOf(expected), bytesOf(value)]
     const swap = await this.call((number) => this.native.swap(number, encoded, before, after))
     return { swapped: swap.swapped, old: this.decoded(swap.old) }
   }
 
   async add (key, by = 1n) {
     const encoded = this.key(key)
-    if (typeof by === 'number' && !Number.isSafeInteger(by)) throw invalid(`${by} is no integer: pass a bigint`)
+    if (typeof by === 'number' && !Number.isSafeInteger(by)) {
+      throw invalid(`${by} is no integer that a number holds: pass a bigint`)
+    }
     const sum = BigInt(by)
     return this.call((number) => this.native.add(number, encoded, sum))
   }
@@ -163,15 +167,15 @@ class Keyspace extends Updates {
 
   async put (key, value, options) {
     const { ttl } = checkOptions(options, PUT, 'put')
-    return this.#write('put', this.key(key), this.value(value), ttl)
+    return this.#write(WRITE.put, this.key(key), this.value(value), ttl)
   }
 
   async delete (key) {
-    return this.#write('delete', this.key(key))
+    return this.#write(WRITE.delete, this.key(key))
   }
 
   async merge (key, operand) {
-    return this.#write('merge', this.key(key), bytes(operand, 'an operand'))
+    return this.#write(WRITE.merge, this.key(key), bytes(operand, 'an operand'))
   }
 
   #write (what, key, value, ttl) {
@@ -231,17 +235,17 @@ class TransactionKeyspace extends Updates {
   put (key, value, options) {
     const { ttl } = checkOptions(options, PUT, 'put')
     this.db.checkOpen()
-    this.native.stage('put', this.key(key), this.value(value), ttl)
+    this.native.stage(WRITE.put, this.key(key), this.value(value), ttl)
   }
 
   delete (key) {
     this.db.checkOpen()
-    this.native.stage('delete', this.key(key))
+    this.native.stage(WRITE.delete, this.key(key))
   }
 
   merge (key, operand) {
     this.db.checkOpen()
-    this.native.stage('merge', this.key(key), bytes(operand, 'an operand'))
+    this.native.stage(WRITE.merge, this.key(key), bytes(operand, 'an operand'))
   }
 
   deleteRange (range) {

@@ -6,12 +6,13 @@ const { mkdir } = require('node:fs/promises')
 const { AbstractLevel, AbstractIterator, AbstractChainedBatch, AbstractSnapshot } = require('abstract-level')
 const ModuleError = require('module-error')
 const { Chunk } = require('./chunk')
-const { joined } = require('./codec')
+const { copy, joined } = require('./codec')
 const { Db } = require('./db')
-const { call } = require('./native')
+const { call, WRITE } = require('./native')
 
 // Options of Db.open that the constructor passes on.
-const OPEN = ['memory', 'durability', 'readOnly', 'compression', 'blobsFrom', 'lockTimeout', 'feed', 'keyFile']
+const OPEN = ['createIfMissing', 'errorIfExists', 'memory', 'durability', 'readOnly', 'compression',
+  'blobsFrom', 'lockTimeout', 'feed', 'keyFile', 'multithreading']
 // Entries and bytes of a call for a single `next()`, at first and later.
 const FIRST = [1, 65536]
 const NEXT = [1000, 65536]
@@ -20,7 +21,8 @@ const BYTES_MAX = 4 << 20
 const CODES = { ESKER_LOCKED: 'LEVEL_LOCKED', ESKER_CORRUPT: 'LEVEL_CORRUPTION', ESKER_IO: 'LEVEL_IO_ERROR' }
 
 function pick (options, names) {
-  return Object.fromEntries(names.filter((name) => options[name] !== undefined).map((name) => [name, options[name]]))
+  const given = names.filter((name) => options[name] !== undefined)
+  return Object.fromEntries(given.map((name) => [name, options[name]]))
 }
 
 /** Keys and values are bytes or strings here: abstract-level has encoded them. */
@@ -37,7 +39,7 @@ function ends ({ gt, gte, lt, lte }) {
 function decoder (encoding) {
   switch (encoding) {
     case 'utf8': return (bytes, from, to) => bytes.utf8Slice(from, to)
-    default: return (bytes, from, to) => Buffer.from(bytes.subarray(from, to))
+    default: return copy
   }
 }
 
@@ -81,7 +83,7 @@ class EskerLevel extends AbstractLevel {
 
   async _open (options) {
     // As in LevelDB: a write waits for the operating system, with `sync: true` for the disk.
-    const pass = { durability: 'buffered', ...pick(options, ['createIfMissing', 'errorIfExists', ...OPEN]) }
+    const pass = { durability: 'buffered', ...pick(options, OPEN) }
     try {
       if (options.createIfMissing) await mkdir(this.#location, { recursive: true })
       this.#db = await Db.open(this.#location, pass)
@@ -149,20 +151,20 @@ class EskerLevel extends AbstractLevel {
 
   async _put (key, value, options) {
     const [to, bytes, data] = [this.#with(options).native, raw(key), raw(value)]
-    await this.call((number) => to.write(number, 'put', bytes, data))
+    await this.call((number) => to.write(number, WRITE.put, bytes, data))
   }
 
   async _del (key, options) {
     const [to, bytes] = [this.#with(options).native, raw(key)]
-    await this.call((number) => to.write(number, 'delete', bytes))
+    await this.call((number) => to.write(number, WRITE.delete, bytes))
   }
 
   async _batch (operations, options) {
     const batch = this.#db.batch()
     const to = batch.native.view(this.#keyspace.native)
     for (const operation of operations) {
-      if (operation.type === 'put') to.stage('put', raw(operation.key), raw(operation.value))
-      else to.stage('delete', raw(operation.key))
+      if (operation.type === 'put') to.stage(WRITE.put, raw(operation.key), raw(operation.value))
+      else to.stage(WRITE.delete, raw(operation.key))
     }
     await this.commit(batch, options)
   }
@@ -192,7 +194,7 @@ class EskerLevel extends AbstractLevel {
         left -= chunk.left
         const batch = this.#db.batch()
         const to = batch.native.view(this.#keyspace.native)
-        chunk.all((bytes, start, middle) => to.stage('delete', bytes.subarray(start, middle)))
+        chunk.all((bytes, start, middle) => to.stage(WRITE.delete, bytes.subarray(start, middle)))
         await batch.commit()
       }
     } finally {
@@ -223,14 +225,15 @@ class EskerLevel extends AbstractLevel {
     }
     if (this.status === 'opening') return this.deferAsync(() => this.#inRange(method, start, end, options))
     if (this.status !== 'open') {
-      throw new ModuleError(`Database is not open: cannot call ${method}()`, { code: 'LEVEL_DATABASE_NOT_OPEN' })
+      const message = `Database is not open: cannot call ${method}()`
+      throw new ModuleError(message, { code: 'LEVEL_DATABASE_NOT_OPEN' })
     }
     const encoding = this.keyEncoding(options?.keyEncoding)
     const range = [raw(encoding.encode(start)), true, raw(encoding.encode(end)), false]
     return this.call((number) => this.#keyspace.native[method](number, ...range))
   }
 
-  /** Removes a database that nobody has open, with all that is in its directory. */
+  /** Removes a database that is not open, with all that is in its directory. */
   static async destroy (location) {
     if (typeof location !== 'string' || location === '') {
       throw new TypeError("The first argument 'location' must be a non-empty string")
@@ -238,7 +241,9 @@ class EskerLevel extends AbstractLevel {
     try {
       await (await Db.open(location, { createIfMissing: false })).close()
     } catch (error) {
-      if (error.code === 'ESKER_LOCKED') throw new ModuleError(error.message, { code: 'LEVEL_LOCKED', cause: error })
+      if (error.code === 'ESKER_LOCKED') {
+        throw new ModuleError(error.message, { code: 'LEVEL_LOCKED', cause: error })
+      }
       if (error.code === 'ESKER_NO_DATABASE' || error.errno === 2) return
     }
     await require('node:fs/promises').rm(location, { recursive: true, force: true })
@@ -278,11 +283,11 @@ class ChainedBatch extends AbstractChainedBatch {
   }
 
   _put (key, value) {
-    this.#to.stage('put', raw(key), raw(value))
+    this.#to.stage(WRITE.put, raw(key), raw(value))
   }
 
   _del (key) {
-    this.#to.stage('delete', raw(key))
+    this.#to.stage(WRITE.delete, raw(key))
   }
 
   _clear () {

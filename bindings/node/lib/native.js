@@ -61,4 +61,7 @@ function call (owner, start) {
   })
 }
 
-module.exports = { native, calls, call }
+// Kinds of writes, as src/write.rs numbers them.
+const WRITE = { put: 1, delete: 2, merge: 3 }
+
+module.exports = { native, calls, call, WRITE }

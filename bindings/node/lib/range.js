@@ -3,7 +3,7 @@
 // Walks over a range: entries arrive in chunks, and the next chunk is read while one is stepped through.
 
 const { Chunk } = require('./chunk')
-const { ends } = require('./codec')
+const { ends, slicer } = require('./codec')
 const { call } = require('./native')
 const { checkOptions, invalid } = require('./error')
 
@@ -19,11 +19,9 @@ function limitOf (limit = Infinity) {
   throw invalid(`limit is ${limit}: pass an integer that is not negative`)
 }
 
-/** Makes an entry of the bytes of a chunk. Copies: a small value does not keep a whole chunk alive. */
+/** Makes an entry of the bytes of a chunk. */
 function maker (keyCodec, valueCodec, keys, values) {
-  const copy = (bytes, from, to) => Buffer.from(bytes.subarray(from, to))
-  const key = (bytes, from, to) => keyCodec.decode(copy(bytes, from, to))
-  const value = (bytes, from, to) => valueCodec.decode(copy(bytes, from, to))
+  const [key, value] = [slicer(keyCodec), slicer(valueCodec)]
   if (keys && values) {
     return (bytes, start, middle, end) => [key(bytes, start, middle), value(bytes, middle, end)]
   }
@@ -150,8 +148,11 @@ class AsyncWalk {
   }
 
   #end () {
-    this.#native?.close()
-    this.#native = null
+    const native = this.#native
+    // Closing now would wait for the call that reads the next chunk.
+    if (this.#next !== null) this.#next.finally(() => native?.close()).catch(() => {})
+    else native?.close()
+    this.#native = this.#next = null
     this.#chunk = null
   }
 

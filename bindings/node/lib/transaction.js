@@ -101,6 +101,21 @@ class Batch extends Views {
 
 /** Reads and writes that are committed together. */
 class Transaction extends Views {
+  // The database ends open transactions when it is closed, but does not keep forgotten ones alive.
+  #self = new WeakRef(this)
+
+  /** @internal */
+  constructor (db, native) {
+    super(db, native)
+    db.transactions.add(this.#self)
+  }
+
+  /** @internal */
+  end () {
+    this.db.transactions.delete(this.#self)
+    super.end()
+  }
+
   keyspace (keyspace) {
     return this.view(keyspace, TransactionKeyspace)
   }
@@ -110,7 +125,9 @@ class Transaction extends Views {
   }
 
   async commit () {
-    return call(this.db, (number) => this.native.commit(number))
+    const seqno = await call(this.db, (number) => this.native.commit(number))
+    this.db.transactions.delete(this.#self)
+    return seqno
   }
 
   rollback () {
@@ -141,7 +158,8 @@ class Transaction extends Views {
 }
 
 // `snapshot.get(keyspace, key)` is `snapshot.keyspace(keyspace).get(key)`, and so on.
-const READS = ['get', 'getSync', 'getMany', 'has', 'hasSync', 'hasMany', 'ttl', 'count', 'range', 'keys', 'values']
+const READS = ['get', 'getSync', 'getMany', 'has', 'hasSync', 'hasMany', 'ttl', 'count', 'range', 'keys',
+  'values']
 const UPDATES = ['remove', 'compareAndSwap', 'add', 'expire', 'popFirst', 'popLast', 'put', 'delete', 'merge',
   'deleteRange']
 

@@ -8,9 +8,11 @@ const path = require('node:path')
 
 const here = path.join(__dirname, '..')
 const release = process.argv.includes('--release')
-const made = execFileSync('cargo', ['build', '-p', 'esker-node', '--message-format', 'json-render-diagnostics',
-  ...(release ? ['--release'] : [])], { cwd: here, stdio: ['ignore', 'pipe', 'inherit'], maxBuffer: 1 << 28 })
-const files = made.toString().split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line))
+const build = ['build', '-p', 'esker-node', '--message-format', 'json-render-diagnostics']
+if (release) build.push('--release')
+const made = execFileSync('cargo', build, { cwd: here, stdio: ['ignore', 'pipe', 'inherit'], maxBuffer: 1 << 28 })
+const files = made.toString().split('\n').filter((line) => line.startsWith('{'))
+  .map((line) => JSON.parse(line))
   .filter((message) => message.reason === 'compiler-artifact' && message.target.name === 'esker_node')
   .flatMap((message) => message.filenames)
   .filter((file) => /\.(so|dylib|dll)$/.test(file))

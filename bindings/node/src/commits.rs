@@ -7,7 +7,7 @@
 //!
 //! commits.1. A commit goes through the lane while an earlier one is in it, so the order stays.
 //! - The JavaScript thread never waits for the engine's queue: an exclusive transaction that holds up the
-//!   queue may be one that this very thread has to continue.
+//!   queue may be one that this thread has to continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

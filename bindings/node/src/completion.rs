@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use esker::{CheckReport, Value};
+use esker::Value;
 use napi::Status;
 use napi::bindgen_prelude::{
     Array, BigInt, BufferSlice, Env, Function, JsValue, Object, ToNapiValue, Undefined, Unknown,
@@ -21,10 +21,7 @@ use napi_derive::napi;
 use parking_lot::Mutex;
 
 use crate::chunk::Chunk;
-use crate::db::NativeDb;
 use crate::error::{Failure, caught};
-use crate::feed::Commit;
-use crate::txn::NativeTxn;
 
 /// The result of a call.
 pub(crate) enum Outcome {
@@ -35,13 +32,17 @@ pub(crate) enum Outcome {
     Int(i64),
     Value(Option<Value>),
     Entry(Option<(Vec<u8>, Value)>),
-    Swap { swapped: bool, old: Option<Value> },
+    Swap {
+        swapped: bool,
+        old: Option<Value>,
+    },
     Chunk(Chunk),
-    Commit(Option<Commit>),
-    Report(Box<CheckReport>),
-    Db(NativeDb),
-    Txn(NativeTxn),
+    /// What this function makes.
+    Made(Box<Make>),
 }
+
+/// Makes an object in the JavaScript thread.
+type Make = dyn for<'env> FnOnce(&'env Env) -> napi::Result<Unknown<'env>> + Send;
 
 pub(crate) type Result = std::result::Result<Outcome, Failure>;
 
@@ -59,9 +60,16 @@ pub(crate) fn value<'env>(env: &'env Env, value: Option<&Value>) -> napi::Result
 }
 
 impl Outcome {
+    /// An object that `make` makes.
+    pub(crate) fn made(
+        make: impl for<'env> FnOnce(&'env Env) -> napi::Result<Unknown<'env>> + Send + 'static,
+    ) -> Outcome {
+        Outcome::Made(Box::new(make))
+    }
+
     pub(crate) fn into_js(self, env: &Env) -> napi::Result<Unknown<'_>> {
         match self {
-            Outcome::Nothing | Outcome::Entry(None) | Outcome::Commit(None) => {
+            Outcome::Nothing | Outcome::Entry(None) => {
                 let nothing: Undefined = ();
                 nothing.into_unknown(env)
             }
@@ -83,25 +91,7 @@ impl Outcome {
                 Ok(swap.to_unknown())
             }
             Outcome::Chunk(chunk) => chunk.into_js(env),
-            Outcome::Commit(Some(commit)) => commit.into_js(env),
-            Outcome::Report(report) => {
-                let mut all = Object::new(env)?;
-                let counts = [
-                    ("tables", report.tables),
-                    ("blocks", report.blocks),
-                    ("entries", report.entries),
-                    ("bytes", report.bytes),
-                    ("logSegments", report.log_segments),
-                    ("commits", report.commits),
-                ];
-                for (name, count) in counts {
-                    all.set(name, count as f64)?;
-                }
-                all.set("notes", report.notes)?;
-                Ok(all.to_unknown())
-            }
-            Outcome::Db(db) => db.into_unknown(env),
-            Outcome::Txn(txn) => txn.into_unknown(env),
+            Outcome::Made(make) => make(env),
         }
     }
 }

@@ -2,48 +2,31 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use esker::{Db, Durability, Error, SeqNo};
-use napi::bindgen_prelude::{Env, Object};
+use esker::{CheckReport, Error, SeqNo};
+use napi::bindgen_prelude::{Env, JsValue, Object, ToNapiValue, Unknown};
 use napi_derive::napi;
 
-use crate::commits::Commits;
 use crate::completion::{Completions, Loop, Outcome};
 use crate::error::{Failure, caught};
 use crate::feed::NativeFeed;
 use crate::options::{NewKeyspace, OpenOptions, durability, isolation};
 use crate::pool::WAITS;
-use crate::txn::{NativeTxn, State, Txn};
+use crate::registry::Opened;
+use crate::shared::Shared;
+use crate::transaction::NativeTxn;
+use crate::txn::{State, Txn};
 use crate::view::NativeView;
-
-/// What all handles of a database share.
-pub(crate) struct Shared {
-    pub(crate) db: Db,
-    pub(crate) done: Arc<Completions>,
-    pub(crate) commits: Arc<Commits>,
-    pub(crate) durability: Durability,
-    pub(crate) is_exclusive_by_default: bool,
-    /// Exclusive transactions that are open, or wait for their turn.
-    pub(crate) exclusive: AtomicUsize,
-}
 
 #[napi]
 pub struct NativeDb {
     shared: Arc<Shared>,
 }
 
-/// The path of no database: one in memory.
+/// No path: a database in memory.
 fn open_with(done: Arc<Completions>, path: Option<&str>, options: &OpenOptions) -> Result<NativeDb, Failure> {
-    let shared = Shared {
-        db: options.open(path)?,
-        done,
-        commits: Arc::default(),
-        durability: options.durability()?,
-        is_exclusive_by_default: options.isolation.as_deref() == Some("exclusive"),
-        exclusive: AtomicUsize::new(0),
-    };
-    Ok(NativeDb { shared: Arc::new(shared) })
+    Ok(NativeDb { shared: Shared::open(done, path, options)? })
 }
 
 /// Opens a database while JavaScript goes on.
@@ -51,8 +34,10 @@ fn open_with(done: Arc<Completions>, path: Option<&str>, options: &OpenOptions) 
 pub fn open(calls: &Loop, number: u32, path: Option<String>, options: OpenOptions) {
     let done = calls.done.clone();
     WAITS.run(move || {
-        let made = || Ok(Outcome::Db(open_with(done.clone(), path.as_deref(), &options)?));
-        done.finish(number, made);
+        done.finish(number, || {
+            let db = open_with(done.clone(), path.as_deref(), &options)?;
+            Ok(Outcome::made(|env| db.into_unknown(env)))
+        });
     });
 }
 
@@ -186,7 +171,7 @@ impl NativeDb {
         self.job(number, |shared| {
             let report = shared.db.check()?;
             match report.is_sound() {
-                true => Ok(Outcome::Report(Box::new(report))),
+                true => Ok(Outcome::made(|env| report_of(env, report))),
                 false => Err(Failure::unsound(report.problems)),
             }
         });
@@ -202,7 +187,11 @@ impl NativeDb {
 
     #[napi(catch_unwind)]
     pub fn close(&self, number: u32) {
-        self.job(number, |shared| Ok(shared.db.clone().close().map(|()| Outcome::Nothing)?));
+        self.job(number, |shared| {
+            let opened = shared.opened.lock().take();
+            opened.map_or(Ok(()), Opened::close)?;
+            Ok(Outcome::Nothing)
+        });
     }
 
     /// Returns the figures of the database by their names.
@@ -249,4 +238,22 @@ impl NativeDb {
         };
         caught(open).map_err(|why| why.thrown(env))
     }
+}
+
+/// What a check has read, and harmless findings.
+fn report_of(env: &Env, report: CheckReport) -> napi::Result<Unknown<'_>> {
+    let mut all = Object::new(env)?;
+    let counts = [
+        ("tables", report.tables),
+        ("blocks", report.blocks),
+        ("entries", report.entries),
+        ("bytes", report.bytes),
+        ("logSegments", report.log_segments),
+        ("commits", report.commits),
+    ];
+    for (name, count) in counts {
+        all.set(name, count as f64)?;
+    }
+    all.set("notes", report.notes)?;
+    Ok(all.to_unknown())
 }

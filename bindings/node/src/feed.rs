@@ -10,9 +10,9 @@ use napi_derive::napi;
 use parking_lot::Mutex;
 
 use crate::completion::{Outcome, buffer};
-use crate::db::Shared;
 use crate::error::Failure;
 use crate::pool::WAITS;
+use crate::shared::Shared;
 
 /// A commit with its changes.
 pub(crate) struct Commit {
@@ -169,7 +169,10 @@ impl NativeFeed {
         let patience = Duration::from_millis(milliseconds.into());
         WAITS.run(move || {
             let done = shared.done.clone();
-            done.finish(number, || Ok(Outcome::Commit(reader.lock().next(&shared.db, patience)?)));
+            done.finish(number, || {
+                let commit = reader.lock().next(&shared.db, patience)?;
+                Ok(commit.map_or(Outcome::Nothing, |commit| Outcome::made(|env| commit.into_js(env))))
+            });
         });
     }
 }

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 
 use crate::chunk::Chunk;
 use crate::completion::Outcome;
-use crate::db::Shared;
 use crate::error::{Failure, caught};
 use crate::pool::READS;
-use crate::txn::Txn;
-use crate::view::{Ends, read_in};
+use crate::shared::Shared;
+use crate::txn::{Txn, read_in};
+use crate::write::Ends;
 
 /// What a walk returns, and in which order.
 #[napi(object)]

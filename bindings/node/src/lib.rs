@@ -2,9 +2,9 @@
 //! arguments and makes promises.
 //!
 //! ```text
-//!   lib/*.js --call with a number--> db, view, txn, iter, feed --job--> pool.rs or the engine's commit thread
-//!      ^                                                                        |
-//!      +------- resolves the promise of the number <-- completion.rs <--outcome-+
+//!   lib/*.js --call with a number--> db, view, txn, iter, feed --job--> pool.rs or the commit thread
+//!      ^                                                                      |
+//!      +------ resolves the promise of the number <-- completion.rs <-outcome-+
 //! ```
 //!
 //! - A call that can wait takes a number and returns at once. Its outcome arrives in [`completion`].
@@ -12,7 +12,6 @@
 //!   names, and jobs that wait for a transaction would stop the job that ends it.
 //! - A call that fails throws an `Error` of JavaScript with `code`, `path` and `offset`. No panic leaves a
 //!   call or a job.
-#![allow(clippy::needless_pass_by_value, reason = "arguments of JavaScript are owned")]
 #![allow(missing_docs, reason = "the interface is that of lib/*.js, documented in index.d.ts")]
 
 mod chunk;
@@ -24,6 +23,10 @@ mod feed;
 mod iter;
 mod options;
 mod pool;
+mod registry;
+mod shared;
+mod transaction;
 mod tuple;
 mod txn;
 mod view;
+mod write;

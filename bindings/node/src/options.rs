@@ -1,5 +1,6 @@
 //! Options of opening, keyspaces and writes, as JavaScript passes them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use esker::encryption::MasterKeys;
@@ -9,6 +10,7 @@ use esker::{
 use napi_derive::napi;
 
 use crate::error::Failure;
+use crate::registry::Opened;
 
 /// How a database is opened. A number is a count of bytes or milliseconds.
 #[napi(object)]
@@ -25,6 +27,7 @@ pub struct OpenOptions {
     pub feed_bytes: Option<f64>,
     pub feed_age: Option<f64>,
     pub key_file: Option<String>,
+    pub multithreading: Option<bool>,
 }
 
 /// A number of bytes or milliseconds that is not negative.
@@ -103,13 +106,17 @@ impl OpenOptions {
     }
 
     /// Opens the database in a directory, or in memory if there is no path.
-    pub(crate) fn open(&self, path: Option<&str>) -> Result<Db, Failure> {
+    pub(crate) fn open(&self, path: Option<&str>) -> Result<Arc<Opened>, Failure> {
         let builder = self.builder()?;
-        Ok(match path {
-            None => builder.open_in_memory()?,
-            Some(path) if self.read_only == Some(true) => builder.open_read_only(path)?,
-            Some(path) => builder.open(path)?,
-        })
+        let Some(path) = path else { return Ok(Opened::alone(builder.open_in_memory()?)) };
+        let open = || match self.read_only {
+            Some(true) => Ok(builder.open_read_only(path)?),
+            _ => Ok(builder.open(path)?),
+        };
+        match self.multithreading {
+            Some(true) => Opened::together(path, open),
+            _ => Ok(Opened::alone(open()?)),
+        }
     }
 }
 

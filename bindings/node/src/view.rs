@@ -7,87 +7,21 @@
 //! | `stage` | - | into its writes, at once | into its writes, at once |
 //! | `remove`, `swap`, `add`, ... | a commit of its own, `WAITS` | in it | error |
 
-use std::ops::Bound;
 use std::sync::Arc;
 
-use esker::{Durability, Keyspace, ReadCore, Ttl, ViewMut, WriteBatch, WriteOptions};
+use esker::{Durability, Keyspace, ReadCore, Ttl, ViewMut, WriteOptions};
 use napi::bindgen_prelude::{BigInt, Env, ToNapiValue, Unknown};
 use napi_derive::napi;
 
 use crate::chunk::{Chunk, split};
 use crate::completion::{BoxFuture, Completions, Outcome, value};
-use crate::db::Shared;
 use crate::error::{Failure, caught};
 use crate::iter::{NativeIter, Shape};
 use crate::options::{durability, milliseconds};
 use crate::pool::{READS, WAITS};
-use crate::txn::{State, Txn};
-
-/// Both ends of a range.
-pub(crate) type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
-
-/// Makes an end of a range. No key: no bound.
-pub(crate) fn end_of(key: Option<&[u8]>, is_included: bool) -> Bound<Vec<u8>> {
-    match key {
-        None => Bound::Unbounded,
-        Some(key) if is_included => Bound::Included(key.to_vec()),
-        Some(key) => Bound::Excluded(key.to_vec()),
-    }
-}
-
-/// A write that reads nothing.
-pub(crate) enum Write {
-    Put { key: Vec<u8>, value: Vec<u8>, ttl: Option<std::time::Duration> },
-    Delete(Vec<u8>),
-    Merge { key: Vec<u8>, operand: Vec<u8> },
-    DeleteRange(Ends),
-}
-
-impl Write {
-    /// Reads the arguments of `write` and `stage`. `what`: "put", "delete", "merge".
-    fn of(what: &str, key: &[u8], value: Option<&[u8]>, ttl: Option<f64>) -> Result<Write, Failure> {
-        let (key, value) = (key.to_vec(), value.map(<[u8]>::to_vec));
-        Ok(match (what, value) {
-            ("put", Some(value)) => {
-                Write::Put { key, value, ttl: ttl.map(|ms| milliseconds(ms, "ttl")).transpose()? }
-            }
-            ("merge", Some(operand)) => Write::Merge { key, operand },
-            ("delete", _) => Write::Delete(key),
-            _ => return Err(Failure::invalid(format!("{what} needs a value"))),
-        })
-    }
-
-    fn size(&self) -> usize {
-        match self {
-            Write::Put { key, value, .. } => key.len() + value.len(),
-            Write::Merge { key, operand } => key.len() + operand.len(),
-            Write::Delete(key) => key.len(),
-            Write::DeleteRange(_) => 64,
-        }
-    }
-
-    /// Adds the write to a batch.
-    fn stage(self, to: &mut WriteBatch, keyspace: &Keyspace) -> esker::Result<()> {
-        match self {
-            Write::Put { key, value, ttl: None } => to.put(keyspace, key, value),
-            Write::Put { key, value, ttl: Some(ttl) } => to.put_with_ttl(keyspace, key, value, ttl),
-            Write::Delete(key) => to.delete(keyspace, key),
-            Write::Merge { key, operand } => to.merge(keyspace, key, operand),
-            Write::DeleteRange(ends) => to.delete_range(keyspace, ends),
-        }
-    }
-
-    /// Adds the write to a transaction.
-    fn stage_in(self, to: &mut esker::Transaction, keyspace: &Keyspace) -> esker::Result<()> {
-        match self {
-            Write::Put { key, value, ttl: None } => to.put(keyspace, key, value),
-            Write::Put { key, value, ttl: Some(ttl) } => to.put_with_ttl(keyspace, key, value, ttl),
-            Write::Delete(key) => to.delete(keyspace, key),
-            Write::Merge { key, operand } => to.merge(keyspace, key, operand),
-            Write::DeleteRange(ends) => to.delete_range(keyspace, ends),
-        }
-    }
-}
+use crate::shared::Shared;
+use crate::txn::{State, Txn, read_in};
+use crate::write::{Write, end_of};
 
 #[napi]
 pub struct NativeView {
@@ -95,18 +29,6 @@ pub struct NativeView {
     keyspace: Keyspace,
     txn: Option<Arc<Txn>>,
     lasting: Option<Durability>,
-}
-
-/// Reads in a state that is locked. A snapshot is read unlocked, so that reads go on side by side.
-pub(crate) fn read_in<R>(
-    state: &mut State,
-    keyspace: &Keyspace,
-    body: impl FnOnce(&dyn ReadCore) -> esker::Result<R>,
-) -> Result<R, Failure> {
-    match state {
-        State::Snapshot(snapshot) => Ok(body(&snapshot.keyspace(keyspace))?),
-        state => Ok(body(&state.transaction()?.keyspace(keyspace))?),
-    }
 }
 
 impl NativeView {
@@ -333,8 +255,8 @@ impl NativeView {
 
     /// Writes one key, as a commit of its own.
     #[napi(catch_unwind)]
-    pub fn write(&self, number: u32, what: String, key: &[u8], value: Option<&[u8]>, ttl: Option<f64>) {
-        match Write::of(&what, key, value, ttl) {
+    pub fn write(&self, number: u32, what: u32, key: &[u8], value: Option<&[u8]>, ttl: Option<f64>) {
+        match Write::of(what, key, value, ttl) {
             Ok(write) => self.submit(number, write),
             Err(why) => self.shared.done.push(number, Err(why)),
         }
@@ -358,12 +280,12 @@ impl NativeView {
     pub fn stage(
         &self,
         env: &Env,
-        what: String,
+        what: u32,
         key: &[u8],
         value: Option<&[u8]>,
         ttl: Option<f64>,
     ) -> napi::Result<()> {
-        let staged = Write::of(&what, key, value, ttl).and_then(|write| self.stage_write(write));
+        let staged = Write::of(what, key, value, ttl).and_then(|write| self.stage_write(write));
         staged.map_err(|why| why.thrown(env))
     }
 

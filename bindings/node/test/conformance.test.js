@@ -156,7 +156,8 @@ class Replayer {
       case 'many': return (await this.on(call, 'getMany', call.keys.map(bytes))).map(hex)
       case 'delete': return this.on(call, 'delete', key)
       case 'remove': return hex(await this.on(call, 'remove', key))
-      case 'delete_range': return this.on(call, 'deleteRange', { gte: bytes(call.start), lt: bytes(call.end) })
+      case 'delete_range':
+        return this.on(call, 'deleteRange', { gte: bytes(call.start), lt: bytes(call.end) })
       case 'delete_prefix': return this.on(call, 'deleteRange', { prefix: bytes(call.prefix) })
       case 'merge': return this.on(call, 'merge', key, bytes(call.operand))
       case 'swap': return (await this.on(call, 'compareAndSwap', key, bytes(call.expected), value)).swapped

@@ -37,9 +37,10 @@ const WRITER = `
 
 const key = (n) => String(n).padStart(9, '0')
 
-/** Runs the writer until it has said so many lines, kills it, and returns all lines that came. */
+/** Runs the writer, kills it after a number of lines, and returns all lines that came. */
 async function killed (dir, from, lines) {
-  const writer = spawn(process.execPath, ['-e', WRITER, dir, String(from)], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const program = ['-e', WRITER, dir, String(from)]
+  const writer = spawn(process.execPath, program, { stdio: ['ignore', 'pipe', 'inherit'] })
   const said = []
   for await (const line of createInterface({ input: writer.stdout })) {
     if (said.push(line.split(' ')) === lines) writer.kill('SIGKILL')

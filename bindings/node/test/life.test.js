@@ -29,11 +29,12 @@ test('closing waits for calls under way; later calls are errors', async (t) => {
   assert.equal(done[3].toString(), 'value')
   await follower
   for (const call of [() => map.get('a'), () => map.put('a', 'b'), () => tx.commit(), () => batch.commit(),
-    () => snapshot.get(map, 'a'), () => db.begin(), () => db.check(), () => map.count(), () => walkOn(walk)]) {
+    () => snapshot.get(map, 'a'), () => db.begin(), () => db.check(), () => map.count(),
+    () => walkOn(walk)]) {
     await assert.rejects(call, { code: 'ESKER_CLOSED' })
   }
-  for (const call of [() => map.getSync('a'), () => db.snapshot(), () => db.keyspace('map'), () => tx.put(map, 'a', 'b'),
-    () => [...map.range()], () => { for (;;) sync.next() }, () => db.stats()]) {
+  for (const call of [() => map.getSync('a'), () => db.snapshot(), () => db.keyspace('map'),
+    () => tx.put(map, 'a', 'b'), () => [...map.range()], () => { for (;;) sync.next() }, () => db.stats()]) {
     assert.throws(call, { code: 'ESKER_CLOSED' })
   }
   snapshot.close()
@@ -48,16 +49,15 @@ async function walkOn (walk) {
   while (!(await walk.next()).done);
 }
 
-test('an open exclusive transaction does not stop close', async (t) => {
+test('closing ends open transactions, so that others go on', async (t) => {
   const db = await open(t)
   const map = db.keyspace('map')
   const tx = await db.begin({ isolation: 'exclusive' })
   tx.put(map, 'a', 'b')
   const waits = map.put('c', 'd')
-  const closing = db.close()
-  tx.rollback()
-  await closing
+  await db.close()
   await waits
+  assert.throws(() => tx.put(map, 'a', 'b'), { code: 'ESKER_CLOSED' })
 })
 
 test('handles that are forgotten free what they hold', async (t) => {
@@ -137,12 +137,43 @@ test('worker threads have databases of their own, and may be ended', async (t) =
   }
 })
 
+test('worker threads share a database with the option multithreading', async (t) => {
+  const program = `
+    const { Db } = require(${JSON.stringify(path.join(__dirname, '..'))})
+    const { workerData, parentPort } = require('node:worker_threads')
+    ;(async () => {
+      const db = await Db.open(workerData, { multithreading: true })
+      const map = db.keyspace('map', { keys: 'utf8', values: 'json' })
+      await Promise.all(Array.from({ length: 50 }, () => db.transact(async (t) => {
+        t.put(map, 'n', (await t.get(map, 'n') ?? 0) + 1)
+      })))
+      await db.transact(async (t) => t.put(map, 'x', (await t.get(map, 'x') ?? 0) + 1), { isolation: 'exclusive' })
+      await db.close()
+      parentPort.postMessage('done')
+    })()`
+  const dir = directory(t)
+  const db = await Db.open(dir, { multithreading: true })
+  const map = db.keyspace('map', { keys: 'utf8', values: 'json' })
+  const workers = Array.from({ length: 4 }, () => new Worker(program, { eval: true, workerData: dir }))
+  await Promise.all(workers.map((worker) => new Promise((resolve, reject) => {
+    worker.once('message', resolve)
+    worker.once('error', reject)
+  })))
+  assert.deepEqual([map.getSync('n'), map.getSync('x')], [200, 4])
+  await assert.rejects(Db.open(dir), { code: 'ESKER_LOCKED' })
+  await db.close()
+  const alone = await Db.open(dir)
+  await alone.check()
+  await alone.close()
+})
+
 test('a process ends by itself, with and without close, and in the middle of calls', (t) => {
   const lib = JSON.stringify(path.join(__dirname, '..'))
   const run = (body) => {
     const program = `const { Db } = require(${lib}); (async () => {
       const db = await Db.open(${JSON.stringify(directory(t))}); const map = db.keyspace('map'); ${body} })()`
-    const { status, signal, stderr, stdout } = spawnSync(process.execPath, ['-e', program], { timeout: 60000 })
+    const ended = spawnSync(process.execPath, ['-e', program], { timeout: 60000 })
+    const { status, signal, stderr, stdout } = ended
     assert.deepEqual([status, signal, stderr.toString()], [0, null, ''])
     return stdout.toString()
   }

@@ -1,4 +1,4 @@
-//! The Node binding: builds the addon and runs the tests of `bindings/node`.
+//! The Node binding: checks and builds the addon, and runs the tests of `bindings/node`.
 
 use std::process::Command;
 
@@ -11,6 +11,11 @@ pub(super) fn run() -> Result<bool, String> {
         return Ok(true);
     }
     let folder = root().join("bindings/node");
+    let mut lint = program("cargo");
+    lint.args(["clippy", "-p", "esker-node", "--locked", "--", "-D", "warnings"]);
+    if !super::succeeds(&mut lint)? {
+        return Ok(false);
+    }
     for words in [&["node", "scripts/build.js"][..], &["npm", "ci"], &["npm", "test"]] {
         let mut command = program(words[0]);
         if !super::succeeds(command.args(&words[1..]).current_dir(&folder))? {
