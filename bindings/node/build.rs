@@ -1,4 +1,4 @@
-//! Lets the addon leave Node's functions unresolved, where the linker has to be told.
+//! Lets the addon leave Node's functions unresolved, where the linker needs an option for it.
 
 fn main() {
     napi_build::setup();

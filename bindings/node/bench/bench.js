@@ -2,8 +2,8 @@
 
 // Esker beside other stores for Node: node bench.js [rounds]
 //
-// Each round runs every engine on a new directory, in another order. A row is the median of the rounds in
-// microseconds for an operation. Without a word about it, a write does not wait for the disk.
+// Each round runs every engine on a new directory, in another order. A figure is the median of the rounds, in
+// microseconds for an operation. Only rows that say so wait for the disk.
 
 const { mkdtempSync, rmSync } = require('node:fs')
 const { tmpdir } = require('node:os')
@@ -96,7 +96,8 @@ async function main () {
   console.log(`| us for an operation | ${names.join(' | ')} |`)
   console.log(`|---|${names.map(() => '---:').join('|')}|`)
   for (const [row, all] of Object.entries(times)) {
-    const figures = names.map((name) => median(all[name])).map((us) => Number.isNaN(us) ? '-' : us.toPrecision(3))
+    const figures = names.map((name) => median(all[name]))
+      .map((us) => Number.isNaN(us) ? '-' : String(Number(us.toPrecision(3))))
     console.log(`| ${row} | ${figures.join(' | ')} |`)
   }
 }

@@ -162,4 +162,10 @@ async function sqlite (dir) {
   }
 }
 
-module.exports = { esker, 'esker-level': eskerLevel, 'classic-level': classicLevel, lmdb, 'better-sqlite3': sqlite }
+module.exports = {
+  esker,
+  'esker-level': eskerLevel,
+  'classic-level': classicLevel,
+  lmdb,
+  'better-sqlite3': sqlite
+}

@@ -10,7 +10,8 @@ const here = path.join(__dirname, '..')
 const release = process.argv.includes('--release')
 const build = ['build', '-p', 'esker-node', '--message-format', 'json-render-diagnostics']
 if (release) build.push('--release')
-const made = execFileSync('cargo', build, { cwd: here, stdio: ['ignore', 'pipe', 'inherit'], maxBuffer: 1 << 28 })
+const stdio = ['ignore', 'pipe', 'inherit']
+const made = execFileSync('cargo', build, { cwd: here, stdio, maxBuffer: 1 << 28 })
 const files = made.toString().split('\n').filter((line) => line.startsWith('{'))
   .map((line) => JSON.parse(line))
   .filter((message) => message.reason === 'compiler-artifact' && message.target.name === 'esker_node')

@@ -7,7 +7,7 @@
 //!
 //! commits.1. A commit goes through the lane while an earlier one is in it, so the order stays.
 //! - The JavaScript thread never waits for the engine's queue: an exclusive transaction that holds up the
-//!   queue may be one that this thread has to continue.
+//!   queue may be waiting for this thread to continue it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -147,7 +147,9 @@ test('worker threads share a database with the option multithreading', async (t)
       await Promise.all(Array.from({ length: 50 }, () => db.transact(async (t) => {
         t.put(map, 'n', (await t.get(map, 'n') ?? 0) + 1)
       })))
-      await db.transact(async (t) => t.put(map, 'x', (await t.get(map, 'x') ?? 0) + 1), { isolation: 'exclusive' })
+      await db.transact(async (t) => {
+        t.put(map, 'x', (await t.get(map, 'x') ?? 0) + 1)
+      }, { isolation: 'exclusive' })
       await db.close()
       parentPort.postMessage('done')
     })()`
