@@ -1,0 +1,3 @@
+module esker.dev/esker
+
+go 1.25
