@@ -347,7 +347,10 @@ impl Walks {
                     ControlFlow::Continue(()) if is_alone => walk.visit_behind(&mut visit),
                     flow => flow,
                 },
-                Walk::Own(walk) => visit_here(walk, &mut visit)?,
+                Walk::Own(walk) => match visit_here(walk, &mut visit)? {
+                    ControlFlow::Continue(()) if is_alone => walk.visit_behind(&mut visit),
+                    flow => flow,
+                },
             };
             if flow.is_break() {
                 return Ok(());

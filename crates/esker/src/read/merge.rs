@@ -10,10 +10,13 @@
 //! succeeds.
 //!
 //! There are few sources (one or two memtables, a handful of runs), so a linear pass beats a heap. While one
-//! source is ahead of the others, a step compares its key only with the smallest key of the others.
+//! source is ahead of the others, a step compares its key only with the smallest key of the others. A table
+//! that stays ahead is asked once for each block how many of its keys come before that key.
 
 use std::cmp::Ordering;
+use std::ops::Bound;
 
+use crate::types::bounds::BoundKey;
 use crate::types::cursor::SourceCursor;
 use crate::types::expiry::Expiry;
 use crate::types::key::head8;
@@ -204,6 +207,27 @@ impl<C: SourceCursor> MergeCursor<C> {
             [only] if self.direction == Direction::Forward => Some(&mut only.cursor),
             _ => None,
         }
+    }
+
+    /// Returns how many of the next keys the current source may show alone; see
+    /// [`SourceCursor::plain_before`]. Zero if another source is at the current key.
+    pub fn plain_ahead(&self, upper: &Bound<BoundKey>) -> usize {
+        if self.direction != Direction::Forward || !self.same.is_empty() || !self.valid() {
+            return 0;
+        }
+        let rival = match (&self.lanes[..], self.rival) {
+            ([_], _) => None,
+            (_, None) => return 0,
+            (lanes, Some(rival)) => lanes.get(rival).map(|lane| lane.cursor.key()),
+        };
+        self.lanes[self.current].cursor.plain_before(rival, upper)
+    }
+
+    /// Returns the current source, for moves to keys that `plain_ahead` has counted. The other sources stay
+    /// ahead of it.
+    #[inline]
+    pub fn current(&mut self) -> &mut C {
+        &mut self.lanes[self.current].cursor
     }
 
     /// Returns the index of the source at the current key.

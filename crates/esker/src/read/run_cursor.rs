@@ -3,12 +3,12 @@
 //! At most one table is open in the cursor. The tables of a run are in key order and do not overlap
 //! (version.2). Tables without keys inside the bounds are not read, so damage in them is not noticed.
 
-use std::ops::Range;
+use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 
 use crate::manifest::version::Run;
 use crate::sstable::TableCursor;
-use crate::types::bounds::Bounds;
+use crate::types::bounds::{BoundKey, Bounds};
 use crate::types::cursor::SourceCursor;
 use crate::types::expiry::Expiry;
 use crate::types::op::Kind;
@@ -70,6 +70,16 @@ impl RunCursor {
             }
         }
         Ok(())
+    }
+
+    /// Passes the next `count` user keys and their values to `visit`; see [`TableCursor::visit_plain`].
+    #[inline]
+    pub fn visit_plain(
+        &mut self,
+        count: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.table.as_mut().expect("a valid cursor").1.visit_plain(count, visit)
     }
 
     #[inline]
@@ -160,5 +170,14 @@ impl SourceCursor for RunCursor {
     fn older(&mut self) -> Result<bool> {
         // All versions of a key are in one table (compaction_output.2).
         self.table.as_mut().expect("a valid cursor").1.older()
+    }
+
+    fn plain_before(&self, rival: Option<&[u8]>, upper: &Bound<BoundKey>) -> usize {
+        self.cursor().plain_before(rival, upper)
+    }
+
+    #[inline]
+    fn step(&mut self) {
+        self.table.as_mut().expect("a valid cursor").1.step();
     }
 }

@@ -54,7 +54,21 @@ pub struct VisibleCursor<C> {
     has_folded_expired: bool,
     /// Whether the cursor is on a live key inside the bounds.
     valid: bool,
+    ahead: Ahead,
 }
+
+/// The source that has led a walk forward.
+#[derive(Default)]
+struct Ahead {
+    source: usize,
+    /// Number of keys that it has shown in sequence, up to [`STEADY`].
+    shown: u8,
+    /// Number of its next keys that are live and inside the bounds, and come before those of other sources.
+    plain: usize,
+}
+
+/// After this many keys of one source, a walk asks it how many of its next keys it can show alone.
+const STEADY: u8 = 4;
 
 impl ReadView {
     /// Returns a cursor over the live keys inside the bounds at `at`. Keys that have expired but were not
@@ -91,6 +105,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
             folded: None,
             has_folded_expired: false,
             valid: false,
+            ahead: Ahead::default(),
         }
     }
 
@@ -137,7 +152,26 @@ impl<C: SourceCursor> VisibleCursor<C> {
         }
         let live = self.valid.then_some(|| self.merged.key().to_vec());
         self.dead_keys.end(live, &self.bounds);
+        if self.valid {
+            self.look_ahead();
+        }
         Ok(())
+    }
+
+    /// Counts the keys that the current source can show alone, once it has led for a while.
+    #[inline]
+    fn look_ahead(&mut self) {
+        let (source, ahead) = (self.merged.current_source(), &mut self.ahead);
+        ahead.plain = 0;
+        ahead.shown = if ahead.source == source { (ahead.shown + 1).min(STEADY) } else { 0 };
+        ahead.source = source;
+        if ahead.shown == STEADY && self.cover.is_empty() && self.folded.is_none() {
+            ahead.plain = self.merged.plain_ahead(&self.bounds.upper);
+            // The other source is near, or this one cannot tell.
+            if ahead.plain == 0 {
+                ahead.shown = 0;
+            }
+        }
     }
 
     /// Moves past a dead key, or past the skip range that contains it.
@@ -225,6 +259,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     fn settle_backward(&mut self) -> Result<()> {
         assert!(!self.valid);
+        self.ahead = Ahead::default();
         self.dead_keys.forget();
         while self.merged.valid() && self.above_lower() {
             let cover = self.cover_here();
@@ -255,7 +290,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
         if !self.bounds.above_lower(key) {
             return self.seek_first();
         }
-        self.valid = false;
+        (self.valid, self.ahead) = (false, Ahead::default());
         self.merged.seek(key)?;
         self.settle_forward()
     }
@@ -272,7 +307,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
     /// Moves to the first live key inside the bounds.
     pub fn seek_first(&mut self) -> Result<()> {
-        self.valid = false;
+        (self.valid, self.ahead) = (false, Ahead::default());
         match &self.bounds.lower {
             Bound::Included(key) => self.merged.seek(key)?,
             Bound::Excluded(key) => {
@@ -308,6 +343,11 @@ impl<C: SourceCursor> VisibleCursor<C> {
     #[inline]
     pub fn next(&mut self) -> Result<()> {
         assert!(self.valid, "next() on a cursor that is not valid");
+        if self.ahead.plain > 0 {
+            self.ahead.plain -= 1;
+            self.merged.current().step();
+            return Ok(());
+        }
         self.valid = false;
         self.merged.next()?;
         self.settle_forward()
@@ -356,13 +396,23 @@ impl<C: SourceCursor> VisibleCursor<C> {
 
 impl<X: SourceCursor> VisibleCursor<Source<X>> {
     /// Passes the entries after the current one to `visit` while the source alone can tell that they are
-    /// live, until `visit` breaks. Ends on the last entry visited. Does nothing if there are several sources.
+    /// live, until `visit` breaks. Ends on the last entry visited. Does nothing while several sources lead in
+    /// turn.
     #[inline]
     pub fn visit_behind(
         &mut self,
         visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let VisibleCursor { merged, cover, bounds, upper_head, .. } = self;
+        let VisibleCursor { merged, cover, bounds, upper_head, ahead, .. } = self;
+        if ahead.plain > 0
+            && let Source::Run(run) = merged.current()
+        {
+            let plain = ahead.plain;
+            return run.visit_plain(plain, &mut |key, value| {
+                ahead.plain -= 1;
+                visit(key, value)
+            });
+        }
         match merged.only() {
             Some(Source::Memtable(memtable)) if cover.is_empty() => {
                 self.folded = None;

@@ -10,14 +10,17 @@
 //! The cursor holds only its current block and the index, or the page of it, that finds the block. An idle
 //! cursor keeps these in memory. After an error the cursor is not valid.
 
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use super::Table;
 use super::block::Block;
 use super::caches::{BlockIndex, Wanted};
 use crate::cache;
+use crate::types::bounds::BoundKey;
 use crate::types::cursor::SourceCursor;
 use crate::types::expiry::{Expiry, value_start};
+use crate::types::key::prefix_len;
 use crate::types::key_room::KeyRoom;
 use crate::types::op::Kind;
 use crate::types::stored::Stored;
@@ -198,6 +201,29 @@ impl TableCursor {
     }
 }
 
+impl TableCursor {
+    /// Passes the next `count` user keys and their values to `visit` until it breaks. `plain_before` has
+    /// counted them. Ends on the last entry visited.
+    #[inline]
+    pub(crate) fn visit_plain(
+        &mut self,
+        count: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let user_key = prefix_len(&self.key);
+        let current = self.current.as_ref().expect("a valid cursor has a block");
+        for entry in self.entry + 1..=self.entry + count {
+            let mut head = [0; 4];
+            let [prefix, head, rest] = current.block.key_parts(entry, &mut head);
+            self.key.set_suffix(prefix.len(), head, rest);
+            current.block.prefetch_behind(entry, FETCH_AHEAD_BYTES);
+            self.entry = entry;
+            visit(&self.key[user_key..], current.block.value(entry))?;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 impl SourceCursor for TableCursor {
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         if !self.begin()? {
@@ -358,5 +384,26 @@ impl SourceCursor for TableCursor {
         self.enter(next)?;
         self.stand_on(0);
         Ok(true)
+    }
+
+    fn plain_before(&self, rival: Option<&[u8]>, upper: &Bound<BoundKey>) -> usize {
+        assert!(self.valid, "the keys after a cursor that stands on none");
+        let Some(current) = self.current.as_ref().filter(|current| current.is_settled) else { return 0 };
+        let (block, simd) = (&current.block, self.index().simd());
+        let below_rival = rival.map_or(block.count(), |key| block.lower_bound(key, simd).0);
+        let inside = match upper {
+            Bound::Unbounded => block.count(),
+            Bound::Excluded(key) => block.lower_bound(key, simd).0,
+            Bound::Included(key) => {
+                let (rank, is_there) = block.lower_bound(key, simd);
+                rank + usize::from(is_there)
+            }
+        };
+        below_rival.min(inside).saturating_sub(self.entry + 1)
+    }
+
+    #[inline]
+    fn step(&mut self) {
+        self.stand_on(self.entry + 1);
     }
 }

@@ -1,6 +1,9 @@
 //! The interface of cursors over a sorted source (a memtable, a table, a run of tables) or several merged
 //! ones.
 
+use std::ops::Bound;
+
+use super::bounds::BoundKey;
 use super::expiry::Expiry;
 use super::op::Kind;
 use super::stored::Stored;
@@ -42,6 +45,16 @@ pub trait SourceCursor {
     /// Moves to the next older version of the same key. Returns false, without moving, if there is none.
     /// `next` and `prev` move to other keys from any version. Panics if not valid.
     fn older(&mut self) -> Result<bool>;
+    /// Returns how many of the next keys a merging cursor may show without a look at other sources or
+    /// versions: the block has only plain values, visible to the reader, and the keys lie below `rival`, the
+    /// next key of other sources, and inside `upper`. Zero if the source cannot tell. Panics if not valid.
+    fn plain_before(&self, _rival: Option<&[u8]>, _upper: &Bound<BoundKey>) -> usize {
+        0
+    }
+    /// Moves to the next key, which `plain_before` has counted.
+    fn step(&mut self) {
+        unreachable!("plain_before has counted no key");
+    }
 }
 
 /// Implements `SourceCursor` for an enum of cursors by delegating to the variant.
@@ -100,6 +113,17 @@ macro_rules! delegate_cursor {
             }
             fn older(&mut self) -> $crate::types::Result<bool> {
                 match self { $($variant(cursor) => cursor.older()),* }
+            }
+            fn plain_before(
+                &self,
+                rival: Option<&[u8]>,
+                upper: &std::ops::Bound<$crate::types::bounds::BoundKey>,
+            ) -> usize {
+                match self { $($variant(cursor) => cursor.plain_before(rival, upper)),* }
+            }
+            #[inline]
+            fn step(&mut self) {
+                match self { $($variant(cursor) => cursor.step()),* }
             }
         }
     };

@@ -70,6 +70,7 @@ mod ttl;
 #[cfg(all(feature = "json", feature = "msgpack"))]
 mod typed;
 mod unload;
+mod walks;
 mod watch;
 #[cfg(not(feature = "encryption"))]
 mod without_encryption;
