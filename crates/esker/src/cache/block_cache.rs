@@ -18,7 +18,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::budget::{BudgetKind, MemoryBudget};
+use super::budget::{BudgetKind, MemoryBudget, Reservation};
 use super::slot::{Pinned, Slot};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::fault::{self, Fault};
@@ -28,6 +28,8 @@ use crate::types::activity::Activity;
 /// Dropped directories are removed from the clock when its directories are fewer than this many times their
 /// slots.
 const DIRECTORIES_PER_DROPPED_SLOT: usize = 2;
+/// Windows of walks take at most `1 / WINDOWS_PART` of the budget.
+const WINDOWS_PART: u64 = 16;
 
 /// An item that can be cached.
 pub(crate) trait CacheItem: Send + Sync + 'static {
@@ -220,6 +222,17 @@ impl<T: CacheItem> CachedBlocks<T> {
     /// Bytes that the cache may take.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.cache.budget.cached_bytes_max(T::KIND)
+    }
+
+    /// Bytes that a further window of a walk may take.
+    pub(crate) fn window_bytes_max(&self) -> u64 {
+        let budget = &self.cache.budget;
+        (budget.capacity_bytes() / WINDOWS_PART).saturating_sub(budget.reserved_bytes(BudgetKind::Window))
+    }
+
+    /// Reserves memory for a window of a walk.
+    pub(crate) fn reserve_window(&self, bytes: u64) -> Reservation {
+        self.cache.budget.reserve(BudgetKind::Window, bytes)
     }
 
     /// Inserts a block that was just read. A `hot` block survives the next pass of the clock hand.

@@ -42,9 +42,11 @@ pub(crate) enum BudgetKind {
     Blob,
     /// Events queued for watchers and listeners.
     Event,
+    /// Windows of walks.
+    Window,
 }
 
-const KINDS: usize = 8;
+const KINDS: usize = 9;
 
 /// A shared memory budget. The counters only steer eviction and order nothing, so they are relaxed.
 #[derive(Debug)]

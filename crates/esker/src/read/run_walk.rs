@@ -7,7 +7,8 @@
 //! ```
 //!
 //! An iterator returns exactly the same entries as a `VisibleCursor` over the run. It holds at most one
-//! block. A move that finds nothing, or fails, leaves it without a position until a seek succeeds.
+//! block and one window of a file (sstable/table/walk_window.rs). A move that finds nothing, or fails, leaves
+//! it without a position until a seek succeeds.
 
 mod read_ahead;
 mod slice;
@@ -25,7 +26,7 @@ use super::fold::Folded;
 use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::manifest::version::Run;
-use crate::sstable::BlockPosition;
+use crate::sstable::{BlockPosition, WalkWindow};
 use crate::types::bounds::Bounds;
 use crate::types::key_room::KeyRoom;
 use crate::types::stored::Stored;
@@ -34,6 +35,7 @@ use crate::types::{Result, SeqNo, Value};
 /// An iterator over a run.
 pub struct RunWalk {
     slice: RunSlice,
+    window: WalkWindow,
     ahead: Mutex<ReadAhead>,
     here: Option<CurrentEntry>,
     dead_keys: DeadKeys,
@@ -60,6 +62,7 @@ impl RunWalk {
     fn over(slice: RunSlice, dead_keys: DeadKeys) -> Self {
         RunWalk {
             slice,
+            window: WalkWindow::new(true),
             ahead: Mutex::default(),
             here: None,
             dead_keys,
@@ -233,7 +236,7 @@ impl RunWalk {
         self.leave();
         let table = self.slice.run.first_from(key).max(self.slice.tables.start);
         let Some(open) = self.slice.table(table) else { return Ok(()) };
-        match BlockPosition::of_key(open, key, &self.slice.bounds, self.slice.at)? {
+        match BlockPosition::of_key(open, key, self.slice.reader(), &mut self.window)? {
             Some(position) => {
                 let entry = position.rank(key).max(position.inside().start);
                 position.prefetch(entry);
@@ -253,7 +256,7 @@ impl RunWalk {
             return Ok(());
         };
         let Some(open) = self.slice.table(table) else { return Ok(()) };
-        match BlockPosition::of_key(open, key, &self.slice.bounds, self.slice.at)? {
+        match BlockPosition::of_key(open, key, self.slice.reader(), &mut self.window)? {
             Some(position) => {
                 let end = position.rank(key).min(position.inside().end);
                 self.settle_backward(table, position, end)
@@ -265,7 +268,7 @@ impl RunWalk {
     /// Moves to the first live key inside the bounds in this table or a later one.
     fn begin_at(&mut self, mut table: usize) -> Result<()> {
         while let Some(open) = self.slice.table(table) {
-            if let Some(position) = BlockPosition::first(open, &self.slice.bounds, self.slice.at)? {
+            if let Some(position) = BlockPosition::first(open, self.slice.reader(), &mut self.window)? {
                 let first = position.inside().start;
                 position.prefetch(first);
                 return self.settle_forward(table, position, first);
@@ -278,7 +281,7 @@ impl RunWalk {
     /// Moves to the last live key inside the bounds in this table or an earlier one.
     fn end_at(&mut self, mut table: usize) -> Result<()> {
         while let Some(open) = self.slice.table(table) {
-            if let Some(position) = BlockPosition::last(open, &self.slice.bounds, self.slice.at)? {
+            if let Some(position) = BlockPosition::last(open, self.slice.reader(), &mut self.window)? {
                 let end = position.inside().end;
                 return self.settle_backward(table, position, end);
             }
@@ -341,7 +344,7 @@ impl RunWalk {
     fn next_slowly(&mut self) -> Result<()> {
         let CurrentEntry { table, position, entry, .. } =
             self.leave().expect("next of a walk that stands on a key");
-        match self.slice.next_key(position, entry)? {
+        match self.slice.next_key(position, entry, &mut self.window)? {
             Some((position, entry)) => self.settle_forward(table, position, entry),
             None => self.begin_at(table + 1),
         }
@@ -350,7 +353,7 @@ impl RunWalk {
     #[cold]
     fn prev_slowly(&mut self) -> Result<()> {
         let CurrentEntry { table, position, entry, .. } = self.leave().expect("the caller has looked");
-        let (position, first) = self.slice.key_start(position, entry)?;
+        let (position, first) = self.slice.key_start(position, entry, &mut self.window)?;
         self.settle_backward(table, position, first)
     }
 
@@ -362,7 +365,9 @@ impl RunWalk {
                 if position.meets_upper() {
                     return self.end_forward(None);
                 }
-                let Some(next) = position.next(&self.slice.bounds)? else { return self.begin_at(table + 1) };
+                let Some(next) = position.next(&self.slice.bounds, &mut self.window)? else {
+                    return self.begin_at(table + 1);
+                };
                 entry = next.inside().start;
                 position = next;
                 continue;
@@ -370,7 +375,7 @@ impl RunWalk {
             if position.is_settled() {
                 return self.end_forward(Some(CurrentEntry { table, position, entry, folded: None }));
             }
-            if let Some(here) = self.slice.resolve(table, position.clone(), entry)? {
+            if let Some(here) = self.slice.resolve(table, position.clone(), entry, &mut self.window)? {
                 return self.end_forward(Some(here));
             }
             if self.dead_keys.step(|| position.key(entry).into())
@@ -378,7 +383,7 @@ impl RunWalk {
             {
                 return self.seek(&end);
             }
-            match self.slice.next_key(position, entry)? {
+            match self.slice.next_key(position, entry, &mut self.window)? {
                 Some(next) => (position, entry) = next,
                 None => return self.begin_at(table + 1),
             }
@@ -392,7 +397,7 @@ impl RunWalk {
                 if position.meets_lower() {
                     return self.end_backward(None);
                 }
-                let previous = position.prev(&self.slice.bounds)?;
+                let previous = position.prev(&self.slice.bounds, &mut self.window)?;
                 let Some(previous) = previous else {
                     // At the first table this ends the iteration.
                     return self.end_at(table.wrapping_sub(1));
@@ -405,8 +410,8 @@ impl RunWalk {
                 let entry = end - 1;
                 return self.end_backward(Some(CurrentEntry { table, position, entry, folded: None }));
             }
-            (position, end) = self.slice.key_start(position, end - 1)?;
-            if let Some(here) = self.slice.resolve(table, position.clone(), end)? {
+            (position, end) = self.slice.key_start(position, end - 1, &mut self.window)?;
+            if let Some(here) = self.slice.resolve(table, position.clone(), end, &mut self.window)? {
                 return self.end_backward(Some(here));
             }
             if self.dead_keys.step(|| position.key(end).into())

@@ -5,9 +5,9 @@
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-use super::Table;
 use super::block::Block;
 use super::caches::{BlockIndex, Wanted};
+use super::{Table, WalkWindow};
 use crate::cache;
 use crate::types::bounds::Bounds;
 use crate::types::expiry::{Expiry, value_start};
@@ -33,22 +33,35 @@ pub(crate) struct BlockPosition {
 
 impl BlockPosition {
     /// Returns the block of a table that may hold `key`, or the first one above it.
-    pub(crate) fn of_key(table: &Arc<Table>, key: &[u8], bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
+    pub(crate) fn of_key(
+        table: &Arc<Table>,
+        key: &[u8],
+        (bounds, at): (&Bounds, SeqNo),
+        window: &mut WalkWindow,
+    ) -> Result<Option<Self>> {
         let index = table.index(Wanted::Key(key), true)?;
         let number = index.find(key);
-        Self::enter((table, index), number, bounds, at)
+        Self::enter((table, index), number, (bounds, at), window)
     }
 
     /// Returns the first block of a table with keys inside the bounds, or one before it.
-    pub(crate) fn first(table: &Arc<Table>, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
+    pub(crate) fn first(
+        table: &Arc<Table>,
+        (bounds, at): (&Bounds, SeqNo),
+        window: &mut WalkWindow,
+    ) -> Result<Option<Self>> {
         match &bounds.lower {
-            Bound::Included(key) | Bound::Excluded(key) => Self::of_key(table, key, bounds, at),
-            Bound::Unbounded => Self::of_key(table, &[], bounds, at),
+            Bound::Included(key) | Bound::Excluded(key) => Self::of_key(table, key, (bounds, at), window),
+            Bound::Unbounded => Self::of_key(table, &[], (bounds, at), window),
         }
     }
 
     /// Returns the last block of a table with keys inside the bounds, or one after it.
-    pub(crate) fn last(table: &Arc<Table>, bounds: &Bounds, at: SeqNo) -> Result<Option<Self>> {
+    pub(crate) fn last(
+        table: &Arc<Table>,
+        (bounds, at): (&Bounds, SeqNo),
+        window: &mut WalkWindow,
+    ) -> Result<Option<Self>> {
         table.ready()?;
         let Some(end) = table.blocks().checked_sub(1) else { return Ok(None) };
         let mut index = match &bounds.upper {
@@ -66,15 +79,15 @@ impl BlockPosition {
                 index = table.index(Wanted::Block(last), true)?;
             }
         }
-        Self::enter((table, index), last, bounds, at)
+        Self::enter((table, index), last, (bounds, at), window)
     }
 
     /// Returns block `number`. `None` if it does not exist. `index` is that of a neighbouring block.
     fn enter(
         (table, mut index): (&Arc<Table>, Arc<BlockIndex>),
         number: usize,
-        bounds: &Bounds,
-        at: SeqNo,
+        (bounds, at): (&Bounds, SeqNo),
+        window: &mut WalkWindow,
     ) -> Result<Option<Self>> {
         if number >= table.blocks() {
             return Ok(None);
@@ -82,7 +95,7 @@ impl BlockPosition {
         if !index.range().contains(&number) {
             index = table.index(Wanted::Block(number), true)?;
         }
-        let block = table.block(&index, number, true, &cache::pin())?.into_arc();
+        let block = table.block_of_walk(&index, number, window, &cache::pin())?.into_arc();
         let simd = index.simd();
         // Returns the first entry `>= key`, or `> key` if `beyond`.
         let rank = |key: &[u8], beyond: bool| {
@@ -124,14 +137,14 @@ impl BlockPosition {
     }
 
     /// Returns the following block.
-    pub(crate) fn next(&self, bounds: &Bounds) -> Result<Option<Self>> {
-        Self::enter((&self.table, self.index.clone()), self.number + 1, bounds, self.at)
+    pub(crate) fn next(&self, bounds: &Bounds, window: &mut WalkWindow) -> Result<Option<Self>> {
+        Self::enter((&self.table, self.index.clone()), self.number + 1, (bounds, self.at), window)
     }
 
     /// Returns the preceding block.
-    pub(crate) fn prev(&self, bounds: &Bounds) -> Result<Option<Self>> {
+    pub(crate) fn prev(&self, bounds: &Bounds, window: &mut WalkWindow) -> Result<Option<Self>> {
         let Some(number) = self.number.checked_sub(1) else { return Ok(None) };
-        Self::enter((&self.table, self.index.clone()), number, bounds, self.at)
+        Self::enter((&self.table, self.index.clone()), number, (bounds, self.at), window)
     }
 
     /// Number of the block in its table.

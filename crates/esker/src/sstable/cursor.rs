@@ -7,15 +7,16 @@
 //! A valid cursor has a current block and is on the newest version of a key up to `at`.
 //!
 //! `key` holds the whole key: while the cursor moves within a block, the prefix of the block stays in place.
-//! The cursor holds only its current block and the index, or the page of it, that finds the block. An idle
-//! cursor keeps these in memory. After an error the cursor is not valid.
+//! The cursor holds its current block, the index, or the page of it, that finds the block, and a window of
+//! the file (table/walk_window.rs). An idle cursor keeps these in memory. After an error the cursor is not
+//! valid.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use super::Table;
 use super::block::Block;
 use super::caches::{BlockIndex, Wanted};
+use super::{Table, WalkWindow};
 use crate::cache;
 use crate::types::bounds::BoundKey;
 use crate::types::cursor::SourceCursor;
@@ -34,7 +35,7 @@ const FETCH_AHEAD_BYTES: usize = 512;
 pub(crate) struct TableCursor {
     table: Arc<Table>,
     at: SeqNo,
-    fill_cache: bool,
+    window: WalkWindow,
     /// The index, or the page with the current block. Set by the first seek.
     index: Option<Arc<BlockIndex>>,
     current: Option<CurrentBlock>,
@@ -59,7 +60,7 @@ impl TableCursor {
         TableCursor {
             table,
             at,
-            fill_cache,
+            window: WalkWindow::new(fill_cache),
             index: None,
             current: None,
             entry: 0,
@@ -97,7 +98,7 @@ impl TableCursor {
     /// Takes the index, or the page of it, that finds what is wanted.
     #[cold]
     fn turn_page(&mut self, wanted: Wanted<'_>) -> Result<()> {
-        self.index = Some(self.table.index(wanted, self.fill_cache)?);
+        self.index = Some(self.table.index(wanted, self.window.fills_cache)?);
         Ok(())
     }
 
@@ -109,8 +110,8 @@ impl TableCursor {
         }
         if self.current.as_ref().is_none_or(|current| current.number != number) {
             let pin = cache::pin();
-            let (table, index) = (&self.table, self.index());
-            let block = table.block(index, number, self.fill_cache, &pin)?.into_arc();
+            let (table, index) = (&self.table, self.index.as_ref().expect("its page was turned to"));
+            let block = table.block_of_walk(index, number, &mut self.window, &pin)?.into_arc();
             let is_settled = block.all_visible() && table.base_seq() <= self.at && !index.continues(number);
             self.current = Some(CurrentBlock { number, block, is_settled });
         }

@@ -28,7 +28,7 @@
 //!
 //! To read the source, follow a write (`writer.rs`, `block_builder.rs`, `part_writer.rs`), then a read
 //! (`table/lookup.rs`, `root.rs`, `index.rs`, `block.rs`, `block_search.rs`), then iteration
-//! (`block_position.rs`, `cursor.rs`, `scan.rs`).
+//! (`block_position.rs`, `cursor.rs`, `table/walk_window.rs`, `scan.rs`).
 //! Bytes: docs/formats/sstable.md
 
 mod block;
@@ -75,7 +75,7 @@ pub(crate) use scan::TableScan;
 pub(crate) use stored::Fingerprint;
 #[cfg(test)]
 pub(crate) use table::plain_remover;
-pub(crate) use table::{Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss, Remover, Table};
+pub(crate) use table::{Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss, Remover, Table, WalkWindow};
 pub(crate) use writer::TableWriter;
 
 #[cfg(test)]

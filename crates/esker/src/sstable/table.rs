@@ -3,6 +3,7 @@
 //! ```text
 //!   Table --loading.rs--> properties, range tombstones; caches: index, filter
 //!     |--lookup.rs--> index --block number--> blocks.rs: cached block, or read from the file
+//!     |--walk.rs----> the same, or from the window of a walk
 //!     `--size.rs--> bytes of a range of keys
 //! ```
 //!
@@ -25,6 +26,8 @@ mod blocks;
 mod loading;
 mod lookup;
 mod size;
+mod walk;
+mod walk_window;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -36,6 +39,7 @@ use parking_lot::Mutex;
 
 use self::loading::{Loaded, Source};
 pub(crate) use self::lookup::{Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss};
+pub(crate) use self::walk_window::WalkWindow;
 use super::block::Block;
 use super::counts::Counts;
 use super::cursor::TableCursor;

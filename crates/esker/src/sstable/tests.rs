@@ -7,6 +7,7 @@ mod model;
 mod paged;
 mod probing;
 mod salvage;
+mod windows;
 
 use std::path::Path;
 use std::sync::Arc;

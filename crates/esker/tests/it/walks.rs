@@ -18,6 +18,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// Values, and whether they expire soon.
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, bool)>;
+type Entry = (Vec<u8>, Vec<u8>);
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 fn key(n: u32) -> Vec<u8> {
@@ -99,7 +100,7 @@ fn check(rng: &mut fastrand::Rng, reads: &impl Reads, model: &Model, what: &str)
 fn move_cursor(
     rng: &mut fastrand::Rng,
     reads: &impl Reads,
-    (bounds, expected): (Bounds, &[(Vec<u8>, Vec<u8>)]),
+    (bounds, expected): (Bounds, &[Entry]),
     what: &str,
 ) {
     let mut cursor = reads.cursor_in(bounds).unwrap();
@@ -142,7 +143,7 @@ fn every_walk_over_a_memtable_and_tables_shows_what_the_model_has() {
             }
             _ => env,
         };
-        let block_bytes = rng.usize(200..9000);
+        let block_bytes = rng.usize(200..30_000);
         let builder = Db::builder().background(false).memory(1 << 20).env(env);
         let builder = if round % 4 == 1 { builder.blobs(Blobs::From(2000)) } else { builder };
         let tuned = builder.tuning(|t| t.block_bytes(block_bytes).table_bytes(300 << 10));

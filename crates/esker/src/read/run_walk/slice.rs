@@ -11,7 +11,7 @@ use crate::read::operators::Operators;
 use crate::read::resolve::{Answer, Resolver};
 use crate::read::time::Time;
 use crate::read::view::ReadView;
-use crate::sstable::{BlockPosition, Table};
+use crate::sstable::{BlockPosition, Table, WalkWindow};
 use crate::types::bounds::Bounds;
 use crate::types::{Result, SeqNo, Value, key};
 
@@ -49,6 +49,11 @@ impl RunSlice {
         }
     }
 
+    /// Returns what a reader of blocks needs to know.
+    pub(super) fn reader(&self) -> (&Bounds, SeqNo) {
+        (&self.bounds, self.at)
+    }
+
     /// Returns a table of the slice.
     pub(super) fn table(&self, index: usize) -> Option<&Arc<Table>> {
         self.tables.contains(&index).then(|| &self.run.tables()[index].table)
@@ -70,6 +75,7 @@ impl RunSlice {
         table: usize,
         mut position: BlockPosition,
         mut entry: usize,
+        window: &mut WalkWindow,
     ) -> Result<Option<CurrentEntry>> {
         let (resolver, mut operands) = (Resolver::default(), Operands::default());
         let base = loop {
@@ -88,7 +94,7 @@ impl RunSlice {
                 }
             }
             let last = (!operands.is_empty()).then(|| (position.clone(), entry));
-            match self.older(position, entry)? {
+            match self.older(position, entry, window)? {
                 (next, entry_of_next, true) => (position, entry) = (next, entry_of_next),
                 _ => {
                     let Some(last) = last else { return Ok(None) };
@@ -105,12 +111,17 @@ impl RunSlice {
 
     /// Returns the next entry, and whether it is an older version of the same key. Stays at the last entry of
     /// the table.
-    fn older(&self, position: BlockPosition, entry: usize) -> Result<(BlockPosition, usize, bool)> {
+    fn older(
+        &self,
+        position: BlockPosition,
+        entry: usize,
+        window: &mut WalkWindow,
+    ) -> Result<(BlockPosition, usize, bool)> {
         if entry + 1 < position.count() {
             let is_same = position.same_key_as_next(entry);
             return Ok((position, entry + 1, is_same));
         }
-        Ok(match position.next(&self.bounds)? {
+        Ok(match position.next(&self.bounds, window)? {
             Some(next) => {
                 let is_same = next.continues_key();
                 (next, 0, is_same)
@@ -124,11 +135,12 @@ impl RunSlice {
         &self,
         mut position: BlockPosition,
         mut entry: usize,
+        window: &mut WalkWindow,
     ) -> Result<Option<(BlockPosition, usize)>> {
         loop {
             let before = (position.number(), entry);
             let is_same;
-            (position, entry, is_same) = self.older(position, entry)?;
+            (position, entry, is_same) = self.older(position, entry, window)?;
             if !is_same {
                 return Ok(((position.number(), entry) != before).then_some((position, entry)));
             }
@@ -140,6 +152,7 @@ impl RunSlice {
         &self,
         mut position: BlockPosition,
         mut entry: usize,
+        window: &mut WalkWindow,
     ) -> Result<(BlockPosition, usize)> {
         loop {
             if entry > 0 {
@@ -149,7 +162,7 @@ impl RunSlice {
                 entry -= 1;
                 continue;
             }
-            let previous = if position.continues_key() { position.prev(&self.bounds)? } else { None };
+            let previous = if position.continues_key() { position.prev(&self.bounds, window)? } else { None };
             let Some(previous) = previous else { return Ok((position, entry)) };
             entry = previous.count() - 1;
             position = previous;

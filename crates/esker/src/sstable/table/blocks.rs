@@ -23,7 +23,7 @@ use crate::types::Result;
 const AROUND_BYTES_MIN: u64 = 8 << 10;
 const AROUND_BYTES_MAX: u64 = 128 << 10;
 /// With less free cache space, a block is read alone.
-const ROOM_TO_READ_AROUND: u64 = 1 << 20;
+pub(super) const HAS_ROOM_BYTES: u64 = 1 << 20;
 
 impl CacheItem for Block {
     fn size_bytes(&self) -> usize {
@@ -63,21 +63,6 @@ impl<T> Use<'_, T> {
 }
 
 impl Table {
-    /// Returns a data block, from memory or from the file.
-    #[inline(always)]
-    pub(in crate::sstable) fn block<'g>(
-        &self,
-        index: &'g BlockIndex,
-        number: usize,
-        fill: bool,
-        pin: &'g Guard,
-    ) -> Result<Use<'g, Block>> {
-        match index.load(number, pin) {
-            Some(block) => Ok(Use::Pinned(block)),
-            None => Ok(Use::Loaded(self.load(index, number, fill, pin)?)),
-        }
-    }
-
     #[cold]
     pub(super) fn load(
         &self,
@@ -88,7 +73,7 @@ impl Table {
     ) -> Result<Arc<Block>> {
         let (Loaded { file, opener, .. }, blocks) = (self.loaded(), &index.blocks);
         blocks.note_miss();
-        if fill && blocks.room_bytes() >= ROOM_TO_READ_AROUND {
+        if fill && blocks.room_bytes() >= HAS_ROOM_BYTES {
             self.load_around(index, number, pin);
             if let Some(block) = index.peek(number, pin) {
                 return Ok(block.to_arc());

@@ -173,7 +173,10 @@ fn what_is_wrong_in_a_packed_block_is_reported_at_its_start() {
         put_file(&env, &bytes);
         let table = open(&env, &cache(0)).unwrap();
         let pin = crate::cache::pin();
-        let loaded = table.block(&index(&table), 1, false, &pin).err().expect("there are no 255 entries");
+        let loaded = table
+            .block_of_walk(&index(&table), 1, &mut WalkWindow::new(false), &pin)
+            .err()
+            .expect("there are no 255 entries");
         let decoded = table.decode_block(&bytes[start..end], extent.start).expect_err("the same");
         let mut scan = SalvageTable::open(&env, Path::new(PATH)).unwrap().scan();
         while scan.advance() {}
@@ -333,7 +336,13 @@ fn sstable_block_1_any_bytes_as_a_block_are_an_error_or_a_block() {
         for number in 0..table.blocks() {
             let pin = crate::cache::pin();
             let index = table.index(caches::Wanted::Block(number), true).unwrap();
-            good.push(table.block(&index, number, false, &pin).unwrap().bytes().to_vec());
+            good.push(
+                table
+                    .block_of_walk(&index, number, &mut WalkWindow::new(false), &pin)
+                    .unwrap()
+                    .bytes()
+                    .to_vec(),
+            );
         }
     }
     for round in 0..200_000 {

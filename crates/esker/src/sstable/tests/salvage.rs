@@ -64,7 +64,10 @@ fn what_cannot_be_read_is_reported_with_its_place() {
     };
     faults.add(fails(block.start + 1));
     let pin = crate::cache::pin();
-    let failed = opened.block(&index(&opened), 2, false, &pin).err().expect("it cannot be read");
+    let failed = opened
+        .block_of_walk(&index(&opened), 2, &mut WalkWindow::new(false), &pin)
+        .err()
+        .expect("it cannot be read");
     let mut scan = sound.scan();
     while scan.advance() {}
     faults.clear();

@@ -1,0 +1,53 @@
+//! Reads the blocks of a walk: from the cache, from the window of the walk, or alone.
+
+use std::sync::Arc;
+
+use super::Table;
+use super::blocks::{HAS_ROOM_BYTES, Use};
+use super::walk_window::WalkWindow;
+use crate::cache::Guard;
+use crate::sstable::block::Block;
+use crate::sstable::caches::BlockIndex;
+use crate::types::Result;
+
+impl Table {
+    /// Returns the block that a walk enters, from memory or from the file.
+    #[inline(always)]
+    pub(in crate::sstable) fn block_of_walk<'g>(
+        &self,
+        index: &'g BlockIndex,
+        number: usize,
+        window: &mut WalkWindow,
+        pin: &'g Guard,
+    ) -> Result<Use<'g, Block>> {
+        window.enter(self, number);
+        match index.load(number, pin) {
+            Some(block) => Ok(Use::Pinned(block)),
+            None => Ok(Use::Loaded(self.load_for_walk(index, number, window, pin)?)),
+        }
+    }
+
+    #[cold]
+    fn load_for_walk(
+        &self,
+        index: &BlockIndex,
+        number: usize,
+        window: &mut WalkWindow,
+        pin: &Guard,
+    ) -> Result<Arc<Block>> {
+        let (extent, fill) = (index.extent(number), window.fills_cache);
+        // A read around the block serves other readers, too.
+        let is_cached_ahead = fill && index.blocks.room_bytes() >= HAS_ROOM_BYTES;
+        if !is_cached_ahead && window.stored(self, &extent).is_none() {
+            window.read(self, index, number, pin);
+        }
+        let Some(stored) = window.stored(self, &extent) else { return self.load(index, number, fill, pin) };
+        index.blocks.note_miss();
+        let block = Arc::new(self.decode_block(stored, extent.start)?);
+        self.check_place(index, number, &block, None)?;
+        if fill {
+            index.insert(number, &block, true, pin);
+        }
+        Ok(block)
+    }
+}
