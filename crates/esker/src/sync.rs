@@ -15,12 +15,12 @@ mod pin;
 pub use self::pin::settle_garbage;
 pub(crate) use self::pin::{Pin, pin};
 #[cfg(not(loom))]
-pub(crate) use parking_lot::{Condvar, Mutex};
+pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic;
 
 #[cfg(loom)]
-pub(crate) use self::modelled::{Condvar, Mutex};
+pub(crate) use self::modelled::{Condvar, Mutex, MutexGuard};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic;
 

@@ -2,6 +2,9 @@
 //!
 //! ```text
 //!   hand --> [table 0: slot slot slot] [table 1: slot slot] [table 2: ...] --> round again
+//!
+//!   block read while the cache is full --> probation --second use--> left to the hand
+//!                                             `--PROBATION_PART later--> evicted
 //! ```
 //!
 //! block_cache.1. `used` is the sum of the sizes of all blocks in slots, plus those being inserted or
@@ -11,18 +14,24 @@
 //!     evicting, or a full round of the clock found nothing to evict.
 //! block_cache.4. Dropping the slots of a table subtracts their bytes.
 //!
+//! A block that is read once should not displace blocks that are used again. So a block that enters a full
+//! cache is on probation: it is evicted before others, unless it is used once more. A block that was evicted
+//! lately is not put on probation again, because the cache is only a little too small for it.
+//!
 //! A hit takes no lock and writes to no cache line shared with other readers of hot blocks. The clock hand
 //! walks the tables' directories themselves: there is no separate list of frames, so an insertion needs no
-//! lock either.
+//! lock either. Probation is a queue under the lock of the hand. A block that finds the lock taken is left to
+//! the hand.
 #![expect(unsafe_code, reason = "a directory that goes takes its blocks out at once")]
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use super::budget::{BudgetKind, MemoryBudget, Reservation};
-use super::slot::{Pinned, Slot};
+use super::slot::{Moment, Pinned, Slot};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::fault::{self, Fault};
-use crate::sync::{Mutex, Pin};
+use crate::sync::{Mutex, MutexGuard, Pin};
 use crate::types::activity::Activity;
 
 /// Dropped directories are removed from the clock when its directories are fewer than this many times their
@@ -30,6 +39,11 @@ use crate::types::activity::Activity;
 const DIRECTORIES_PER_DROPPED_SLOT: usize = 2;
 /// Windows of walks take at most `1 / WINDOWS_PART` of the budget.
 const WINDOWS_PART: u64 = 16;
+/// Blocks on probation take at most `1 / PROBATION_PART` of the allowance, and are at most `PROBATION_MAX`.
+const PROBATION_PART: u64 = 16;
+const PROBATION_MAX: usize = 4096;
+/// Evicted blocks are passed on to be freed once they have this many bytes, because each time copies a list.
+const UNFREED_BYTES_MAX: u64 = 64 << 10;
 
 /// An item that can be cached.
 pub(crate) trait CacheItem: Send + Sync + 'static {
@@ -51,6 +65,8 @@ pub(crate) struct BlockCache<T: CacheItem> {
     activity: Activity,
     /// Slots of directories dropped since the clock was last rid of them. Relaxed: it orders nothing.
     dropped_slots: AtomicU64,
+    /// Bytes evicted so far. Relaxed: it orders nothing.
+    evicted: AtomicU64,
     clock: Mutex<Clock<T>>,
 }
 
@@ -60,6 +76,18 @@ struct Clock<T: CacheItem> {
     tables: Vec<Weak<[Slot<T>]>>,
     table: usize,
     slot: usize,
+    /// Blocks on probation, oldest first, and the sum of their sizes.
+    probation: VecDeque<OnProbation<T>>,
+    probation_bytes: u64,
+    /// Bytes evicted since evicted blocks were last passed on to be freed.
+    unfreed_bytes: u64,
+}
+
+/// The slot of a block on probation. It may have got another block since, which is evicted early then.
+struct OnProbation<T: CacheItem> {
+    table: Weak<[Slot<T>]>,
+    slot: usize,
+    bytes: u64,
 }
 
 /// The directory of one table: a slot for each of its blocks.
@@ -71,9 +99,22 @@ pub(crate) struct CachedBlocks<T: CacheItem> {
 impl<T: CacheItem> BlockCache<T> {
     /// Creates a cache that uses what the reservations of the budget leave.
     pub(crate) fn new(budget: Arc<MemoryBudget>) -> Arc<Self> {
-        let clock = Mutex::new(Clock { tables: Vec::new(), table: 0, slot: 0 });
-        let (used, dropped_slots) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(BlockCache { budget, used, activity: Activity::default(), dropped_slots, clock })
+        let clock = Clock {
+            tables: Vec::new(),
+            table: 0,
+            slot: 0,
+            probation: VecDeque::new(),
+            probation_bytes: 0,
+            unfreed_bytes: 0,
+        };
+        Arc::new(BlockCache {
+            budget,
+            used: AtomicU64::new(0),
+            activity: Activity::default(),
+            dropped_slots: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            clock: Mutex::new(clock),
+        })
     }
 
     /// The memory budget of the cache.
@@ -140,8 +181,13 @@ impl<T: CacheItem> BlockCache<T> {
             return;
         }
         // One thread evicts for all (block_cache.2).
-        let Some(mut clock) = self.clock.try_lock() else { return };
+        let Some(clock) = self.clock.try_lock() else { return };
+        self.shrink_locked(clock, pin);
+    }
+
+    fn shrink_locked(&self, mut clock: MutexGuard<'_, Clock<T>>, pin: &impl Pin) {
         let mut rounds = 0;
+        self.end_probation(&mut clock, pin);
         while self.used_bytes() > self.budget.cached_bytes_max(T::KIND) {
             let Some(table) = clock.tables.get(clock.table).cloned() else {
                 // The first round clears access bits and the second evicts. Readers may set some bits again
@@ -162,9 +208,16 @@ impl<T: CacheItem> BlockCache<T> {
                 }
             }
         }
+        // An evicted index has slots of its own, and what they hold counts until it is freed.
+        let is_due = T::KIND.is_some() || clock.unfreed_bytes >= UNFREED_BYTES_MAX;
+        if is_due {
+            clock.unfreed_bytes = 0;
+        }
         // Outside the lock: freeing blocks may drop tables, which removes their files.
         drop(clock);
-        pin.flush();
+        if is_due {
+            pin.flush();
+        }
     }
 
     /// Moves the clock hand through one table until the blocks fit.
@@ -172,13 +225,47 @@ impl<T: CacheItem> BlockCache<T> {
         let target = self.budget.cached_bytes_max(T::KIND);
         while let Some(slot) = slots.get(clock.slot) {
             clock.slot += 1;
-            let Some(bytes) = slot.tick(pin, |block| block.size_bytes() as u64) else { continue };
-            if self.count_out(bytes) <= target {
+            let Some(bytes) = slot.tick(self.now(), pin, |block| block.size_bytes() as u64) else { continue };
+            if self.count_evicted(clock, bytes) <= target {
                 return;
             }
         }
         clock.table += 1;
         clock.slot = 0;
+    }
+
+    /// Ends the probation of the oldest blocks while those on probation exceed their part. Evicts unused ones
+    /// while the blocks do not fit.
+    fn end_probation(&self, clock: &mut Clock<T>, pin: &impl Pin) {
+        let max = self.budget.cached_bytes_max(T::KIND);
+        let is_full = |clock: &Clock<T>| {
+            let len = clock.probation.len();
+            len > 1 && clock.probation_bytes > max / PROBATION_PART || len > PROBATION_MAX
+        };
+        while is_full(clock)
+            && let Some(oldest) = clock.probation.pop_front()
+        {
+            clock.probation_bytes -= oldest.bytes;
+            if self.used_bytes() <= max {
+                continue;
+            }
+            let Some(slots) = oldest.table.upgrade() else { continue };
+            let slot = &slots[oldest.slot];
+            if let Some(bytes) = slot.evict_unused(self.now(), pin, |block| block.size_bytes() as u64) {
+                self.count_evicted(clock, bytes);
+            }
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment::after(self.evicted.load(Ordering::Relaxed))
+    }
+
+    /// Subtracts the bytes of an evicted block and returns the remaining bytes.
+    fn count_evicted(&self, clock: &mut Clock<T>, bytes: u64) -> u64 {
+        clock.unfreed_bytes += bytes;
+        self.evicted.fetch_add(bytes, Ordering::Relaxed);
+        self.count_out(bytes)
     }
 }
 
@@ -233,6 +320,32 @@ impl<T: CacheItem> CachedBlocks<T> {
     /// Reserves memory for a window of a walk.
     pub(crate) fn reserve_window(&self, bytes: u64) -> Reservation {
         self.cache.budget.reserve(BudgetKind::Window, bytes)
+    }
+
+    /// Inserts a block that was just read, on probation if the cache is full. `is_passing` is true for a
+    /// block of a long walk, which begins its probation again after each eviction.
+    pub(crate) fn insert_passing(&self, block: usize, item: &Arc<T>, is_passing: bool, pin: &impl Pin) {
+        let (cache, bytes) = (&*self.cache, item.size_bytes() as u64);
+        let max = cache.budget.cached_bytes_max(T::KIND);
+        let evicted = self.slots[block].evicted_at().filter(|_| !is_passing);
+        let returns = evicted.is_some_and(|evicted| evicted.bytes_until(cache.now()) <= max);
+        if returns || cache.used_bytes() + bytes <= max {
+            return self.insert(block, item, !is_passing, pin);
+        }
+        if bytes > max {
+            return;
+        }
+        // The others make space before the block is in its slot, where the hand could evict it at once.
+        cache.count_in(bytes);
+        if let Some(mut clock) = cache.clock.try_lock() {
+            let table = Arc::downgrade(&self.slots);
+            clock.probation.push_back(OnProbation { table, slot: block, bytes });
+            clock.probation_bytes += bytes;
+            cache.shrink_locked(clock, pin);
+        }
+        if !self.slots[block].insert(item.clone(), item.first_bytes(), false) {
+            cache.count_out(bytes);
+        }
     }
 
     /// Inserts a block that was just read. A `hot` block survives the next pass of the clock hand.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use loom::cell::UnsafeCell;
 
-use super::slot::Slot;
+use super::slot::{Moment, Slot};
 use crate::sync::fault::{Broken, Fault};
 use crate::sync::{Pin, model};
 
@@ -92,7 +92,9 @@ fn slot_1_slot_2_a_loaded_block_is_whole_and_is_freed_once() {
             let (slot, epoch) = (slot.clone(), epoch.clone());
             loom::thread::spawn(move || {
                 // The first pass clears the access bit that a reader may have set; the second evicts.
-                (0..2).filter_map(|_| slot.tick(&epoch, |block| u64::from(block.read()))).count()
+                (0..2)
+                    .filter_map(|_| slot.tick(Moment::after(0), &epoch, |block| u64::from(block.read())))
+                    .count()
             })
         };
         let mut inserted = 0;
@@ -116,7 +118,11 @@ fn slot_2_two_hands_take_a_block_out_once() {
         let epoch = Epoch::default();
         assert!(slot.insert(Block::new(1, &dropped), std::ptr::null(), true));
         let hand = |slot: Arc<Slot<Block>>, epoch: Epoch| {
-            move || (0..2).filter_map(|_| slot.tick(&epoch, |block| u64::from(block.read()))).sum::<u64>()
+            move || {
+                (0..2)
+                    .filter_map(|_| slot.tick(Moment::after(0), &epoch, |block| u64::from(block.read())))
+                    .sum::<u64>()
+            }
         };
         let other = loom::thread::spawn(hand(slot.clone(), epoch.clone()));
         let taken = hand(slot.clone(), epoch.clone())() + other.join().unwrap();
@@ -136,7 +142,9 @@ fn slot_2_a_hand_and_an_owner_that_goes_take_a_block_out_once() {
         assert!(slot.insert(Block::new(1, &dropped), std::ptr::null(), false));
         let hand = {
             let (slot, epoch) = (slot.clone(), epoch.clone());
-            loom::thread::spawn(move || slot.tick(&epoch, |block| u64::from(block.read())).unwrap_or(0))
+            loom::thread::spawn(move || {
+                slot.tick(Moment::after(0), &epoch, |block| u64::from(block.read())).unwrap_or(0)
+            })
         };
         // SAFETY: no reader has loaded the block.
         let own = unsafe { slot.take() }.map_or(0, |block| u64::from(block.read()));

@@ -10,7 +10,8 @@
 //!     pinned at that time has ended (`defer`), or when there can be no readers (`take`). A block loaded
 //!     under a pin therefore stays alive until the unpin.
 //!
-//! The lowest bit of the pointer is the access bit of the clock, and not part of the address.
+//! The lowest bit of the pointer is the access bit of the clock, and not part of the address. After an
+//! eviction, the second pointer says when that was.
 //!
 //! The access bit is written only when clear, so that readers of a hot block share its cache line without
 //! writing to it. The second pointer is a hint to the bytes of the block. It is prefetched and never
@@ -28,10 +29,30 @@ use crate::sync::fault::{self, Fault};
 use crate::types::prefetch::prefetch_line;
 
 const ACCESSED: usize = 1;
+/// Marks a second pointer that holds the moment of an eviction. No block has such an address.
+const EVICTED: usize = 1 << (usize::BITS - 1);
 
 /// Bytes prefetched: the heads of an 8 KiB block of medium-sized entries.
 const PREFETCHED_BYTES: usize = 256;
 const LINE_BYTES: usize = 64;
+/// Bytes that a moment counts as one.
+const UNIT_BYTES: u64 = 64;
+
+/// A moment in the life of a cache, counted in evicted bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment(usize);
+
+impl Moment {
+    /// Returns the moment at which these bytes have been evicted.
+    pub(super) fn after(evicted_bytes: u64) -> Self {
+        Moment((evicted_bytes / UNIT_BYTES) as usize & !EVICTED)
+    }
+
+    /// Returns about how many bytes were evicted since then.
+    pub(super) fn bytes_until(self, now: Moment) -> u64 {
+        (now.0.wrapping_sub(self.0) & !EVICTED) as u64 * UNIT_BYTES
+    }
+}
 
 /// A slot for one block.
 pub(super) struct Slot<T> {
@@ -132,6 +153,13 @@ impl<T: Send + Sync + 'static> Slot<T> {
         Some(Pinned { pointer, _pin: PhantomData })
     }
 
+    /// Returns when the block of this slot was evicted, if it was the last one. A block may be inserted
+    /// meanwhile, so this is a hint.
+    pub(super) fn evicted_at(&self) -> Option<Moment> {
+        let address = self.hint.load(Ordering::Relaxed).addr();
+        (address & EVICTED != 0).then_some(Moment(address & !EVICTED))
+    }
+
     /// Inserts a block, whose bytes start at `hint`, into an empty slot. Returns false if the slot is in use.
     pub(super) fn insert(&self, block: Arc<T>, hint: *const u8, accessed: bool) -> bool {
         let () = Self::ALIGNED;
@@ -156,16 +184,43 @@ impl<T: Send + Sync + 'static> Slot<T> {
 
     /// Handles a pass of the clock hand: clears the access bit, or evicts the block if the bit is clear.
     /// Returns the `size` of an evicted block.
-    pub(super) fn tick(&self, pin: &impl Pin, size: impl FnOnce(&T) -> u64) -> Option<u64> {
+    pub(super) fn tick(&self, now: Moment, pin: &impl Pin, size: impl FnOnce(&T) -> u64) -> Option<u64> {
         let tagged = self.pointer.load(Ordering::Acquire);
+        if tagged.addr() & ACCESSED == 0 {
+            return self.evict(tagged, now, pin, size);
+        }
+        // A failure means that another hand or the owner was first.
+        let _ = self.pointer.compare_exchange(tagged, untagged(tagged), Ordering::AcqRel, Ordering::Relaxed);
+        None
+    }
+
+    /// Evicts the block if its access bit is clear. Returns the `size` of an evicted block.
+    pub(super) fn evict_unused(
+        &self,
+        now: Moment,
+        pin: &impl Pin,
+        size: impl FnOnce(&T) -> u64,
+    ) -> Option<u64> {
+        let tagged = self.pointer.load(Ordering::Acquire);
+        (tagged.addr() & ACCESSED == 0).then(|| self.evict(tagged, now, pin, size))?
+    }
+
+    fn evict(
+        &self,
+        tagged: *mut T,
+        now: Moment,
+        pin: &impl Pin,
+        size: impl FnOnce(&T) -> u64,
+    ) -> Option<u64> {
         if tagged.is_null() {
             return None;
         }
-        let next = if tagged.addr() & ACCESSED != 0 { untagged(tagged) } else { ptr::null_mut() };
-        let won = self.pointer.compare_exchange(tagged, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if !won || !next.is_null() {
-            return None;
-        }
+        let hint = self.hint.load(Ordering::Relaxed);
+        let empty = ptr::null_mut();
+        self.pointer.compare_exchange(tagged, empty, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        // A failure means that the next block is inserted already.
+        let evicted = ptr::without_provenance_mut(now.0 | EVICTED);
+        let _ = self.hint.compare_exchange(hint, evicted, Ordering::Relaxed, Ordering::Relaxed);
         // SAFETY: the exchange gave the pointer to this thread alone (slot.2), which still holds
         // the count.
         let bytes = size(unsafe { &*tagged });

@@ -159,6 +159,17 @@ impl BlockIndex {
         self.blocks.peek(number - self.index.first(), pin)
     }
 
+    /// Caches a block that was read for a reader; see [`CachedBlocks::insert_passing`].
+    pub(in crate::sstable) fn insert_read(
+        &self,
+        number: usize,
+        block: &Arc<Block>,
+        is_passing: bool,
+        pin: &Guard,
+    ) {
+        self.blocks.insert_passing(number - self.index.first(), block, is_passing, pin);
+    }
+
     /// Caches a block. A `hot` block survives the next pass of the clock hand.
     pub(in crate::sstable) fn insert(&self, number: usize, block: &Arc<Block>, hot: bool, pin: &Guard) {
         self.blocks.insert(number - self.index.first(), block, hot, pin);

@@ -51,6 +51,37 @@ fn the_clock_gives_a_used_block_a_second_chance() {
 }
 
 #[test]
+fn a_block_that_is_read_once_leaves_before_those_that_are_used() {
+    const KEPT: usize = 32;
+    let cache = BlockCache::new(MemoryBudget::new(100 * KEPT as u64));
+    let blocks = cache.register(1000);
+    let pin = crate::sync::pin();
+    let pass = |block: usize, is_passing| {
+        blocks.insert_passing(block, &Item::new(0, block as u64), is_passing, &pin);
+        assert!(cache.used_bytes() <= 100 * KEPT as u64, "block_cache.2");
+    };
+    (0..KEPT).for_each(|block| pass(block, false));
+    // Nothing was used, so the first passing blocks displace what the hand finds.
+    (100..900).for_each(|block| pass(block, true));
+    let in_use = (0..KEPT).filter(|&block| blocks.peek(block, &pin).is_some()).count();
+    assert!(in_use >= KEPT - 4, "{in_use} of {KEPT} after a scan");
+    // A second use ends the probation.
+    pass(901, true);
+    blocks.load(901, &pin).unwrap().check(0, 901);
+    (902..920).for_each(|block| pass(block, true));
+    assert!(blocks.peek(901, &pin).is_some());
+    // A block that was evicted a moment ago stays if a get reads it, and not if a long walk does.
+    assert!(blocks.peek(910, &pin).is_none() && blocks.peek(911, &pin).is_none());
+    pass(910, false);
+    pass(911, true);
+    (920..930).for_each(|block| pass(block, true));
+    assert!(blocks.peek(910, &pin).is_some() && blocks.peek(911, &pin).is_none());
+    assert!(cache.clock.lock().probation.len() <= KEPT / 16 + 1);
+    drop(blocks);
+    assert_eq!(cache.used_bytes(), 0, "block_cache.4");
+}
+
+#[test]
 fn block_cache_4_a_dropped_table_gives_its_bytes_back() {
     let cache = BlockCache::new(MemoryBudget::new(1000));
     let (first, second) = (cache.register(4), cache.register(4));
@@ -117,7 +148,17 @@ fn slot_2_readers_and_evictions_at_the_same_time() {
                         }
                         None => {
                             let item = Item::new(table, block);
-                            tables[table as usize].insert(block as usize, &item, rng.bool(), &pin);
+                            match rng.u8(..3) {
+                                0 => tables[table as usize].insert(block as usize, &item, rng.bool(), &pin),
+                                _ => {
+                                    tables[table as usize].insert_passing(
+                                        block as usize,
+                                        &item,
+                                        rng.bool(),
+                                        &pin,
+                                    );
+                                }
+                            }
                         }
                     }
                     drop(pin);

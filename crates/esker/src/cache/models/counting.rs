@@ -41,6 +41,10 @@ impl World {
         blocks.insert(at, &Block::new(1, &self.freed[block]), hot, &self.epoch);
     }
 
+    fn pass(&self, blocks: &CachedBlocks<Block>, at: usize, block: usize) {
+        blocks.insert_passing(at, &Block::new(1, &self.freed[block]), false, &self.epoch);
+    }
+
     /// Called when no other thread uses the cache.
     fn assert_counted(&self, blocks: &CachedBlocks<Block>) {
         let resident = (0..2).filter(|&at| blocks.peek(at, &self.epoch).is_some()).count() as u64;
@@ -119,6 +123,26 @@ fn block_cache_1_block_cache_2_two_hands_and_a_directory_that_goes() {
         world.cache.shrink(&world.epoch);
         hand.join().unwrap();
         owner.join().unwrap();
+        world.end(stays);
+    });
+}
+
+#[test]
+fn block_cache_1_block_cache_2_block_cache_4_blocks_on_probation_and_a_directory_that_goes() {
+    model(|| {
+        let world = World::new(3);
+        let (stays, goes) = (world.cache.register(2), world.cache.register(2));
+        world.pass(&goes, 0, 0);
+        let passing = {
+            let world = world.clone();
+            loom::thread::spawn(move || {
+                world.pass(&stays, 0, 1);
+                stays
+            })
+        };
+        world.pass(&goes, 1, 2);
+        drop(goes);
+        let stays = passing.join().unwrap();
         world.end(stays);
     });
 }

@@ -87,7 +87,7 @@ impl Table {
         // A block of another position would give wrong answers, or keep an iterator in place forever.
         self.check_place(index, number, &block, None)?;
         if fill {
-            index.insert(number, &block, true, pin);
+            index.insert_read(number, &block, false, pin);
         }
         Ok(block)
     }

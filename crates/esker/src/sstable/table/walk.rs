@@ -46,7 +46,7 @@ impl Table {
         let block = Arc::new(self.decode_block(stored, extent.start)?);
         self.check_place(index, number, &block, None)?;
         if fill {
-            index.insert(number, &block, true, pin);
+            index.insert_read(number, &block, window.is_long(), pin);
         }
         Ok(block)
     }

@@ -20,6 +20,9 @@ use crate::sstable::caches::BlockIndex;
 
 const WINDOW_BYTES_MIN: u64 = 16 << 10;
 const WINDOW_BYTES_MAX: u64 = 64 << 10;
+/// A walk that has read more than this in sequence is a scan of much data, rather than a range that may be
+/// read again soon.
+const LONG_BYTES: u64 = 1 << 20;
 
 /// The window of a walk, and how the walk moves.
 pub(crate) struct WalkWindow {
@@ -31,6 +34,8 @@ pub(crate) struct WalkWindow {
     is_backward: bool,
     /// Bytes of the next window. Zero after a jump.
     next_bytes: u64,
+    /// Bytes of all windows since the last jump.
+    read_bytes: u64,
     window: Option<Box<Window>>,
 }
 
@@ -43,7 +48,7 @@ struct Window {
 
 impl WalkWindow {
     pub(crate) fn new(fills_cache: bool) -> Self {
-        WalkWindow { fills_cache, last: None, is_backward: false, next_bytes: 0, window: None }
+        WalkWindow { fills_cache, last: None, is_backward: false, next_bytes: 0, read_bytes: 0, window: None }
     }
 
     /// Notes that the walk enters a block.
@@ -60,9 +65,14 @@ impl WalkWindow {
         if is_adjacent && (self.next_bytes == 0 || is_backward == self.is_backward) {
             self.next_bytes = self.next_bytes.max(WINDOW_BYTES_MIN);
         } else {
-            (self.next_bytes, self.window) = (0, None);
+            (self.next_bytes, self.read_bytes, self.window) = (0, 0, None);
         }
         self.is_backward = is_backward;
+    }
+
+    /// Returns whether much was read in sequence.
+    pub(super) fn is_long(&self) -> bool {
+        self.read_bytes > LONG_BYTES
     }
 
     /// Returns the stored form of a block, if it is in the window.
@@ -88,6 +98,7 @@ impl WalkWindow {
         }
         let memory = index.blocks.reserve_window(extent.end - extent.start);
         let Ok(stored) = table.read_extent(extent.clone()) else { return };
+        self.read_bytes += extent.end - extent.start;
         self.window = Some(Box::new(Window { table: address(table), extent, stored, _memory: memory }));
     }
 
