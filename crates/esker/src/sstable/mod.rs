@@ -55,6 +55,7 @@ mod scan;
 mod standalone;
 mod stored;
 mod table;
+mod walk_window;
 mod writer;
 
 pub use options::{TableCompression, TableOptions};
@@ -75,7 +76,8 @@ pub(crate) use scan::TableScan;
 pub(crate) use stored::Fingerprint;
 #[cfg(test)]
 pub(crate) use table::plain_remover;
-pub(crate) use table::{Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss, Remover, Table, WalkWindow};
+pub(crate) use table::{Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss, Remover, Table};
+pub(crate) use walk_window::WalkWindow;
 pub(crate) use writer::TableWriter;
 
 #[cfg(test)]

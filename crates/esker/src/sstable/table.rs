@@ -27,7 +27,6 @@ mod loading;
 mod lookup;
 mod size;
 mod walk;
-mod walk_window;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -39,7 +38,6 @@ use parking_lot::Mutex;
 
 use self::loading::{Loaded, Source};
 pub(crate) use self::lookup::{Found, MemoryOnly, NoAnswer, OnMiss, ReadOnMiss};
-pub(crate) use self::walk_window::WalkWindow;
 use super::block::Block;
 use super::counts::Counts;
 use super::cursor::TableCursor;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::Table;
 use super::blocks::{HAS_ROOM_BYTES, Use};
-use super::walk_window::WalkWindow;
 use crate::cache::Guard;
 use crate::sstable::block::Block;
 use crate::sstable::caches::BlockIndex;
+use crate::sstable::walk_window::WalkWindow;
 use crate::types::Result;
 
 impl Table {
@@ -20,11 +20,16 @@ impl Table {
         window: &mut WalkWindow,
         pin: &'g Guard,
     ) -> Result<Use<'g, Block>> {
-        window.enter(self, number);
+        window.enter(self.address(), self.blocks(), number);
         match index.load(number, pin) {
             Some(block) => Ok(Use::Pinned(block)),
             None => Ok(Use::Loaded(self.load_for_walk(index, number, window, pin)?)),
         }
+    }
+
+    #[inline]
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     #[cold]
@@ -38,10 +43,12 @@ impl Table {
         let (extent, fill) = (index.extent(number), window.fills_cache);
         // A read around the block serves other readers, too.
         let is_cached_ahead = fill && index.blocks.room_bytes() >= HAS_ROOM_BYTES;
-        if !is_cached_ahead && window.stored(self, &extent).is_none() {
-            window.read(self, index, number, pin);
+        if !is_cached_ahead && window.stored(self.address(), &extent).is_none() {
+            window.read(self.address(), index, number, pin, |extent| self.read_extent(extent));
         }
-        let Some(stored) = window.stored(self, &extent) else { return self.load(index, number, fill, pin) };
+        let Some(stored) = window.stored(self.address(), &extent) else {
+            return self.load(index, number, fill, pin);
+        };
         index.blocks.note_miss();
         let block = Arc::new(self.decode_block(stored, extent.start)?);
         self.check_place(index, number, &block, None)?;

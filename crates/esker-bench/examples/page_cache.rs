@@ -2,7 +2,7 @@
 //! table.
 //!
 //! ```text
-//! cargo run --release -p esker --example page_cache -- [part of a row's name]
+//! cargo run --release -p esker-bench --no-default-features --example page_cache -- [part of a row's name]
 //! ```
 //!
 //! Each line is the median of five rounds.

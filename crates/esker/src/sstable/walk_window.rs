@@ -14,9 +14,9 @@ use std::ops::Range;
 
 use esker_env::PageBuf;
 
-use super::Table;
+use super::caches::BlockIndex;
 use crate::cache::{Guard, Reservation};
-use crate::sstable::caches::BlockIndex;
+use crate::types::Result;
 
 const WINDOW_BYTES_MIN: u64 = 16 << 10;
 const WINDOW_BYTES_MAX: u64 = 64 << 10;
@@ -27,9 +27,9 @@ const LONG_BYTES: u64 = 1 << 20;
 /// The window of a walk, and how the walk moves.
 pub(crate) struct WalkWindow {
     /// Whether blocks that are read are cached.
-    pub(in crate::sstable) fills_cache: bool,
-    /// Table and number of the block that the walk entered last. The walk keeps its tables alive, so an
-    /// address identifies one.
+    pub(super) fills_cache: bool,
+    /// Address of the table and number of the block that the walk entered last. The walk keeps its tables
+    /// alive, so an address identifies one.
     last: Option<(usize, usize)>,
     is_backward: bool,
     /// Bytes of the next window. Zero after a jump.
@@ -51,16 +51,16 @@ impl WalkWindow {
         WalkWindow { fills_cache, last: None, is_backward: false, next_bytes: 0, read_bytes: 0, window: None }
     }
 
-    /// Notes that the walk enters a block.
+    /// Notes that the walk enters a block of a table, which has `blocks` of them.
     #[inline]
-    pub(super) fn enter(&mut self, table: &Table, number: usize) {
-        let entered = (address(table), number);
+    pub(super) fn enter(&mut self, table: usize, blocks: usize, number: usize) {
+        let entered = (table, number);
         let Some(last) = self.last.replace(entered).filter(|last| *last != entered) else { return };
         let is_same_table = last.0 == entered.0;
         let is_backward = if is_same_table { number < last.1 } else { number > 0 };
         let is_adjacent = match is_same_table {
             true => number.abs_diff(last.1) == 1,
-            false => number == 0 || number + 1 == table.blocks(),
+            false => number == 0 || number + 1 == blocks,
         };
         if is_adjacent && (self.next_bytes == 0 || is_backward == self.is_backward) {
             self.next_bytes = self.next_bytes.max(WINDOW_BYTES_MIN);
@@ -76,19 +76,24 @@ impl WalkWindow {
     }
 
     /// Returns the stored form of a block, if it is in the window.
-    pub(super) fn stored(&self, table: &Table, extent: &Range<u64>) -> Option<&[u8]> {
+    pub(super) fn stored(&self, table: usize, extent: &Range<u64>) -> Option<&[u8]> {
         let window = self.window.as_ref().filter(|window| {
-            window.table == address(table)
-                && window.extent.start <= extent.start
-                && extent.end <= window.extent.end
+            window.table == table && window.extent.start <= extent.start && extent.end <= window.extent.end
         })?;
         let start = (extent.start - window.extent.start) as usize;
         Some(&window.stored[start..start + (extent.end - extent.start) as usize])
     }
 
-    /// Reads a window that begins with a block, or ends with it if the walk moves backward. Does nothing
-    /// unless the walk has entered adjacent blocks.
-    pub(super) fn read(&mut self, table: &Table, index: &BlockIndex, number: usize, pin: &Guard) {
+    /// Reads a window of a table that begins with a block, or ends with it if the walk moves backward. Does
+    /// nothing unless the walk has entered adjacent blocks.
+    pub(super) fn read(
+        &mut self,
+        table: usize,
+        index: &BlockIndex,
+        number: usize,
+        pin: &Guard,
+        read_extent: impl FnOnce(Range<u64>) -> Result<PageBuf>,
+    ) {
         self.window = None;
         let bytes = self.next_bytes;
         self.next_bytes = (2 * bytes).min(WINDOW_BYTES_MAX);
@@ -97,9 +102,9 @@ impl WalkWindow {
             return;
         }
         let memory = index.blocks.reserve_window(extent.end - extent.start);
-        let Ok(stored) = table.read_extent(extent.clone()) else { return };
+        let Ok(stored) = read_extent(extent.clone()) else { return };
         self.read_bytes += extent.end - extent.start;
-        self.window = Some(Box::new(Window { table: address(table), extent, stored, _memory: memory }));
+        self.window = Some(Box::new(Window { table, extent, stored, _memory: memory }));
     }
 
     /// Returns the extent of a window of at most `bytes`, or of a single larger block. Its blocks are in one
@@ -124,8 +129,4 @@ impl WalkWindow {
         }
         found
     }
-}
-
-fn address(table: &Table) -> usize {
-    std::ptr::from_ref(table).addr()
 }
