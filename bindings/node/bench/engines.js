@@ -32,7 +32,7 @@ async function esker (dir) {
     increment: (key) => db.transact(async (t) => {
       const n = t.getSync(map, key).readUInt32LE()
       const next = Buffer.alloc(100)
-      next.writeUInt32LE(n + 1)
+      next.writeUInt32LE((n + 1) >>> 0)
       t.put(map, key, next)
     }),
     close: () => db.close()
@@ -109,7 +109,7 @@ async function lmdb (dir) {
     },
     increment: (key) => db.transaction(() => {
       const next = Buffer.alloc(100)
-      next.writeUInt32LE(db.get(key).readUInt32LE() + 1)
+      next.writeUInt32LE((db.get(key).readUInt32LE() + 1) >>> 0)
       db.put(key, next)
     }),
     close: () => db.close()
@@ -131,7 +131,7 @@ async function sqlite (dir) {
   const putAll = db.transaction((entries) => { for (const [key, value] of entries) put.run(key, value) })
   const increment = db.transaction((key) => {
     const next = Buffer.alloc(100)
-    next.writeUInt32LE(get.get(key).readUInt32LE() + 1)
+    next.writeUInt32LE((get.get(key).readUInt32LE() + 1) >>> 0)
     put.run(key, next)
   })
   const durably = (body) => {
