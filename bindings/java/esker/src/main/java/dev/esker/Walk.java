@@ -15,7 +15,7 @@ final class Walk {
             ValueLayout.JAVA_INT_UNALIGNED.withOrder(java.nio.ByteOrder.LITTLE_ENDIAN);
     static final int HEADER_SIZE = 8;
 
-    private static final long CHUNK_FIRST = 1024;
+    private static final long CHUNK_FIRST = 2048;
     private static final long CHUNK_MAX = 128 * 1024;
 
     private final Handle handle;
