@@ -163,7 +163,7 @@ public final class Tuple {
         }
     }
 
-    /** Whether an integer whose magnitude has this many bytes is one that the encoding has. */
+    /** Whether the encoding has an integer whose magnitude has this many bytes. */
     static boolean fits(BigInteger number, int length) {
         return length <= INT_BYTES_MAX && (number.signum() >= 0 || number.bitLength() < INT_BYTES_MAX * 8);
     }
