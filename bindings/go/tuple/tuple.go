@@ -59,7 +59,7 @@ func invalid(format string, arguments ...any) error {
 func Pack(fields ...any) ([]byte, error) { return Tuple(fields).Pack() }
 
 // Pack encodes the tuple.
-func (t Tuple) Pack() ([]byte, error) { return t.AppendTo(nil) }
+func (t Tuple) Pack() ([]byte, error) { return t.AppendTo([]byte{}) }
 
 // AppendTo appends the encoded tuple to bytes.
 func (t Tuple) AppendTo(to []byte) ([]byte, error) { return appendFields(to, t, 0) }
