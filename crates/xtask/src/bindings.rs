@@ -1,4 +1,5 @@
 //! Checks the bindings for other languages: the C API here, the others in a file each.
+//! Checks the bindings for other languages: the C API, Go.
 //!
 //! ```text
 //!   header:   crates/esker-c/src --cbindgen--> include/esker.h, compared with the file or written to it
@@ -9,6 +10,7 @@
 
 mod java;
 mod node;
+mod go;
 
 use std::fs;
 use std::process::Command;
@@ -34,6 +36,7 @@ pub(crate) fn run() -> Result<bool, String> {
     is_well &= succeeds(test().env("ESKER_CC", with("cc")).env("ESKER_CXX", with("c++")))?;
     is_well &= java::test()?;
     is_well &= node::run()?;
+    is_well &= go::test()?;
     Ok(is_well)
 }
 
