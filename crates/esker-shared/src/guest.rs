@@ -1,6 +1,6 @@
 //! A guest's connection to the host.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use esker::Error as DbError;
 
 use crate::commit_id::LaneId;
-use crate::protocol::{self, Reply, Request, VERSION};
+use crate::protocol::{self, Reply, Request};
 use crate::session::Session;
-use crate::socket;
+use crate::transport::{Transport, Wire, is_late};
 
 /// How long a connection is given to end a snapshot or transaction that its user dropped.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ pub(crate) enum CallError {
 /// A connection, and the lane of its commits.
 #[derive(Debug)]
 pub(crate) struct Conn {
-    reader: BufReader<UnixStream>,
+    wire: Wire,
     lane: LaneId,
     /// The number of the last commit.
     number: u64,
@@ -55,33 +55,15 @@ pub(crate) struct Conn {
 
 impl Conn {
     /// Connects to the host of a directory.
-    pub(crate) fn open(dir: &Path, wait: Duration, until: Instant) -> Result<Self, NoConnection> {
-        let stream = socket::connect(dir, until).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => NoConnection::Absent,
-            io::ErrorKind::TimedOut => NoConnection::Silent,
-            _ => NoConnection::Refused(e),
-        })?;
-        let lane = LaneId::random();
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let greeted = (|| {
-            stream.set_read_timeout(Some(left))?;
-            stream.set_write_timeout(Some(left))?;
-            protocol::greet_host(&mut &stream, lane)?;
-            protocol::read_version(&mut &stream)
-        })();
-        match greeted {
-            Ok(VERSION) => {}
-            Ok(theirs) => return Err(NoConnection::Version(theirs)),
-            Err(e) if is_late(&e) => return Err(NoConnection::Silent),
-            Err(e) if e.kind() == io::ErrorKind::InvalidData => return Err(NoConnection::Refused(e)),
-            // The host went while it accepted.
-            Err(_) => return Err(NoConnection::Absent),
-        }
-        let timeouts =
-            stream.set_read_timeout(Some(wait)).and_then(|()| stream.set_write_timeout(Some(wait)));
-        timeouts.map_err(NoConnection::Refused)?;
-        let (reader, buffer) = (BufReader::new(stream), Vec::new());
-        Ok(Conn { reader, lane, number: 0, buffer, wait, is_broken: false })
+    pub(crate) fn open(
+        transport: &Transport,
+        dir: &Path,
+        wait: Duration,
+        until: Instant,
+    ) -> Result<Self, NoConnection> {
+        let lane = transport.new_lane();
+        let wire = transport.connect(dir, lane, wait, until)?;
+        Ok(Conn { wire, lane, number: 0, buffer: Vec::new(), wait, is_broken: false })
     }
 
     pub(crate) fn lane(&self) -> LaneId {
@@ -107,7 +89,7 @@ impl Conn {
         let frame = protocol::frame(request)
             .map_err(|e| CallError::Refused(DbError::Invalid(format!("a request for the host: {e}"))))?;
         self.is_broken = true;
-        let reply = self.exchange(&frame).map_err(|e| match e.kind() {
+        let reply = self.wire.exchange(&frame, &mut self.buffer).map_err(|e| match e.kind() {
             _ if is_late(&e) => CallError::Late,
             io::ErrorKind::InvalidData => CallError::Garbled(e),
             _ => CallError::Broken,
@@ -125,19 +107,10 @@ impl Conn {
         }
     }
 
-    fn exchange(&mut self, frame: &[u8]) -> io::Result<Reply> {
-        self.reader.get_mut().write_all(frame)?;
-        match protocol::read_frame(&mut self.reader, &mut self.buffer)? {
-            true => protocol::decode(&self.buffer),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
-    }
-
     /// Ends what it holds in the host. Does not wait for long.
     pub(crate) fn release(&mut self, dir: &Path) {
-        let limit = |conn: &Conn, time| conn.reader.get_ref().set_read_timeout(Some(time)).is_ok();
-        let done = limit(self, RELEASE_MAX) && self.call(&Request::Release, dir).is_ok();
-        self.is_broken = !done || !limit(self, self.wait);
+        let done = self.wire.limit(RELEASE_MAX) && self.call(&Request::Release, dir).is_ok();
+        self.is_broken = !done || !self.wire.limit(self.wait);
     }
 
     /// Ends the connection without questions about its commits.
@@ -146,21 +119,18 @@ impl Conn {
             && let Ok(frame) = protocol::frame(&Request::Goodbye)
         {
             // Without it the host keeps the record for an hour.
-            let _ = self.reader.get_mut().set_write_timeout(Some(RELEASE_MAX));
-            let _ = self.reader.get_mut().write_all(&frame);
+            self.wire.send_last(&frame, RELEASE_MAX);
         }
     }
 
     /// Waits for the end of the connection, whenever that is.
     pub(crate) fn wait_for_end(&mut self) {
-        if self.reader.get_ref().set_read_timeout(None).is_ok() {
-            let _ = self.reader.read(&mut [0]);
-        }
+        self.wire.wait_for_end();
     }
 
-    /// Returns another handle of the socket.
-    pub(crate) fn socket(&self) -> io::Result<UnixStream> {
-        self.reader.get_ref().try_clone()
+    /// Returns another handle of its socket.
+    pub(crate) fn socket(&self) -> Option<UnixStream> {
+        self.wire.socket()
     }
 }
 
@@ -178,9 +148,4 @@ impl Link {
             Link::Remote(conn) => conn.call(request, dir),
         }
     }
-}
-
-/// Returns whether a timeout of the socket has passed.
-fn is_late(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }

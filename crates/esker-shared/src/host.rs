@@ -22,11 +22,13 @@ use std::time::{Duration, Instant};
 use esker::Db;
 use parking_lot::{Condvar, Mutex};
 
+use crate::commit_id::LaneId;
 use crate::error::WireError;
 use crate::lanes::Lanes;
 use crate::protocol::{self, Reply, Request};
 use crate::session::Session;
 use crate::socket::{self, Bound};
+use crate::transport::Transport;
 
 /// Longest wait for a connection. Then the accepting thread checks for a stop, old records and its file.
 const TICK: Duration = Duration::from_millis(100);
@@ -43,11 +45,19 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Host {
     pub(crate) db: Db,
     server: Arc<Server>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// `None` once it was closed.
+    serving: Mutex<Option<Serving>>,
+}
+
+/// What lets guests connect.
+enum Serving {
+    Thread(JoinHandle<()>),
+    #[cfg(feature = "simulation")]
+    Network(crate::simulation::Network),
 }
 
 /// What the threads of a host share.
-struct Server {
+pub(crate) struct Server {
     db: Db,
     lanes: Arc<Lanes>,
     dir: PathBuf,
@@ -59,6 +69,9 @@ struct Server {
     one_ended: Condvar,
 }
 
+/// The frame of a reply, and the engine's error if it refused the request.
+type Answer = (Vec<u8>, Option<esker::Error>);
+
 /// The open connections by number, for closing them.
 #[derive(Default)]
 struct Connections {
@@ -68,7 +81,12 @@ struct Connections {
 
 impl Host {
     /// Serves a database that this process has just opened.
-    pub(crate) fn start(db: Db, dir: &Path, idle_max: Duration) -> Result<Self, (Db, crate::Error)> {
+    pub(crate) fn start(
+        db: Db,
+        dir: &Path,
+        idle_max: Duration,
+        transport: &Transport,
+    ) -> Result<Self, (Db, crate::Error)> {
         let lanes = match refuse_replica(&db).and_then(|()| Lanes::new(&db)) {
             Ok(lanes) => Arc::new(lanes),
             Err(error) => return Err((db, error.into())),
@@ -82,14 +100,16 @@ impl Host {
             connections: Mutex::default(),
             one_ended: Condvar::new(),
         });
-        let started = socket::bind(dir).and_then(|bound| {
-            let server = server.clone();
-            std::thread::Builder::new()
-                .name("esker-shared".to_owned())
-                .spawn(move || server.accept_all(bound))
-        });
+        let started = match transport {
+            Transport::Socket => server.clone().start().map(Serving::Thread),
+            #[cfg(feature = "simulation")]
+            Transport::Simulated(network) => {
+                network.serve(server.clone());
+                Ok(Serving::Network(network.clone()))
+            }
+        };
         match started {
-            Ok(thread) => Ok(Host { db, server, thread: Mutex::new(Some(thread)) }),
+            Ok(serving) => Ok(Host { db, server, serving: Mutex::new(Some(serving)) }),
             Err(e) if e.kind() == io::ErrorKind::InvalidFilename => {
                 Err((db, crate::Error::PathTooLong(dir.to_owned())))
             }
@@ -104,17 +124,48 @@ impl Host {
 
     /// Ends all connections after their running requests, then closes the database (host.3).
     pub(crate) fn close(&self) -> esker::Result<()> {
-        let Some(thread) = self.thread.lock().take() else { return Ok(()) };
+        let Some(serving) = self.serving.lock().take() else { return Ok(()) };
         self.server.stops.store(true, Ordering::Relaxed);
-        // A panic of that thread has ended it as well.
-        let _ = thread.join();
+        match serving {
+            // A panic of that thread has ended it as well.
+            Serving::Thread(thread) => drop(thread.join()),
+            #[cfg(feature = "simulation")]
+            Serving::Network(network) => network.end_host(),
+        }
         self.db.clone().close()
     }
 }
 
 impl Server {
-    fn stops(&self) -> bool {
+    pub(crate) fn stops(&self) -> bool {
         self.stops.load(Ordering::Relaxed)
+    }
+
+    /// Binds the socket and starts the accepting thread.
+    fn start(self: Arc<Self>) -> io::Result<JoinHandle<()>> {
+        let bound = socket::bind(&self.dir)?;
+        let thread = std::thread::Builder::new().name("esker-shared".to_owned());
+        thread.spawn(move || self.accept_all(bound))
+    }
+
+    /// Begins the session of a connection.
+    pub(crate) fn begin_session(&self, lane: LaneId) -> esker::Result<Session> {
+        Ok(Session::new(&self.db, &self.lanes, Some(self.lanes.join(lane)?)))
+    }
+
+    /// Runs the request of a frame. Returns the frame of the reply, and the engine's error if it refused.
+    /// `None`: the guest has said goodbye.
+    pub(crate) fn answer(frame: &[u8], session: &mut Session) -> io::Result<Option<Answer>> {
+        let request: Request<'_> = protocol::decode(frame)?;
+        let is_goodbye = request == Request::Goodbye;
+        let reply = session.run(request);
+        if is_goodbye {
+            return Ok(None);
+        }
+        Ok(Some(match reply {
+            Ok(reply) => (protocol::frame(&reply)?, None),
+            Err(error) => (protocol::frame(&Reply::Refused(WireError::from(&error)))?, Some(error)),
+        }))
     }
 
     fn accept_all(self: &Arc<Self>, mut bound: Bound) {
@@ -180,8 +231,7 @@ impl Server {
         if version != protocol::VERSION {
             return protocol::greet_guest(&mut &*stream);
         }
-        let lane = self.lanes.join(lane).map_err(io::Error::other)?;
-        let mut session = Session::new(&self.db, &self.lanes, Some(lane));
+        let mut session = self.begin_session(lane).map_err(io::Error::other)?;
         self.answer_all(stream, &mut reader, &mut session)
     }
 
@@ -197,16 +247,9 @@ impl Server {
         let mut buffer = Vec::new();
         // Requests that were sent and not read yet stay unread: their guest asks the next host.
         while !self.stops() && protocol::read_frame(reader, &mut buffer)? {
-            let request: Request<'_> = protocol::decode(&buffer)?;
-            let is_goodbye = request == Request::Goodbye;
-            let reply = session.run(request);
-            if is_goodbye {
-                return Ok(());
-            }
-            let is_closed = matches!(reply, Err(esker::Error::Closed));
-            let reply = reply.unwrap_or_else(|error| Reply::Refused(WireError::from(&error)));
-            stream.write_all(&protocol::frame(&reply)?)?;
-            if is_closed {
+            let Some((reply, refusal)) = Self::answer(&buffer, session)? else { return Ok(()) };
+            stream.write_all(&reply)?;
+            if matches!(refusal, Some(esker::Error::Closed)) {
                 // The program has closed the database itself: another process may have it.
                 self.stops.store(true, Ordering::Relaxed);
             }

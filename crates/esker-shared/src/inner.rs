@@ -24,10 +24,10 @@ use crate::error::{Error, Result};
 use crate::guest::{CallError, Conn, Link, NoConnection};
 use crate::host::Host;
 use crate::protocol::{Reply, Request, VERSION, WireDurability};
+use crate::transport::Transport;
 
-/// Pauses between attempts to find a host.
+/// First pause between attempts to find a host.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// How long a caller waits for another thread of this process that opens the database, before it looks again.
 const TAKEOVER_TURN: Duration = Duration::from_millis(20);
 /// Number of unused connections that are kept.
@@ -45,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) builder: Builder,
     pub(crate) wait: Duration,
     pub(crate) idle_max: Duration,
+    pub(crate) transport: Transport,
 }
 
 /// What all handles of the user share: the last one closes the database, also while the watching thread uses
@@ -91,7 +92,11 @@ impl Opened {
         if let Link::Remote(conn) = link {
             // A guest with other keys could not take over.
             inner.settings.builder.check_keys(&inner.dir)?;
-            inner.watch(conn)?;
+            match inner.settings.transport {
+                Transport::Socket => inner.watch(conn)?,
+                #[cfg(feature = "simulation")]
+                Transport::Simulated(_) => inner.give_back(Link::Remote(conn)),
+            }
         }
         Ok(Arc::new(Opened { inner }))
     }
@@ -178,7 +183,7 @@ impl Inner {
             if let Some(host) = self.host.get() {
                 return Ok(Link::Local(Box::new(host.session())));
             }
-            match Conn::open(&self.dir, self.settings.wait, until) {
+            match Conn::open(&self.settings.transport, &self.dir, self.settings.wait, until) {
                 Ok(conn) => return Ok(Link::Remote(conn)),
                 Err(NoConnection::Absent) => {}
                 Err(NoConnection::Silent) => return Err(self.no_host(SILENT)),
@@ -203,11 +208,9 @@ impl Inner {
                     Err(error) => return Err(error),
                 }
             }
-            if Instant::now() >= until {
+            if !self.settings.transport.pause(&mut pause, until) {
                 return Err(self.no_host(why));
             }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
@@ -223,8 +226,8 @@ impl Inner {
             // A database that was removed meanwhile is not replaced by an empty one.
             builder = builder.create_if_missing(false).error_if_exists(false);
         }
-        let db = builder.open(&self.dir)?;
-        match Host::start(db, &self.dir, self.settings.idle_max) {
+        let db = self.settings.transport.open(builder, &self.dir)?;
+        match Host::start(db, &self.dir, self.settings.idle_max, &self.settings.transport) {
             Ok(host) => {
                 let is_set = self.host.set(host).is_ok();
                 assert!(is_set, "only the holder of `takeover` sets it");
@@ -261,7 +264,7 @@ impl Inner {
     }
 
     fn note_watched(&self, conn: &Conn) {
-        *self.watched.lock() = conn.socket().ok();
+        *self.watched.lock() = conn.socket();
     }
 
     /// Runs a request that changes nothing, again after the host has gone. Also returns the link, which may
@@ -359,11 +362,9 @@ impl Inner {
                 // the next host may answer.
                 Err(_) => {}
             }
-            if Instant::now() >= until {
+            if !self.settings.transport.pause(&mut pause, until) {
                 break;
             }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
         }
         Err(unknown())
     }
@@ -444,7 +445,7 @@ mod tests {
     fn a_child_of_a_fork_is_refused_and_leaves_its_parents_socket() {
         let dir = tempfile::tempdir().unwrap();
         let (builder, time) = (Builder::default(), Duration::from_secs(5));
-        let settings = Settings { builder, wait: time, idle_max: time };
+        let settings = Settings { builder, wait: time, idle_max: time, transport: Transport::Socket };
         let mut inner = Opened::open(dir.path().to_owned(), settings).unwrap();
         // As in the child, which has another number.
         let pid = inner.pid;

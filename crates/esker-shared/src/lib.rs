@@ -50,6 +50,8 @@
 )]
 
 mod batch;
+#[doc(hidden)]
+pub mod canary;
 mod commit_id;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -65,10 +67,14 @@ mod protocol;
 mod range;
 mod session;
 mod shared;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation;
 mod snapshot;
 mod socket;
 mod transact;
 mod transaction;
+mod transport;
 
 pub use batch::SharedBatch;
 pub use commit_id::{CommitId, Outcome};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::{Builder, Db, Error as DbError, KeyspaceOptions};
+use esker::{Builder, Db, KeyspaceOptions};
 
 use crate::batch::SharedBatch;
 use crate::commit_id::{ASKING_MAX, CommitId, Outcome};
@@ -15,6 +15,7 @@ use crate::protocol::{Bytes, Opening, Reply, Request};
 use crate::snapshot::SharedSnapshot;
 use crate::transact::TransactionOptions;
 use crate::transaction::SharedTransaction;
+use crate::transport::{Transport, unresolved};
 
 /// How to open a shared database.
 #[derive(Clone, Debug)]
@@ -25,7 +26,8 @@ pub struct SharedBuilder {
 impl Default for SharedBuilder {
     fn default() -> Self {
         let (wait, idle_max) = (Duration::from_secs(30), Duration::from_secs(10));
-        SharedBuilder { settings: Settings { builder: Builder::default(), wait, idle_max } }
+        let (builder, transport) = (Builder::default(), Transport::Socket);
+        SharedBuilder { settings: Settings { builder, wait, idle_max, transport } }
     }
 }
 
@@ -53,14 +55,21 @@ impl SharedBuilder {
         self
     }
 
+    /// Reaches other processes through a simulated network. Not part of the API.
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn network(mut self, network: &crate::simulation::Network) -> Self {
+        self.settings.transport = Transport::Simulated(network.clone());
+        self
+    }
+
     /// Opens the database in a directory, as its host or as a guest of its host.
     ///
     /// # Errors
     /// Those of [`Builder::open`] as [`Error::Db`]; [`Error::NoHost`] if another process has it open and does
     /// not serve it; [`Error::Version`]; [`Error::PathTooLong`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Shared> {
-        let dir = std::path::absolute(path.as_ref());
-        let dir = dir.map_err(|e| DbError::io("resolve", path.as_ref(), e))?;
+        let dir = self.settings.transport.dir(path.as_ref()).map_err(|e| unresolved(path.as_ref(), e))?;
         Ok(Shared { inner: Opened::open(dir, self.settings)? })
     }
 }
