@@ -5,8 +5,8 @@
 //!                       ^---reply or a loss---'
 //! ```
 //!
-//! Sockets, threads and waits are replaced; frames, sessions, lanes and the search for a host are those of real
-//! processes. A request is served to its end before the next one, unless it is [delayed](Loss::Delay).
+//! Sockets, threads and waits are replaced. Frames, sessions, lanes and the search for a host are those of
+//! real processes. A request is served to its end before the next one, unless it is [delayed](Loss::Delay).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -103,7 +103,8 @@ impl Network {
 
     /// Runs the requests that were delayed, whose connections have ended.
     pub fn deliver(&self) {
-        for (number, frame) in std::mem::take(&mut self.state.lock().delayed) {
+        let delayed = std::mem::take(&mut self.state.lock().delayed);
+        for (number, frame) in delayed {
             let session = self.state.lock().sessions.remove(&number);
             if let Some(mut session) = session {
                 let _ = self.run(&frame, &mut session);
