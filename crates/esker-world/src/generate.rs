@@ -10,6 +10,7 @@
 mod copies;
 mod openings;
 mod reads;
+mod sharing;
 mod together;
 mod writes;
 
@@ -133,6 +134,12 @@ struct Features {
     unloads: bool,
     /// Whether there is a replica.
     replica: bool,
+    /// Whether there are guests.
+    guests: bool,
+    /// Whether there are exclusive transactions.
+    exclusive: bool,
+    /// Whether large commits fill the disk.
+    crowds: bool,
 }
 
 impl Features {
@@ -150,6 +157,9 @@ impl Features {
             archives: setting::has_archives(seed),
             unloads: setting::has_unloads(seed),
             replica: setting::has_replica(seed),
+            guests: setting::has_guests(seed),
+            exclusive: setting::has_exclusive(seed),
+            crowds: setting::has_crowds(seed),
         }
     }
 }
@@ -204,7 +214,7 @@ impl<'a> Generator<'a> {
     /// Returns the next operation.
     fn next_op(&mut self) -> Op {
         self.made += 1;
-        if let Some(op) = self.copy_that_is_due() {
+        if let Some(op) = self.copy_that_is_due().or_else(|| self.sharing_that_is_due()) {
             return op;
         }
         let key = self.hot[0];
@@ -363,7 +373,7 @@ mod tests {
             assert_eq!(format!("{ops:?}"), format!("{:?}", from_bytes(&bytes).1));
             kinds.extend(ops.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")));
         }
-        assert_eq!(kinds.len(), 49, "a kind of operation is missing");
+        assert_eq!(kinds.len(), 53, "a kind of operation is missing");
     }
 
     #[test]

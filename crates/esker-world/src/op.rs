@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use esker::{BackgroundStep, Durability, History};
 
-pub use self::process::{Calls, End, Failure, Fault, Loss, Mishap, Opening, Restart};
+pub use self::process::{Calls, End, Failure, Fault, GuestEvent, Loss, Mishap, Opening, Restart};
 use crate::model::keys::{KeyBounds, KeyNo};
 use crate::model::values::ValueNo;
 
@@ -263,6 +263,19 @@ pub struct Loading {
     pub loss: Option<Loss>,
 }
 
+/// Large commits on a disk that gets full.
+#[derive(Clone, Debug)]
+pub struct Crowd {
+    /// Free bytes at the start.
+    pub bytes: u32,
+    /// Operations of commits that put, up to the first that finds no space.
+    pub fills: Vec<Op>,
+    /// Operations of commits that only remove.
+    pub empties: Vec<Op>,
+    /// Whether the disk stays limited.
+    pub stays: bool,
+}
+
 /// How a replica follows.
 #[derive(Clone, Copy, Debug)]
 pub struct Following {
@@ -295,6 +308,15 @@ pub enum Op {
     Ingest(KeyspaceNo, Vec<(KeyNo, ValueNo)>),
     /// Begins a transaction.
     Begin(usize),
+    /// Begins an exclusive transaction.
+    BeginExclusive(usize),
+    /// Commits three writes to a keyspace: by a transaction that has conflicted, by an exclusive one, and
+    /// one that waits for both meanwhile.
+    TakeTurns(KeyspaceNo, [Write; 3]),
+    /// Fills a limited disk by large commits, and removes.
+    Crowd(Crowd),
+    /// Something happens to the processes that share the database.
+    Guest(GuestEvent),
     /// Adds a write to it.
     TransactionWrite(usize, KeyspaceNo, Write),
     /// Adds a read-modify-write change to it.

@@ -213,7 +213,7 @@ fn write_merging(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -
 }
 
 /// Returns the addend that changes a key to this number.
-fn addend(old: Option<&[u8]>, sum: u32) -> i64 {
+pub(crate) fn addend(old: Option<&[u8]>, sum: u32) -> i64 {
     let old = old.and_then(ValueNo::parse).and_then(ValueNo::as_number);
     i64::from(sum) - i64::from(old.unwrap_or(0))
 }

@@ -128,6 +128,21 @@ pub fn compacts_beside(seed: u64) -> bool {
     [1, 4, 7, 10, 13].iter().any(|place| is_at(seed, 15, *place))
 }
 
+/// Other processes write through the one that has the database open: three seeds in 21.
+pub fn has_guests(seed: u64) -> bool {
+    [2, 9, 16].iter().any(|place| is_at(seed, 21, *place))
+}
+
+/// There are exclusive transactions, and commits that wait for them: two seeds in eighteen.
+pub fn has_exclusive(seed: u64) -> bool {
+    is_at(seed, 18, 4) || is_at(seed, 18, 13)
+}
+
+/// Large commits fill the disk up to the reserve for removals: two seeds in twenty.
+pub fn has_crowds(seed: u64) -> bool {
+    is_at(seed, 20, 3) || is_at(seed, 20, 11)
+}
+
 /// Returns whether a seed is the selected one of its row. In the first row that is the one at `place`, in
 /// each further row one position later.
 fn is_at(seed: u64, row: u64, place: u64) -> bool {
@@ -144,7 +159,7 @@ mod tests {
     type Has = fn(u64) -> bool;
 
     /// Each property, its number of seeds per row, and the length of a row.
-    const PROPERTIES: [(Has, u64, u64); 20] = [
+    const PROPERTIES: [(Has, u64, u64); 23] = [
         (has_unsynced_dir, 1, 2),
         (has_plain_disk, 1, 4),
         (has_long_ids, 1, 16),
@@ -165,10 +180,13 @@ mod tests {
         (is_encrypted, 2, 19),
         (has_limits, 2, 23),
         (compacts_beside, 5, 15),
+        (has_guests, 3, 21),
+        (has_exclusive, 2, 18),
+        (has_crowds, 2, 20),
     ];
 
     /// Each pair of properties has four outcomes.
-    const PAIRS: usize = 190 * 4;
+    const PAIRS: usize = 253 * 4;
 
     /// Returns the number of outcomes of pairs that these seeds cover.
     fn pairs(seeds: impl Iterator<Item = u64>) -> usize {

@@ -74,6 +74,7 @@ impl Plan {
         let mut world = World::new(self.seed, None);
         // Harms are drawn and judged by what the files say.
         world.forgo_encryption();
+        world.forgo_sharing();
         world.start_seed(self.opening);
         let (mut chronicle, mut moments) = (Chronicle::default(), Vec::new());
         for (n, op) in self.ops.iter().enumerate() {

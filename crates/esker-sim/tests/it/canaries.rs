@@ -9,6 +9,7 @@ use crate::own_process;
 use crate::simulate::seed_row;
 use esker::canary::{Canary, set};
 use esker_env::BrokenSync;
+use esker_shared::canary as shared;
 use esker_sim::runner::{Sabotage, run_seed};
 use esker_sim::sweep::{Kind, sample};
 use esker_world::Failure;
@@ -107,8 +108,25 @@ const ENGINE: &[Fault] = engine! {
     ReplayForgetsTime: "operands that are replayed apply to what is there at that time",
     LoadOptionsLate: "a load that is cut forgets options of keyspaces",
     LoadTakesDefault: "what is loaded takes the default lifetime of the keyspace that it finds",
+    ReserveForgotten: "large transactions and ingests take the space that is kept for removals",
+    ReserveKeptFromRemovals: "large transactions that only remove find no space on a full disk",
+    WaiterPassesExclusive: "a commit that has waited for the turn passes an exclusive transaction",
     OldestRemovedEarly: "keyspaces lose entries at a quarter of their maximum size",
 };
+
+/// Faults of `esker-shared`.
+const SHARED: [(fn(), &str, &str); 2] = [
+    (
+        || shared::set(Some(shared::Canary::FenceForgotten)),
+        "FenceForgotten",
+        "a guest's commit that its host receives late is applied as well as its repetition",
+    ),
+    (
+        || shared::set(Some(shared::Canary::RecordForgotten)),
+        "RecordForgotten",
+        "a host does not know which commits of guests it has applied",
+    ),
+];
 
 const DISK: &[(BrokenSync, &str, &str)] = &[
     (BrokenSync::Data, "BrokenSync::Data", "sync of a file does nothing"),
@@ -173,10 +191,13 @@ fn every_deliberate_fault_is_found() {
             let sabotage = Sabotage { engine: Some(fault.turn_on), ..Sabotage::default() };
             hunt(fault.name, fault.breaks, sabotage, !NOT_BY_SWEEPS.contains(&fault.canary))
         });
+        let shared = SHARED.iter().map(|&(fault, name, breaks)| {
+            hunt(name, breaks, Sabotage { engine: Some(fault), ..Sabotage::default() }, false)
+        });
         let disk = DISK.iter().map(|&(disk, name, breaks)| {
             hunt(name, breaks, Sabotage { disk: Some(disk), ..Sabotage::default() }, true)
         });
-        let rows: Vec<_> = of_this_row(engine.chain(disk), PARTS).collect();
+        let rows: Vec<_> = of_this_row(engine.chain(shared).chain(disk), PARTS).collect();
         println!(
             "| canary | what it breaks | found by | operations until then | as |\n|---|---|---|---|---|"
         );
@@ -187,9 +208,13 @@ fn every_deliberate_fault_is_found() {
 }
 
 /// Faults that the sweeps cannot find, because their workload has no conflicting transactions, merge
-/// operators, history, feed, copies or maximum sizes, leaves little unresolved, has no expiry, and has few
+/// operators, history, feed, copies, maximum sizes, exclusive transactions or nearly full disks, leaves
+/// little unresolved, has no expiry, and has few
 /// positions between the removal of tables and the next sync of the log. Seeds find all of them.
-const NOT_BY_SWEEPS: [Canary; 27] = [
+const NOT_BY_SWEEPS: [Canary; 30] = [
+    Canary::ReserveForgotten,
+    Canary::ReserveKeptFromRemovals,
+    Canary::WaiterPassesExclusive,
     Canary::OldestRemovedEarly,
     Canary::MergeIgnoresDefault,
     Canary::UpdateForgetsExpiry,

@@ -38,6 +38,8 @@ fn seeds_agree_with_the_model() {
     assert!(total.turns > 100 && total.scattered > 4 && total.large > 1 && total.expired > 30, "{total:?}");
     assert!(total.archived > 100 && total.restored > 100 && total.replayed > 2000, "{total:?}");
     assert!(total.unloaded > 100 && total.cut > 150, "{total:?}");
+    assert!(total.by_guests > 3000 && total.lost > 100 && total.taken_over > 20, "{total:?}");
+    assert!(total.exclusive > 100 && total.turns_awaited > 50 && total.crowded > 10, "{total:?}");
     assert!(total.compacted_beside > 100 && total.copied_beside > 5, "{total:?}");
     assert!(
         total.tiered > 15

@@ -14,6 +14,9 @@ use crate::model::state::Contents;
 use crate::model::values::ValueNo;
 use crate::op::Read;
 
+/// The keyspace in which `esker-shared` keeps records of guests' commits.
+pub(crate) const RECORDS: &str = "esker.shared";
+
 /// The view that is read.
 pub(crate) enum Source<'a> {
     Latest(&'a Keyspace),
@@ -231,7 +234,8 @@ pub(crate) fn contents_with(
         }
         Ok((name, map))
     };
-    db.keyspaces()?.into_iter().map(one).collect()
+    // The records of guests' commits are not in the model.
+    db.keyspaces()?.into_iter().filter(|name| name != RECORDS).map(one).collect()
 }
 
 /// Returns the contents of a keyspace. With `thorough`, also reads backwards, without values, and key by key,

@@ -43,6 +43,8 @@ pub struct History {
     synced: usize,
     buffered: usize,
     doubt: Option<Commit>,
+    /// Whether the last opening found the commit in doubt; `None` if the states do not tell.
+    found_doubt: Option<bool>,
     /// The engine's time in milliseconds.
     now_ms: u64,
     /// The maximum of the engine's time in all processes.
@@ -71,6 +73,7 @@ impl History {
             synced: 0,
             buffered: 0,
             doubt: None,
+            found_doubt: None,
             now_ms: 0,
             latest_ms: 0,
             limited_since: BTreeMap::new(),
@@ -147,6 +150,16 @@ impl History {
         self.doubt.get_or_insert(commit);
     }
 
+    /// Returns whether the last opening found the commit that was in doubt; `None` if the states do not tell.
+    pub fn found_doubt(&self) -> Option<bool> {
+        self.found_doubt
+    }
+
+    /// Returns whether a commit is in doubt.
+    pub fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some()
+    }
+
     /// Marks all commits as durable.
     pub fn all_durable(&mut self) {
         (self.synced, self.buffered) = (self.entries.len(), self.entries.len());
@@ -208,13 +221,15 @@ impl History {
         };
         let digest = contents_digest(found.iter().map(|(name, map)| (name.as_str(), map)));
         let mut shown = self.shown(digest, found, oldest);
-        if shown.is_empty() || self.expires() {
+        let mut found_doubt = None;
+        if let Some(doubt) = &self.doubt {
             let mut state = self.state_at(self.entries.len());
-            let is_there = self.doubt.as_ref().is_some_and(|doubt| {
-                state.apply(doubt);
-                self.as_found(&state, found).digest() == digest
-            });
-            shown.extend(is_there.then_some(state));
+            state.apply(doubt);
+            let is_there = self.as_found(&state, found).digest() == digest;
+            found_doubt = Some(is_there).filter(|_| is_there == shown.is_empty());
+            if shown.is_empty() || self.expires() {
+                shown.extend(is_there.then_some(state));
+            }
         }
         let mut shown = shown.into_iter();
         let Some(state) = shown.next() else {
@@ -231,7 +246,8 @@ impl History {
         let (state, twins) = (without_swept(state), shown.map(without_swept).collect());
         let newest = Timed::with_seen(state.clone(), seen, now_ms);
         let limited_since = std::mem::take(&mut self.limited_since);
-        *self = History { newest, now_ms, latest_ms, twins, limited_since, ..History::new(state) };
+        let fresh = History::new(state);
+        *self = History { newest, now_ms, latest_ms, twins, limited_since, found_doubt, ..fresh };
         match self.newest().difference(found) {
             Some(difference) => Err(format!("two states of one digest: {difference}")),
             None => Ok(()),

@@ -142,3 +142,18 @@ impl Opening {
         (self.memtable_bytes as u64 / 4).next_multiple_of(512).max(4 << 10)
     }
 }
+
+/// What happens to the processes that share a database.
+#[derive(Clone, Copy, Debug)]
+pub enum GuestEvent {
+    /// Of the next operation of a guest, the request after this many does not reach the host.
+    LoseRequest(u32),
+    /// The reply to that request is lost.
+    LoseReply(u32),
+    /// The guest waits for that reply in vain, and the host runs the request later.
+    Delay(u32),
+    /// The guest is killed.
+    Kill,
+    /// The guest opens the database when the host has gone.
+    TakeOver,
+}

@@ -56,7 +56,7 @@ impl World {
 
     fn note_between(&mut self, op: Op, outcome: Result<()>) {
         match &op {
-            Op::Write(..) | Op::Batch(..) => self.changed(&op, outcome),
+            Op::Write(..) | Op::Batch(..) => self.changed(&op, outcome, op.durability(self.durability())),
             Op::Flush => self.maintain(outcome),
             Op::Compact => {
                 if self.excused_tidying(outcome).is_some() {
@@ -102,7 +102,9 @@ fn put(work: Option<(PendingWork, Vec<Op>)>) {
     let hook = |(pending, ops): (PendingWork, Vec<Op>)| -> esker::interleave::Hook {
         let mut ops = ops.into_iter();
         Box::new(move |point| {
-            if point != esker::interleave::Point::CompactionBuilt {
+            use esker::interleave::Point::{CompactionBuilt, TurnAwaited, TurnPassed};
+            // At these it might wait for itself.
+            if !matches!(point, CompactionBuilt | TurnAwaited | TurnPassed) {
                 ops.by_ref().for_each(|op| pending.run(op));
             }
         })

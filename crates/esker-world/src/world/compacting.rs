@@ -126,10 +126,15 @@ impl World {
 
     /// Finishes the compactions that do not run beside this operation.
     pub(super) fn finish_compactions_before(&mut self, op: &Op) {
-        use Op::{Between, Compact, CompactRange, DiskFull, Fault, Mend, Restart, RestartIn};
+        use Op::{
+            Between, Compact, CompactRange, Crowd, DiskFull, Fault, Mend, Restart, RestartIn, TakeTurns,
+        };
         // The outcome of decisions must be known before calls fail.
         let may_fail = matches!(op, Fault(_) | DiskFull(_) | RestartIn { .. });
-        let runs_alone = matches!(op, Compact | CompactRange(..) | Between(_) | Restart(_) | Mend(_));
+        let runs_alone = matches!(
+            op,
+            Compact | CompactRange(..) | Between(_) | Restart(_) | Mend(_) | Crowd(_) | TakeTurns(..)
+        );
         let ends_all = runs_alone || may_fail && setting::has_filters(self.seed);
         let now = self.tally.ops;
         while let Some(at) = self.held.compactions.iter().position(|of| ends_all || of.until <= now) {

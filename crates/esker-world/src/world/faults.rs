@@ -68,6 +68,30 @@ pub(super) fn attempt<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
+/// The operation names of errors that stand for what a guest learns when its host does not answer.
+const GONE: &str = "have nothing written by";
+const UNKNOWN: &str = "learn the outcome from";
+
+/// Returns the error of a guest's call of which nothing was written.
+pub(super) fn gone() -> Error {
+    Error::Io { op: GONE, path: DIR.into(), source: std::io::Error::other("the host has gone").into() }
+}
+
+/// Returns the error of a guest's call that may have been made.
+pub(super) fn unknown() -> Error {
+    Error::Io { op: UNKNOWN, path: DIR.into(), source: std::io::Error::other("the host has gone").into() }
+}
+
+/// Returns whether nothing was written, because the host does not answer.
+pub(super) fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Io { op: GONE, .. })
+}
+
+/// Returns whether the outcome is unknown, because the host does not answer.
+pub(super) fn is_unknown(error: &Error) -> bool {
+    matches!(error, Error::Io { op: UNKNOWN, .. })
+}
+
 /// Returns whether [`attempt`] made the error of a panic.
 pub(super) fn is_panic(error: &Error) -> bool {
     matches!(error, Error::Io { op: PANIC, .. })
@@ -80,6 +104,8 @@ pub struct Mode {
     pub swept: bool,
     /// Whether all openings are inspected.
     pub inspects_all: bool,
+    /// Whether there are no guests.
+    pub unshared: bool,
 }
 
 impl World {
@@ -105,7 +131,8 @@ impl World {
     fn is_held_back(&self, error: &Error) -> bool {
         let Error::NoSpace { op, path, .. } = error else { return false };
         let is_value = *op == "write" && path.extension().is_some_and(|extension| extension == "blob");
-        let is_requested = is_value || *op == "make a WAL segment in";
+        let is_large = *op == "write a large transaction in";
+        let is_requested = is_value || is_large || *op == "make a WAL segment in";
         is_requested
             && esker_env::Fs::free_bytes(&self.machine.disk, DIR.as_ref()).is_ok_and(|free| free < u64::MAX)
     }
@@ -151,6 +178,12 @@ impl World {
                 "world.4: without a reason: {error}"
             );
             self.process.panicked = true;
+            return;
+        }
+        if is_gone(error) || is_unknown(error) {
+            // A host that does not answer, one that cannot make a session, or one whose log has failed.
+            let has_failed = self.met_fault() || self.process.poisoned || self.process.panicked;
+            assert!(has_failed || is_gone(error) && self.has_lost(), "world.4: without a reason: {error}");
             return;
         }
         fired.retain(|call| !trifles.contains(&call.kind));

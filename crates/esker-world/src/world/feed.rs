@@ -10,7 +10,7 @@
 //! duplicated. No crash undoes a commit that the feed has shown: the reader continues, or is refused with the
 //! oldest commit. The refusal must not happen if everything is retained.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use esker::{Db, Error, Feed, FeedChange, FeedOperand, KeyspaceId, Result, SeqNo};
@@ -31,6 +31,8 @@ pub(super) struct Reader {
     next: Option<SeqNo>,
     names: BTreeMap<String, KeyspaceId>,
     maps: BTreeMap<KeyspaceId, Map>,
+    /// Keyspaces that the model does not know.
+    ignored: BTreeSet<KeyspaceId>,
     /// The feed of this process.
     feed: Option<Feed>,
     /// Whether everything was retained since it started.
@@ -51,8 +53,9 @@ enum Done {
 impl Reader {
     /// Returns this reader for another process.
     pub(super) fn passed_on(&self) -> Reader {
-        let Reader { next, names, maps, is_kept, .. } = self;
-        Reader { next: *next, names: names.clone(), maps: maps.clone(), feed: None, is_kept: *is_kept }
+        let Reader { next, names, maps, ignored, is_kept, .. } = self;
+        let (next, is_kept, ignored) = (*next, *is_kept, ignored.clone());
+        Reader { next, names: names.clone(), maps: maps.clone(), ignored, feed: None, is_kept }
     }
 
     /// Closes the feed at the end of the process.
@@ -76,6 +79,9 @@ impl Reader {
             };
             let mut all = Vec::new();
             while let Some(change) = commit.next_change()? {
+                if is_ignored(&change, &mut self.ignored) {
+                    continue;
+                }
                 all.extend(done(change, &self.maps, &all)?);
             }
             all.into_iter().for_each(|done| apply(done, &mut self.names, &mut self.maps));
@@ -107,6 +113,25 @@ fn known(key: &[u8]) -> KeyNo {
 
 fn value_of(bytes: &[u8]) -> ValueNo {
     ValueNo::parse(bytes).unwrap_or_else(|| panic!("unknown value"))
+}
+
+/// Returns whether a change concerns a keyspace that the model does not know.
+fn is_ignored(change: &FeedChange<'_>, ignored: &mut BTreeSet<KeyspaceId>) -> bool {
+    match change {
+        FeedChange::Named { keyspace, name } => {
+            *name == read::RECORDS && {
+                ignored.insert(*keyspace);
+                true
+            }
+        }
+        FeedChange::Unnamed { name } => *name == read::RECORDS,
+        FeedChange::Put { keyspace, .. }
+        | FeedChange::Merge { keyspace, .. }
+        | FeedChange::Delete { keyspace, .. }
+        | FeedChange::Expire { keyspace, .. }
+        | FeedChange::DeleteRange { keyspace, .. } => ignored.contains(keyspace),
+        _ => false,
+    }
 }
 
 /// Converts a change. Ranges are resolved to the keys that exist then, in `maps` or by earlier changes of the
@@ -225,6 +250,7 @@ impl World {
         // Expired entries count until they are swept.
         let contents = attempt(|| read::contents_with(db, false, false, Some(self.now_ms())))?;
         let mut found = Reader { is_kept: self.keeps_all() == Some(true), ..Reader::default() };
+        found.ignored.extend(db.open_keyspace(read::RECORDS).ok().map(|records| records.id()));
         for (name, map) in contents {
             let id = if name == DEFAULT { KeyspaceId::DEFAULT } else { db.open_keyspace(&name)?.id() };
             found.names.insert(name, id);

@@ -56,7 +56,7 @@ impl World {
     /// Removes the maximum sizes before something can fail.
     pub(super) fn lift_limits_before(&mut self, op: &Op) {
         let can_fail = match op {
-            Op::Fault(_) | Op::DiskFull(_) | Op::RestartIn { .. } | Op::Between(_) => true,
+            Op::Fault(_) | Op::DiskFull(_) | Op::RestartIn { .. } | Op::Between(_) | Op::Crowd(_) => true,
             Op::Restart(restart) => !restart.mishaps.is_empty(),
             _ => false,
         };

@@ -26,6 +26,8 @@
 //!     whatever was interleaved with its steps. A checkpoint interrupted by a crash is complete or absent
 //!     (copy.rs). The same holds for archives (archive.rs), unloaded files (unload.rs) and replicas
 //!     (replica.rs).
+//! world.11. A commit that only removes finds space on a disk that large commits have filled (crowd.rs).
+//! world.12. A commit of a guest is applied once or not at all, as the guest is told (guests.rs).
 
 mod archive;
 mod beside;
@@ -33,9 +35,11 @@ mod between;
 mod compacting;
 mod copy;
 mod coverage;
+mod crowd;
 pub mod faults;
 mod feed;
 mod filtered;
+mod guests;
 mod limited;
 mod offline;
 mod past;
@@ -45,7 +49,9 @@ mod restart;
 mod tally;
 mod timeline;
 mod transaction;
+mod turns;
 mod unload;
+mod verify;
 mod write;
 
 use std::any::Any;
@@ -61,8 +67,8 @@ pub use self::restart::{Left, builder};
 pub use self::tally::Tally;
 
 use self::faults::attempt;
-use self::transaction::HeldTransaction;
-use crate::judge::read::{self, HeldIterator, Source, check_read};
+use self::transaction::{HeldTransaction, isolation_of};
+use crate::judge::read::{self, HeldIterator};
 use crate::judge::walk::HeldCursor;
 use crate::keys::keys_of;
 use crate::model::history::History;
@@ -89,6 +95,8 @@ pub struct World {
     /// Recent states with their commit numbers, newest last (past.rs).
     past: Vec<(u64, State)>,
     copies: Copies,
+    /// The processes that share the database, in seeds that have them.
+    guests: Option<guests::Guests>,
     filters: Arc<filtered::Filters>,
     /// Work to interleave with the next operation that has a point for it.
     between: Option<Vec<Op>>,
@@ -195,6 +203,7 @@ impl World {
             history: History::new(State::new()),
             past: Vec::new(),
             copies: Copies::default(),
+            guests: None,
             filters: Arc::default(),
             between: None,
             expires: false,
@@ -329,16 +338,28 @@ impl World {
         if !self.is_dead() && setting::has_history(self.seed) {
             self.remember();
         }
+        self.end_guest_operation();
         self.note_moment();
         self.machine.seals.iter().for_each(|seals| _ = seals.assert_sound());
     }
 
     fn dispatch(&mut self, op: &Op) {
+        self.begin_guest();
+        if self.goes_by_guest(op) {
+            self.tally.by_guests += 1;
+            if self.dispatch_to_guest(op) {
+                return;
+            }
+        }
         match op {
             Op::Write(..) | Op::Batch(..) | Op::Names(..) | Op::Ingest(..) => self.change(op),
             Op::Create(_) | Op::Drop(_) | Op::Rename(..) => self.change(op),
             Op::Update(no, update) => self.update(op, *no, *update),
-            Op::Begin(slot) => self.begin(*slot),
+            Op::Begin(slot) => self.begin(*slot, isolation_of(*slot)),
+            Op::BeginExclusive(slot) => self.begin_exclusive(*slot),
+            Op::TakeTurns(no, writes) => self.take_turns(*no, writes),
+            Op::Crowd(crowd) => self.crowd(crowd),
+            Op::Guest(event) => self.note_guest_event(*event),
             Op::TransactionWrite(slot, no, write) => self.transaction_write(*slot, *no, write),
             Op::TransactionUpdate(slot, no, update) => self.transaction_update(*slot, *no, *update),
             Op::TransactionOpen(slot, name) => self.transaction_open(*slot, *name),
@@ -350,7 +371,7 @@ impl World {
             }
             Op::Rollback(slot) => {
                 if let Some(transaction) = self.held.transactions[*slot].take() {
-                    transaction.rollback();
+                    transaction.db.rollback();
                 }
             }
             Op::Snapshot(slot) => {
@@ -416,37 +437,12 @@ impl World {
         self.db.as_ref().map_or(0, Db::time_ms)
     }
 
-    /// Removes expired entries from the model (model_history.4).
-    fn expire(&mut self) {
-        if !self.expires {
-            return;
-        }
-        let now_ms = self.now_ms();
-        if self.history.set_now(now_ms) {
-            self.tally.expired = 1;
-        }
-        self.held.snapshots.iter_mut().flatten().for_each(|(_, state)| {
-            state.expire(now_ms);
-        });
-        self.held.transactions.iter_mut().flatten().for_each(|held| held.expire(now_ms));
-        self.held.iterators.iter_mut().flatten().for_each(|held| held.expire(now_ms));
-        for held in &mut self.held.cursors {
-            // A cursor on an expired entry has no defined position.
-            if held.as_mut().is_some_and(|cursor| !cursor.expire(now_ms)) {
-                *held = None;
-            }
-        }
-    }
-
-    /// Sweeps expired entries, so that lengths equal those of the model. Returns whether this succeeded.
-    fn sweep(&mut self) -> bool {
-        let swept = if self.expires { attempt(|| self.db().sweep().map(drop)) } else { Ok(()) };
-        self.excused(swept).is_some()
-    }
-
     /// Performs an operation on the database.
     fn done(&self, op: &Op) -> esker::Result<()> {
         let newest = self.history.newest();
+        if self.goes_by_guest(op) {
+            return self.done_by_guest(op);
+        }
         attempt(|| match op {
             Op::Names(changes, durability) => names(self.db(), &newest.changes_of(changes), *durability, ""),
             op => perform(self.db(), op, |no| Ok(self.pick(no).1), ""),
@@ -470,30 +466,5 @@ impl World {
         let names = self.machine.disk.list_dir(DIR.as_ref()).expect("a file system in memory does not fail");
         let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".wal")).collect();
         assert!(segments.len() <= 1, "a flush leaves {segments:?}");
-    }
-
-    /// Checks all reads (world.1) and the files.
-    pub fn verify_all(&mut self) {
-        self.expire();
-        let is_swept = self.sweep();
-        self.note_oldest();
-        let now_ms = self.expires.then(|| self.now_ms());
-        let found = attempt(|| read::contents_with(self.db(), true, is_swept, now_ms));
-        let Some(found) = self.read(found) else { return };
-        if let Some(difference) = self.history.newest().difference(&found) {
-            panic!("world.1: {difference}");
-        }
-        self.follow();
-        let checked = attempt(|| self.db().check());
-        if let Some(report) = self.excused(checked) {
-            assert!(self.are_explained(&report.problems), "check: {:#?}", report.problems);
-        }
-        let held: Vec<_> = self.held.snapshots.iter().flatten().cloned().collect();
-        for (snapshot, state) in held {
-            for (id, keyspace) in self.keyspaces.clone() {
-                let source = Source::Snapshot(&snapshot, &keyspace);
-                self.read(attempt(|| check_read(&source, &state.map(id), &read::everything(), true)));
-            }
-        }
     }
 }

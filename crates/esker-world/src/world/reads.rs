@@ -82,7 +82,7 @@ impl World {
             }
             Reader::Transaction(slot) => {
                 let held = self.held.transactions[slot].as_ref();
-                held.map(|held| (Source::Transaction(held.db(), keyspace), held.state().map(id)))
+                held.map(|held| (Source::Transaction(&held.db, keyspace), held.state().map(id)))
             }
         };
         held.unwrap_or_else(|| (Source::Latest(keyspace), self.history.newest().map(id)))

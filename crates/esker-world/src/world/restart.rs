@@ -18,7 +18,7 @@ use esker_env::{Env, FaultFs, MemFs, SeededRandom, SystemThreads};
 use super::faults::{attempt, death, rule};
 use super::limited::is_limited;
 use super::replica::Replica;
-use super::{DIR, Held, World};
+use super::{Held, World};
 use crate::judge::read;
 use crate::model::history::{History, Reach};
 use crate::op::{End, Loss, Mishap, Opening, Restart};
@@ -57,6 +57,7 @@ impl World {
     /// Opens the database of a seed for the first time. In some seeds, the ids of keyspaces created later
     /// have several bytes.
     pub fn start_seed(&mut self, opening: Opening) {
+        self.begin_sharing();
         self.start(opening);
         if setting::has_long_ids(self.seed) {
             self.use_up_short_ids();
@@ -87,7 +88,7 @@ impl World {
         let reach = match end {
             End::Close => {
                 self.release_all();
-                let closed = self.db.take().map_or(Ok(()), |db| attempt(|| db.close()));
+                let closed = self.close_db();
                 self.tally.reopenings += 1;
                 if self.excused(closed).is_some() && !self.is_dead() {
                     self.history.all_durable();
@@ -99,6 +100,7 @@ impl World {
             End::Drop => {
                 self.release_all();
                 self.db = None;
+                self.end_host();
                 self.tally.reopenings += 1;
                 // The last handle closes the database and ignores errors.
                 if self.met_fault() || self.was_refused() || self.process.poisoned {
@@ -131,6 +133,10 @@ impl World {
         };
         self.release_all();
         self.db = None;
+        self.end_host();
+        if matches!(end, End::Power(_)) {
+            self.end_guest();
+        }
         self.process.armed = None;
         if reach.is_none() {
             // Files of replaced tables are removed once no epoch needs them.
@@ -175,7 +181,7 @@ impl World {
             }
             let is_tidy = std::mem::take(&mut self.process.is_tidy);
             let image = is_inspected.then(|| (self.machine.disk.kill(), is_tidy));
-            let opened = attempt(|| self.builder(restart.opening).open(DIR));
+            let opened = self.open_db(restart.opening);
             if self.is_dead() {
                 drop(opened);
                 let Some(Mishap::End { end, .. }) = mishap else {
@@ -225,10 +231,11 @@ impl World {
         self.seen.inherited = self.names();
         let stats = db.stats();
         self.seen.tier_runs = stats.tier_runs;
-        // The numbers of lost commits are given to others, to sweeps first.
-        self.past.retain(|(number, _)| *number <= stats.seqno.get());
+        // The numbers of lost commits are given to others, to those of a host and of sweeps first.
+        let found = self.found_by_host().unwrap_or(stats.seqno.get());
+        self.past.retain(|(number, _)| *number <= found);
         self.db = Some(db);
-        self.note_opening_for_copies(stats.seqno.get());
+        self.note_opening_for_copies(found);
         loop {
             self.begin_operation();
             // A sweep would remove the oldest entries before the model knows what there is.
@@ -263,6 +270,7 @@ impl World {
         }
         self.note_moment();
         self.check_copy();
+        self.ask_for_outcome();
     }
 
     /// Returns another world in which the current process ends in this way and the next one opens the

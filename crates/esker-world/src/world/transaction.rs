@@ -6,7 +6,7 @@
 
 use std::ops::Bound;
 
-use esker::{Durability, Error, Isolation, Savepoint, Transaction};
+use esker::{Durability, Error, Isolation, Result, Savepoint, Transaction};
 
 use super::World;
 use super::faults::attempt;
@@ -18,8 +18,8 @@ use crate::op::{KeyspaceNo, NAMES, Point, Read, Update, Write};
 use crate::perform;
 
 /// A transaction and its expected view.
-pub(super) struct HeldTransaction {
-    db: Transaction,
+pub(super) struct HeldTransaction<T = Transaction> {
+    pub(super) db: T,
     /// The newest state at its beginning, with its own writes.
     state: Timed,
     /// Number of commits when it began.
@@ -30,6 +30,7 @@ pub(super) struct HeldTransaction {
     read: Option<[Footprint; 2]>,
     /// Its savepoints, last one last.
     points: Vec<HeldPoint>,
+    is_exclusive: bool,
 }
 
 /// A savepoint, with the transaction's view and number of writes.
@@ -39,9 +40,31 @@ struct HeldPoint {
     writes: usize,
 }
 
-impl HeldTransaction {
-    pub(super) fn db(&self) -> &Transaction {
-        &self.db
+impl<T> HeldTransaction<T> {
+    /// Takes a transaction that has just begun. `newest` is what it sees at the engine's time `now_ms`,
+    /// after `since` commits.
+    pub(super) fn new(db: T, isolation: Isolation, newest: State, now_ms: u64, since: usize) -> Self {
+        HeldTransaction {
+            db,
+            state: Timed::new(newest, now_ms),
+            since,
+            footprint: Footprint::default(),
+            writes: Vec::new(),
+            // An exclusive one conflicts with commits of its own thread, like one with snapshot isolation.
+            read: (isolation == Isolation::Serializable).then(<[Footprint; 2]>::default),
+            points: Vec::new(),
+            is_exclusive: isolation == Isolation::Exclusive,
+        }
+    }
+
+    /// Separates the transaction from what is expected of it.
+    pub(super) fn split(self) -> (T, HeldTransaction<()>) {
+        let HeldTransaction { db, state, since, footprint, writes, read, points, is_exclusive } = self;
+        (db, HeldTransaction { db: (), state, since, footprint, writes, read, points, is_exclusive })
+    }
+
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.is_exclusive
     }
 
     pub(super) fn state(&self) -> &State {
@@ -73,7 +96,7 @@ impl HeldTransaction {
         }
     }
 
-    fn note_write(&mut self, id: Id, write: Write) {
+    pub(super) fn note_write(&mut self, id: Id, write: Write) {
         self.state.write(id, &write);
         self.footprint.add(id, &write);
         self.writes.push((id, write));
@@ -88,7 +111,7 @@ impl HeldTransaction {
     }
 
     /// Notes a read-modify-write change or an attempt at one.
-    fn note_update(&mut self, id: Id, update: Update, is_done: bool) {
+    pub(super) fn note_update(&mut self, id: Id, update: Update, is_done: bool) {
         match (update, update.key()) {
             (Update::Expire(..) | Update::Persist(_), _) | (_, None) => {
                 self.note_read(id, &Read::Ends, is_done);
@@ -100,27 +123,42 @@ impl HeldTransaction {
     pub(super) fn expire(&mut self, now_ms: u64) {
         self.state.set_now(now_ms);
     }
+}
 
-    pub(super) fn rollback(self) {
-        self.db.rollback();
-    }
+/// Returns the isolation of the transactions of a slot.
+pub(super) fn isolation_of(slot: usize) -> Isolation {
+    if slot.is_multiple_of(2) { Isolation::Serializable } else { Isolation::Snapshot }
 }
 
 impl World {
-    pub(super) fn begin(&mut self, slot: usize) {
-        let (isolation, read) = match slot % 2 {
-            0 => (Isolation::Serializable, Some(<[Footprint; 2]>::default())),
-            _ => (Isolation::Snapshot, None),
-        };
-        self.held.transactions[slot] = Some(HeldTransaction {
-            read,
-            db: self.db().transaction().isolation(isolation).begin(),
-            state: Timed::new(self.history.newest().clone(), self.now_ms()),
-            since: self.history.len(),
-            footprint: Footprint::default(),
-            writes: Vec::new(),
-            points: Vec::new(),
-        });
+    pub(super) fn begin(&mut self, slot: usize, isolation: Isolation) {
+        // Ends first: it may be exclusive.
+        self.held.transactions[slot] = None;
+        let db = self.db().transaction().isolation(isolation).begin();
+        self.held.transactions[slot] = Some(self.expecting(db, isolation));
+    }
+
+    /// Begins an exclusive transaction, or another one if there is an exclusive one: this thread would wait
+    /// for itself.
+    pub(super) fn begin_exclusive(&mut self, slot: usize) {
+        self.held.transactions[slot] = None;
+        if self.holds_turn() {
+            return self.begin(slot, isolation_of(slot));
+        }
+        self.begin(slot, Isolation::Exclusive);
+        self.tally.exclusive += 1;
+    }
+
+    /// Returns whether an exclusive transaction is held.
+    pub(super) fn holds_turn(&self) -> bool {
+        self.held.transactions.iter().flatten().any(HeldTransaction::is_exclusive)
+            || self.a_guest_holds_turn()
+    }
+
+    /// Returns a transaction that has just begun, with what is expected of it.
+    pub(super) fn expecting<T>(&self, db: T, isolation: Isolation) -> HeldTransaction<T> {
+        let newest = self.history.newest().clone();
+        HeldTransaction::new(db, isolation, newest, self.now_ms(), self.history.len())
     }
 
     pub(super) fn transaction_write(&mut self, slot: usize, no: KeyspaceNo, write: &Write) {
@@ -231,8 +269,19 @@ impl World {
     }
 
     pub(super) fn commit(&mut self, transaction: HeldTransaction, durability: Durability) {
-        let HeldTransaction { db, since, footprint, writes, read, .. } = transaction;
+        let (db, expected) = transaction.split();
         let outcome = self.interleaved(|_| attempt(|| Ok(db.commit_with(durability).map(drop)?)));
+        self.judge_commit(expected, outcome, durability);
+    }
+
+    /// Compares the outcome of a commit with what is expected (world.2), and notes it.
+    pub(super) fn judge_commit(
+        &mut self,
+        expected: HeldTransaction<()>,
+        outcome: Result<()>,
+        durability: Durability,
+    ) {
+        let HeldTransaction { since, footprint, writes, read, .. } = expected;
         if footprint.is_empty() {
             self.excused(outcome);
             return;

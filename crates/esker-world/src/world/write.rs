@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use esker::{Durability, Error, Keyspace, Result};
 
-use super::World;
+use super::{World, faults};
 use crate::generate::LARGE_VALUE_BYTES;
 use crate::model::footprint::Footprint;
 use crate::model::state::{Commit, Id, NotANumber, Refusal};
@@ -21,11 +21,12 @@ impl World {
         // A transaction that changes keyspaces would conflict with interleaved work.
         let is_alone = matches!(op, Op::Names(..));
         let outcome = if is_alone { self.done(op) } else { self.interleaved(|world| world.done(op)) };
-        self.changed(op, outcome);
+        let durability = self.durability_of(op);
+        self.changed(op, outcome, durability);
     }
 
     /// Notes the outcome of such an operation.
-    pub(super) fn changed(&mut self, op: &Op, outcome: Result<()>) {
+    pub(super) fn changed(&mut self, op: &Op, outcome: Result<()>, durability: Durability) {
         let commit = match self.history.newest().commit_of(op) {
             Err(Refusal::Default) => return assert!(matches!(outcome, Err(Error::Invalid(_)))),
             Err(Refusal::Exists(name)) => {
@@ -34,7 +35,6 @@ impl World {
             Ok(commit) => commit.expect("it commits something").dated(self.now_ms(), self.history.newest()),
         };
         self.expires |= commit.expires();
-        let durability = op.durability(self.durability());
         if let Commit::Writes(writes) = commit {
             return self.wrote(outcome, writes, durability);
         }
@@ -62,7 +62,7 @@ impl World {
             Ok(Some(write)) => {
                 self.expires |= write.expires();
                 self.tally.updated += u64::from(outcome.is_ok());
-                self.wrote(outcome, vec![(id, write)], op.durability(self.durability()));
+                self.wrote(outcome, vec![(id, write)], self.durability_of(op));
             }
             Ok(None) => drop(self.excused(outcome)),
             Err(NotANumber) => self.refused(outcome),
@@ -86,8 +86,16 @@ impl World {
     }
 
     /// Returns the default durability of commits.
-    fn durability(&self) -> Durability {
+    pub(super) fn durability(&self) -> Durability {
         self.process.opening.map_or(Durability::Sync, |opening| opening.durability)
+    }
+
+    /// Returns the durability that an acknowledged commit has.
+    fn durability_of(&self, op: &Op) -> Durability {
+        let durability = op.durability(self.durability());
+        // A guest's commit survives the end of its host.
+        let is_raised = durability == Durability::None && self.goes_by_guest(op);
+        if is_raised { Durability::Buffered } else { durability }
     }
 
     /// Opens and drops handles according to the keyspaces.
@@ -142,6 +150,7 @@ impl World {
         durability: Durability,
     ) -> bool {
         let before = (self.process.poisoned, self.process.panicked);
+        let is_unknown = outcome.as_ref().is_err_and(faults::is_unknown);
         match self.excused(outcome) {
             Some(()) => {
                 self.tally.commits += 1;
@@ -150,7 +159,11 @@ impl World {
                 true
             }
             None => {
-                if before != (self.process.poisoned, self.process.panicked) {
+                if is_unknown && self.history.is_in_doubt() {
+                    // The next opening tells only of the first one.
+                    self.forget_unknown();
+                }
+                if is_unknown || before != (self.process.poisoned, self.process.panicked) {
                     self.history.doubt(commit);
                 }
                 false

@@ -134,12 +134,19 @@ pub enum Canary {
     LoadTakesDefault,
     /// The oldest entries of a keyspace go at a quarter of its maximum size.
     OldestRemovedEarly,
+    /// Large transactions and ingests with puts use the disk reserve (reserve.1).
+    ReserveForgotten,
+    /// Large transactions that only remove leave the disk reserve free (reserve.1).
+    ReserveKeptFromRemovals,
+    /// A commit that has waited for another holder of the turn passes an exclusive transaction
+    /// (exclusive_turn.3).
+    WaiterPassesExclusive,
 }
 
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// The canaries that the simulator has to find.
-    pub const ALL: [Canary; 53] = [
+    pub const ALL: [Canary; 56] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -193,6 +200,9 @@ impl Canary {
         Canary::LoadOptionsLate,
         Canary::LoadTakesDefault,
         Canary::OldestRemovedEarly,
+        Canary::ReserveForgotten,
+        Canary::ReserveKeptFromRemovals,
+        Canary::WaiterPassesExclusive,
     ];
 }
 
@@ -219,6 +229,11 @@ mod switch {
         ACTIVE.set(canary);
     }
 
+    /// Returns the fault that is on for the calling thread.
+    pub fn active() -> Option<Canary> {
+        ACTIVE.get()
+    }
+
     /// Returns whether this fault is on.
     pub(crate) fn is_set(canary: Canary) -> bool {
         ACTIVE.get() == Some(canary) || *EVERYWHERE == Some(canary)
@@ -238,4 +253,4 @@ mod switch {
 
 pub(crate) use switch::is_set;
 #[cfg(any(test, feature = "canaries"))]
-pub use switch::set;
+pub use switch::{active, set};

@@ -10,8 +10,9 @@
 //!
 //! - At each point the thread holds no lock that flushes, compactions, sweeps or commits of others wait for.
 //!   It may have passed the exclusive turn (engine/writes/exclusive_turn.rs), so a hook must not begin an
-//!   exclusive transaction. At `CompactionBuilt` a plan runs, so a hook must not do what waits for its end.
-//!   A commit that changes the catalog holds its lock: a hook inside it must not change keyspaces.
+//!   exclusive transaction. At `TurnAwaited` and `TurnPassed` it has not, and a hook must not commit. At
+//!   `CompactionBuilt` a plan runs, so a hook must not do what waits for its end. A commit that changes the
+//!   catalog holds its lock: a hook inside it must not change keyspaces.
 //! - A hook does not run inside itself. The engine's own commits, such as those of sweeps and of compaction
 //!   filters, reach no points (`without_points`): they are made under locks or inside a compaction.
 
@@ -33,6 +34,10 @@ pub enum Point {
     RangeCounted,
     /// A commit has looked up its keys, and does not have the commit lock yet (ahead.1).
     KeysCounted,
+    /// A commit is about to wait for the holder of the exclusive turn (exclusive_turn.1).
+    TurnAwaited,
+    /// A commit has waited for a transaction that had conflicted, and has not passed yet (exclusive_turn.3).
+    TurnPassed,
 }
 
 #[cfg(any(test, feature = "canaries"))]

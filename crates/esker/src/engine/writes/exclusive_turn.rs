@@ -33,6 +33,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::engine::writes::Writes;
 use crate::engine::writes::locks::Locks;
+use crate::types::canary::{self, Canary};
+use crate::types::interleave::{self, Point};
 use crate::types::{Error, Result};
 
 /// How long other commits wait for a transaction that has conflicted, at first.
@@ -239,10 +241,11 @@ impl ExclusiveTurn {
             if let Some(passage) = self.pass_if_free() {
                 return Ok(passage);
             }
-            if self.wait(locks)?
-                && let Some(passage) = self.pass_unless_exclusive()
-            {
-                return Ok(passage);
+            if self.wait(locks)? {
+                interleave::reached(Point::TurnPassed);
+                if let Some(passage) = self.pass_unless_exclusive() {
+                    return Ok(passage);
+                }
             }
         }
     }
@@ -262,7 +265,7 @@ impl ExclusiveTurn {
         let this = std::thread::current().id();
         let is_shut =
             self.holder.lock().is_some_and(|holder| holder.patience.is_none() && holder.thread != this);
-        (!is_shut).then_some(passage)
+        (!is_shut || canary::is_set(Canary::WaiterPassesExclusive)).then_some(passage)
     }
 
     #[inline]
@@ -280,6 +283,7 @@ impl ExclusiveTurn {
         if first.thread == this {
             return Ok(true);
         }
+        interleave::reached(Point::TurnAwaited);
         // Taken before the holder's lock, which the search for cycles takes.
         let turn_wait = locks.wait_for_turn(true, self);
         let is_in_the_way = |holder: &mut Option<Holder>| {
