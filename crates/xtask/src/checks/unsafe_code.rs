@@ -11,6 +11,7 @@ use crate::source::Source;
 
 /// The files that may use `unsafe`, and for what.
 const ALLOWED: &[(&str, &str)] = &[
+    ("bindings/python/src/block.rs", "a class with a buffer needs the C interface of Python"),
     ("crates/esker-bench/src/engines/canopydb.rs", "a reader owns a transaction and a tree that borrows it"),
     ("crates/esker-bench/src/engines/libmdbx.rs", "compaction is mdbx's own"),
     ("crates/esker-bench/src/engines/libmdbx/keyspaces.rs", "the binding makes removing a table unsafe"),

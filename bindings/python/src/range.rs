@@ -1,0 +1,267 @@
+//! `Range`: the entries, keys or values of a range, as often as they are asked for; and the walk through
+//! them.
+
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use esker::{Key, Keys, Result, Value};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::data::{Bounds, Data};
+use crate::error::wait;
+use crate::fork::Process;
+use crate::source::Reader;
+
+/// Entries of the first and of the largest chunk, and the bytes at which a chunk ends.
+const CHUNK_LEN_MIN: usize = 8;
+const CHUNK_LEN_MAX: usize = 1024;
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// What of each entry is returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Keys,
+    Values,
+    Items,
+}
+
+/// The entries, keys or values of a range. It can be iterated any number of times; each time it begins with
+/// the state of that moment.
+#[pyclass(module = "esker", frozen)]
+pub(crate) struct Range {
+    pub(crate) reader: Reader,
+    pub(crate) kind: Kind,
+    pub(crate) bounds: Bounds,
+    pub(crate) reverse: bool,
+    pub(crate) limit: Option<u64>,
+}
+
+impl Range {
+    /// Begins a walk.
+    pub(crate) fn walk(&self, py: Python<'_>, reverse: bool) -> PyResult<Entries> {
+        let (kind, bounds) = (self.kind, &self.bounds);
+        let source = self.reader.read(py, |reads| {
+            let range = match bounds {
+                Bounds::Between(start, end) => {
+                    reads.between(start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice))
+                }
+                Bounds::Prefix(prefix) => reads.with_prefix(prefix),
+            };
+            Ok(if kind == Kind::Keys { Walk::Keys(range.keys()) } else { Walk::Entries(range) })
+        })?;
+        let walk = ChunkedWalk {
+            source: Some(source),
+            reverse,
+            left: self.limit.unwrap_or(u64::MAX),
+            chunk: Vec::new().into_iter(),
+            chunk_len: CHUNK_LEN_MIN,
+            failed: None,
+        };
+        Ok(Entries { walk: Arc::new(Mutex::new(walk)), kind, process: self.reader.process })
+    }
+
+    /// Returns the value of a key, if it is in the range.
+    fn find<'py>(&self, py: Python<'py>, key: &Data) -> PyResult<Option<Value>> {
+        if !self.bounds.contain(key) {
+            return Ok(None);
+        }
+        self.reader.read(py, |reads| reads.value_of(key))
+    }
+}
+
+#[pymethods]
+impl Range {
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Entries> {
+        self.walk(py, self.reverse)
+    }
+
+    fn __reversed__(&self, py: Python<'_>) -> PyResult<Entries> {
+        match self.limit {
+            None => self.walk(py, !self.reverse),
+            Some(_) => Err(crate::error::invalid(py, "a range with a limit is not reversed: pass `reverse`")),
+        }
+    }
+
+    /// The number of entries. A part of a keyspace is counted one by one.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let limit = self.limit.unwrap_or(u64::MAX);
+        if self.bounds.are_all() {
+            return Ok(usize::try_from(self.reader.read(py, |reads| reads.count())?.min(limit))?);
+        }
+        let all =
+            Range { kind: Kind::Keys, bounds: self.bounds.clone(), reader: self.reader.clone(), ..*self };
+        let walk = all.walk(py, self.reverse)?.walk;
+        wait(py, || walk.lock().count())
+    }
+
+    fn __contains__(&self, py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if self.limit.is_some() || self.kind == Kind::Values {
+            for other in self.walk(py, self.reverse)? {
+                if other?.bind(py).eq(item)? {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
+        }
+        match self.kind {
+            Kind::Items => {
+                let Ok((key, value)) = item.extract::<(Data, Data)>() else { return Ok(false) };
+                Ok(self.find(py, &key)?.is_some_and(|found| *found == *value))
+            }
+            _ => Ok(self.find(py, &item.extract()?)?.is_some()),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{:?} of esker keyspace {:?}>", self.kind, self.reader.keyspace.name())
+    }
+}
+
+/// A walk, as the engine has it.
+enum Walk {
+    Keys(Keys),
+    Entries(esker::Range),
+}
+
+impl Walk {
+    fn next(&mut self, reverse: bool) -> Option<Result<(Key, Option<Value>)>> {
+        let with_value = |entry: Result<(Key, Value)>| entry.map(|(key, value)| (key, Some(value)));
+        let alone = |key: Result<Key>| key.map(|key| (key, None));
+        match self {
+            Walk::Keys(keys) if reverse => keys.next_back().map(alone),
+            Walk::Keys(keys) => keys.next().map(alone),
+            Walk::Entries(range) if reverse => range.next_back().map(with_value),
+            Walk::Entries(range) => range.next().map(with_value),
+        }
+    }
+}
+
+/// A walk that reads ahead in growing chunks.
+pub(crate) struct ChunkedWalk {
+    /// `None` at the end.
+    source: Option<Walk>,
+    reverse: bool,
+    /// Entries until the limit.
+    left: u64,
+    chunk: IntoIter<(Key, Option<Value>)>,
+    chunk_len: usize,
+    /// The error that follows the chunk.
+    failed: Option<esker::Error>,
+}
+
+impl ChunkedWalk {
+    /// Reads the next chunk, unless there is one. Returns whether there are entries.
+    fn fill(&mut self) -> Result<bool> {
+        if !self.chunk.as_slice().is_empty() {
+            return Ok(true);
+        }
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let (mut chunk, mut bytes) = (Vec::new(), 0);
+        while chunk.len() < self.chunk_len && bytes < CHUNK_BYTES && self.left > 0 {
+            let Some(source) = &mut self.source else { break };
+            match source.next(self.reverse) {
+                Some(Ok((key, value))) => {
+                    bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
+                    self.left -= 1;
+                    chunk.push((key, value));
+                }
+                Some(Err(error)) => {
+                    // Only this error concerns one entry.
+                    if !matches!(error, esker::Error::Merge { .. }) {
+                        self.source = None;
+                    }
+                    self.failed = Some(error);
+                    break;
+                }
+                None => self.source = None,
+            }
+        }
+        if self.left == 0 {
+            self.source = None;
+        }
+        self.chunk_len = (self.chunk_len * 2).min(CHUNK_LEN_MAX);
+        self.chunk = chunk.into_iter();
+        match self.failed.take_if(|_| self.chunk.as_slice().is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(!self.chunk.as_slice().is_empty()),
+        }
+    }
+
+    fn count(&mut self) -> Result<usize> {
+        let mut count = 0;
+        while self.fill()? {
+            count += self.chunk.len();
+            self.chunk = Vec::new().into_iter();
+        }
+        Ok(count)
+    }
+}
+
+/// A walk through entries, keys or values.
+#[pyclass(module = "esker", frozen)]
+pub(crate) struct Entries {
+    pub(crate) walk: Arc<Mutex<ChunkedWalk>>,
+    kind: Kind,
+    process: Process,
+}
+
+impl Entries {
+    fn step(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.process.check(py)?;
+        loop {
+            // Between two chunks only detached code holds the lock (source.rs, `Cell`).
+            if let Some(mut walk) = self.walk.try_lock() {
+                if let Some((key, value)) = walk.chunk.next() {
+                    drop(walk);
+                    return self.item(py, &key, value.as_ref()).map(Some);
+                }
+            }
+            if !wait(py, || self.walk.lock().fill())? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn item(&self, py: Python<'_>, key: &Key, value: Option<&Value>) -> PyResult<Py<PyAny>> {
+        let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
+        Ok(match (self.kind, value) {
+            (Kind::Items, Some(value)) => (bytes(key), bytes(value)).into_pyobject(py)?.into_any().unbind(),
+            (Kind::Values, Some(value)) => bytes(value).into_any().unbind(),
+            _ => bytes(key).into_any().unbind(),
+        })
+    }
+}
+
+#[pymethods]
+impl Entries {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.step(py)
+    }
+
+    /// Returns the next items, as many as are read at a time. Empty: there are no more.
+    fn chunk(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
+        self.process.check(py)?;
+        let chunk = wait(py, || {
+            let mut walk = self.walk.lock();
+            walk.fill()?;
+            Ok(std::mem::take(&mut walk.chunk))
+        })?;
+        chunk.map(|(key, value)| self.item(py, &key, value.as_ref())).collect()
+    }
+}
+
+impl Iterator for Entries {
+    type Item = PyResult<Py<PyAny>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Python::attach(|py| self.step(py).transpose())
+    }
+}

@@ -1,0 +1,98 @@
+//! What a view reads: the newest state, a snapshot, the past, or a transaction.
+
+use std::sync::Arc;
+
+use esker::{Db, Error, Keyspace, Past, ReadCore, Result, Snapshot, Transaction};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use crate::error::wait;
+use crate::fork::Process;
+
+/// A transaction that several objects use. `None`: it has ended.
+///
+/// Code that holds the lock never waits for the interpreter: it runs detached, or makes no Python calls.
+pub(crate) struct Cell {
+    transaction: Mutex<Option<Transaction>>,
+    /// Whether `Db.transact` ends it.
+    pub(crate) is_managed: bool,
+}
+
+impl Cell {
+    /// Shares a transaction.
+    pub(crate) fn new(transaction: Transaction, is_managed: bool) -> Arc<Cell> {
+        Arc::new(Cell { transaction: Mutex::new(Some(transaction)), is_managed })
+    }
+
+    /// Runs an operation of the transaction. Call it detached.
+    pub(crate) fn with<T>(&self, run: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
+        match &mut *self.transaction.lock() {
+            Some(transaction) => run(transaction),
+            None => Err(Error::Invalid("the transaction has ended".to_owned())),
+        }
+    }
+
+    /// Takes the transaction out: it has ended for others.
+    pub(crate) fn take(&self) -> Option<Transaction> {
+        self.transaction.lock().take()
+    }
+
+    /// Puts it back after a failed commit.
+    pub(crate) fn put_back(&self, transaction: Transaction) {
+        *self.transaction.lock() = Some(transaction);
+    }
+
+    /// Returns whether it has not ended.
+    pub(crate) fn is_open(&self) -> bool {
+        self.transaction.lock().is_some()
+    }
+}
+
+/// A state of the database.
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// The newest one.
+    Now,
+    /// That of a snapshot. `None`: the snapshot was closed.
+    Snapshot(Arc<Mutex<Option<Snapshot>>>),
+    /// That of an older commit.
+    Past(Arc<Past>),
+    /// That of a transaction, with its writes.
+    Transaction(Arc<Cell>),
+}
+
+/// A keyspace in a state of the database.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    pub(crate) db: Db,
+    pub(crate) keyspace: Keyspace,
+    pub(crate) source: Source,
+    pub(crate) process: Process,
+}
+
+impl Reader {
+    /// Reads. Call it detached.
+    pub(crate) fn read_here<T>(&self, read: impl FnOnce(&dyn ReadCore) -> Result<T>) -> Result<T> {
+        match &self.source {
+            Source::Now => read(&self.keyspace),
+            Source::Past(past) => read(&**past),
+            Source::Snapshot(snapshot) => read(&snapshot_of(snapshot)?.keyspace(&self.keyspace)),
+            Source::Transaction(cell) => cell.with(|t| read(&t.keyspace(&self.keyspace))),
+        }
+    }
+
+    /// Reads, without the interpreter's lock.
+    pub(crate) fn read<T: Send>(
+        &self,
+        py: Python<'_>,
+        read: impl FnOnce(&dyn ReadCore) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        self.process.check(py)?;
+        wait(py, || self.read_here(read))
+    }
+}
+
+/// Returns the snapshot, unless it was closed.
+pub(crate) fn snapshot_of(shared: &Mutex<Option<Snapshot>>) -> Result<Snapshot> {
+    shared.lock().clone().ok_or_else(|| Error::Invalid("the snapshot was closed".to_owned()))
+}
