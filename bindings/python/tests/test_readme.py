@@ -1,0 +1,45 @@
+"""The examples of the documents run."""
+
+import asyncio
+import pathlib
+import re
+import textwrap
+
+import pytest
+
+import esker
+import esker.aio
+import esker.cache
+import esker.dbm
+
+README = pathlib.Path(__file__).parents[1] / "README.md"
+
+
+def test_the_readme(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    first, second = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    exec(first, {})
+    assert capsys.readouterr().out == "b'bob' b'1'\nb'ann' b'1'\n"
+    with esker.open("data") as db:
+        db["accounts"].add("ann", 40)
+        names = {"db": db, "esker": esker}
+        exec(second, names)
+        with pytest.raises(ValueError, match="not enough"):
+            names["move"]("ann", "bob", 30)
+        assert [db["accounts"].add(name, 0) for name in ("ann", "bob")] == [10, 30]
+
+
+@pytest.mark.parametrize("module", [esker, esker.aio, esker.cache, esker.dbm, esker.table, esker.tuple])
+def test_examples_of_modules(module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = textwrap.dedent("\n".join(re.findall(r"^(?:    .*)?$", module.__doc__, re.MULTILINE))).strip()
+    assert len(text.splitlines()) >= 3
+    if "async" in text:
+        program = "async def main():\n" + textwrap.indent(text, "    ")
+        names = {}
+        exec(program, names)
+        asyncio.run(names["main"]())
+        return
+    with esker.memory() as db:
+        events = db.table("events", key=esker.keys(str, int), value=esker.json)
+        exec(text, {"db": db, "esker": esker, "events": events if module is esker.table else db["events"]})
