@@ -10,23 +10,10 @@ use esker::Error as DbError;
 use crate::commit_id::LaneId;
 use crate::protocol::{self, Reply, Request};
 use crate::session::Session;
-use crate::transport::{Transport, Wire, is_late};
+use crate::transport::{NoConnection, Transport, Wire, is_late};
 
 /// How long a connection is given to end a snapshot or transaction that its user dropped.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
-
-/// Why there is no connection.
-#[derive(Debug)]
-pub(crate) enum NoConnection {
-    /// Nothing serves the socket.
-    Absent,
-    /// The host accepts connections, and does not answer.
-    Silent,
-    /// The host speaks this version.
-    Version(u32),
-    /// Any other reason.
-    Refused(io::Error),
-}
 
 /// Why a request has no reply.
 #[derive(Debug)]

@@ -21,10 +21,10 @@ use parking_lot::Mutex;
 
 use crate::commit_id::{ASKING_MAX, CommitId, Outcome};
 use crate::error::{Error, Result};
-use crate::guest::{CallError, Conn, Link, NoConnection};
+use crate::guest::{CallError, Conn, Link};
 use crate::host::Host;
 use crate::protocol::{Reply, Request, VERSION, WireDurability};
-use crate::transport::Transport;
+use crate::transport::{NoConnection, Transport};
 
 /// First pause between attempts to find a host.
 const PAUSE_MIN: Duration = Duration::from_millis(1);

@@ -18,10 +18,10 @@ use esker::{Builder, Db, Error as DbError, SeqNo};
 use parking_lot::Mutex;
 
 use crate::commit_id::LaneId;
-use crate::guest::NoConnection;
 use crate::host::Server;
 use crate::protocol::{self, Reply};
 use crate::session::Session;
+use crate::transport::NoConnection;
 
 /// A guest gives up after a pause of this length: nothing changes while it waits.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(4);

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use esker::{Builder, Db, Error as DbError};
 
 use crate::commit_id::LaneId;
-use crate::guest::NoConnection;
 use crate::protocol::{self, Reply, VERSION};
 #[cfg(feature = "simulation")]
 use crate::simulation::{Network, SimulatedWire};
@@ -37,6 +36,19 @@ pub(crate) enum Wire {
     Socket(BufReader<UnixStream>),
     #[cfg(feature = "simulation")]
     Simulated(SimulatedWire),
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum NoConnection {
+    /// Nothing serves the socket.
+    Absent,
+    /// The host accepts connections, and does not answer.
+    Silent,
+    /// The host speaks this version.
+    Version(u32),
+    /// Any other reason.
+    Refused(io::Error),
 }
 
 impl Transport {

@@ -310,8 +310,8 @@ pub enum Op {
     Begin(usize),
     /// Begins an exclusive transaction.
     BeginExclusive(usize),
-    /// Commits three writes to a keyspace: by a transaction that has conflicted, by an exclusive one, and
-    /// one that waits for both meanwhile.
+    /// Commits three writes to a keyspace: by a transaction that has conflicted, by an exclusive transaction,
+    /// and by a commit that waits for both meanwhile.
     TakeTurns(KeyspaceNo, [Write; 3]),
     /// Fills a limited disk by large commits, and removes.
     Crowd(Crowd),

@@ -1,5 +1,4 @@
 //! Checks the bindings for other languages: the C API here, the others in a file each.
-//! Checks the bindings for other languages: the C API, Go.
 //!
 //! ```text
 //!   header:   crates/esker-c/src --cbindgen--> include/esker.h, compared with the file or written to it
@@ -8,9 +7,9 @@
 //!
 //! cbindgen is installed below `target/tools` in its exact version, once.
 
+mod go;
 mod java;
 mod node;
-mod go;
 
 use std::fs;
 use std::process::Command;

@@ -181,7 +181,7 @@ impl World {
             return;
         }
         if is_gone(error) || is_unknown(error) {
-            // A host that does not answer, one that cannot make a session, or one whose log has failed.
+            // A host does not answer, cannot make a session, or has lost its log.
             let has_failed = self.met_fault() || self.process.poisoned || self.process.panicked;
             assert!(has_failed || is_gone(error) && self.has_lost(), "world.4: without a reason: {error}");
             return;

@@ -73,9 +73,9 @@ impl Filters {
 impl World {
     /// Calls the database with active filters, unless something could fail.
     pub(super) fn filtering<T>(&mut self, call: impl FnOnce(&mut Self) -> T) -> T {
-        self.filters.decide.store(self.is_calm(), Ordering::Relaxed);
+        self.machine.filters.decide.store(self.is_calm(), Ordering::Relaxed);
         let done = call(self);
-        self.filters.decide.store(false, Ordering::Relaxed);
+        self.machine.filters.decide.store(false, Ordering::Relaxed);
         done
     }
 
@@ -89,9 +89,9 @@ impl World {
 
     /// Notes which decisions took effect. Those of a compaction that has stopped may take effect later.
     pub(super) fn note_filtered(&mut self) {
-        let mut decided = taken(&self.filters.open);
+        let mut decided = taken(&self.machine.filters.open);
         let names = self.history.newest_whole().names();
-        let of_names = taken(&self.filters.decided).into_iter();
+        let of_names = taken(&self.machine.filters.decided).into_iter();
         decided.extend(of_names.filter_map(|(name, no)| Some((names.get(name).copied()?, no))));
         self.expire();
         let mut open = Vec::new();
@@ -103,7 +103,7 @@ impl World {
             }
         }
         if self.compactions() > 0 {
-            *self.filters.open.lock().unwrap_or_else(PoisonError::into_inner) = open;
+            *self.machine.filters.open.lock().unwrap_or_else(PoisonError::into_inner) = open;
         }
     }
 

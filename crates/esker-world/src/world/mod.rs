@@ -27,7 +27,7 @@
 //!     (copy.rs). The same holds for archives (archive.rs), unloaded files (unload.rs) and replicas
 //!     (replica.rs).
 //! world.11. A commit that only removes finds space on a disk that large commits have filled (crowd.rs).
-//! world.12. A commit of a guest is applied once or not at all, as the guest is told (guests.rs).
+//! world.12. A commit of a guest is applied once or not at all, as its reply says (guests.rs).
 
 mod archive;
 mod beside;
@@ -97,7 +97,6 @@ pub struct World {
     copies: Copies,
     /// The processes that share the database, in seeds that have them.
     guests: Option<guests::Guests>,
-    filters: Arc<filtered::Filters>,
     /// Work to interleave with the next operation that has a point for it.
     between: Option<Vec<Op>>,
     /// Whether an expiring entry was ever put.
@@ -122,6 +121,8 @@ struct Machine {
     keys: Option<Arc<dyn Any + Send + Sync>>,
     /// Watches the disk if the files are encrypted.
     seals: Option<Arc<Seals>>,
+    /// The compaction filters of all processes.
+    filters: Arc<filtered::Filters>,
 }
 
 /// The current process.
@@ -195,6 +196,7 @@ impl World {
                 clock: Arc::new(ManualClock::new()),
                 random: Arc::new(SeededRandom::new(seed)),
                 keys,
+                filters: Arc::default(),
             },
             process: Process::default(),
             db: None,
@@ -204,7 +206,6 @@ impl World {
             past: Vec::new(),
             copies: Copies::default(),
             guests: None,
-            filters: Arc::default(),
             between: None,
             expires: false,
             mode: Mode::default(),
@@ -345,11 +346,8 @@ impl World {
 
     fn dispatch(&mut self, op: &Op) {
         self.begin_guest();
-        if self.goes_by_guest(op) {
-            self.tally.by_guests += 1;
-            if self.dispatch_to_guest(op) {
-                return;
-            }
+        if self.goes_by_guest(op) && self.dispatch_to_guest(op) {
+            return;
         }
         match op {
             Op::Write(..) | Op::Batch(..) | Op::Names(..) | Op::Ingest(..) => self.change(op),

@@ -45,7 +45,7 @@ impl World {
             true => builder.tuning(|t| t.compactions(setting::COMPACTIONS)),
             false => builder,
         };
-        if setting::has_filters(self.seed) { self.filters.with(builder) } else { builder }
+        if setting::has_filters(self.seed) { self.machine.filters.with(builder) } else { builder }
     }
 
     /// Opens the database for the first time.
@@ -133,10 +133,7 @@ impl World {
         };
         self.release_all();
         self.db = None;
-        self.end_host();
-        if matches!(end, End::Power(_)) {
-            self.end_guest();
-        }
+        self.end_sharing(end);
         self.process.armed = None;
         if reach.is_none() {
             // Files of replaced tables are removed once no epoch needs them.

@@ -202,6 +202,7 @@ impl World {
     /// Performs an operation of a guest. Returns false if it is performed as one of the host, by
     /// [`done_by_guest`](Self::done_by_guest).
     pub(in super::super) fn dispatch_to_guest(&mut self, op: &Op) -> bool {
+        self.tally.by_guests += 1;
         match op {
             Op::Begin(slot) => self.begin_by_guest(*slot, isolation_of(*slot)),
             Op::BeginExclusive(slot) => {

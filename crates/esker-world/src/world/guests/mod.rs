@@ -9,9 +9,9 @@
 //! The host is the process that the simulator ends and restarts. A guest outlives it, except at a power loss,
 //! and sometimes opens the database itself. Requests and replies get lost, and requests come late.
 //!
-//! world.12. A commit of a guest is applied once or not at all. It is applied if the guest is told so, and
-//!     survives the end of the host. If the guest is told that nothing was written, nothing was. If the
-//!     outcome is unknown, a later host says which, and the state agrees.
+//! - A commit of a guest is applied once or not at all (world.12). If the reply says that it is applied, it
+//!   survives the end of the host. If the reply says that nothing was written, nothing was. If there is no
+//!   reply, a later host says which, and the state agrees.
 //! - A transaction that a guest holds ends with the host.
 
 mod calls;
@@ -28,7 +28,7 @@ use super::faults::{attempt, gone, unknown};
 use super::transaction::HeldTransaction;
 use super::{DIR, World};
 use crate::model::state::Id;
-use crate::op::{GuestEvent, Op, Opening, Read, Reader, SLOTS, Update};
+use crate::op::{End, GuestEvent, Op, Opening, Read, Reader, SLOTS, Update};
 use crate::setting;
 
 /// The processes of a seed that shares its database.
@@ -100,8 +100,8 @@ impl Guests {
             Err(SharedError::Db(error)) => {
                 let Some(refusal) = refusals.into_iter().next_back() else { return Err(error) };
                 let is_kind = std::mem::discriminant(&error) == std::mem::discriminant(&refusal);
-                let is_told = is_kind || matches!(error, Error::Invalid(_));
-                assert!(is_told, "world.12: the host says {refusal}, and the guest hears {error}");
+                let is_same = is_kind || matches!(error, Error::Invalid(_));
+                assert!(is_same, "world.12: the host says {refusal}, and the guest hears {error}");
                 Err(refusal)
             }
             Err(SharedError::NoHost { .. } | SharedError::HostGone) => Err(gone()),
@@ -191,6 +191,14 @@ impl World {
     /// Ends the guest.
     pub(super) fn end_guest(&mut self) {
         self.guests.iter_mut().for_each(Guests::kill_guest);
+    }
+
+    /// Ends the host with its process, and the guest, too, if the machine loses power.
+    pub(super) fn end_sharing(&mut self, end: End) {
+        self.end_host();
+        if matches!(end, End::Power(_)) {
+            self.end_guest();
+        }
     }
 
     /// Returns the last commit that the host found when it opened the database.
