@@ -182,8 +182,7 @@ impl Completions {
         })
     }
 
-    /// Begins to commit a transaction. An exclusive one, and one that changes keyspaces, is committed by this
-    /// call.
+    /// Begins to commit a transaction. If it is exclusive or changes keyspaces, this call commits it.
     fn commit(&self, transaction: &Bound<'_, Transaction>) -> PyResult<u64> {
         let py = transaction.py();
         transaction.get().check_may_end(py)?;

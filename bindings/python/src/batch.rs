@@ -8,9 +8,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::data::{Bounds, Data, Seconds};
-use crate::db::keyspace_of;
 use crate::error::{OrRaise, wait};
 use crate::fork::Process;
+use crate::view::keyspace_of;
 
 /// The writes. `None`: committed or dropped. Code that holds the lock makes no Python calls.
 pub(crate) type Shared = Arc<Mutex<Option<WriteBatch>>>;

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use esker::{Error, FigureValue, KeyspaceOptions, SeqNo};
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -12,12 +11,11 @@ use crate::error::{OrRaise, invalid, wait};
 use crate::feed::Feed;
 use crate::fork::Process;
 use crate::keyspace::{Keyspace, keyspace};
-use crate::options::{durability_of, isolation_of};
+use crate::names::{durability_of, isolation_of};
 use crate::snapshot::Snapshot;
 use crate::source::{Reader, Source};
 use crate::transact::{Attempts, transact};
 use crate::transaction::{Transaction, begin};
-use crate::view::View;
 
 /// An open database. It closes with `close`, at the end of a `with` block, or when the program ends.
 #[pyclass(module = "esker", frozen, weakref, mapping)]
@@ -39,20 +37,6 @@ impl Db {
 
     fn reader(&self, keyspace: esker::Keyspace) -> Reader {
         Reader { db: self.db.clone(), keyspace, source: Source::Now, process: self.process }
-    }
-}
-
-/// Returns the keyspace that is given as a keyspace or by its name.
-pub(crate) fn keyspace_of(
-    given: &Bound<'_, PyAny>,
-    by_name: impl FnOnce(&str) -> PyResult<esker::Keyspace>,
-) -> PyResult<esker::Keyspace> {
-    if let Ok(view) = given.cast::<View>() {
-        return Ok(view.get().reader.keyspace.clone());
-    }
-    match given.extract::<String>() {
-        Ok(name) => by_name(&name),
-        Err(_) => Err(PyTypeError::new_err("a keyspace is given as a keyspace or by its name")),
     }
 }
 

@@ -24,6 +24,13 @@ impl Process {
         Process(FORKS.load(Ordering::Relaxed))
     }
 
+    /// Forgets a value in a forked child: dropping it could wait for a lock that no thread there holds.
+    pub(crate) fn forget_in_child<T>(self, value: &mut Option<T>) {
+        if self != Process::current() {
+            std::mem::forget(value.take());
+        }
+    }
+
     /// Fails in a forked child of the process.
     #[inline]
     pub(crate) fn check(self, py: Python<'_>) -> PyResult<()> {

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::data::{Bounds, Data, Seconds};
 use crate::error::{OrRaise, invalid, wait};
-use crate::options::durability_of;
+use crate::names::durability_of;
 use crate::source::{Reader, Source};
 use crate::view::{Entry, View, entry};
 

@@ -9,8 +9,8 @@
 //!
 //! - Calls that may wait release the interpreter's lock: commits, cold reads, walks. Reads that memory
 //!   answers and short calls keep it.
-//! - Code that holds a lock of this crate makes no Python calls, so that no thread waits for the interpreter
-//!   while another one that has the interpreter waits for the lock.
+//! - Code that holds a lock of this crate makes no Python calls, so that a thread with the lock never waits
+//!   for the interpreter, which a thread that waits for the lock may have.
 //! - Every call fails in a forked child (fork.rs).
 
 mod aio;
@@ -23,6 +23,7 @@ mod error;
 mod feed;
 mod fork;
 mod keyspace;
+mod names;
 mod options;
 mod range;
 mod snapshot;

@@ -2,54 +2,15 @@
 
 use std::path::PathBuf;
 
-use esker::{Blobs, Builder, Durability, Isolation, TableCompression};
+use esker::{Blobs, Builder};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::data::Seconds;
 use crate::db::Db;
-use crate::error::{invalid, wait};
-
-/// Returns the durability of this name.
-pub(crate) fn durability_of(py: Python<'_>, name: &str) -> PyResult<Durability> {
-    Ok(match name {
-        "sync" => Durability::Sync,
-        "buffered" => Durability::Buffered,
-        "none" => Durability::None,
-        _ => {
-            let message = format!("durability {name:?}: it is \"sync\", \"buffered\" or \"none\"");
-            return Err(invalid(py, message));
-        }
-    })
-}
-
-/// Returns the isolation of this name.
-pub(crate) fn isolation_of(py: Python<'_>, name: &str) -> PyResult<Isolation> {
-    Ok(match name {
-        "serializable" => Isolation::Serializable,
-        "snapshot" => Isolation::Snapshot,
-        "exclusive" => Isolation::Exclusive,
-        _ => {
-            let message =
-                format!("isolation {name:?}: it is \"serializable\", \"snapshot\" or \"exclusive\"");
-            return Err(invalid(py, message));
-        }
-    })
-}
-
-fn compression_of(py: Python<'_>, name: &str) -> PyResult<TableCompression> {
-    Ok(match name {
-        "auto" => TableCompression::Auto,
-        "none" => TableCompression::None,
-        "lz4" => TableCompression::Lz4,
-        "zstd" => TableCompression::Zstd,
-        _ => {
-            let message = format!("compression {name:?}: it is \"auto\", \"none\", \"lz4\" or \"zstd\"");
-            return Err(invalid(py, message));
-        }
-    })
-}
+use crate::error::wait;
+use crate::names::{compression_of, durability_of, isolation_of};
 
 /// Sets one option. Returns `None` if it is unknown.
 fn set(builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<Builder>> {

@@ -58,6 +58,7 @@ impl Range {
             chunk: Vec::new().into_iter(),
             chunk_len: CHUNK_LEN_MIN,
             failed: None,
+            process: self.reader.process,
         };
         Ok(Entries { walk: Arc::new(Mutex::new(walk)), kind, process: self.reader.process })
     }
@@ -149,6 +150,13 @@ pub(crate) struct ChunkedWalk {
     chunk_len: usize,
     /// The error that follows the chunk.
     failed: Option<esker::Error>,
+    process: Process,
+}
+
+impl Drop for ChunkedWalk {
+    fn drop(&mut self) {
+        self.process.forget_in_child(&mut self.source);
+    }
 }
 
 impl ChunkedWalk {
@@ -214,11 +222,9 @@ impl Entries {
         self.process.check(py)?;
         loop {
             // Between two chunks only detached code holds the lock (source.rs, `Cell`).
-            if let Some(mut walk) = self.walk.try_lock() {
-                if let Some((key, value)) = walk.chunk.next() {
-                    drop(walk);
-                    return self.item(py, &key, value.as_ref()).map(Some);
-                }
+            let next = self.walk.try_lock().and_then(|mut walk| walk.chunk.next());
+            if let Some((key, value)) = next {
+                return self.item(py, &key, value.as_ref()).map(Some);
             }
             if !wait(py, || self.walk.lock().fill())? {
                 return Ok(None);

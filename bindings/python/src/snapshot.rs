@@ -2,27 +2,25 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::db::keyspace_of;
 use crate::error::OrRaise;
 use crate::fork::Process;
-use crate::source::{Reader, Source, snapshot_of};
-use crate::view::View;
+use crate::source::{Reader, SharedSnapshot, Source};
+use crate::view::{View, keyspace_of};
 
 /// The state of all keyspaces at one commit. It keeps old versions of entries until it is closed or dropped.
 #[pyclass(module = "esker", frozen, weakref)]
 pub(crate) struct Snapshot {
     db: esker::Db,
-    snapshot: Arc<Mutex<Option<esker::Snapshot>>>,
+    snapshot: Arc<SharedSnapshot>,
     process: Process,
 }
 
 impl Snapshot {
     pub(crate) fn new(db: esker::Db, snapshot: esker::Snapshot, process: Process) -> Snapshot {
-        Snapshot { db, snapshot: Arc::new(Mutex::new(Some(snapshot))), process }
+        Snapshot { db, snapshot: SharedSnapshot::new(snapshot), process }
     }
 }
 
@@ -32,7 +30,7 @@ impl Snapshot {
     #[getter]
     fn seqno(&self, py: Python<'_>) -> PyResult<u64> {
         self.process.check(py)?;
-        Ok(snapshot_of(&self.snapshot).or_raise(py)?.seqno().get())
+        Ok(self.snapshot.get().or_raise(py)?.seqno().get())
     }
 
     /// Returns a keyspace, given as such or by its name, in the state of the snapshot.
@@ -45,7 +43,7 @@ impl Snapshot {
 
     /// Releases the state. Views of it fail from then on.
     fn close(&self) {
-        self.snapshot.lock().take();
+        self.snapshot.close();
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

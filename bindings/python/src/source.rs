@@ -14,6 +14,7 @@ use crate::fork::Process;
 /// Code that holds the lock never waits for the interpreter: it runs detached, or makes no Python calls.
 pub(crate) struct Cell {
     transaction: Mutex<Option<Transaction>>,
+    process: Process,
     /// Whether `Db.transact` ends it.
     pub(crate) is_managed: bool,
 }
@@ -21,7 +22,7 @@ pub(crate) struct Cell {
 impl Cell {
     /// Shares a transaction.
     pub(crate) fn new(transaction: Transaction, is_managed: bool) -> Arc<Cell> {
-        Arc::new(Cell { transaction: Mutex::new(Some(transaction)), is_managed })
+        Arc::new(Cell { transaction: Mutex::new(Some(transaction)), process: Process::current(), is_managed })
     }
 
     /// Runs an operation of the transaction. Call it detached.
@@ -48,13 +49,49 @@ impl Cell {
     }
 }
 
+impl Drop for Cell {
+    fn drop(&mut self) {
+        self.process.forget_in_child(self.transaction.get_mut());
+    }
+}
+
+/// A snapshot that several objects use.
+pub(crate) struct SharedSnapshot {
+    /// `None`: it was closed.
+    snapshot: Mutex<Option<Snapshot>>,
+    process: Process,
+}
+
+impl SharedSnapshot {
+    pub(crate) fn new(snapshot: Snapshot) -> Arc<SharedSnapshot> {
+        Arc::new(SharedSnapshot { snapshot: Mutex::new(Some(snapshot)), process: Process::current() })
+    }
+
+    /// Returns the snapshot, unless it was closed.
+    pub(crate) fn get(&self) -> Result<Snapshot> {
+        self.snapshot.lock().clone().ok_or_else(|| Error::Invalid("the snapshot was closed".to_owned()))
+    }
+
+    /// Closes it for all objects.
+    pub(crate) fn close(&self) {
+        self.process.forget_in_child(&mut self.snapshot.lock());
+        self.snapshot.lock().take();
+    }
+}
+
+impl Drop for SharedSnapshot {
+    fn drop(&mut self) {
+        self.process.forget_in_child(self.snapshot.get_mut());
+    }
+}
+
 /// A state of the database.
 #[derive(Clone)]
 pub(crate) enum Source {
     /// The newest one.
     Now,
-    /// That of a snapshot. `None`: the snapshot was closed.
-    Snapshot(Arc<Mutex<Option<Snapshot>>>),
+    /// That of a snapshot.
+    Snapshot(Arc<SharedSnapshot>),
     /// That of an older commit.
     Past(Arc<Past>),
     /// That of a transaction, with its writes.
@@ -76,7 +113,7 @@ impl Reader {
         match &self.source {
             Source::Now => read(&self.keyspace),
             Source::Past(past) => read(&**past),
-            Source::Snapshot(snapshot) => read(&snapshot_of(snapshot)?.keyspace(&self.keyspace)),
+            Source::Snapshot(snapshot) => read(&snapshot.get()?.keyspace(&self.keyspace)),
             Source::Transaction(cell) => cell.with(|t| read(&t.keyspace(&self.keyspace))),
         }
     }
@@ -90,9 +127,4 @@ impl Reader {
         self.process.check(py)?;
         wait(py, || self.read_here(read))
     }
-}
-
-/// Returns the snapshot, unless it was closed.
-pub(crate) fn snapshot_of(shared: &Mutex<Option<Snapshot>>) -> Result<Snapshot> {
-    shared.lock().clone().ok_or_else(|| Error::Invalid("the snapshot was closed".to_owned()))
 }

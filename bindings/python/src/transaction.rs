@@ -8,13 +8,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::data::{Data, Seconds};
-use crate::db::keyspace_of;
 use crate::error::{OrRaise, invalid, raise, wait};
 use crate::fork::Process;
 use crate::keyspace::{Keyspace, keyspace};
 use crate::source::{Cell, Reader, Source};
+use crate::view::keyspace_of;
 
-/// Reads and writes that are committed together. One that is dropped rolls back.
+/// Reads and writes that are committed together. A transaction that is dropped rolls back.
 #[pyclass(module = "esker", frozen, weakref)]
 pub(crate) struct Transaction {
     db: esker::Db,

@@ -1,7 +1,7 @@
 //! `View`: one keyspace of a snapshot or of the past, as a `Mapping`. `Keyspace` extends it.
 
 use esker::Ttl;
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping};
 
@@ -24,13 +24,27 @@ pub(crate) fn entry<'py>(py: Python<'py>, found: Option<(esker::Key, esker::Valu
     found.map(|(key, value)| (PyBytes::new(py, &key), PyBytes::new(py, &value)))
 }
 
+/// Returns the keyspace that is given as a keyspace or by its name.
+pub(crate) fn keyspace_of(
+    given: &Bound<'_, PyAny>,
+    by_name: impl FnOnce(&str) -> PyResult<esker::Keyspace>,
+) -> PyResult<esker::Keyspace> {
+    if let Ok(view) = given.cast::<View>() {
+        return Ok(view.get().reader.keyspace.clone());
+    }
+    match given.extract::<String>() {
+        Ok(name) => by_name(&name),
+        Err(_) => Err(PyTypeError::new_err("a keyspace is given as a keyspace or by its name")),
+    }
+}
+
 impl View {
     pub(crate) fn value(&self, py: Python<'_>, key: &Data) -> PyResult<Option<esker::Value>> {
         self.reader.process.check(py)?;
-        if let Source::Now = self.reader.source {
-            if let Some(found) = self.reader.keyspace.get_if_cached(key).or_raise(py)? {
-                return Ok(found);
-            }
+        if let Source::Now = self.reader.source
+            && let Some(found) = self.reader.keyspace.get_if_cached(key).or_raise(py)?
+        {
+            return Ok(found);
         }
         self.reader.read(py, |reads| reads.value_of(key))
     }

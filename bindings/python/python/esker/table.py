@@ -91,6 +91,9 @@ class Table(MutableMapping[_K, _V]):
     def __len__(self) -> int:
         return len(self._keyspace)
 
+    def __bool__(self) -> bool:
+        return bool(self._keyspace)
+
     def __iter__(self) -> Iterator[_K]:
         return iter(self.keys())
 
