@@ -1,4 +1,5 @@
 //! Checks the bindings for other languages: the C API here, the others in a file each.
+//! Checks the bindings for other languages: the C API, and those in the files of the folder `bindings`.
 //!
 //! ```text
 //!   header:   crates/esker-c/src --cbindgen--> include/esker.h, compared with the file or written to it
@@ -10,6 +11,7 @@
 mod go;
 mod java;
 mod node;
+mod python;
 
 use std::fs;
 use std::process::Command;
@@ -36,6 +38,7 @@ pub(crate) fn run() -> Result<bool, String> {
     is_well &= java::test()?;
     is_well &= node::run()?;
     is_well &= go::test()?;
+    is_well &= python::run()?;
     Ok(is_well)
 }
 
