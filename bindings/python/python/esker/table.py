@@ -6,6 +6,8 @@
         ...
     with db.transaction() as t:
         events.within(t)["ann", 8] = {}
+
+The first fields of keys serve as bounds and prefixes.
 """
 
 from __future__ import annotations
