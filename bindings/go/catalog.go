@@ -60,7 +60,7 @@ func (db *DB) handle(name string, create bool) (*keyspaceHandle, error) {
 // commit of its own. A missing keyspace is created. The keyspace "default" always exists.
 func (db *DB) Keyspace(name string) (*Keyspace, error) { return db.keyspace(name, true) }
 
-// FindKeyspace returns the keyspace of a name, and does not create it. Error: ErrKeyspaceNotFound.
+// FindKeyspace is Keyspace, but does not create it. Error: ErrKeyspaceNotFound.
 func (db *DB) FindKeyspace(name string) (*Keyspace, error) { return db.keyspace(name, false) }
 
 func (db *DB) keyspace(name string, create bool) (*Keyspace, error) {

@@ -1,7 +1,7 @@
 // Package esker is an embedded, ordered, transactional key-value store: the Go binding of the Esker engine.
 //
 // A DB has keyspaces, each an ordered map from bytes to bytes. View runs a function in a transaction that
-// reads, Update in a transaction that reads and writes. Update runs the function again after a conflict with
+// reads, Update in a transaction that also writes. Update runs the function again after a conflict with
 // another transaction, so the function must have no effect outside of the transaction.
 //
 //	db, err := esker.Open("data", nil)
