@@ -1,5 +1,4 @@
 //! Checks the bindings for other languages: the C API here, the others in a file each.
-//! Checks the bindings for other languages: the C API, and those in the files of the folder `bindings`.
 //!
 //! ```text
 //!   header:   crates/esker-c/src --cbindgen--> include/esker.h, compared with the file or written to it
