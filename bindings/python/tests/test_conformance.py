@@ -207,7 +207,6 @@ def replay(lines, directory):
     return number
 
 
-@pytest.mark.skipif(not FILE.exists(), reason="bindings/conformance.jsonl is not there")
 def test_the_conformance_file(tmp_path):
     with FILE.open() as lines:
         assert replay(lines, tmp_path) > 100
