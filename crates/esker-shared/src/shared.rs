@@ -217,7 +217,7 @@ impl Shared {
     /// the answer is [`Outcome::NotApplied`], it never will be applied.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`]; the engine's [`Forked`](DbError::Forked).
+    /// [`Error::OutcomeUnknown`]; the engine's [`Forked`](esker::Error::Forked).
     pub fn outcome(&self, id: &CommitId) -> Result<Outcome> {
         self.inner.outcome(id)
     }

@@ -3,6 +3,7 @@
 //! Needs a C and a C++ compiler: `cc` and `c++`, or what `ESKER_CC` and `ESKER_CXX` name.
 
 #![cfg(unix)]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests: what is missing ends them")]
 
 mod conformance;
 
