@@ -7,6 +7,8 @@
 //! A flush may find no space there. Then removals go on until they have filled two memtables, so only
 //! removals that fit in one are certain to succeed. Removals of guests are not: they also put a record.
 
+use std::ops::Bound;
+
 use esker_env::Fs;
 
 use super::{DIR, World};
@@ -36,7 +38,9 @@ impl World {
         self.tally.crowded += u64::from(is_crowded);
         let before = self.tally.refused;
         let bytes: usize = crowd.empties.iter().map(removal_bytes).sum();
-        let fits = self.opening().is_some_and(|opening| bytes <= opening.memtable_bytes);
+        let free = self.machine.disk.free_bytes(DIR.as_ref()).unwrap_or(0);
+        let fits =
+            self.opening().is_some_and(|opening| bytes <= opening.memtable_bytes) && bytes as u64 <= free / 2;
         let by_guests = self.tally.by_guests;
         for op in &crowd.empties {
             self.step_of_crowd(op);
@@ -61,8 +65,16 @@ impl World {
 
 /// An upper bound of the memory that the removals of an operation take in a memtable.
 fn removal_bytes(op: &Op) -> usize {
+    let of_bound = |bound: Bound<&[u8]>| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => key.len(),
+        Bound::Unbounded => 0,
+    };
     let of_write = |write: &Write| match write {
         Write::Remove(key) => keys::key(*key).len() + RECORD_BYTES,
+        Write::RemoveRange(range) => {
+            let (lower, upper) = keys::bounds(*range);
+            of_bound(lower) + of_bound(upper) + RECORD_BYTES
+        }
         _ => RECORD_BYTES,
     };
     match op {
