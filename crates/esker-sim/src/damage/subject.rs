@@ -144,6 +144,8 @@ fn calm(op: Op) -> Option<Op> {
         Op::Checkpoint | Op::Backup | Op::Between(_) => None,
         Op::Update(..) | Op::TransactionUpdate(..) | Op::Point(..) | Op::Ingest(..) => None,
         Op::Archive(_) | Op::Unload(_) | Op::Follow(_) => None,
+        // Several commits each, or none without guests.
+        Op::Crowd(_) | Op::TakeTurns(..) | Op::Guest(_) => None,
         Op::Restart(restart) => Some(Op::Restart(calm(restart))),
         Op::RestartIn { after, keep, restart } => Some(Op::RestartIn { after, keep, restart: calm(restart) }),
         op => Some(op.with_writes(unmerged)),
