@@ -110,8 +110,8 @@ mod threads {
             self.tally.turns_awaited += 1;
         }
 
-        /// Commits by a transaction that conflicts until it gets the turn. Another commit waits for it. `None`:
-        /// it has committed without the turn.
+        /// Commits by a transaction that conflicts until it gets the turn. Another commit waits for it.
+        /// `None`: it has committed without the turn.
         fn conflict(&mut self, no: KeyspaceNo, write: Write, waiting: Write) -> Option<Waiter> {
             let (id, keyspace) = self.pick(no);
             let db = self.db().clone();

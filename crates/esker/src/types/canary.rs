@@ -136,8 +136,6 @@ pub enum Canary {
     OldestRemovedEarly,
     /// Large transactions and ingests with puts use the disk reserve (reserve.1).
     ReserveForgotten,
-    /// Large transactions that only remove leave the disk reserve free (reserve.1).
-    ReserveKeptFromRemovals,
     /// A commit that has waited for another holder of the turn passes an exclusive transaction
     /// (exclusive_turn.3).
     WaiterPassesExclusive,
@@ -146,7 +144,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// The canaries that the simulator has to find.
-    pub const ALL: [Canary; 56] = [
+    pub const ALL: [Canary; 55] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -201,7 +199,6 @@ impl Canary {
         Canary::LoadTakesDefault,
         Canary::OldestRemovedEarly,
         Canary::ReserveForgotten,
-        Canary::ReserveKeptFromRemovals,
         Canary::WaiterPassesExclusive,
     ];
 }
