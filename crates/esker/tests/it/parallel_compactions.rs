@@ -35,19 +35,22 @@ enum Kept {
 
 /// The threads' settings. Notes in `most` how many compactions ran at the same time.
 fn builder(env: &Env, cache_bytes: u64, most: &Arc<AtomicUsize>) -> Builder {
-    // Closing cancels compactions, which is not counted.
     let (most, running) = (most.clone(), AtomicUsize::new(0));
     let small = Db::builder().memory(4 << 20).miniature(cache_bytes).blobs(Blobs::From(900));
     let small = small.tuning(|t| t.memtable_bytes(32 << 10).block_bytes(512).table_bytes(16 << 10));
     let small = small.tuning(|t| t.compactions(4)).durability(Durability::Buffered).adoption_bytes(8 << 10);
     small.env(env.clone()).on_event(move |event| match event {
-        Event::CompactionBegun { is_move: false, .. } => {
+        // Moves are counted while they run, too: their end does not say that it is the end of a move.
+        Event::CompactionBegun { is_move, .. } => {
             let now = running.fetch_add(1, Ordering::Relaxed) + 1;
-            most.fetch_max(now, Ordering::Relaxed);
+            most.fetch_max(if *is_move { 0 } else { now }, Ordering::Relaxed);
         }
-        Event::CompactionEnded { bytes_read, error, .. } if *bytes_read > 0 || error.is_some() => {
-            running.fetch_sub(1, Ordering::Relaxed);
+        Event::CompactionEnded { .. } => {
+            let one_less = |now: usize| Some(now.saturating_sub(1));
+            let _ = running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         }
+        // Ends may be among them.
+        Event::Missed { .. } => running.store(0, Ordering::Relaxed),
         _ => {}
     })
 }
