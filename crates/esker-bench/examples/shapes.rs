@@ -131,7 +131,7 @@ fn measure(map: &Keyspace, items: usize, make: fn(u64) -> (Vec<u8>, Vec<u8>)) ->
     ])
 }
 
-/// Seeks, either way, into a million keys that are removed, but for the first and the last one: the first
+/// Seeks, either way, among a million keys of which all but the first and the last are removed: the first
 /// seek, and the next ones.
 fn tombstones() -> esker::Result<()> {
     const DEAD: u64 = 1_000_000;

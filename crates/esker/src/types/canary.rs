@@ -134,8 +134,6 @@ pub enum Canary {
     LoadTakesDefault,
     /// The oldest entries of a keyspace go at a quarter of its maximum size.
     OldestRemovedEarly,
-    /// Large transactions and ingests with puts use the disk reserve (reserve.1).
-    ReserveForgotten,
     /// A commit that has waited for another holder of the turn passes an exclusive transaction
     /// (exclusive_turn.3).
     WaiterPassesExclusive,
@@ -144,7 +142,7 @@ pub enum Canary {
 #[cfg(any(test, feature = "canaries"))]
 impl Canary {
     /// The canaries that the simulator has to find.
-    pub const ALL: [Canary; 55] = [
+    pub const ALL: [Canary; 54] = [
         Canary::WalGenerationIgnored,
         Canary::WalSyncSkipped,
         Canary::TimedSyncSkipped,
@@ -198,7 +196,6 @@ impl Canary {
         Canary::LoadOptionsLate,
         Canary::LoadTakesDefault,
         Canary::OldestRemovedEarly,
-        Canary::ReserveForgotten,
         Canary::WaiterPassesExclusive,
     ];
 }

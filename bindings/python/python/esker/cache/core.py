@@ -148,7 +148,7 @@ class Cache:
         raise AttributeError(name)
 
     def reset(self, key: str, value: Any = ENOVAL, update: bool = True) -> Any:
-        """Reads a setting anew, or sets it. Returns its value."""
+        """Reads a setting from the disk, or sets it. Returns its value."""
         if value is ENOVAL:
             value = self._stored_settings().get(key, DEFAULT_SETTINGS.get(key))
         elif update:

@@ -90,8 +90,7 @@ impl Writes {
 
     /// Fails if the layers put something and less than the reserve is free (reserve.1).
     fn check_reserve_for(&self, layers: &Layers) -> Result<()> {
-        let may_use = layers.removes_only() || canary::is_set(Canary::ReserveForgotten);
-        if may_use { Ok(()) } else { self.check_reserve() }
+        if layers.removes_only() { Ok(()) } else { self.check_reserve() }
     }
 
     /// Merges all layers from `first` on into one private run.
