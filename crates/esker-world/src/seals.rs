@@ -5,8 +5,10 @@
 //! ```
 //!
 //! seals.1. Within one use of a file (one salt), each offset has one byte, in all files of this salt:
-//!     copies, restarts and second attempts included. A nonce is a position in a file, so
+//!     restarts and second attempts included. A nonce is a position in a file, so
 //!     two plain texts under one key and nonce would differ somewhere. Zeros are space, not content.
+//!     A copy seals nothing. It may differ, since it repeats what was read: a misread bit, or the noise that
+//!     a power loss left where nothing refers to.
 //! seals.2. No write has a byte for which the caller's test finds plain text. This includes writes that are
 //!     overwritten, cut or removed later.
 //! seals.3. Each file has a key header before anything else, a table at its end. Other files hold numbers.
@@ -34,6 +36,8 @@ const NUMBERS: [&str; 6] = ["CURRENT", "ESKER-JOB", "KEYS", "LOCK", "REPAIRING",
 
 /// Begins the name of a file that is copied to a directory of backups: a table or another file.
 const COPY: &str = "incoming-";
+/// Ends the name of a directory in which copies are made.
+const UNFINISHED: &str = ".esker-new";
 
 type Salt = [u8; SALT_BYTES];
 
@@ -90,7 +94,7 @@ impl Seals {
         }
         let is_table = Path::new(&*name).extension() == Some("sst".as_ref()) || name.starts_with(COPY);
         match salt_of(&start_after(written)) {
-            Some(salt) => self.state().put(salt, written.offset as usize, written.bytes),
+            Some(salt) => self.put(written, salt, written.offset as usize, written.bytes),
             None if NUMBERS.iter().any(|known| name.contains(known)) => Ok(()),
             None if is_table => self.note_table(written),
             // A torn write of the header: nothing is sealed before its end.
@@ -112,13 +116,21 @@ impl Seals {
         let from = used.saturating_sub(TABLE_END_BYTES);
         let found = whole[from..].windows(MAGIC.len()).position(|window| window == MAGIC);
         let salt = found.and_then(|at| salt_at(&whole, from + at));
-        salt.map_or(Ok(()), |salt| self.state().put(salt, 0, &whole))
+        salt.map_or(Ok(()), |salt| self.put(written, salt, 0, &whole))
+    }
+
+    /// Adds what a write makes of a use of a file. What differs is a problem (seals.1), unless it is a copy.
+    fn put(&self, written: &Written<'_>, salt: Salt, offset: usize, bytes: &[u8]) -> Result<(), String> {
+        let differs = self.state().put(salt, offset, bytes);
+        differs.filter(|_| !is_copy(written.path)).map_or(Ok(()), |at| {
+            Err(format!("seals.1: offset {at} is written differently"))
+        })
     }
 }
 
 impl State {
-    /// Adds bytes of a use of a file (seals.1).
-    fn put(&mut self, salt: Salt, offset: usize, bytes: &[u8]) -> Result<(), String> {
+    /// Adds bytes of a use of a file. Returns the first offset with another byte than before.
+    fn put(&mut self, salt: Salt, offset: usize, bytes: &[u8]) -> Option<usize> {
         let image = self.uses.entry(salt).or_default();
         image.resize(image.len().max(offset + bytes.len()), 0);
         for (at, (known, new)) in image[offset..].iter_mut().zip(bytes).enumerate() {
@@ -126,11 +138,17 @@ impl State {
                 (_, 0) => {}
                 (0, new) => *known = new,
                 (known, new) if known == new => {}
-                _ => return Err(format!("seals.1: offset {} is written differently", offset + at)),
+                _ => return Some(offset + at),
             }
         }
-        Ok(())
+        None
     }
+}
+
+/// Returns whether a file is written as a copy of another: for a backup or a checkpoint.
+fn is_copy(path: &Path) -> bool {
+    let is_part = |name: &str| name.starts_with(COPY) || name.ends_with(UNFINISHED);
+    path.components().any(|part| is_part(&part.as_os_str().to_string_lossy()))
 }
 
 /// Returns whether this is the record that ends a segment of the log, or a part of a record's header.
