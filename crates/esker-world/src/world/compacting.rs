@@ -19,8 +19,6 @@ use super::faults::attempt;
 use crate::op::Op;
 use crate::setting;
 
-/// Number of operations between two starts.
-const STARTED_EVERY: u64 = 3;
 /// Number of operations for which a compaction stops, at most.
 const STOPPED_MAX: u64 = 24;
 
@@ -83,10 +81,9 @@ impl World {
         setting::compacts_beside(self.seed) && !is_uncertain && self.between.is_none()
     }
 
-    /// In some seeds, starts a compaction every few operations, as idle threads do.
+    /// In some seeds, starts a compaction after each operation, as idle threads do.
     pub(super) fn compact_beside(&mut self) {
-        let is_due = self.tally.ops.is_multiple_of(STARTED_EVERY);
-        if is_due && self.db.is_some() && self.may_compact_beside() {
+        if self.db.is_some() && self.may_compact_beside() {
             self.begin_operation();
             self.start_another_compaction(false);
         }
