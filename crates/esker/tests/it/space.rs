@@ -237,12 +237,14 @@ fn reserve_1_large_transactions_and_ingests_leave_space_for_removals() {
     for ingests in [false, true] {
         let fs = MemFs::new();
         fs.set_capacity(Some(24 * MIB));
-        let db = open(&fs);
+        // A transaction is large beyond a quarter of the memory.
+        let builder = Db::builder().env(Env::with_fs(Arc::new(fs.clone()))).memory(4 << 20);
+        let db = builder.open(dir()).unwrap();
         let map = db.create_keyspace("large").unwrap();
         let mut rng = fastrand::Rng::with_seed(3);
         let mut put = |from: u32| -> Result<_, Error> {
-            let entries = (from..from + 100).map(|key| {
-                let value: Vec<u8> = (0..20_000).map(|_| rng.u8(..)).collect();
+            let entries = (from..from + 1200).map(|key| {
+                let value: Vec<u8> = (0..1000).map(|_| rng.u8(..)).collect();
                 (key.to_be_bytes(), value)
             });
             if ingests {
@@ -258,14 +260,40 @@ fn reserve_1_large_transactions_and_ingests_leave_space_for_removals() {
             }
             batch.commit().map_err(|failed| failed.error)
         };
-        let full = (0..).step_by(100).find_map(|from| put(from).err());
+        let full = (0..).step_by(1200).find_map(|from| put(from).err());
         assert!(matches!(full, Some(Error::NoSpace { .. })), "{full:?}");
+        assert!(db.stats().adoptions > 5, "{:?}", db.stats());
         let free = 24 * MIB - fs.used_bytes();
         assert!(free > 2 * MIB, "reserve.1: {free} bytes are free, ingests: {ingests}");
         map.clear().unwrap();
         assert!(map.is_empty().unwrap());
         assert!(db.check().unwrap().problems.is_empty());
     }
+}
+
+#[test]
+fn reserve_2_large_transactions_that_remove_are_taken_while_flushes_find_no_space() {
+    let faults = FaultFs::new(Arc::new(MemFs::new()));
+    let db = simulated(Arc::new(faults.clone())).tuning(|t| t.transaction_memory(1000)).open(dir()).unwrap();
+    let no_table = || FaultRule::new(&[OpKind::Create], FaultAction::NoSpace).on_path(".sst");
+    faults.add(no_table().forever());
+    let map = db.default_keyspace();
+    let count = fill_up(&map, 0, 100);
+    faults.clear();
+    for puts in [true, false] {
+        let mut batch = db.batch();
+        (0..count).for_each(|key| batch.delete(&map, key.to_be_bytes()).unwrap());
+        if puts {
+            batch.put(&map, "a", "1").unwrap();
+        }
+        // The flush that the commit waits for.
+        faults.add(no_table());
+        let committed = batch.commit();
+        assert_eq!(committed.is_ok(), !puts, "{:?}", committed.map_err(|failed| failed.error));
+        faults.clear();
+    }
+    assert!(map.is_empty().unwrap() && db.stats().adoptions == 1, "{:?}", db.stats());
+    assert!(db.check().unwrap().problems.is_empty());
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Writes {
         let begun = self.begin_commit(request.durability);
         let wait = || timed(Part::Wait, || self.wait_for_exclusive());
         let _passage = if request.may_pass { None } else { Some(wait()?) };
-        let removes_only = request.layers.is_empty() && request.set.removes_only();
+        let removes_only = request.layers.removes_only() && request.set.removes_only();
         timed(Part::Stall, || self.wait_for_upkeep(bytes, removes_only))?;
         timed(Part::BlobWrite, || self.divert(&mut request))?;
         let done = match request.layers.is_empty() {
