@@ -122,9 +122,9 @@ impl Seals {
     /// Adds what a write makes of a use of a file. What differs is a problem (seals.1), unless it is a copy.
     fn put(&self, written: &Written<'_>, salt: Salt, offset: usize, bytes: &[u8]) -> Result<(), String> {
         let differs = self.state().put(salt, offset, bytes);
-        differs.filter(|_| !is_copy(written.path)).map_or(Ok(()), |at| {
-            Err(format!("seals.1: offset {at} is written differently"))
-        })
+        differs
+            .filter(|_| !is_copy(written.path))
+            .map_or(Ok(()), |at| Err(format!("seals.1: offset {at} is written differently")))
     }
 }
 

@@ -25,7 +25,10 @@ fn seeds_agree_with_the_model() {
         total.kills > 500 && total.power_losses > 500 && total.unheard > 200 && total.inside_calls > 200,
         "{total:?}"
     );
-    assert!(total.inspected > 50 && total.long_ids > 1 && total.refused > 5, "{total:?}");
+    assert!(
+        total.inspected > 50 && total.read_only > 50 && total.long_ids > 1 && total.refused > 5,
+        "{total:?}"
+    );
     assert!(total.while_opening > 100 && total.faults > 300 && total.reopenings > 100, "{total:?}");
     assert!(
         total.grown > 50

@@ -1,13 +1,17 @@
-//! Tests the offline tools on the files that a process has left, before the next one opens them.
+//! Tests the offline tools and read-only openings on the files that a process has left, before the next one
+//! opens them.
 //!
 //! ```text
 //!   the disk before an opening --kill--> image --check_offline, dump--> no problems, no changes
+//!                                          |---open_read_only--> the state of the opening, no changes
 //!                                          `---repair--> another directory --open--> the state of the opening
 //! ```
 //!
 //! world_offline.1. `check_offline` finds no problem in the state after a crash and counts the keys. `dump` shows no
 //!     damage in needed files, except a torn end of the log. Neither changes anything. A clean close after a run
 //!     without faults leaves no unneeded files.
+//! world_offline.2. `open_read_only` shows what the opening found, finds no problem and refuses writes. It
+//!     changes nothing.
 //! world_offline.3. `repair` reports no loss, and creates a database with the contents that the opening found.
 //!
 //! The seed and the number of an opening alone decide whether it is inspected, so the operations do not depend on it.
@@ -70,8 +74,25 @@ impl World {
         if let Some(damage) = dumped_damage(&env, image, &report) {
             panic!("world_offline.1: dump shows damage in {damage}; check_offline notes {:#?}", report.notes);
         }
+        self.check_read_only(&env, opening);
         assert_eq!(image.ops(), 0, "world_offline.1: reading has changed something");
         self.check_repair(&env, opening);
+    }
+
+    /// Opens the database to read it and compares what it shows (world_offline.2).
+    fn check_read_only(&mut self, env: &Env, opening: Opening) {
+        let opened = self.builder(opening).env(env.clone()).open_read_only(DIR);
+        let db = opened.unwrap_or_else(|error| panic!("world_offline.2: open_read_only fails: {error}"));
+        let found = read::contents(&db, false);
+        let found = found.unwrap_or_else(|error| panic!("world_offline.2: it cannot be read: {error}"));
+        if let Some(difference) = self.history.newest().difference(&found) {
+            panic!("world_offline.2: open_read_only shows something else: {difference}");
+        }
+        let report = db.check().unwrap_or_else(|error| panic!("world_offline.2: check: {error}"));
+        assert!(report.problems.is_empty(), "world_offline.2: check: {:#?}", report.problems);
+        let written = db.default_keyspace().put("key", "value");
+        assert!(matches!(written, Err(Error::ReadOnly { .. })), "world_offline.2: {written:?}");
+        self.tally.read_only += 1;
     }
 
     /// Repairs the database and compares the result (world_offline.3).

@@ -17,6 +17,7 @@ figures! {
         inside_calls: "kills and power losses inside a call",
         while_opening: "kills and power losses while opening",
         inspected: "openings before which the offline tools were tested",
+        read_only: "openings that only read",
         long_ids: "of these, with a keyspace id of several bytes",
         faults: "injected faults",
         refused: "operations that failed because the disk was full",
