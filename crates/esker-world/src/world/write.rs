@@ -132,6 +132,8 @@ impl World {
     pub(super) fn wrote(&mut self, outcome: Result<()>, writes: Vec<(Id, Write)>, durability: Durability) {
         let footprint = Footprint::of(&writes);
         if footprint.is_empty() {
+            // The states do not tell whether it exists.
+            self.forget_unknown();
             // An empty commit may wait for a failed flush, and may sync earlier commits.
             if self.excused(outcome).is_some() && durability == Durability::Sync {
                 self.history.all_durable();
