@@ -1,0 +1,1 @@
+//! Nothing but tests: sled's own, on `esker-sled`, and a migration from sled.
