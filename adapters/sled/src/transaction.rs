@@ -202,7 +202,9 @@ impl TransactionalTree {
         K: AsRef<[u8]> + Into<IVec>,
     {
         let old = self.get(key.as_ref())?;
-        self.with(|t| t.delete(self.tree.keyspace(), key))?;
+        if old.is_some() {
+            self.with(|t| t.delete(self.tree.keyspace(), key))?;
+        }
         Ok(old)
     }
 
@@ -211,7 +213,12 @@ impl TransactionalTree {
     /// # Errors
     /// Those of [`esker::Transaction::get`].
     pub fn get<K: AsRef<[u8]>>(&self, key: K) -> UnabortableTransactionResult<Option<IVec>> {
-        Ok(self.with(|t| t.get(self.tree.keyspace(), key))?.map(IVec::from))
+        // A key too long for the engine does not exist.
+        let found = self.with(|t| match t.get(self.tree.keyspace(), key) {
+            Err(esker::Error::KeyTooLong { .. }) => Ok(None),
+            found => found,
+        })?;
+        Ok(found.map(IVec::from))
     }
 
     /// Adds the writes of a batch.

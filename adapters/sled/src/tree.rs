@@ -85,6 +85,14 @@ impl Tree {
         Error::of(error, &self.0.name)
     }
 
+    /// Converts the result of a call that needs no new key. A key too long for the engine does not exist.
+    fn found<T: Default>(&self, found: esker::Result<T>) -> Result<T> {
+        match found {
+            Err(esker::Error::KeyTooLong { .. }) => Ok(T::default()),
+            found => found.map_err(|error| self.failed(error)),
+        }
+    }
+
     /// Sets a key. Returns the old value.
     ///
     /// # Errors
@@ -101,7 +109,7 @@ impl Tree {
     /// # Errors
     /// Those of [`Keyspace::remove`].
     pub fn remove<K: AsRef<[u8]>>(&self, key: K) -> Result<Option<IVec>> {
-        Ok(self.0.keyspace.remove(key).map_err(|e| self.failed(e))?.map(IVec::from))
+        Ok(self.found(self.0.keyspace.remove(key))?.map(IVec::from))
     }
 
     /// Returns the value of a key.
@@ -109,7 +117,7 @@ impl Tree {
     /// # Errors
     /// Those of [`Keyspace::get`].
     pub fn get<K: AsRef<[u8]>>(&self, key: K) -> Result<Option<IVec>> {
-        Ok(self.0.keyspace.get(key).map_err(|e| self.failed(e))?.map(IVec::from))
+        Ok(self.found(self.0.keyspace.get(key))?.map(IVec::from))
     }
 
     /// Returns whether a key exists.
@@ -117,7 +125,7 @@ impl Tree {
     /// # Errors
     /// Those of [`Keyspace::contains`].
     pub fn contains_key<K: AsRef<[u8]>>(&self, key: K) -> Result<bool> {
-        self.0.keyspace.contains(key).map_err(|e| self.failed(e))
+        self.found(self.0.keyspace.contains(key))
     }
 
     /// Sets or removes a key if its value is the expected one; `None` stands for no key.

@@ -35,6 +35,18 @@ fn points_return_what_was_there() {
     assert_eq!((db.get("a"), db.remove("a"), db.len()), (Ok(None), Ok(None), 0));
     let long = db.insert(vec![0; 70_000], "");
     assert!(matches!(long, Err(Error::Unsupported(_))), "{long:?}");
+    // Such a key does not exist.
+    let long = vec![0; 70_000];
+    assert_eq!((db.get(&long), db.remove(&long), db.contains_key(&long)), (Ok(None), Ok(None), Ok(false)));
+    assert_eq!(
+        db.transaction::<_, _, ()>(|db| Ok((db.get(&long)?, db.remove(&long[..])?))),
+        Ok((None, None))
+    );
+    assert_eq!((db.range(&*long..).next(), db.get_lt(&long), db.get_gt(&long)), (None, Ok(None), Ok(None)));
+    assert!(matches!(
+        db.transaction::<_, _, ()>(|db| Ok(db.insert(&long[..], "")?)),
+        Err(TransactionError::Storage(_))
+    ));
 }
 
 #[test]
@@ -325,10 +337,12 @@ fn threads_share_handles() {
 #[test]
 fn errors_keep_their_source() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("file");
-    std::fs::write(&file, "not a directory").unwrap();
-    let error = Config::new().path(file.join("db")).open().unwrap_err();
+    let config = Config::new().path(dir.path().join("db")).cache_capacity(16 << 20);
+    let _open = config.open().unwrap();
+    let error = config.open().unwrap_err();
     let Error::Io(inner) = &error else { panic!("{error:?}") };
-    assert!(inner.get_ref().is_some_and(|source| source.is::<esker::Error>()), "{error:?}");
+    let source = inner.get_ref().and_then(|source| source.downcast_ref::<esker::Error>());
+    assert!(matches!(source, Some(esker::Error::Locked { .. })), "{error:?}");
     assert!(std::error::Error::source(&error).is_some());
+    assert!(std::io::Error::from(error).get_ref().is_some_and(|source| source.is::<esker::Error>()));
 }
