@@ -1,6 +1,7 @@
 """The examples of the documents run."""
 
 import asyncio
+import importlib
 import pathlib
 import re
 import textwrap
@@ -17,7 +18,7 @@ README = pathlib.Path(__file__).parents[1] / "README.md"
 
 def test_the_readme(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    first, second = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    first, second, graph = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     exec(first, {})
     assert capsys.readouterr().out == "b'bob' b'1'\nb'ann' b'1'\n"
     with esker.open("data") as db:
@@ -27,11 +28,25 @@ def test_the_readme(tmp_path, monkeypatch, capsys):
         with pytest.raises(ValueError, match="not enough"):
             names["move"]("ann", "bob", 30)
         assert [db["accounts"].add(name, 0) for name in ("ann", "bob")] == [10, 30]
+        graphs = pytest.importorskip("langgraph.graph")
+        names["builder"] = graphs.StateGraph(int).add_node("add", lambda n: n + 1)
+        names["builder"].set_entry_point("add")
+        exec(graph, names)
+        assert names["graph"].invoke(1, {"configurable": {"thread_id": "t"}}) == 2
+        assert db["langgraph.checkpoints"]
 
 
-@pytest.mark.parametrize("module", [esker, esker.aio, esker.cache, esker.dbm, esker.table, esker.tuple])
-def test_examples_of_modules(module, tmp_path, monkeypatch):
+OPTIONAL = {"esker.key_value": "key_value.aio", "esker.langgraph": "langgraph.checkpoint.base"}
+
+
+@pytest.mark.parametrize(
+    "name", ["esker", "esker.aio", "esker.cache", "esker.dbm", "esker.table", "esker.tuple", *OPTIONAL]
+)
+def test_examples_of_modules(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if name in OPTIONAL:
+        pytest.importorskip(OPTIONAL[name])
+    module = importlib.import_module(name)
     text = textwrap.dedent("\n".join(re.findall(r"^(?:    .*)?$", module.__doc__, re.MULTILINE))).strip()
     assert len(text.splitlines()) >= 3
     if "async" in text:

@@ -12,7 +12,20 @@ use std::path::{Path, PathBuf};
 use super::succeeds;
 use crate::cargo::{program, root, target_dir};
 
-const TOOLS: [&str; 5] = ["maturin==1.16.0", "pytest==9.2.0", "mypy==2.4.1", "msgpack>=1", "pip>=23"];
+const TOOLS: [&str; 11] = [
+    "maturin==1.16.0",
+    "pytest==9.2.0",
+    "mypy==2.4.1",
+    "msgpack>=1",
+    "pip>=23",
+    // Interfaces that modules of the binding implement, and what their tests need.
+    "langgraph==1.2.24",
+    "langgraph-checkpoint==4.3.2",
+    "langgraph-checkpoint-conformance==0.0.2",
+    "py-key-value-aio==0.5.0",
+    "pytest-asyncio==1.5.0",
+    "pytest-mock==3.15.1",
+];
 
 /// Builds the wheel from the source distribution, and runs the tests with it. Returns whether all is well.
 pub(crate) fn run() -> Result<bool, String> {
