@@ -104,6 +104,11 @@ class Cache:
         transaction = shared.current()
         if transaction is not None:
             return Spaces(transaction, self._prefix)
+        return self._committed()
+
+    def _committed(self) -> Spaces:
+        """The keyspaces without the writes of a transaction."""
+        shared = self._database()
         if self._spaces is None:
             self._spaces = Spaces(shared.db, self._prefix)
         return self._spaces
@@ -553,7 +558,8 @@ class Cache:
         """Removes what has expired, and returns how much."""
         end = _tuple.pack((time.time() if now is None else now,))
         with self._transact(retry) as spaces:
-            return self._delete_all(list(spaces.expiry.values(None, end)), retry)
+            # Not `list`: it asks for the length, which a transaction has to count.
+            return self._delete_all([packed for packed in spaces.expiry.values(None, end)], retry)
 
     def evict(self, tag: Any, retry: bool = False) -> int:
         """Removes the items with this tag, and returns how many."""
@@ -578,11 +584,15 @@ class Cache:
         """Removes up to `limit` items: those that have expired, then what the policy evicts."""
         if limit <= 0:
             return 0
-        packed = list(spaces.expiry.values(None, _tuple.pack((now,)), limit=limit))
+        end = _tuple.pack((now,))
+        # A walk in a transaction sorts all that it has written, so the committed state is asked first.
+        first = next(iter(self._committed().expiry.keys(None, end, limit=1)), None)
+        # Not `list`: it asks for the length, which a transaction has to count.
+        packed = [] if first is None else [one for one in spaces.expiry.values(None, end, limit=limit)]
         count = self._delete_all(packed, False)
         size = int.from_bytes(spaces.settings.get("size", bytes(8)), "little", signed=True)
         if count < limit and size > self._settings["size_limit"]:
-            count += self._delete_all(list(spaces.rank.values(limit=limit - count)), False)
+            count += self._delete_all([one for one in spaces.rank.values(limit=limit - count)], False)
         return count
 
     def cull(self, retry: bool = False) -> int:
