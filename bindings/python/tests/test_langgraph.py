@@ -222,3 +222,14 @@ def test_batches_of_several_threads_are_atomic(db):
         return await store.asearch(("many",), limit=100)
 
     assert len(asyncio.run(concurrent())) == 50
+
+
+def test_a_write_is_stored_once(db):
+    """A task that runs again does not change its writes, but its error."""
+    saver = EskerSaver(db)
+    last = chain(saver, "t", 1)
+    for n in (1, 2):
+        saver.put_writes(last, [("channel", n), ("__error__", n)], "again")
+    writes = saver.get_tuple(last).pending_writes
+    assert [write for write in writes if write[0] == "again"] == [
+        ("again", "__error__", 2), ("again", "channel", 1)]  # fmt: skip
