@@ -4,8 +4,9 @@
     python bench.py [--items 100000] [--runs 5]
 
 The stores take turns within each run, another one begins each run, and the table has the medians. Commits
-reach the operating system and do not wait for the disk, except in the row "synced". Times are microseconds for
-each item. All items are in the database from the first row on. A store that lacks an operation has no figure.
+reach the operating system and do not wait for the disk, except in the row "synced". Times are microseconds
+for each item. All items are in the database from the first row on. A store that lacks an operation has no
+figure.
 """
 
 from __future__ import annotations

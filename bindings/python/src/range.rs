@@ -1,10 +1,10 @@
 //! `Range`: the entries, keys or values of a range, as often as they are asked for; and the walk through
 //! them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::vec::IntoIter;
 
-use esker::{Key, Keys, Result, Value};
+use esker::{Key, Keys, Result, SeqNo, Value};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -12,10 +12,12 @@ use pyo3::types::PyBytes;
 use crate::data::{Bounds, Data};
 use crate::error::wait;
 use crate::fork::Process;
-use crate::source::Reader;
+use crate::source::{Reader, Source};
 
 /// Entries of the first and of the largest chunk, and the bytes at which a chunk ends.
 const CHUNK_LEN_MIN: usize = 8;
+/// Entries of the first chunk at most, if there is a limit.
+const CHUNK_LEN_LIMITED: u64 = 128;
 const CHUNK_LEN_MAX: usize = 1024;
 const CHUNK_BYTES: usize = 256 << 10;
 
@@ -36,6 +38,15 @@ pub(crate) struct Range {
     pub(crate) bounds: Bounds,
     pub(crate) reverse: bool,
     pub(crate) limit: Option<u64>,
+    /// The walk that began last, for the length that `list` asks for after it has begun one.
+    pub(crate) begun: Mutex<Begun>,
+}
+
+/// A walk, and the newest commit before it.
+#[derive(Default)]
+pub(crate) struct Begun {
+    walk: Weak<Mutex<ChunkedWalk>>,
+    seqno: Option<SeqNo>,
 }
 
 impl Range {
@@ -56,11 +67,41 @@ impl Range {
             reverse,
             left: self.limit.unwrap_or(u64::MAX),
             chunk: Vec::new().into_iter(),
-            chunk_len: CHUNK_LEN_MIN,
+            chunk_len: self.limit.map_or(CHUNK_LEN_MIN, |limit| limit.clamp(1, CHUNK_LEN_LIMITED) as usize),
+            is_fresh: true,
             failed: None,
             process: self.reader.process,
         };
         Ok(Entries { walk: Arc::new(Mutex::new(walk)), kind, process: self.reader.process })
+    }
+
+    /// Returns the newest commit, or `None` in a transaction, whose own writes have no commit yet.
+    fn newest(&self) -> Option<SeqNo> {
+        match self.reader.source {
+            Source::Now => Some(self.reader.db.snapshot().seqno()),
+            Source::Snapshot(_) | Source::Past(_) => Some(SeqNo::MAX),
+            Source::Transaction(_) => None,
+        }
+    }
+
+    /// Returns the length of the walk that began last, if it shows the state of this moment, nothing was
+    /// taken from it, and its first chunk is all of it.
+    fn len_of_begun(&self, py: Python<'_>) -> PyResult<Option<usize>> {
+        let (walk, seqno) = {
+            let begun = self.begun.lock();
+            (begun.walk.upgrade(), begun.seqno)
+        };
+        let (Some(walk), true) = (walk, seqno.is_some() && seqno == self.newest()) else { return Ok(None) };
+        wait(py, || {
+            let mut walk = walk.lock();
+            if !walk.is_fresh || walk.failed.is_some() {
+                return Ok(None);
+            }
+            // The caller wants all of it.
+            walk.chunk_len = CHUNK_LEN_MAX;
+            walk.fill()?;
+            Ok(walk.source.is_none().then(|| walk.chunk.len()))
+        })
     }
 
     /// Returns the value of a key, if it is in the range.
@@ -75,7 +116,11 @@ impl Range {
 #[pymethods]
 impl Range {
     fn __iter__(&self, py: Python<'_>) -> PyResult<Entries> {
-        self.walk(py, self.reverse)
+        self.reader.process.check(py)?;
+        let seqno = self.newest();
+        let entries = self.walk(py, self.reverse)?;
+        *self.begun.lock() = Begun { walk: Arc::downgrade(&entries.walk), seqno };
+        Ok(entries)
     }
 
     fn __reversed__(&self, py: Python<'_>) -> PyResult<Entries> {
@@ -85,14 +130,20 @@ impl Range {
         }
     }
 
-    /// The number of entries. A part of a keyspace is counted one by one.
+    /// The number of entries. A part of a keyspace is counted one by one. `list` asks for it as well, right
+    /// after it has begun a walk, which then tells the length of a short range.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.reader.process.check(py)?;
+        if let Some(len) = self.len_of_begun(py)? {
+            return Ok(len);
+        }
         let limit = self.limit.unwrap_or(u64::MAX);
         if self.bounds.are_all() {
             return Ok(usize::try_from(self.reader.read(py, |reads| reads.count())?.min(limit))?);
         }
+        let bounds = self.bounds.clone();
         let all =
-            Range { kind: Kind::Keys, bounds: self.bounds.clone(), reader: self.reader.clone(), ..*self };
+            Range { kind: Kind::Keys, bounds, reader: self.reader.clone(), begun: Mutex::default(), ..*self };
         let walk = all.walk(py, self.reverse)?.walk;
         wait(py, || walk.lock().count())
     }
@@ -148,6 +199,8 @@ pub(crate) struct ChunkedWalk {
     left: u64,
     chunk: IntoIter<(Key, Option<Value>)>,
     chunk_len: usize,
+    /// Whether nothing was taken from it.
+    is_fresh: bool,
     /// The error that follows the chunk.
     failed: Option<esker::Error>,
     process: Process,
@@ -222,7 +275,10 @@ impl Entries {
         self.process.check(py)?;
         loop {
             // Between two chunks only detached code holds the lock (source.rs, `Cell`).
-            let next = self.walk.try_lock().and_then(|mut walk| walk.chunk.next());
+            let next = self.walk.try_lock().and_then(|mut walk| {
+                walk.is_fresh = false;
+                walk.chunk.next()
+            });
             if let Some((key, value)) = next {
                 return self.item(py, &key, value.as_ref()).map(Some);
             }
@@ -257,6 +313,7 @@ impl Entries {
         self.process.check(py)?;
         let chunk = wait(py, || {
             let mut walk = self.walk.lock();
+            walk.is_fresh = false;
             walk.fill()?;
             Ok(std::mem::take(&mut walk.chunk))
         })?;

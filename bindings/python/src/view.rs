@@ -1,6 +1,7 @@
 //! `View`: one keyspace of a snapshot or of the past, as a `Mapping`. `Keyspace` extends it.
 
 use esker::Ttl;
+use parking_lot::Mutex;
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping};
@@ -51,7 +52,8 @@ impl View {
 
     fn range(&self, py: Python<'_>, kind: Kind, bounds: Bounds) -> PyResult<Range> {
         self.reader.process.check(py)?;
-        Ok(Range { reader: self.reader.clone(), kind, bounds, reverse: false, limit: None })
+        let reader = self.reader.clone();
+        Ok(Range { reader, kind, bounds, reverse: false, limit: None, begun: Mutex::default() })
     }
 }
 

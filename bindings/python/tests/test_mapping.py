@@ -157,3 +157,34 @@ def test_history(db):
     assert prices.at(monday)["apple"] == b"30" and prices["apple"] == b"35"
     with pytest.raises(esker.Gone):
         db["users"].at(0)
+
+
+def test_the_length_that_a_list_asks_for(db):
+    """`list` asks for the length after it has begun a walk. A walk that has begun earlier does not answer."""
+    m = db["m"]
+    m.update({f"{n:04}": "x" for n in range(3000)})
+    for bounds, options, length in (
+        (("0000", "0005"), {}, 5), (("0000", "2000"), {}, 2000), ((), {"limit": 10}, 10), ((), {}, 3000),
+        (("1000",), {"limit": 500, "reverse": True}, 500), (("9",), {}, 0), ((), {"prefix": "000"}, 10),
+    ):  # fmt: skip
+        for part in (m.items, m.keys, m.values):
+            found = part(*bounds, **options)
+            assert (len(list(found)), len(found)) == (length, length)
+    found = m.keys("0000", "0005")
+    walk = iter(found)
+    assert len(found) == 5
+    m["0000x"] = "new"
+    assert len(found) == 6 and len(list(walk)) == 5
+    walk = iter(found)
+    next(walk)
+    assert len(found) == 6
+    with db.transaction() as t:
+        found = t["m"].keys("0000", "0005")
+        walk = iter(found)
+        assert len(found) == 6
+        t["m"]["0000y"] = "new"
+        assert len(found) == 7 == len(list(found))
+    with db.snapshot() as snapshot:
+        found = snapshot["m"].keys("0000", "0005")
+        m.clear()
+        assert len(list(found)) == len(found) == 7
