@@ -97,6 +97,25 @@ impl Bounds {
     }
 }
 
+impl Bounds {
+    /// Returns the two ends.
+    pub(crate) fn ends(self) -> (End<Vec<u8>>, End<Vec<u8>>) {
+        let mut end = match self {
+            Bounds::Between(start, end) => return (start, end),
+            Bounds::Prefix(prefix) => prefix,
+        };
+        let start = End::Included(end.clone());
+        // The first key behind all that have the prefix.
+        while let Some(last) = end.pop() {
+            if let Some(next) = last.checked_add(1) {
+                end.push(next);
+                return (start, End::Excluded(end));
+            }
+        }
+        (start, End::Unbounded)
+    }
+}
+
 /// Returns bytes, or a memoryview that keeps the value in memory.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: Value, as_view: bool) -> PyResult<Bound<'py, PyAny>> {
     match as_view {

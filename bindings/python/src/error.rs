@@ -85,12 +85,17 @@ fn set_attributes(object: &Bound<'_, PyAny>, error: &Error) -> PyResult<()> {
 /// Returns the exception for an error of the engine.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let make = || -> PyResult<PyErr> {
-        let classes = CLASSES.get_or_try_init(py, || py.import("esker._errors").map(Bound::unbind))?;
-        let object = classes.bind(py).getattr(class_of(error))?.call1((error.to_string(),))?;
+        let object = raise_as(py, class_of(error), error.to_string())?;
         set_attributes(&object, error)?;
         Ok(PyErr::from_value(object))
     };
     make().unwrap_or_else(|failed| failed)
+}
+
+/// Returns the exception of this class of `esker._errors`.
+pub(crate) fn raise_as<'py>(py: Python<'py>, class: &str, message: String) -> PyResult<Bound<'py, PyAny>> {
+    let classes = CLASSES.get_or_try_init(py, || py.import("esker._errors").map(Bound::unbind))?;
+    classes.bind(py).getattr(class)?.call1((message,))
 }
 
 /// The exception for a mistake of the caller.

@@ -5,6 +5,8 @@
 //!    |- snapshot --[..]--> View               Reader: a keyspace in a state (source.rs)
 //!    |- transaction, transact --[..]--> Keyspace
 //!    `- batch --[..]--> BatchView
+//!
+//!   Shared (shared.rs): a database of several processes, which `esker.shared` completes
 //! ```
 //!
 //! - Calls that may wait release the interpreter's lock: commits, cold reads, walks. Reads that memory
@@ -26,6 +28,7 @@ mod keyspace;
 mod names;
 mod options;
 mod range;
+mod shared;
 mod snapshot;
 mod source;
 mod transact;
@@ -53,6 +56,12 @@ mod _esker {
     use crate::options::open;
     #[pymodule_export]
     use crate::range::{Entries, Range};
+    #[pymodule_export]
+    use crate::shared::map::SharedMap;
+    #[pymodule_export]
+    use crate::shared::walk::SharedWalk;
+    #[pymodule_export]
+    use crate::shared::{CommitName, Shared, SharedSnapshot, SharedTransaction, open_shared};
     #[pymodule_export]
     use crate::snapshot::Snapshot;
     #[pymodule_export]

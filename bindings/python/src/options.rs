@@ -35,7 +35,18 @@ fn set(builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Optio
     }))
 }
 
-/// Opens the database in a directory, or a new one in memory. `options` that are `None` have their defaults.
+/// Returns what the options say. Those that are `None` have their defaults.
+pub(crate) fn builder_of(options: &Bound<'_, PyDict>) -> PyResult<Builder> {
+    let mut builder = esker::Db::builder();
+    for (name, value) in options.iter().filter(|(_, value)| !value.is_none()) {
+        let name: String = name.extract()?;
+        let set = set(builder, &name, &value)?;
+        builder = set.ok_or_else(|| PyTypeError::new_err(format!("there is no option {name:?}")))?;
+    }
+    Ok(builder)
+}
+
+/// Opens the database in a directory, or a new one in memory.
 #[pyfunction]
 pub(crate) fn open(
     py: Python<'_>,
@@ -43,12 +54,7 @@ pub(crate) fn open(
     read_only: bool,
     options: &Bound<'_, PyDict>,
 ) -> PyResult<Db> {
-    let mut builder = esker::Db::builder();
-    for (name, value) in options.iter().filter(|(_, value)| !value.is_none()) {
-        let name: String = name.extract()?;
-        let set = set(builder, &name, &value)?;
-        builder = set.ok_or_else(|| PyTypeError::new_err(format!("there is no option {name:?}")))?;
-    }
+    let builder = builder_of(options)?;
     let opened = wait(py, || match path {
         None => builder.open_in_memory(),
         Some(path) if read_only => builder.open_read_only(path),

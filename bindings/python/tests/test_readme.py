@@ -18,9 +18,12 @@ README = pathlib.Path(__file__).parents[1] / "README.md"
 
 def test_the_readme(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    first, second, graph = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    first, second, shared, graph = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     exec(first, {})
     assert capsys.readouterr().out == "b'bob' b'1'\nb'ann' b'1'\n"
+    exec(shared, {"esker": esker})
+    with esker.open("shared") as db:
+        assert db["numbers"].add("visits", 0) == 1
     with esker.open("data") as db:
         db["accounts"].add("ann", 40)
         names = {"db": db, "esker": esker}
@@ -40,7 +43,8 @@ OPTIONAL = {"esker.key_value": "key_value.aio", "esker.langgraph": "langgraph.ch
 
 
 @pytest.mark.parametrize(
-    "name", ["esker", "esker.aio", "esker.cache", "esker.dbm", "esker.table", "esker.tuple", *OPTIONAL]
+    "name",
+    ["esker", "esker.aio", "esker.cache", "esker.dbm", "esker.shared", "esker.table", "esker.tuple", *OPTIONAL],
 )
 def test_examples_of_modules(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -23,7 +23,7 @@ from collections.abc import MutableMapping as _MutableMapping
 from functools import wraps as _wraps
 from typing import Any as _Any
 
-from . import _esker, tuple
+from . import _esker, shared, tuple
 from ._errors import (
     AlreadyExists,
     Closed,
@@ -35,6 +35,7 @@ from ._errors import (
     FeedAhead,
     Forked,
     Gone,
+    HostGone,
     Invalid,
     Io,
     KeyspaceExists,
@@ -44,7 +45,9 @@ from ._errors import (
     Merge,
     NoDatabase,
     NoFeed,
+    NoHost,
     NoSpace,
+    OutcomeUnknown,
     Panicked,
     Poisoned,
     ReadOnly,
@@ -77,11 +80,11 @@ __version__: str = _esker.__version__
 __all__ = [
     "AlreadyExists", "Batch", "BatchView", "Change", "Closed", "Codec", "Commit", "Conflict", "Corrupt",
     "Db", "Deadlock", "Encryption", "Entries", "Error", "Feed", "FeedAhead", "Follower", "Forked", "Gone",
-    "Invalid", "Io", "Keys", "Keyspace", "KeyspaceExists", "KeyspaceNotFound", "LockTimeout", "Locked",
-    "Merge", "NoDatabase", "NoFeed", "NoSpace", "Panicked", "Poisoned", "Range", "ReadOnly", "Savepoint",
-    "Snapshot", "Table", "TooLong", "Transaction", "UnsupportedVersion", "View", "backups", "follow",
-    "json", "keys", "memory", "msgpack", "open", "pickle", "raw", "restore", "text", "transactional",
-    "tuple",
+    "HostGone", "Invalid", "Io", "Keys", "Keyspace", "KeyspaceExists", "KeyspaceNotFound", "LockTimeout",
+    "Locked", "Merge", "NoDatabase", "NoFeed", "NoHost", "NoSpace", "OutcomeUnknown", "Panicked",
+    "Poisoned", "Range", "ReadOnly", "Savepoint", "Snapshot", "Table", "TooLong", "Transaction",
+    "UnsupportedVersion", "View", "backups", "follow", "json", "keys", "memory", "msgpack", "open",
+    "open_shared", "pickle", "raw", "restore", "shared", "text", "transactional", "tuple",
 ]  # fmt: skip
 
 _Mapping.register(View)
@@ -93,7 +96,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = _re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", _re.IGNORECASE)
 
 # Databases that are open when the program ends.
-_open_databases: _weakref.WeakSet[Db] = _weakref.WeakSet()
+_open_databases: _weakref.WeakSet[Db | shared.Db] = _weakref.WeakSet()
 
 
 def _bytes_of(size: int | str) -> int:
@@ -158,7 +161,25 @@ def follow(path: str | _os.PathLike[str]) -> Follower:
     return _esker.follow(path)
 
 
-def transactional(db: Db, **options: _Any) -> _Any:
+def open_shared(
+    path: str | _os.PathLike[str],
+    *,
+    wait: float | None = None,
+    transaction_idle: float | None = None,
+    **options: _Any,
+) -> shared.Db:
+    """Opens the database in a directory together with other processes: see `esker.shared`.
+
+    - `wait`: seconds that a call waits for the host at most, by default 30.
+    - `transaction_idle`: seconds after which the host ends a guest's idle transaction, by default 10.
+    - Others: those of `open`. All processes use the same ones, as each can become the host.
+    """
+    db = shared.Db(_esker.open_shared(path, _options(options), wait, transaction_idle))
+    _open_databases.add(db)
+    return db
+
+
+def transactional(db: Db | shared.Db, **options: _Any) -> _Any:
     """Makes functions transactions: `@esker.transactional(db)` passes a transaction as first argument.
 
     The options are those of `Db.transact`, which runs the function again after a conflict.

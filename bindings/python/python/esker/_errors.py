@@ -120,3 +120,18 @@ class Closed(Error):
 
 class Invalid(Error, ValueError):
     """An argument or option is not valid, or an object was used after its end."""
+
+
+class NoHost(Error, TimeoutError):
+    """No process answered for a shared database in time. Nothing was written."""
+
+
+class HostGone(Error):
+    """The process that held this transaction, snapshot or walk has gone. Nothing was written: begin again."""
+
+
+class OutcomeUnknown(Error):
+    """The reply to a commit was lost. `esker.shared.Db.outcome` asks again what became of it."""
+
+    #: The name of the commit, for `outcome`.
+    commit: object = None

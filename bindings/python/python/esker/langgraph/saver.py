@@ -23,8 +23,9 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from .. import Db, Keyspace, Snapshot, Transaction
+from .. import Db, Snapshot, Transaction
 from .. import tuple as fields
+from ..shared import Db as SharedDb
 from . import records
 from .records import Place, Record, Write
 
@@ -33,19 +34,21 @@ _CHUNK = 16
 
 
 class EskerSaver(BaseCheckpointSaver[str]):
-    """Keeps the checkpoints of LangGraph in a database, which the caller opens and closes.
+    """Keeps the checkpoints of LangGraph in a database, open or shared, which the caller closes.
 
     Each call is one commit, with the durability of the database. A channel's value is stored once for each of
     its versions. The asynchronous methods run in threads.
     """
 
-    def __init__(self, db: Db, *, name: str = "langgraph", serde: SerializerProtocol | None = None) -> None:
+    def __init__(
+        self, db: Db | SharedDb, *, name: str = "langgraph", serde: SerializerProtocol | None = None
+    ) -> None:
         """Uses the keyspaces `NAME.checkpoints`, `NAME.blobs` and `NAME.writes`."""
         super().__init__(serde=serde)
-        self.db = db
-        self._checkpoints: Keyspace = db[f"{name}.checkpoints"]
-        self._blobs: Keyspace = db[f"{name}.blobs"]
-        self._writes: Keyspace = db[f"{name}.writes"]
+        self.db: Any = db
+        self._checkpoints: Any = db[f"{name}.checkpoints"]
+        self._blobs: Any = db[f"{name}.blobs"]
+        self._writes: Any = db[f"{name}.writes"]
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Returns the checkpoint that the configuration names, or the newest one of its namespace."""
@@ -366,9 +369,9 @@ class EskerSaver(BaseCheckpointSaver[str]):
             for place, record in keep.items()
             for channel, version in record.checkpoint["channel_versions"].items()
         }
-        for key in List(t[self._blobs].keys(*fields.prefix_range(namespace))):
-            if key not in used:
-                t[self._blobs].delete(key)
+        keys = t[self._blobs].keys(*fields.prefix_range(namespace))
+        for key in [key for key in keys if key not in used]:
+            t[self._blobs].delete(key)
 
     def _needed(self, t: Transaction, of: dict[Place, Record]) -> dict[Place, Record]:
         """Returns the newest of the checkpoints, and the ancestors that its delta channels need."""

@@ -32,8 +32,9 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from .. import Db, Keyspace, Transaction, View
+from .. import Db, Transaction, View
 from .. import tuple as fields
+from ..shared import Db as SharedDb
 
 _Labels = tuple[str, ...]
 
@@ -64,7 +65,7 @@ class _Record(NamedTuple):
 
 
 class EskerStore(BaseStore):
-    """Keeps items of LangGraph in a database, which the caller opens and closes.
+    """Keeps items of LangGraph in a database, open or shared, which the caller closes.
 
     The writes of a call of `batch` are one commit; its reads see the state before. A search returns items in
     the order of their namespaces and keys, and reads all items below its namespace until it has enough. There
@@ -73,13 +74,13 @@ class EskerStore(BaseStore):
 
     supports_ttl = True
 
-    def __init__(self, db: Db, *, name: str = "langgraph", ttl: TTLConfig | None = None) -> None:
+    def __init__(self, db: Db | SharedDb, *, name: str = "langgraph", ttl: TTLConfig | None = None) -> None:
         """Uses the keyspace `NAME.items`. Of `ttl`, `default_ttl` and `refresh_on_read` have an effect:
         expired items are never returned, and the engine removes them."""
         super().__init__()
-        self.db = db
+        self.db: Any = db
         self.ttl_config = ttl
-        self._items: Keyspace = db[f"{name}.items"]
+        self._items: Any = db[f"{name}.items"]
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Runs the operations, and returns their results."""
@@ -143,8 +144,8 @@ class EskerStore(BaseStore):
             for key in keys:
                 data = items.get(key)
                 ttl = None if data is None else _Record.decode(data).ttl
-                if ttl is not None:
-                    items.expire(key, ttl * 60)
+                if data is not None and ttl is not None:
+                    items.put(key, data, ttl=ttl * 60)
 
         # A power loss may take it: reads do not wait for the disk.
         self.db.transact(write, durability="buffered")
