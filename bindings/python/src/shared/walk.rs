@@ -14,6 +14,7 @@ const CHUNK_LEN: usize = 1024;
 const CHUNK_BYTES: usize = 256 << 10;
 
 type Entry = (Key, Option<Value>);
+type PyEntry<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
 type Source = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 
 /// A walk through entries or keys.
@@ -72,10 +73,7 @@ impl Drop for SharedWalk {
 #[pymethods]
 impl SharedWalk {
     /// Returns the next pairs of key and value, or keys with `None`. Empty: there are no more.
-    fn chunk<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<Vec<(Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>)>> {
+    fn chunk<'py>(&self, py: Python<'py>) -> PyResult<Vec<PyEntry<'py>>> {
         self.process.check(py)?;
         let chunk = wait(py, || self.read())?;
         let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
