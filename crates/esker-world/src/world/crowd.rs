@@ -12,8 +12,9 @@ use std::ops::Bound;
 use esker_env::Fs;
 
 use super::{DIR, World};
-use crate::model::keys;
-use crate::op::{Crowd, Op, Write};
+use crate::model::keys::{self, KeyNo};
+use crate::model::values::ValueNo;
+use crate::op::{Crowd, KeyspaceNo, Op, Write};
 
 /// More than what the record of a removal takes beside its key.
 const RECORD_BYTES: usize = 64;
@@ -25,7 +26,8 @@ impl World {
             return;
         }
         self.fill_disk(crowd.bytes);
-        // The reserve is that of the newest version.
+        // The reserve is that of the newest version: this makes one.
+        self.step_of_crowd(&Op::Write(KeyspaceNo(0), Write::Put(KeyNo(0), ValueNo::new(8, 0))));
         self.step_of_crowd(&Op::Flush);
         let before = self.tally.refused;
         for op in &crowd.fills {

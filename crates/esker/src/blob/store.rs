@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use esker_env::{AlignedBuf, Env};
 use parking_lot::{Mutex, RwLock};
@@ -35,7 +35,8 @@ use crate::types::{Error, KeyspaceId, Result};
 /// Creates a blob file and adds it to the manifest and the view (blob_store.1).
 pub(crate) type NewBlobFile = Box<dyn Fn() -> Result<Arc<BlobFile>> + Send + Sync>;
 
-/// Free space is queried again after leases of this many bytes, or of this fraction of the free space.
+/// Free space is queried again after leases of this many bytes, or of this fraction of the free space, or
+/// once the disk is shared in another way.
 const CREDIT_BYTES_MAX: u64 = 1 << 20;
 const CREDIT_PART: u64 = 16;
 
@@ -69,6 +70,8 @@ struct Current {
 struct DiskShares {
     /// Bytes that leases leave free on the disk.
     held_back: AtomicU64,
+    /// Whether the disk is shared anew: what may be leased without a query is no longer known.
+    is_new: AtomicBool,
     file_bytes_max: AtomicU64,
     /// Bytes that may still be written through the page cache. Either way of writing is correct.
     page_cache_room: AtomicU64,
@@ -112,6 +115,7 @@ impl BlobStore {
         let smallest = AtomicUsize::new(options.blobs.limit().unwrap_or(usize::MAX));
         let shares = DiskShares {
             held_back: AtomicU64::new(0),
+            is_new: AtomicBool::new(true),
             file_bytes_max: AtomicU64::new(options.file_bytes_max),
             page_cache_room: AtomicU64::new(0),
         };
@@ -200,6 +204,9 @@ impl BlobStore {
 
     /// Fails if the lease would use reserved disk space.
     fn check_room(&self, credit: &mut u64, file: &BlobFile, bytes: u64) -> Result<()> {
+        if self.shares.is_new.swap(false, Ordering::Relaxed) {
+            *credit = 0;
+        }
         let held_back = self.shares.held_back.load(Ordering::Relaxed);
         if held_back > 0 && *credit < bytes {
             let dir = file.path().parent().unwrap_or(file.path());
@@ -217,6 +224,7 @@ impl BlobStore {
     /// Sets the bytes to leave free, and the size at which a file is full.
     pub(crate) fn hold_back(&self, bytes: u64, file_bytes_max: u64) {
         self.shares.held_back.store(bytes, Ordering::Relaxed);
+        self.shares.is_new.store(true, Ordering::Relaxed);
         self.shares.file_bytes_max.store(file_bytes_max.min(self.options.file_bytes_max), Ordering::Relaxed);
     }
 

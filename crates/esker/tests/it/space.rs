@@ -272,6 +272,31 @@ fn reserve_1_large_transactions_and_ingests_leave_space_for_removals() {
 }
 
 #[test]
+fn reserve_1_values_in_blob_files_leave_the_reserve_of_a_disk_that_others_have_filled() {
+    let fs = MemFs::new();
+    fs.set_capacity(Some(64 * MIB));
+    let db =
+        simulated(Arc::new(fs.clone())).memory(4 << 20).blobs(esker::Blobs::From(1000)).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    let mut rng = fastrand::Rng::with_seed(5);
+    let mut put = |key: u32| map.put(key.to_be_bytes(), (0..20_000).map(|_| rng.u8(..)).collect::<Vec<u8>>());
+    put(0).unwrap();
+    // The reserve is known from the first version on. Then the next value gets a credit of 1 MiB.
+    db.flush().unwrap();
+    put(1).unwrap();
+    fs.set_capacity(Some(fs.used_bytes() + (640 << 10)));
+    // The new version shares the disk again.
+    db.flush().unwrap();
+    let full = (2..).find_map(|key| put(key).err());
+    assert!(matches!(full, Some(Error::NoSpace { .. })), "{full:?}");
+    let free = fs.free_bytes(dir()).unwrap();
+    // An eighth of the 660 KB of the disk.
+    assert!(free > 80 << 10, "reserve.1: {free} bytes are free");
+    map.clear().unwrap();
+    assert!(map.is_empty().unwrap() && db.check().unwrap().problems.is_empty());
+}
+
+#[test]
 fn reserve_2_large_transactions_that_remove_are_taken_while_flushes_find_no_space() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let db = simulated(Arc::new(faults.clone())).tuning(|t| t.transaction_memory(1000)).open(dir()).unwrap();
