@@ -138,8 +138,9 @@ impl Completions {
     }
 
     /// The number of commits in progress.
-    fn __len__(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.pending.lock().commits.len())
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.process.check(py)?;
+        Ok(py.detach(|| self.pending.lock().commits.len()))
     }
 
     /// Begins to put a value.

@@ -9,7 +9,7 @@ use pyo3::types::PyTuple;
 
 use crate::data::{Bounds, Data, Seconds};
 use crate::error::{OrRaise, wait};
-use crate::fork::Process;
+use crate::fork::{Process, has_failed};
 use crate::view::keyspace_of;
 
 /// The writes. `None`: committed or dropped. Code that holds the lock makes no Python calls.
@@ -59,8 +59,9 @@ impl Batch {
     }
 
     /// The number of writes.
-    fn __len__(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.writes.lock().as_ref().map_or(0, WriteBatch::len))
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.process.check(py)?;
+        Ok(py.detach(|| self.writes.lock().as_ref().map_or(0, WriteBatch::len)))
     }
 
     fn __bool__(&self) -> bool {
@@ -69,8 +70,9 @@ impl Batch {
 
     /// Whether it was neither committed nor dropped.
     #[getter]
-    fn is_open(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.writes.lock().is_some())
+    fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
+        self.process.check(py)?;
+        Ok(py.detach(|| self.writes.lock().is_some()))
     }
 
     /// Commits, and returns the number of the commit. After an error it can be called again.
@@ -91,8 +93,10 @@ impl Batch {
     }
 
     /// Drops the writes.
-    fn rollback(&self, py: Python<'_>) {
+    fn rollback(&self, py: Python<'_>) -> PyResult<()> {
+        self.process.check(py)?;
         py.detach(|| drop(self.writes.lock().take()));
+        Ok(())
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -101,10 +105,12 @@ impl Batch {
 
     #[pyo3(signature = (*exception))]
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let has_failed = !exception.is_empty() && !exception.get_item(0)?.is_none();
-        let is_open = py.detach(|| self.writes.lock().is_some());
-        let done = if has_failed || !is_open { Ok(0) } else { self.commit(py) };
-        self.rollback(py);
+        let has_failed = has_failed(exception)?;
+        if !self.process.may_leave(py, has_failed)? {
+            return Ok(());
+        }
+        let done = if has_failed || !self.is_open(py)? { Ok(0) } else { self.commit(py) };
+        self.rollback(py)?;
         done.map(drop)
     }
 }

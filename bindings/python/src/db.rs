@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::batch::Batch;
 use crate::error::{OrRaise, invalid, wait};
 use crate::feed::Feed;
-use crate::fork::Process;
+use crate::fork::{Process, has_failed};
 use crate::keyspace::{Keyspace, keyspace};
 use crate::names::{durability_of, isolation_of};
 use crate::snapshot::Snapshot;
@@ -291,8 +291,8 @@ impl Db {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.close(py)
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        if self.process.may_leave(py, has_failed(exception)?)? { self.close(py) } else { Ok(()) }
     }
 }

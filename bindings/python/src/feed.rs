@@ -46,7 +46,7 @@ impl Feed {
             seqno: commit.seqno().get(),
             db: self.db.clone(),
             names: self.names.clone(),
-            rest: Mutex::new(Rest { commit, chunk: Vec::new().into_iter() }),
+            rest: Mutex::new(Rest { commit, chunk: Vec::new().into_iter(), failed: None }),
             process: self.process,
         }))
     }
@@ -143,19 +143,31 @@ impl Change {
 struct Rest {
     commit: FeedCommit,
     chunk: IntoIter<Change>,
+    /// The error that follows the chunk.
+    failed: Option<Error>,
 }
 
 impl Rest {
     fn fill(&mut self) -> Result<bool> {
         if self.chunk.as_slice().is_empty() {
             let mut chunk = Vec::new();
-            while chunk.len() < CHUNK_LEN {
-                let Some(change) = self.commit.next_change()? else { break };
-                chunk.extend(Change::all_of(&change)?);
+            while chunk.len() < CHUNK_LEN && self.failed.is_none() {
+                match self.next() {
+                    Ok(Some(changes)) => chunk.extend(changes),
+                    Ok(None) => break,
+                    Err(error) => self.failed = Some(error),
+                }
             }
             self.chunk = chunk.into_iter();
         }
-        Ok(!self.chunk.as_slice().is_empty())
+        match self.failed.take_if(|_| self.chunk.as_slice().is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(!self.chunk.as_slice().is_empty()),
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<Vec<Change>>> {
+        self.commit.next_change()?.map(|change| Change::all_of(&change)).transpose()
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use esker::Error;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::error::raise;
 
@@ -31,11 +32,25 @@ impl Process {
         }
     }
 
+    /// Returns whether the end of a `with` block has anything to do. It fails in a forked child, unless an
+    /// exception is on its way, which says more.
+    pub(crate) fn may_leave(self, py: Python<'_>, has_failed: bool) -> PyResult<bool> {
+        match self.check(py) {
+            Err(_) if has_failed => Ok(false),
+            checked => checked.map(|()| true),
+        }
+    }
+
     /// Fails in a forked child of the process.
     #[inline]
     pub(crate) fn check(self, py: Python<'_>) -> PyResult<()> {
         if self == Process::current() { Ok(()) } else { Err(raise(py, &Error::Forked)) }
     }
+}
+
+/// Returns whether the arguments of `__exit__` have an exception.
+pub(crate) fn has_failed(exception: &Bound<'_, PyTuple>) -> PyResult<bool> {
+    Ok(!exception.is_empty() && !exception.get_item(0)?.is_none())
 }
 
 /// Called in each forked child.

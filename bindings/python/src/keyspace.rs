@@ -157,7 +157,8 @@ impl Keyspace {
         write(slf, |now| now.fetch_add(&key, by), |view| view.fetch_add(&key, by))
     }
 
-    /// Sets a key to `value` if its value is `expected`. `None` is a missing key. Returns whether it did.
+    /// Sets a key to `value` if its value is `expected`. `None` is a missing key. Returns whether it did. The
+    /// new value keeps the lifetime of the old one.
     fn compare_and_swap(
         slf: Own<'_, '_>,
         key: Data,

@@ -5,12 +5,21 @@ use std::path::PathBuf;
 use esker::{Blobs, Builder};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBool, PyDict};
 
 use crate::data::Seconds;
 use crate::db::Db;
 use crate::error::wait;
 use crate::names::{compression_of, durability_of, isolation_of};
+
+/// Returns which values are stored in blob files: those from a size on, or none of them.
+fn blobs_of(value: &Bound<'_, PyAny>) -> PyResult<Blobs> {
+    match value.cast::<PyBool>() {
+        Ok(yes) if yes.is_true() => Err(PyTypeError::new_err("blobs: give a size, or False for none")),
+        Ok(_) => Ok(Blobs::Never),
+        Err(_) => Ok(Blobs::From(value.extract()?)),
+    }
+}
 
 /// Sets one option. Returns `None` if it is unknown.
 fn set(builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<Builder>> {
@@ -30,7 +39,7 @@ fn set(builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Optio
         "lock_patience" => builder.lock_patience(value.extract::<Seconds>()?.0),
         "sync_every" => builder.sync_every(value.extract::<Seconds>()?.0),
         "mode" => builder.mode(value.extract()?),
-        "blobs" => builder.blobs(value.extract::<usize>().map_or(Blobs::Never, Blobs::From)),
+        "blobs" => builder.blobs(blobs_of(value)?),
         _ => return Ok(None),
     }))
 }

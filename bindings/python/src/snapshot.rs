@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::error::OrRaise;
-use crate::fork::Process;
+use crate::fork::{Process, has_failed};
 use crate::source::{Reader, SharedSnapshot, Source};
 use crate::view::{View, keyspace_of};
 
@@ -42,16 +42,18 @@ impl Snapshot {
     }
 
     /// Releases the state. Views of it fail from then on.
-    fn close(&self) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.process.check(py)?;
         self.snapshot.close();
+        Ok(())
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
-        self.close();
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        if self.process.may_leave(py, has_failed(exception)?)? { self.close(py) } else { Ok(()) }
     }
 }

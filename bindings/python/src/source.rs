@@ -72,9 +72,8 @@ impl SharedSnapshot {
         self.snapshot.lock().clone().ok_or_else(|| Error::Invalid("the snapshot was closed".to_owned()))
     }
 
-    /// Closes it for all objects.
+    /// Closes it for all objects. Not in a forked child.
     pub(crate) fn close(&self) {
-        self.process.forget_in_child(&mut self.snapshot.lock());
         self.snapshot.lock().take();
     }
 }

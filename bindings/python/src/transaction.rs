@@ -9,7 +9,7 @@ use pyo3::types::PyTuple;
 
 use crate::data::{Data, Seconds};
 use crate::error::{OrRaise, invalid, raise, wait};
-use crate::fork::Process;
+use crate::fork::{Process, has_failed};
 use crate::keyspace::{Keyspace, keyspace};
 use crate::source::{Cell, Reader, Source};
 use crate::view::keyspace_of;
@@ -88,8 +88,9 @@ impl Transaction {
 
     /// Whether it has not ended.
     #[getter]
-    fn is_open(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.cell.is_open())
+    fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
+        self.process.check(py)?;
+        Ok(py.detach(|| self.cell.is_open()))
     }
 
     /// Returns a keyspace, given as such or by its name, in the transaction. A missing name is created.
@@ -168,10 +169,10 @@ impl Transaction {
 
     #[pyo3(signature = (*exception))]
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        if !self.is_open(py) {
+        let has_failed = has_failed(exception)?;
+        if !self.process.may_leave(py, has_failed)? || !self.is_open(py)? {
             return Ok(());
         }
-        let has_failed = !exception.is_empty() && !exception.get_item(0)?.is_none();
         let done = if has_failed { Ok(0) } else { self.commit(py) };
         self.rollback(py)?;
         done.map(drop)
@@ -216,7 +217,10 @@ impl Savepoint {
 
     #[pyo3(signature = (*exception))]
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let has_failed = !exception.is_empty() && !exception.get_item(0)?.is_none();
+        let has_failed = has_failed(exception)?;
+        if !self.process.may_leave(py, has_failed)? {
+            return Ok(());
+        }
         if self.point.lock().is_none() || !py.detach(|| self.cell.is_open()) {
             return Ok(());
         }

@@ -96,6 +96,68 @@ def test_a_forked_child_is_refused(db):
     assert len(users) == 2
 
 
+def test_a_forked_child_does_not_wait_for_locks_of_threads_that_it_lacks(db):
+    """Other threads use a transaction, a batch and a snapshot all the time, also at the moment of a fork."""
+    users, stop = db["users"], threading.Event()
+    t, batch, snapshot = db.transaction(), db.batch(), db.snapshot()
+    point = t.savepoint()
+    view = snapshot[users]
+
+    def work():
+        while not stop.is_set():
+            for n in range(50):
+                t[users][f"{n}"] = "v"
+                batch[users][f"{n}"] = "v"
+            len(t[users]), list(view), len(batch)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    calls = [
+        lambda: t.is_open, lambda: t.__exit__(None, None, None), lambda: point.__exit__(None, None, None),
+        lambda: len(batch), lambda: batch.is_open, batch.rollback, lambda: batch.__exit__(None, None, None),
+        snapshot.close, snapshot.__enter__().__exit__, point.rollback, t.rollback, db.__exit__,
+    ]  # fmt: skip
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                refused = 0
+                for call in calls:
+                    try:
+                        call()
+                    except esker.Forked:
+                        refused += 1
+                os._exit(0 if refused == len(calls) else 1)
+            deadline = time.monotonic() + 20
+            while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+                if time.monotonic() > deadline:
+                    os.kill(child, signal.SIGKILL)
+                    os.waitpid(child, 0)
+                    pytest.fail("the child hangs")
+                time.sleep(0.002)
+            assert os.waitstatus_to_exitcode(ended[1]) == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_forked_child_ends_with_its_own_exception(tmp_path):
+    """`with` blocks of the parent do not replace the exception that ends the child."""
+    program = """
+import esker, os, sys
+with esker.open(sys.argv[1]) as db, db.snapshot(), db.batch(), db.transaction() as t, t.savepoint():
+    child = os.fork()
+    if child == 0:
+        sys.exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "db")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("7\n", "", 0)
+
+
 def test_opening(tmp_path):
     with pytest.raises(FileNotFoundError) as missing:
         esker.open(tmp_path / "db", create=False)
@@ -119,8 +181,21 @@ def test_opening(tmp_path):
     for wrong in ({"durability": "often"}, {"memory": "much"}, {"isolation": "x"}, {"compression": "x"}):
         with pytest.raises(esker.Invalid):
             esker.memory(**wrong)
+    for wrong in ({"blobs": "much"}, {"blobs": True}, {"blobs": 1.5}, {"feed": (1, 2, 3)}):
+        with pytest.raises((TypeError, ValueError)):
+            esker.memory(**wrong)
+    with pytest.raises(TypeError):
+        esker.open(None)
     with pytest.raises(TypeError, match='no option "colour"'):
         esker.memory(colour=1)
+
+
+def test_blobs(tmp_path):
+    for given, expected in ((None, 1), ("2KiB", 1), (1000, 1), (False, 0), (10000, 0)):
+        with esker.open(tmp_path / f"{given}", blobs=given) as db:
+            db["users"]["ann"] = "x" * 5000
+            db.flush()
+        assert len(list((tmp_path / f"{given}").glob("*.blob"))) == expected, given
 
 
 def test_damage_names_file_and_offset(tmp_path):

@@ -115,7 +115,13 @@ def _options(options: dict[str, _Any]) -> dict[str, _Any]:
     feed = options.get("feed")
     if feed is True:
         feed = ("64MiB", 3600)
-    options["feed"] = None if feed in (None, False) else (_bytes_of(feed[0]), feed[1])
+    if feed in (None, False):
+        options["feed"] = None
+    else:
+        size, seconds = feed
+        options["feed"] = (_bytes_of(size), seconds)
+    if options.get("blobs") is not None:
+        options["blobs"] = _bytes_of(options["blobs"])
     return options
 
 
@@ -143,11 +149,13 @@ def open(  # noqa: A001
     - `create`: whether to create a missing database.
     - `read_only`: reads the database, and changes nothing.
     - `feed`: keeps commits for `Db.feed`: a pair of bytes and seconds; `True` is 64 MiB and an hour.
+    - `blobs`: values from this size on are stored in blob files: bytes, or text like "4KiB"; `False`: none.
     - Others: `isolation`, `compression`, `error_if_exists`, `lock_timeout`, `lock_patience`, `sync_every`,
-      `mode`, `blobs`.
+      `mode`.
     """
     options.update(memory=memory, durability=durability, create=create, feed=feed)
-    return _opened(path, read_only, options)
+    # `None` would be a database in memory.
+    return _opened(_os.fspath(path), read_only, options)
 
 
 def memory(*, feed: bool | _builtins.tuple[int | str, float] | None = None, **options: _Any) -> Db:
