@@ -240,20 +240,17 @@ int bridge_fill(esker_iter *iter, uint8_t *buffer, size_t capacity, bridge_resul
         return status;
     }
     /* The rest of the buffer tells whether the walk has ended: then no further call is needed. An entry that
-     * does not fit is kept by the walk. An error comes again with the next call. */
+     * does not fit is kept by the walk. An error is returned beside the entries before it. */
     size_t more = 0, bytes = 0;
-    esker_error *error = NULL;
     room.data += result->len;
     room.len -= result->len;
-    int rest = esker_iter_fill(iter, room, &more, &bytes, &error);
+    int rest = esker_iter_fill(iter, room, &more, &bytes, &result->error);
     if (rest == ESKER_OK) {
         result->done = more == 0;
         result->count += more;
         result->len += bytes;
-    } else if (rest != ESKER_BUFFER_TOO_SMALL) {
-        esker_error_free(error);
     }
-    return status;
+    return rest == ESKER_BUFFER_TOO_SMALL ? ESKER_OK : rest;
 }
 
 static int moved(esker_cursor *cursor, int move, esker_slice key, esker_error **error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -223,6 +224,52 @@ func TestErrors(t *testing.T) {
 	wants(t, err, esker.ErrExists)
 	db = value(esker.Open(dir+"/db", &esker.Options{ReadOnly: true}))(t)
 	wants(t, value(db.Keyspace("a"))(t).Put(b("a"), nil), esker.ErrReadOnly)
+	must(t, db.Close())
+}
+
+// An error in the middle of a range ends the loop after the entries before it, and is not lost.
+func TestErrorsInRanges(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "db")
+	db := value(esker.Open(dir, &esker.Options{NoCompression: true}))(t)
+	ks := value(db.Keyspace("a"))(t)
+	const count = 20000
+	must(t, db.Batch(func(tx *esker.Tx) error {
+		in := value(tx.In(ks))(t)
+		for n := range count {
+			must(t, in.Put(fmt.Appendf(nil, "%06d", n), bytes.Repeat([]byte{byte(n)}, 50)))
+		}
+		return nil
+	}))
+	must(t, db.Compact())
+	must(t, db.Close())
+	table := value(filepath.Glob(dir + "/*.sst"))(t)[0]
+	content := value(os.ReadFile(table))(t)
+	content[len(content)/2] ^= 1
+	must(t, os.WriteFile(table, content, 0o600))
+
+	db = value(esker.Open(dir, nil))(t)
+	ks = value(db.Keyspace("a"))(t)
+	for _, options := range [][]esker.RangeOption{nil, {esker.Reverse}, {esker.KeysOnly}} {
+		seen := 0
+		for range ks.All(options...) {
+			seen++
+		}
+		err := ks.Err()
+		wants(t, err, esker.ErrCorrupt)
+		var full *esker.Error
+		if !errors.As(err, &full) || full.File != table || full.Offset <= 0 {
+			t.Fatalf("%#v", full)
+		}
+		if seen < count/4 || seen >= count {
+			t.Fatalf("%d entries before the damage", seen)
+		}
+		err = db.View(func(tx *esker.Tx) error {
+			for range value(tx.In(ks))(t).All(options...) {
+			}
+			return nil
+		})
+		wants(t, err, esker.ErrCorrupt)
+	}
 	must(t, db.Close())
 }
 

@@ -121,19 +121,29 @@ type scan struct {
 	chunk []byte
 	size  int
 	done  bool
+	// The error that follows the entries of the chunk.
+	failed error
 }
 
-// iterState is what C has for a walk. It is freed with its owner if the loop has not ended before.
+// iterState is what C has for a walk. It is freed with its owner, or by a commit, if the loop has not ended
+// before. c is nil then: a transaction outlives a commit that fails.
 type iterState struct{ c cIter }
 
-func (s *iterState) release() { capiIterFree(s.c) }
+func (s *iterState) release() {
+	capiIterFree(s.c)
+	s.c = nil
+}
 
 // fill reads the next chunk, and returns whether there is one.
 func (s *scan) fill() bool {
+	k := s.keyspace
+	if s.failed != nil {
+		k.fail(s.failed)
+		s.failed = nil
+	}
 	if s.done {
 		return false
 	}
-	k := s.keyspace
 	txn, err := k.enter()
 	if err != nil {
 		s.done = true
@@ -141,10 +151,17 @@ func (s *scan) fill() bool {
 		return false
 	}
 	defer k.leave()
+	if s.iter != nil && s.iter.c == nil {
+		s.done = true
+		k.fail(ErrTxDone)
+		return false
+	}
 	s.size = min(max(s.size*4, firstChunk), chunkMax)
 	got, err := s.read(txn)
 	s.done = got.done || err != nil
-	if err != nil {
+	if got.count > 0 {
+		s.failed = err
+	} else if err != nil {
 		k.fail(err)
 		return false
 	}
@@ -152,7 +169,8 @@ func (s *scan) fill() bool {
 	return got.count > 0
 }
 
-// read begins the walk or goes on with it. A chunk is larger if an entry needs it.
+// read begins the walk or goes on with it. A chunk is larger if an entry needs it. It may return entries and
+// the error that follows them.
 func (s *scan) read(txn cTxn) (filled, error) {
 	s.chunk = make([]byte, s.size)
 	var got filled

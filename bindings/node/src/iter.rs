@@ -40,6 +40,8 @@ enum Walk {
 struct State {
     source: Source,
     walk: Walk,
+    /// The error that follows the entries of the last chunk. The walk returns an error only once.
+    failed: Option<esker::Error>,
 }
 
 #[napi]
@@ -77,6 +79,9 @@ fn walk_in(source: &Source, keyspace: &Keyspace, ends: Ends, shape: Shape) -> Re
 
 impl State {
     fn step(&mut self, reverse: bool) -> esker::Result<Option<(Key, Option<Value>)>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         match &mut self.walk {
             Walk::Entries(range) => {
                 let entry = if reverse { range.next_back() } else { range.next() };
@@ -95,8 +100,11 @@ impl State {
         let mut chunk = Chunk::default();
         while chunk.len() < count as usize && chunk.size() < size as usize {
             let entry = match self.step(shape.reverse) {
-                // The entries before the error are not lost. The walk repeats the error.
-                Err(_) if chunk.len() > 0 => break,
+                // The entries before the error come first.
+                Err(error) if chunk.len() > 0 => {
+                    self.failed = Some(error);
+                    break;
+                }
                 entry => entry?,
             };
             let Some((key, value)) = entry else {
@@ -119,7 +127,7 @@ impl NativeIter {
         shape: Shape,
     ) -> Result<NativeIter, Failure> {
         let walk = walk_in(&source, &keyspace, ends.clone(), shape)?;
-        let state = Arc::new(Mutex::new(State { source, walk }));
+        let state = Arc::new(Mutex::new(State { source, walk, failed: None }));
         Ok(NativeIter { shared: shared.clone(), state, keyspace, ends, shape })
     }
 
@@ -168,6 +176,7 @@ impl NativeIter {
         let sought = caught(|| {
             let mut state = self.state.lock();
             let ends = narrowed(&self.ends, target, self.shape.reverse);
+            state.failed = None;
             state.walk = match ends {
                 Some(ends) => walk_in(&state.source, &self.keyspace, ends, self.shape)?,
                 None => Walk::Closed,
@@ -183,6 +192,7 @@ impl NativeIter {
         let mut state = self.state.lock();
         state.walk = Walk::Closed;
         state.source = Source::Closed;
+        state.failed = None;
     }
 }
 

@@ -242,5 +242,14 @@ test('damage is an error with path and offset', async (t) => {
     error.code === 'ESKER_CORRUPT' && error.problems.some((text) => text.includes(table)))
   assert.throws(() => damaged.keyspace('map').getSync('key 77'), (error) =>
     error.code === 'ESKER_CORRUPT' && error.path === table && error.offset > 0)
+  // A range gives the entries before the damage, then the error.
+  const map = damaged.keyspace('map')
+  for (const options of [{}, { reverse: true }, { values: false }]) {
+    let seen = 0
+    await assert.rejects(async () => { for await (const _ of map.range(options)) seen++ },
+      { code: 'ESKER_CORRUPT', path: table })
+    assert.throws(() => { for (const _ of map.range(options)) seen++ }, { code: 'ESKER_CORRUPT', path: table })
+    assert.ok(seen > 100 && seen < 6000, `${seen}`)
+  }
   await damaged.close()
 })

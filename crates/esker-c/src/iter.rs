@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::ops::Bound;
 
-use esker::{Cursor, Key, Keys, Range, Value};
+use esker::{Cursor, Error, Key, Keys, Range, Value};
 
 use crate::call::{ErrorPlace, Failure, call, given, set};
 use crate::keyspace::esker_keyspace;
@@ -42,6 +42,8 @@ pub struct esker_iter {
     is_reverse: bool,
     /// The entry that did not fit into the last buffer, or that esker_iter_next lends.
     held: Option<(Key, Value)>,
+    /// The error that follows the entries of the last buffer. The range returns an error only once.
+    failed: Option<Error>,
 }
 
 enum Walk {
@@ -58,10 +60,13 @@ impl esker_iter {
             0 => Walk::Entries(range),
             _ => Walk::Keys(range.keys()),
         };
-        Ok(esker_iter { walk, is_reverse: flags & ESKER_ITER_REVERSE != 0, held: None })
+        Ok(esker_iter { walk, is_reverse: flags & ESKER_ITER_REVERSE != 0, held: None, failed: None })
     }
 
     fn step(&mut self) -> esker::Result<Option<(Key, Value)>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         match (&mut self.walk, self.is_reverse) {
             (Walk::Entries(range), false) => range.next().transpose(),
             (Walk::Entries(range), true) => range.next_back().transpose(),
@@ -134,6 +139,9 @@ pub extern "C" fn esker_iter_next<'a>(
 /// Sets `count` to the number of entries and `bytes` to their size. A count of 0 ends the walk.
 /// ESKER_BUFFER_TOO_SMALL: not even the next entry fits; `bytes` is its size, and it comes with the next
 /// call. Do not mix it with esker_iter_next.
+///
+/// If reading fails, the entries before the error come first: the next call returns the error. The walk has
+/// ended then, unless the error is ESKER_MERGE: it concerns one entry, and the walk goes on behind it.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_iter_fill(
     iter: Option<&mut esker_iter>,
@@ -150,8 +158,10 @@ pub extern "C" fn esker_iter_fill(
             let next = match iter.held.take() {
                 Some(held) => Some(held),
                 None => match iter.step() {
-                    // The entries before the error are not lost. The walk repeats the error.
-                    Err(_) if entries > 0 => None,
+                    Err(error) if entries > 0 => {
+                        iter.failed = Some(error);
+                        None
+                    }
                     step => step?,
                 },
             };

@@ -326,6 +326,37 @@ static void merges_and_feed(esker_db *db, int *merges) {
     esker_keyspace_free(words);
 }
 
+/* An error between entries comes after those before it, and only once. */
+static void errors_in_walks(esker_db *db) {
+    esker_keyspace *sums;
+    esker_iter *iter;
+    esker_buffer buffer;
+    uint8_t room[200];
+    size_t count, bytes;
+    uint32_t flags;
+
+    OK(esker_keyspace_open(db, "sums", &sums, &error));
+    OK(esker_delete_range(sums, NULL, esker_range_of(esker_none(), esker_none()), &error));
+    OK(esker_put(sums, NULL, esker_text("a"), esker_text("12345678"), &error));
+    OK(esker_put(sums, NULL, esker_text("b"), esker_text("no number"), &error));
+    OK(esker_merge(sums, NULL, esker_text("b"), esker_text("12345678"), &error));
+    OK(esker_put(sums, NULL, esker_text("c"), esker_text("12345678"), &error));
+    buffer.data = room, buffer.len = sizeof room;
+    for (flags = 0; flags <= ESKER_ITER_REVERSE; ++flags) {
+        OK(esker_iter_new(sums, NULL, esker_range_of(esker_none(), esker_none()), flags, &iter, &error));
+        OK(esker_iter_fill(iter, buffer, &count, &bytes, &error));
+        CHECK(count == 1 && room[8] == (flags == 0 ? 'a' : 'c'));
+        EXPECT(ESKER_MERGE, esker_iter_fill(iter, buffer, &count, &bytes, &error));
+        OK(esker_iter_fill(iter, buffer, &count, &bytes, &error));
+        CHECK(count == 1 && room[8] == (flags == 0 ? 'c' : 'a'));
+        OK(esker_iter_fill(iter, buffer, &count, &bytes, &error));
+        CHECK(count == 0);
+        esker_iter_free(iter);
+    }
+    OK(esker_delete(sums, NULL, esker_text("b"), &error));
+    esker_keyspace_free(sums);
+}
+
 static esker_field field_of(uint32_t kind, esker_slice bytes, int64_t integer, double number) {
     esker_field field;
     field.kind = kind, field.bytes = bytes, field.integer = integer, field.number = number;
@@ -424,6 +455,7 @@ int main(int argc, char **argv) {
     transactions(db);
     walks(db);
     merges_and_feed(db, &merges);
+    errors_in_walks(db);
     tuples();
     mistakes(db, argv[1]);
     OK(esker_keyspace_names(db, count_names, &names, &error));

@@ -364,4 +364,37 @@ class EskerTest {
         assertEquals(table.getFileName(), corrupt.file().orElseThrow().getFileName());
         assertTrue(corrupt.offset().isPresent());
     }
+
+    @Test
+    void damageInTheMiddleOfAScanIsThrown() throws IOException {
+        try (Batch batch = db.batch()) {
+            for (int n = 0; n < 20_000; n++) {
+                batch.put(users, b("%06d".formatted(n)), new byte[50]);
+            }
+            batch.commit();
+        }
+        db.compact();
+        db.close();
+        Path table;
+        try (Stream<Path> files = Files.list(directory.resolve("db"))) {
+            table = files.filter(file -> file.toString().endsWith(".sst")).findFirst().orElseThrow();
+        }
+        byte[] bytes = Files.readAllBytes(table);
+        bytes[bytes.length / 2] ^= 1;
+        Files.write(table, bytes);
+        try (Esker damaged = Esker.open(directory.resolve("db"))) {
+            var seen = new int[1];
+            var there = damaged.keyspace("users");
+            var corrupt = assertThrows(CorruptException.class, () -> {
+                for (var entry : there.all()) {
+                    seen[0]++;
+                }
+            });
+            assertEquals(table.getFileName(), corrupt.file().orElseThrow().getFileName());
+            assertTrue(corrupt.offset().isPresent());
+            assertTrue(seen[0] > 0 && seen[0] < 20_000, () -> seen[0] + " entries before the damage");
+            assertThrows(CorruptException.class, () -> there.all().visit((key, value) -> true));
+            assertThrows(CorruptException.class, () -> there.asMap(Codec.UTF8, Codec.UTF8).forEach((k, v) -> {}));
+        }
+    }
 }
