@@ -18,12 +18,17 @@ type Cursor struct {
 	err      error
 }
 
-// cursorState is what C has for a cursor. It is freed with its owner, by Close, or when the Cursor is lost.
+// cursorState is what C has for a cursor. It is freed with its owner, by a commit, by Close, or when the
+// Cursor is lost. c is nil then: a transaction outlives a commit that fails.
 type cursorState struct{ c cCursor }
 
-func (s *cursorState) release() { capiCursorFree(s.c) }
+func (s *cursorState) release() {
+	capiCursorFree(s.c)
+	s.c = nil
+}
 
-// Cursor makes a cursor at no key. It ends with the transaction or database, or by Close.
+// Cursor makes a cursor at no key. It ends with the transaction or database, by Close, or by a commit. That a
+// commit fails does not matter.
 func (k *Keyspace) Cursor() *Cursor {
 	c := &Cursor{keyspace: k}
 	txn, err := k.enter()
@@ -85,6 +90,10 @@ func (c *Cursor) move(move int, to []byte) ([]byte, []byte) {
 		return nil, nil
 	}
 	defer c.keyspace.leave()
+	if c.state.c == nil {
+		c.err = ErrTxDone
+		return nil, nil
+	}
 	key, value, err := capiMove(c.state.c, move, to)
 	switch err {
 	case nil:

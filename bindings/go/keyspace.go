@@ -202,7 +202,8 @@ func (k *Keyspace) Add(key []byte, by int64) (int64, error) {
 }
 
 // CompareAndSwap sets a key to a value if its value is the expected one, and returns whether it did. nil
-// stands for no value: then the key must be missing, or is removed.
+// stands for no value: then the key must be missing, or is removed. The new value keeps the lifetime of the
+// old one.
 func (k *Keyspace) CompareAndSwap(key, expected, value []byte) (bool, error) {
 	if k.tx != nil {
 		return k.swapInTx(key, expected, value)
@@ -221,6 +222,15 @@ func (k *Keyspace) swapInTx(key, expected, value []byte) (bool, error) {
 	}
 	if value == nil {
 		return true, k.Delete(key)
+	}
+	if present != nil {
+		ttl, err := k.TTL(key)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return false, err
+		}
+		if ttl != Forever {
+			return true, k.PutTTL(key, value, ttl)
+		}
 	}
 	return true, k.Put(key, value)
 }

@@ -83,42 +83,53 @@ func (s *txState) finish(reason error) error {
 		s.c = nil
 		return nil
 	})
-	s.db.lifeMu.Lock()
-	delete(s.db.txns, s)
-	s.db.lifeMu.Unlock()
+	s.forget()
 	return err
+}
+
+// forget tells the database that the transaction has ended.
+func (s *txState) forget() {
+	s.db.lifeMu.Lock()
+	defer s.db.lifeMu.Unlock()
+	delete(s.db.txns, s)
 }
 
 func (s *txState) commit(durability Durability) (uint64, error) {
 	seqno, err := s.commitHeld(durability)
 	if err == nil {
-		_ = s.finish(ErrTxDone)
+		s.forget()
 		for _, hook := range s.hooks {
 			hook()
 		}
 	} else if errors.Is(err, ErrConflict) {
-		_ = s.finish(ErrTxDone)
+		s.forget()
 	}
 	return seqno, err
 }
 
-// commitHeld commits while no other call runs. The transaction is not freed yet.
+// commitHeld commits while no other call runs, and ends the transaction unless it can be committed again.
 func (s *txState) commitHeld(durability Durability) (uint64, error) {
 	if s.kind != ReadOnly && s.kind != Exclusive {
 		// An exclusive one must not wait for commits that wait for it.
 		s.db.commits <- struct{}{}
 		defer func() { <-s.db.commits }()
 	}
-	s.calls.Lock()
-	defer s.calls.Unlock()
-	if s.reason != nil {
-		return 0, s.reason
+	if err := s.enterAlone(); err != nil {
+		return 0, err
 	}
+	defer s.calls.Unlock()
 	if err := s.error(); err != nil {
 		return 0, err
 	}
 	s.releaseMembers()
-	return capiCommit(s.c, durability)
+	seqno, err := capiCommit(s.c, durability)
+	if err == nil || errors.Is(err, ErrConflict) {
+		// Other goroutines must not meet a transaction that C has committed.
+		s.reason = ErrTxDone
+		capiTxnFree(s.c)
+		s.c = nil
+	}
+	return seqno, err
 }
 
 // note keeps the first error of a walk or cursor, which prevents the commit.

@@ -259,3 +259,85 @@ func TestFeedAndCheckpoint(t *testing.T) {
 	must(t, copied.Check())
 	must(t, copied.Close())
 }
+
+// A commit ends cursors and ranges. Other goroutines meet an ended transaction, not memory that was freed.
+func TestCommitWhileOthersUseIt(t *testing.T) {
+	db := open(t)
+	ks := value(db.Keyspace("a"))(t)
+	for round := range 40 {
+		tx := value(db.Begin(esker.TxKind(round % 4)))(t)
+		in := value(tx.In(ks))(t)
+		cursor := in.Cursor()
+		cursor.First()
+		var users sync.WaitGroup
+		for user := range 4 {
+			users.Go(func() {
+				for n := range 100 {
+					err := in.Put(fmt.Appendf(nil, "%d %d", user, n), b("v"))
+					if err != nil && !errors.Is(err, esker.ErrTxDone) && !errors.Is(err, esker.ErrReadOnly) {
+						t.Error(err)
+					}
+					cursor.Last()
+					for range in.All() {
+						break
+					}
+				}
+			})
+		}
+		time.Sleep(time.Millisecond)
+		if err := tx.Commit(); err != nil {
+			wants(t, err, esker.ErrConflict)
+		}
+		if key, _ := cursor.First(); key != nil {
+			t.Fatal("the cursor goes on after the commit")
+		}
+		users.Wait()
+	}
+}
+
+// A commit that fails leaves the transaction, but no cursor or range.
+func TestCursorsEndWithACommitThatFails(t *testing.T) {
+	db := open(t)
+	ks := value(db.Keyspace("a"))(t)
+	for n := range 2000 {
+		must(t, ks.Put(fmt.Appendf(nil, "%04d", n), make([]byte, 50)))
+	}
+	tx := value(db.Begin(esker.TxDefault))(t)
+	in := value(tx.In(ks))(t)
+	cursor := in.Cursor()
+	if key, _ := cursor.First(); key == nil {
+		t.Fatal(cursor.Err())
+	}
+	seen := 0
+	for range in.All() {
+		if seen++; seen == 1 {
+			_, err := tx.CommitWith(esker.Durability(99))
+			wants(t, err, esker.ErrInvalid)
+		}
+	}
+	wants(t, in.Err(), esker.ErrTxDone)
+	if key, _ := cursor.Next(); key != nil || !errors.Is(cursor.Err(), esker.ErrTxDone) {
+		t.Fatal(cursor.Err())
+	}
+	must(t, tx.Rollback())
+}
+
+func TestSwapKeepsTheLifetime(t *testing.T) {
+	db := open(t)
+	ks := value(db.Keyspace("a"))(t)
+	for _, key := range []string{"outside", "inside"} {
+		must(t, ks.PutTTL(b(key), b("1"), time.Hour))
+	}
+	equal(t, value(ks.CompareAndSwap(b("outside"), b("1"), b("2")))(t), true)
+	must(t, db.Update(func(tx *esker.Tx) error {
+		swapped, err := value(tx.In(ks))(t).CompareAndSwap(b("inside"), b("1"), b("2"))
+		equal(t, swapped, true)
+		return err
+	}))
+	for _, key := range []string{"outside", "inside"} {
+		equal(t, string(value(ks.Get(b(key)))(t)), "2")
+		if left := value(ks.TTL(b(key)))(t); left > time.Hour || left < 59*time.Minute {
+			t.Fatal(key, left)
+		}
+	}
+}
