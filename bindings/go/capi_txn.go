@@ -34,6 +34,10 @@ func milliseconds(d time.Duration) C.uint64_t {
 func capiBegin(db cDB, kind TxKind) (cTxn, error) {
 	var txn cTxn
 	var err *C.esker_error
+	if kind == Exclusive {
+		// Goroutines share threads: the engine would let writes of others in this thread pass.
+		kind = C.ESKER_TXN_EXCLUSIVE_OF_TASK
+	}
 	code := C.esker_begin(db, C.uint32_t(kind), &txn, &err)
 	return txn, result(C.int(code), err)
 }

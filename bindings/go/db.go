@@ -172,7 +172,7 @@ func (db *DB) View(fn func(*Tx) error) error {
 //
 // After a conflict or deadlock the function runs again in a new transaction, until it commits. So it must
 // have no effect outside of the transaction, and must return the errors of calls that failed. It must not
-// call Update or write without its transaction: it might conflict with itself.
+// call Update or write without its transaction: it might conflict with itself, or wait for itself for ever.
 func (db *DB) Update(fn func(*Tx) error) error {
 	return db.run(func() error {
 		for attempt := 1; ; attempt++ {

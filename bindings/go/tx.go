@@ -16,7 +16,8 @@ const (
 	Serializable TxKind = 1
 	// SnapshotIsolated reads and writes on a snapshot. It permits write skew.
 	SnapshotIsolated TxKind = 2
-	// Exclusive reads and writes while all other commits wait. It has no conflicts. Keyspaces must exist.
+	// Exclusive reads and writes while all other commits wait. It has no conflicts. Keyspaces must exist. A
+	// write of its goroutine that is not part of it would wait for ever.
 	Exclusive TxKind = 3
 	// ReadOnly reads one state. Any number of goroutines may use it at the same time.
 	ReadOnly TxKind = 4

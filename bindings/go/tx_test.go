@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -258,6 +259,39 @@ func TestFeedAndCheckpoint(t *testing.T) {
 	equal(t, shown(value(copied.Keyspace("a"))(t).All()), "a=1 b=2")
 	must(t, copied.Check())
 	must(t, copied.Close())
+}
+
+// Goroutines share threads. A write of one must not pass the exclusive transaction of another.
+func TestExclusiveKeepsOthersOut(t *testing.T) {
+	db := open(t)
+	ks := value(db.Keyspace("a"))(t)
+	must(t, ks.Put(b("n"), make([]byte, 8)))
+	var stop atomic.Bool
+	var others sync.WaitGroup
+	for range 8 {
+		others.Go(func() {
+			for !stop.Load() {
+				if _, err := ks.Add(b("n"), 1); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 50 {
+		tx := value(db.Begin(esker.Exclusive))(t)
+		in := value(tx.In(ks))(t)
+		before := value(in.Get(b("n")))(t)
+		for range 5 {
+			time.Sleep(200 * time.Microsecond)
+			runtime.Gosched()
+		}
+		equal(t, string(value(ks.Get(b("n")))(t)), string(before))
+		must(t, in.Put(b("n"), before))
+		must(t, tx.Commit())
+	}
+	stop.Store(true)
+	others.Wait()
 }
 
 // A commit ends cursors and ranges. Other goroutines meet an ended transaction, not memory that was freed.

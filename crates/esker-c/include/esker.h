@@ -114,6 +114,11 @@
 // Writes without reading: a batch.
 #define ESKER_TXN_WRITE_ONLY 5
 
+// Same as ESKER_TXN_EXCLUSIVE, for programs whose tasks share threads. Other writes of the thread that used
+// an exclusive transaction last pass it, so that a thread does not wait for itself. They wait for one of
+// this kind, between its calls: they may be writes of another task.
+#define ESKER_TXN_EXCLUSIVE_OF_TASK 6
+
 // How a call ended. The first four are no errors. The numbers never change their meaning; a program has to
 // expect new ones.
 typedef enum {
@@ -459,6 +464,9 @@ esker_status esker_iter_next(esker_iter *iter,
 // Sets `count` to the number of entries and `bytes` to their size. A count of 0 ends the walk.
 // ESKER_BUFFER_TOO_SMALL: not even the next entry fits; `bytes` is its size, and it comes with the next
 // call. Do not mix it with esker_iter_next.
+//
+// If reading fails, the entries before the error come first: the next call returns the error. The walk has
+// ended then, unless the error is ESKER_MERGE: it concerns one entry, and the walk goes on behind it.
 esker_status esker_iter_fill(esker_iter *iter,
                              esker_buffer buffer,
                              size_t *count,
@@ -777,6 +785,7 @@ esker_status esker_remove(const esker_keyspace *keyspace,
 
 // Sets a key to `new` if its value is `expected`, as a commit of its own. `data` NULL stands for no value:
 // then the key must be missing, or is removed. Sets `old`, which may be NULL, to the value that the key had.
+// The new value keeps the lifetime of the old one.
 //
 // ESKER_NOT_SWAPPED: the key has another value, and nothing was changed.
 esker_status esker_compare_and_swap(const esker_keyspace *keyspace,

@@ -4,7 +4,7 @@
 //!
 //! | kind | Rust | |
 //! |---|---|---|
-//! | default, serializable, snapshot, exclusive | `Transaction` | reads and writes |
+//! | default, serializable, snapshot, exclusive (of a task) | `Transaction` | reads and writes |
 //! | read only | `Snapshot` | one state |
 //! | write only | `WriteBatch` | writes |
 
@@ -32,12 +32,18 @@ pub const ESKER_TXN_EXCLUSIVE: u32 = 3;
 pub const ESKER_TXN_READ_ONLY: u32 = 4;
 /// Writes without reading: a batch.
 pub const ESKER_TXN_WRITE_ONLY: u32 = 5;
+/// Same as ESKER_TXN_EXCLUSIVE, for programs whose tasks share threads. Other writes of the thread that used
+/// an exclusive transaction last pass it, so that a thread does not wait for itself. They wait for one of
+/// this kind, between its calls: they may be writes of another task.
+pub const ESKER_TXN_EXCLUSIVE_OF_TASK: u32 = 6;
 
 /// Reads and writes that belong together. Unless it is read only, one thread at a time may use it. Free it
 /// with esker_txn_free, after its iterators. Without a commit its writes have no effect.
 pub struct esker_txn<'a> {
     state: State<'a>,
     savepoints: Vec<Savepoint>,
+    /// Whether it belongs to no thread between two calls.
+    is_of_task: bool,
 }
 
 enum State<'a> {
@@ -54,19 +60,38 @@ fn ended() -> Failure {
 }
 
 impl<'a> esker_txn<'a> {
-    fn new(state: State<'a>) -> Self {
-        esker_txn { state, savepoints: Vec::new() }
+    fn new(state: State<'a>, kind: u32) -> Self {
+        let txn =
+            esker_txn { state, savepoints: Vec::new(), is_of_task: kind == ESKER_TXN_EXCLUSIVE_OF_TASK };
+        txn.leave();
+        txn
     }
 
-    /// The transaction that reads and writes.
-    pub(crate) fn transaction(&mut self) -> Result<&mut Transaction, Failure> {
-        match &mut self.state {
-            State::Transaction(transaction) => Ok(transaction),
-            State::Lent(transaction) => Ok(transaction),
-            State::Ended => Err(ended()),
-            State::Snapshot(_) => Err(Failure::invalid("the transaction is read only")),
-            State::Batch(_) => Err(Failure::invalid("the transaction is write only: it cannot read")),
+    /// Ends a call.
+    fn leave(&self) {
+        match &self.state {
+            State::Transaction(transaction) if self.is_of_task => transaction.leave_thread(),
+            State::Lent(transaction) if self.is_of_task => transaction.leave_thread(),
+            _ => {}
         }
+    }
+
+    /// Runs an operation of the transaction, which reads and writes.
+    pub(crate) fn with<R>(
+        &mut self,
+        operation: impl FnOnce(&mut Transaction) -> esker::Result<R>,
+    ) -> Result<R, Failure> {
+        let done = match &mut self.state {
+            State::Transaction(transaction) => operation(transaction),
+            State::Lent(transaction) => operation(transaction),
+            State::Ended => return Err(ended()),
+            State::Snapshot(_) => return Err(Failure::invalid("the transaction is read only")),
+            State::Batch(_) => {
+                return Err(Failure::invalid("the transaction is write only: it cannot read"));
+            }
+        };
+        self.leave();
+        Ok(done?)
     }
 
     /// Writes to the transaction.
@@ -77,7 +102,7 @@ impl<'a> esker_txn<'a> {
     ) -> Result<(), Failure> {
         match &mut self.state {
             State::Batch(batch) => Ok(to_batch(batch)?),
-            _ => Ok(to_transaction(self.transaction()?)?),
+            _ => self.with(to_transaction),
         }
     }
 }
@@ -90,13 +115,17 @@ pub(crate) fn read<R>(
 ) -> Result<R, Failure> {
     let keyspace = &given(keyspace, "keyspace")?.keyspace;
     let Some(txn) = txn else { return Ok(body(keyspace)?) };
-    match &txn.state {
-        State::Snapshot(snapshot) => Ok(body(&snapshot.keyspace(keyspace))?),
-        State::Transaction(transaction) => Ok(body(&transaction.keyspace(keyspace))?),
-        State::Lent(transaction) => Ok(body(&transaction.keyspace(keyspace))?),
-        State::Batch(_) => Err(Failure::invalid("the transaction is write only: it cannot be read")),
-        State::Ended => Err(ended()),
-    }
+    let found = match &txn.state {
+        State::Snapshot(snapshot) => body(&snapshot.keyspace(keyspace)),
+        State::Transaction(transaction) => body(&transaction.keyspace(keyspace)),
+        State::Lent(transaction) => body(&transaction.keyspace(keyspace)),
+        State::Batch(_) => {
+            return Err(Failure::invalid("the transaction is write only: it cannot be read"));
+        }
+        State::Ended => return Err(ended()),
+    };
+    txn.leave();
+    Ok(found?)
 }
 
 /// Begins a transaction of a kind (ESKER_TXN_...).
@@ -117,7 +146,7 @@ pub extern "C" fn esker_begin(
                 None => db.begin(),
             })),
         };
-        place.write(Some(Box::new(esker_txn::new(state))));
+        place.write(Some(Box::new(esker_txn::new(state, kind))));
         Ok(())
     })
 }
@@ -127,7 +156,7 @@ fn isolation_of(kind: u32) -> Result<Option<Isolation>, Failure> {
         ESKER_TXN_DEFAULT => None,
         ESKER_TXN_SERIALIZABLE => Some(Isolation::Serializable),
         ESKER_TXN_SNAPSHOT => Some(Isolation::Snapshot),
-        ESKER_TXN_EXCLUSIVE => Some(Isolation::Exclusive),
+        ESKER_TXN_EXCLUSIVE | ESKER_TXN_EXCLUSIVE_OF_TASK => Some(Isolation::Exclusive),
         other => return Err(Failure::invalid(format!("{other} is no kind of transaction here"))),
     })
 }
@@ -173,6 +202,7 @@ pub extern "C" fn esker_commit(
             }
             Err((error, state)) => {
                 txn.state = state;
+                txn.leave();
                 Err(error.into())
             }
         }
@@ -222,7 +252,7 @@ pub extern "C" fn esker_transact(
             None => db.transaction(),
         };
         options.run(|transaction| {
-            match function(context, &mut esker_txn::new(State::Lent(transaction))) {
+            match function(context, &mut esker_txn::new(State::Lent(transaction), kind)) {
                 0 => Ok(()),
                 status => {
                     ended_with = Some(status);
@@ -248,7 +278,7 @@ pub extern "C" fn esker_savepoint(
 ) -> esker_status {
     call(error, || {
         let txn = given(txn, "txn")?;
-        let point = txn.transaction()?.savepoint();
+        let point = txn.with(|transaction| Ok(transaction.savepoint()))?;
         txn.savepoints.push(point);
         set(savepoint, txn.savepoints.len() as u64);
         Ok(())
@@ -268,7 +298,7 @@ pub extern "C" fn esker_rollback_to(
         let result = match usize::try_from(savepoint).ok().and_then(|number| number.checked_sub(1)) {
             Some(at) if at < points.len() => {
                 points.truncate(at + 1);
-                txn.transaction().and_then(|transaction| Ok(transaction.rollback_to(&points[at])?))
+                txn.with(|transaction| transaction.rollback_to(&points[at]))
             }
             _ => Err(Failure::invalid(format!("the transaction has no savepoint {savepoint}"))),
         };
@@ -290,6 +320,6 @@ pub extern "C" fn esker_lock(
     call(error, || {
         let keyspace = &given(keyspace, "keyspace")?.keyspace;
         let mode = if shared { LockMode::Shared } else { LockMode::Exclusive };
-        Ok(given(txn, "txn")?.transaction()?.lock(keyspace, key.bytes(), mode)?)
+        given(txn, "txn")?.with(|transaction| transaction.lock(keyspace, key.bytes(), mode))
     })
 }

@@ -125,7 +125,7 @@ fn update<R>(
     let keyspace = &given(keyspace, "keyspace")?.keyspace;
     match txn {
         None => Ok(alone(keyspace)?),
-        Some(txn) => Ok(within(&mut txn.transaction()?.keyspace_mut(keyspace))?),
+        Some(txn) => txn.with(|transaction| within(&mut transaction.keyspace_mut(keyspace))),
     }
 }
 
@@ -149,6 +149,7 @@ pub extern "C" fn esker_remove(
 
 /// Sets a key to `new` if its value is `expected`, as a commit of its own. `data` NULL stands for no value:
 /// then the key must be missing, or is removed. Sets `old`, which may be NULL, to the value that the key had.
+/// The new value keeps the lifetime of the old one.
 ///
 /// ESKER_NOT_SWAPPED: the key has another value, and nothing was changed.
 #[unsafe(no_mangle)]

@@ -264,6 +264,16 @@ impl Transaction {
         self.notices.push((topic.into(), Value::copy_of(text.as_ref())));
     }
 
+    /// Has an exclusive transaction belong to no thread until its next operation. Commits of this thread wait
+    /// for it then, as those of other threads do. Without this they pass it, so that a thread does not wait
+    /// for itself. Call it after each operation if tasks share threads: a commit of another task, which
+    /// happens to run in this thread, would pass. Has no effect on other transactions.
+    pub fn leave_thread(&self) {
+        if let Some(Ok(turn)) = &self.turn {
+            turn.leave_thread();
+        }
+    }
+
     /// Drops the writes.
     pub fn rollback(self) {}
 }

@@ -28,6 +28,11 @@ impl Turn {
     pub(crate) fn note_thread(&self) {
         self.handle.core.exclusive_turn.note_thread(self.number);
     }
+
+    /// Records that the transaction belongs to no thread (exclusive_turn.5).
+    pub(crate) fn leave_thread(&self) {
+        self.handle.core.exclusive_turn.leave_thread(self.number);
+    }
 }
 
 impl Drop for Turn {

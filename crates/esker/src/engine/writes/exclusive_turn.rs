@@ -20,7 +20,7 @@
 //!   [`Error::Closed`]: that transaction has read, and may be about to commit.
 //!
 //! exclusive_turn.5. A thread does not wait for the end of its own exclusive transaction, which would never
-//!     come. A transaction belongs to the thread that used it last.
+//!     come. A transaction belongs to the thread that used it last, until it leaves that thread.
 //! - A wait for the turn is an edge of the search for deadlocks (locks/cycles.rs). In a cycle, a commit
 //!   passes a transaction that is not exclusive; an exclusive one fails where it waits for a lock.
 
@@ -75,10 +75,16 @@ struct Holder {
     /// Number of the holder.
     number: u64,
     /// The thread that holds the turn; for an exclusive transaction, the one that used it last. Its own
-    /// commits do not wait.
-    thread: ThreadId,
+    /// commits do not wait. `None`: the transaction has left its thread, so all commits wait.
+    thread: Option<ThreadId>,
     /// How long each other commit waits. `None`: until the turn is released.
     patience: Option<Duration>,
+}
+
+impl Holder {
+    fn is_this_thread(&self) -> bool {
+        self.thread == Some(std::thread::current().id())
+    }
 }
 
 /// How a thread holds the turn.
@@ -122,8 +128,7 @@ impl ExclusiveTurn {
     /// Takes the turn for this thread. Returns `None` if others held it too long, or if this thread holds it
     /// already.
     pub(crate) fn take(&self) -> Option<Held<'_>> {
-        let this = std::thread::current().id();
-        if self.holder.lock().is_some_and(|holder| holder.thread == this) {
+        if self.holder.lock().is_some_and(|holder| holder.is_this_thread()) {
             return None;
         }
         let mut turns = self.turns.lock();
@@ -176,9 +181,18 @@ impl ExclusiveTurn {
 
     /// Records that this thread continues the transaction of a holder (exclusive_turn.5).
     pub(in crate::engine) fn note_thread(&self, number: u64) {
+        self.set_thread(number, Some(std::thread::current().id()));
+    }
+
+    /// Records that the transaction of a holder belongs to no thread (exclusive_turn.5).
+    pub(in crate::engine) fn leave_thread(&self, number: u64) {
+        self.set_thread(number, None);
+    }
+
+    fn set_thread(&self, number: u64, thread: Option<ThreadId>) {
         let mut holder = self.holder.lock();
         if let Some(holder) = holder.as_mut().filter(|holder| holder.number == number) {
-            holder.thread = std::thread::current().id();
+            holder.thread = thread;
         }
     }
 
@@ -194,8 +208,7 @@ impl ExclusiveTurn {
             return None;
         }
         let holder = (*self.holder.lock())?;
-        let is_own = holder.thread == std::thread::current().id();
-        is_own.then(|| holder.patience.map_or(HeldAs::Exclusive, |_| HeldAs::AfterConflicts))
+        holder.is_this_thread().then(|| holder.patience.map_or(HeldAs::Exclusive, |_| HeldAs::AfterConflicts))
     }
 
     fn is_over(&self) -> bool {
@@ -213,7 +226,7 @@ impl ExclusiveTurn {
         turns.is_taken = true;
         turns.next += 1;
         let number = turns.next;
-        *self.holder.lock() = Some(Holder { number, thread: std::thread::current().id(), patience });
+        *self.holder.lock() = Some(Holder { number, thread: Some(std::thread::current().id()), patience });
         self.is_held.store(true, Ordering::SeqCst);
         number
     }
@@ -262,9 +275,8 @@ impl ExclusiveTurn {
     fn pass_unless_exclusive(&self) -> Option<Passage<'_>> {
         // Enters first: an exclusive transaction that takes the turn from here on waits for this commit.
         let passage = self.enter();
-        let this = std::thread::current().id();
         let is_shut =
-            self.holder.lock().is_some_and(|holder| holder.patience.is_none() && holder.thread != this);
+            self.holder.lock().is_some_and(|holder| holder.patience.is_none() && !holder.is_this_thread());
         (!is_shut || canary::is_set(Canary::WaiterPassesExclusive)).then_some(passage)
     }
 
@@ -278,9 +290,8 @@ impl ExclusiveTurn {
     /// holds the turn.
     #[cold]
     fn wait(&self, locks: &Locks) -> Result<bool> {
-        let this = std::thread::current().id();
         let Some(first) = *self.holder.lock() else { return Ok(false) };
-        if first.thread == this {
+        if first.is_this_thread() {
             return Ok(true);
         }
         interleave::reached(Point::TurnAwaited);

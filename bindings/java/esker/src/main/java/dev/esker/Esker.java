@@ -35,6 +35,7 @@ import java.util.concurrent.locks.LockSupport;
 public final class Esker implements AutoCloseable {
     private static final int READ_ONLY = 4;
     private static final int WRITE_ONLY = 5;
+    private static final int EXCLUSIVE_OF_TASK = 6;
     /** After this many conflicts a transaction excludes others. */
     private static final int ATTEMPTS_SHARED = 8;
 
@@ -185,7 +186,10 @@ public final class Esker implements AutoCloseable {
     private Handle beginTxn(String what, int kind) {
         Scratch s = begin();
         try {
-            s.check(Native.call(Native.BEGIN, handle.address(), kind, s.out, s.error));
+            // Virtual threads share threads: the library would let writes of others in this one pass.
+            boolean isOfTask = kind == Isolation.EXCLUSIVE.number() && Thread.currentThread().isVirtual();
+            int nativeKind = isOfTask ? EXCLUSIVE_OF_TASK : kind;
+            s.check(Native.call(Native.BEGIN, handle.address(), nativeKind, s.out, s.error));
             long address = Native.getLong(s.out);
             return kind == READ_ONLY
                     ? Handle.shared(what, address, Native.TXN_FREE, handle)

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
@@ -144,5 +145,36 @@ class LifetimeTest {
         assertNotNull(ks.lend(b("a")).segment());
         db.snapshot();
         db.feed(0);
+    }
+
+    /** Virtual threads share threads. A write of one must not pass the exclusive transaction of another. */
+    @Test
+    void anExclusiveTransactionOfAVirtualThreadKeepsOthersOut() throws Exception {
+        try (Esker db = open()) {
+            Keyspace ks = db.keyspace("k");
+            ks.put(b("n"), b("before"));
+            var passed = new AtomicLong();
+            var begun = new CountDownLatch(1);
+            Thread exclusive = Thread.ofVirtual().start(() -> {
+                try (Transaction t = db.beginTransaction(Isolation.EXCLUSIVE)) {
+                    for (int round = 0; round < 50; round++) {
+                        byte[] before = t.get(ks, b("n"));
+                        begun.countDown();
+                        Thread.sleep(1);
+                        passed.addAndGet(Arrays.equals(before, ks.get(b("n"))) ? 0 : 1);
+                    }
+                    t.put(ks, b("n"), b("exclusive"));
+                    t.commit();
+                } catch (InterruptedException e) {
+                    throw new IllegalStateException(e);
+                }
+            });
+            begun.await();
+            // One write only: it may keep a carrier until the commit.
+            Thread other = Thread.ofVirtual().start(() -> ks.put(b("n"), b("other")));
+            assertTrue(exclusive.join(Duration.ofSeconds(30)) && other.join(Duration.ofSeconds(30)));
+            assertEquals(0, passed.get());
+            assertEquals("other", EskerTest.s(ks.get(b("n"))));
+        }
     }
 }
