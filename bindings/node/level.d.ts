@@ -22,6 +22,6 @@ export class EskerLevel<KDefault = string, VDefault = string>
   compactRange<K = KDefault> (start: K, end: K, options: { keyEncoding?: string }): Promise<void>
   getSync (key: KDefault): VDefault | undefined
   snapshot (): AbstractSnapshot
-  /** Removes a database that is not open, with all that is in its directory. */
+  /** Removes the files of a database that is not open, and its directory unless it has other files. */
   static destroy (location: string): Promise<void>
 }

@@ -8,7 +8,7 @@ const ModuleError = require('module-error')
 const { Chunk } = require('./chunk')
 const { copy, joined } = require('./codec')
 const { Db } = require('./db')
-const { call, WRITE } = require('./native')
+const { call, calls, native, WRITE } = require('./native')
 
 // Options of Db.open that the constructor passes on.
 const OPEN = ['createIfMissing', 'errorIfExists', 'memory', 'durability', 'readOnly', 'compression',
@@ -239,14 +239,13 @@ class EskerLevel extends AbstractLevel {
       throw new TypeError("The first argument 'location' must be a non-empty string")
     }
     try {
-      await (await Db.open(location, { createIfMissing: false })).close()
+      await call(null, (number) => native.destroy(calls, number, location))
     } catch (error) {
       if (error.code === 'ESKER_LOCKED') {
         throw new ModuleError(error.message, { code: 'LEVEL_LOCKED', cause: error })
       }
-      if (error.code === 'ESKER_NO_DATABASE' || error.errno === 2) return
+      if (error.code !== 'ESKER_NO_DATABASE') throw error
     }
-    await require('node:fs/promises').rm(location, { recursive: true, force: true })
   }
 }
 

@@ -52,6 +52,18 @@ pub fn open_sync(
     caught(|| open_with(calls.done.clone(), path.as_deref(), &options)).map_err(|why| why.thrown(env))
 }
 
+/// Removes the files of a database while JavaScript goes on.
+#[napi(catch_unwind)]
+pub fn destroy(calls: &Loop, number: u32, path: String) {
+    let done = calls.done.clone();
+    WAITS.run(move || {
+        done.finish(number, || {
+            esker::destroy(&path)?;
+            Ok(Outcome::Nothing)
+        });
+    });
+}
+
 #[napi]
 impl NativeDb {
     /// Runs a job that may take long.

@@ -353,6 +353,12 @@ esker_status esker_repair(const char *source,
                           const char *target,
                           esker_error **error);
 
+// Removes a database, which may be damaged: its files, and the directory if nothing else is in it.
+//
+// Errors: ESKER_LOCKED if it is open, ESKER_NO_DATABASE if the directory has no file of a database,
+// ESKER_IO.
+esker_status esker_destroy(const char *directory, esker_error **error);
+
 // Calls a function with the name of each keyspace, in their order.
 esker_status esker_keyspace_names(const esker_db *db,
                                   esker_name_function function,

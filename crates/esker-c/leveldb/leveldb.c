@@ -3,7 +3,6 @@
 
 #include "leveldb/c.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,7 +227,8 @@ char *leveldb_get(leveldb_t *db, const leveldb_readoptions_t *options, const cha
 leveldb_iterator_t *leveldb_create_iterator(leveldb_t *db, const leveldb_readoptions_t *options) {
     leveldb_iterator_t *iter = allocate(sizeof *iter);
     esker_error *error = NULL;
-    is_well(esker_cursor_new(db->entries, view_of(options), &iter->cursor, &error), error, &iter->failure);
+    esker_status status = esker_cursor_new(db->entries, view_of(options), &iter->cursor, &error);
+    is_well(status, error, &iter->failure);
     return iter;
 }
 
@@ -281,14 +281,7 @@ void leveldb_compact_range(leveldb_t *db, const char *start_key, size_t start_ke
     esker_compact_range(db->entries, esker_range_of(start, limit), NULL);
 }
 
-static int remove_file(const char *path, const struct stat *stat, int kind, struct FTW *place) {
-    (void)stat;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
-/* Whether the directory has a database that nobody has open. Opening it says so, and changes nothing else. */
+/* Whether it is the directory of a database that is not open. Opening it tells, and changes nothing else. */
 static int is_free(const char *name, char **errptr) {
     esker_options *with = esker_options_new();
     esker_db *db = NULL;
@@ -298,7 +291,7 @@ static int is_free(const char *name, char **errptr) {
     status = esker_open(name, with, &db, &error);
     esker_options_free(with);
     if (status == ESKER_OK) esker_close(db, NULL);
-    if (status != ESKER_LOCKED && status != ESKER_NO_DATABASE) {
+    if (status != ESKER_LOCKED && status != ESKER_NO_DATABASE && status != ESKER_INVALID) {
         esker_error_free(error);
         return 1;
     }
@@ -307,23 +300,20 @@ static int is_free(const char *name, char **errptr) {
 }
 
 void leveldb_destroy_db(const leveldb_options_t *options, const char *name, char **errptr) {
-    char *failure = NULL;
+    esker_error *error = NULL;
+    esker_status status = esker_destroy(name, &error);
     (void)options;
-    if (is_free(name, &failure)) {
-        if (nftw(name, remove_file, 16, FTW_DEPTH | FTW_PHYS) != 0) fail(errptr, "IO error", name);
-        return;
-    }
     /* As in LevelDB, a database that is not there is destroyed already. */
-    if (strncmp(failure, "Invalid argument", 16) == 0) {
-        free(failure);
+    if (status == ESKER_NO_DATABASE) {
+        esker_error_free(error);
     } else {
-        free(*errptr);
-        *errptr = failure;
+        is_well(status, error, errptr);
     }
 }
 
 void leveldb_repair_db(const leveldb_options_t *options, const char *name, char **errptr) {
     esker_error *error = NULL;
+    esker_status status;
     size_t size = strlen(name) + 10;
     char *damaged;
     (void)options;
@@ -332,10 +322,14 @@ void leveldb_repair_db(const leveldb_options_t *options, const char *name, char 
     snprintf(damaged, size, "%s.damaged", name);
     if (access(damaged, F_OK) == 0 || rename(name, damaged) != 0) {
         fail(errptr, "IO error", "the directory cannot be renamed to one with .damaged behind its name");
-    } else if (!is_well(esker_repair(damaged, name, &error), error, errptr)) {
-        /* Nothing was saved: the damaged database is where it was. */
-        nftw(name, remove_file, 16, FTW_DEPTH | FTW_PHYS);
-        if (rename(damaged, name) != 0) fail(errptr, "IO error", damaged);
+    } else {
+        status = esker_repair(damaged, name, &error);
+        if (!is_well(status, error, errptr)) {
+            /* Nothing was saved: the damaged database is where it was. */
+            esker_destroy(name, NULL);
+            rmdir(name);
+            if (rename(damaged, name) != 0) fail(errptr, "IO error", damaged);
+        }
     }
     free(damaged);
 }
@@ -358,27 +352,36 @@ static void moved(leveldb_iterator_t *iter, esker_status status, esker_error *er
 
 void leveldb_iter_seek_to_first(leveldb_iterator_t *iter) {
     esker_error *error = NULL;
-    moved(iter, esker_cursor_first(iter->cursor, &error), error);
+    esker_status status = esker_cursor_first(iter->cursor, &error);
+    moved(iter, status, error);
 }
 
 void leveldb_iter_seek_to_last(leveldb_iterator_t *iter) {
     esker_error *error = NULL;
-    moved(iter, esker_cursor_last(iter->cursor, &error), error);
+    esker_status status = esker_cursor_last(iter->cursor, &error);
+    moved(iter, status, error);
 }
 
 void leveldb_iter_seek(leveldb_iterator_t *iter, const char *k, size_t klen) {
     esker_error *error = NULL;
-    moved(iter, esker_cursor_seek(iter->cursor, esker_bytes(k, klen), &error), error);
+    esker_status status = esker_cursor_seek(iter->cursor, esker_bytes(k, klen), &error);
+    moved(iter, status, error);
 }
 
 void leveldb_iter_next(leveldb_iterator_t *iter) {
     esker_error *error = NULL;
-    if (iter->is_valid) moved(iter, esker_cursor_next(iter->cursor, &error), error);
+    esker_status status;
+    if (!iter->is_valid) return;
+    status = esker_cursor_next(iter->cursor, &error);
+    moved(iter, status, error);
 }
 
 void leveldb_iter_prev(leveldb_iterator_t *iter) {
     esker_error *error = NULL;
-    if (iter->is_valid) moved(iter, esker_cursor_prev(iter->cursor, &error), error);
+    esker_status status;
+    if (!iter->is_valid) return;
+    status = esker_cursor_prev(iter->cursor, &error);
+    moved(iter, status, error);
 }
 
 const char *leveldb_iter_key(const leveldb_iterator_t *iter, size_t *klen) {
@@ -393,7 +396,8 @@ const char *leveldb_iter_value(const leveldb_iterator_t *iter, size_t *vlen) {
     leveldb_iterator_t *to = (leveldb_iterator_t *)(void *)iter;
     esker_slice key = esker_none(), value = esker_none();
     esker_error *error = NULL;
-    is_well(esker_cursor_entry(iter->cursor, &key, &value, &error), error, &to->failure);
+    esker_status status = esker_cursor_entry(iter->cursor, &key, &value, &error);
+    is_well(status, error, &to->failure);
     *vlen = value.len;
     return (const char *)value.data;
 }

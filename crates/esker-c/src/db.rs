@@ -141,6 +141,15 @@ pub extern "C" fn esker_repair(
     })
 }
 
+/// Removes a database, which may be damaged: its files, and the directory if nothing else is in it.
+///
+/// Errors: ESKER_LOCKED if it is open, ESKER_NO_DATABASE if the directory has no file of a database,
+/// ESKER_IO.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_destroy(directory: *const c_char, error: ErrorPlace<'_>) -> esker_status {
+    call(error, || Ok(esker::destroy(Text::of(directory).path("directory")?)?))
+}
+
 /// A function of the caller that takes a name.
 pub type esker_name_function = Option<extern "C" fn(context: *mut c_void, name: *const c_char)>;
 

@@ -247,6 +247,7 @@ pub use read::operators::MergeOperator;
 pub use read::operators::set::{merge_set, merge_set_elements};
 pub use read::value_reader::ValueReader;
 pub use rescue::check::CheckReport;
+pub use rescue::destroy::destroy;
 pub use rescue::dump::{DumpItem, DumpOptions, DumpValue, dump};
 pub use rescue::repair::{Loss, LostKeys, RepairReport, RepairedKeyspace};
 pub use sstable::TableCompression;

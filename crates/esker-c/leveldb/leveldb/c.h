@@ -57,7 +57,7 @@ void leveldb_approximate_sizes(leveldb_t *db, int num_ranges, const char *const 
 void leveldb_compact_range(leveldb_t *db, const char *start_key, size_t start_key_len, const char *limit_key,
                            size_t limit_key_len);
 
-/* Removes the files of a database, and nothing of a directory that is none. */
+/* Removes the files of a database, and no others. The directory stays if there are any. */
 void leveldb_destroy_db(const leveldb_options_t *options, const char *name, char **errptr);
 /* Saves what can be read of a damaged database. The old files stay beside it, in NAME.damaged. */
 void leveldb_repair_db(const leveldb_options_t *options, const char *name, char **errptr);

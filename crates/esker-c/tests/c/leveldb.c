@@ -1,6 +1,9 @@
 /* What programs do with LevelDB's C API, on a database in the directory argv[1]. */
+#define _XOPEN_SOURCE 700
+
 #include "leveldb/c.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,7 +186,93 @@ static void comparators(const char *path) {
     CHECK(destroyed == 2);
 }
 
+/* Whether a file exists. Else it is made. */
+static int is_there(const char *path, int make) {
+    FILE *file = fopen(path, make ? "w" : "r");
+    if (file != NULL) fclose(file);
+    return file != NULL;
+}
+
+/* Destroying a database removes its files, and no others. */
+static void foreign_files(const char *path) {
+    char notes[4096], current[4096];
+    sprintf(notes, "%s/notes", path);
+    sprintf(current, "%s/CURRENT", path);
+    CHECK(is_there(notes, 1) && is_there(current, 0));
+    leveldb_destroy_db(options, path, &error);
+    WELL();
+    CHECK(is_there(notes, 0) && !is_there(current, 0));
+    leveldb_destroy_db(options, path, &error);
+    WELL();
+    CHECK(is_there(notes, 0));
+    leveldb_destroy_db(options, notes, &error);
+    failed("IO error: ");
+    leveldb_repair_db(options, notes, &error);
+    failed("Invalid argument: ");
+    CHECK(is_there(notes, 0));
+    CHECK(remove(notes) == 0);
+}
+
+/* Changes a byte in the middle of the table of a database. */
+static void change_table(const char *path) {
+    char name[4096];
+    const struct dirent *entry;
+    FILE *file;
+    int byte;
+    DIR *dir = opendir(path);
+    CHECK(dir != NULL);
+    name[0] = 0;
+    while ((entry = readdir(dir)) != NULL) {
+        if (strstr(entry->d_name, ".sst") != NULL) snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+    }
+    closedir(dir);
+    CHECK((file = fopen(name, "r+b")) != NULL && fseek(file, 0, SEEK_END) == 0);
+    CHECK(fseek(file, ftell(file) / 2, SEEK_SET) == 0 && (byte = fgetc(file)) != EOF);
+    CHECK(fseek(file, -1, SEEK_CUR) == 0 && fputc(byte ^ 1, file) != EOF && fclose(file) == 0);
+}
+
+/* An iterator that meets damage ends with an error. */
+static void damage(const char *path) {
+    leveldb_iterator_t *iter;
+    char key[32], copy[4096];
+    int i, direction;
+    db = leveldb_open(options, path, &error);
+    WELL();
+    for (i = 0; i < 5000; ++i) {
+        sprintf(key, "%06d", i);
+        leveldb_put(db, NULL, key, 6, key, 6, &error);
+        WELL();
+    }
+    leveldb_compact_range(db, NULL, 0, NULL, 0);
+    leveldb_close(db);
+    change_table(path);
+    db = leveldb_open(options, path, &error);
+    WELL();
+    for (direction = 0; direction < 2; ++direction) {
+        iter = leveldb_create_iterator(db, reads);
+        if (direction == 0) leveldb_iter_seek_to_first(iter);
+        else leveldb_iter_seek_to_last(iter);
+        for (i = 0; leveldb_iter_valid(iter); ++i) {
+            if (direction == 0) leveldb_iter_next(iter);
+            else leveldb_iter_prev(iter);
+        }
+        CHECK(i > 0 && i < 5000);
+        leveldb_iter_get_error(iter, &error);
+        failed("Corruption: ");
+        leveldb_iter_destroy(iter);
+    }
+    leveldb_close(db);
+    leveldb_repair_db(options, path, &error);
+    WELL();
+    sprintf(copy, "%s.damaged", path);
+    leveldb_destroy_db(options, copy, &error);
+    WELL();
+    leveldb_destroy_db(options, path, &error);
+    WELL();
+}
+
 int main(int argc, char **argv) {
+    char copy[4096];
     leveldb_cache_t *cache = leveldb_cache_create_lru(1 << 20);
     leveldb_filterpolicy_t *filter = leveldb_filterpolicy_create_bloom(10);
     leveldb_env_t *env = leveldb_create_default_env();
@@ -230,8 +319,11 @@ int main(int argc, char **argv) {
     expect("d", "4");
     expect("k01234", "value 1234");
     leveldb_close(db);
-    leveldb_destroy_db(options, argv[1], &error);
+    foreign_files(argv[1]);
+    sprintf(copy, "%s.damaged", argv[1]);
+    leveldb_destroy_db(options, copy, &error);
     WELL();
+    damage(argv[1]);
     leveldb_options_destroy(options);
     leveldb_readoptions_destroy(reads);
     leveldb_writeoptions_destroy(writes);
