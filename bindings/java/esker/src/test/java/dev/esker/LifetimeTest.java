@@ -152,29 +152,42 @@ class LifetimeTest {
     void anExclusiveTransactionOfAVirtualThreadKeepsOthersOut() throws Exception {
         try (Esker db = open()) {
             Keyspace ks = db.keyspace("k");
-            ks.put(b("n"), b("before"));
             var passed = new AtomicLong();
-            var begun = new CountDownLatch(1);
             Thread exclusive = Thread.ofVirtual().start(() -> {
-                try (Transaction t = db.beginTransaction(Isolation.EXCLUSIVE)) {
-                    for (int round = 0; round < 50; round++) {
+                for (int round = 0; round < 100; round++) {
+                    byte[] value = b("of round " + round);
+                    Thread other;
+                    try (Transaction t = db.beginTransaction(Isolation.EXCLUSIVE)) {
                         byte[] before = t.get(ks, b("n"));
-                        begun.countDown();
-                        Thread.sleep(1);
+                        // The thread that has just used the transaction may run this one next.
+                        other = Thread.startVirtualThread(() -> ks.put(b("n"), value));
+                        sleep();
                         passed.addAndGet(Arrays.equals(before, ks.get(b("n"))) ? 0 : 1);
+                        t.commit();
                     }
-                    t.put(ks, b("n"), b("exclusive"));
-                    t.commit();
-                } catch (InterruptedException e) {
-                    throw new IllegalStateException(e);
+                    join(other);
+                    assertEquals(EskerTest.s(value), EskerTest.s(ks.get(b("n"))));
                 }
             });
-            begun.await();
-            // One write only: it may keep a carrier until the commit.
-            Thread other = Thread.ofVirtual().start(() -> ks.put(b("n"), b("other")));
-            assertTrue(exclusive.join(Duration.ofSeconds(30)) && other.join(Duration.ofSeconds(30)));
+            assertTrue(exclusive.join(Duration.ofSeconds(60)));
             assertEquals(0, passed.get());
-            assertEquals("other", EskerTest.s(ks.get(b("n"))));
+            assertEquals("of round 99", EskerTest.s(ks.get(b("n"))));
+        }
+    }
+
+    private static void sleep() {
+        try {
+            Thread.sleep(2);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private static void join(Thread thread) {
+        try {
+            thread.join();
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
         }
     }
 }
