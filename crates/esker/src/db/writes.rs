@@ -334,10 +334,12 @@ impl Writes {
 
     pub(super) fn drop_keyspace(&mut self, catalog: &Catalog, name: &str) -> Result<()> {
         let dropped = self.changes.drop(catalog, Arc::make_mut(&mut self.set), name)?;
-        self.note(&dropped);
-        for life in Arc::make_mut(&mut self.keyspaces).iter_mut().filter(|life| life.id == dropped.id) {
-            life.dropping = None;
-        }
+        let is_new = self.note(&dropped);
+        let lives = Arc::make_mut(&mut self.keyspaces);
+        // A keyspace that was not noted before is the last one.
+        let life =
+            if is_new { lives.last_mut() } else { lives.iter_mut().find(|life| life.id == dropped.id) };
+        life.expect("it is noted").dropping = None;
         Ok(())
     }
 
@@ -360,8 +362,8 @@ impl Writes {
         Ok(Arc::make_mut(&mut self.set))
     }
 
-    /// Adds the keyspace of a write to the list, unless it is in it.
-    fn note(&mut self, keyspace: &KeyspaceState) {
+    /// Adds the keyspace of a write to the list, unless it is in it. Returns whether it was not.
+    fn note(&mut self, keyspace: &KeyspaceState) -> bool {
         let id = keyspace.id;
         let is_new = if self.keyspaces.len() < LOOKED_UP_KEYSPACES_MIN {
             self.keyspaces.iter().all(|noted| noted.id != id)
@@ -377,6 +379,7 @@ impl Writes {
             Arc::make_mut(&mut self.keyspaces).push(KeyspaceLife { dropping, ..life });
         }
         self.last = Some(id);
+        is_new
     }
 
     /// Sets a key to a value with this lifetime.

@@ -29,6 +29,7 @@ use std::sync::OnceLock;
 use parking_lot::Mutex;
 
 use self::codec::{RANGE_END_BYTES_MAX, RANGE_START_BYTES_MAX, is_key};
+use self::extent::KeyExtent;
 use self::found::Found;
 use self::index::Index;
 use self::order::Order;
@@ -78,6 +79,8 @@ pub struct WriteSet {
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
     /// Ops cancelled by range removals, in the order of cancellation.
     cancelled: Vec<u32>,
+    /// Up to the last range removal.
+    extent: KeyExtent,
     /// Whether decoding would refuse an op (write_set.5).
     has_refused: bool,
     has_puts: bool,
@@ -143,6 +146,7 @@ impl Clone for WriteSet {
             live: self.live,
             ranges: self.ranges.clone(),
             cancelled: self.cancelled.clone(),
+            extent: self.extent.clone(),
             has_refused: self.has_refused,
             has_puts: self.has_puts,
             largest_value: self.largest_value,
@@ -213,6 +217,7 @@ impl WriteSet {
         self.live = 0;
         self.ranges.clear();
         self.cancelled.clear();
+        self.extent = KeyExtent::default();
         self.has_refused = false;
         self.has_puts = false;
         self.largest_value = 0;
@@ -247,6 +252,7 @@ impl WriteSet {
         }
         self.bytes.truncate(mark.bytes);
         self.ops.truncate(mark.ops);
+        self.extent.go_back(mark.ops);
         self.ranges.truncate(mark.ranges);
         self.live = mark.live;
         (self.has_refused, self.has_puts) = (mark.has_refused, mark.has_puts);
@@ -333,7 +339,9 @@ impl WriteSet {
 
     /// Records a range removal and cancels earlier ops inside it, whose keys are in `bytes` (write_set.1).
     fn note_range(&mut self, bytes: &[u8], start: &[u8], end: &[u8]) {
-        for (at, op) in self.ops.iter_mut().enumerate() {
+        let ops =
+            if self.extent.may_hold(&self.ops, bytes, start, end) { &mut self.ops[..] } else { &mut [] };
+        for (at, op) in ops.iter_mut().enumerate() {
             let key = &bytes[op.key_start..][..op.key_len as usize];
             if op.live && start <= key && key < end {
                 op.live = false;
@@ -480,6 +488,7 @@ fn combined(list: &[u8], operand: Operand<'_>, key: &[u8], operator: &Operator) 
 pub type CountDeltas = Vec<(KeyspaceId, i64)>;
 
 mod codec;
+mod extent;
 mod found;
 mod index;
 mod order;

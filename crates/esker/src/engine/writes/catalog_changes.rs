@@ -13,7 +13,7 @@
 //!
 //! catalog_changes.3. A keyspace takes no other writes before the commit that creates it has succeeded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -42,9 +42,11 @@ pub(crate) struct Changes {
     /// The keyspace that has each name after the commit.
     names: Names,
     created: Vec<Arc<KeyspaceState>>,
+    created_ids: BTreeSet<KeyspaceId>,
     /// Ids of created keyspaces that the caller chose.
     numbered: Vec<KeyspaceId>,
     dropped: Vec<Arc<KeyspaceState>>,
+    dropped_ids: BTreeSet<KeyspaceId>,
     /// Options that keyspaces get, including created ones. The last of several for one keyspace counts.
     asked_for: Vec<(Arc<KeyspaceState>, KeyspaceOptions)>,
 }
@@ -56,7 +58,7 @@ impl Changes {
 
     /// Returns whether the commit creates this keyspace.
     pub(crate) fn creates(&self, id: KeyspaceId) -> bool {
-        self.created.iter().any(|state| state.id == id)
+        self.created_ids.contains(&id)
     }
 
     /// Returns whether the commit creates this keyspace without a merge operator.
@@ -69,7 +71,7 @@ impl Changes {
 
     /// Returns whether the commit drops this keyspace.
     pub(crate) fn drops(&self, id: KeyspaceId) -> bool {
-        self.dropped.iter().any(|state| state.id == id)
+        self.dropped_ids.contains(&id)
     }
 
     /// The drop marks of dropped keyspaces. Those that the commit itself created are marked already.
@@ -136,6 +138,7 @@ impl Changes {
     fn make(&mut self, set: &mut WriteSet, name: &str, state: Arc<KeyspaceState>) -> Arc<KeyspaceState> {
         set.put(&name_key(name), &varint(state.id.get()));
         self.set(name, None, Some(state.clone()));
+        self.created_ids.insert(state.id);
         self.created.push(state.clone());
         state
     }
@@ -171,6 +174,7 @@ impl Changes {
             set.remove(&options_key(state.id));
         }
         self.set(name, Some(state.clone()), None);
+        self.dropped_ids.insert(state.id);
         self.dropped.push(state.clone());
         Ok(state)
     }

@@ -77,6 +77,28 @@ fn check(set: &WriteSet, model: &BTreeMap<Vec<u8>, Option<Vec<u8>>>, removed: &[
 }
 
 #[test]
+fn write_set_1_a_range_removal_cancels_ops_that_replaced_undone_ones() {
+    let mut set = WriteSet::new();
+    set.put(b"a", b"1");
+    let mark = set.mark();
+    set.put(b"b", b"2");
+    set.delete_range(b"x", b"y");
+    assert_eq!(set.op_count(), 2);
+    for key in [b"m", b"A", b"z"] {
+        set.go_back(&mark);
+        set.put(key, b"3");
+        set.delete_range(b"c", b"d");
+        assert_eq!(set.op_count(), 2, "write_set.1: {key:?}");
+        set.delete_range(key, &[key[0], 0]);
+        assert_eq!(set.op_count(), 1, "write_set.1: {key:?}");
+    }
+    set.clear();
+    set.put(b"0", b"4");
+    set.delete_range(b"0", b"1");
+    assert_eq!(set.op_count(), 0, "write_set.1: after clearing");
+}
+
+#[test]
 fn write_set_1_write_set_2_the_last_op_counts_also_after_decoding() {
     let mut rng = fastrand::Rng::with_seed(2);
     for ops in [3, 8, 9, 10, 60] {
