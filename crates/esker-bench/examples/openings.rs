@@ -1,4 +1,5 @@
-//! What openings cost: after a clean close, from a cold page cache, after a kill, and with many keyspaces.
+//! What openings cost: of a new database up to its first synced commit, after a clean close, from a cold page
+//! cache, after a kill, and with many keyspaces.
 //! Each opening is in a process of its own, which gets one item and says how long both took.
 //!
 //! ```text
@@ -27,6 +28,8 @@ fn main() -> Result<()> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let number = |text: &str| text.parse().expect("a number of items");
     match words[..] {
+        ["new", dir, count] => new(Path::new(dir), number(count)),
+        ["drop", dir, count] => drop_half(Path::new(dir), number(count)),
         ["load", dir, count] => load(Path::new(dir), number(count)),
         ["load-and-die", dir, count] => load_and_die(Path::new(dir), number(count)),
         ["trickle-and-die", dir, count] => trickle_and_die(Path::new(dir), number(count)),
@@ -45,6 +48,22 @@ fn all(root: Option<&str>, count: u64) -> Result<()> {
         None => tempfile::tempdir(),
     };
     let root = root.expect("a temporary directory");
+    for count in [0, 200, 10_000] {
+        let new = || {
+            let dir = root.path().join("new");
+            let time = run("new", &dir, count);
+            std::fs::remove_dir_all(&dir).expect("a directory to remove");
+            time
+        };
+        print(&format!("new, {count} keyspaces"), (0..ROUNDS).map(|_| new()));
+    }
+    let drops = (0..ROUNDS).map(|_| {
+        let dir = root.path().join("dropped");
+        let time = run("drop", &dir, 10_000);
+        std::fs::remove_dir_all(&dir).expect("a directory to remove");
+        time
+    });
+    print("5,000 of 10,000 keyspaces dropped together", drops);
     let dir = root.path().join("items");
     run("load", &dir, count);
     print(&format!("clean, {count} items"), (0..ROUNDS).map(|_| run("open", &dir, count)));
@@ -126,6 +145,46 @@ fn put(db: &Db, from: u64, to: u64, durability: Durability) -> Result<()> {
         }
         batch.commit_with(durability)?;
     }
+    Ok(())
+}
+
+/// Creates a database with this number of keyspaces, and makes one synced commit.
+fn new(dir: &Path, count: u64) -> Result<()> {
+    let start = Instant::now();
+    let db = builder().open(dir)?;
+    if count > 0 {
+        let mut batch = db.batch();
+        for i in 0..count {
+            batch.create_keyspace(&format!("keyspace {i}"))?;
+        }
+        batch.commit()?;
+    }
+    db.default_keyspace().put("key", "value")?;
+    let time = start.elapsed();
+    db.close()?;
+    println!("{}", time.as_secs_f64() * 1e3);
+    Ok(())
+}
+
+/// Drops half of this number of keyspaces in one commit.
+fn drop_half(dir: &Path, count: u64) -> Result<()> {
+    let db = builder().open(dir)?;
+    let mut batch = db.batch();
+    for i in 0..count {
+        let keyspace = batch.create_keyspace(&format!("keyspace {i}"))?;
+        batch.put(&keyspace, "key", "value")?;
+    }
+    batch.commit()?;
+    db.flush()?;
+    let start = Instant::now();
+    let mut batch = db.batch();
+    for i in 0..count / 2 {
+        batch.drop_keyspace(&format!("keyspace {i}"))?;
+    }
+    batch.commit()?;
+    let time = start.elapsed();
+    db.close()?;
+    println!("{}", time.as_secs_f64() * 1e3);
     Ok(())
 }
 
