@@ -150,6 +150,17 @@ impl AppendWriter {
         self.guard(Self::write_out)
     }
 
+    /// Passes all bytes given so far to the file system, and asks it to start writing them to the disk. Pays
+    /// if other files are written before the sync.
+    pub fn begin_sync(&mut self) -> io::Result<()> {
+        self.guard(|writer| {
+            writer.write_out()?;
+            // Only a hint: the sync writes the rest.
+            let _ = writer.file.start_writeback(0, writer.position());
+            Ok(())
+        })
+    }
+
     /// Makes all bytes given so far durable. The caller syncs the directory entry.
     pub fn sync(&mut self) -> io::Result<()> {
         self.guard(|writer| {

@@ -1,7 +1,7 @@
 //! The manifest: a log of version edits, and `CURRENT`, which names the current manifest.
 //!
 //! ```text
-//!   create:  state --> MANIFEST-n (synced) --> CURRENT.tmp (synced) --rename--> CURRENT --> directory synced
+//!   create:  state --> MANIFEST-n, CURRENT.tmp (synced) --> directory synced --rename--> CURRENT --> synced
 //!   append:  edit  --> MANIFEST-n (synced)
 //!   find:    CURRENT --> MANIFEST-n --> all edits merged into one --go_on--> append
 //! ```
@@ -35,7 +35,7 @@ use crate::encoding::bytes::{ByteReader, put_varint};
 use crate::encoding::checksum::crc32c;
 use crate::recordio::{self, LastRecord};
 use crate::types::canary::{self, Canary};
-use crate::types::{Error, FileId, Result, replace_file};
+use crate::types::{Error, FileId, NewFile, Result};
 
 /// The manifest format that this build writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -110,14 +110,27 @@ impl FoundManifest {
 impl ManifestLog {
     /// Creates a manifest that holds `state`, and makes it current.
     pub fn create(env: &Env, dir: &Path, id: FileId, state: VersionEdit) -> Result<Self> {
+        Self::create_beside(env, dir, id, state, || Ok(()))
+    }
+
+    /// Same as `create`, for a state that names a new file of the directory. `sync_named` makes its content
+    /// durable.
+    pub(crate) fn create_beside(
+        env: &Env,
+        dir: &Path,
+        id: FileId,
+        state: VersionEdit,
+        sync_named: impl FnOnce() -> Result<()>,
+    ) -> Result<Self> {
         let path = dir.join(manifest_name(id));
-        let writer = write_state(env, &path, &state).and_then(|writer| sync_dir(env, dir).map(|()| writer));
-        let writer = writer.inspect_err(|_| {
+        let written = write_files(env, dir, (id, &path), &state, sync_named).inspect_err(|_| {
             // Nothing names the file. After many attempts such files would fill the disk.
             let _ = env.fs.remove_file(&path);
-        })?;
+        });
+        let (writer, current) = written?;
         // From here on CURRENT may name it, even if this fails.
-        write_current(env, dir, id)?;
+        current.put_in_place(env, dir, CURRENT)?;
+        sync_dir(env, dir)?;
         let state_bytes = writer.size();
         Ok(ManifestLog {
             env: env.clone(),
@@ -258,16 +271,33 @@ fn append_durably(writer: &mut recordio::Writer, edit: &[u8]) -> Result<()> {
     writer.append_sync(edit).map(drop)
 }
 
-/// Creates the file of a manifest that holds `state`.
+/// Makes the files durable that `CURRENT` will rely on, and the next `CURRENT`, with their names. All are
+/// written before the first sync: then one commit of a journal takes most of it.
+fn write_files(
+    env: &Env,
+    dir: &Path,
+    (id, path): (FileId, &Path),
+    state: &VersionEdit,
+    sync_named: impl FnOnce() -> Result<()>,
+) -> Result<(recordio::Writer, NewFile)> {
+    let mut writer = write_state(env, path, state)?;
+    let current = NewFile::write(env, dir, CURRENT_TMP, current_text(id).as_bytes())?;
+    sync_named()?;
+    writer.sync()?;
+    mark(&mut writer)?;
+    current.sync()?;
+    sync_dir(env, dir)?;
+    Ok((writer, current))
+}
+
+/// Creates the file of a manifest that holds `state`. It is not durable.
 fn write_state(env: &Env, path: &Path, state: &VersionEdit) -> Result<recordio::Writer> {
-    // The caller syncs the directory once the state is durable: one commit of a journal takes both.
     let mut writer = recordio::Writer::options().env(env).named_later().create(path)?;
     let mut header = MAGIC.to_vec();
     put_varint(&mut header, u64::from(FORMAT_VERSION));
     writer.append(&header)?;
     writer.append(&state.encode())?;
-    writer.sync()?;
-    mark(&mut writer)?;
+    writer.begin_sync()?;
     Ok(writer)
 }
 
@@ -303,10 +333,6 @@ fn sync_dir(env: &Env, dir: &Path) -> Result<()> {
 pub(super) fn current_text(id: FileId) -> String {
     let name = manifest_name(id);
     format!("{name} {:08x}\n", crc32c(name.as_bytes()))
-}
-
-fn write_current(env: &Env, dir: &Path, id: FileId) -> Result<()> {
-    replace_file(env, dir, CURRENT_TMP, CURRENT, current_text(id).as_bytes())
 }
 
 /// The number of the manifest that `CURRENT` names. `None` without `CURRENT`.

@@ -327,6 +327,11 @@ impl Writer {
         self.out.flush().map_err(|e| Error::io("write", &self.path, e))
     }
 
+    /// Writes all buffered records, and asks the file system to start writing them to the disk.
+    pub(crate) fn begin_sync(&mut self) -> Result<()> {
+        self.out.begin_sync().map_err(|e| Error::io("write", &self.path, e))
+    }
+
     /// Makes all records durable (recordio_writer.1). After an error it is unknown which records since the
     /// last sync are durable, and the writer accepts no more: [`open_append`](WriteOptions::open_append)
     /// makes the readable ones durable and continues.

@@ -37,5 +37,7 @@ pub use entry::Entry;
 pub use error::{Error, Result};
 pub use ids::{FileId, KeyspaceId, SeqNo};
 pub use key_bounds::KeyBounds;
+#[cfg(feature = "encryption")]
 pub(crate) use replace_file::replace_file;
+pub(crate) use replace_file::{NewFile, replace_file_unsynced};
 pub use value::{SharedBytes, Value};

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use esker_env::Env;
 
 use super::format::{self, ALIGN, RECORD_HEADER_BYTES};
+use super::prepared::Prepared;
 use super::purpose::FilePurpose;
-use super::spare::{Prepared, Spare};
+use super::spare::Spare;
 use super::sync::SegmentFile;
 use super::window::LogWindow;
 use crate::encryption::{self, KEY_HEADER_BYTES, Seal, TAG_BYTES};

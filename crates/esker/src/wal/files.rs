@@ -116,9 +116,13 @@ pub(crate) fn remove_obsolete(
     Ok(left)
 }
 
-/// Deletes the spares and prepared files among `names`. No current manifest may name them (recovery.6).
-pub(crate) fn remove_unused(env: &Env, dir: &Path, names: &[String]) -> Result<()> {
-    let is_unused = |name: &&String| file_name::is_spare(name) || file_name::parse_prepared(name).is_some();
+/// Deletes the spares and prepared files among `names`, except the prepared file of the segment `kept`. No
+/// current manifest may name the others (recovery.6).
+pub(crate) fn remove_unused(env: &Env, dir: &Path, names: &[String], kept: Option<u64>) -> Result<()> {
+    let is_unused = |name: &&String| {
+        file_name::is_spare(name)
+            || file_name::parse_prepared(name).is_some_and(|number| Some(number) != kept)
+    };
     for name in names.iter().filter(is_unused) {
         remove_if_there(env, &dir.join(name))?;
     }

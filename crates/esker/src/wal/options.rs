@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
+use esker_env::Env;
+
+use super::format::SegmentHeader;
 use super::shelf::Shelf;
+use super::spare::SEGMENT_BYTES_UNIT;
 use super::sync::SyncBeside;
+use crate::encryption;
 use crate::types::Result;
 
 /// File layout of the log.
@@ -31,6 +36,20 @@ impl Default for WalOptions {
             database_id: 0,
             maps: true,
         }
+    }
+}
+
+impl WalOptions {
+    /// Returns the header of a segment in a file of `bytes`.
+    pub(super) fn header_of(&self, env: &Env, number: u64, bytes: u64) -> SegmentHeader {
+        let made_bytes = u32::try_from(bytes).expect("segments are at most 1 GiB long");
+        SegmentHeader { number, made_bytes, database_id: self.database_id, is_sealed: encryption::is_on(env) }
+    }
+
+    /// Returns whether a closed database may keep an unused file of `bytes` for its next process: one as
+    /// small as the first file of a new database, so a closed database takes little more than its data.
+    pub(super) fn may_leave(&self, bytes: u64) -> bool {
+        bytes >= SEGMENT_BYTES_UNIT && bytes <= self.first_segment_bytes.min(self.segment_bytes_max)
     }
 }
 

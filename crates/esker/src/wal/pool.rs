@@ -16,9 +16,11 @@
 //! pool.8. A file is made or put to use only if more than the reserved disk space is free. Commits that may
 //!     use the reserve are excepted (reserve.1). No new file exceeds a part of the reserve.
 //!
-//! Spares have temporary names. Recovery deletes spares and prepared files.
+//! Spares have temporary names. Recovery deletes spares and prepared files, except one that the writer may
+//! put to use (pool.10).
 
-use std::collections::VecDeque;
+mod unused;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,12 +34,12 @@ use super::files::remove_if_there;
 use super::format::{SEGMENT_BYTES_LIMIT, SegmentHeader};
 use super::meter::Meter;
 use super::options::{Register, WalOptions};
+use super::prepared::Prepared;
 use super::purpose::{FIRST_FILE_PART, FilePurpose, Plan};
 use super::shelf::Shelf;
-use super::spare::{self, Prepared, SEGMENT_BYTES_UNIT, Spare};
+use super::spare::{self, SEGMENT_BYTES_UNIT, Spare};
 use super::sync::SyncBeside;
 use super::window::LogWindow;
-use crate::encryption;
 use crate::types::{Error, Result};
 
 /// Maximum number of spares kept.
@@ -74,6 +76,8 @@ struct Numbers {
     /// Number of the next file to prepare.
     next: u64,
     prepared: Option<Prepared>,
+    /// Whether an earlier process left a file for segment `next`, which the manifest names (pool.10).
+    is_left: bool,
     /// The manifest certainly names all segments up to this one.
     named_to: u64,
 }
@@ -140,7 +144,7 @@ impl WalPool {
             next_name: 0,
             recycled: 0,
         };
-        let numbers = Numbers { next: 0, prepared: None, named_to: 0 };
+        let numbers = Numbers { next: 0, prepared: None, is_left: false, named_to: 0 };
         Ok(Arc::new(WalPool {
             meter: Meter::new(env.clock.clone()),
             env,
@@ -310,34 +314,6 @@ impl WalPool {
         self.state.lock().wanted.is_some() && !prepared
     }
 
-    /// Deletes all unused files.
-    pub(crate) fn trim(&self) -> Result<()> {
-        self.give_back(&mut VecDeque::new())?;
-        let spares = {
-            let mut state = self.state.lock();
-            state.wanted = None;
-            std::mem::take(&mut state.spares)
-        };
-        self.remove_all(spares)
-    }
-
-    /// Deletes the files in `taken`, which the writer took last and did not use, and the prepared file after
-    /// them. If the manifest cannot be updated, they stay in `taken` with their numbers, and the writer uses
-    /// them later.
-    pub(super) fn give_back(&self, taken: &mut VecDeque<Prepared>) -> Result<()> {
-        let mut numbers = self.numbers.lock();
-        let first = taken.front().or(numbers.prepared.as_ref()).map(|prepared| prepared.number);
-        let Some(first) = first else { return Ok(()) };
-        // pool.5: from here on only the segments up to `before` are certainly named.
-        let before = first.saturating_sub(1);
-        numbers.named_to = numbers.named_to.min(before);
-        (self.register.name)(before)?;
-        numbers.named_to = before;
-        numbers.next = first;
-        let unused = std::mem::take(taken).into_iter().chain(numbers.prepared.take());
-        self.remove_all(unused.map(|prepared| prepared.spare))
-    }
-
     pub(super) fn want_spare(&self, purpose: FilePurpose) {
         self.state.lock().wanted = Some(purpose);
         self.has_wish.store(true, Ordering::Relaxed);
@@ -352,6 +328,7 @@ impl WalPool {
     /// may have another size than requested.
     pub(super) fn take(&self, purpose: FilePurpose, room: LogRoom) -> Result<Prepared> {
         let mut numbers = self.numbers.lock();
+        self.take_left(&mut numbers);
         if room == LogRoom::Common && !self.has_common_room(self.missing_bytes(&numbers, purpose)) {
             return Err(Error::NoSpace { op: "make a WAL segment in", path: self.dir.clone() });
         }
@@ -376,12 +353,13 @@ impl WalPool {
 
     /// Ensures that a file is prepared and named (pool.4). After an error the next call tries again.
     fn get_ready(&self, numbers: &mut Numbers, purpose: FilePurpose) -> Result<()> {
+        self.take_left(numbers);
         if numbers.prepared.is_none() {
             let spare = match purpose {
                 FilePurpose::Small | FilePurpose::Ordinary => self.take_spare(purpose)?,
                 FilePurpose::Bulk(bytes) => self.new_file(purpose, bytes, true)?,
             };
-            numbers.prepared = Some(self.prepare(spare, numbers.next)?);
+            numbers.prepared = Some(self.prepare(spare, numbers)?);
             numbers.next += 1;
         }
         self.name_up_to(numbers, numbers.next - 1)
@@ -410,15 +388,13 @@ impl WalPool {
 
     /// Returns the header of a segment in a file of `bytes`.
     pub(super) fn header_of(&self, number: u64, bytes: u64) -> SegmentHeader {
-        let made_bytes = u32::try_from(bytes).expect("segments are at most 1 GiB long");
-        let (database_id, is_sealed) = (self.options.database_id, encryption::is_on(&self.env));
-        SegmentHeader { number, made_bytes, database_id, is_sealed }
+        self.options.header_of(&self.env, number, bytes)
     }
 
     /// Gives a file its header and its prepared name, both durably (pool.4).
-    fn prepare(&self, spare: Spare, number: u64) -> Result<Prepared> {
-        let header = self.header_of(number, spare.bytes);
-        Prepared::new(&self.env, &self.dir, spare, header)
+    fn prepare(&self, spare: Spare, numbers: &Numbers) -> Result<Prepared> {
+        let header = self.header_of(numbers.next, spare.bytes);
+        Prepared::new(&self.env, &self.dir, spare, header, numbers.next <= numbers.named_to)
     }
 
     /// Takes a spare; makes one if there is none.

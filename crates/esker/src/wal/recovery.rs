@@ -27,7 +27,7 @@
 //!     after each flush. It is never taken for a live one: recovery reads no segment before the first needed
 //!     one, and that number never decreases. Its number is not reused. Its file is not recycled, and its
 //!     records are valid under its own number only (wal.4). Spares and prepared files must be deleted,
-//!     because their names are reused.
+//!     because their names are reused. Exception: a prepared file that the writer may put to use (pool.10).
 //! recovery.9. A record that points to incomplete data and is not known to be durable ends the log like a
 //!     torn record. That data is synced with or before the record (sync.3), so neither this record nor a
 //!     later one was acknowledged as durable.
@@ -409,8 +409,8 @@ fn apply_cut(env: &Env, dir: &Path, cut: &Cut) -> Result<()> {
         // The `End` must be durable before the file shrinks. A shorter file would look truncated
         // (recovery.7).
         file.sync_data()?;
-        file.set_len((cut.offset + end.len()) as u64)?;
-        file.sync_data()
+        // Not synced: a longer file also ends at its `End`.
+        file.set_len((cut.offset + end.len()) as u64)
     };
     finish().map_err(|e| Error::io("finish a torn tail in", &path, e))
 }

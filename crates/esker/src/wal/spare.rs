@@ -7,14 +7,11 @@
 //! - Before a file is filled with zeros, its space is allocated, so a full disk is noticed at once. Otherwise
 //!   each refused commit would fill the disk again with zeros.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use esker_env::{Env, File, OpenOptions};
 
-use super::file_name;
-use super::format::SegmentHeader;
-use crate::encryption::{FileKind, Seal};
 use crate::types::{Error, Result};
 
 /// Smallest segment size; all sizes are multiples of it.
@@ -44,41 +41,12 @@ pub(super) fn total_bytes(spares: &[Spare]) -> u64 {
     spares.iter().map(|spare| spare.bytes).sum()
 }
 
-/// A file that will become a segment, with a durable header.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) number: u64,
-    pub(super) spare: Spare,
-    /// The seal of its payloads, made for this use of the file (seal.1).
-    pub(super) seal: Seal,
-}
-
-impl Prepared {
-    /// Gives a file its header and its prepared name, both durably (pool.4).
-    pub(super) fn new(env: &Env, dir: &Path, spare: Spare, header: SegmentHeader) -> Result<Prepared> {
-        let path = file_name::prepared_path(dir, header.number);
-        let seal = Seal::create(env, FileKind::Segment)?;
-        let bytes = header.encode();
-        let bytes = [&bytes[..], &seal.header(&bytes)].concat();
-        let write = || -> Result<()> {
-            spare.file.write_all_at(&bytes, 0).map_err(|e| Error::io("write", &spare.path, e))?;
-            spare.file.sync_data().map_err(|e| Error::io("sync", &spare.path, e))?;
-            env.fs.rename(&spare.path, &path).map_err(|e| Error::io("rename", &spare.path, e))?;
-            env.fs.sync_dir(dir).map_err(|e| Error::io("sync directory", dir, e))
-        };
-        match write() {
-            Ok(()) => Ok(Prepared { number: header.number, spare: Spare { path, ..spare }, seal }),
-            Err(error) => {
-                // The file has one of the two names. The manifest does not name the number yet.
-                let _ = env.fs.remove_file(&spare.path);
-                let _ = env.fs.remove_file(&path);
-                Err(error)
-            }
-        }
-    }
-}
-
 impl Spare {
+    /// Makes its content durable.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))
+    }
+
     /// Makes a file of `bytes`, or of a half, a quarter ... if the disk lacks space for it. So a removal
     /// finds space for its record as long as the disk has any (reserve.2).
     pub(super) fn fitting(mut bytes: u64, mut make: impl FnMut(u64) -> Result<Spare>) -> Result<Spare> {

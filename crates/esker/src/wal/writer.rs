@@ -25,11 +25,11 @@ use super::file_name;
 use super::format::{self, ALIGN, Kind, RecordHeader};
 use super::old_segments::OldSegments;
 use super::pool::{LogRoom, WalPool};
+use super::prepared::Prepared;
 use super::purpose::FilePurpose;
 use super::record_parts::Parts;
 use super::recovery::{EndOfLog, Recovered};
 use super::shelf::Shelf;
-use super::spare::Prepared;
 use super::sync::{SegmentFile, SyncHandle, SyncOutcome, panicked};
 use crate::encoding::checksum::{crc32c, crc32c_append};
 use crate::types::canary::{self, Canary};
@@ -312,7 +312,8 @@ impl WalWriter {
         released
     }
 
-    /// Makes everything durable, truncates the last segment, and deletes unused files.
+    /// Makes everything durable, truncates the last segment, and deletes unused files, except one that the
+    /// next process may put to use (pool.10).
     pub(crate) fn close(mut self) -> Result<()> {
         self.guard(|writer| {
             // Synced first, so that `End` states that all records are durable.
@@ -320,13 +321,12 @@ impl WalWriter {
             if let Some(active) = &writer.active {
                 let segment = active.segment.clone();
                 let used = writer.finish_active()?;
+                // Not synced: a crash that loses the cut leaves a longer file, which also ends at its `End`.
                 segment.file.set_len(used).map_err(|e| Error::io("cut", &segment.path, e))?;
-                segment.sync()?;
             }
             Ok(())
         })?;
-        let _ = self.pool.give_back(&mut self.ready);
-        let _ = self.pool.trim();
+        let _ = self.pool.end(&mut self.ready);
         Ok(())
     }
 

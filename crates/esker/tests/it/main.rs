@@ -52,6 +52,7 @@ mod no_descriptors;
 mod nonblocking;
 mod oldest;
 mod open_files;
+mod openings;
 mod parallel_compactions;
 mod range_removals;
 mod read_only;

@@ -26,7 +26,7 @@ use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
 use crate::read::operators::Registered;
 use crate::sstable::{TableCompression, TableOptions};
 use crate::txn::commit::{Durability, Isolation};
-use crate::types::{Error, Result, replace_file};
+use crate::types::{Error, Result, replace_file_unsynced};
 use crate::wal::WalOptions;
 
 /// Blocks in a page of an index of a miniature database.
@@ -473,7 +473,9 @@ impl Options {
         if is_there(env, &dir.join(OPTIONS), text.as_bytes()) {
             return Ok(());
         }
-        replace_file(env, dir, OPTIONS_TMP, OPTIONS, text.as_bytes())
+        // Not synced: the engine does not read it. Its checksum shows what a crash tore, and the next opening
+        // writes it again.
+        replace_file_unsynced(env, dir, OPTIONS_TMP, OPTIONS, text.as_bytes())
     }
 }
 

@@ -38,6 +38,7 @@ pub(in crate::engine::life) mod progress;
 mod read;
 pub(crate) mod reading;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,8 +142,8 @@ impl Opening {
         let mut found = self.read()?;
         let readers = self.readers(&found)?;
         // From here on the directory is changed (open.1).
-        let named = self.put_in_force(&mut found, &readers.catalog)?;
-        let log = self.resume_log(&mut found, &readers.view, &named)?;
+        let mut named = self.put_in_force(&mut found, &readers.catalog)?;
+        let log = self.resume_log(&mut found, &readers.view, &mut named)?;
         self.remove_leftovers(&found, &named.tables);
         self.options.save(&self.env, &self.dir)?;
         self.assemble(found, readers, named, log)
@@ -175,14 +176,38 @@ pub(crate) fn create_and_lock(
     modes: Option<Modes>,
 ) -> Result<(Env, Arc<dyn FileLock>)> {
     let io = |e| cannot_open(env, dir, e);
-    match modes {
-        Some(modes) => env.fs.create_dir_all_as(dir, modes.dir).map_err(io)?,
-        None => env.fs.create_dir_all(dir).map_err(io)?,
-    }
+    let is_named = create(env, dir, modes.map(|modes| modes.dir)).map_err(io)?;
     let env = env.hold(dir, modes.map(|modes| modes.files)).map_err(io)?;
     let path = dir.join(LOCK);
     let lock = env.fs.lock(&path).map_err(|e| Error::lock(path, e, env.threads.process_id()))?;
+    if !is_named && !env.fs.exists(&dir.join(CURRENT)).map_err(|e| cannot_open(&env, dir, e))? {
+        sync_parent(&env, dir)?;
+    }
     Ok((env, lock.into()))
+}
+
+/// Creates the directory if it is missing. Returns whether its name is certainly durable: if this call
+/// created it.
+fn create(env: &Env, dir: &Path, mode: Option<u32>) -> io::Result<bool> {
+    if !env.fs.exists(dir)? {
+        match env.fs.create_dir(dir, mode) {
+            Ok(()) => return Ok(true),
+            // A parent is missing, or another process was first.
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    let created = match mode {
+        Some(mode) => env.fs.create_dir_all_as(dir, mode),
+        None => env.fs.create_dir_all(dir),
+    };
+    created.map(|()| false)
+}
+
+/// Makes the name of a new database's directory durable, which another program may have just made (open.7).
+fn sync_parent(env: &Env, dir: &Path) -> Result<()> {
+    let Some(above) = env.fs.dir_above(dir) else { return Ok(()) };
+    env.fs.sync_dir_if_readable(&above).map_err(|e| Error::io("sync directory", &above, e))
 }
 
 /// Explains why a path cannot be opened as a directory.

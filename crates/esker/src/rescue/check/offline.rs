@@ -186,8 +186,9 @@ fn note_leftovers(
             FileKind::Temporary => true,
             FileKind::Other => {
                 wal::file_name::is_spare(name)
-                    || wal::file_name::parse_prepared(name)
-                        .is_some_and(|number| !wal::is_in_use(env, &dir.join(name), number))
+                    || wal::file_name::parse_prepared(name).is_some_and(|number| {
+                        state.wal_named != Some(number) && !wal::is_in_use(env, &dir.join(name), number)
+                    })
                     || wal::file_name::parse_segment(name).is_some_and(|number| number < from)
             }
         };

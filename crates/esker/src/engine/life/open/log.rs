@@ -15,7 +15,7 @@ use crate::read::view_cell::ViewCell;
 use crate::txn::blobs::sync_beside;
 use crate::txn::payload;
 use crate::types::{FileId, Result};
-use crate::wal::{self, WalPool, WalWriter};
+use crate::wal::{self, Prepared, WalPool, WalWriter};
 
 /// What commits write to.
 pub(super) struct Log {
@@ -27,7 +27,12 @@ pub(super) struct Log {
 
 impl Opening {
     /// Repairs the end of the log that was found, and begins the next segment.
-    pub(super) fn resume_log(&self, found: &mut Found, view: &Arc<ViewCell>, named: &Named) -> Result<Log> {
+    pub(super) fn resume_log(
+        &self,
+        found: &mut Found,
+        view: &Arc<ViewCell>,
+        named: &mut Named,
+    ) -> Result<Log> {
         let Opening { options, env, dir, .. } = self;
         let wal_from = found.state.log_extent().from;
         let (log, last_seq) = (&found.replayed.log, found.replayed.last_seq);
@@ -38,7 +43,9 @@ impl Opening {
             wal::remove_obsolete(env, dir, &found.names, kept.first().copied().unwrap_or(wal_from))?;
         of_earlier.extend(kept);
         of_earlier.extend(&log.segments);
-        wal::remove_unused(env, dir, &found.names)?;
+        let first = named.first.take();
+        let kept = first.as_ref().map(Prepared::number).or(found.left);
+        wal::remove_unused(env, dir, &found.names, kept)?;
         let new_file = new_blob_file(env.clone(), dir.clone(), &named.tables, view.clone());
         let (budget, blob_cache) = (found.cache.budget().clone(), found.blob_cache.clone());
         let blobs = BlobStore::new(env.clone(), options.blob_store(), budget, blob_cache, new_file);
@@ -57,6 +64,11 @@ impl Opening {
             register.syncing_beside(sync_beside(blobs.clone(), options.has_threads())),
         )?;
         let mut writer = WalWriter::create(pool.clone(), log.next_segment, &of_earlier)?.behind(log);
+        match (first, found.left) {
+            (Some(prepared), _) => pool.begin_with(prepared),
+            (None, Some(number)) => pool.begin_with_left(number),
+            (None, None) => {}
+        }
         writer.note_obsolete(wal_from);
         for adopted in &found.replayed.unlogged {
             writer.append(adopted.seq, &[&payload::encode_header(&adopted.deltas)])?;

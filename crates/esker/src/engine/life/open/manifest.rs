@@ -12,12 +12,14 @@ use crate::manifest::history::Floors;
 use crate::manifest::level::RunId;
 use crate::manifest::log::{FoundManifest, ManifestLog};
 use crate::types::{FileId, Result, SeqNo};
-use crate::wal::Recovered;
+use crate::wal::{self, Prepared};
 
 /// The manifest in force.
 pub(super) struct Named {
     pub(super) tables: Tables,
     pub(super) database_id: u32,
+    /// The file of the first segment of a new database.
+    pub(super) first: Option<Prepared>,
     /// For each keyspace, the commit from which on its history can be read.
     pub(super) floors: Floors,
 }
@@ -35,20 +37,32 @@ impl Opening {
             (found.state.history, found.manifest) = (HistoryEdit { marks, floors: floors.clone() }, None);
         }
         let next_run = RunId(found.state.next_run.map_or(1, |run| run.0));
-        let news = news(&found.state, &found.replayed.log, last_seq, database_id);
+        let mut news = news(found, last_seq, database_id);
+        // Its name becomes durable with that of the manifest, which is not in force before. So the first
+        // commit need not write and name a segment (pool.4).
+        let first = if found.is_new { self.make_first(found, database_id)? } else { None };
+        news.wal_named = first.as_ref().map(Prepared::number).or(news.wal_named);
         let (manifest, state) = (found.manifest.take(), found.state.clone());
         let numbers = (found.next_file, next_run);
-        let tables = self.continue_or_create(manifest, state, news, numbers)?;
-        Ok(Named { tables, database_id, floors })
+        let tables = self.continue_or_create(manifest, state, news, first.as_ref(), numbers)?;
+        Ok(Named { tables, database_id, first, floors })
+    }
+
+    /// Makes the file of the first segment of a new database.
+    fn make_first(&self, found: &Found, database_id: u32) -> Result<Option<Prepared>> {
+        let options = self.options.wal_options(database_id);
+        wal::make_first(&self.env, &self.dir, &options, found.replayed.log.next_segment)
     }
 
     /// Continues the manifest `found`, or creates one with all of `state`, and adds `news`. New files and
-    /// runs get numbers from `numbers` on.
+    /// runs get numbers from `numbers` on. A new manifest may name the `first` segment; then its file is made
+    /// durable.
     fn continue_or_create(
         &self,
         found: Option<FoundManifest>,
         mut state: VersionEdit,
         news: VersionEdit,
+        first: Option<&Prepared>,
         (next_file, next_run): (FileId, RunId),
     ) -> Result<Tables> {
         let Opening { options, env, dir, .. } = self;
@@ -66,7 +80,8 @@ impl Opening {
                 let id = next_file;
                 state.next_file = Some(id.next());
                 state.merge(news);
-                (ManifestLog::create(env, dir, id, state)?, id.next())
+                let sync_first = || first.map_or(Ok(()), Prepared::sync);
+                (ManifestLog::create_beside(env, dir, id, state, sync_first)?, id.next())
             }
         };
         Ok(Tables::new(manifest.replaced_from(options.manifest_bytes_min()), next_file, next_run))
@@ -74,11 +89,13 @@ impl Opening {
 }
 
 /// What this opening has to add to the manifest. After a clean close: nothing.
-fn news(state: &VersionEdit, log: &Recovered, last_seq: SeqNo, database_id: u32) -> VersionEdit {
+fn news(found: &Found, last_seq: SeqNo, database_id: u32) -> VersionEdit {
+    let (state, log) = (&found.state, &found.replayed.log);
     let from = state.log_extent().from;
     let named_to = log.named_to().unwrap_or(from.saturating_sub(1));
-    // Prepared files are removed (recovery.6).
-    let is_wrong = state.wal_named.is_some_and(|named| named > named_to) || log.named_to() > state.wal_named;
+    // Prepared files are removed (recovery.6), except one that is put to use (pool.10).
+    let is_removed = |named| named > named_to && found.left != Some(named);
+    let is_wrong = state.wal_named.is_some_and(is_removed) || log.named_to() > state.wal_named;
     // Replayed commits are durable, unless a torn end has still to be repaired.
     let is_known = log.is_torn() || Some(last_seq) <= state.durable_seq.max(state.flushed_seq);
     VersionEdit {

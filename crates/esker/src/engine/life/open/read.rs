@@ -46,6 +46,10 @@ pub(super) struct Found {
     pub(super) version: Arc<Version>,
     /// What the log adds to the tables.
     pub(super) replayed: Replayed,
+    /// The segment for which an earlier process left a file that this one may put to use (pool.10).
+    pub(super) left: Option<u64>,
+    /// Whether the directory has no database yet.
+    pub(super) is_new: bool,
     pub(super) feed: Option<feed::Found>,
     /// The number of the first new file.
     pub(super) next_file: FileId,
@@ -66,6 +70,7 @@ impl Opening {
     pub(super) fn read(&self) -> Result<Found> {
         let Opening { options, env, dir, .. } = self;
         let (mut state, mut manifest) = read_manifest(env, options, dir)?;
+        let is_new = manifest.is_none();
         if settle_counts(&mut state, dir)? {
             manifest = None;
         }
@@ -86,7 +91,22 @@ impl Opening {
             (state.feed, manifest) = (kept, None);
         }
         let next_file = first_number(dir, &names, &state)?;
-        Ok(Found { names, state, manifest, cache, blob_cache, version, replayed, feed, next_file })
+        let wal_options = options.wal_options(state.database_id.unwrap_or_default());
+        let left = wal::find_left(env, dir, &replayed.log, state.wal_named, &wal_options);
+        let left = left.filter(|_| !options.is_read_only());
+        Ok(Found {
+            names,
+            state,
+            manifest,
+            cache,
+            blob_cache,
+            version,
+            replayed,
+            left,
+            is_new,
+            feed,
+            next_file,
+        })
     }
 
     /// Makes the first view, and loads the catalog from it.
@@ -123,7 +143,6 @@ fn read_manifest(env: &Env, options: &Options, dir: &Path) -> Result<(VersionEdi
                 );
                 return Err(Error::corrupt("CURRENT", dir.join(CURRENT), 0, detail));
             }
-            sync_parent(env, dir)?;
             Ok((new_state(options.first_number()), None))
         }
     }
@@ -144,12 +163,6 @@ fn new_state(first: u64) -> VersionEdit {
 pub(crate) fn is_data(name: &str) -> bool {
     matches!(file_name::parse(name), FileKind::Table(_) | FileKind::Blob(_))
         || wal::file_name::parse_segment(name).is_some()
-}
-
-/// Makes the name of a new database's directory durable, which the caller may have just created (open.7).
-fn sync_parent(env: &Env, dir: &Path) -> Result<()> {
-    let Some(above) = env.fs.dir_above(dir) else { return Ok(()) };
-    env.fs.sync_dir_if_readable(&above).map_err(|e| Error::io("sync directory", &above, e))
 }
 
 pub(in crate::engine) fn list(env: &Env, dir: &Path) -> Result<Vec<String>> {
