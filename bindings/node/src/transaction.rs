@@ -118,7 +118,7 @@ impl NativeTxn {
             State::Batch(batch) => {
                 size = batch.byte_len();
                 begin = Box::new(move || {
-                    let commit = batch.commit_async(lasting);
+                    let commit = batch.commit_async_with(lasting);
                     Box::pin(async move {
                         let outcome = commit.await.map(|seqno| seqno.get() as f64);
                         txn.committed(

@@ -414,7 +414,8 @@ impl NativeView {
                 Write::Merge { key, operand } => keyspace.merge_async(key, operand),
                 write => {
                     let mut batch = shared.db.batch();
-                    let commit = write.stage(&mut batch, &keyspace).map(|()| batch.commit_async(lasting));
+                    let commit =
+                        write.stage(&mut batch, &keyspace).map(|()| batch.commit_async_with(lasting));
                     return Box::pin(async move {
                         let seqno = commit?.await.map_err(|failed| failed.error)?;
                         Ok(Outcome::Number(seqno.get() as f64))

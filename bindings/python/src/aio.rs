@@ -173,7 +173,7 @@ impl Completions {
         let (writes, durability) = batch.get().parts();
         self.begin(batch.py(), || {
             let Some(taken) = writes.lock().take() else { return Box::pin(std::future::ready(Err(ended()))) };
-            let committing = taken.commit_async(durability);
+            let committing = taken.commit_async_with(durability);
             Box::pin(async move {
                 committing.await.map_err(|failed| {
                     *writes.lock() = Some(*failed.given_back);

@@ -135,14 +135,23 @@ impl WriteBatch {
     /// let mut batch = db.batch();
     /// batch.put(&map, "a", "1")?;
     /// batch.put(&map, "b", "2")?;
-    /// let commit = batch.commit_async(esker::Durability::Sync); // waits for nothing
+    /// let commit = batch.commit_async(); // waits for nothing
     /// assert_eq!(wait(commit)?, db.snapshot().seqno()); // `commit.await?` in async code
     /// # Ok::<(), esker::Error>(())
     /// ```
     ///
     /// # Errors
     /// The future's are those of [`commit`](Self::commit).
-    pub fn commit_async(self, durability: Durability) -> CommittingAll<WriteBatch> {
+    pub fn commit_async(self) -> CommittingAll<WriteBatch> {
+        let durability = self.handle.core.options.durability();
+        self.commit_async_with(durability)
+    }
+
+    /// Same as [`commit_async`](Self::commit_async), with this durability.
+    ///
+    /// # Errors
+    /// The future's are those of [`commit`](Self::commit).
+    pub fn commit_async_with(self, durability: Durability) -> CommittingAll<WriteBatch> {
         if !self.writes.changes_nothing() {
             return CommittingAll::done(self.commit_with(durability));
         }

@@ -231,8 +231,16 @@ impl Transaction {
     ///
     /// # Errors
     /// The future's are those of [`commit`](Self::commit).
-    pub fn commit_async(mut self) -> CommittingAll<Transaction> {
+    pub fn commit_async(self) -> CommittingAll<Transaction> {
         let durability = self.durability;
+        self.commit_async_with(durability)
+    }
+
+    /// Same as [`commit_async`](Self::commit_async), with this durability.
+    ///
+    /// # Errors
+    /// The future's are those of [`commit`](Self::commit).
+    pub fn commit_async_with(mut self, durability: Durability) -> CommittingAll<Transaction> {
         if self.turn.is_some() || !self.writes.changes_nothing() {
             return CommittingAll::done(self.commit_with(durability));
         }

@@ -46,7 +46,7 @@ fn committer_1_commits_are_made_in_their_order_many_at_a_time() {
     let mut batch = db.batch();
     batch.put(&map, "batch", "1").unwrap();
     batch.delete(&map, "first").unwrap();
-    wait(batch.commit_async(Durability::Sync)).unwrap();
+    wait(batch.commit_async_with(Durability::Sync)).unwrap();
     wait(map.delete_async("batch")).unwrap();
     // It is committed although its future is dropped.
     drop(map.put_async("unheard", "1"));
@@ -57,6 +57,38 @@ fn committer_1_commits_are_made_in_their_order_many_at_a_time() {
     db.close().unwrap();
     let db = simulated(Arc::new(mem.crash(1))).open(dir()).unwrap();
     assert_eq!(db.default_keyspace().len().unwrap(), 5002, "what was acknowledged is durable");
+}
+
+#[test]
+fn futures_of_batches_and_transactions_have_the_same_durabilities() {
+    let env = Env::with_fs(Arc::new(MemFs::new()));
+    let db = Db::builder().env(env).durability(Durability::Buffered).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    let batch = |key: &str| {
+        let mut batch = db.batch();
+        batch.put(&map, key, "1").unwrap();
+        batch
+    };
+    let begin = |key: &str, durability| {
+        let mut transaction = db.transaction().durability(durability).begin();
+        transaction.put(&map, key, "1").unwrap();
+        transaction
+    };
+    let syncs_of = |commit: &mut dyn FnMut() -> esker::SeqNo| {
+        let before = db.stats().sync_latency.samples;
+        commit();
+        db.stats().sync_latency.samples - before
+    };
+    let (sync, buffered) = (Durability::Sync, Durability::Buffered);
+    // Their own durability: that of the database, or of the options of the transaction.
+    assert_eq!(syncs_of(&mut || wait(batch("a").commit_async()).unwrap()), 0);
+    assert_eq!(syncs_of(&mut || wait(begin("b", buffered).commit_async()).unwrap()), 0);
+    assert!(syncs_of(&mut || wait(begin("c", sync).commit_async()).unwrap()) > 0);
+    // That of the call.
+    assert!(syncs_of(&mut || wait(batch("d").commit_async_with(sync)).unwrap()) > 0);
+    assert!(syncs_of(&mut || wait(begin("e", buffered).commit_async_with(sync)).unwrap()) > 0);
+    assert_eq!(syncs_of(&mut || wait(begin("f", sync).commit_async_with(buffered)).unwrap()), 0);
+    assert_eq!(map.len().unwrap(), 6);
 }
 
 #[test]
