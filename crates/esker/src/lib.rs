@@ -120,7 +120,7 @@
 //! | `zstd` (default) | The codec zstd, needed to read tables compressed with it. Needs a C compiler. |
 //! | `typed` | Module `typed`: tables with typed keys in their order, and typed values. |
 //! | `msgpack`, `json` | Values of typed tables as MessagePack, as JSON. |
-//! | `tokio` | Streams of ranges, keys, the change feed, watches, listeners. Async commits need no feature. |
+//! | `tokio` | Streams of ranges, history, the change feed, watches. Async commits need no feature. |
 //! | `bytes` | `Bytes::from` a [`Value`] or a [`Key`]. |
 //! | `tracing` | `trace_event`: events of the engine for the crate `tracing`. |
 //! | `encryption` | Module `encryption`: encryption at rest. Needs a C compiler. |

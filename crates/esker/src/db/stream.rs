@@ -1,9 +1,9 @@
 //! Iterators, the change feed, watches and listeners as streams, for async code (feature `tokio`).
 //!
 //! ```text
-//!   Range, Keys, Feed --one batch at a time, on the runtime's blocking threads--> EntryStream, FeedStream
-//!                                        no new commit: the feed's shelf wakes the task
-//!   Watch, Listener ----one event at a time, from the queue in memory-----------> EventStream
+//!   Range, Keys, Versions, Changes --one batch at a time, on blocking threads--> EntryStream
+//!   Feed --------------the same; no new commit: its shelf wakes the task-------> FeedStream
+//!   Watch, Listener ---one event at a time, from the queue in memory-----------> EventStream
 //!                                        no event: the next commit wakes the task
 //! ```
 //!
@@ -23,6 +23,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::feed::{Feed, FeedCommit};
 use super::key_handle::Key;
+use super::past::{Changes, Version, Versions};
 use super::range::{Keys, Range};
 use super::watch::{Change, Listener, Notice, Watch, to_change, to_notice};
 use crate::txn::watchers::{Event, Watcher};
@@ -35,9 +36,9 @@ const BATCH_BYTES: usize = 256 << 10;
 /// Commits in a batch of the feed. Each holds a log record in memory.
 const COMMITS_MAX: usize = 16;
 
-/// The entries of a [`Range`], or the keys of [`Keys`], as a stream: made by their `into_stream`. Poll it in
-/// a tokio runtime, whose blocking threads read ahead one batch at a time. It is safe to drop the stream, or
-/// a future of [`next`](Self::next), at any time. No item of the stream is lost.
+/// The items of a [`Range`], [`Keys`], [`Versions`] or [`Changes`] as a stream: made by their `into_stream`.
+/// Poll it in a tokio runtime, whose blocking threads read ahead one batch at a time. It is safe to drop the
+/// stream, or a future of [`next`](Self::next), at any time. No item of the stream is lost.
 ///
 /// ```
 /// # fn main() -> esker::Result<()> {
@@ -80,6 +81,26 @@ impl Keys {
     /// Converts the remaining keys, from the front, to a stream.
     pub fn into_stream(self) -> EntryStream<Keys> {
         EntryStream::new(self, |key: &Result<Key>| key.as_ref().map_or(0, |key| key.len()))
+    }
+}
+
+impl Versions {
+    /// Converts the remaining versions to a stream.
+    pub fn into_stream(self) -> EntryStream<Versions> {
+        EntryStream::new(self, |version: &Result<Version>| {
+            version.as_ref().map_or(0, |version| version.value.as_ref().map_or(0, |value| value.len()))
+        })
+    }
+}
+
+impl Changes {
+    /// Converts the remaining changes to a stream. Take [`seqno`](Self::seqno) before.
+    pub fn into_stream(self) -> EntryStream<Changes> {
+        EntryStream::new(self, |change: &Result<(SeqNo, Change)>| match change {
+            Ok((_, Change::Put { key, value })) => key.len() + value.as_ref().map_or(0, |value| value.len()),
+            Ok((_, Change::Delete { key } | Change::Expire { key })) => key.len(),
+            _ => 0,
+        })
     }
 }
 

@@ -106,7 +106,7 @@ impl<K: TypedKey, V, C: Codec<V>> Table<K, V, C> {
 /// The newest change of each key after a commit: made by [`Table::since`]. A change of another type is an
 /// error, and the iterator goes on.
 pub struct TypedChanges<K, V, C = Postcard> {
-    changes: Changes,
+    pub(super) changes: Changes,
     types: Types<K, V, C>,
 }
 

@@ -40,7 +40,7 @@ pub struct Multimap<K, V, S = Keyspace> {
 }
 
 /// A key and one of its values.
-struct Pair<K, V>(K, V);
+pub(super) struct Pair<K, V>(K, V);
 
 impl<K: ToKey, V: ToKey> ToKey for Pair<K, V> {
     fn encode(&self, out: &mut Encoder) {
@@ -212,7 +212,14 @@ write_methods!(ViewMut<'_>, (&mut) self, ());
 write_methods!(BatchView<'_>, (&mut) self, ());
 
 /// An iterator over the pairs of a [`Multimap`] in order, from either end.
-pub struct Pairs<K, V>(Entries<Pair<K, V>, (), Plain>);
+pub struct Pairs<K, V>(pub(super) Entries<Pair<K, V>, (), Plain>);
+
+/// Decodes the entry of a pair.
+#[cfg(feature = "tokio")]
+pub(super) fn pair<K: TypedKey, V: TypedKey>(found: (crate::Key, crate::Value)) -> Result<(K, V)> {
+    let (Pair(key, value), ()) = super::reads::entry::<Pair<K, V>, (), Plain>(found)?;
+    Ok((key, value))
+}
 
 impl<K: TypedKey, V: TypedKey> Iterator for Pairs<K, V> {
     type Item = Result<(K, V)>;

@@ -398,3 +398,40 @@ fn streams_give_everything_in_order_whatever_is_cancelled() {
         assert!(waiting.await.unwrap(), "it ends when the database is closed");
     });
 }
+
+#[cfg(feature = "tokio")]
+#[test]
+fn streams_of_history_have_the_items_of_the_iterators() {
+    let db = Db::in_memory().unwrap();
+    let map = db.default_keyspace();
+    map.set_history(esker::History::Versions(1000)).unwrap();
+    let first = map.put("key", [0; 500]).unwrap();
+    // More than two batches, and more bytes than one of them may have.
+    for n in 1..900_u32 {
+        map.put("key", [n as u8; 500]).unwrap();
+        map.put(n.to_be_bytes(), [1; 500]).unwrap();
+    }
+    map.delete(7_u32.to_be_bytes()).unwrap();
+    map.delete_range(100_u32.to_be_bytes()..150_u32.to_be_bytes()).unwrap();
+    let versions: Vec<_> = map.versions("key").unwrap().map(Result::unwrap).collect();
+    let changes: Vec<_> = map.since(first).unwrap().map(Result::unwrap).collect();
+    // 50 of 900 keys went with the range.
+    assert_eq!((versions.len(), changes.len()), (900, 851));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let mut stream = map.versions("key").unwrap().into_stream();
+        for version in versions {
+            assert_eq!(stream.next().await.unwrap().unwrap(), version);
+        }
+        assert!(stream.next().await.is_none());
+        let mut stream = map.since(first).unwrap().into_stream();
+        for change in changes {
+            assert_eq!(stream.next().await.unwrap().unwrap(), change);
+        }
+        assert!(stream.next().await.is_none());
+        let mut failing = map.versions("key").unwrap().into_stream();
+        tokio::task::spawn_blocking(move || db.close()).await.unwrap().unwrap();
+        assert!(matches!(failing.next().await, Some(Err(Error::Closed))));
+        assert!(failing.next().await.is_none(), "an iterator ends after an error");
+    });
+}

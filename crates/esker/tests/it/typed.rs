@@ -204,6 +204,14 @@ fn a_multimap_keeps_sorted_values() {
     };
     assert_eq!((values(&map, "a"), values(&map, "a\0"), map.len().unwrap()), (vec![1, 1, 2], vec![3], 5));
     assert_eq!(map.range("a"..="a\0").unwrap().map(|pair| pair.unwrap().1.0).last(), Some(3));
+    #[cfg(feature = "tokio")]
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+        let mut stream = map.iter().into_stream();
+        for pair in map.iter() {
+            assert_eq!(stream.next().await.unwrap().unwrap(), pair.unwrap());
+        }
+        assert!(stream.next().await.is_none());
+    });
     let mut t = db.begin();
     map.on(&mut t).delete_all("a").unwrap();
     map.on(&mut t).insert("b", &(5, Descending(0))).unwrap();
@@ -325,6 +333,12 @@ fn tables_with_blobs_large_transactions_and_copies() {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
         let (mut entries, mut keys) = (table.iter().into_stream(), table.keys(..).unwrap().into_stream());
         let mut changes = table.watch(..).unwrap().into_stream();
+        let since = || table.since(loaded).unwrap();
+        let (mut stream, expected_changes) = (since().into_stream(), since().map(Result::unwrap));
+        for change in expected_changes {
+            assert_eq!(stream.next().await.unwrap().unwrap(), change);
+        }
+        assert!(stream.next().await.is_none());
         for (key, value) in &expected {
             assert_eq!(keys.next().await.unwrap().unwrap(), *key);
             assert_eq!(entries.next().await.unwrap().unwrap(), (key.clone(), value.clone()));
