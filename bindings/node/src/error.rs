@@ -92,7 +92,7 @@ fn code_of(error: &Error) -> &'static str {
         Error::Io { .. } | Error::Behind { .. } => "ESKER_IO",
         Error::NoSpace { .. } => "ESKER_NO_SPACE",
         Error::Corrupt { .. } => "ESKER_CORRUPT",
-        Error::UnsupportedVersion { .. } => "ESKER_UNSUPPORTED_VERSION",
+        Error::UnsupportedVersion { .. } | Error::UnknownChange(_) => "ESKER_UNSUPPORTED_VERSION",
         Error::Encryption { .. } => "ESKER_ENCRYPTION",
         Error::NotFound(_) | Error::UnfinishedRepair(_) => "ESKER_NO_DATABASE",
         Error::Locked { .. } => "ESKER_LOCKED",
@@ -118,7 +118,9 @@ fn code_of(error: &Error) -> &'static str {
         | Error::ForeignHandle { .. }
         | Error::SavepointGone
         | Error::OutOfOrder(_)
-        | Error::NoBackup(_) => "ESKER_INVALID",
+        | Error::NoBackup(_)
+        | Error::OtherHistory(_)
+        | Error::UnfinishedLoad(_) => "ESKER_INVALID",
         _ => "ESKER_OTHER",
     }
 }

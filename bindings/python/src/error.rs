@@ -13,7 +13,7 @@ fn class_of(error: &Error) -> &'static str {
         Error::Io { .. } | Error::Behind { .. } => "Io",
         Error::NoSpace { .. } => "NoSpace",
         Error::Corrupt { .. } => "Corrupt",
-        Error::UnsupportedVersion { .. } => "UnsupportedVersion",
+        Error::UnsupportedVersion { .. } | Error::UnknownChange(_) => "UnsupportedVersion",
         Error::Encryption { .. } => "Encryption",
         Error::NotFound(_) | Error::UnfinishedRepair(_) => "NoDatabase",
         Error::Locked { .. } => "Locked",
@@ -37,7 +37,9 @@ fn class_of(error: &Error) -> &'static str {
         | Error::ForeignHandle { .. }
         | Error::SavepointGone
         | Error::OutOfOrder(_)
-        | Error::NoBackup(_) => "Invalid",
+        | Error::NoBackup(_)
+        | Error::OtherHistory(_)
+        | Error::UnfinishedLoad(_) => "Invalid",
         _ => "Error",
     }
 }

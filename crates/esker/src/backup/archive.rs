@@ -53,7 +53,7 @@ impl Backup {
     ///
     /// # Errors
     /// [`Error::NoBackup`] if there is none of the database; [`Error::Corrupt`] if a damaged record may be of
-    /// it; [`Error::NoFeed`]; [`Error::Invalid`] if the database was reset to an older state;
+    /// it; [`Error::NoFeed`]; [`Error::OtherHistory`] if the database was reset to an older state;
     /// [`Error::FeedTruncated`] if commits in between are no longer retained (make a backup, then continue);
     /// [`Error::Locked`]; [`Error::Io`], [`Error::NoSpace`].
     pub fn archive(&mut self, db: &Db) -> Result<Option<Segment>> {
@@ -130,7 +130,7 @@ impl Backup {
     /// Continues after the last segment, if its last commit is in the database (archive.2).
     fn go_on(&self, db: &Db, last: &Segment, upto: SeqNo) -> Result<Start> {
         let put_back = || {
-            Error::Invalid(format!(
+            Error::OtherHistory(format!(
                 "the archive ends with a commit {} that this database does not have: it was reset to an older state; remove {} and make a backup",
                 last.last,
                 self.segments_dir().display()
@@ -243,7 +243,7 @@ fn begin_with(db: &Db, newest: &Record, upto: SeqNo) -> Result<Start> {
 
 fn of_another(backup: &Record) -> Error {
     let BackupInfo { id, seqno, .. } = backup.info;
-    Error::Invalid(format!(
+    Error::OtherHistory(format!(
         "commit {seqno} of backup {id} may not be a commit of this database, which may have been reset to an older state: make another backup, then continue"
     ))
 }

@@ -108,7 +108,7 @@ impl Backup {
             };
             let Some(next) = all.iter().filter(follows).max_by_key(|segment| segment.last) else { break };
             if chosen.is_empty() && self.digest_in(next, at)? != record.tip {
-                return Err(Error::Invalid(format!(
+                return Err(Error::OtherHistory(format!(
                     "the archive continues another history than backup {}, which has a different commit {at}: specify an earlier or later backup",
                     backup.id
                 )));
@@ -117,7 +117,7 @@ impl Backup {
             at = next.last;
         }
         match point {
-            Point::Commit(seq) if at < seq => Err(Error::Invalid(format!(
+            Point::Commit(seq) if at < seq => Err(Error::NoBackup(format!(
                 "commit {seq} cannot be restored: from backup {} on, the archive has commits up to {at}",
                 backup.id
             ))),
@@ -138,7 +138,7 @@ impl Backup {
             let path = self.segment_path(segment);
             let mut reader = Reader::open(&self.env, &path)?;
             if digest.is_some() && reader.head.before == at && reader.head.digest_before != digest {
-                return Err(Error::Invalid(format!(
+                return Err(Error::OtherHistory(format!(
                     "the commits of {} may not follow the commits before them: start with backup {} or a later one",
                     path.display(),
                     reader.head.backup

@@ -70,9 +70,11 @@ impl Restoration<'_> {
     /// Restores. The database is created completely or not at all.
     ///
     /// # Errors
-    /// [`Error::NoBackup`] if there is no such backup, or none before the point; [`Error::AlreadyExists`];
-    /// [`Error::Invalid`] if commits are missing, or the directory lies in the backups; [`Error::Corrupt`]
-    /// for a damaged file, or for a damaged record that may belong to another database;
+    /// [`Error::NoBackup`] if there is no such backup, none before the point, or the archive does not reach
+    /// the commit; [`Error::OtherHistory`] if the archive does not follow the backup; [`Error::Invalid`] if
+    /// a commit number may be one of several databases, or the directory lies in the backups;
+    /// [`Error::AlreadyExists`]; [`Error::Corrupt`] for a damaged file, or for a damaged record that may
+    /// belong to another database;
     /// [`Error::MergeOperatorMissing`]; [`Error::Io`], [`Error::NoSpace`].
     pub fn run(self) -> Result<Restored> {
         if let Some(point) = self.point {

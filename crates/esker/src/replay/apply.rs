@@ -80,8 +80,8 @@ impl Replay {
     /// change, and with the name of the keyspace whose keys it changes.
     ///
     /// # Errors
-    /// Those of batches; [`Error::Invalid`] if this build does not know a change, or if this database is not
-    /// a copy of the source of the changes (replay.2).
+    /// Those of batches; [`Error::UnknownChange`]; [`Error::OtherHistory`] if this database is not a copy of
+    /// the source of the changes (replay.2); [`Error::Invalid`] for other bytes.
     pub fn take(&mut self, bytes: &[u8], mut see: impl FnMut(&FeedChange<'_>, Option<&str>)) -> Result<()> {
         let mut rest = std::mem::take(&mut self.rest);
         rest.extend_from_slice(bytes);
@@ -152,7 +152,7 @@ impl Replay {
 
     fn space(&self, id: KeyspaceId) -> Result<Keyspace> {
         let missing =
-            || Error::Invalid(format!("a commit writes to keyspace {id}, which does not exist here"));
+            || Error::OtherHistory(format!("a commit writes to keyspace {id}, which does not exist here"));
         self.spaces.get(&id.get()).cloned().ok_or_else(missing)
     }
 
@@ -247,7 +247,7 @@ impl Replay {
 
 /// The error if a keyspace gets a name before its name in this database is freed (replay.2).
 fn not_a_copy(id: u32, name: &str, before: &str) -> Error {
-    Error::Invalid(format!(
+    Error::OtherHistory(format!(
         "a commit creates keyspace {id}, named {name:?}, but this database has a keyspace {id} of its own, {before:?}"
     ))
 }

@@ -80,13 +80,13 @@ pub fn encode(change: &FeedChange<'_>, out: &mut Vec<u8>) -> Result<()> {
 /// Decodes the change at the start of `bytes`, and returns it with its length. `None` if it is incomplete.
 ///
 /// # Errors
-/// [`Error::Invalid`] if this build does not know the change.
+/// [`Error::UnknownChange`]; [`Error::Invalid`] if it is no change.
 pub(super) fn decode(bytes: &[u8]) -> Result<Option<(FeedChange<'_>, usize)>> {
     match bytes.first() {
         None | Some(PUT..=OPTIONS) => {}
         Some(kind) => {
-            return Err(Error::Invalid(format!(
-                "unknown kind of change {kind}: a newer version has written it"
+            return Err(Error::UnknownChange(format!(
+                "unknown kind of change {kind}, which a newer version has written"
             )));
         }
     }
@@ -126,8 +126,8 @@ fn read<'a>(reader: &mut ByteReader<'a>) -> Decoded<Result<FeedChange<'a>>> {
         UNNAMED => text(string(reader)?).map(|name| FeedChange::Unnamed { name }),
         _ => match StoredOptions::decode(string(reader)?) {
             Ok(options) => Ok(FeedChange::Options { keyspace, options: options.given }),
-            Err(_) => Err(Error::Invalid(format!(
-                "unknown options of keyspace {keyspace}: a newer version has written them"
+            Err(_) => Err(Error::UnknownChange(format!(
+                "unknown options of keyspace {keyspace}, which a newer version has written"
             ))),
         },
     })
@@ -196,8 +196,9 @@ mod tests {
             .concat()
         );
         assert_eq!(golden(&all[7]), [7, 9, 0, 0, 0, 5, 0, 0, 0, 4, 3, b'm', b'a', b'x']);
-        assert!(decode(&[99]).is_err());
-        assert!(decode(&[7, 9, 0, 0, 0, 2, 0, 0, 0, 99, 0]).is_err(), "an option of tomorrow");
+        let is_unknown = |bytes: &[u8]| matches!(decode(bytes), Err(Error::UnknownChange(_)));
+        assert!(is_unknown(&[99]));
+        assert!(is_unknown(&[7, 9, 0, 0, 0, 2, 0, 0, 0, 99, 0]), "an option of tomorrow");
         let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..20_000 {
             let bytes: Vec<u8> = (0..rng.usize(..40)).map(|_| rng.u8(..8)).collect();

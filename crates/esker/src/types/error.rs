@@ -219,9 +219,21 @@ pub enum Error {
         /// The newest commit.
         newest: SeqNo,
     },
-    /// There is no such backup.
+    /// There is no such backup, or the archive does not reach the commit from it.
     #[error("{0}")]
     NoBackup(String),
+    /// A backup, an archive or encoded changes have commits that this database does not have: they are those
+    /// of another database, or this one was reset to an older state. Nothing was changed. Make a new backup,
+    /// or a new copy of the source.
+    #[error("{0}")]
+    OtherHistory(String),
+    /// A [load](crate::unload::Load) into this database is unfinished. Nothing was changed. Finish it, or
+    /// drop what it has created.
+    #[error("{0}")]
+    UnfinishedLoad(String),
+    /// A newer version of Esker has written a change, which this one does not know.
+    #[error("{0}: use a newer esker")]
+    UnknownChange(String),
     /// Something exists where a call would create a file or directory.
     #[error("{} exists already: choose a path where nothing is", .0.display())]
     AlreadyExists(PathBuf),

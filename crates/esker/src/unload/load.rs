@@ -62,8 +62,8 @@ impl Load {
     ///
     /// # Errors
     /// [`Error::KeyspaceExists`] if a keyspace is not empty, before anything is loaded;
-    /// [`Error::KeyspaceNotFound`] if the file does not contain a keyspace; [`Error::Invalid`] if another
-    /// load is unfinished (of another file, of other keyspaces, or into keyspaces that were dropped since);
+    /// [`Error::KeyspaceNotFound`] if the file does not contain a keyspace; [`Error::UnfinishedLoad`] of
+    /// another file, of other keyspaces, or into keyspaces that were dropped since;
     /// [`Error::Corrupt`] with the offset in the file, also if entries are missing; those of commits.
     pub fn read(self, db: &Db, path: impl AsRef<Path>) -> Result<Unloaded> {
         self.with_keys_of(db).open(path)?.load(db)
@@ -467,7 +467,7 @@ impl Position {
             db.keyspaces()?.iter().filter_map(|name| Some(db.open_keyspace(name).ok()?.id().get())).collect();
         match self.made.iter().find(|id| !there.contains(id)) {
             None => Ok(()),
-            Some(_) => Err(Error::Invalid(format!(
+            Some(_) => Err(Error::UnfinishedLoad(format!(
                 "a keyspace created by an unfinished load was dropped: drop the keyspace `{LOADING}` and everything the load created, then load again"
             ))),
         }
@@ -475,7 +475,7 @@ impl Position {
 }
 
 fn other_load() -> Error {
-    Error::Invalid(format!(
+    Error::UnfinishedLoad(format!(
         "another load into this database is unfinished: finish it, or drop the keyspace `{LOADING}`"
     ))
 }

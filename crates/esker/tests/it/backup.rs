@@ -400,7 +400,7 @@ fn any_commit_between_two_backups_comes_back() {
             assert_same(&found, state, "restore_point.1");
         }
     }
-    assert!(matches!(restore(Point::Commit(last), None, "later"), Err(Error::Invalid(_))));
+    assert!(matches!(restore(Point::Commit(last), None, "later"), Err(Error::NoBackup(_))));
     let (done, found) = restore(Point::Time(u64::MAX), None, "all").unwrap();
     assert_eq!((done.backup.id, done.seqno), (2, states.last().unwrap().0));
     assert_same(&found, &states.last().unwrap().1, "all that there is");
@@ -493,7 +493,7 @@ fn archive_2_a_database_that_was_put_back_and_a_gap_are_reported() {
         to.write_all_at(&bytes, 0).unwrap();
     }
     let db = open(&older, 1 << 30);
-    let put_back = |db: &Db| matches!(backups(&older).archive(db), Err(Error::Invalid(text)) if text.contains("older state"));
+    let put_back = |db: &Db| matches!(backups(&older).archive(db), Err(Error::OtherHistory(text)) if text.contains("older state"));
     assert!(put_back(&db), "archive.2: it does not have the last commit");
     for n in 0..9 {
         db.default_keyspace().put("b", [n]).unwrap();

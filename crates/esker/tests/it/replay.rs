@@ -149,7 +149,7 @@ fn replay_2_a_database_that_is_no_copy_is_distinguished_from_one() {
     two.replay.abandon().unwrap();
     two.home.keyspace("new").unwrap();
     let error = two.go_on(1000).unwrap_err();
-    assert!(matches!(&error, Error::Invalid(text) if text.contains("of its own")), "{error}");
+    assert!(matches!(&error, Error::OtherHistory(text) if text.contains("of its own")), "{error}");
     assert!(two.copy.open_keyspace("new").is_err());
 
     // A replay that is broken off leaves the commit number free.

@@ -203,7 +203,7 @@ fn unload_2_a_stopped_load_goes_on_and_loads_nothing_twice() {
         let copy = simulated(Arc::new(disk.clone())).open("copy").unwrap();
         if copy.open_keyspace("esker.load").is_ok_and(|place| !place.is_empty().unwrap()) && stops == 3 {
             Unload::new().env(env(&disk)).write(&db, "another").unwrap();
-            assert!(matches!(other.read(&copy, "another"), Err(Error::Invalid(_))));
+            assert!(matches!(other.read(&copy, "another"), Err(Error::UnfinishedLoad(_))));
         }
     }
     let copy = simulated(Arc::new(disk)).open("copy").unwrap();
@@ -340,10 +340,10 @@ fn unload_3_a_call_goes_on_with_the_same_job_alone() {
     let part = simulated(Arc::new(fs.clone())).open("part").unwrap();
     {
         let all = Load::new().env(env(&fs)).read(&part, "all");
-        assert!(matches!(&all, Err(Error::Invalid(text)) if text.contains("unfinished")), "{all:?}");
+        assert!(matches!(&all, Err(Error::UnfinishedLoad(text)) if text.contains("unfinished")), "{all:?}");
         part.drop_keyspace("map").unwrap();
         let again = Load::new().env(env(&fs)).keyspaces(["map"]).read(&part, "all");
-        assert!(matches!(&again, Err(Error::Invalid(text)) if text.contains("dropped")), "{again:?}");
+        assert!(matches!(&again, Err(Error::UnfinishedLoad(text)) if text.contains("dropped")), "{again:?}");
     }
     assert_eq!(calls.load(Ordering::Relaxed), 1);
 }
