@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::bounds::{encode_bounds, prefix_bounds};
 use super::commit_error::{CommitError, CommittingAll};
@@ -35,23 +35,6 @@ catalog_methods!(WriteBatch);
 impl WriteBatch {
     pub(crate) fn new(handle: Arc<Handle>) -> Self {
         WriteBatch { handle, writes: Writes::default() }
-    }
-
-    /// Sets a key to a value that expires at this moment, to the millisecond. `None`: never, whatever the
-    /// keyspace's default. A moment in the past is allowed: then the value has expired already.
-    ///
-    /// # Errors
-    /// Those of [`put`](Self::put).
-    pub fn put_until(
-        &mut self,
-        keyspace: &Keyspace,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        end: Option<SystemTime>,
-    ) -> Result<()> {
-        let since = |end: SystemTime| end.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let expiry = end.map(|end| Expiry::after(0, since(end)));
-        self.put_until_expiry(keyspace, key.as_ref(), value.as_ref(), expiry)
     }
 
     pub(crate) fn put_until_expiry(
@@ -117,9 +100,8 @@ impl WriteBatch {
         self.commit_with(durability)
     }
 
-    /// Same as [`commit_with`](Self::commit_with), without a waiting thread: see [`Keyspace::put_async`]. A
-    /// batch that creates, drops or renames keyspaces, or sets their options, is committed at once by the
-    /// caller.
+    /// Same as [`commit`](Self::commit), without a waiting thread: see [`Keyspace::put_async`]. A batch that
+    /// creates, drops or renames keyspaces, or sets their options, is committed at once by the caller.
     ///
     /// ```
     /// # fn wait<T>(future: impl Future<Output = T>) -> T {

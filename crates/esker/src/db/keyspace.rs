@@ -298,7 +298,7 @@ impl Keyspace {
 
     /// Commits the writes of `write`.
     #[inline]
-    fn write(&self, write: impl FnOnce(&Core, &mut Writes) -> Result<()>) -> Result<SeqNo> {
+    pub(super) fn write(&self, write: impl FnOnce(&Core, &mut Writes) -> Result<()>) -> Result<SeqNo> {
         self.core().submit(self.request(write)?)
     }
 

@@ -6,7 +6,7 @@
 //!   BatchView            write_methods! (&mut self)
 //! ```
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use esker_tuple::{KeyOf, PrefixOf, TypedKey};
 
@@ -23,6 +23,10 @@ impl BatchView<'_> {
 
     fn put_with_ttl(&mut self, key: Vec<u8>, value: Vec<u8>, ttl: Duration) -> Result<()> {
         self.batch.put_with_ttl(self.keyspace, key, value, ttl)
+    }
+
+    fn put_until(&mut self, key: Vec<u8>, value: Vec<u8>, end: Option<SystemTime>) -> Result<()> {
+        self.batch.put_until(self.keyspace, key, value, end)
     }
 
     fn merge(&mut self, key: Vec<u8>, operand: Vec<u8>) -> Result<()> {
@@ -65,6 +69,19 @@ macro_rules! write_methods {
                 ttl: Duration,
             ) -> Result<$out> {
                 $self.state.put_with_ttl(encoded(key)?, bytes_of::<V, C>(value)?, ttl)
+            }
+
+            /// Sets a key to a value that expires at this moment: see [`Keyspace::put_until`].
+            ///
+            /// # Errors
+            /// Those of [`put`](Self::put).
+            pub fn put_until<Q: KeyOf<K> + ?Sized>(
+                $($ref)* $self,
+                key: &Q,
+                value: &V,
+                end: Option<SystemTime>,
+            ) -> Result<$out> {
+                $self.state.put_until(encoded(key)?, bytes_of::<V, C>(value)?, end)
             }
 
             /// Merges an operand into a key with the keyspace's merge operator: see [`Keyspace::merge`]. The

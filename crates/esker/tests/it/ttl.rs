@@ -500,6 +500,35 @@ fn engine_sweep_2_reading_commits_nothing() {
 }
 
 #[test]
+fn put_until_is_the_same_by_every_handle() {
+    let world = World::new();
+    let db = world.open();
+    let map = db.default_keyspace();
+    let end = std::time::UNIX_EPOCH + esker::env::Clock::unix_time(&*world.clock) + SECOND * 10;
+    map.set_default_ttl(Some(SECOND * 5)).unwrap();
+    let mut batch = db.batch();
+    let mut transaction = db.begin();
+    for (key, end) in [("until", Some(end)), ("never", None), ("past", Some(std::time::UNIX_EPOCH))] {
+        map.put_until(format!("1 {key}"), "1", end).unwrap();
+        batch.put_until(&map, format!("2 {key}"), "1", end).unwrap();
+        transaction.put_until(&map, format!("3 {key}"), "1", end).unwrap();
+        transaction.keyspace_mut(&map).put_until(format!("4 {key}"), "1", end).unwrap();
+    }
+    assert!(!transaction.contains(&map, "3 past").unwrap());
+    batch.commit().unwrap();
+    transaction.commit().unwrap();
+    let snapshot = db.snapshot();
+    for by in 1..=4 {
+        assert_eq!(snapshot.expires_at(&map, format!("{by} until")).unwrap(), Some(end), "{by}");
+        assert_eq!(map.ttl(format!("{by} never")).unwrap(), Some(esker::Ttl::Unlimited), "{by}");
+        assert!(!map.contains(format!("{by} past")).unwrap(), "{by}");
+    }
+    world.clock.advance(SECOND * 11);
+    assert_eq!(map.iter().count(), 4, "those that never expire");
+    check(&db);
+}
+
+#[test]
 fn a_clock_that_was_far_ahead_is_got_over_by_a_reset() {
     const YEARS: i64 = 80 * 365 * 24 * 3_600_000;
     let world = World::new();
