@@ -6,6 +6,7 @@ use super::Db;
 use super::keyspace::Keyspace;
 use super::snapshot::Snapshot;
 use super::transaction::Transaction;
+use super::updates::ViewMut;
 use crate::engine::life::owner::LockOwner;
 use crate::engine::state::catalog::KeyspaceState;
 use crate::engine::writes::locks::{LockMode, LockName};
@@ -56,6 +57,32 @@ impl Db {
         let mut owner = LockOwner::new(self.handle.clone());
         owner.acquire(LockName::of_user(name), mode, patience)?;
         Ok(NamedLock { _owner: owner })
+    }
+}
+
+impl ViewMut<'_> {
+    /// Locks a key until the transaction ends: see [`Transaction::lock`].
+    ///
+    /// # Errors
+    /// Those of [`Transaction::lock`].
+    pub fn lock(&mut self, key: impl AsRef<[u8]>, mode: LockMode) -> Result<()> {
+        self.transaction.lock(self.keyspace, key, mode)
+    }
+
+    /// Same as [`lock`](Self::lock), with this patience.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::lock`].
+    pub fn lock_for(&mut self, key: impl AsRef<[u8]>, mode: LockMode, patience: Duration) -> Result<()> {
+        self.transaction.lock_for(self.keyspace, key, mode, patience)
+    }
+
+    /// Locks a key exclusively and returns its value: see [`Transaction::get_for_update`].
+    ///
+    /// # Errors
+    /// Those of [`Transaction::get_for_update`].
+    pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.transaction.get_for_update(self.keyspace, key)
     }
 }
 

@@ -8,6 +8,7 @@
 //! ```
 
 use std::ops::{Bound, ControlFlow};
+use std::time::SystemTime;
 
 use super::cursor::Cursor;
 use super::handles::{ReadState, read_methods};
@@ -231,6 +232,7 @@ pub trait Reads: ReadCore {
 impl<T: ReadCore + ?Sized> Reads for T {}
 
 /// One keyspace of a [`Snapshot`] or of a [`Transaction`], for reading. Made by their `keyspace` methods.
+/// They have the same calls with the keyspace as first argument, as shorthands.
 #[derive(Clone, Copy)]
 pub struct View<'a, S> {
     pub(super) state: &'a S,
@@ -248,6 +250,16 @@ impl Transaction {
     /// A view of one keyspace for reading.
     pub fn keyspace<'a>(&'a self, keyspace: &'a Keyspace) -> View<'a, Transaction> {
         View { state: self, keyspace }
+    }
+}
+
+impl View<'_, Snapshot> {
+    /// Returns when a key expires: see [`Snapshot::expires_at`].
+    ///
+    /// # Errors
+    /// See [`Reads::get`](crate::Reads::get).
+    pub fn expires_at(&self, key: impl AsRef<[u8]>) -> Result<Option<SystemTime>> {
+        self.state.expires_at(self.keyspace, key)
     }
 }
 

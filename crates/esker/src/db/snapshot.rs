@@ -23,7 +23,8 @@ use crate::types::{KeyBounds, Result, SeqNo, Value};
 /// The state of all keyspaces at one commit. While it exists, the versions that it sees are kept; other space
 /// is reclaimed as usual. A snapshot keeps no files. Its iterators and cursors keep files until they drop.
 ///
-/// Its methods are those of [`Reads`](crate::Reads), with the keyspace as their first argument.
+/// Its methods are those of [`Reads`](crate::Reads), with the keyspace as their first argument. They are
+/// shorthands: `snapshot.get(&ks, key)` is `snapshot.keyspace(&ks).get(key)`.
 #[derive(Clone)]
 pub struct Snapshot {
     handle: Arc<Handle>,

@@ -44,9 +44,9 @@ use crate::types::{Error, KeyBounds, Result, SeqNo, Value};
 ///
 /// [`Isolation`] describes the levels.
 ///
-/// Its reads are those of [`Reads`](crate::Reads) with the keyspace as first argument, and see its own
-/// writes. Several operations on one keyspace are shorter with [`keyspace`](Self::keyspace) and
-/// [`keyspace_mut`](Self::keyspace_mut).
+/// Its reads see its own writes. Calls with the keyspace as first argument are shorthands: `t.get(&ks, key)`
+/// is `t.keyspace(&ks).get(key)` ([`keyspace`](Self::keyspace)), and `t.put(&ks, key, value)` is
+/// `t.keyspace_mut(&ks).put(key, value)` ([`keyspace_mut`](Self::keyspace_mut)).
 pub struct Transaction {
     pub(super) handle: Arc<Handle>,
     snapshot: Snapshot,

@@ -16,7 +16,8 @@ use crate::types::expiry::Lifetime;
 use crate::types::{Error, KeyBounds, Result, Value};
 
 /// One keyspace of a [`Transaction`], for reading and writing. Made by
-/// [`Transaction::keyspace_mut`].
+/// [`Transaction::keyspace_mut`]. The transaction has the same calls with the keyspace as first argument, as
+/// shorthands.
 ///
 /// ```
 /// use esker::Reads;
@@ -208,6 +209,97 @@ impl ViewMut<'_> {
         };
         self.transaction.put_for(self.keyspace, key, &sum.to_le_bytes(), lifetime)?;
         Ok(old)
+    }
+}
+
+/// Shorthands for the calls of [`ViewMut`]: `t.remove(&ks, key)` is `t.keyspace_mut(&ks).remove(key)`.
+impl Transaction {
+    /// Removes and returns the first entry: see [`ViewMut::pop_first`].
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn pop_first(&mut self, keyspace: &Keyspace) -> Result<Option<(Key, Value)>> {
+        self.keyspace_mut(keyspace).pop_first()
+    }
+
+    /// Removes and returns the last entry: see [`ViewMut::pop_last`].
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn pop_last(&mut self, keyspace: &Keyspace) -> Result<Option<(Key, Value)>> {
+        self.keyspace_mut(keyspace).pop_last()
+    }
+
+    /// Removes a key and returns its old value: see [`ViewMut::remove`].
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.keyspace_mut(keyspace).remove(key)
+    }
+
+    /// Sets a key to `new` if its value is `expected`: see [`ViewMut::compare_and_swap`].
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get) and [`put`](Self::put).
+    pub fn compare_and_swap(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Swap> {
+        self.keyspace_mut(keyspace).compare_and_swap(key, expected, new)
+    }
+
+    /// Replaces the value of a key by the result of `change`: see [`ViewMut::update`].
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get) and [`put`](Self::put).
+    pub fn update<V: Into<Value>>(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        change: impl FnOnce(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Update> {
+        self.keyspace_mut(keyspace).update(key, change)
+    }
+
+    /// Same as [`update`](Self::update), with a `change` that may fail. Then nothing is written.
+    ///
+    /// # Errors
+    /// That of `change`, and those of [`update`](Self::update).
+    pub fn try_update<V: Into<Value>, E: From<Error>>(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        change: impl FnOnce(Option<&[u8]>) -> Result<Option<V>, E>,
+    ) -> Result<Update, E> {
+        self.keyspace_mut(keyspace).try_update(key, change)
+    }
+
+    /// Adds to a number and returns the number before: see [`ViewMut::fetch_add`].
+    ///
+    /// # Errors
+    /// Those of [`ViewMut::fetch_add`].
+    pub fn fetch_add(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
+        self.keyspace_mut(keyspace).fetch_add(key, add)
+    }
+
+    /// Lets a key expire after this time: see [`ViewMut::expire`].
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get) and [`put`](Self::put).
+    pub fn expire(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, ttl: Duration) -> Result<bool> {
+        self.keyspace_mut(keyspace).expire(key, ttl)
+    }
+
+    /// Removes the expiry of a key: see [`ViewMut::persist`].
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get) and [`put`](Self::put).
+    pub fn persist(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.keyspace_mut(keyspace).persist(key)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use esker::env::{Env, MemFs};
-use esker::{Contended, Db, Durability, Error, Key, Keyspace, Reads, Value};
+use esker::{Contended, Db, Durability, Error, Key, Keyspace, KeyspaceOptions, LockMode, Reads, Value};
 
 fn db() -> Db {
     Db::in_memory().unwrap()
@@ -592,4 +592,72 @@ fn low_water_key_1_an_empty_range_says_nothing_of_what_lies_behind_it() {
     }
     map.put("k", "1").unwrap();
     assert_eq!(map.iter().count(), 1);
+}
+
+/// Makes each read and write of a transaction, as a shorthand or by a view.
+macro_rules! every_call {
+    ($read:expr, $write:expr $(, $map:expr)?) => {{
+        let lines: Vec<String> = vec![
+            format!("{:?} {:?}", $write.put($($map,)? "a", "1"), $write.put_with_ttl($($map,)? "b", "2", DAY)),
+            format!("{:?} {:?}", $write.put_until($($map,)? "c", "3", None), $write.delete($($map,)? "d")),
+            format!("{:?}", $write.put_from($($map,)? "e", &mut &b"12345"[..], 5)),
+            format!("{:?} {:?}", $write.merge($($map,)? "sum", 7_u64.to_le_bytes()), $read.get($($map,)? "sum")),
+            format!("{:?} {:?}", $write.delete_range($($map,)? "x".."y"), $write.delete_prefix($($map,)? "z")),
+            format!("{:?} {:?}", $read.contains($($map,)? "a"), $read.ttl($($map,)? "c")),
+            format!("{:?} {:?}", $read.first($($map,)?), $read.last($($map,)?)),
+            format!("{:?} {:?}", $read.len($($map,)?), $read.is_empty($($map,)?)),
+            format!("{:?}", $read.multi_get($($map,)? &["a", "none"])),
+            format!("{:?}", $read.multi_get_within($($map,)? &["a", "b"], 1)),
+            format!("{:?}", $read.reader($($map,)? "e").unwrap().map(|value| value.len())),
+            format!("{:?}", $read.range($($map,)? "b"..).map(Result::unwrap).collect::<Vec<_>>()),
+            format!("{:?}", $read.prefix($($map,)? "n").map(Result::unwrap).collect::<Vec<_>>()),
+            format!("{:?}", $read.iter($($map,)?).rev().map(Result::unwrap).collect::<Vec<_>>()),
+            format!("{:?}", $read.keys($($map,)? ..).map(Result::unwrap).collect::<Vec<_>>()),
+            format!("{:?}", $read.cursor($($map,)?).unwrap().seek_first()),
+            format!("{:?}", $read.cursor_in($($map,)? "c"..).unwrap().seek_first()),
+            format!("{:?}", $write.lock($($map,)? "a", LockMode::Shared)),
+            format!("{:?}", $write.lock_for($($map,)? "b", LockMode::Shared, DAY)),
+            format!("{:?}", $write.get_for_update($($map,)? "c")),
+            format!("{:?} {:?}", $write.fetch_add($($map,)? "n", 5), $write.fetch_add($($map,)? "n", 5)),
+            format!("{:?}", $write.compare_and_swap($($map,)? "a", Some(b"1"), Some(b"4"))),
+            format!("{:?}", $write.update($($map,)? "a", |old| old.map(|old| [old, b"5"].concat()))),
+            format!("{:?}", $write.try_update($($map,)? "a", |_| Err::<Option<Value>, _>(Error::Closed))),
+            format!("{:?} {:?}", $write.remove($($map,)? "e"), $write.remove($($map,)? "e")),
+            format!("{:?} {:?}", $write.expire($($map,)? "a", Duration::ZERO), $write.persist($($map,)? "b")),
+            format!("{:?} {:?}", $write.pop_first($($map,)?), $write.pop_last($($map,)?)),
+        ];
+        lines
+    }};
+}
+
+#[test]
+fn calls_with_the_keyspace_as_first_argument_are_those_of_its_view() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let results = [true, false].map(|is_short| {
+        let db = db();
+        let map = db.create_keyspace_with("map", KeyspaceOptions::new().merge_operator("add-u64")).unwrap();
+        let mut t = db.begin();
+        let mut lines = match is_short {
+            true => every_call!(t, t, &map),
+            false => every_call!(t.keyspace(&map), t.keyspace_mut(&map)),
+        };
+        // A view for writing has the reads as well.
+        let len = if is_short { t.len(&map) } else { t.keyspace_mut(&map).len() };
+        t.commit().unwrap();
+        map.put_until("end", "", Some(std::time::UNIX_EPOCH + DAY * 100_000)).unwrap();
+        let snapshot = db.snapshot();
+        lines.push(match is_short {
+            true => format!("{len:?} {:?}", snapshot.expires_at(&map, "end")),
+            false => format!("{len:?} {:?}", snapshot.keyspace(&map).expires_at("end")),
+        });
+        let mut t = db.begin();
+        match is_short {
+            true => t.clear(&map).unwrap(),
+            false => t.keyspace_mut(&map).clear().unwrap(),
+        }
+        lines.push(format!("{:?}", t.is_empty(&map)));
+        lines
+    });
+    assert_eq!(results[0], results[1]);
+    assert!(results[0].iter().all(|line| !line.contains("Err(") || line == "Err(Closed)"), "{results:?}");
 }
