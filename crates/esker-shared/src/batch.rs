@@ -2,14 +2,14 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use esker::{Durability, KeyBounds, SeqNo};
 
 use crate::error::Result;
 use crate::inner::Opened;
 use crate::keyspace::{SharedKeyspace, check_of};
-use crate::protocol::{Bytes, ITEMS_MAX, Op, Request};
+use crate::protocol::{Bytes, ITEMS_MAX, Op, Request, WireLifetime};
 
 /// Bytes of keys and values in one request, unless a single value has more.
 const REQUEST_BYTES: usize = 4 << 20;
@@ -19,7 +19,7 @@ const _: () = assert!(REQUEST_BYTES / WRITE_BYTES <= ITEMS_MAX);
 
 /// A write with its own bytes.
 enum Write {
-    Put { key: Vec<u8>, value: Vec<u8>, ttl: Option<Duration> },
+    Put { key: Vec<u8>, value: Vec<u8>, lifetime: WireLifetime },
     Delete(Vec<u8>),
     DeleteRange(Bound<Vec<u8>>, Bound<Vec<u8>>),
     Merge(Vec<u8>, Vec<u8>),
@@ -64,7 +64,7 @@ impl SharedBatch {
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
         let (key, value) = (key.as_ref().to_vec(), value.as_ref().to_vec());
-        self.add(keyspace, Write::Put { key, value, ttl: None })
+        self.add(keyspace, Write::Put { key, value, lifetime: WireLifetime::Default })
     }
 
     /// Sets a key to a value that expires after this time, which begins with the commit.
@@ -79,7 +79,22 @@ impl SharedBatch {
         ttl: Duration,
     ) -> Result<()> {
         let (key, value) = (key.as_ref().to_vec(), value.as_ref().to_vec());
-        self.add(keyspace, Write::Put { key, value, ttl: Some(ttl) })
+        self.add(keyspace, Write::Put { key, value, lifetime: WireLifetime::For(ttl) })
+    }
+
+    /// Sets a key to a value that expires at this moment: see [`esker::WriteBatch::put_until`].
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn put_until(
+        &mut self,
+        keyspace: &SharedKeyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        end: Option<SystemTime>,
+    ) -> Result<()> {
+        let (key, value) = (key.as_ref().to_vec(), value.as_ref().to_vec());
+        self.add(keyspace, Write::Put { key, value, lifetime: WireLifetime::until(end) })
     }
 
     /// Removes a key.
@@ -162,7 +177,9 @@ impl Write {
 
     fn op(&self) -> Op<'_> {
         match self {
-            Write::Put { key, value, ttl } => Op::Put { key: Bytes(key), value: Bytes(value), ttl: *ttl },
+            Write::Put { key, value, lifetime } => {
+                Op::Put { key: Bytes(key), value: Bytes(value), lifetime: *lifetime }
+            }
             Write::Delete(key) => Op::Delete(Bytes(key)),
             Write::DeleteRange(lower, upper) => {
                 Op::DeleteRange(lower.as_ref().map(|key| Bytes(key)), upper.as_ref().map(|key| Bytes(key)))

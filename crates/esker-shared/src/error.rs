@@ -100,6 +100,7 @@ pub(crate) enum WireCause {
     Panicked(String),
     Invalid(String),
     Closed,
+    SavepointGone,
 }
 
 /// What a transaction conflicted over.
@@ -178,6 +179,7 @@ impl From<&DbError> for WireCause {
             DbError::ReadOnly(_) => WireCause::ReadOnly,
             DbError::Panicked(text) => WireCause::Panicked(text.clone()),
             DbError::Closed => WireCause::Closed,
+            DbError::SavepointGone => WireCause::SavepointGone,
             other => WireCause::Invalid(other.to_string()),
         }
     }
@@ -231,6 +233,7 @@ impl WireCause {
             WireCause::Panicked(text) => DbError::Panicked(text),
             WireCause::Invalid(text) => DbError::Invalid(text),
             WireCause::Closed => DbError::Closed,
+            WireCause::SavepointGone => DbError::SavepointGone,
         }
     }
 }

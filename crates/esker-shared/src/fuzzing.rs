@@ -17,8 +17,8 @@ use crate::commit_id::{LaneId, Outcome};
 use crate::error::WireError;
 use crate::lanes::Lanes;
 use crate::protocol::{
-    At, Bytes, Op, Opening, Owned, Page, Reply, Request, WireDurability, WireIsolation, decode, frame,
-    read_frame, read_guest, read_version,
+    At, Bytes, Op, Opening, Owned, Page, Reply, Request, WireDurability, WireIsolation, WireLifetime, decode,
+    frame, read_frame, read_guest, read_version,
 };
 use crate::session::Session;
 
@@ -81,7 +81,7 @@ pub fn shared_session(mut bytes: &[u8]) {
     let Ok(Reply::Keyspace(id)) = other.run(Request::Keyspace("other", Opening::CreateIfMissing)) else {
         panic!("another guest opens no keyspace");
     };
-    let put = Op::Put { key: Bytes(b"key"), value: Bytes(b"value"), ttl: None };
+    let put = Op::Put { key: Bytes(b"key"), value: Bytes(b"value"), lifetime: WireLifetime::Default };
     other.run(Request::Commit(1, WireDurability::Sync, vec![(id, put)])).expect("another guest commits");
     let found = other.run(Request::Contains(At::Now, id, Bytes(b"key")));
     assert_eq!(found.expect("another guest reads"), Reply::Bool(true));
@@ -107,7 +107,9 @@ pub fn shared_replies(mut bytes: &[u8]) {
 pub fn request_seeds() -> Vec<Vec<u8>> {
     let id = Bench::new().keyspace;
     let (key, value) = (Bytes(b"a"), Bytes(&[1, 0, 0, 0, 0, 0, 0, 0]));
-    let put = || Op::Put { key, value, ttl: Some(Duration::from_secs(9)) };
+    let (soon, late) = (Duration::from_secs(9), Some(Duration::from_secs(1 << 33)));
+    let put = || Op::Put { key, value, lifetime: WireLifetime::For(soon) };
+    let put_until = |end| Op::Put { key, value, lifetime: WireLifetime::Until(end) };
     let (lower, upper) = (Bound::Included(key), Bound::Unbounded);
     let page = |is_reverse| Page { lower, upper, is_reverse, count_max: 1, keys_only: false };
     let options = KeyspaceOptions::new().bytes_max(1 << 20).to_bytes("n").expect("valid options");
@@ -151,6 +153,16 @@ pub fn request_seeds() -> Vec<Vec<u8>> {
             Request::FetchAdd(id, key, -1),
             Request::Replace(id, key, Some(value)),
             Request::Lock(id, key, true),
+            Request::LockName("name", false),
+            Request::Savepoint(7),
+            Request::Write(id, put_until(late)),
+            Request::Expire(id, key, Some(soon)),
+            Request::Savepoint(8),
+            Request::Write(id, put_until(Some(Duration::MAX))),
+            Request::Expire(id, key, None),
+            Request::RollbackTo(7),
+            Request::RollbackTo(8),
+            Request::ReleaseSavepoint(7),
             Request::Get(At::Held, id, key),
             Request::CommitTransaction(3, WireDurability::Default),
             Request::Goodbye,
@@ -171,7 +183,7 @@ pub fn reply_seeds() -> Vec<Vec<u8>> {
         key: b"a".to_vec(),
         detail: "text".to_owned(),
     };
-    let refused = [conflict, stopped, merge, DbError::Closed];
+    let refused = [conflict, stopped, merge, DbError::Closed, DbError::SavepointGone];
     vec![
         joined(&[Reply::Done, Reply::Names(vec!["k".to_owned()]), Reply::Keyspace(3), Reply::Bool(true)]),
         joined(&[Reply::Value(Some(value())), Reply::Values(vec![None, Some(value())])]),

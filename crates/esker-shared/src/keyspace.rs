@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use esker::{
     Durability, Error as DbError, Key, KeyBounds, Keyspace, KeyspaceId, SeqNo, Swap, Ttl, Update, Value,
@@ -10,7 +10,7 @@ use esker::{
 
 use crate::error::{Error, Result};
 use crate::inner::Opened;
-use crate::protocol::{At, Bytes, Op, Request};
+use crate::protocol::{At, Bytes, Op, Request, WireLifetime};
 use crate::range::{KEYS_MAX, SharedRange, multi_get};
 use crate::transact::TransactionOptions;
 use crate::transaction::SharedTransaction;
@@ -199,7 +199,7 @@ impl SharedKeyspace {
     /// these.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<SeqNo> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        let op = Op::Put { key: Bytes(key), value: Bytes(value), ttl: None };
+        let op = Op::Put { key: Bytes(key), value: Bytes(value), lifetime: WireLifetime::Default };
         self.write(op, |native| native.put(key, value))
     }
 
@@ -214,8 +214,23 @@ impl SharedKeyspace {
         ttl: Duration,
     ) -> Result<SeqNo> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        let op = Op::Put { key: Bytes(key), value: Bytes(value), ttl: Some(ttl) };
+        let op = Op::Put { key: Bytes(key), value: Bytes(value), lifetime: WireLifetime::For(ttl) };
         self.write(op, |native| native.put_with_ttl(key, value, ttl))
+    }
+
+    /// Sets a key to a value that expires at this moment: see [`esker::Keyspace::put_until`].
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn put_until(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        end: Option<SystemTime>,
+    ) -> Result<SeqNo> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let op = Op::Put { key: Bytes(key), value: Bytes(value), lifetime: WireLifetime::until(end) };
+        self.write(op, |native| native.put_until(key, value, end))
     }
 
     /// Removes a key.
@@ -330,6 +345,24 @@ impl SharedKeyspace {
     pub fn fetch_add(&self, key: impl AsRef<[u8]>, add: i64) -> Result<i64> {
         let key = key.as_ref();
         self.alone(|t| t.fetch_add(self, key, add))
+    }
+
+    /// Lets a key expire after this time. Returns whether the key exists.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn expire(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<bool> {
+        let key = key.as_ref();
+        self.alone(|t| t.expire(self, key, ttl))
+    }
+
+    /// Removes the expiry of a key. Returns whether the key exists.
+    ///
+    /// # Errors
+    /// Those of [`put`](Self::put).
+    pub fn persist(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        self.alone(|t| t.persist(self, key))
     }
 }
 

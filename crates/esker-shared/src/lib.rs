@@ -65,6 +65,7 @@ mod keyspace;
 mod lanes;
 mod protocol;
 mod range;
+mod savepoint;
 mod session;
 mod shared;
 #[cfg(feature = "simulation")]
@@ -81,6 +82,7 @@ pub use commit_id::{CommitId, Outcome};
 pub use error::{Error, Result};
 pub use keyspace::SharedKeyspace;
 pub use range::SharedRange;
+pub use savepoint::SharedSavepoint;
 pub use shared::{Shared, SharedBuilder};
 pub use snapshot::SharedSnapshot;
 pub use transact::TransactionOptions;

@@ -16,7 +16,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 use std::ops::Bound;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use esker::{KEY_BYTES_MAX, SeqNo, Ttl, VALUE_BYTES_MAX, Value};
 use serde::de::{SeqAccess, Visitor};
@@ -28,7 +28,7 @@ use crate::error::{WireError, unexpected};
 /// First bytes of both greetings.
 const MAGIC: [u8; 8] = *b"ESKERSHR";
 /// Version of the protocol.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// Largest frame: a request with one value of the largest size.
 pub(crate) const FRAME_BYTES_MAX: u64 = (VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 4096) as u64;
 /// Largest number of items in a list of a message.
@@ -143,6 +143,24 @@ pub(crate) enum WireIsolation {
     Exclusive,
 }
 
+/// How long a value lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum WireLifetime {
+    /// As long as the keyspace says.
+    Default,
+    For(Duration),
+    /// Until this time after the beginning of 1970. `None`: for ever.
+    Until(Option<Duration>),
+}
+
+impl WireLifetime {
+    /// Until this moment. One before 1970 is as good as its beginning: it has passed.
+    pub(crate) fn until(end: Option<SystemTime>) -> Self {
+        let since = |end: SystemTime| end.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        WireLifetime::Until(end.map(since))
+    }
+}
+
 /// A write that reads nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Op<'a> {
@@ -150,7 +168,7 @@ pub(crate) enum Op<'a> {
         #[serde(borrow)]
         key: Bytes<'a>,
         value: Bytes<'a>,
-        ttl: Option<Duration>,
+        lifetime: WireLifetime,
     },
     Delete(Bytes<'a>),
     DeleteRange(Bound<Bytes<'a>>, Bound<Bytes<'a>>),
@@ -197,8 +215,18 @@ pub(crate) enum Request<'a> {
     FetchAdd(u32, Bytes<'a>, i64),
     /// Replaces a value in the transaction, or removes it. The new value keeps the expiry of the old one.
     Replace(u32, Bytes<'a>, Option<Bytes<'a>>),
+    /// Lets a key expire after this time, or never, in the transaction.
+    Expire(u32, Bytes<'a>, Option<Duration>),
     /// Locks a key for the transaction, alone or with others.
     Lock(u32, Bytes<'a>, bool),
+    /// Locks a name for the transaction, alone or with others.
+    LockName(&'a str, bool),
+    /// Sets a savepoint of the transaction. The guest numbers it.
+    Savepoint(u64),
+    /// Undoes the transaction's writes since a savepoint.
+    RollbackTo(u64),
+    /// Releases a savepoint and later ones.
+    ReleaseSavepoint(u64),
     /// Collects writes for the next `Commit`.
     Gather(#[serde(deserialize_with = "list")] Vec<(u32, Op<'a>)>),
     /// Commits what was collected, and these.

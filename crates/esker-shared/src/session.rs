@@ -5,18 +5,20 @@
 //!   Request --> Session { keyspaces by number, held snapshot or transaction, collected writes } --> Reply
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use esker::{
     Db, Durability, Error, Isolation, Keyspace, KeyspaceId, KeyspaceOptions, LockMode, ReadCore, Reads,
-    Result, Snapshot, Transaction, Ttl, Value, WriteBatch,
+    Result, Savepoint, Snapshot, Transaction, Ttl, Value, WriteBatch,
 };
 
 use crate::lanes::{Found, Lane, Lanes, RECORDS};
-use crate::protocol::{At, Bytes, Op, Opening, Owned, Page, Reply, Request, WireDurability, WireIsolation};
+use crate::protocol::{
+    At, Bytes, Op, Opening, Owned, Page, Reply, Request, WireDurability, WireIsolation, WireLifetime,
+};
 
 /// Bytes of keys and values after which a page ends.
 const PAGE_BYTES: usize = 256 << 10;
@@ -31,7 +33,8 @@ enum Held {
     #[default]
     Nothing,
     Snapshot(Snapshot),
-    Transaction(Box<Transaction>),
+    /// With its savepoints, by the guest's numbers. Those that are gone may be among them.
+    Transaction(Box<Transaction>, BTreeMap<u64, Savepoint>),
 }
 
 /// The requests of one caller. See the module's documentation.
@@ -55,7 +58,7 @@ impl Session {
 
     /// Returns whether it holds a transaction, on which others may wait.
     pub(crate) fn holds_transaction(&self) -> bool {
-        matches!(self.held, Held::Transaction(_))
+        matches!(self.held, Held::Transaction(..))
     }
 
     /// Runs a request.
@@ -83,7 +86,7 @@ impl Session {
                 // The last one ends first: it may be exclusive.
                 self.held = Held::Nothing;
                 let transaction = self.db.transaction().isolation(isolation.into()).begin();
-                self.held = Held::Transaction(Box::new(transaction));
+                self.held = Held::Transaction(Box::new(transaction), BTreeMap::new());
                 Ok(Reply::Done)
             }
             Request::Release | Request::Goodbye => {
@@ -104,8 +107,14 @@ impl Session {
             }
             Request::Commit(number, durability, ops) => self.commit(number, durability, ops),
             Request::CommitTransaction(number, durability) => self.commit_transaction(number, durability),
-            Request::Write(..) | Request::FetchAdd(..) | Request::Replace(..) | Request::Lock(..) => {
-                self.write(request)
+            Request::Write(..)
+            | Request::FetchAdd(..)
+            | Request::Replace(..)
+            | Request::Expire(..)
+            | Request::Lock(..)
+            | Request::LockName(..) => self.write(request),
+            Request::Savepoint(..) | Request::RollbackTo(..) | Request::ReleaseSavepoint(..) => {
+                self.savepoint(&request)
             }
             other => self.read(other),
         }
@@ -180,7 +189,7 @@ impl Session {
         match (at, &self.held) {
             (At::Now, _) => read(&keyspace),
             (At::Held, Held::Snapshot(snapshot)) => read(&snapshot.keyspace(&keyspace)),
-            (At::Held, Held::Transaction(transaction)) => read(&transaction.keyspace(&keyspace)),
+            (At::Held, Held::Transaction(transaction, _)) => read(&transaction.keyspace(&keyspace)),
             (At::Held, Held::Nothing) => Err(nothing_held()),
         }
     }
@@ -205,7 +214,7 @@ impl Session {
         let keys: Vec<&[u8]> = keys.iter().map(|key| key.0).collect();
         let values = match &self.held {
             Held::Snapshot(snapshot) => snapshot.multi_get_within(&keyspace, &keys, VALUES_BYTES),
-            Held::Transaction(transaction) => transaction.multi_get_within(&keyspace, &keys, VALUES_BYTES),
+            Held::Transaction(transaction, _) => transaction.multi_get_within(&keyspace, &keys, VALUES_BYTES),
             Held::Nothing => Err(nothing_held()),
         };
         let is_last = values.as_ref().map_or(true, |values| values.len() == keys.len());
@@ -223,7 +232,7 @@ impl Session {
 
     fn transaction(&mut self) -> Result<&mut Transaction> {
         match &mut self.held {
-            Held::Transaction(transaction) => Ok(transaction),
+            Held::Transaction(transaction, _) => Ok(transaction),
             _ => Err(nothing_held()),
         }
     }
@@ -245,12 +254,39 @@ impl Session {
                 let new = new.map(|new| Value::copy_of(new.0));
                 self.transaction()?.keyspace_mut(&keyspace).update(key.0, |_| new)?;
             }
+            Request::Expire(keyspace, key, ttl) => {
+                let keyspace = self.find(keyspace)?;
+                let mut view = self.transaction()?.keyspace_mut(&keyspace);
+                let is_there = match ttl {
+                    Some(ttl) => view.expire(key.0, ttl)?,
+                    None => view.persist(key.0)?,
+                };
+                return Ok(Reply::Bool(is_there));
+            }
             Request::Lock(keyspace, key, is_alone) => {
                 let keyspace = self.find(keyspace)?;
-                let mode = if is_alone { LockMode::Exclusive } else { LockMode::Shared };
-                self.transaction()?.lock(&keyspace, key.0, mode)?;
+                self.transaction()?.lock(&keyspace, key.0, lock_mode(is_alone))?;
+            }
+            Request::LockName(name, is_alone) => {
+                self.transaction()?.lock_name(name, lock_mode(is_alone))?;
             }
             _ => return Err(Error::Invalid("not a request to write".to_owned())),
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Sets, rolls back to, or releases a savepoint.
+    fn savepoint(&mut self, request: &Request<'_>) -> Result<Reply> {
+        let Held::Transaction(transaction, points) = &mut self.held else { return Err(nothing_held()) };
+        match request {
+            Request::Savepoint(number) => drop(points.insert(*number, transaction.savepoint())),
+            Request::RollbackTo(number) => {
+                transaction.rollback_to(points.get(number).ok_or(Error::SavepointGone)?)?;
+            }
+            Request::ReleaseSavepoint(number) => {
+                transaction.release(points.remove(number).ok_or(Error::SavepointGone)?)?;
+            }
+            _ => return Err(Error::Invalid("not a request about savepoints".to_owned())),
         }
         Ok(Reply::Done)
     }
@@ -278,7 +314,7 @@ impl Session {
     }
 
     fn commit_transaction(&mut self, number: u64, durability: WireDurability) -> Result<Reply> {
-        let Held::Transaction(mut transaction) = std::mem::take(&mut self.held) else {
+        let Held::Transaction(mut transaction, _) = std::mem::take(&mut self.held) else {
             return Err(nothing_held());
         };
         let durability = self.durability(durability);
@@ -326,6 +362,16 @@ impl Drop for Session {
     }
 }
 
+fn lock_mode(is_alone: bool) -> LockMode {
+    if is_alone { LockMode::Exclusive } else { LockMode::Shared }
+}
+
+/// Returns the moment at this time after the beginning of 1970.
+fn moment(since: Option<Duration>) -> Result<Option<SystemTime>> {
+    let out_of_range = || Error::Invalid("an expiry that the host's clock cannot express".to_owned());
+    since.map(|since| SystemTime::UNIX_EPOCH.checked_add(since).ok_or_else(out_of_range)).transpose()
+}
+
 fn nothing_held() -> Error {
     Error::Invalid("the connection holds no snapshot or transaction".to_owned())
 }
@@ -351,8 +397,11 @@ fn entries_of(reads: &dyn ReadCore, page: &Page<'_>) -> Result<(Vec<(Owned, Owne
 macro_rules! apply {
     ($target:expr, $keyspace:expr, $op:expr) => {
         match $op {
-            Op::Put { key, value, ttl: None } => $target.put($keyspace, key.0, value.0),
-            Op::Put { key, value, ttl: Some(ttl) } => $target.put_with_ttl($keyspace, key.0, value.0, ttl),
+            Op::Put { key, value, lifetime } => match lifetime {
+                WireLifetime::Default => $target.put($keyspace, key.0, value.0),
+                WireLifetime::For(ttl) => $target.put_with_ttl($keyspace, key.0, value.0, ttl),
+                WireLifetime::Until(end) => $target.put_until($keyspace, key.0, value.0, moment(end)?),
+            },
             Op::Delete(key) => $target.delete($keyspace, key.0),
             Op::DeleteRange(lower, upper) => {
                 $target.delete_range($keyspace, (lower.map(|key| key.0), upper.map(|key| key.0)))

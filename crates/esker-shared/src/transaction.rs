@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use esker::{Durability, Key, KeyBounds, LockMode, SeqNo, Swap, Ttl, Update, Value};
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use crate::guest::CallError;
 use crate::held::held_reads;
 use crate::inner::{Opened, wire_durability};
 use crate::keyspace::{SharedKeyspace, check_of, prefix_range};
-use crate::protocol::{At, Bytes, Op, Reply, Request, WireIsolation};
+use crate::protocol::{At, Bytes, Op, Reply, Request, WireIsolation, WireLifetime};
 use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
 
 /// A transaction: see [`esker::Transaction`]. It runs in the host, and each call of a guest is a request. It
@@ -67,7 +67,7 @@ impl SharedTransaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.write(keyspace, Op::Put { key: Bytes(key.as_ref()), value: Bytes(value.as_ref()), ttl: None })
+        self.put_for(keyspace, key.as_ref(), value.as_ref(), WireLifetime::Default)
     }
 
     /// Sets a key to a value that expires after this time, which begins at this call.
@@ -81,8 +81,54 @@ impl SharedTransaction {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let op = Op::Put { key: Bytes(key.as_ref()), value: Bytes(value.as_ref()), ttl: Some(ttl) };
-        self.write(keyspace, op)
+        self.put_for(keyspace, key.as_ref(), value.as_ref(), WireLifetime::For(ttl))
+    }
+
+    /// Sets a key to a value that expires at this moment: see [`esker::Transaction::put_until`].
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn put_until(
+        &mut self,
+        keyspace: &SharedKeyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        end: Option<SystemTime>,
+    ) -> Result<()> {
+        self.put_for(keyspace, key.as_ref(), value.as_ref(), WireLifetime::until(end))
+    }
+
+    fn put_for(
+        &mut self,
+        keyspace: &SharedKeyspace,
+        key: &[u8],
+        value: &[u8],
+        lifetime: WireLifetime,
+    ) -> Result<()> {
+        self.write(keyspace, Op::Put { key: Bytes(key), value: Bytes(value), lifetime })
+    }
+
+    /// Lets a key expire after this time, which begins at this call. Returns whether the key exists.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn expire(
+        &mut self,
+        keyspace: &SharedKeyspace,
+        key: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<bool> {
+        check_of(&self.inner, keyspace)?;
+        self.ask(&Request::Expire(keyspace.id, Bytes(key.as_ref()), Some(ttl)))?.into_bool()
+    }
+
+    /// Removes the expiry of a key. Returns whether the key exists.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn persist(&mut self, keyspace: &SharedKeyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        check_of(&self.inner, keyspace)?;
+        self.ask(&Request::Expire(keyspace.id, Bytes(key.as_ref()), None))?.into_bool()
     }
 
     /// Removes a key.
@@ -215,6 +261,25 @@ impl SharedTransaction {
         check_of(&self.inner, keyspace)?;
         let is_alone = mode == LockMode::Exclusive;
         self.ask(&Request::Lock(keyspace.id, Bytes(key.as_ref()), is_alone)).map(drop)
+    }
+
+    /// Locks a name until the transaction ends: see [`esker::Transaction::lock_name`]. The lock is released
+    /// like that of a [key](Self::lock). If the host goes, the lock goes with it, and the transaction cannot
+    /// commit any more.
+    ///
+    /// # Errors
+    /// Those of [`lock`](Self::lock).
+    pub fn lock_name(&mut self, name: &str, mode: LockMode) -> Result<()> {
+        self.ask(&Request::LockName(name, mode == LockMode::Exclusive)).map(drop)
+    }
+
+    /// Runs a request that does not change whether the transaction has to run again, unless the host goes.
+    pub(crate) fn ask_aside(&self, request: &Request<'_>) -> Result<()> {
+        let done = ask_held(&self.link, request, &self.inner).map(drop);
+        if done.as_ref().is_err_and(Error::asks_for_restart) {
+            self.can_restart.store(true, Ordering::Relaxed);
+        }
+        done
     }
 
     /// Makes the writes durable and visible, all or none.

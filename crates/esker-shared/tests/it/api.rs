@@ -1,7 +1,7 @@
 //! A guest's calls do what the host's do.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use esker::{Blobs, Counting, Db, Durability, Error as DbError, History, KeyspaceOptions, LockMode, Ttl};
 use esker_shared::{Error, Shared, SharedKeyspace};
@@ -72,15 +72,13 @@ fn run_all(shared: &Shared, ks: &SharedKeyspace) -> Vec<String> {
     ks.delete("003").unwrap();
     ks.delete_range("01".."02").unwrap();
     ks.delete_prefix("03").unwrap();
-    ks.put_with_ttl("mortal", "x", Duration::from_secs(1000)).unwrap();
-    note(format!("{:?}", ks.ttl("n")));
-    assert!(matches!(ks.ttl("mortal"), Ok(Some(Ttl::Left(left))) if left > Duration::from_secs(990)));
-    // `update` keeps the expiry of what it replaces, also by requests.
-    ks.update("mortal", |_| Some("y")).unwrap();
-    assert!(matches!(ks.ttl("mortal"), Ok(Some(Ttl::Left(_)))));
+    let end = SystemTime::now() + Duration::from_secs(1000);
+    set_lifetimes(ks, end, &mut note);
 
     let mut batch = shared.batch();
     batch.put(ks, "b", "1").unwrap();
+    batch.put_until(ks, "b for ever", "1", None).unwrap();
+    batch.put_until(ks, "b until", "1", Some(end)).unwrap();
     batch.delete(ks, "004").unwrap();
     batch.merge(ks, "sum", 4_u64.to_le_bytes()).unwrap();
     batch.delete_range(ks, "05".."06").unwrap();
@@ -100,9 +98,83 @@ fn run_all(shared: &Shared, ks: &SharedKeyspace) -> Vec<String> {
         })
         .unwrap();
     note(format!("{:?} {:?}", snapshot.get(ks, "t"), snapshot.get(ks, "b")));
+    note(format!("{:?}", ks.ttl("b for ever")));
+    assert!(matches!(ks.ttl("b until"), Ok(Some(Ttl::Left(left))) if left > Duration::from_secs(980)));
+    undo_parts(shared, ks, &mut note);
     note(format!("{:?} {:?}", snapshot.len(ks), entries(snapshot.range(ks, ..)).len()));
     note(format!("{:?}", entries(ks.iter())));
     results
+}
+
+/// Makes the calls that concern lifetimes.
+fn set_lifetimes(ks: &SharedKeyspace, end: SystemTime, note: &mut impl FnMut(String)) {
+    ks.put_with_ttl("mortal", "x", Duration::from_secs(1000)).unwrap();
+    note(format!("{:?}", ks.ttl("n")));
+    assert!(matches!(ks.ttl("mortal"), Ok(Some(Ttl::Left(left))) if left > Duration::from_secs(990)));
+    // `update` keeps the expiry of what it replaces, also by requests.
+    ks.update("mortal", |_| Some("y")).unwrap();
+    assert!(matches!(ks.ttl("mortal"), Ok(Some(Ttl::Left(_)))));
+
+    ks.put_until("until", "x", Some(end)).unwrap();
+    ks.put_until("past", "x", Some(SystemTime::UNIX_EPOCH - Duration::from_secs(1))).unwrap();
+    assert!(matches!(ks.ttl("until"), Ok(Some(Ttl::Left(left))) if left > Duration::from_secs(990)));
+    note(format!("{:?} {:?}", ks.persist("until"), ks.ttl("until")));
+    note(format!("{:?} {:?}", ks.expire("until", Duration::ZERO), ks.get("until")));
+    note(format!("{:?} {:?} {:?}", ks.get("past"), ks.expire("past", Duration::MAX), ks.persist("past")));
+}
+
+/// Makes the calls of savepoints and lifetimes in a transaction.
+fn undo_parts(shared: &Shared, ks: &SharedKeyspace, note: &mut impl FnMut(String)) {
+    let mut t = shared.begin().unwrap();
+    t.lock_name("parts", LockMode::Shared).unwrap();
+    t.put(ks, "p1", "1").unwrap();
+    let first = t.savepoint().unwrap();
+    t.put_until(ks, "p2", "2", None).unwrap();
+    let second = t.savepoint().unwrap();
+    t.put(ks, "p1", "undone").unwrap();
+    note(format!("{:?} {:?}", t.expire(ks, "p2", Duration::ZERO), t.get(ks, "p2")));
+    t.rollback_to(&second).unwrap();
+    note(format!("{:?} {:?} {:?}", t.get(ks, "p1"), t.get(ks, "p2"), t.ttl(ks, "p2")));
+    t.rollback_to(&first).unwrap();
+    note(format!("{:?} {:?}", t.get(ks, "p2"), t.rollback_to(&second)));
+    t.put(ks, "p3", "3").unwrap();
+    t.expire(ks, "p3", Duration::from_secs(1000)).unwrap();
+    note(format!("{:?} {:?}", t.persist(ks, "p3"), t.persist(ks, "none")));
+    let failed: Result<(), Error> = t.nested(|t| {
+        t.put(ks, "p4", "4")?;
+        t.nested(|t| t.delete(ks, "p3"))?;
+        Err(Error::HostGone)
+    });
+    note(format!("{failed:?} {:?} {:?}", t.get(ks, "p3"), t.get(ks, "p4")));
+    t.nested(|t| t.put(ks, "p5", "5")).unwrap();
+    t.release(first.clone()).unwrap();
+    note(format!("{:?} {:?}", t.rollback_to(&first), t.release(first)));
+    let of_another = shared.begin().unwrap().savepoint().unwrap();
+    note(format!("{:?}", t.rollback_to(&of_another)));
+    t.commit().unwrap();
+    note(format!("{:?}", entries(ks.prefix("p"))));
+}
+
+#[test]
+fn a_conflict_in_a_part_has_the_whole_transaction_run_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, guest) = pair(dir.path());
+    for shared in [&host, &guest] {
+        let ks = shared.keyspace("k").unwrap();
+        let mut runs = 0;
+        shared
+            .transact(|t| {
+                runs += 1;
+                t.get(&ks, "a")?;
+                if runs == 1 {
+                    host.keyspace("k")?.put("b", "1")?;
+                }
+                t.nested(|t| t.lock(&ks, "b", LockMode::Exclusive))?;
+                t.put(&ks, "b", "2")
+            })
+            .unwrap();
+        assert_eq!((runs, ks.get("b").unwrap().as_deref()), (2, Some(&b"2"[..])));
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use esker_shared::{Error, Shared};
 
 /// What a guest of this version says first.
 fn greeting(lane: u8) -> Vec<u8> {
-    [&b"ESKERSHR"[..], &2_u32.to_le_bytes(), &[lane; 16]].concat()
+    [&b"ESKERSHR"[..], &3_u32.to_le_bytes(), &[lane; 16]].concat()
 }
 
 /// Sends bytes, reads what comes until the connection ends, and returns it.
@@ -38,7 +38,7 @@ fn bad_bytes_end_their_connection_only() {
     let mut rng = fastrand::Rng::with_seed(1);
     let garbage: Vec<u8> = (0..1000).map(|_| rng.u8(..)).collect();
     let other = [&b"ESKERSHR"[..], &7_u32.to_le_bytes()].concat();
-    assert_eq!(send(&path, &[&other[..], &[1; 16]].concat(), false)[8..], 2_u32.to_le_bytes(), "its version");
+    assert_eq!(send(&path, &[&other[..], &[1; 16]].concat(), false)[8..], 3_u32.to_le_bytes(), "its version");
     send(&path, &garbage, false);
     for (bytes, shuts) in [
         (frame(u64::MAX, b""), false),

@@ -14,10 +14,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use esker::{Builder, Db, Durability, KeyspaceOptions, LockMode, Ttl};
-use esker_shared::{Error, Outcome, Result, Shared, SharedKeyspace};
+use esker_shared::{Error, Outcome, Result, Shared, SharedKeyspace, SharedTransaction};
 use fastrand::Rng;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -123,12 +123,19 @@ impl Worker {
             0 | 1 => self.counted(INSERT, |w, n| {
                 let large = if w.rng.u8(..8) == 0 { 300_000 } else { 20 };
                 let (key, value) = (format!("{id}/{n}"), vec![n as u8; large]);
-                match w.rng.u8(..3) {
+                match w.rng.u8(..4) {
                     0 => w.map.with(durability).put(&key, &value).map(drop)?,
                     1 => {
                         let hours = Duration::from_secs(36_000);
                         w.map.with(durability).put_with_ttl(&key, &value, hours)?;
                         assert!(matches!(w.map.ttl(&key)?, Some(Ttl::Left(left)) if left <= hours));
+                    }
+                    2 => {
+                        let hours = Duration::from_secs(36_000);
+                        w.map.with(durability).put_until(&key, &value, Some(SystemTime::now() + hours))?;
+                        // Ends are rounded up to milliseconds.
+                        let most = hours + Duration::from_millis(1);
+                        assert!(matches!(w.map.ttl(&key)?, Some(Ttl::Left(left)) if left <= most));
                     }
                     _ => {
                         let mut batch = w.shared.batch();
@@ -158,9 +165,15 @@ impl Worker {
             6 | 7 => self.transfer(),
             8 => self.sum(),
             _ => {
-                self.map.put_with_ttl(format!("mortal {id}"), "", Duration::from_millis(1))?;
-                std::thread::sleep(Duration::from_millis(2));
-                assert_eq!(self.map.get(format!("mortal {id}"))?, None);
+                let (key, short) = (format!("mortal {id}"), Duration::from_millis(1));
+                if self.rng.bool() {
+                    self.map.put_with_ttl(&key, "", short)?;
+                } else {
+                    self.map.put(&key, "")?;
+                    assert!(self.map.expire(&key, short)?, "it was put for ever");
+                }
+                std::thread::sleep(2 * short);
+                assert_eq!((self.map.get(&key)?, self.map.persist(&key)?), (None, false));
                 Ok(())
             }
         }
@@ -168,10 +181,13 @@ impl Worker {
 
     fn transfer(&mut self) -> Result<()> {
         let (from, to) = (self.rng.u64(..ACCOUNTS), self.rng.u64(..ACCOUNTS));
-        let (accounts, locks) = (&self.accounts, self.rng.u8(..4) == 0);
+        let (accounts, how) = (&self.accounts, self.rng.u8(..8));
         self.shared.transact(|t| {
-            if locks {
-                t.lock(accounts, from.to_be_bytes(), LockMode::Exclusive)?;
+            match how {
+                0 => t.lock(accounts, from.to_be_bytes(), LockMode::Exclusive)?,
+                1 => t.lock_name("transfers", LockMode::Exclusive)?,
+                2 | 3 => add_and_undo(t, accounts, to)?,
+                _ => {}
             }
             t.fetch_add(accounts, from.to_be_bytes(), -1)?;
             t.fetch_add(accounts, to.to_be_bytes(), 1).map(drop)
@@ -194,6 +210,22 @@ impl Worker {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+}
+
+/// Adds to an account and undoes it, by a savepoint and by a part that fails.
+fn add_and_undo(t: &mut SharedTransaction, accounts: &SharedKeyspace, to: u64) -> Result<()> {
+    let to = to.to_be_bytes();
+    let point = t.savepoint()?;
+    let before = t.fetch_add(accounts, to, 1_000)?;
+    t.rollback_to(&point)?;
+    let part: Result<()> = t.nested(|t| {
+        assert_eq!(t.fetch_add(accounts, to, 1_000_000)?, before, "undone");
+        Err(esker::Error::SavepointGone.into())
+    });
+    match part {
+        Err(Error::Db(esker::Error::SavepointGone)) => t.release(point),
+        other => other,
     }
 }
 
@@ -409,6 +441,7 @@ fn holder() {
     let mut transaction = shared.begin().unwrap();
     transaction.lock(&ks, "a", LockMode::Exclusive).unwrap();
     transaction.put(&ks, "a", "of the holder").unwrap();
+    transaction.lock_name("job", LockMode::Exclusive).unwrap();
     fs::write(dir.join("locked"), "").unwrap();
     loop {
         std::thread::park();
@@ -464,7 +497,37 @@ fn a_guest_that_is_killed_frees_its_locks() {
     let short = Duration::from_millis(50);
     let held = db.begin().lock_for(&native, "a", LockMode::Exclusive, short);
     assert!(matches!(held, Err(esker::Error::LockTimeout { .. })), "{held:?}");
+    let held = db.lock_for("job", LockMode::Shared, short).map(drop);
+    assert!(matches!(held, Err(esker::Error::LockTimeout { .. })), "{held:?}");
     holder.kill();
     db.begin().lock(&native, "a", LockMode::Exclusive).unwrap();
+    drop(db.lock("job", LockMode::Exclusive).unwrap());
     assert_eq!(ks.get("a").unwrap(), None);
+}
+
+#[test]
+fn a_host_that_is_killed_takes_savepoints_and_named_locks_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut host = Killed(start(dir.path(), "kill::idle_host", 0));
+    wait_for(&dir.path().join("db/SOCKET"));
+    let shared = open(dir.path()).unwrap();
+    let ks = shared.keyspace("k").unwrap();
+    assert!(!shared.is_host());
+    let mut held = shared.begin().unwrap();
+    held.lock_name("job", LockMode::Exclusive).unwrap();
+    held.put(&ks, "a", "1").unwrap();
+    let point = held.savepoint().unwrap();
+    held.put(&ks, "b", "1").unwrap();
+    host.kill();
+    let undone = held.rollback_to(&point);
+    assert!(matches!(undone, Err(Error::HostGone)), "{undone:?}");
+    // Another one gets the lock, so the first one must not commit any more.
+    let mut next = shared.begin().unwrap();
+    next.lock_name("job", LockMode::Exclusive).unwrap();
+    next.put(&ks, "c", "1").unwrap();
+    let undone = next.rollback_to(&point);
+    assert!(matches!(undone, Err(Error::Db(esker::Error::SavepointGone))), "{undone:?}");
+    next.commit().unwrap();
+    assert!(matches!(held.commit(), Err(Error::HostGone)));
+    assert_eq!((ks.len().unwrap(), ks.contains("c").unwrap()), (1, true));
 }

@@ -71,6 +71,29 @@ fn what_a_guest_holds_ends_with_the_host_and_transact_runs_again() {
 }
 
 #[test]
+fn a_part_that_loses_its_host_has_the_whole_transaction_run_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, guest) = (open(dir.path()), open(dir.path()));
+    let ks = guest.keyspace("k").unwrap();
+    let mut host = Some(host);
+    let mut runs = 0;
+    guest
+        .transact(|t| {
+            runs += 1;
+            t.put(&ks, "before", "1")?;
+            t.nested(|t| {
+                t.put(&ks, "within", "1")?;
+                if let Some(host) = host.take() {
+                    host.close().unwrap();
+                }
+                t.fetch_add(&ks, "count", 1)
+            })
+        })
+        .unwrap();
+    assert_eq!((runs, ks.fetch_add("count", 0).unwrap(), ks.len().unwrap()), (2, 1, 3));
+}
+
+#[test]
 fn a_removed_socket_and_a_stale_one_are_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("SOCKET");

@@ -8,7 +8,7 @@ use super::super::faults::{attempt, is_gone, unknown};
 use super::super::transaction::isolation_of;
 use super::reads::{Source, check_read};
 use super::{DIR, Guest, Guests, Shared};
-use crate::model::keys::{bounds, key};
+use crate::model::keys::{KeyNo, bounds, key};
 use crate::model::state::{Id, NotANumber};
 use crate::model::values::ValueNo;
 use crate::op::{KeyspaceNo, NAMES, Op, Read, Reader, Update, Write, lifetime};
@@ -74,8 +74,23 @@ fn update_alone(keyspace: &SharedKeyspace, update: &Update) -> Shares<()> {
         Update::Take(no) => keyspace.remove(key(*no)).map(drop),
         Update::PopFirst => keyspace.pop_first().map(drop),
         Update::PopLast => keyspace.pop_last().map(drop),
-        Update::Lease(..) | Update::Expire(..) | Update::Persist(_) => panic!("guests have no such call"),
+        Update::Expire(no, ms) => keyspace.expire(key(*no), lifetime(*ms)).map(drop),
+        Update::Persist(no) => keyspace.persist(key(*no)).map(drop),
+        Update::Lease(..) => panic!("guests have no such call"),
     }
+}
+
+/// Before some puts: makes writes in the transaction and undoes them.
+fn write_and_undo(t: &mut SharedTransaction, keyspace: &SharedKeyspace, write: &Write) -> Shares<()> {
+    let Write::Put(no, value) = write else { return Ok(()) };
+    let undone = [Write::Clear, Write::Put(KeyNo(no.0 / 2), *value), Write::Remove(*no)];
+    if !no.0.is_multiple_of(3) {
+        return Ok(());
+    }
+    let point = t.savepoint()?;
+    let tried = undone.iter().try_for_each(|undone| write_to!(t, keyspace, undone));
+    t.rollback_to(&point)?;
+    tried
 }
 
 /// Performs a read-modify-write change in a transaction.
@@ -105,7 +120,9 @@ fn update_within(
         Update::Take(no) => transaction.remove(keyspace, key(*no)).map(drop),
         Update::PopFirst => transaction.pop_first(keyspace).map(drop),
         Update::PopLast => transaction.pop_last(keyspace).map(drop),
-        Update::Lease(..) | Update::Expire(..) | Update::Persist(_) => panic!("guests have no such call"),
+        Update::Expire(no, ms) => transaction.expire(keyspace, key(*no), lifetime(*ms)).map(drop),
+        Update::Persist(no) => transaction.persist(keyspace, key(*no)).map(drop),
+        Update::Lease(..) => panic!("guests have no such call"),
     }
 }
 
@@ -281,6 +298,7 @@ impl World {
         let id = self.pick(no).0;
         let called = self.within_guest(slot, no, Some(write), |held, keyspace| {
             let transaction: &mut SharedTransaction = &mut held.db;
+            write_and_undo(transaction, keyspace, write)?;
             write_to!(transaction, keyspace, write)
         });
         let Some((mut held, outcome)) = called else { return };

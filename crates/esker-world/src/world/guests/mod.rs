@@ -308,5 +308,5 @@ impl World {
 
 /// Returns whether guests have the call of an update.
 fn is_of_guests(update: &Update) -> bool {
-    !matches!(update, Update::Lease(..) | Update::Expire(..) | Update::Persist(_))
+    !matches!(update, Update::Lease(..))
 }
