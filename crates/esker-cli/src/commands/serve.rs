@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use esker::Db;
+use esker::{Db, Tuning};
 use esker_server::{
     ClientCertificates, Failed, Fsync, Listeners, Options, ReplicaTls, Server, Source, Stopper, Tls,
     finish_copy, is_slot_name,
@@ -110,6 +110,35 @@ struct ReplicaArgs {
     slot_limit: u64,
 }
 
+/// Limits of the engine's work.
+#[derive(Debug, Args)]
+struct LimitArgs {
+    /// Write at most this many bytes of keys and values a second, at least 1kb [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    write_rate: Option<u64>,
+    /// Let all compactions together read at most this many bytes a second, at least 1mb [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    compaction_rate: Option<u64>,
+    /// Let all compactions together take at most this percentage of one processor [default: no limit]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=100))]
+    compaction_percent: Option<u64>,
+}
+
+impl LimitArgs {
+    fn apply(&self, mut tuning: Tuning) -> Tuning {
+        if let Some(bytes) = self.write_rate {
+            tuning = tuning.write_rate(bytes);
+        }
+        if let Some(bytes) = self.compaction_rate {
+            tuning = tuning.compaction_rate(bytes);
+        }
+        if let Some(percent) = self.compaction_percent {
+            tuning = tuning.compaction_percent(percent);
+        }
+        tuning
+    }
+}
+
 /// The options of `esker serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -143,6 +172,8 @@ pub(crate) struct ServeArgs {
     protected_mode: bool,
     #[command(flatten)]
     replica: ReplicaArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Log to standard error: `warn`, `debug`, or any filter of the crate tracing-subscriber
     #[cfg(feature = "log")]
     #[arg(long, value_name = "FILTER", env = "ESKER_LOG")]
@@ -223,7 +254,7 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         let builder = Db::builder().env(env.clone()).memory(args.memory);
         let builder = builder
             .feed_retention(args.replica.backlog, Duration::MAX)
-            .tuning(|t| t.feed_hold(args.replica.slot_limit));
+            .tuning(|t| args.limits.apply(t.feed_hold(args.replica.slot_limit)));
         let progress = OpeningProgress::default();
         let builder = builder.on_event(move |event| {
             progress.note(event);

@@ -152,3 +152,24 @@ fn transactions_and_errors_of_a_server() {
     assert!(stranger.contains("WRONGPASS"), "{stranger}");
     assert!(esker.fails("shell --server 127.0.0.1:1 --password x").contains("127.0.0.1:1"));
 }
+
+#[test]
+fn limits_of_the_engine_are_passed_on() {
+    let esker = Esker::new();
+    for (limit, said) in [
+        ("--write-rate 1", "at least 1 KiB a second"),
+        ("--compaction-rate 1kb", "at least 1 MiB a second"),
+        ("--compaction-percent 0", "1..=100"),
+    ] {
+        let refused = esker.fails(&format!("serve --port 0 {limit}"));
+        assert!(refused.contains(said), "{limit}: {refused}");
+    }
+    let server = Server::run(&esker, "serve --write-rate 1kb --compaction-rate 1mb --compaction-percent 50");
+    assert_eq!(server.shell(&esker, "", "put a 1\nput b 2\nget a\n").text(), "1\n");
+    // A second's worth passes at once, and the next write waits for what the first took.
+    let begun = std::time::Instant::now();
+    let script = format!("put c {0}\nput d {0}\nput e {0}\n", "x".repeat(1500));
+    assert_eq!(server.shell(&esker, "", &script).code, 0);
+    let took = begun.elapsed();
+    assert!(took > std::time::Duration::from_secs(1), "{took:?} for 4.5 KB at 1 KB a second");
+}
