@@ -7,6 +7,8 @@
 //!                                   `-- writes: one commit        | into the shell's transaction
 //! ```
 
+pub(crate) mod transaction;
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "encryption")]
 use esker::encryption::{MasterKeys, with_keys};
 use esker::env::Env;
-use esker::{Builder, Db, Error, Follower, Keyspace, Range, Transaction, Ttl, Value, WriteBatch};
+use esker::{Builder, Db, Error, Follower, Keyspace, Range, Savepoint, Transaction, Ttl, Value, WriteBatch};
 
 use crate::args::{Common, Opening};
 use crate::bounds::{Bounds, KeyRange};
@@ -115,6 +117,8 @@ pub(crate) struct Database {
     follower: Option<Follower>,
     /// The shell's transaction, between `begin` and `commit`.
     transaction: RefCell<Option<Transaction>>,
+    /// Its savepoints and their names, oldest first.
+    savepoints: RefCell<Vec<(String, Savepoint)>>,
     /// Names that the transaction gave to keyspaces. The transaction knows which of them exist.
     given: RefCell<BTreeSet<String>>,
 }
@@ -229,7 +233,8 @@ impl Database {
     }
 
     fn new(db: Db, directory: PathBuf, follower: Option<Follower>) -> Self {
-        Database { db, directory, follower, transaction: RefCell::default(), given: RefCell::default() }
+        let (transaction, savepoints, given) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Database { db, directory, follower, transaction, savepoints, given }
     }
 
     /// Warns that some figures are not those of the process that has the database open, if there is one.
@@ -421,37 +426,6 @@ impl Database {
 
     pub(crate) fn close(self) -> Result<()> {
         self.db.close().map_err(|error| Failure::Engine(self.directory, error))
-    }
-
-    /// Begins a transaction, which subsequent reads and writes go through.
-    pub(crate) fn begin(&self) -> Result<()> {
-        if self.in_transaction() {
-            return Err(Failure::message("a transaction is open: `commit` or `rollback` ends it"));
-        }
-        self.transaction.replace(Some(self.db.begin()));
-        self.given.take();
-        Ok(())
-    }
-
-    /// Commits the transaction, which ends in any case.
-    pub(crate) fn commit(&self) -> Result<()> {
-        let transaction = self.transaction.take();
-        let transaction =
-            transaction.ok_or_else(|| Failure::message("there is no transaction: `begin` begins one"))?;
-        let commit = || -> esker::Result<()> {
-            transaction.commit()?;
-            Ok(())
-        };
-        commit().map_err(|error| self.failure(error))
-    }
-
-    /// Rolls back the transaction. Returns false if there is none.
-    pub(crate) fn rollback(&self) -> bool {
-        self.transaction.take().is_some()
-    }
-
-    pub(crate) fn in_transaction(&self) -> bool {
-        self.transaction.borrow().is_some()
     }
 }
 

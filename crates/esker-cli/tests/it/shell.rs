@@ -134,6 +134,49 @@ fn a_transaction_is_all_or_nothing() {
 }
 
 #[test]
+fn a_savepoint_undoes_a_part() {
+    let esker = filled();
+    let script = "begin\nput c 3\nsavepoint one\ndel ann\nsavepoint two\nkeyspaces create new\nuse new\nput d 4\n\
+                  rollback two\ncount -k default\nrollback one\ncount\nput e 5\nrollback one\ncount\ncommit\nscan\n";
+    let outcome = shell(&esker, script);
+    let expected = "2\n3\n3\nann\t1\nbob\t2\nc\t3\n";
+    assert_eq!((outcome.code, outcome.text()), (0, expected), "{outcome:?}");
+    assert!(outcome.err.contains("working in the keyspace `default` again"), "{outcome:?}");
+    assert_eq!(esker.ok("keyspaces list"), "default\t3\nusers\t1\n");
+    // The newest of a name counts. A savepoint ends with its transaction, and by a return to an older one.
+    let again = "begin\nsavepoint a\nput x 1\nsavepoint a\nput x 2\nrollback a\nget x\n";
+    assert_eq!(shell(&esker, again).text(), "1\n");
+    for (line, said) in [
+        ("savepoint a", "line 1: there is no transaction"),
+        ("rollback a", "line 1: there is no transaction"),
+        ("begin\nrollback a", "line 2: the transaction has no savepoint `a`"),
+        ("begin\nsavepoint a\nrollback\nbegin\nrollback a", "line 5: the transaction has no savepoint `a`"),
+        (
+            "begin\nsavepoint a\nsavepoint b\nrollback a\nrollback b",
+            "line 5: the transaction has no savepoint",
+        ),
+    ] {
+        let outcome = shell(&esker, line);
+        assert!(outcome.code == 2 && outcome.err.contains(said), "{line}: {outcome:?}");
+    }
+}
+
+#[test]
+fn lifetimes_and_the_feed_are_shown() {
+    let esker = filled();
+    esker.ok("feed --keep 1000000");
+    let outcome = shell(&esker, "put x 1 --ttl 100\nttl ann\nttl x\nbegin\ndel ann\nttl ann\nrollback\n");
+    let lines: Vec<&str> = outcome.text().lines().collect();
+    assert_eq!((outcome.code, lines.len(), lines[0]), (1, 2, "unlimited"), "{outcome:?}");
+    let left: f64 = lines[1].parse().unwrap();
+    assert!(left > 90.0 && left <= 100.0, "{left}");
+    let feed = shell(&esker, "put y 2\nfeed\n");
+    assert!(feed.code == 0 && feed.text().contains("\tput\tdefault\ty\t2\n"), "{feed:?}");
+    let kept = shell(&esker, "feed --keep 10\n");
+    assert!(kept.code == 2 && kept.err.contains("leave the shell"), "{kept:?}");
+}
+
+#[test]
 fn a_database_in_use_is_read() {
     let esker = filled();
     let db = esker::Db::open(esker.path("db")).unwrap();

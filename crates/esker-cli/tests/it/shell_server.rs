@@ -104,6 +104,45 @@ count
 }
 
 #[test]
+fn lifetimes_and_savepoints_are_those_of_the_server() {
+    let esker = Esker::new();
+    esker.ok("put -k users apple 3");
+    let server = Server::start(&esker);
+    let script = "\
+use r0
+put x 1 --ttl 100
+ttl two
+ttl x
+use users
+begin
+put a 1
+savepoint s
+put a 2
+rollback s
+get a
+savepoint t
+rollback s
+commit
+get a
+del a
+";
+    let outcome = server.shell(&esker, "", script);
+    let lines: Vec<&str> = outcome.text().lines().collect();
+    assert_eq!((outcome.code, lines.len(), &lines[1..]), (1, 3, &["1", "1"][..]), "{outcome:?}");
+    assert!(lines[0].parse::<f64>().is_ok_and(|left| left > 90.0 && left <= 100.0), "{outcome:?}");
+    for (line, said) in [
+        ("ttl x", "in a database of the server"),
+        ("feed", "works on a directory"),
+        ("savepoint s", "there is no transaction"),
+        ("rollback s", "there is no transaction"),
+        ("begin\nrollback s", "the server: "),
+    ] {
+        let outcome = server.shell(&esker, "-k users", line);
+        assert!(outcome.code == 2 && outcome.err.contains(said), "{line}: {outcome:?}");
+    }
+}
+
+#[test]
 #[cfg(feature = "log")]
 fn a_server_logs_if_requested() {
     let esker = Esker::new();

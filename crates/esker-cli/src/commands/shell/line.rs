@@ -6,8 +6,9 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::words;
-use crate::args::{Common, Count, Del, Get, Keyspaces, Merge, Put, RangeArgs, Scan, Versions};
+use crate::args::{Common, Count, Del, FeedArgs, Get, Keyspaces, Merge, Put, RangeArgs, Scan, Versions};
 use crate::commands::stats::StatsArgs;
+use crate::commands::ttl::TtlArgs;
 use crate::failure::{Failure, Result};
 
 const AFTER_HELP: &str = "\
@@ -58,6 +59,9 @@ pub(super) enum ShellCommand {
         after_help = "Examples:\n  scan\n  scan --from m --to n --keys-only\n  scan --reverse --limit 3"
     )]
     Scan(Scan),
+    /// Print the remaining time to live of a key
+    #[command(after_help = "Examples:\n  ttl ann")]
+    Ttl(TtlArgs),
     /// Print the versions of a key, newest first
     #[command(after_help = "Examples:\n  versions ann\n  versions ann --limit 3")]
     Versions(Versions),
@@ -80,6 +84,9 @@ pub(super) enum ShellCommand {
     /// Print the number of entries
     #[command(after_help = "Examples:\n  count\n  count --prefix app")]
     Count(Count),
+    /// Print what each commit changed
+    #[command(after_help = "Examples:\n  feed\n  feed --since 100 --limit 10")]
+    Feed(FeedArgs),
     /// Make another keyspace the current one
     #[command(after_help = "Examples:\n  use users")]
     Use {
@@ -110,9 +117,18 @@ pub(super) enum ShellCommand {
     /// Commit the transaction, all or nothing
     #[command(after_help = "Examples:\n  commit")]
     Commit,
-    /// Discard the transaction
-    #[command(after_help = "Examples:\n  rollback")]
-    Rollback,
+    /// Set a savepoint in the transaction
+    #[command(after_help = "Examples:\n  savepoint before")]
+    Savepoint {
+        /// A name for `rollback`
+        name: String,
+    },
+    /// Discard the transaction, or what it wrote since a savepoint
+    #[command(after_help = "Examples:\n  rollback\n  rollback before")]
+    Rollback {
+        /// The savepoint, which stays
+        savepoint: Option<String>,
+    },
     /// Leave the shell
     #[command(visible_alias = "quit", after_help = "Examples:\n  exit")]
     Exit,

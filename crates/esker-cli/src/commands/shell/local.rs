@@ -3,12 +3,15 @@
 //! The current keyspace always exists. When a rollback undoes its creation, or a drop or rename of the
 //! previous one, the shell returns to the keyspace in which the transaction began, and says so.
 
-use super::super::{check, compact, count, del, get, info, keyspaces, merge, past, put, scan, stats};
+use super::super::{
+    check, compact, count, del, feed, get, info, keyspaces, merge, past, put, scan, stats, ttl,
+};
 use super::console::Names;
 use super::line::{Line, ShellCommand};
 use super::{Subject, tell, tell_rolled_back};
 use crate::Answer;
 use crate::args::{Check, Common, DEFAULT_KEYSPACE, Keyspaces, Opening};
+use crate::database::transaction::no_transaction;
 use crate::database::{Database, Session};
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -94,7 +97,12 @@ impl Subject for Local<'_> {
             ShellCommand::Versions(args) => {
                 return Ok(tell(self.is_terminal, past::versions(session, &args)?));
             }
+            ShellCommand::Ttl(args) => return Ok(tell(self.is_terminal, ttl::run(session, &args)?)),
             ShellCommand::Count(count) => return count::run(session, &count),
+            ShellCommand::Feed(args) if args.keep.is_some() => {
+                return Err(Failure::message("feed --keep opens the database again: leave the shell for it"));
+            }
+            ShellCommand::Feed(args) => return feed::run(session, &args),
             ShellCommand::Keyspaces { action } => {
                 let action = action.unwrap_or(Keyspaces::List);
                 let answer = keyspaces::run(session, &action)?;
@@ -118,9 +126,16 @@ impl Subject for Local<'_> {
                 }
                 committed?;
             }
-            ShellCommand::Rollback => {
+            ShellCommand::Savepoint { name } => self.database.set_savepoint(&name)?,
+            ShellCommand::Rollback { savepoint: Some(name) } => {
+                self.database.rollback_to(&name)?;
+                if !self.database.has_keyspace(self.common.keyspace()?) {
+                    self.return_after_rollback()?;
+                }
+            }
+            ShellCommand::Rollback { savepoint: None } => {
                 if !self.database.rollback() {
-                    return Err(Failure::message("there is no transaction: `begin` begins one"));
+                    return Err(no_transaction());
                 }
                 self.return_after_rollback()?;
             }

@@ -7,6 +7,8 @@
 //!
 //! A line with `-k` works in that keyspace only; the next line works in the current one again.
 
+mod keyspaces;
+
 use std::cell::RefCell;
 use std::io::Write;
 use std::rc::Rc;
@@ -19,7 +21,9 @@ use super::{Subject, tell, tell_rolled_back};
 use crate::Answer;
 use crate::args::{Common, Count, Del, Get, Keyspaces, Merge, Put, Scan};
 use crate::bounds::Bounds;
-use crate::commands::{count, del, get, keyspaces, scan};
+use crate::commands::ttl::TtlArgs;
+use crate::commands::{count, del, get, scan, ttl};
+use crate::database::transaction::no_transaction;
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::text::shown;
@@ -203,6 +207,28 @@ impl Remote {
         Ok(Answer::Yes)
     }
 
+    fn ttl(&mut self, common: &Common, args: &TtlArgs) -> Result<Answer> {
+        let key = common.decode(&args.key)?;
+        let mut answer = Answer::No;
+        for name in common.keyspaces() {
+            self.enter(name)?;
+            if database(&self.server_keyspace).is_none() || self.in_transaction {
+                return Err(Failure::message(
+                    "`ttl` works in a database of the server (`use r0`), outside of transactions",
+                ));
+            }
+            let seconds = match self.ask(&[&b"PTTL"[..], &key])? {
+                // -2: there is no such key. -1: it does not expire.
+                Value::Int(-2) => continue,
+                Value::Int(ms) => u64::try_from(ms).ok().map(|ms| ms as f64 / 1000.0),
+                _ => return unexpected(),
+            };
+            answer = Answer::Yes;
+            ttl::print(common, name, seconds)?;
+        }
+        Ok(tell(self.is_terminal, answer))
+    }
+
     fn merge(&mut self, common: &Common, merge: &Merge) -> Result<Answer> {
         let (key, mut operand) = (common.decode(&merge.key)?, common.decode(&merge.operand)?);
         if let Some(form) = merge.number {
@@ -292,64 +318,6 @@ impl Remote {
         Ok(Answer::Yes)
     }
 
-    fn keys_in(&mut self, name: &str) -> Result<u64> {
-        self.enter(name)?;
-        number(self.ask(&["ES.COUNT"])?)
-    }
-
-    fn keyspaces(&mut self, common: &Common, action: &Keyspaces) -> Result<Answer> {
-        match action {
-            Keyspaces::List => {
-                let mut out = output::stdout();
-                let names = self.connection.borrow_mut().keyspaces()?;
-                for name in names {
-                    let entries = self.keys_in(&name)?;
-                    keyspaces::print(&mut out, common, &name, entries)?;
-                }
-                out.flush()?;
-            }
-            Keyspaces::Create { name } => {
-                if self.connection.borrow_mut().keyspaces()?.contains(name) {
-                    return Err(Failure::message(format!("the keyspace `{}` is there", shown(name))));
-                }
-                self.ask(&["ES.KS", "CREATE", name])?;
-            }
-            Keyspaces::Drop { name, yes } => {
-                let keys = self.keys_in(name)?;
-                if !yes && !keyspaces::is_sure("drop", name, keys) {
-                    return Ok(Answer::No);
-                }
-                self.enter(FIRST)?;
-                self.ask(&["ES.KS", "DROP", name])?;
-                if self.common.keyspace()? == name {
-                    self.common.use_keyspace(FIRST.to_owned());
-                }
-            }
-            Keyspaces::Rename { from, to } => {
-                self.enter(FIRST)?;
-                self.ask(&["ES.KS", "RENAME", from, to])?;
-                if self.common.keyspace()? == from {
-                    self.common.use_keyspace(to.clone());
-                }
-            }
-            Keyspaces::Clear { name, yes } => {
-                let keys = self.keys_in(name)?;
-                if !yes && !keyspaces::is_sure("clear", name, keys) {
-                    return Ok(Answer::No);
-                }
-                self.ask(&["ES.DELRANGE", "", ""])?;
-            }
-            Keyspaces::Operator { name, operator: Some(operator) } => {
-                self.ask(&["ES.KS", "OPERATOR", name, operator])?;
-            }
-            Keyspaces::Operator { .. } => return unsupported("printing a merge operator"),
-            Keyspaces::History(_) => return unsupported("`keyspaces history`"),
-            Keyspaces::Limit(_) => return unsupported("`keyspaces limit`"),
-            Keyspaces::Copy { .. } => return unsupported("`keyspaces copy`"),
-        }
-        Ok(Answer::Yes)
-    }
-
     /// Prints pairs of names and values.
     fn figures(&self, common: &Common, request: &str) -> Result<Answer> {
         let texts = items(self.ask(&[request])?)?.into_iter().filter_map(bytes);
@@ -404,7 +372,7 @@ impl Remote {
 
     fn end_transaction(&mut self, how: &str) -> Result<()> {
         if !self.in_transaction {
-            return Err(Failure::message("there is no transaction: `begin` begins one"));
+            return Err(no_transaction());
         }
         // A failed commit ends the transaction, too.
         self.in_transaction = false;
@@ -444,7 +412,9 @@ impl Subject for Remote {
             ShellCommand::Merge(merge) => return self.merge(common, merge),
             ShellCommand::Del(del) => return self.del(common, del),
             ShellCommand::Scan(scan) => return self.scan(common, scan),
+            ShellCommand::Ttl(args) => return self.ttl(common, args),
             ShellCommand::Versions(_) => return unsupported("`versions`"),
+            ShellCommand::Feed(_) => return unsupported("`feed`"),
             ShellCommand::Count(count) => return self.count(common, count),
             ShellCommand::Keyspaces { action } => {
                 return self.keyspaces(common, action.as_ref().unwrap_or(&Keyspaces::List));
@@ -455,7 +425,15 @@ impl Subject for Remote {
             ShellCommand::Check => return self.check(common),
             ShellCommand::Begin => self.begin()?,
             ShellCommand::Commit => self.end_transaction("ES.COMMIT")?,
-            ShellCommand::Rollback => self.end_transaction("ES.ROLLBACK")?,
+            ShellCommand::Savepoint { name } => {
+                self.in_transaction.then_some(()).ok_or_else(no_transaction)?;
+                self.ask(&["ES.SAVEPOINT", name])?;
+            }
+            ShellCommand::Rollback { savepoint: Some(name) } => {
+                self.in_transaction.then_some(()).ok_or_else(no_transaction)?;
+                self.ask(&["ES.ROLLBACK", "TO", name])?;
+            }
+            ShellCommand::Rollback { savepoint: None } => self.end_transaction("ES.ROLLBACK")?,
             ShellCommand::Use { name } => {
                 self.enter(name)?;
                 self.common.use_keyspace(name.clone());
