@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use esker::{Durability, Keyspace, ReadCore, Ttl, ViewMut, WriteOptions};
+use esker::{Cached, Durability, Keyspace, ReadCore, Ttl, ViewMut, WriteOptions};
 use napi::bindgen_prelude::{BigInt, Env, ToNapiValue, Unknown};
 use napi_derive::napi;
 
@@ -132,8 +132,9 @@ impl NativeView {
     #[napi(catch_unwind)]
     pub fn get_cached<'env>(&self, env: &'env Env, key: &[u8]) -> napi::Result<Unknown<'env>> {
         match self.keyspace.get_if_cached(key) {
-            Ok(Some(found)) => value(env, found.as_ref()),
-            Ok(None) => napi::bindgen_prelude::Null.into_unknown(env),
+            Ok(Cached::Value(found)) => value(env, Some(&found)),
+            Ok(Cached::Absent) => value(env, None),
+            Ok(Cached::NotCached) => napi::bindgen_prelude::Null.into_unknown(env),
             Err(error) => Err(Failure::from(error).thrown(env)),
         }
     }

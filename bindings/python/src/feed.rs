@@ -46,7 +46,7 @@ impl Feed {
             seqno: commit.seqno().get(),
             db: self.db.clone(),
             names: self.names.clone(),
-            rest: Mutex::new(Rest { commit, chunk: Vec::new().into_iter(), failed: None }),
+            remaining: Mutex::new(RemainingChanges { commit, chunk: Vec::new().into_iter(), failed: None }),
             process: self.process,
         }))
     }
@@ -140,14 +140,14 @@ impl Change {
 }
 
 /// The changes that were not returned yet.
-struct Rest {
+struct RemainingChanges {
     commit: FeedCommit,
     chunk: IntoIter<Change>,
     /// The error that follows the chunk.
     failed: Option<Error>,
 }
 
-impl Rest {
+impl RemainingChanges {
     fn fill(&mut self) -> Result<bool> {
         if self.chunk.as_slice().is_empty() {
             let mut chunk = Vec::new();
@@ -179,7 +179,7 @@ pub(crate) struct Commit {
     seqno: u64,
     db: esker::Db,
     names: Names,
-    rest: Mutex<Rest>,
+    remaining: Mutex<RemainingChanges>,
     process: Process,
 }
 
@@ -204,8 +204,8 @@ impl Commit {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.process.check(py)?;
         let next = wait(py, || {
-            let mut rest = self.rest.lock();
-            let change = if rest.fill()? { rest.chunk.next() } else { None };
+            let mut remaining = self.remaining.lock();
+            let change = if remaining.fill()? { remaining.chunk.next() } else { None };
             Ok(change.map(|change| (self.name_of(&change), change)))
         })?;
         let Some((keyspace, change)) = next else { return Ok(None) };

@@ -1,6 +1,6 @@
 //! `View`: one keyspace of a snapshot or of the past, as a `Mapping`. `Keyspace` extends it.
 
-use esker::Ttl;
+use esker::{Cached, Ttl};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
@@ -42,10 +42,12 @@ pub(crate) fn keyspace_of(
 impl View {
     pub(crate) fn value(&self, py: Python<'_>, key: &Data) -> PyResult<Option<esker::Value>> {
         self.reader.process.check(py)?;
-        if let Source::Now = self.reader.source
-            && let Some(found) = self.reader.keyspace.get_if_cached(key).or_raise(py)?
-        {
-            return Ok(found);
+        if let Source::Now = self.reader.source {
+            match self.reader.keyspace.get_if_cached(key).or_raise(py)? {
+                Cached::Value(value) => return Ok(Some(value)),
+                Cached::Absent => return Ok(None),
+                Cached::NotCached => {}
+            }
         }
         self.reader.read(py, |reads| reads.value_of(key))
     }
@@ -121,8 +123,11 @@ impl View {
     ) -> PyResult<Option<[Option<Bound<'py, PyBytes>>; 1]>> {
         self.reader.process.check(py)?;
         let Source::Now = self.reader.source else { return Ok(None) };
-        let found = self.reader.keyspace.get_if_cached(&key).or_raise(py)?;
-        Ok(found.map(|value| [value.map(|value| PyBytes::new(py, &value))]))
+        Ok(match self.reader.keyspace.get_if_cached(&key).or_raise(py)? {
+            Cached::Value(value) => Some([Some(PyBytes::new(py, &value))]),
+            Cached::Absent => Some([None]),
+            Cached::NotCached => None,
+        })
     }
 
     /// Returns the values of several keys as of the same commit, `None` for those that are missing.

@@ -56,7 +56,7 @@ fn main() -> esker::Result<()> {
     let mut cached = 0;
     for n in (0..gets).map(|n| n % 100) {
         map.get(key(n))?;
-        cached += u64::from(map.get_if_cached(key(n))?.is_some());
+        cached += u64::from(map.get_if_cached(key(n))?.is_known());
     }
     println!("{cached} of {gets} repeated gets are answered from memory");
     Ok(())

@@ -11,11 +11,11 @@
 //! | `held_transaction` | a transaction's writes, savepoints and watched keys |
 //! | `named_locks` | the locks of each connection |
 //! | `topics` | the listeners of each topic, and the messages for them |
-//! | `place` | a database or an ordered map, where keys are stored |
+//! | `namespace` | a database or an ordered map, where keys are stored |
 
 pub mod held_transaction;
 pub mod named_locks;
-pub mod place;
+pub mod namespace;
 pub mod topics;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ use self::named_locks::Locks;
 use self::topics::{Inbox, Interest, Saying, Topics};
 use crate::store::{Isolation, Store};
 
-/// Interests, each with the name of its place.
+/// Interests, each with the name of its namespace.
 pub type Interests = BTreeSet<(String, Interest)>;
 
 /// What a connection holds.

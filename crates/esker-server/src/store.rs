@@ -346,7 +346,7 @@ pub trait Store: Reads + Send + Sync {
     fn set_merge_operator(&self, space: &Space, operator: &str) -> Result<()>;
 
     /// Describes a failure that lasts, if there is one: of writes, or of background work that is retried.
-    fn trouble(&self) -> Option<String>;
+    fn health_problem(&self) -> Option<String>;
 
     /// Returns whether all data probably fits into memory, so that reads hardly ever wait for a disk.
     fn is_in_memory(&self) -> bool;

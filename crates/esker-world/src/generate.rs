@@ -21,7 +21,7 @@ use fastrand::Rng;
 
 use crate::choices::Choices;
 use crate::model::keys::{self, KeyNo};
-use crate::op::{Age, DRAWN_NAMES, KeyspaceNo, NAMES, Op, Opening, Reader, Restart, Write};
+use crate::op::{CommitsAgo, DRAWN_NAMES, KeyspaceNo, NAMES, Op, Opening, Reader, Restart, Write};
 use crate::setting;
 
 /// Generates the sequence of a seed: the first opening and the operations. A longer sequence starts with the
@@ -243,11 +243,11 @@ impl<'a> Generator<'a> {
                 Op::SetLazyCounting(self.keyspace(), !self.one_in(4))
             }
             _ if self.features.history && self.made.is_multiple_of(PAST_STRIDE) => {
-                let (age, no) = (Age(self.choices.u8(0..40)), self.keyspace());
+                let (commits_ago, no) = (CommitsAgo(self.choices.u8(0..40)), self.keyspace());
                 match self.choices.u8(0..6) {
-                    0 | 1 => Op::Since(age, no),
+                    0 | 1 => Op::Since(commits_ago, no),
                     2 | 3 => Op::Versions(no, self.key()),
-                    _ => Op::Past(age, no, self.read()),
+                    _ => Op::Past(commits_ago, no, self.read()),
                 }
             }
             _ => self.op(),

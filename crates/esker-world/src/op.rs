@@ -194,7 +194,7 @@ pub enum Move {
 
 /// A past commit: an index into the remembered ones, counted from the newest.
 #[derive(Clone, Copy, Debug)]
-pub struct Age(pub u8);
+pub struct CommitsAgo(pub u8);
 
 /// History settings of keyspaces.
 pub const HISTORIES: [History; 5] = [
@@ -344,11 +344,11 @@ pub enum Op {
     /// Sets the maximum size of a keyspace; 0 means none.
     SetBytesMax(KeyspaceNo, u32),
     /// Reads a past state of a keyspace.
-    Past(Age, KeyspaceNo, Read),
+    Past(CommitsAgo, KeyspaceNo, Read),
     /// Reads the versions of a key.
     Versions(KeyspaceNo, KeyNo),
     /// Reads the changes of a keyspace since a past commit.
-    Since(Age, KeyspaceNo),
+    Since(CommitsAgo, KeyspaceNo),
     /// Opens an iterator to be used later.
     Iterate(usize, Reader, KeyspaceNo, KeyBounds),
     /// Takes entries from the front (`false`) and the back (`true`).

@@ -98,8 +98,9 @@
 //!     assert!(seqno <= db.snapshot().seqno());
 //! }
 //! match map.get_if_cached(7_u32.to_be_bytes())? {
-//!     Some(value) => assert_eq!(value.as_deref(), Some(&b"value"[..])),
-//!     None => {} // `map.get` where blocking is allowed
+//!     esker::Cached::Value(value) => assert_eq!(&*value, b"value"),
+//!     esker::Cached::Absent => unreachable!("it was put"),
+//!     esker::Cached::NotCached => {} // `map.get` where blocking is allowed
 //! }
 //! # Ok::<(), esker::Error>(())
 //! ```
@@ -258,5 +259,5 @@ pub use types::latency::Latency;
 pub use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use types::parts::Part;
 pub use types::{
-    Contended, EncryptionProblem, Error, KeyBounds, KeyspaceId, Result, SeqNo, SharedBytes, Value,
+    Cached, Contended, EncryptionProblem, Error, KeyBounds, KeyspaceId, Result, SeqNo, SharedBytes, Value,
 };

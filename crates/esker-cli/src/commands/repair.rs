@@ -19,7 +19,7 @@ pub(super) fn run(session: &Session<'_>, repair: &Repair) -> Result<Answer> {
     let env = env(session.opening)?;
     let repaired = when_free(session.opening.wait, || {
         let tell = |report: &RepairReport| whole = Some(report.clone());
-        Db::builder().env(env.clone()).repair_telling(&repair.source, &repair.target, tell)
+        Db::builder().env(env.clone()).repair_with_progress(&repair.source, &repair.target, tell)
     });
     let report = repaired.inspect_err(|_| remove_empty(&to_make)).map_err(|error| match error {
         // A full disk or a refusal concerns the target.

@@ -10,7 +10,7 @@ use crate::resp::numbers::{float, int, parse_float};
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
 use crate::store::Order;
-use crate::types::geo::{Place, Shape};
+use crate::types::geo::{GeoPosition, Shape};
 use crate::types::{Scored, SortedSet, ZSpan};
 
 const STORES: u32 = WRITE | DENY_OOM;
@@ -40,25 +40,36 @@ fn unit(word: &[u8]) -> Done<f64> {
     }
 }
 
-fn place(longitude: &[u8], latitude: &[u8]) -> Done<Place> {
+fn place(longitude: &[u8], latitude: &[u8]) -> Done<GeoPosition> {
     let (longitude, latitude) = (float(longitude)?, float(latitude)?);
-    Place::new(longitude, latitude).ok_or_else(|| {
+    GeoPosition::new(longitude, latitude).ok_or_else(|| {
         Fail::text(format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}"))
     })
 }
 
-fn length(word: &[u8], refused: &'static str) -> Done<f64> {
-    let length = parse_float(word).filter(|length| !length.is_nan()).ok_or(refused)?;
-    if length < 0.0 {
-        let what = if refused.contains("radius") { "radius" } else { "height or width" };
-        return Err(Fail::text(format!("ERR {what} cannot be negative")));
-    }
-    Ok(length)
+/// A length that a search takes.
+#[derive(Clone, Copy)]
+enum Side {
+    Radius,
+    Width,
+    Height,
 }
 
-fn place_of(cx: &mut Cx<'_>, key: &[u8], member: &[u8]) -> Done<Option<Place>> {
+impl Side {
+    fn parse(self, word: &[u8]) -> Done<f64> {
+        let (not_numeric, negative) = match self {
+            Side::Radius => ("ERR need numeric radius", "ERR radius cannot be negative"),
+            Side::Width => ("ERR need numeric width", "ERR height or width cannot be negative"),
+            Side::Height => ("ERR need numeric height", "ERR height or width cannot be negative"),
+        };
+        let length = parse_float(word).filter(|length| !length.is_nan()).ok_or(not_numeric)?;
+        if length < 0.0 { Err(negative.into()) } else { Ok(length) }
+    }
+}
+
+fn place_of(cx: &mut Cx<'_>, key: &[u8], member: &[u8]) -> Done<Option<GeoPosition>> {
     match SortedSet::open(cx, key)? {
-        Some(set) => Ok(set.score(cx, member)?.map(Place::of_score)),
+        Some(set) => Ok(set.score(cx, member)?.map(GeoPosition::of_score)),
         None => Ok(None),
     }
 }
@@ -85,7 +96,7 @@ fn put_metres(cx: &mut Cx<'_>, metres: f64, unit: f64) {
     cx.out.bulk(format!("{:.4}", metres / unit).as_bytes());
 }
 
-fn put_place(cx: &mut Cx<'_>, place: Place) {
+fn put_place(cx: &mut Cx<'_>, place: GeoPosition) {
     cx.out.array(2);
     for degrees in [place.longitude, place.latitude] {
         let digits = format!("{degrees:.17}");
@@ -111,7 +122,7 @@ fn geodist(cx: &mut Cx<'_>, request: &Request) -> Done {
 fn geohash(cx: &mut Cx<'_>, request: &Request) -> Done {
     let mut hashes = Vec::new();
     for member in request.from(2) {
-        hashes.push(place_of(cx, &request[1], member)?.map(Place::geohash));
+        hashes.push(place_of(cx, &request[1], member)?.map(GeoPosition::geohash));
     }
     cx.out.array(hashes.len());
     hashes.iter().for_each(|hash| cx.out.bulk_or_null(hash.as_ref().map(String::as_bytes)));
@@ -149,7 +160,7 @@ impl Form {
 /// What to search for, and what the reply contains.
 #[derive(Default)]
 struct Search {
-    centre: Option<Place>,
+    centre: Option<GeoPosition>,
     shape: Option<Shape>,
     /// Length of the unit in metres.
     unit: f64,
@@ -216,7 +227,7 @@ impl Search {
                 if found.len() >= enough {
                     return ControlFlow::Break(());
                 }
-                if let Some(metres) = shape.finds(centre, Place::of_score(score)) {
+                if let Some(metres) = shape.finds(centre, GeoPosition::of_score(score)) {
                     if let Err(fail) = cx.gather(2 * member.len()) {
                         failed = Some(fail);
                         return ControlFlow::Break(());
@@ -261,7 +272,7 @@ impl Search {
                 cx.out.int(score as i64);
             }
             if self.with_place {
-                put_place(cx, Place::of_score(score));
+                put_place(cx, GeoPosition::of_score(score));
             }
         }
         Ok(())
@@ -269,7 +280,6 @@ impl Search {
 }
 
 const NO_MEMBER: &str = "ERR could not decode requested zset member";
-const NO_RADIUS: &str = "ERR need numeric radius";
 
 /// Runs the variants of `GEORADIUS`.
 fn near(cx: &mut Cx<'_>, request: &Request, form: &Form) -> Done {
@@ -281,7 +291,7 @@ fn near(cx: &mut Cx<'_>, request: &Request, form: &Form) -> Done {
             true => place_of(cx, &request[1], &request[2])?.ok_or(NO_MEMBER)?,
             false => place(&request[2], &request[3])?,
         });
-        let radius = length(&request[form.from - 2], NO_RADIUS)?;
+        let radius = Side::Radius.parse(&request[form.from - 2])?;
         search.unit = unit(&request[form.from - 1])?;
         search.shape = Some(Shape::Circle(radius * search.unit));
     }
@@ -316,20 +326,20 @@ fn words(cx: &mut Cx<'_>, request: &Request, key: &[u8], first: usize, stores: b
         } else if request.is(at, "frommember") && left >= 1 && !has_place {
             if let Some(set) = &set {
                 let score = set.score(cx, &request[at + 1])?.ok_or(NO_MEMBER)?;
-                search.centre = Some(Place::of_score(score));
+                search.centre = Some(GeoPosition::of_score(score));
             }
             (has_member, at) = (true, at + 2);
         } else if request.is(at, "fromlonlat") && left >= 2 && !has_member {
             search.centre = Some(place(&request[at + 1], &request[at + 2])?);
             (has_place, at) = (true, at + 3);
         } else if request.is(at, "byradius") && left >= 2 && !is_box {
-            let radius = length(&request[at + 1], NO_RADIUS)?;
+            let radius = Side::Radius.parse(&request[at + 1])?;
             search.unit = unit(&request[at + 2])?;
             search.shape = Some(Shape::Circle(radius * search.unit));
             (is_circle, at) = (true, at + 3);
         } else if request.is(at, "bybox") && left >= 3 && !is_circle {
-            let width = length(&request[at + 1], "ERR need numeric width")?;
-            let height = length(&request[at + 2], "ERR need numeric height")?;
+            let width = Side::Width.parse(&request[at + 1])?;
+            let height = Side::Height.parse(&request[at + 2])?;
             search.unit = unit(&request[at + 3])?;
             search.shape = Some(Shape::Box(width * search.unit, height * search.unit));
             (is_box, at) = (true, at + 4);

@@ -7,7 +7,7 @@ use super::ordered::write_string;
 use super::words::Words;
 use crate::holdings::held_transaction::{Held, IDLE};
 use crate::holdings::named_locks::{Name, Until};
-use crate::holdings::place::Place;
+use crate::holdings::namespace::Namespace;
 use crate::holdings::topics::Saying;
 use crate::resp::fail::{Done, Fail, LOCK_TIMEOUT, SYNTAX};
 use crate::run::cx::Cx;
@@ -45,7 +45,7 @@ pub(super) fn read_durability(words: &mut Words<'_>) -> Done<Durability> {
     }
 }
 
-/// Begins a transaction in a place, or a nested one inside the transaction that the connection holds. Replies
+/// Begins a transaction in a namespace, or a nested one inside the transaction that the connection holds. Replies
 /// with its number.
 ///
 /// # Errors
@@ -91,11 +91,11 @@ pub(super) fn commit(cx: &mut Cx<'_>) -> Done {
 fn finish(cx: &mut Cx<'_>, held: &Held) -> Done {
     let state = held.take().ok_or(IDLE)?;
     state.admit(cx.access.transaction()?, cx.now, cx.server.generation())?;
-    for place in state.places() {
+    for namespace in state.namespaces() {
         let mut done = Ok(());
-        state.visit_writes(place, &mut |write| {
+        state.visit_writes(namespace, &mut |write| {
             if done.is_ok() {
-                done = apply_stored(cx, place, write);
+                done = apply_stored(cx, namespace, write);
             }
         })?;
         done?;
@@ -106,35 +106,35 @@ fn finish(cx: &mut Cx<'_>, held: &Held) -> Done {
 }
 
 /// Applies a write of a held transaction. In databases, its values are complete records.
-fn apply_stored(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) -> Done {
+fn apply_stored(cx: &mut Cx<'_>, namespace: &Namespace, write: Write<'_>) -> Done {
     match write {
-        Write::Put { key, value } | Write::PutUntil { key, value, .. } if place.database.is_some() => {
+        Write::Put { key, value } | Write::PutUntil { key, value, .. } if namespace.database.is_some() => {
             let main = Main::decode(Value::from(value))?;
-            apply(cx, place, Write::Put { key, value: main.text() })
+            apply(cx, namespace, Write::Put { key, value: main.text() })
         }
-        other if place.database.is_some() => apply(cx, place, other),
+        other if namespace.database.is_some() => apply(cx, namespace, other),
         other => {
-            cx.access.transaction()?.repeat(&place.space, other)?;
-            announce(cx, place, other);
+            cx.access.transaction()?.repeat(&namespace.space, other)?;
+            announce(cx, namespace, other);
             Ok(())
         }
     }
 }
 
-/// Writes to a place directly, or in the transaction that the connection holds.
+/// Writes to a namespace directly, or in the transaction that the connection holds.
 ///
 /// # Errors
 /// Fails if the store fails. The writes made until then are undone with the command (commands.2).
-pub(super) fn write(cx: &mut Cx<'_>, place: &Place, writes: &[Write<'_>]) -> Done {
+pub(super) fn write(cx: &mut Cx<'_>, namespace: &Namespace, writes: &[Write<'_>]) -> Done {
     match held(cx)? {
-        Some(held) => held.with(cx.now, |state| state.write(place, writes, cx.server.generation())),
-        None => writes.iter().try_for_each(|write| apply(cx, place, *write)),
+        Some(held) => held.with(cx.now, |state| state.write(namespace, writes, cx.server.generation())),
+        None => writes.iter().try_for_each(|write| apply(cx, namespace, *write)),
     }
 }
 
-/// Applies a write to a place.
-fn apply(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) -> Done {
-    if let Some(number) = place.database {
+/// Applies a write to a namespace.
+fn apply(cx: &mut Cx<'_>, namespace: &Namespace, write: Write<'_>) -> Done {
+    if let Some(number) = namespace.database {
         return cx.in_database(number, |cx| match write {
             Write::Put { key, value } => write_string(cx, key, Some(value)),
             Write::Remove { key } => write_string(cx, key, None),
@@ -143,21 +143,21 @@ fn apply(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) -> Done {
             }
         });
     }
-    cx.access.transaction()?.write(&place.space, write)?;
-    announce(cx, place, write);
+    cx.access.transaction()?.write(&namespace.space, write)?;
+    announce(cx, namespace, write);
     Ok(())
 }
 
 /// Counts and announces a write to a keyspace.
-fn announce(cx: &mut Cx<'_>, place: &Place, write: Write<'_>) {
+fn announce(cx: &mut Cx<'_>, namespace: &Namespace, write: Write<'_>) {
     cx.effects.changes += 1;
     match write {
         Write::RemoveRange { from, to } => {
-            cx.removed(place, Stretch { from: from.to_vec(), to: to.map(<[u8]>::to_vec) });
+            cx.removed(namespace, Stretch { from: from.to_vec(), to: to.map(<[u8]>::to_vec) });
         }
-        Write::Remove { key } => cx.changed(place, key, "del"),
+        Write::Remove { key } => cx.changed(namespace, key, "del"),
         Write::Put { key, .. } | Write::PutUntil { key, .. } | Write::Merge { key, .. } => {
-            cx.changed(place, key, "set");
+            cx.changed(namespace, key, "set");
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::base::events::Event;
 use crate::command::flag;
 use crate::command::spec::Group::Esker;
 use crate::holdings::held_transaction::State;
-use crate::holdings::place::Place;
+use crate::holdings::namespace::Namespace;
 use crate::resp::Request;
 use crate::resp::fail::{Done, SYNTAX};
 use crate::resp::numbers::int;
@@ -56,10 +56,10 @@ pub(super) const TABLE: &[Command] = &[
     command("es.set", 3, ADD, FIRST, Esker, "key value", "Sets a key.", set),
 ];
 
-/// What a command sees of the place in which it works.
+/// What a command sees of the namespace in which it works.
 struct Seen<'a> {
     reads: &'a dyn Reads,
-    place: &'a Place,
+    namespace: &'a Namespace,
     now: u64,
     /// Transaction held by the connection.
     held: Option<&'a State>,
@@ -67,42 +67,59 @@ struct Seen<'a> {
 
 /// Reads a snapshot held by the connection, its transaction, or the newest state.
 fn read<T>(cx: &Cx<'_>, snapshot: Option<u64>, read: impl FnOnce(&Seen<'_>) -> Done<T>) -> Done<T> {
-    let place = &cx.session.place();
+    let namespace = &cx.session.namespace();
     if let Some(id) = snapshot {
         let snapshot = cx.session.places.snapshots.get(&id).ok_or("ERR no such snapshot")?;
-        return read(&Seen { reads: &**snapshot, place, now: cx.now, held: None });
+        return read(&Seen { reads: &**snapshot, namespace, now: cx.now, held: None });
     }
     match held(cx)? {
         Some(held) => held.with(cx.now, |state| {
             state.begin_read();
             let state = &*state;
-            read(&Seen { reads: state.reads(), place, now: state.clock(cx.now), held: Some(state) })
+            read(&Seen { reads: state.reads(), namespace, now: state.clock(cx.now), held: Some(state) })
         }),
-        None => read(&Seen { reads: cx.access.reads(), place, now: cx.now, held: None }),
+        None => read(&Seen { reads: cx.access.reads(), namespace, now: cx.now, held: None }),
+    }
+}
+
+/// A key as the commands show it.
+enum Shown {
+    /// It does not exist, or has expired.
+    Absent,
+    /// It exists, but has no value of its own.
+    NoValue,
+    Value(Value),
+}
+
+impl Shown {
+    fn value(self) -> Option<Value> {
+        match self {
+            Shown::Value(value) => Some(value),
+            Shown::Absent | Shown::NoValue => None,
+        }
     }
 }
 
 impl Seen<'_> {
-    /// Returns the value to show for a stored value. `None` if the key has expired; `Some(None)` if the key
-    /// has no value of its own.
-    fn show(&self, raw: &[u8]) -> Done<Option<Option<Value>>> {
-        if self.place.database.is_none() {
-            return Ok(Some(Some(Value::from(raw))));
+    /// Returns what to show for a stored value.
+    fn show(&self, raw: &[u8]) -> Done<Shown> {
+        if self.namespace.database.is_none() {
+            return Ok(Shown::Value(Value::from(raw)));
         }
         let main = Main::decode(Value::from(raw))?;
         if main.has_expired(self.now) {
-            return Ok(None);
+            return Ok(Shown::Absent);
         }
         if let Some(held) = self.held.filter(|_| main.expires != 0) {
             held.note_expiry(main.expires);
         }
-        Ok(Some((main.kind == Kind::String).then(|| Value::from(main.text()))))
+        Ok(if main.kind == Kind::String { Shown::Value(Value::from(main.text())) } else { Shown::NoValue })
     }
 
-    fn value(&self, key: &[u8]) -> Done<Option<Option<Value>>> {
-        match self.reads.get(&self.place.space, key)? {
+    fn key(&self, key: &[u8]) -> Done<Shown> {
+        match self.reads.get(&self.namespace.space, key)? {
             Some(raw) => self.show(&raw),
-            None => Ok(None),
+            None => Ok(Shown::Absent),
         }
     }
 
@@ -117,9 +134,9 @@ impl Seen<'_> {
             return Ok(());
         }
         let mut failed = None;
-        self.reads.range(&self.place.space, span, order, &mut |key, raw| match self.show(raw) {
-            Ok(Some(value)) => visit(key, value.as_deref()),
-            Ok(None) => ControlFlow::Continue(()),
+        self.reads.range(&self.namespace.space, span, order, &mut |key, raw| match self.show(raw) {
+            Ok(Shown::Absent) => ControlFlow::Continue(()),
+            Ok(shown) => visit(key, shown.value().as_deref()),
             Err(fail) => {
                 failed = Some(fail);
                 ControlFlow::Break(())
@@ -243,7 +260,7 @@ fn prefix(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 fn count(cx: &mut Cx<'_>, request: &Request) -> Done {
     let count = read(cx, None, |seen| match request.len() {
-        1 => Ok(seen.reads.len(&seen.place.space)?),
+        1 => Ok(seen.reads.len(&seen.namespace.space)?),
         3 => {
             let span = Span { lower: Bound::Included(&request[1]), upper: upper(&request[2], false) };
             let mut count = 0;
@@ -289,14 +306,14 @@ fn neighbour(cx: &mut Cx<'_>, request: &Request, key: Option<usize>, order: Orde
 
 fn get(cx: &mut Cx<'_>, request: &Request) -> Done {
     let options = query(request, 2)?;
-    let value = read(cx, options.snapshot, |seen| seen.value(&request[1]))?.flatten();
+    let value = read(cx, options.snapshot, |seen| seen.key(&request[1]))?.value();
     cx.out.bulk_or_null(value.as_deref());
     Ok(())
 }
 
-/// Writes to the place of the connection, directly or in the transaction that it holds.
+/// Writes to the namespace of the connection, directly or in the transaction that it holds.
 fn write(cx: &mut Cx<'_>, writes: &[Write<'_>]) -> Done {
-    write_to(cx, &cx.session.place(), writes)
+    write_to(cx, &cx.session.namespace(), writes)
 }
 
 /// Sets a key of the database to a string, or removes it.
@@ -327,8 +344,9 @@ fn removals<K: AsRef<[u8]>>(keys: &BTreeSet<K>) -> Vec<Write<'_>> {
 }
 
 fn del(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let there: Done<Vec<bool>> =
-        read(cx, None, |seen| request.from(1).map(|key| Ok(seen.value(key)?.is_some())).collect());
+    let there: Done<Vec<bool>> = read(cx, None, |seen| {
+        request.from(1).map(|key| Ok(!matches!(seen.key(key)?, Shown::Absent))).collect()
+    });
     let keys: BTreeSet<&[u8]> =
         request.from(1).zip(there?).filter(|(_, is_there)| *is_there).map(|(key, _)| key).collect();
     write(cx, &removals(&keys))?;
@@ -351,7 +369,7 @@ fn delrange(cx: &mut Cx<'_>, request: &Request) -> Done {
         })
     })?;
     failed.map_or(Ok(()), Err)?;
-    match cx.session.place().database {
+    match cx.session.namespace().database {
         Some(_) => write(cx, &removals(&keys))?,
         None => {
             let (from, to) = (&request[1], &request[2]);
@@ -388,10 +406,10 @@ fn cas(cx: &mut Cx<'_>, request: &Request) -> Done {
     } else {
         return Err(SYNTAX.into());
     };
-    let found = read(cx, None, |seen| seen.value(&request[1]))?;
+    let found = read(cx, None, |seen| seen.key(&request[1]))?;
     let is_as_expected = match (expected, &found) {
-        (None, None) => true,
-        (Some(expected), Some(Some(found))) => **found == *expected,
+        (None, Shown::Absent) => true,
+        (Some(expected), Shown::Value(found)) => **found == *expected,
         _ => false,
     };
     if is_as_expected {

@@ -9,7 +9,7 @@ use super::held::{held, write as write_to};
 use super::words::Words;
 use crate::base::clock;
 use crate::command::spec::Group::Rows;
-use crate::holdings::place::Place;
+use crate::holdings::namespace::Namespace;
 use crate::resp::Request;
 use crate::resp::fail::{Done, Fail, SYNTAX};
 use crate::resp::numbers::int;
@@ -45,32 +45,32 @@ fn space_name(name: &str) -> String {
     format!("{PREFIX}{name}")
 }
 
-/// Returns the place of the connection.
-fn place(cx: &mut Cx<'_>) -> Done<Place> {
+/// Returns the namespace of the connection.
+fn namespace(cx: &mut Cx<'_>) -> Done<Namespace> {
     let space = match cx.session.places.rows.take() {
         Some(space) => space,
         None => cx.server.store.space(&space_name(DEFAULT), false)?,
     };
     cx.session.places.rows = Some(space.clone());
-    Ok(Place::keyspace(space))
+    Ok(Namespace::keyspace(space))
 }
 
 /// Reads the state that the connection sees.
 fn read<T>(cx: &mut Cx<'_>, read: impl FnOnce(Source<'_>) -> Done<T>) -> Done<T> {
-    let place = place(cx)?;
+    let namespace = namespace(cx)?;
     match held(cx)? {
         Some(held) => held.with(cx.now, |state| {
             state.begin_read();
-            read(Source { reads: state.reads(), space: &place.space })
+            read(Source { reads: state.reads(), space: &namespace.space })
         }),
-        None => read(Source { reads: cx.access.reads(), space: &place.space }),
+        None => read(Source { reads: cx.access.reads(), space: &namespace.space }),
     }
 }
 
-/// Writes to the place of the connection, directly or in the transaction that it holds.
+/// Writes to the namespace of the connection, directly or in the transaction that it holds.
 fn write(cx: &mut Cx<'_>, writes: &[Write<'_>]) -> Done {
-    let place = place(cx)?;
-    write_to(cx, &place, writes)
+    let namespace = namespace(cx)?;
+    write_to(cx, &namespace, writes)
 }
 
 /// Cells of columns: the keys under which they are stored, and their values.

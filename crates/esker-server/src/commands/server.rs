@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::base::clock;
 use crate::command::spec::Group::Server;
 use crate::config;
-use crate::holdings::place::database_name;
+use crate::holdings::namespace::database_name;
 use crate::resp::Request;
 use crate::resp::fail::{Done, Fail, SYNTAX};
 use crate::resp::numbers::{int, parse_float};

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::place::Place;
+use super::namespace::Namespace;
 use super::topics::Saying;
 use crate::resp::fail::{Done, Fail};
 use crate::store::record::string_record;
@@ -63,7 +63,7 @@ pub struct State {
     started_ms: u64,
     transaction: Box<dyn Transaction>,
     /// Places of its writes, by name.
-    places: BTreeMap<String, Place>,
+    namespaces: BTreeMap<String, Namespace>,
     /// The outermost transaction first.
     levels: Vec<Level>,
     /// When the first of the keys it has read expires, in milliseconds since 1970.
@@ -197,25 +197,25 @@ impl State {
         self.expires.set(self.expires.get().min(at));
     }
 
-    /// Makes writes to a place. In a numbered database, values become string records. `generation`: the
+    /// Makes writes to a namespace. In a numbered database, values become string records. `generation`: the
     /// number of exchanges of databases.
     ///
     /// # Errors
     /// The transaction is too large, and must be rolled back; errors of the store.
-    pub fn write(&mut self, place: &Place, writes: &[Write<'_>], generation: u64) -> Done {
+    pub fn write(&mut self, namespace: &Namespace, writes: &[Write<'_>], generation: u64) -> Done {
         if self.transaction.bytes() > BYTES_MAX {
             return Err(
                 "ERR the transaction has written more than 64 MiB: roll it back, and commit in parts".into(),
             );
         }
-        if place.database.is_some() {
+        if namespace.database.is_some() {
             self.generation.get_or_insert(generation);
         }
-        self.places.entry(place.name()).or_insert_with(|| place.clone());
-        let (transaction, space) = (&mut *self.transaction, &place.space);
+        self.namespaces.entry(namespace.name()).or_insert_with(|| namespace.clone());
+        let (transaction, space) = (&mut *self.transaction, &namespace.space);
         for write in writes {
             match *write {
-                Write::Put { key, value } if place.database.is_some() => {
+                Write::Put { key, value } if namespace.database.is_some() => {
                     transaction.put(space, key, &string_record(value, 0))?;
                 }
                 other => transaction.write(space, other)?,
@@ -228,7 +228,7 @@ impl State {
     ///
     /// # Errors
     /// The transaction watches too many; errors of the store.
-    pub fn watch(&mut self, store: &dyn Store, place: &Place, stretches: &[Stretch]) -> Done {
+    pub fn watch(&mut self, store: &dyn Store, namespace: &Namespace, stretches: &[Stretch]) -> Done {
         self.watches += stretches.len();
         if self.watches > WATCHES_MAX {
             return Err("ERR the transaction watches too many keys: at most 10000".into());
@@ -237,7 +237,7 @@ impl State {
             self.watchers.push(store.begin_part(Isolation::Serializable));
         }
         if let Some(watcher) = self.watchers.last() {
-            stretches.iter().try_for_each(|stretch| watcher.depend_on(&place.space, stretch.span()))?;
+            stretches.iter().try_for_each(|stretch| watcher.depend_on(&namespace.space, stretch.span()))?;
         }
         Ok(())
     }
@@ -295,17 +295,17 @@ impl State {
         as_reply(whole.admit(&*self.transaction), CONFLICT)
     }
 
-    /// Returns the places of its writes.
-    pub fn places(&self) -> impl Iterator<Item = &Place> {
-        self.places.values()
+    /// Returns the namespaces of its writes.
+    pub fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
+        self.namespaces.values()
     }
 
-    /// Visits the writes to one of these places.
+    /// Visits the writes to one of these namespaces.
     ///
     /// # Errors
     /// Fails if the store fails.
-    pub fn visit_writes(&self, place: &Place, visit: &mut dyn FnMut(Write<'_>)) -> Result<()> {
-        self.transaction.visit_writes(&place.space, visit)
+    pub fn visit_writes(&self, namespace: &Namespace, visit: &mut dyn FnMut(Write<'_>)) -> Result<()> {
+        self.transaction.visit_writes(&namespace.space, visit)
     }
 
     /// Returns the messages to send after the commit.
@@ -325,7 +325,7 @@ pub struct Held {
     pub id: u64,
     /// The number of the connection.
     pub client: u64,
-    /// The name of the place where it began.
+    /// The name of the namespace where it began.
     pub began_in: String,
     /// Its isolation.
     pub isolation: Isolation,
@@ -350,7 +350,7 @@ impl Held {
             isolation,
             started_ms: now,
             transaction,
-            places: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
             levels: Vec::new(),
             expires: Cell::new(u64::MAX),
             watchers: Vec::new(),

@@ -142,7 +142,7 @@ fn answer(server: &Arc<Server>, method: &str, path: &str) -> Response {
             kind: "text/plain; version=0.0.4; charset=utf-8",
             body: metrics::metrics(server),
         },
-        "/health" => match server.trouble() {
+        "/health" => match server.health_problem() {
             None => Response::text("200 OK", "ok\n"),
             Some(trouble) => Response::text("503 Service Unavailable", &format!("{trouble}\n")),
         },

@@ -14,7 +14,7 @@ use esker::{FeedChange, Result};
 use super::Replication;
 use super::outgoing::{Answer, Outgoing};
 use super::position::Position;
-use crate::holdings::place::Place;
+use crate::holdings::namespace::Namespace;
 use crate::resp::fail::{Done, Fail};
 use crate::store::record::{Kind, Main};
 
@@ -55,14 +55,14 @@ pub struct ChangeFeed {
 }
 
 impl Replication {
-    /// Returns the feed of changes of a place after a position.
+    /// Returns the feed of changes of a namespace after a position.
     ///
     /// # Errors
     /// Fails if the commits are not kept any longer (`TRUNCATED`), if the position belongs to another history
     /// (`FORKED`), or if there is no feed.
-    pub fn changes(&self, place: &Place, at: Position) -> Done<ChangeFeed> {
+    pub fn changes(&self, namespace: &Namespace, at: Position) -> Done<ChangeFeed> {
         let (db, _) = self.local().ok_or("ERR this store has no feed of its commits")?;
-        let keyspace = db.open_keyspace(&place.name())?.id().get();
+        let keyspace = db.open_keyspace(&namespace.name())?.id().get();
         let outgoing = match self.answer(at) {
             Answer::Continue(outgoing) => outgoing,
             Answer::Copy(_) => {
@@ -76,7 +76,7 @@ impl Replication {
                 return Err(Fail::text(format!("{why}; `esker serve` keeps commits by --backlog")));
             }
         };
-        Ok(ChangeFeed { outgoing, at, keyspace, is_database: place.database.is_some() })
+        Ok(ChangeFeed { outgoing, at, keyspace, is_database: namespace.database.is_some() })
     }
 }
 

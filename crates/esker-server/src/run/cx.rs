@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::base::events::Event;
-use crate::holdings::place::{Place, database_name};
+use crate::holdings::namespace::{Namespace, database_name};
 use crate::holdings::topics::{Change, Saying};
 use crate::resp::Out;
 use crate::resp::fail::{Done, Fail};
@@ -114,9 +114,9 @@ impl Cx<'_> {
     }
 
     /// Records that a key of a keyspace changed.
-    pub fn changed(&mut self, place: &Place, key: &[u8], how: &str) {
+    pub fn changed(&mut self, namespace: &Namespace, key: &[u8], how: &str) {
         if !self.server.holdings.changes.is_empty() {
-            self.tell_change(place.name(), key, how);
+            self.tell_change(namespace.name(), key, how);
         }
     }
 
@@ -141,9 +141,9 @@ impl Cx<'_> {
     }
 
     /// Records that keys of a keyspace were removed.
-    pub fn removed(&mut self, place: &Place, stretch: Stretch) {
+    pub fn removed(&mut self, namespace: &Namespace, stretch: Stretch) {
         if !self.server.holdings.changes.is_empty() {
-            self.effects.changed.push(Change::Stretch(place.name(), stretch, "delrange"));
+            self.effects.changed.push(Change::Stretch(namespace.name(), stretch, "delrange"));
         }
     }
 

@@ -275,7 +275,7 @@ impl Server {
     /// another machine.
     pub fn is_cached(&self, space: &Space, key: &[u8]) -> bool {
         let keyspace = self.local().ok().and_then(|_| space.handle::<esker::Keyspace>());
-        keyspace.is_some_and(|keyspace| matches!(keyspace.get_if_cached(key), Ok(Some(_))))
+        keyspace.is_some_and(|keyspace| keyspace.get_if_cached(key).is_ok_and(|cached| cached.is_known()))
     }
 
     /// Returns the database of this process that holds the data.
@@ -288,10 +288,10 @@ impl Server {
     }
 
     /// Returns the error that keeps the server from working, if there is one.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn health_problem(&self) -> Option<String> {
         match self.is_stopping() {
             true => Some("the server stops".to_owned()),
-            false => self.store.trouble(),
+            false => self.store.health_problem(),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::acl::User;
 use crate::clients::Client;
 use crate::clients::pubsub::Hearing;
 use crate::holdings::Own;
-use crate::holdings::place::Place;
+use crate::holdings::namespace::Namespace;
 use crate::replication::{Batch, Link};
 use crate::resp::Request;
 use crate::resp::fail::Done;
@@ -154,10 +154,10 @@ impl Session {
     }
 
     /// Returns where its ordered commands work.
-    pub fn place(&self) -> Place {
+    pub fn namespace(&self) -> Namespace {
         match &self.places.space {
-            Some(space) => Place::keyspace(space.clone()),
-            None => Place { space: self.data.main.clone(), database: Some(self.data.number) },
+            Some(space) => Namespace::keyspace(space.clone()),
+            None => Namespace { space: self.data.main.clone(), database: Some(self.data.number) },
         }
     }
 

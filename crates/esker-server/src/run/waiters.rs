@@ -8,7 +8,7 @@ use crate::resp::fail::Wait;
 use crate::run::queue::Job;
 
 /// Order of arrival, and the number of the connection.
-type Place = (u64, u64);
+type Arrival = (u64, u64);
 
 struct Waiting {
     /// `None` while the job is retried.
@@ -16,7 +16,7 @@ struct Waiting {
     keys: Vec<(usize, Vec<u8>)>,
     /// Milliseconds since 1970.
     deadline: Option<u64>,
-    place: u64,
+    arrival: u64,
     minds_changes: bool,
     /// Jobs of one class get the same from a key: if one has to keep waiting, so do the others.
     class: Option<Vec<u8>>,
@@ -26,9 +26,9 @@ struct Waiting {
 #[derive(Default)]
 pub struct Waiters {
     waiting: HashMap<u64, Waiting>,
-    by_key: HashMap<(usize, Vec<u8>), BTreeSet<Place>>,
+    by_key: HashMap<(usize, Vec<u8>), BTreeSet<Arrival>>,
     deadlines: BTreeSet<(u64, u64)>,
-    next_place: u64,
+    next_arrival: u64,
     /// Number of jobs that retry after any change of their keys.
     minding: usize,
 }
@@ -37,17 +37,17 @@ impl Waiters {
     /// Makes a job wait.
     pub fn add(&mut self, job: Box<Job>, wait: Wait, now: u64) {
         let id = job.session.client.id;
-        let place = self.next_place;
-        self.next_place += 1;
+        let arrival = self.next_arrival;
+        self.next_arrival += 1;
         let keys: Vec<_> = wait.keys.into_iter().map(|key| (job.session.db, key)).collect();
         for key in &keys {
-            self.by_key.entry(key.clone()).or_default().insert((place, id));
+            self.by_key.entry(key.clone()).or_default().insert((arrival, id));
         }
         let deadline = (wait.ms > 0).then(|| now.saturating_add(wait.ms));
         self.deadlines.extend(deadline.map(|at| (at, id)));
         let Wait { class, minds_changes, .. } = wait;
         self.minding += usize::from(minds_changes);
-        self.waiting.insert(id, Waiting { job: Some(job), keys, deadline, place, minds_changes, class });
+        self.waiting.insert(id, Waiting { job: Some(job), keys, deadline, arrival, minds_changes, class });
     }
 
     /// Returns the connections that wait for a key, in order of arrival.
@@ -102,7 +102,7 @@ impl Waiters {
         self.minding -= usize::from(waiting.minds_changes);
         for key in &waiting.keys {
             if let Some(ids) = self.by_key.get_mut(key) {
-                ids.remove(&(waiting.place, id));
+                ids.remove(&(waiting.arrival, id));
                 if ids.is_empty() {
                     self.by_key.remove(key);
                 }

@@ -158,7 +158,7 @@ impl Store for LocalStore {
         Ok(keyspace(space)?.set_merge_operator(operator)?)
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn health_problem(&self) -> Option<String> {
         match self.db.health() {
             Health::Ok => None,
             health => Some(health.to_string()),

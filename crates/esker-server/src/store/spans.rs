@@ -76,7 +76,7 @@ pub fn next_name(name: &[u8]) -> Vec<u8> {
 
 /// Position of a name relative to a set.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum NamePosition<'a> {
     /// Inside a stretch.
     Inside,
     /// Before a stretch. Holds the name at which a walk enters the stretch: its start, or its end for a
@@ -136,22 +136,22 @@ impl Spans {
     }
 
     /// Returns the position of a name for a walk in this order.
-    pub fn place(&self, name: &[u8], order: Order) -> Place<'_> {
+    pub fn position(&self, name: &[u8], order: Order) -> NamePosition<'_> {
         match order {
             Order::Up => {
                 let at = self.0.partition_point(|s| s.to.as_deref().is_some_and(|to| to <= name));
                 match self.0.get(at) {
-                    None => Place::Behind,
-                    Some(stretch) if stretch.contains(name) => Place::Inside,
-                    Some(stretch) => Place::Before(&stretch.from),
+                    None => NamePosition::Behind,
+                    Some(stretch) if stretch.contains(name) => NamePosition::Inside,
+                    Some(stretch) => NamePosition::Before(&stretch.from),
                 }
             }
             Order::Down => {
                 let at = self.0.partition_point(|stretch| *stretch.from <= *name);
                 match at.checked_sub(1).map(|at| &self.0[at]) {
-                    None => Place::Behind,
-                    Some(stretch) if stretch.contains(name) => Place::Inside,
-                    Some(stretch) => Place::Before(stretch.to.as_deref().unwrap_or_default()),
+                    None => NamePosition::Behind,
+                    Some(stretch) if stretch.contains(name) => NamePosition::Inside,
+                    Some(stretch) => NamePosition::Before(stretch.to.as_deref().unwrap_or_default()),
                 }
             }
         }
@@ -187,20 +187,40 @@ mod tests {
             for name in &all {
                 let is_in = parts.iter().any(|part| !part.is_empty() && part.contains(name));
                 for order in [Order::Up, Order::Down] {
-                    assert_eq!(spans.place(name, order) == Place::Inside, is_in, "{parts:?} {name:?}");
+                    assert_eq!(
+                        spans.position(name, order) == NamePosition::Inside,
+                        is_in,
+                        "{parts:?} {name:?}"
+                    );
                 }
-                assert_eq!(up.place(name, Order::Up) == Place::Inside, is_in && *name > pivot);
-                assert_eq!(down.place(name, Order::Up) == Place::Inside, is_in && *name < pivot);
+                assert_eq!(up.position(name, Order::Up) == NamePosition::Inside, is_in && *name > pivot);
+                assert_eq!(down.position(name, Order::Up) == NamePosition::Inside, is_in && *name < pivot);
             }
         }
     }
 
     #[test]
-    fn places_say_where_to_go_on() {
+    fn positions_say_where_to_go_on() {
         let spans = Spans::of(vec![Stretch::range(b"b", b"d"), Stretch::range(b"f", b"h")]);
-        let up = [&b"a"[..], b"b", b"d", b"h"].map(|name| spans.place(name, Order::Up));
-        assert_eq!(up, [Place::Before(b"b"), Place::Inside, Place::Before(b"f"), Place::Behind]);
-        let down = [&b"x"[..], b"f", b"e", b"a"].map(|name| spans.place(name, Order::Down));
-        assert_eq!(down, [Place::Before(b"h"), Place::Inside, Place::Before(b"d"), Place::Behind]);
+        let up = [&b"a"[..], b"b", b"d", b"h"].map(|name| spans.position(name, Order::Up));
+        assert_eq!(
+            up,
+            [
+                NamePosition::Before(b"b"),
+                NamePosition::Inside,
+                NamePosition::Before(b"f"),
+                NamePosition::Behind
+            ]
+        );
+        let down = [&b"x"[..], b"f", b"e", b"a"].map(|name| spans.position(name, Order::Down));
+        assert_eq!(
+            down,
+            [
+                NamePosition::Before(b"h"),
+                NamePosition::Inside,
+                NamePosition::Before(b"d"),
+                NamePosition::Behind
+            ]
+        );
     }
 }

@@ -19,7 +19,7 @@ const CELLS_MAX: f64 = 3.0;
 
 /// A position in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub struct GeoPosition {
     /// From west to east, -180 to 180.
     pub longitude: f64,
     /// From south to north, about -85 to 85.
@@ -35,11 +35,11 @@ pub enum Shape {
     Box(f64, f64),
 }
 
-impl Place {
+impl GeoPosition {
     /// Returns `None` if the position is not on the map.
     pub fn new(longitude: f64, latitude: f64) -> Option<Self> {
         let is_on_map = longitude.abs() <= LONGITUDE_MAX && latitude.abs() <= LATITUDE_MAX;
-        is_on_map.then_some(Place { longitude, latitude })
+        is_on_map.then_some(GeoPosition { longitude, latitude })
     }
 
     /// The number of its cell, on a map up to this latitude.
@@ -62,7 +62,7 @@ impl Place {
         // Rounded like Redis, so that both show the same digits.
         let edge = |part: u64, max: f64| part as f64 / (1_u64 << BITS) as f64 * (2.0 * max) - max;
         let middle = |part: u64, max: f64| ((edge(part, max) + edge(part + 1, max)) / 2.0).clamp(-max, max);
-        Place {
+        GeoPosition {
             longitude: middle(gather(cell >> 1), LONGITUDE_MAX),
             latitude: middle(gather(cell), LATITUDE_MAX),
         }
@@ -78,7 +78,7 @@ impl Place {
     }
 
     /// The great-circle distance in metres (haversine formula).
-    pub fn metres_to(self, other: Place) -> f64 {
+    pub fn metres_to(self, other: GeoPosition) -> f64 {
         let half_sine = |from: f64, to: f64| ((to.to_radians() - from.to_radians()) / 2.0).sin();
         let (up, along) =
             (half_sine(self.latitude, other.latitude), half_sine(self.longitude, other.longitude));
@@ -92,13 +92,13 @@ impl Place {
 
 impl Shape {
     /// Distance in metres from the centre, if the position is in the area around it.
-    pub fn finds(self, centre: Place, place: Place) -> Option<f64> {
+    pub fn finds(self, centre: GeoPosition, place: GeoPosition) -> Option<f64> {
         let metres = centre.metres_to(place);
         let is_in = match self {
             Shape::Circle(radius) => metres <= radius,
             Shape::Box(width, height) => {
-                let along = Place { longitude: centre.longitude, ..place }.metres_to(place);
-                let up = centre.metres_to(Place { longitude: centre.longitude, ..place });
+                let along = GeoPosition { longitude: centre.longitude, ..place }.metres_to(place);
+                let up = centre.metres_to(GeoPosition { longitude: centre.longitude, ..place });
                 along <= width / 2.0 && up <= height / 2.0
             }
         };
@@ -106,7 +106,7 @@ impl Shape {
     }
 
     /// Sorted ranges of scores (start, end) that hold everything in the area around a centre.
-    pub fn scores(self, centre: Place) -> Vec<(f64, f64)> {
+    pub fn scores(self, centre: GeoPosition) -> Vec<(f64, f64)> {
         let (up, along) = match self {
             Shape::Circle(radius) => (radius, radius),
             Shape::Box(width, height) => (height / 2.0, width / 2.0),
@@ -188,8 +188,8 @@ fn gather(cell: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn place(longitude: f64, latitude: f64) -> Place {
-        Place::new(longitude, latitude).unwrap()
+    fn place(longitude: f64, latitude: f64) -> GeoPosition {
+        GeoPosition::new(longitude, latitude).unwrap()
     }
 
     #[test]
@@ -198,21 +198,24 @@ mod tests {
         let catania = place(15.087269, 37.502669);
         assert_eq!((palermo.score(), catania.score()), (3479099956230698.0, 3479447370796909.0));
         assert_eq!(
-            format!("{:.4}", Place::of_score(palermo.score()).metres_to(Place::of_score(catania.score()))),
+            format!(
+                "{:.4}",
+                GeoPosition::of_score(palermo.score()).metres_to(GeoPosition::of_score(catania.score()))
+            ),
             "166274.1516"
         );
         assert_eq!(
             (palermo.geohash(), catania.geohash()),
             ("sqc8b49rny0".to_owned(), "sqdtr74hyu0".to_owned())
         );
-        assert_eq!((Place::new(180.1, 0.0), Place::new(0.0, 86.0)), (None, None));
+        assert_eq!((GeoPosition::new(180.1, 0.0), GeoPosition::new(0.0, 86.0)), (None, None));
     }
 
     #[test]
     fn cells_cover_what_is_found() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut draw = || place(random.f64() * 360.0 - 180.0, (random.f64() * 2.0 - 1.0) * LATITUDE_MAX);
-        let places: Vec<_> = (0..2000).map(|_| Place::of_score(draw().score())).collect();
+        let places: Vec<_> = (0..2000).map(|_| GeoPosition::of_score(draw().score())).collect();
         let mut found = 0;
         for centre in
             (0..60).map(|_| draw()).chain([place(180.0, 0.0), place(-179.9, 85.0), place(0.0, -85.05)])

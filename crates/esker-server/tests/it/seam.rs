@@ -242,7 +242,7 @@ impl Store for Elsewhere {
         self.0.set_merge_operator(space, operator)
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn health_problem(&self) -> Option<String> {
         None
     }
 

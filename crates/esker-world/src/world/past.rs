@@ -13,7 +13,7 @@ use crate::model::keys::{self, KeyNo, key};
 use crate::model::map::Map;
 use crate::model::state::{Id, State};
 use crate::model::values::ValueNo;
-use crate::op::{Age, KeyspaceNo, Read};
+use crate::op::{CommitsAgo, KeyspaceNo, Read};
 
 /// Number of remembered states.
 const REMEMBERED: usize = 160;
@@ -37,8 +37,8 @@ impl World {
         }
     }
 
-    fn remembered(&self, age: Age) -> Option<(SeqNo, State)> {
-        let at = self.past.len().checked_sub(1 + usize::from(age.0) % self.past.len().max(1))?;
+    fn remembered(&self, commits_ago: CommitsAgo) -> Option<(SeqNo, State)> {
+        let at = self.past.len().checked_sub(1 + usize::from(commits_ago.0) % self.past.len().max(1))?;
         let (number, state) = &self.past[at];
         // Expired entries are invisible in past states, too.
         let mut state = state.clone();
@@ -56,8 +56,8 @@ impl World {
         self.read(outcome)
     }
 
-    pub(super) fn read_past(&mut self, age: Age, no: KeyspaceNo, read: &Read) {
-        let Some((at, state)) = self.remembered(age) else { return };
+    pub(super) fn read_past(&mut self, commits_ago: CommitsAgo, no: KeyspaceNo, read: &Read) {
+        let Some((at, state)) = self.remembered(commits_ago) else { return };
         let (id, keyspace) = self.pick(no);
         let map = state.map(id);
         if let Read::Get(no) = read {
@@ -113,8 +113,8 @@ impl World {
         }
     }
 
-    pub(super) fn catch_up(&mut self, age: Age, no: KeyspaceNo) {
-        let Some((at, state)) = self.remembered(age) else { return };
+    pub(super) fn catch_up(&mut self, commits_ago: CommitsAgo, no: KeyspaceNo) {
+        let Some((at, state)) = self.remembered(commits_ago) else { return };
         let (id, keyspace) = self.pick(no);
         let Some(changes) = self.kept(attempt(|| keyspace.since(at)), at) else { return };
         let Some(map) = self.read(attempt(|| applied(changes, at, &state.map(id)))) else { return };

@@ -113,11 +113,12 @@ impl Backup {
             match self.go_on(db, &last, upto) {
                 Ok(start) => {
                     let is_proved = last.backup >= id || seqno > last.last;
-                    let there = if is_proved { None } else { self.archived(database, seqno)? };
-                    return match there {
-                        Some(digest) if digest != newest.tip => Err(of_another(newest)),
-                        _ => Ok(start),
-                    };
+                    let is_same = is_proved
+                        || match self.archived(database, seqno)? {
+                            Archived::Missing => true,
+                            Archived::Commit(digest) => digest == newest.tip,
+                        };
+                    return if is_same { Ok(start) } else { Err(of_another(newest)) };
                 }
                 // A backup closes the gap.
                 Err(Error::FeedTruncated { .. }) if seqno >= last.last => {}
@@ -150,15 +151,14 @@ impl Backup {
         }
     }
 
-    /// Returns the digest of a commit in the archive. The outer `None` means that the archive does not
-    /// contain the commit.
-    pub(super) fn archived(&self, database: u32, seq: SeqNo) -> Result<Option<Option<Digest>>> {
+    /// Looks up a commit in the archive.
+    fn archived(&self, database: u32, seq: SeqNo) -> Result<Archived> {
         let has =
             |segment: &Segment| segment.database == database && segment.after <= seq && segment.last >= seq;
         // A segment that ends with the commit has its digest, and a segment that starts after it may have it.
         match self.segments_here()?.into_iter().find(has) {
-            None => Ok(None),
-            Some(segment) => self.digest_in(&segment, seq).map(Some),
+            None => Ok(Archived::Missing),
+            Some(segment) => self.digest_in(&segment, seq).map(Archived::Commit),
         }
     }
 
@@ -210,6 +210,14 @@ impl Backup {
         let (database, after, last) = (segment.database, segment.after, segment.last);
         self.segments_dir().join(format!("{database:08x}-{:012}-{:012}{ENDING}", after.get(), last.get()))
     }
+}
+
+/// What the archive knows about a commit.
+enum Archived {
+    /// The archive does not have the commit.
+    Missing,
+    /// The digest of the commit, if it has one.
+    Commit(Option<Digest>),
 }
 
 /// Where a segment starts: after this commit, which has this digest, with the feed from there on.

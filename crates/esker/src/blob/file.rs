@@ -75,11 +75,21 @@ pub(crate) struct BlobFile {
     is_closed: AtomicBool,
     /// Number of completed writes. Incremented with Release, loaded with Acquire by syncs.
     writes: AtomicU64,
-    /// Number of durable writes. Stored with Release under the lock of `failed`, loaded with Acquire.
+    /// Number of durable writes. Stored with Release under the lock of `syncs`, loaded with Acquire.
     durable: AtomicU64,
-    /// Set while a sync runs and after one failed, with its error if known. The lock serializes syncs.
-    failed: Mutex<Option<Option<Arc<Error>>>>,
+    /// The lock serializes syncs.
+    syncs: Mutex<Syncs>,
     obsolete: Mutex<Option<Remover>>,
+}
+
+/// Whether a file can be synced.
+#[derive(Debug, Default)]
+enum Syncs {
+    #[default]
+    Ready,
+    /// A sync has begun. A thread that locks this state finds a sync that has panicked.
+    Begun,
+    Failed(Arc<Error>),
 }
 
 /// A part of a file reserved for one writer. It keeps the file from being collected.
@@ -232,7 +242,7 @@ impl BlobFile {
             is_closed: AtomicBool::new(is_closed),
             writes: AtomicU64::new(0),
             durable: AtomicU64::new(0),
-            failed: Mutex::default(),
+            syncs: Mutex::default(),
             obsolete: Mutex::default(),
         })
     }
@@ -379,24 +389,28 @@ impl BlobFile {
 
     /// Makes everything written so far durable.
     pub(crate) fn sync(&self) -> Result<()> {
-        let mut failed = self.failed.lock();
-        if let Some(failed) = &*failed {
-            let unknown = || Arc::new(Error::Panicked("a thread panicked while syncing a blob file".into()));
-            return Err(Error::Poisoned(failed.clone().unwrap_or_else(unknown)));
+        let mut state = self.syncs.lock();
+        match &*state {
+            Syncs::Ready => {}
+            Syncs::Begun => {
+                let cause = Error::Panicked("a thread panicked while syncing a blob file".into());
+                return Err(Error::Poisoned(Arc::new(cause)));
+            }
+            Syncs::Failed(cause) => return Err(Error::Poisoned(cause.clone())),
         }
         let writes = self.writes.load(Ordering::Acquire);
         if writes == self.durable.load(Ordering::Acquire) {
             return Ok(());
         }
         let file = self.file()?;
-        *failed = Some(None);
+        *state = Syncs::Begun;
         match file.sync_data().map_err(|e| Arc::new(Error::io("sync", &self.path, e))) {
             Ok(()) => {
-                *failed = None;
+                *state = Syncs::Ready;
                 self.durable.store(writes, Ordering::Release);
             }
             Err(cause) => {
-                *failed = Some(Some(cause.clone()));
+                *state = Syncs::Failed(cause.clone());
                 return Err(Error::Poisoned(cause));
             }
         }

@@ -421,23 +421,22 @@ impl Builder {
     /// # Errors
     /// See [`repair`](crate::repair).
     pub fn repair(self, source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
-        self.repair_telling(source, target, |_| {})
+        self.repair_with_progress(source, target, |_| {})
     }
 
-    /// Same as [`Builder::repair`], but calls `tell` with the report once the new database is complete,
-    /// checked, closed and durable. After that it only has to be made openable. If that fails, the target may
-    /// stay because nothing in it can be changed any more. If it opens, it is that database, and `tell` has
-    /// its report.
+    /// Same as [`Builder::repair`], but calls `progress` with the report once the new database is complete,
+    /// checked, closed and durable. Then opening is enabled. If that fails, the target may remain; if it
+    /// opens, `progress` has its report.
     ///
     /// # Errors
     /// See [`repair`](crate::repair).
-    pub fn repair_telling(
+    pub fn repair_with_progress(
         self,
         source: impl AsRef<Path>,
         target: impl AsRef<Path>,
-        tell: impl FnOnce(&RepairReport),
+        progress: impl FnOnce(&RepairReport),
     ) -> Result<RepairReport> {
-        repair::repair(&self.settings, source.as_ref(), target.as_ref(), tell, |_| {})
+        repair::repair(&self.settings, source.as_ref(), target.as_ref(), progress, |_| {})
     }
 }
 

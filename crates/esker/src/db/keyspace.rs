@@ -24,7 +24,7 @@ use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::commit::{CommitRequest, Durability};
 use crate::types::bounds::Bounds;
 use crate::types::expiry::Lifetime;
-use crate::types::{Error, KeyBounds, KeyspaceId, Result, SeqNo, Value};
+use crate::types::{Cached, Error, KeyBounds, KeyspaceId, Result, SeqNo, Value};
 
 /// A named, ordered map of byte strings. A handle: cloning is cheap, and it keeps the database open.
 ///
@@ -309,20 +309,20 @@ impl Keyspace {
         writes.into_request(self.core(), self.durability())
     }
 
-    /// Returns the value of a key if memory alone determines it. The outer `None`: a file would have to be
-    /// read.
+    /// Returns the value of a key, or that it is absent, if memory alone determines it.
     ///
     /// ```
+    /// use esker::Cached;
     /// # let map = esker::Db::in_memory()?.default_keyspace();
     /// map.put("key", "value")?;
-    /// assert_eq!(map.get_if_cached("key")?, Some(Some("value".into())));
-    /// assert_eq!(map.get_if_cached("other")?, Some(None)); // memory knows that there is none
+    /// assert_eq!(map.get_if_cached("key")?, Cached::Value("value".into()));
+    /// assert_eq!(map.get_if_cached("other")?, Cached::Absent);
     /// # Ok::<(), esker::Error>(())
     /// ```
     ///
     /// # Errors
     /// Those of [`get`](Self::get), except those of files.
-    pub fn get_if_cached(&self, key: impl AsRef<[u8]>) -> Result<Option<Option<Value>>> {
+    pub fn get_if_cached(&self, key: impl AsRef<[u8]>) -> Result<Cached> {
         self.core().find_cached(&self.state, key.as_ref())
     }
 

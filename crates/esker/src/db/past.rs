@@ -80,7 +80,7 @@ impl Keyspace {
         let source = self.core().past(&self.state)?;
         source.check_made(seqno)?;
         if seqno < source.floor {
-            return Err(PastSource::gone(&self.state, source.floor));
+            return Err(PastSource::below_floor(&self.state, source.floor));
         }
         Ok(Past::new(self.clone(), source.view, seqno))
     }
@@ -99,7 +99,7 @@ impl Keyspace {
         if seqno < source.floor {
             let oldest = self.oldest_of(&source, &key, seqno)?;
             if seqno < oldest {
-                return Err(PastSource::gone(&self.state, oldest));
+                return Err(PastSource::below_floor(&self.state, oldest));
             }
         }
         source.view.find::<ValueOf>(&key, seqno, &crate::sync::pin())
@@ -170,7 +170,7 @@ impl Keyspace {
             _ => source.floor,
         };
         if seqno < oldest {
-            return Err(PastSource::gone(&self.state, oldest));
+            return Err(PastSource::below_floor(&self.state, oldest));
         }
         let id = self.state.id;
         let (start, end) = (encode_key(id, &[]), keyspace_end(id));

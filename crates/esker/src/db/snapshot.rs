@@ -17,7 +17,7 @@ use crate::read::point::{ExpiryOf, PointQuery, Presence, ValueOf};
 use crate::read::value_reader::{ReaderOf, ValueReader};
 use crate::txn::snapshots::SnapshotGuard;
 use crate::types::bounds::Bounds;
-use crate::types::expiry::Expiry;
+use crate::types::expiry::KeyExpiry;
 use crate::types::{KeyBounds, Result, SeqNo, Value};
 
 /// The state of all keyspaces at one commit. While it exists, the versions that it sees are kept; other space
@@ -89,13 +89,17 @@ impl Snapshot {
     /// # Errors
     /// See [`Reads::get`](crate::Reads::get).
     pub fn expires_at(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<SystemTime>> {
-        let expiry = self.expiry(keyspace, key.as_ref())?.flatten();
-        Ok(expiry.and_then(|expiry| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(expiry.ms()))))
+        let KeyExpiry::At(expiry) = self.expiry(keyspace, key.as_ref())? else { return Ok(None) };
+        Ok(SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(expiry.ms())))
     }
 
-    /// Returns when a key expires, if it does. The outer `None`: the key is absent.
-    pub(crate) fn expiry(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Option<Expiry>>> {
-        self.find::<ExpiryOf>(keyspace, key)
+    /// Returns when a key expires.
+    pub(crate) fn expiry(&self, keyspace: &Keyspace, key: &[u8]) -> Result<KeyExpiry> {
+        Ok(match self.find::<ExpiryOf>(keyspace, key)? {
+            Some(Some(expiry)) => KeyExpiry::At(expiry),
+            Some(None) => KeyExpiry::Never,
+            None => KeyExpiry::Absent,
+        })
     }
 }
 

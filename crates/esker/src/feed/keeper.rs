@@ -35,13 +35,13 @@ pub(crate) struct Keeper {
     hold_bytes: u64,
     /// What is kept beyond that.
     hold: Mutex<Option<Hold>>,
-    place: Place,
+    source: TableSource,
     kept: Mutex<BTreeMap<SeqNo, Arc<KeptTables>>>,
 }
 
 /// Where tables are opened.
 #[derive(Clone)]
-struct Place {
+struct TableSource {
     env: Env,
     dir: PathBuf,
     cache: Arc<BlockCache>,
@@ -49,7 +49,7 @@ struct Place {
 
 /// The tables of an adopted commit.
 pub(crate) struct KeptTables {
-    place: Place,
+    source: TableSource,
     commit: KeptCommit,
     /// Open tables.
     open: Mutex<BTreeMap<FileId, Weak<Table>>>,
@@ -66,15 +66,15 @@ impl Keeper {
         (env, dir, cache): (Env, PathBuf, Arc<BlockCache>),
         kept: &[KeptCommit],
     ) -> Keeper {
-        let place = Place { env, dir, cache };
+        let source = TableSource { env, dir, cache };
         let tables = |commit: &KeptCommit| {
-            let tables = KeptTables::new(place.clone(), commit.clone());
+            let tables = KeptTables::new(source.clone(), commit.clone());
             (commit.seq, Arc::new(tables))
         };
         let kept = Mutex::new(kept.iter().map(tables).collect());
         // Until a program sets the first commit to hold, everything is held.
         let hold = (hold_bytes > 0).then_some(Hold { from: SeqNo::ZERO, bytes: hold_bytes });
-        Keeper { shelf, limits, hold_bytes, hold: Mutex::new(hold), place, kept }
+        Keeper { shelf, limits, hold_bytes, hold: Mutex::new(hold), source, kept }
     }
 
     /// What is kept beyond the limits.
@@ -89,7 +89,7 @@ impl Keeper {
 
     /// Keeps the tables of a commit (keeper.1).
     pub(crate) fn keep(&self, commit: KeptCommit, open: &[(FileId, Arc<Table>)]) {
-        let tables = KeptTables::new(self.place.clone(), commit);
+        let tables = KeptTables::new(self.source.clone(), commit);
         tables.open.lock().extend(open.iter().map(|(file, table)| (*file, Arc::downgrade(table))));
         self.kept.lock().insert(tables.commit.seq, Arc::new(tables));
     }
@@ -125,8 +125,8 @@ impl Keeper {
 }
 
 impl KeptTables {
-    fn new(place: Place, commit: KeptCommit) -> KeptTables {
-        KeptTables { place, commit, open: Mutex::default(), obsolete: Mutex::default() }
+    fn new(source: TableSource, commit: KeptCommit) -> KeptTables {
+        KeptTables { source, commit, open: Mutex::default(), obsolete: Mutex::default() }
     }
 
     /// Its runs, newest first, and all of its tables.
@@ -148,7 +148,7 @@ impl KeptTables {
         if let Some(table) = open.get(&file).and_then(Weak::upgrade) {
             return Ok(table);
         }
-        let Place { env, dir, cache } = &self.place;
+        let TableSource { env, dir, cache } = &self.source;
         let table = Table::open_at(env, &table_path(dir, file), cache, self.commit.seq)?;
         open.insert(file, Arc::downgrade(&table));
         Ok(table)
@@ -162,7 +162,7 @@ impl Drop for KeptTables {
         for file in files {
             match open.get(&file).and_then(Weak::upgrade) {
                 Some(table) => table.mark_obsolete(remover.clone()),
-                None => remover(&table_path(&self.place.dir, file)),
+                None => remover(&table_path(&self.source.dir, file)),
             }
         }
     }

@@ -88,7 +88,7 @@ impl Cover {
     fn look_up(&mut self, key: &[u8]) -> SeqNo {
         let (mut start, mut end, mut newest) = (None, None, SeqNo::ZERO);
         for set in &self.layers.sets {
-            let place = set.place_of(key);
+            let place = set.position_of(key);
             newest = newest.max(place.fragment.map_or(SeqNo::ZERO, |f| f.newest_at(self.at)));
             // `None` is less than every start but greater than every end.
             start = start.max(place.start);

@@ -27,7 +27,7 @@ use crate::types::entry::EntryRef;
 use crate::types::expiry::Expiry;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::stored::Stored;
-use crate::types::{Result, SeqNo, Value};
+use crate::types::{Cached, Result, SeqNo, Value};
 
 /// Number of keys looked up under one pin.
 pub const LOOKUPS_PER_PIN: usize = 16;
@@ -255,17 +255,18 @@ impl ReadView {
         }
     }
 
-    /// Looks up a key without reading files. `None` if a file would have to be read.
+    /// Looks up a key without reading files.
     pub(crate) fn find_in_memory<W: PointQuery>(
         &self,
         key: &[u8],
         hash: u64,
         at: SeqNo,
         guard: &Guard,
-    ) -> Result<Option<Option<W::Out>>> {
+    ) -> Result<Cached<W::Out>> {
         match self.find_by::<W, MemoryOnly>(key, hash, at, Operands::default(), guard) {
-            Ok(found) => Ok(Some(found)),
-            Err(NoAnswer::NotInMemory) => Ok(None),
+            Ok(Some(found)) => Ok(Cached::Value(found)),
+            Ok(None) => Ok(Cached::Absent),
+            Err(NoAnswer::NotInMemory) => Ok(Cached::NotCached),
             Err(NoAnswer::Failed(error)) => Err(error),
         }
     }

@@ -15,7 +15,7 @@ use esker_env::{Env, MemFs, OpenOptions, PageBuf, read_range};
 use super::block::Block;
 use super::block_search::Simd;
 use super::footer::{FOOTER_BYTES, Footer};
-use super::index::{Index, Place};
+use super::index::{Index, PagePosition};
 use super::properties::{Properties, decode_tombstones};
 use super::root::{Root, StoredIndex};
 use super::stored::{Fingerprint, PartOpener, Salt, TRAILER_BYTES};
@@ -52,7 +52,7 @@ pub fn stored_part(bytes: &[u8]) {
 
 /// Decodes an index, and the root of one. If it is accepted, it must be searchable.
 pub fn index(bytes: &[u8]) {
-    if let Ok(index) = Index::decode(bytes, Place::default()) {
+    if let Ok(index) = Index::decode(bytes, PagePosition::default()) {
         for block in index.range() {
             let separator = index.separator(block).expect("each block has one").concat();
             let found = index.find(&separator);
@@ -228,7 +228,7 @@ fn repair(bytes: &mut [u8]) -> Option<()> {
 fn index_of(bytes: &[u8], footer: &Footer) -> Option<StoredIndex> {
     let part = part_of(bytes, &footer.index, footer.salt)?;
     Some(match footer.pages.is_empty() {
-        true => StoredIndex::Blocks(Arc::new(Index::decode(&part, Place::default()).ok()?)),
+        true => StoredIndex::Blocks(Arc::new(Index::decode(&part, PagePosition::default()).ok()?)),
         false => StoredIndex::Paged(Box::new(Root::decode(&part, footer.pages.start).ok()?)),
     })
 }

@@ -18,7 +18,7 @@
 //! `find` returns the first block that may hold the key, so that a search meets the newest version of a key
 //! first. All separators but the first share a prefix, which is stored once. Blocks are contiguous, so their
 //! offsets are sums of lengths. Blocks are numbered across the whole table. The first separator of a page is
-//! stored in the root, and each page in memory has it, and that of the next page, in its [`Place`].
+//! stored in the root, and each page in memory has it, and that of the next page, in its [`PagePosition`].
 //!
 //! The tree is static, like the "static search trees" of Slotin (en.algorithmica.org/hpc) and of Groot
 //! Koerkamp. Each layer holds every 16th head of the layer below; the rank in a node is counted without
@@ -73,7 +73,7 @@ pub(super) struct Edge {
 
 /// Where the blocks of an index lie in the table. The default: at the start, and there are no others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PagePosition {
     /// Number of the first block.
     pub first: usize,
     /// Its offset in the file.
@@ -105,7 +105,7 @@ struct Node([u64; NODE]);
 /// An index in memory.
 pub(crate) struct Index {
     prefix: Box<[u8]>,
-    place: Place,
+    position: PagePosition,
     /// All layers, starting with the heads of the blocks. Unused heads of the last node of a layer are
     /// `u64::MAX`.
     nodes: Box<[Node]>,
@@ -128,7 +128,8 @@ pub(crate) struct Index {
 impl Index {
     /// Reads the index of a table without pages.
     pub(super) fn read(parts: &Parts<'_>, footer: &Footer) -> Result<Index> {
-        let index = parts.read("index", &footer.index, |bytes| Index::decode(bytes, Place::default()))?;
+        let index =
+            parts.read("index", &footer.index, |bytes| Index::decode(bytes, PagePosition::default()))?;
         if index.blocks_end() != footer.blocks_end() {
             let detail = format!("its blocks end at {}", index.blocks_end());
             return Err(Error::corrupt("index", parts.path, footer.index.start, detail));
@@ -136,10 +137,10 @@ impl Index {
         Ok(index)
     }
 
-    /// Decodes an index with blocks at this place.
-    pub(super) fn decode(bytes: &[u8], place: Place) -> Decoded<Index> {
+    /// Decodes an index with blocks at this position.
+    pub(super) fn decode(bytes: &[u8], position: PagePosition) -> Decoded<Index> {
         let mut reader = ByteReader::new(bytes);
-        let index = Self::decode_within(&mut reader, place, IndexLimits::MAX)?;
+        let index = Self::decode_within(&mut reader, position, IndexLimits::MAX)?;
         reader.finish()?;
         Ok(index)
     }
@@ -147,7 +148,7 @@ impl Index {
     /// Decodes an index within the given limits, which other content may follow.
     pub(super) fn decode_within(
         reader: &mut ByteReader<'_>,
-        place: Place,
+        position: PagePosition,
         limits: IndexLimits,
     ) -> Decoded<Index> {
         let prefix = reader.string()?.into();
@@ -160,7 +161,7 @@ impl Index {
         let mut offsets = Vec::with_capacity(blocks + 1);
         let mut separator_ends: Vec<u32> = Vec::with_capacity(blocks);
         let (mut separators, mut continued) = (Vec::new(), Vec::new());
-        let mut offset = place.start;
+        let mut offset = position.start;
         offsets.push(offset);
         for block in 0..blocks {
             let packed = reader.varint()?;
@@ -191,7 +192,7 @@ impl Index {
         separators.shrink_to_fit();
         Ok(Index {
             prefix,
-            place,
+            position,
             nodes: tree.nodes.into_boxed_slice(),
             skipped: tree.skipped.into_boxed_slice(),
             layers: tree.layers,
@@ -211,7 +212,7 @@ impl Index {
 
     /// Bytes of memory used.
     pub(super) fn size_bytes(&self) -> usize {
-        let Place { before, after, .. } = &self.place;
+        let PagePosition { before, after, .. } = &self.position;
         let edges = before.separator.len() + after.as_ref().map_or(0, |edge| edge.separator.len());
         self.prefix.len()
             + edges
@@ -227,23 +228,23 @@ impl Index {
     /// Number of its first block.
     #[inline(always)]
     pub(super) fn first(&self) -> usize {
-        self.place.first
+        self.position.first
     }
 
     /// Returns the numbers of its blocks.
     pub(super) fn range(&self) -> Range<usize> {
-        self.place.first..self.place.first + self.blocks
+        self.position.first..self.position.first + self.blocks
     }
 
     /// Returns whether only blocks of the index may hold `key`.
     pub(super) fn covers(&self, key: &[u8]) -> bool {
-        let Place { first, before, after, .. } = &self.place;
+        let PagePosition { first, before, after, .. } = &self.position;
         (*first == 0 || *before.separator < *key) && after.as_ref().is_none_or(|edge| *key < *edge.separator)
     }
 
     /// Returns whether the separators lie between those before and after the index.
     pub(super) fn fits_its_edges(&self) -> bool {
-        let Place { first, before, after, .. } = &self.place;
+        let PagePosition { first, before, after, .. } = &self.position;
         let key = |block: usize| self.separator(block).map(|parts| parts.concat());
         let second = key(first + 1).filter(|_| self.blocks > 1);
         let ascends = |low: &[u8], high: &[u8], continues| low < high || (continues && low == high);
@@ -255,7 +256,7 @@ impl Index {
 
     /// Returns the position of a block in the file.
     pub(super) fn extent(&self, block: usize) -> Range<u64> {
-        let at = block - self.place.first;
+        let at = block - self.position.first;
         self.offsets[at]..self.offsets[at + 1]
     }
 
@@ -268,9 +269,9 @@ impl Index {
     /// one of the index, or the next one after them. False if the table has no such block.
     #[inline]
     pub(super) fn continues(&self, block: usize) -> bool {
-        let at = block - self.place.first;
-        match &self.place.after {
-            _ if at == 0 => self.place.before.continues,
+        let at = block - self.position.first;
+        match &self.position.after {
+            _ if at == 0 => self.position.before.continues,
             Some(after) if at == self.blocks => after.continues,
             _ => self.is_continued(at),
         }
@@ -284,10 +285,10 @@ impl Index {
     /// Returns the two parts of the separator of a block. The block is one of the index, or the next one
     /// after them. `None` if the table has no such block.
     pub(super) fn separator(&self, block: usize) -> Option<[&[u8]; 2]> {
-        match block - self.place.first {
-            0 if self.blocks > 0 => Some([&self.place.before.separator, &[]]),
+        match block - self.position.first {
+            0 if self.blocks > 0 => Some([&self.position.before.separator, &[]]),
             at if at < self.blocks => Some([&self.prefix, self.suffix(at)]),
-            _ => self.place.after.as_ref().map(|after| [&*after.separator, &[]]),
+            _ => self.position.after.as_ref().map(|after| [&*after.separator, &[]]),
         }
     }
 
@@ -299,7 +300,7 @@ impl Index {
     /// first number for an index without blocks.
     #[inline]
     pub(super) fn find(&self, key: &[u8]) -> usize {
-        self.place.first + self.rank_of(key)
+        self.position.first + self.rank_of(key)
     }
 
     #[inline(always)]
@@ -439,7 +440,7 @@ mod tests {
         let entries: Vec<_> = separators.iter().map(entry).collect();
         let mut bytes = Vec::new();
         encode(prefix, &entries, &mut bytes);
-        Index::decode(&bytes, Place::default()).unwrap()
+        Index::decode(&bytes, PagePosition::default()).unwrap()
     }
 
     #[test]
@@ -485,7 +486,7 @@ mod tests {
         encode(b"p", &[entry(b""), entry(b"pb"), entry(b"pcd")], &mut bytes);
         let decodes = |blocks, separator_bytes| {
             let limits = IndexLimits { blocks, separator_bytes };
-            Index::decode_within(&mut ByteReader::new(&bytes), Place::default(), limits).is_ok()
+            Index::decode_within(&mut ByteReader::new(&bytes), PagePosition::default(), limits).is_ok()
         };
         assert!(decodes(3, 3) && decodes(u64::MAX, u64::MAX));
         assert!(!decodes(2, 3) && !decodes(3, 2), "index.5");
@@ -498,10 +499,10 @@ mod tests {
         let mut bytes = Vec::new();
         let entry = |s: &[u8]| IndexEntry { stored_len: 10, separator: s.to_vec(), continues: false };
         encode(b"", &[entry(b""), entry(b"b"), entry(b"b")], &mut bytes);
-        assert!(Index::decode(&bytes, Place::default()).unwrap_err().detail.contains("block 2"));
+        assert!(Index::decode(&bytes, PagePosition::default()).unwrap_err().detail.contains("block 2"));
         for len in 0..bytes.len() {
-            assert!(Index::decode(&bytes[..len], Place::default()).is_err());
+            assert!(Index::decode(&bytes[..len], PagePosition::default()).is_err());
         }
-        assert_eq!(Index::decode(&[0, 0], Place::default()).unwrap().find(b"x"), 0);
+        assert_eq!(Index::decode(&[0, 0], PagePosition::default()).unwrap().find(b"x"), 0);
     }
 }

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::footer::Footer;
-use super::index::{self, Edge, Index, IndexEntry, IndexLimits, Place};
+use super::index::{self, Edge, Index, IndexEntry, IndexLimits, PagePosition};
 use super::parts::Parts;
 use crate::encoding::bytes::{ByteReader, DecodeError, Decoded, put_varint};
 use crate::types::key::common_prefix_len;
@@ -85,8 +85,8 @@ impl Root {
     /// Decodes the root of pages that start at this offset in the file.
     pub(super) fn decode(bytes: &[u8], pages_start: u64) -> Decoded<Root> {
         let mut reader = ByteReader::new(bytes);
-        let place = Place { start: pages_start, ..Place::default() };
-        let pages = Index::decode_within(&mut reader, place, IndexLimits::MAX)?;
+        let position = PagePosition { start: pages_start, ..PagePosition::default() };
+        let pages = Index::decode_within(&mut reader, position, IndexLimits::MAX)?;
         let (blocks, page_blocks) = (reader.varint()?, reader.varint()?);
         let is_whole = page_blocks > 0 && blocks.div_ceil(page_blocks) == pages.range().len() as u64;
         if !is_whole || blocks > IndexLimits::MAX.blocks {
@@ -125,21 +125,21 @@ impl Root {
 
     /// Decodes a page.
     pub(super) fn decode_page(&self, page: usize, bytes: &[u8]) -> Decoded<Index> {
-        let place = self.place(page);
-        let blocks = place.first..(place.first + self.page_blocks).min(self.blocks);
-        let index = Index::decode(bytes, place)?;
+        let position = self.position(page);
+        let blocks = position.first..(position.first + self.page_blocks).min(self.blocks);
+        let index = Index::decode(bytes, position)?;
         if (index.range(), index.blocks_end()) != (blocks, self.starts[page + 1]) || !index.fits_its_edges() {
             return Err(DecodeError::new(0, "the page does not fit the root"));
         }
         Ok(index)
     }
 
-    fn place(&self, page: usize) -> Place {
+    fn position(&self, page: usize) -> PagePosition {
         let edge = |page: usize| {
             let separator = self.pages.separator(page)?.concat().into();
             Some(Edge { separator, continues: self.pages.continues(page) })
         };
-        Place {
+        PagePosition {
             first: page * self.page_blocks,
             start: self.starts[page],
             before: edge(page).unwrap_or_default(),

@@ -23,7 +23,7 @@ use crate::types::bounds::Bounds;
 use crate::types::canary::{self, Canary};
 use crate::types::entry::EntryRef;
 use crate::types::key::{decode_key, encode_key, keyspace_end};
-use crate::types::{KeyspaceId, Result, SeqNo};
+use crate::types::{Cached, KeyspaceId, Result, SeqNo};
 
 /// Number of unresolved versions that are always allowed (counts.3). Resolving them takes about a second.
 const UNRESOLVED_MIN: u64 = 1 << 20;
@@ -153,8 +153,11 @@ pub(super) fn look_up<'s>(
                     Some(view.find_hashed::<CountedPresence>(entry.key, hash, at, &guard)?.is_some())
                 }
                 Effort::Memory => {
-                    let found = view.find_in_memory::<CountedPresence>(entry.key, hash, at, &guard)?;
-                    found.map(|found| found.is_some())
+                    match view.find_in_memory::<CountedPresence>(entry.key, hash, at, &guard)? {
+                        Cached::Value(_) => Some(true),
+                        Cached::Absent => Some(false),
+                        Cached::NotCached => None,
+                    }
                 }
                 Effort::None => None,
             };

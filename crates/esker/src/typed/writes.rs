@@ -14,7 +14,7 @@ use super::bounds::{ByteRange, KeyRange, encoded, prefix_of};
 use super::codec::{Codec, Plain};
 use super::reads::entry;
 use super::table::{BatchView, Table, bytes_of, value_of};
-use crate::{Committing, Error, Keyspace, Reads, Result, SeqNo, Swap, Update, ViewMut};
+use crate::{Cached, Committing, Error, Keyspace, Reads, Result, SeqNo, Swap, Update, ViewMut};
 
 impl BatchView<'_> {
     fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
@@ -296,15 +296,16 @@ impl<K: TypedKey, V, C: Codec<V>> Table<K, V, C> {
         Ok(self.state.merge_async(encoded(key)?, bytes_of::<V, C>(operand)?))
     }
 
-    /// Returns the value of a key if memory alone determines it: see [`Keyspace::get_if_cached`].
+    /// Returns the value of a key, or that it is absent, if memory alone determines it: see [`Keyspace::get_if_cached`].
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
-    pub fn get_if_cached<Q: KeyOf<K> + ?Sized>(&self, key: &Q) -> Result<Option<Option<V>>> {
+    pub fn get_if_cached<Q: KeyOf<K> + ?Sized>(&self, key: &Q) -> Result<Cached<V>> {
         let key = encoded(key)?;
-        let found = self.state.get_if_cached(&key)?;
-        let decode =
-            |value: Option<crate::Value>| value.map(|value| value_of::<V, C>(&key, &value)).transpose();
-        found.map(decode).transpose()
+        Ok(match self.state.get_if_cached(&key)? {
+            Cached::Value(value) => Cached::Value(value_of::<V, C>(&key, &value)?),
+            Cached::Absent => Cached::Absent,
+            Cached::NotCached => Cached::NotCached,
+        })
     }
 }

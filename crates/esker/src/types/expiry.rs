@@ -56,6 +56,15 @@ impl Expiry {
     }
 }
 
+/// When a key expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyExpiry {
+    /// The key does not exist.
+    Absent,
+    Never,
+    At(Expiry),
+}
+
 /// The lifetime of a put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lifetime {

@@ -2,6 +2,7 @@
 
 pub(crate) mod activity;
 pub(crate) mod bounds;
+mod cached;
 pub mod canary;
 mod conflict;
 pub(crate) mod cursor;
@@ -31,6 +32,7 @@ pub(crate) mod small_copy;
 pub(crate) mod stored;
 mod value;
 
+pub use cached::Cached;
 pub use conflict::Contended;
 pub use encryption_problem::EncryptionProblem;
 pub use entry::Entry;

@@ -80,7 +80,7 @@ impl From<RangeTombstone> for Fragment {
 }
 
 /// The position of a key among the fragments of a set.
-pub struct Place<'a> {
+pub struct KeyPosition<'a> {
     /// The fragment that covers it.
     pub fragment: Option<&'a Fragment>,
     /// Start of that fragment, or of the gap between two fragments. `None`: the gap before the first.
@@ -232,16 +232,20 @@ impl RangeTombstones {
     }
 
     /// The position of `key`.
-    pub fn place_of(&self, key: &[u8]) -> Place<'_> {
+    pub fn position_of(&self, key: &[u8]) -> KeyPosition<'_> {
         let Some(at) = self.starting_by(key) else {
-            return Place { fragment: None, start: None, end: self.first().map(|f| &f.start) };
+            return KeyPosition { fragment: None, start: None, end: self.first().map(|f| &f.start) };
         };
         let mut from_here = self.fragments_from(at);
         let before = from_here.next().expect("it was found");
         if key < &*before.end {
-            return Place { fragment: Some(before), start: Some(&before.start), end: Some(&before.end) };
+            return KeyPosition {
+                fragment: Some(before),
+                start: Some(&before.start),
+                end: Some(&before.end),
+            };
         }
-        Place { fragment: None, start: Some(&before.end), end: from_here.next().map(|f| &f.start) }
+        KeyPosition { fragment: None, start: Some(&before.end), end: from_here.next().map(|f| &f.start) }
     }
 
     /// The newest tombstone over `key` that a reader at `at` sees; zero if there is none.

@@ -13,6 +13,7 @@ use crate::encryption::{self, without_keys};
 use crate::engine::life::copies::names::refuse_in_database;
 use crate::engine::state::keyspace_options::KeyspaceOptions;
 use crate::recordio::{Reader, StreamWriter, Writer};
+use crate::types::expiry::KeyExpiry;
 use crate::types::{Error, Result};
 
 /// The codec of the file.
@@ -278,9 +279,10 @@ impl Source {
             return Ok(0);
         }
         Ok(match self.snapshot.expiry(keyspace, key)? {
-            Some(expiry) => expiry.map_or(0, |expiry| expiry.ms()),
+            KeyExpiry::At(expiry) => expiry.ms(),
+            KeyExpiry::Never => 0,
             // It has expired since the iterator returned it.
-            None => 1,
+            KeyExpiry::Absent => 1,
         })
     }
 

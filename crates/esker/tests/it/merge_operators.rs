@@ -327,7 +327,7 @@ fn compaction_operands_merges_into_one_put() {
         batch.byte_len()
     );
     batch.commit().unwrap();
-    assert_eq!(map.get_if_cached("l").unwrap().unwrap().as_deref(), Some(&499_500_u64.to_le_bytes()[..]));
+    assert_eq!(map.get_if_cached("l").unwrap().value().as_deref(), Some(&499_500_u64.to_le_bytes()[..]));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::thread::Thread;
 
 use crate::common::{dir, simulated};
 use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
-use esker::{Committing, Db, Durability, Error, Isolation};
+use esker::{Cached, Committing, Db, Durability, Error, Isolation};
 
 /// The smallest runtime: parks the thread until it is woken.
 fn wait<F: Future>(future: F) -> F::Output {
@@ -149,16 +149,20 @@ fn what_is_in_memory_is_found_without_reading_a_file() {
         map.put(n.to_be_bytes(), [1; 100]).unwrap();
     }
     map.put("large", &large).unwrap();
-    assert_eq!(map.get_if_cached(7_u32.to_be_bytes()).unwrap().unwrap().as_deref(), Some(&[1; 100][..]));
-    assert_eq!(map.get_if_cached("nothing").unwrap(), Some(None));
+    assert_eq!(map.get_if_cached(7_u32.to_be_bytes()).unwrap(), Cached::Value([1; 100][..].into()));
+    assert_eq!(map.get_if_cached("nothing").unwrap(), Cached::Absent);
     assert_eq!(map.get("large").unwrap().as_deref(), Some(&large[..]));
     db.compact().unwrap();
     db.close().unwrap();
     let db = simulated(Arc::new(mem)).open(dir()).unwrap();
     let map = db.default_keyspace();
-    assert_eq!(map.get_if_cached(7_u32.to_be_bytes()).unwrap(), None, "its block is not in memory");
-    assert_eq!(map.get_if_cached("nothing").unwrap(), Some(None), "the filter is");
+    assert_eq!(
+        map.get_if_cached(7_u32.to_be_bytes()).unwrap(),
+        Cached::NotCached,
+        "its block is not in memory"
+    );
+    assert_eq!(map.get_if_cached("nothing").unwrap(), Cached::Absent, "the filter is");
     map.get(7_u32.to_be_bytes()).unwrap();
-    assert!(map.get_if_cached(7_u32.to_be_bytes()).unwrap().is_some());
-    assert_eq!(map.get_if_cached("large").unwrap(), None);
+    assert!(map.get_if_cached(7_u32.to_be_bytes()).unwrap().is_known());
+    assert_eq!(map.get_if_cached("large").unwrap(), Cached::NotCached);
 }

@@ -81,7 +81,7 @@ fn found(view: &impl Reads, keys: &[&str]) -> Vec<String> {
 fn found_everywhere(db: &Db, map: &Keyspace, older: &esker::Snapshot, keys: &[&str]) -> Vec<String> {
     let expected = found(map, keys);
     assert_eq!(found(&older.keyspace(map), keys), expected);
-    let cached = keys.iter().filter(|key| matches!(map.get_if_cached(key), Ok(Some(Some(_)))));
+    let cached = keys.iter().filter(|key| matches!(map.get_if_cached(key), Ok(esker::Cached::Value(_))));
     assert!(cached.clone().all(|key| expected.iter().any(|there| there == key)), "{cached:?}");
     for isolation in [Isolation::Serializable, Isolation::Snapshot] {
         let mut transaction = db.transaction().isolation(isolation).begin();

@@ -46,19 +46,19 @@ pub(crate) fn run(args: &[&str]) -> Result<bool, String> {
     if !built.success() {
         return Err("the targets cannot be built".to_owned());
     }
-    let place = Place {
+    let folders = Folders {
         binaries: dir.join(host).join("release"),
         corpus: plan.corpus.clone().unwrap_or_else(|| dir.join("corpus")),
         artifacts: dir.join("artifacts"),
     };
     if plan.minimise {
-        plan.targets.iter().try_for_each(|name| place.minimise(name))?;
+        plan.targets.iter().try_for_each(|name| folders.minimise(name))?;
         return Ok(true);
     }
     println!("{}", Report::HEAD);
     let mut findings = Vec::new();
     for name in &plan.targets {
-        let report = place.fuzz(name, plan.seconds)?;
+        let report = folders.fuzz(name, plan.seconds)?;
         println!("{}", report.row(name));
         findings.extend(report.finding(name));
     }
@@ -96,13 +96,13 @@ fn kept(name: &str) -> PathBuf {
     cargo::root().join("fuzz/corpus").join(name)
 }
 
-struct Place {
+struct Folders {
     binaries: PathBuf,
     corpus: PathBuf,
     artifacts: PathBuf,
 }
 
-impl Place {
+impl Folders {
     /// Fuzzes one target for this time, or until something is found.
     fn fuzz(&self, name: &str, seconds: u64) -> Result<Report, String> {
         let corpus = self.corpus.join(name);

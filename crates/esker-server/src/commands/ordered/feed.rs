@@ -1,4 +1,4 @@
-//! `ES.FEED`: returns the changes of commits in the place of the connection, in order.
+//! `ES.FEED`: returns the changes of commits in the namespace of the connection, in order.
 //!
 //! ```text
 //!   ES.FEED 1-9f.. 40 --> 1-9f.. 44 | 42: set a 1, del b | 44: ...      continue with: ES.FEED 1-9f.. 44
@@ -10,7 +10,7 @@ use super::super::replication::{check_demoted, position_of};
 use super::super::words::Words;
 use crate::base::clock;
 use crate::command::spec::Group::Esker;
-use crate::holdings::place::Place;
+use crate::holdings::namespace::Namespace;
 use crate::replication::{Batch, KeyChange, Position, Replication};
 use crate::resp::fail::Done;
 use crate::resp::numbers::int;
@@ -31,7 +31,7 @@ pub(in super::super) const TABLE: &[Command] = &[
 
 /// The arguments of `ES.FEED`.
 pub struct FeedRequest {
-    place: Place,
+    namespace: Namespace,
     at: Position,
     count: usize,
     /// Milliseconds to wait. 0 means no limit, `None` no wait.
@@ -43,8 +43,12 @@ pub struct FeedRequest {
 /// # Errors
 /// Fails if the words are invalid.
 pub fn feed_request(session: &Session, request: &Request) -> Done<FeedRequest> {
-    let mut asked =
-        FeedRequest { place: session.place(), at: position_of(request, 1)?, count: COMMITS, block: None };
+    let mut asked = FeedRequest {
+        namespace: session.namespace(),
+        at: position_of(request, 1)?,
+        count: COMMITS,
+        block: None,
+    };
     let mut words = Words::new(request, 3);
     while !words.is_over() {
         if words.takes("count") {
@@ -65,7 +69,7 @@ impl FeedRequest {
     /// Fails if the commits are not kept any longer, belong to another history, or cannot be read.
     pub async fn wait(self, replication: &Replication) -> Done<Batch> {
         let end = self.block.filter(|ms| *ms > 0).map(|ms| clock::now_ms().saturating_add(ms));
-        let mut feed = tokio::task::block_in_place(|| replication.changes(&self.place, self.at))?;
+        let mut feed = tokio::task::block_in_place(|| replication.changes(&self.namespace, self.at))?;
         loop {
             let batch = tokio::task::block_in_place(|| feed.read(replication, self.count))?;
             let left = end.map(|end| end.saturating_sub(clock::now_ms()));

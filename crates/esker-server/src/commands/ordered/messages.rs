@@ -50,7 +50,7 @@ const KEYS: Kind = Kind {
 };
 
 fn add(cx: &mut Cx<'_>, kind: &Kind, interests: Vec<Interest>) -> Done {
-    let (place, ear) = (cx.session.place().name(), (kind.ear)(cx.session));
+    let (place, ear) = (cx.session.namespace().name(), (kind.ear)(cx.session));
     let client = cx.session.client.id;
     let own = (kind.interests)(cx.session);
     if own.len() + interests.len() > INTERESTS_MAX {
@@ -67,7 +67,7 @@ fn add(cx: &mut Cx<'_>, kind: &Kind, interests: Vec<Interest>) -> Done {
 
 /// Removes interests in the place of the connection. An empty list removes all of them.
 fn remove(cx: &mut Cx<'_>, kind: &Kind, interests: &[Interest]) {
-    let place = cx.session.place().name();
+    let place = cx.session.namespace().name();
     let client = cx.session.client.id;
     (kind.interests)(cx.session).retain(|(of, interest)| {
         let is_meant = *of == place && (interests.is_empty() || interests.contains(interest));
@@ -102,7 +102,7 @@ fn keys(request: &Request) -> Done<Vec<Interest>> {
 
 fn notify(cx: &mut Cx<'_>, request: &Request) -> Done {
     let (topic, message) = (request[1].to_vec(), request[2].to_vec());
-    let place = cx.session.place().name();
+    let place = cx.session.namespace().name();
     held::say(cx, vec![Saying { place, topic, message }])
 }
 

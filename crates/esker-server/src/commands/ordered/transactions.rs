@@ -40,7 +40,7 @@ fn begin(cx: &mut Cx<'_>, request: &Request) -> Done {
         return Err("ERR the outer transaction has another isolation: omit it in a nested ES.BEGIN".into());
     }
     let isolation = asked.or(outer).unwrap_or(Isolation::Serializable);
-    let place = cx.session.place().name();
+    let place = cx.session.namespace().name();
     held::begin(cx, &place, isolation, outer.is_none(), durability)
 }
 
@@ -74,12 +74,12 @@ fn lock(cx: &mut Cx<'_>, request: &Request) -> Done {
             ms = (wait > 0).then_some(wait);
         }
     }
-    let name = (cx.session.place().name(), request[1].to_vec());
+    let name = (cx.session.namespace().name(), request[1].to_vec());
     held::lock(cx, vec![name], mode, ms)
 }
 
 fn unlock(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let name = (cx.session.place().name(), request[1].to_vec());
+    let name = (cx.session.namespace().name(), request[1].to_vec());
     let was_held = cx.server.holdings.locks.unlock(cx.session.client.id, &name)?;
     cx.out.int(i64::from(was_held));
     Ok(())

@@ -4,7 +4,7 @@ use esker_tuple::bytes_of;
 
 use super::super::held::{self, transaction};
 use super::super::words::Words;
-use super::place;
+use super::namespace;
 use super::slices::read_part;
 use crate::command::spec::Group::Rows;
 use crate::holdings::held_transaction::State;
@@ -51,7 +51,7 @@ fn begin(cx: &mut Cx<'_>, request: &Request) -> Done {
             words.expect("rc")?;
         }
     }
-    let place = place(cx)?.name();
+    let place = namespace(cx)?.name();
     held::begin(cx, &place, isolation, isolation == Isolation::RepeatableRead, durability)
 }
 
@@ -63,7 +63,7 @@ fn lock(cx: &mut Cx<'_>, request: &Request) -> Done {
         _ => return Err(SYNTAX.into()),
     };
     let ms = timeout(&request[2])?;
-    let place = place(cx)?.name();
+    let place = namespace(cx)?.name();
     let names = request.from(3).map(|name| (place.clone(), name.to_vec())).collect();
     held::lock(cx, names, mode, Some(ms))
 }
@@ -87,7 +87,7 @@ fn watch(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
     }
     stored.extend(Spans::of(keys).in_order(Order::Up).map(|stretch| stored_stretch(table, stretch)));
-    let place = place(cx)?;
+    let place = namespace(cx)?;
     let stretches: Vec<_> = stored.into_iter().map(|(from, to)| Stretch { from, to: Some(to) }).collect();
     held.with(cx.now, |state| state.watch(&*cx.server.store, &place, &stretches))?;
     cx.out.ok();
@@ -95,7 +95,7 @@ fn watch(cx: &mut Cx<'_>, request: &Request) -> Done {
 }
 
 fn notify(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let place = place(cx)?.name();
+    let place = namespace(cx)?.name();
     let say = |topic: &[u8]| Saying { place: place.clone(), topic: topic.to_vec(), message: Vec::new() };
     held::say(cx, request.from(1).map(say).collect())
 }
@@ -104,7 +104,7 @@ fn notify(cx: &mut Cx<'_>, request: &Request) -> Done {
 const INTERESTS_MAX: usize = 10_000;
 
 fn listen(cx: &mut Cx<'_>, request: &Request, interest: fn(Vec<u8>) -> Interest) -> Done {
-    let place = place(cx)?.name();
+    let place = namespace(cx)?.name();
     let own = &mut cx.session.own;
     if own.fetched.len() + request.len() > INTERESTS_MAX {
         return Err("ERR the connection has too many subscriptions".into());
@@ -120,7 +120,7 @@ fn listen(cx: &mut Cx<'_>, request: &Request, interest: fn(Vec<u8>) -> Interest)
 }
 
 fn unlisten(cx: &mut Cx<'_>, request: &Request, interest: fn(Vec<u8>) -> Interest) -> Done {
-    let place = place(cx)?.name();
+    let place = namespace(cx)?.name();
     let named: Vec<_> = request.from(1).map(|topic| interest(topic.to_vec())).collect();
     let is_of_kind =
         |other: &Interest| std::mem::discriminant(other) == std::mem::discriminant(&interest(Vec::new()));
@@ -177,7 +177,7 @@ fn changed(cx: &mut Cx<'_>, request: &Request) -> Done {
 /// Returns the tables that a transaction has changed.
 fn changed_tables(state: &State) -> Done<Vec<Vec<u8>>> {
     let mut tables: Vec<Vec<u8>> = Vec::new();
-    for place in state.places().filter(|place| place.name().starts_with(super::PREFIX)) {
+    for place in state.namespaces().filter(|place| place.name().starts_with(super::PREFIX)) {
         state.visit_writes(place, &mut |write| {
             let (Write::RemoveRange { from: key, .. }
             | Write::Put { key, .. }

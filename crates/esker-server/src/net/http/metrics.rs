@@ -33,7 +33,7 @@ pub fn metrics(server: &Arc<Server>) -> String {
         "up",
         "gauge",
         "1 if the server is well, 0 if writes fail.",
-        u8::from(server.trouble().is_none()),
+        u8::from(server.health_problem().is_none()),
     );
     text.one("uptime_seconds", "gauge", "Seconds since the start.", server.life.started.elapsed().as_secs());
     text.one("connected_clients", "gauge", "Connections.", server.clients.len());

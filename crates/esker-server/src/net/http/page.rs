@@ -36,7 +36,7 @@ pub fn page(server: &Arc<Server>) -> String {
         html,
         "<meta name=viewport content='width=device-width'><title>Esker</title><style>{STYLE}</style><h1>Esker</h1><p>"
     );
-    match server.trouble() {
+    match server.health_problem() {
         None => html.push_str("<span class=well>All is well.</span>"),
         Some(trouble) => {
             let _ = write!(html, "<span class=ill>{}</span>", escaped(&trouble));

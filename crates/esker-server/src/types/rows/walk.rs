@@ -13,7 +13,7 @@ use esker_tuple::{append_bytes, bytes_of};
 
 use super::codec::{begins_with, behind, first_part, foreign, prefix};
 use crate::resp::fail::Done;
-use crate::store::spans::{Place, Spans, Stretch};
+use crate::store::spans::{NamePosition, Spans, Stretch};
 use crate::store::{Order, Reads, Space, Span};
 
 /// Number of columns to step over before seeking, which takes about as long.
@@ -121,8 +121,8 @@ impl Position<'_> {
         }
         self.target = None;
         let column = bytes_of(self.arrive(stored)?);
-        match self.columns.place(&column, self.order) {
-            Place::Inside => {
+        match self.columns.position(&column, self.order) {
+            NamePosition::Inside => {
                 let is_first = !std::mem::replace(&mut self.is_shown, true);
                 match show(Shown { is_first, key: &self.key, column: &column, value })? {
                     Step::Next => {}
@@ -130,12 +130,12 @@ impl Position<'_> {
                     Step::Stop => return Ok(ControlFlow::Break(false)),
                 }
             }
-            Place::Before(name) => {
+            NamePosition::Before(name) => {
                 let mut target = self.row.clone();
                 append_bytes(&mut target, name);
                 self.aim(target);
             }
-            Place::Behind => self.aim_at_next_key(),
+            NamePosition::Behind => self.aim_at_next_key(),
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -170,7 +170,7 @@ impl PastSource {
     }
 
     /// The error for a commit below the floor.
-    pub(crate) fn gone(keyspace: &KeyspaceState, oldest: SeqNo) -> Error {
+    pub(crate) fn below_floor(keyspace: &KeyspaceState, oldest: SeqNo) -> Error {
         Error::HistoryGone { keyspace: keyspace.name().to_string(), oldest }
     }
 }

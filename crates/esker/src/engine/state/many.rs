@@ -20,7 +20,7 @@ use crate::engine::state::reads::ReadSource;
 use crate::read::point::{InlineOf, LOOKUPS_PER_PIN, ValueOf};
 use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
-use crate::types::{Result, Value};
+use crate::types::{Cached, Result, Value};
 
 /// Minimum number of reads for a thread. Starting a thread takes about as long as one read.
 const READS_PER_THREAD_MIN: usize = 4;
@@ -100,12 +100,12 @@ impl ReadSource {
                 }
                 match self.view.find_in_memory::<InlineOf>(&key, hash, self.at, &guard)? {
                     // Pinned values would keep each of their blocks in memory.
-                    Some(Some(Some(value))) => {
+                    Cached::Value(Some(value)) => {
                         found.push(Some(value.unpinned()));
                         budget.take(found.last().and_then(Option::as_ref));
                     }
-                    Some(None) => found.push(None),
-                    Some(Some(None)) | None => {
+                    Cached::Absent => found.push(None),
+                    Cached::Value(None) | Cached::NotCached => {
                         missing.push((key, found.len()));
                         found.push(None);
                     }

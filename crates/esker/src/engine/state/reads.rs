@@ -23,7 +23,7 @@ use crate::txn::snapshots::{Counter, Published, SnapshotGuard};
 use crate::types::bounds::Bounds;
 use crate::types::key::{KeyBuf, decode_key, encode_key};
 use crate::types::limits::check_key;
-use crate::types::{KeyspaceId, Result, SeqNo, Value};
+use crate::types::{Cached, KeyspaceId, Result, SeqNo};
 
 /// Number of removals in memtables from which on it pays to know where a keyspace begins.
 const REMOVALS_MIN: u64 = 16;
@@ -87,8 +87,8 @@ impl State {
         view.find::<W>(&KeyBuf::new(keyspace.id, key), at, &guard)
     }
 
-    /// The newest value of a key, if memory alone determines it. The outer `None`: it does not.
-    pub(crate) fn find_cached(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Option<Option<Value>>> {
+    /// Returns the newest value of a key, or that it is absent, if memory alone determines it.
+    pub(crate) fn find_cached(&self, keyspace: &KeyspaceState, key: &[u8]) -> Result<Cached> {
         check_key(key)?;
         let guard = crate::sync::pin();
         let view = self.view.load(&guard);
@@ -98,10 +98,10 @@ impl State {
         let key = KeyBuf::new(keyspace.id, key);
         let found = view.find_in_memory::<InlineOf>(&key, key_hash(&key), at, &guard)?;
         Ok(match found {
-            Some(Some(Some(value))) => Some(Some(value)),
-            Some(None) => Some(None),
+            Cached::Value(Some(value)) => Cached::Value(value),
+            Cached::Absent => Cached::Absent,
             // The pointer to a blob file is in memory, but its value is not.
-            Some(Some(None)) | None => None,
+            Cached::Value(None) | Cached::NotCached => Cached::NotCached,
         })
     }
 
@@ -206,8 +206,8 @@ impl ReadSource {
             Some(None) => return,
             None => u64::MAX,
         };
-        // low_water_key.2: a view that was replaced before the reader learnt its commit number may lack what that
-        // number sees.
+        // low_water_key.2: a view that was replaced before the reader learnt its commit number may lack what
+        // that number sees.
         if self.view.newest_possible() < self.at {
             return;
         }

@@ -36,28 +36,28 @@ impl CacheItem for Block {
 }
 
 /// A cached item used by a read: protected by the caller's pin if it was cached, otherwise owned.
-pub(in crate::sstable) enum Use<'g, T> {
+pub(in crate::sstable) enum ItemRef<'g, T> {
     Pinned(Pinned<'g, T>),
     Loaded(Arc<T>),
 }
 
-impl<T> std::ops::Deref for Use<'_, T> {
+impl<T> std::ops::Deref for ItemRef<'_, T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
         match self {
-            Use::Pinned(item) => item,
-            Use::Loaded(item) => item,
+            ItemRef::Pinned(item) => item,
+            ItemRef::Loaded(item) => item,
         }
     }
 }
 
-impl<T> Use<'_, T> {
+impl<T> ItemRef<'_, T> {
     #[inline(always)]
     pub(in crate::sstable) fn into_arc(self) -> Arc<T> {
         match self {
-            Use::Pinned(item) => item.to_arc(),
-            Use::Loaded(item) => item,
+            ItemRef::Pinned(item) => item.to_arc(),
+            ItemRef::Loaded(item) => item,
         }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use esker_env::{Env, File, OpenOptions};
 
 use super::Table;
-use super::blocks::Use;
+use super::blocks::ItemRef;
 use crate::cache::{BudgetKind, CacheItem, CachedBlocks, Guard, Pinned, Reservation, pin};
 use crate::encoding::bloom::BlockedBloom;
 use crate::sstable::caches::{BlockIndex, Filter, IndexSlot, PagedIndex, Wanted};
@@ -145,11 +145,11 @@ impl Table {
         wanted: Wanted<'_>,
         fill: bool,
         pin: &'g Guard,
-    ) -> Result<Use<'g, BlockIndex>> {
+    ) -> Result<ItemRef<'g, BlockIndex>> {
         let loaded = self.try_loaded()?;
         match loaded.index.touch(wanted, pin) {
-            Some(index) => Ok(Use::Pinned(index)),
-            None => Ok(Use::Loaded(self.load_index(loaded, wanted, fill, pin)?)),
+            Some(index) => Ok(ItemRef::Pinned(index)),
+            None => Ok(ItemRef::Loaded(self.load_index(loaded, wanted, fill, pin)?)),
         }
     }
 

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use super::Table;
-use super::blocks::Use;
+use super::blocks::ItemRef;
 use super::loading::Loaded;
 use crate::cache::Guard;
 use crate::sstable::block::Block;
@@ -106,7 +106,7 @@ impl OnMiss for MemoryOnly {
 
 /// A version found in a table, in place.
 pub(crate) struct Found<'g> {
-    block: Use<'g, Block>,
+    block: ItemRef<'g, Block>,
     entry: usize,
     seq: SeqNo,
 }
@@ -114,7 +114,7 @@ pub(crate) struct Found<'g> {
 impl Found<'_> {
     /// Returns the version independent of the index in which it was found.
     fn owned<'g>(self) -> Found<'g> {
-        Found { block: Use::Loaded(self.block.into_arc()), entry: self.entry, seq: self.seq }
+        Found { block: ItemRef::Loaded(self.block.into_arc()), entry: self.entry, seq: self.seq }
     }
 
     /// Sequence number of the version.
@@ -257,9 +257,9 @@ impl Table {
             return Ok(None);
         }
         let block = match index.load(number, pin) {
-            Some(block) => Use::Pinned(block),
+            Some(block) => ItemRef::Pinned(block),
             None if !M::may_contain(self, self.loaded(), hash, pin)? => return Ok(None),
-            None => Use::Loaded(M::load(self, index, number, pin)?),
+            None => ItemRef::Loaded(M::load(self, index, number, pin)?),
         };
         let (entry, found) = block.lower_bound(key, index.simd());
         if !found {
@@ -277,7 +277,7 @@ impl Table {
     fn newest_from<'g, M: OnMiss>(
         &self,
         index: &'g BlockIndex,
-        (mut number, mut block, mut i): (usize, Use<'g, Block>, usize),
+        (mut number, mut block, mut i): (usize, ItemRef<'g, Block>, usize),
         at: SeqNo,
         pin: &'g Guard,
     ) -> Result<Newest<'g>, M::Error> {
@@ -300,8 +300,8 @@ impl Table {
                     return Ok(Newest::InNextPage(number));
                 }
                 block = match index.load(number, pin) {
-                    Some(block) => Use::Pinned(block),
-                    None => Use::Loaded(M::load(self, index, number, pin)?),
+                    Some(block) => ItemRef::Pinned(block),
+                    None => ItemRef::Loaded(M::load(self, index, number, pin)?),
                 };
                 i = 0;
             }
@@ -328,7 +328,7 @@ impl Table {
                 Some(block) => block.to_arc(),
                 None => M::load(self, &index, number, pin)?,
             };
-            match self.newest_from::<M>(&index, (number, Use::Loaded(block), 0), at, pin)? {
+            match self.newest_from::<M>(&index, (number, ItemRef::Loaded(block), 0), at, pin)? {
                 Newest::Is(found) => return Ok(found.map(Found::owned)),
                 Newest::InNextPage(next) => number = next,
             }

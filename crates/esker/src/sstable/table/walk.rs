@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Table;
-use super::blocks::{HAS_ROOM_BYTES, Use};
+use super::blocks::{HAS_ROOM_BYTES, ItemRef};
 use crate::cache::Guard;
 use crate::sstable::block::Block;
 use crate::sstable::caches::BlockIndex;
@@ -19,11 +19,11 @@ impl Table {
         number: usize,
         window: &mut WalkWindow,
         pin: &'g Guard,
-    ) -> Result<Use<'g, Block>> {
+    ) -> Result<ItemRef<'g, Block>> {
         window.enter(self.address(), self.blocks(), number);
         match index.load(number, pin) {
-            Some(block) => Ok(Use::Pinned(block)),
-            None => Ok(Use::Loaded(self.load_for_walk(index, number, window, pin)?)),
+            Some(block) => Ok(ItemRef::Pinned(block)),
+            None => Ok(ItemRef::Loaded(self.load_for_walk(index, number, window, pin)?)),
         }
     }
 

@@ -96,12 +96,14 @@ impl Naive {
                     assert!(!held(end), "{what}: {key:?} further than {end} at {at}");
                 }
             }
-            let place = set.place_of(&key);
-            assert!(place.start.is_none_or(|start| **start <= key[..]), "{what}");
-            assert!(place.end.is_none_or(|end| key[..] < **end), "{what}");
-            let covered = place.fragment.is_some();
+            let position = set.position_of(&key);
+            assert!(position.start.is_none_or(|start| **start <= key[..]), "{what}");
+            assert!(position.end.is_none_or(|end| key[..] < **end), "{what}");
+            let covered = position.fragment.is_some();
             assert_eq!(covered, column.last() > Some(&SeqNo::ZERO), "{what}: {key:?}");
-            for edge in [place.start.map(|e| e.to_vec()), place.end.map(|e| e.to_vec())].iter().flatten() {
+            for edge in
+                [position.start.map(|e| e.to_vec()), position.end.map(|e| e.to_vec())].iter().flatten()
+            {
                 assert!(set.fragments().any(|f| *f.start == **edge || *f.end == **edge), "{what}");
             }
         }

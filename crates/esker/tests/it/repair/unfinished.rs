@@ -196,7 +196,7 @@ fn a_report_of_a_database_that_stays_is_not_lost() {
         faults.add(FaultRule::new(&OpKind::CHANGES, never).nth(n).forever().on_path("repaired"));
         let mut reported = None;
         let repaired = simulated(Arc::new(faults.clone()))
-            .repair_telling(dir(), target(), |report| reported = Some(report.clone()));
+            .repair_with_progress(dir(), target(), |report| reported = Some(report.clone()));
         let found = found_in(&copy, &expected, &format!("change {n}"));
         if let Ok(report) = repaired {
             assert_eq!((reported, found), (Some(report), Found::Whole));
