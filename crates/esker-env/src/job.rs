@@ -1,7 +1,7 @@
 //! Job files: prove that leftovers of a crash belong to Esker.
 //!
 //! ```text
-//!   JobFile::begin --> ESKER-JOB-<id>: magic, kind, id, checksum; durable --> files are created --> end: removed last
+//!   JobFile::begin --> ESKER-JOB-<id>: magic, kind, id, checksum; durable --> files --> end: removed last
 //!   JobFile::left  --> job files of unfinished jobs of a kind in a directory
 //! ```
 //!
@@ -10,8 +10,9 @@
 //!
 //! job.1. A job file is durable before the job creates anything else, and removed after all other leftovers
 //!     are durably gone. So after a crash, leftovers lie beside their job file.
-//! job.2. A job file contains a checksum of its content, and its name contains the same random id. Any other
-//!     file is not a job file and is not touched.
+//!
+//! - A job file contains a checksum of its content, and its name contains the same random id. Any other
+//!   file is not a job file and is not touched.
 //! - Temporary files of a job have its id in their names ([`JobFile::temporary`]). Cleanup removes only
 //!   these, or, in a directory created by the job, files with Esker's names. Links are removed, not followed.
 
@@ -51,7 +52,7 @@ impl JobFile {
         made().map(|()| job)
     }
 
-    /// Returns the unfinished jobs of this kind, ordered by name (job.2). The caller prevents others from
+    /// Returns the unfinished jobs of this kind, ordered by name. The caller prevents others from
     /// starting.
     pub fn left(env: &Env, dir: &Path, kind: &str) -> io::Result<Vec<JobFile>> {
         let mut names = env.fs.list_dir(dir)?;
@@ -154,7 +155,7 @@ mod tests {
     use crate::{Fs, MemFs};
 
     #[test]
-    fn job_2_job_3_only_what_a_job_file_proves_is_removed() {
+    fn only_what_a_job_file_proves_is_removed() {
         let fs = MemFs::new();
         let env = Env::simulated(Arc::new(fs.clone()), 1);
         let dir = Path::new("dir");
@@ -164,7 +165,7 @@ mod tests {
         };
         let job = JobFile::begin(&env, dir, "test").unwrap();
         assert_eq!(JobFile::left(&env, dir, "test").unwrap(), std::slice::from_ref(&job), "job.1");
-        assert_eq!(JobFile::left(&env, dir, "other").unwrap(), [], "job.2");
+        assert_eq!(JobFile::left(&env, dir, "other").unwrap(), []);
         let (ours, others) = (job.temporary(dir, "incoming"), dir.join("incoming.tmp"));
         write(&ours, b"1");
         write(&others, b"2");
@@ -176,10 +177,10 @@ mod tests {
             let mut torn = text.clone().into_bytes();
             torn[at] ^= 1;
             write(&job.path(), &torn);
-            assert_eq!(JobFile::left(&env, dir, "test").unwrap(), [], "job.2: byte {at}");
+            assert_eq!(JobFile::left(&env, dir, "test").unwrap(), [], "byte {at}");
         }
         write(&dir.join("ESKER-JOB-0000000000000007"), text.as_bytes());
-        assert_eq!(JobFile::left(&env, dir, "test").unwrap(), [], "job.2");
+        assert_eq!(JobFile::left(&env, dir, "test").unwrap(), []);
         write(&job.path(), text.as_bytes());
         JobFile::left(&env, dir, "test").unwrap().pop().unwrap().end(&env).unwrap();
         assert!(!fs.exists(&job.path()).unwrap());

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! overlay.1. Nothing in the directory below is changed: its files are opened for reading only.
-//! overlay.2. A frozen directory consists of the files that it was given. They stay as readable as their
-//!     descriptors are, whatever becomes of their names below.
+//!
+//! - A frozen directory consists of the files that it was given. They stay as readable as their
+//!   descriptors are, whatever becomes of their names below.
 //!
 //! A handle that was opened for reading before the first change of its file does not show the change.
 
@@ -30,7 +31,7 @@ use crate::{Entry, File, FileLock, Fs, FsRef, LockError, OpenOptions};
 pub struct OverlayFs {
     below: FsRef,
     dir: PathBuf,
-    /// Whether names that are not in `names` are absent, although they may exist below (overlay.2).
+    /// Whether names that are not in `names` are absent, although they may exist below.
     is_frozen: bool,
     names: Mutex<BTreeMap<PathBuf, Name>>,
 }
@@ -58,12 +59,12 @@ impl OverlayFs {
         OverlayFs { below, dir: dir.to_owned(), is_frozen: false, names: Mutex::default() }
     }
 
-    /// Returns an empty directory in memory in place of `dir` (overlay.2).
+    /// Returns an empty directory in memory in place of `dir`.
     pub fn frozen(below: FsRef, dir: &Path) -> OverlayFs {
         OverlayFs { is_frozen: true, ..Self::new(below, dir) }
     }
 
-    /// Adds an open file to the directory, which is to be read under this name (overlay.2).
+    /// Adds an open file to the directory, which is to be read under this name.
     pub fn add(&self, name: &str, file: Arc<dyn File>) {
         self.names.lock().insert(name.into(), Name::Below(file));
     }

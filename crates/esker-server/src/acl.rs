@@ -7,7 +7,8 @@
 //!
 //! acl.1. A request of a restricted user is checked when `MULTI` queues it, when it runs, and when a script
 //!     calls it.
-//! acl.2. A change of a user applies to its connections from their next command on.
+//!
+//! - A change of a user applies to its connections from their next command on.
 //! - Passwords are hashed outside the threads that serve connections, a few at a time.
 //!
 //! The file of users: docs/formats/server.md

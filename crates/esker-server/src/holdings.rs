@@ -1,7 +1,7 @@
 //! What connections hold between requests: a transaction, named locks and subscriptions to topics.
 //!
 //! ```text
-//!   ES, OB commands --write--> held transaction --ES.COMMIT, OB.COMMIT--> the sequencer's transaction, topics
+//!   ES, OB commands --write--> held transaction --ES.COMMIT, OB.COMMIT--> transaction of the sequencer
 //!                   --lock---> named_locks      --a lock becomes free---> sequencer
 //!                   --listen-> topics, changes  -----------------------> client
 //! ```

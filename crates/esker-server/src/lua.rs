@@ -6,8 +6,9 @@
 //!
 //! lua.2. Every script ends. After the time limit, or when it is killed, each of its steps fails. Its writes
 //!     are undone then (run/parts.rs).
-//! lua.3. The memory of a script is bounded, both in the interpreter and for each text created outside of it.
-//!     An interpreter is discarded if its script was ended, or if it holds much memory.
+//!
+//! - The memory of a script is bounded, both in the interpreter and for each text created outside of it.
+//!   An interpreter is discarded if its script was ended, or if it holds much memory.
 
 mod bit;
 pub mod convert;

@@ -1,7 +1,7 @@
 //! Replication: a primary sends its commits in order once they are durable. Replicas apply them.
 //!
 //! ```text
-//!   primary: feed --> outgoing --> sender ==frames==> follow --> following --> apply: one commit each :replica
+//!   primary: feed --> outgoing --> sender ==frames==> follow --> following --> apply: a commit each :replica
 //!               `--checkpoint--> copy_out ==========> copy_in --> a directory, exchanged for the own
 //!            replicas <---------- Ack ===============    replica: feed --> outgoing --> ... its replicas
 //! ```

@@ -9,8 +9,9 @@
 //!
 //! store.1. A transaction sees its own writes. It commits all of them, or none.
 //! store.2. `Transaction::version` is larger than the version of each transaction whose commit it sees.
-//! store.3. A part is a transaction that commits inside another one, which admits it and makes its writes.
-//!     Until then it blocks no commit.
+//!
+//! - A part is a transaction that commits inside another one, which admits it and makes its writes.
+//!   Until then it blocks no commit.
 
 pub(crate) mod database;
 mod error;
@@ -205,8 +206,7 @@ pub trait Transaction: Reads + Send {
     /// See [`esker::Transaction::depend_on`].
     fn depend_on(&self, space: &Space, span: Span<'_>) -> Result<()>;
 
-    /// Checks that a part may commit inside this transaction, which then depends on what the part has read
-    /// (store.3).
+    /// Checks that a part may commit inside this transaction, which then depends on what the part has read.
     ///
     /// # Errors
     /// [`Error::Conflict`]: a conflict as defined by the part's [`Isolation`].
@@ -324,7 +324,7 @@ pub trait Store: Reads + Send + Sync {
     /// parts have read.
     fn begin(&self) -> Box<dyn Transaction>;
 
-    /// Begins a transaction that will commit inside another one (store.3).
+    /// Begins a transaction that will commit inside another one.
     fn begin_part(&self, isolation: Isolation) -> Box<dyn Transaction>;
 
     /// Creates an owner without locks.

@@ -8,7 +8,9 @@
 //! ```
 //!
 //! data.1. A key with an expiry has one entry in `r<n>.t`, with that expiry. A key without one has none.
-//! data.2. Expired keys are read as absent. Only a writer removes them.
+//!
+//! - Expired keys are read as absent. Only a writer removes them.
+//!
 //! data.3. Parts whose version no main record names are garbage. An entry of `r<n>.g` names them.
 //!
 //! Bytes: docs/formats/server.md

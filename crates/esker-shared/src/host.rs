@@ -4,10 +4,10 @@
 //!   thread "esker-shared": accept --> a thread for each connection: frame --> Session --> frame
 //! ```
 //!
-//! host.1. A connection's faults, bytes and panics end that connection, and nothing else.
-//! host.2. A transaction of a guest ends with its connection, or when its guest sends nothing for a while:
-//!     other commits may wait for it.
-//! host.3. To close, the host first finishes the requests that run, and closes the database last.
+//! - A connection's faults, bytes and panics end that connection, and nothing else.
+//! - A transaction of a guest ends with its connection, or when its guest sends nothing for a while:
+//!   other commits may wait for it.
+//! - To close, the host first finishes the requests that run, and closes the database last.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Write};
@@ -61,7 +61,7 @@ pub(crate) struct Server {
     db: Db,
     lanes: Arc<Lanes>,
     dir: PathBuf,
-    /// How long a guest's transaction may be idle (host.2).
+    /// How long a guest's transaction may be idle.
     idle_max: Duration,
     /// Set once; read by all threads. It orders nothing else.
     stops: AtomicBool,
@@ -122,7 +122,7 @@ impl Host {
         Session::new(&self.db, &self.server.lanes, None)
     }
 
-    /// Ends all connections after their running requests, then closes the database (host.3).
+    /// Ends all connections after their running requests, then closes the database.
     pub(crate) fn close(&self) -> esker::Result<()> {
         let Some(serving) = self.serving.lock().take() else { return Ok(()) };
         self.server.stops.store(true, Ordering::Relaxed);
@@ -213,7 +213,7 @@ impl Server {
         };
         let open = OpenConnection { server: self.clone(), number };
         let serve = move || {
-            // host.1: the guest sees a closed connection.
+            // The guest sees a closed connection.
             let _ = open.server.serve(&stream);
             drop(stream);
             drop(open);

@@ -12,10 +12,11 @@
 //! lanes.2. A number is used once: by a commit, or by the fence that a resolution sets. A lane's commits run
 //!     one at a time, and a resolution waits for the one that runs.
 //! lanes.3. Only the thread of a connection commits for its lane, and the lane is in the table while that
-//!     thread runs. The thread ends before its process does, and a new host begins after the old one. So no
-//!     commit of a lane follows a resolution that has not found the lane in the table.
-//! lanes.4. A record is removed by the lane's own end, or [`KEPT_FOR`] after it, by one host's clock that
-//!     only runs forwards. Guests ask for no commit that is older than `ASKING_MAX`.
+//!     thread runs. A new host starts only after the old process has ended, so a lane missing from the
+//!     table commits nothing more.
+//!
+//! - A record is removed by the lane's own end, or [`KEPT_FOR`] after it, by one host's clock that
+//!   only runs forwards. Guests ask for no commit that is older than `ASKING_MAX`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -127,8 +128,8 @@ impl Lanes {
         commit(Record { keyspace: &self.records, key: lane.id.0, value: number.to_le_bytes() })
     }
 
-    /// Returns what became of a commit, and has it never applied if it was not. Waits for a commit that runs,
-    /// but not longer than `patience`.
+    /// Returns the outcome of a commit. If it was not applied, makes sure that it never will be. Waits for a
+    /// running commit, but not longer than `patience`.
     pub(crate) fn resolve(
         &self,
         id: LaneId,
@@ -151,7 +152,7 @@ impl Lanes {
         if applied < number {
             return Ok(Found::Outcome(Outcome::NotApplied));
         }
-        // Recovery of a killed host's log, or a sync that failed to be waited for, is not a sync.
+        // The commit may have been recovered from the log without a sync, so sync now.
         if durability == Durability::Sync {
             self.db.sync()?;
         }
@@ -165,7 +166,7 @@ impl Lanes {
         }
     }
 
-    /// Removes records that no guest asks for (lanes.4).
+    /// Removes records that no guest asks for.
     pub(crate) fn remove_old(&self, now: Instant) {
         for _ in 0..REMOVED_MAX {
             let old = {

@@ -8,7 +8,8 @@
 //!
 //! protocol.1. No bytes from a socket cause a panic. Their memory is at most twice what has arrived, and a
 //!     decoded message adds at most 128 MiB and the bytes of its values.
-//! protocol.2. A guest sends its next request after the reply to the last one.
+//!
+//! - A guest sends its next request after the reply to the last one.
 //!
 //! Bytes: docs/formats/shared.md
 

@@ -2,8 +2,8 @@
 //! against a model.
 //!
 //! ```text
-//!   seed, bytes --esker-world--> operations --World--> Db on FaultFs(MemFs)     crashes, kills, faults, full disks
-//!                                              `-----> the model               the expected contents
+//!   seed, bytes --esker-world--> operations --World--> Db on FaultFs(MemFs)  crashes, faults, full disks
+//!                                              `-----> the model            the expected contents
 //!     on a mismatch: report.rs --> the seed, the command that replays it, the shortest failing part
 //!   workload --sweep.rs--> the same checks, with a crash or a fault at every single call
 //!   seed --damage/--> a database with damaged files: opened, read, checked, compacted, repaired

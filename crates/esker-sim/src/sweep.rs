@@ -3,8 +3,8 @@
 //! ```text
 //!   workload --World--> runs up to a call: the process dies there, or the call fails, or the disk is full
 //!      each death: every kind of loss, and a kill; then more writes, another power loss, a check
-//!      each failed call, each full disk: the process ends after that operation, in three ways; and everything is
-//!      read after every following operation
+//!      each failed call, each full disk: the process ends after that operation, in three ways; and
+//!      everything is read after every following operation
 //! ```
 //!
 //! After a death at any change, the database opens with an allowed state and continues. A failed call, once,

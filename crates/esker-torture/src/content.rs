@@ -6,8 +6,8 @@
 //!                        `--power_loss(rng): a possible state after a power loss
 //! ```
 //!
-//! content.1. After a power loss, each sector (512 or 4096 bytes) with unsynced writes contains the first n
-//!     of them, for a separate n per sector: a cache may write back its current contents at any time.
+//! - After a power loss, each sector (512 or 4096 bytes) with unsynced writes contains the first n
+//!   of them, for a separate n per sector: a cache may write back its current contents at any time.
 //! - Lengths survive as a prefix of their changes. Bytes within a surviving length that no write reached are
 //!   zero.
 
@@ -75,7 +75,7 @@ impl Content {
         }
     }
 
-    /// Returns a possible state after a power loss (content.1).
+    /// Returns a possible state after a power loss.
     pub(crate) fn power_loss(&self, rng: &mut Rng) -> Vec<u8> {
         if self.pending.is_empty() {
             return self.durable.clone();
@@ -143,7 +143,7 @@ impl ByteChange {
     }
 }
 
-/// For each sector, the number of pending writes and how many more of them survive (content.1).
+/// For each sector, the number of pending writes and how many more of them survive.
 struct SectorChoice {
     writes: HashMap<usize, usize>,
     left: HashMap<usize, usize>,

@@ -5,14 +5,13 @@
 //!       + the state after a crash  --verify--> how many operations of each writer survived, or what is wrong
 //! ```
 //!
-//! journal.1. A writer starts an operation after the previous one is acknowledged. So its state after a crash
-//!     is that after its first k operations, for some k, and each operation is atomic.
+//! - A writer starts an operation after the previous one is acknowledged. So its state after a crash
+//!   is that after its first k operations, for some k, and each operation is atomic.
 //! - Every operation acknowledged with sufficient durability for the kind of crash is among them.
 //! - The commits of all writers have one order, and a prefix of it survives: if an operation survives or was
 //!   promised, so does every operation of any writer that was acknowledged before it started.
-//!
-//! journal.4. The bank is the result of the surviving transactions. If a writer's keyspaces match several
-//!     numbers of operations, some choice of them results in the bank.
+//! - The bank is the result of the surviving transactions. If a writer's keyspaces match several
+//!   numbers of operations, some choice of them results in the bank.
 
 use esker::Durability;
 
@@ -175,8 +174,8 @@ impl Journal {
         Err(made.unwrap_or_default())
     }
 
-    /// Returns all numbers of operations of a writer that match the contents found, ascending and never empty
-    /// (journal.1).
+    /// Returns all numbers of operations of a writer that match the contents found, ascending and never
+    /// empty.
     fn matches(&self, writer: usize, found: &Found) -> Result<Vec<usize>, String> {
         let (tasks, digest) = (&self.tasks[writer], found.digest(writer));
         let mut state = self.base.writers[writer].clone();

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   (seed, writer, its keyspaces) --Script--> Task, Task ... --> report(Intent), Db, report(Ack)
-//!                                               `--> Expected { a state per writer, the bank }   == Found, from Db
+//!                                               `--> Expected { state per writer, bank } == Found, from Db
 //! ```
 //!
 //! The tasks depend only on the seed, the writer and its keyspaces, so their number determines what was done.

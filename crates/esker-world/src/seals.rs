@@ -4,14 +4,13 @@
 //!   MemFs --each write--> Seals --what repeats or can be read--> problem
 //! ```
 //!
-//! seals.1. Within one use of a file (one salt), each offset has one byte, in all files of this salt:
-//!     restarts and second attempts included. A nonce is a position in a file, so
-//!     two plain texts under one key and nonce would differ somewhere. Zeros are space, not content.
-//!     A copy seals nothing. It may differ, since it repeats what was read: a misread bit, or the noise that
-//!     a power loss left where nothing refers to.
-//! seals.2. No write has a byte for which the caller's test finds plain text. This includes writes that are
-//!     overwritten, cut or removed later.
-//! seals.3. Each file has a key header before anything else, a table at its end. Other files hold numbers.
+//! - Within one use of a file (one salt), each offset has one byte, in all files of this salt: restarts and
+//!   second attempts included. A nonce is a position in a file, so two plain texts under one key and nonce
+//!   would differ somewhere. Zeros are space, not content. A copy seals nothing. It may differ, since it
+//!   repeats what was read: a misread bit, or the noise that a power loss left where nothing refers to.
+//! - No write has a byte for which the caller's test finds plain text. This includes writes that are
+//!   overwritten, cut or removed later.
+//! - Each file has a key header before anything else, a table at its end. Other files hold numbers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -84,7 +83,7 @@ impl Seals {
     fn note(&self, written: &Written<'_>) -> Result<(), String> {
         let name = written.path.file_name().unwrap_or_default().to_string_lossy();
         if (self.is_plain)(written.bytes) {
-            return Err("seals.2: plain text".to_owned());
+            return Err("sealed bytes: plain text".to_owned());
         }
         if written.bytes.iter().all(|byte| *byte == 0) {
             return Ok(());
@@ -99,7 +98,7 @@ impl Seals {
             None if is_table => self.note_table(written),
             // A torn write of the header: nothing is sealed before its end.
             None if written.offset as usize + written.bytes.len() <= HEADERS_END => Ok(()),
-            None => Err("seals.3: no key header".to_owned()),
+            None => Err("sealed bytes: no key header".to_owned()),
         }
     }
 
@@ -107,7 +106,7 @@ impl Seals {
     fn note_table(&self, written: &Written<'_>) -> Result<(), String> {
         let before = written.before(written.offset, written.bytes.len());
         if before.iter().zip(written.bytes).any(|(old, new)| *old != 0 && old != new) {
-            return Err("seals.1: a part of a table is written again".to_owned());
+            return Err("sealed bytes: a part of a table is written again".to_owned());
         }
         let mut whole = written.before(0, written.offset as usize);
         whole.resize(written.offset as usize, 0);
@@ -119,12 +118,12 @@ impl Seals {
         salt.map_or(Ok(()), |salt| self.put(written, salt, 0, &whole))
     }
 
-    /// Adds what a write makes of a use of a file. What differs is a problem (seals.1), unless it is a copy.
+    /// Adds what a write makes of a use of a file. What differs is a problem, unless it is a copy.
     fn put(&self, written: &Written<'_>, salt: Salt, offset: usize, bytes: &[u8]) -> Result<(), String> {
         let differs = self.state().put(salt, offset, bytes);
         differs
             .filter(|_| !is_copy(written.path))
-            .map_or(Ok(()), |at| Err(format!("seals.1: offset {at} is written differently")))
+            .map_or(Ok(()), |at| Err(format!("sealed bytes: offset {at} is written differently")))
     }
 }
 

@@ -1,7 +1,8 @@
-//! Writes golden directories: databases as this version writes them, for the compatibility test of later ones.
+//! Writes golden directories: databases as this version writes them, for the compatibility test of later
+//! ones.
 //!
-//! `cargo run -p esker --example make_goldens -- DIR` makes a directory in DIR for each kind; those that are there
-//! already stay as they are. Rules: docs/compatibility.md
+//! `cargo run -p esker --example make_goldens -- DIR` makes a directory in DIR for each kind; those that are
+//! there already stay as they are. Rules: docs/compatibility.md
 #![expect(clippy::disallowed_methods, reason = "a tool of the project: it writes files for the repository")]
 #![allow(unused_imports, dead_code, reason = "it shares the tests' helpers")]
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   normal build     std atomics, parking_lot locks
-//!   --cfg loom       loom's: a test in a `models` module runs once for every interleaving, and for every value that a
-//!                    weak memory order lets a load return
+//!   --cfg loom       loom's: a test in a `models` module runs once for every interleaving, and for every
+//!                    value that a weak memory order lets a load return
 //! ```
 //!
 //! Only what has models takes its atomics from here. With `--cfg loom` nothing but the models can run.
@@ -89,8 +89,8 @@ mod modelled {
     }
 }
 
-/// Runs a model in all interleavings with at most `LOOM_MAX_PREEMPTIONS` (2 if not set) switches from a thread that could
-/// have gone on. Bugs that need more are rare (Musuvathi and Qadeer, CHESS, 2007).
+/// Runs a model in all interleavings with at most `LOOM_MAX_PREEMPTIONS` (2 if not set) switches from a
+/// thread that could have gone on. Bugs that need more are rare (Musuvathi and Qadeer, CHESS, 2007).
 #[cfg(all(test, loom))]
 pub(crate) fn model(body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

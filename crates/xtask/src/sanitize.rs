@@ -1,7 +1,7 @@
 //! Runs the tests of unsafe and lock-free code under sanitizers and similar tools.
 //!
 //! ```text
-//!   cargo xtask sanitize KIND [--long] --> Recipe: environment, program, arguments, filters --> exit status, tests
+//!   cargo xtask sanitize KIND [--long] --> Recipe: environment, program, arguments, filters --> tests
 //! ```
 //!
 //! Each kind builds into its own directory below `target`, because its flags apply to every crate.

@@ -375,15 +375,15 @@ mod tests {
     }
 
     #[test]
-    fn formats_2_rows_have_the_number_of_the_line_on_which_they_start() {
+    fn rows_have_the_number_of_the_line_on_which_they_start() {
         let lines =
             |text: &str| rows(text.as_bytes()).unwrap().into_iter().map(|row| row.0).collect::<Vec<_>>();
         for end in ["\n", "\r\n"] {
             let text = format!("a,1{end}{end}{end}bad{end}\"c{end}{end}\",\"{end}3\"{end}d,4");
-            assert_eq!(lines(&text), [1, 4, 5, 9], "formats.2: {text:?}");
+            assert_eq!(lines(&text), [1, 4, 5, 9], "{text:?}");
         }
         // Longer than the buffer of a reader.
         let long = "x".repeat(100_000);
-        assert_eq!(lines(&format!("\n\na,{long}\r\n\r\nb,\"{long}\r\n\"\nc,1\n")), [3, 5, 7], "formats.2");
+        assert_eq!(lines(&format!("\n\na,{long}\r\n\r\nb,\"{long}\r\n\"\nc,1\n")), [3, 5, 7]);
     }
 }

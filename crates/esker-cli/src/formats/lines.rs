@@ -1,6 +1,6 @@
 //! Reads a file line by line, as bytes.
 //!
-//! A line uses no more memory than a valid key and value need. A longer line is bad (formats.2), and its rest
+//! A line uses no more memory than a valid key and value need. A longer line is bad, and its rest
 //! is skipped when the next line is requested. For formats with values the limit is some GiB, because every
 //! exported row must be readable (formats.1).
 

@@ -7,7 +7,8 @@
 //!
 //! formats.1. A reader restores exactly the bytes that its writer wrote. What a format cannot represent is an
 //!     error. Only JSON lines represent rows of several keyspaces.
-//! formats.2. A bad line is reported with its number and a reason, and reading continues after it.
+//!
+//! - A bad line is reported with its number and a reason, and reading continues after it.
 
 mod compressed;
 mod csv;

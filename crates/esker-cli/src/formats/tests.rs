@@ -180,16 +180,16 @@ fn what_is_no_string_stands_as_it_is() {
         &DEFAULTS,
     );
     for (bad, expected) in bad.iter().zip(["1: key: ", "2: no JSON object: ", "3: key_hex: a string"]) {
-        assert!(bad.starts_with(expected), "formats.2: {bad}");
+        assert!(bad.starts_with(expected), "{bad}");
     }
 }
 
 #[test]
-fn formats_2_bad_lines_are_named_and_skipped() {
+fn bad_lines_are_named_and_skipped() {
     let starts = |found: Vec<String>, expected: &[&str]| {
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {
-            assert!(found.starts_with(expected), "formats.2: {found} / {expected}");
+            assert!(found.starts_with(expected), "{found} / {expected}");
         }
     };
     starts(

@@ -45,8 +45,8 @@ pub(super) fn read_durability(words: &mut Words<'_>) -> Done<Durability> {
     }
 }
 
-/// Begins a transaction in a namespace, or a nested one inside the transaction that the connection holds. Replies
-/// with its number.
+/// Begins a transaction in a namespace, or a nested one inside the transaction that the connection holds.
+/// Replies with its number.
 ///
 /// # Errors
 /// Fails if transactions are nested too deeply.

@@ -107,10 +107,10 @@ fn run_here(cx: &mut Cx<'_>, script: &Script<'_>) -> Done {
         }
     };
     if limits.has_ended() {
-        // Discard the interpreter, and undo the writes (lua.2, lua.3).
+        // Discard the interpreter, and undo the writes (lua.2).
         cx.effects.has_ended_script = true;
     } else if machine.is_small() {
-        // Keep a small interpreter for the next script (lua.3).
+        // Keep a small interpreter for the next script.
         *slot = Some(machine);
     }
     done

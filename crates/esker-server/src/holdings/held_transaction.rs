@@ -1,7 +1,7 @@
 //! A transaction of a connection, from `ES.BEGIN` or `OB.BEGIN` to its commit or rollback.
 //!
 //! ```text
-//!   commands --write--> a part (store.3) --COMMIT: admit, then repeat each write--> the sequencer's transaction
+//!   commands --write--> a part --COMMIT: admit, then repeat each write--> the sequencer's transaction
 //!            --read---> the part's snapshot with its writes on top
 //! ```
 //!

@@ -24,8 +24,8 @@ use crate::run::server::Server;
 use crate::store::{self, LocalStore, Store};
 
 impl Server {
-    /// Creates a server for `store`. `db` is the database of this process that holds the store's data, if there
-    /// is one.
+    /// Creates a server for `store`. `db` is the database of this process that holds the store's data, if
+    /// there is one.
     ///
     /// # Errors
     /// Fails if the store fails, or if the file of users is invalid.

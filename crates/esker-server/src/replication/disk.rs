@@ -8,7 +8,7 @@
 //! ```
 //!
 //! - At each moment of the exchange one of the directories is complete. The next start finishes the exchange.
-//! - Each of these directories has a job file that proves what it is (job.2). A directory that only has such
+//! - Each of these directories has a job file that proves what it is. A directory that only has such
 //!   a name is left alone, and blocks the copy. Only files with names of a database are removed from a proved
 //!   one.
 //! - No symbolic link below the parent directory is followed (fs.5).

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   es.repl:  "e" + number (big-endian) --> mark, start       an epoch, replicated like data
-//!             "p"                       --> position          of the newest commit from a primary, written by it
+//!             "p"                       --> position          of a primary's newest commit, written by it
 //!             "r"                       --> role              primary since a commit, or replica of a server
 //!             "s" + name                --> position, commit  a replica's slot: slots.rs
 //!             "i"                       --> name              under which this database follows primaries

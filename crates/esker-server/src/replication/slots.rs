@@ -1,14 +1,15 @@
 //! Slots: the progress of each replica. The log after it is kept while the replica is away.
 //!
 //! ```text
-//!   ES.REPLICATE ... name --take--> slot: position, the engine's number of that commit --> record, Db::hold_feed
+//!   ES.REPLICATE ... name --take--> slot: position, the engine's number of it --> record, Db::hold_feed
 //!   each second: durable commits of replicas --keep--> slots move
 //!                                            `-- log gone --> dropped, connection ended
 //! ```
 //!
 //! slots.1. The log is held by what the durable records say. So no crash makes a slot ask for released log.
-//! slots.2. A slot moves to a commit that its replica has durably, or to an earlier one. If several
-//!     connections use the slot, the slowest counts.
+//!
+//! - A slot moves to a commit that its replica has durably, or to an earlier one. If several
+//!   connections use the slot, the slowest counts.
 //! - Moving a slot is itself a commit on a primary. A slot that lacks only that commit stays, or the moves
 //!   would never end.
 //! - Commits from before a server took its role may have no numbers there. A slot promises nothing for them.
@@ -91,7 +92,7 @@ impl Slots {
     }
 
     /// Returns which slots can move, given the durable commits of their replicas. Empty if that is not worth
-    /// a commit (slots.2).
+    /// a commit.
     fn moves(&self, durable: &BTreeMap<String, u64>) -> Vec<(String, u64, u64)> {
         let behind = |name: &str, slot: &Slot| {
             let durable = *durable.get(name)?;
@@ -177,7 +178,7 @@ impl Replication {
     }
 
     /// Places the slot of a replica that follows from a commit on, given with the engine's number; `None`: it
-    /// gets a copy. A slot that is earlier stays (slots.2).
+    /// gets a copy. A slot that is earlier stays.
     ///
     /// # Errors
     /// Fails if the engine fails.
@@ -247,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_2_and_3_they_move_to_what_is_on_the_disk_and_come_to_rest() {
+    fn slots_move_to_what_is_on_the_disk_and_come_to_rest() {
         let slot = |seq| Slot { at: Position { seq, ..Position::default() }, local: seq + 1000 };
         let names = ["a", "b"].map(str::to_owned);
         let mut slots =

@@ -152,8 +152,7 @@ fn note_reads(cx: &mut Cx<'_>, command: &Command, notes: bool) {
     }
 }
 
-/// Prevents the commit of the connection's held transaction after a failed command that writes or publishes
-/// (commands.3).
+/// Prevents the commit of the connection's held transaction after a failed command that writes or publishes.
 pub(super) fn refuse_commit(cx: &Cx<'_>, command: &Command) {
     let matters =
         command.takes_part() && command.is(flag::WRITE | flag::PUBSUB) && !cx.session.turn.is_inside;

@@ -8,8 +8,9 @@
 //!
 //! commands.2. A command that fails has changed nothing: its writes and effects are undone. A script and
 //!     `EXEC` keep the changes of the commands that succeeded.
-//! commands.3. If a command that may write fails in a held transaction, the transaction cannot commit until
-//!     it is rolled back to a point before that command.
+//!
+//! - If a command that may write fails in a held transaction, the transaction cannot commit until
+//!   it is rolled back to a point before that command.
 
 use std::sync::atomic::Ordering;
 
@@ -125,7 +126,7 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
     call(cx, command, at, request)
 }
 
-/// Checks whether the user may run the command (acl.1, acl.2).
+/// Checks whether the user may run the command (acl.1).
 fn check_rights(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: &Request) -> Done {
     let generation = cx.server.acl.generation();
     if cx.session.login.users_generation != generation {

@@ -38,8 +38,7 @@ pub struct Effects {
     pub is_quiet: bool,
     /// Set when a command failed and its writes could not be undone: nothing may be committed.
     pub must_not_commit: bool,
-    /// Set when a script was ended in the middle of its writes. They are undone with the command that ran it
-    /// (parts.1).
+    /// Set when a script was ended in the middle of its writes. They are undone with the command that ran it.
     pub has_ended_script: bool,
     /// Messages to publish on topics.
     pub said: Vec<Saying>,

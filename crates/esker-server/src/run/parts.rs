@@ -1,7 +1,7 @@
 //! Undoes a command as a whole without affecting the other commands of its commit. This applies to scripts
 //! that are ended, and to an `EXEC` that contains such a script.
 //!
-//! parts.1. Ending a script does not affect the writes or the replies of other commands.
+//! - Ending a script does not affect the writes or the replies of other commands.
 
 use crate::command::flag;
 use crate::command::spec::Group;
@@ -32,7 +32,7 @@ pub fn begin(cx: &mut Cx<'_>, command: &Command) -> Option<(EffectsMark, usize)>
     Some((cx.effects.mark(), transaction.savepoint()))
 }
 
-/// Undoes everything since the recorded state if a script was ended (parts.1).
+/// Undoes everything since the recorded state if a script was ended.
 pub fn end(cx: &mut Cx<'_>, (before, point): (EffectsMark, usize), done: Done) -> Done {
     let Access::Write(transaction) = cx.access else { return done };
     let has_ended = std::mem::take(&mut cx.effects.has_ended_script);

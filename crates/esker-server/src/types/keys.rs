@@ -17,7 +17,7 @@ impl Cx<'_> {
         let _ = key;
     }
 
-    /// The main record of a key (data.2).
+    /// The main record of a key.
     ///
     /// # Errors
     /// Errors of the store.

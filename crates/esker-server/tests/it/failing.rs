@@ -36,7 +36,7 @@ fn commands_2_a_read_of_groups_that_fails_has_delivered_nothing() {
 }
 
 #[test]
-fn commands_3_a_held_transaction_with_a_refused_write_cannot_commit() {
+fn a_held_transaction_with_a_refused_write_cannot_commit() {
     let server = TestServer::start();
     let mut wire = server.wire();
     let large = "x".repeat(1 << 20);

@@ -111,7 +111,7 @@ fn lua_2_scripts_end_after_their_time() {
 }
 
 #[test]
-fn lua_3_memory_is_bounded_and_none_is_kept() {
+fn memory_is_bounded_and_none_is_kept() {
     let server = TestServer::start();
     let mut wire = server.wire();
     let scripts = [
@@ -150,7 +150,7 @@ fn lua_3_memory_is_bounded_and_none_is_kept() {
 }
 
 #[test]
-fn lua_3_garbage_of_large_texts_takes_no_memory() {
+fn garbage_of_large_texts_takes_no_memory() {
     let server = TestServer::start();
     let mut wire = server.wire();
     for (make, times) in [
@@ -297,7 +297,7 @@ fn published_faults_of_scripts_are_not_here() {
 }
 
 #[test]
-fn parts_1_a_script_that_is_ended_takes_nothing_from_others() {
+fn a_script_that_is_ended_takes_nothing_from_others() {
     let server = TestServer::start();
     let (mut wire, mut other, mut killer) = (server.wire(), server.wire(), server.wire());
     let mut heard = server.wire();

@@ -31,7 +31,7 @@ fn a_user_may_do_what_the_rules_say() {
     ann.say("MULTI");
     assert_eq!(ann.say("SET b1 v"), NOT_KEY);
     assert!(ann.say("EXEC").starts_with("-EXECABORT"));
-    // The right existed when the command was queued, but not when it runs (acl.1, acl.2).
+    // The right existed when the command was queued, but not when it runs (acl.1).
     ann.say("MULTI");
     assert_eq!(ann.say("SET a2 v"), "+QUEUED");
     assert_eq!(admin.say("ACL SETUSER ann -set"), "+OK");

@@ -157,7 +157,7 @@ fn a_question_waits_for_the_commit_that_runs() {
 }
 
 #[test]
-fn lanes_4_records_without_a_guest_are_removed_after_a_while() {
+fn records_without_a_guest_are_removed_after_a_while() {
     let mut world = World::new();
     world.connect();
     world.deliver(1).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Bad bytes on the socket end their connection, and harm nothing else (host.1, protocol.1).
+//! Bad bytes on the socket end their connection, and harm nothing else (protocol.1).
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -17,7 +17,8 @@
 //!     proves (proof.rs). Mostly the files do not match and opening is refused. It is always refused if a
 //!     record after the damage proves it (manifest.rs), or if the manifest that CURRENT names is unreadable.
 //!     Then a repair also shows the newest state or reports a loss.
-//! allowed.3. A directory without CURRENT, tables and log segments is a new database.
+//!
+//! - A directory without CURRENT, tables and log segments is a new database.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,7 +38,7 @@ pub(super) struct Change {
     names: BTreeSet<String>,
     /// Files with unreadable sectors, which cannot cause another state.
     unreadable: BTreeSet<String>,
-    /// Whether the directory looks like a new database (allowed.3).
+    /// Whether the directory looks like a new database.
     pub(super) is_new: bool,
     /// Whether the manifest in force was changed or replaced.
     manifest: bool,
@@ -88,8 +89,8 @@ impl Change {
         touched.any(|name| matches!(Role::of(name), Role::Table | Role::Blob))
     }
 
-    /// Returns whether unreadable sectors of tables and of the log explain a loss, with no other damage
-    /// (damage_judge.9). `before` are the undamaged files.
+    /// Returns whether unreadable sectors of tables and of the log explain a loss, with no other damage.
+    /// `before` are the undamaged files.
     pub(super) fn costs(&self, loss: &Loss, before: &Files) -> bool {
         let roles: Vec<Role> = self.unreadable.iter().map(|name| Role::of(name)).collect();
         let nothing_else =
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_judge_9_keys_of_a_table_are_within_its_range() {
+    fn keys_of_a_table_are_within_its_range() {
         let at = |id, key: &str| Some((KeyspaceId::new(id), key.as_bytes().to_vec()));
         let range = (place(b"\x01d"), place(b"\x02m"));
         let within = |low, high| is_within(&LostKeys::Between(low, high), &range);
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn allowed_3_a_directory_without_anything_of_a_database_is_a_new_one() {
+    fn a_directory_without_anything_of_a_database_is_a_new_one() {
         let left = |names: &[&str]| {
             let mut after = files(&BEFORE);
             after.retain(|name, _| names.contains(&name.as_str()));

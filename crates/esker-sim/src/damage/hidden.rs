@@ -4,8 +4,8 @@
 //!   operations --values put by each commit--> replaced in the same commit | perhaps never committed
 //! ```
 //!
-//! Tables of large commits contain such values, and a repair may recover them (repaired.3, repaired.4 of
-//! repaired.rs).
+//! Tables of large commits contain such values, and a repair may recover them
+//! (repaired.rs).
 
 use std::collections::BTreeMap;
 

@@ -13,17 +13,18 @@
 //! remains so. Harm to files without data has no effect, and a repair then reports no loss.
 //!
 //! damage_judge.3. Everything that can be read, by keys, from both ends and by `len()`, belongs to one state
-//!     that the harms allow: the newest one, or an exception of allowed.1 to allowed.3 (allowed.rs).
+//!     that the harms allow: the newest one, or an exception of allowed.rs.
 //! damage_judge.4. Checking offline finds something exactly if opening, reading or checking online does.
 //!     Neither checking nor dumping changes anything, and a dump accepts any database.
 //! damage_judge.6. A repair creates a sound database that survives a power loss, or nothing if there was
 //!     none. The damaged database does not change.
 //! damage_judge.7. The report of a repair covers each difference from an allowed state. The repaired value is
-//!     older or missing, or, if a loss says so, of an uncommitted transaction or replaced within its commit
-//!     (repaired.3, repaired.4). A state is not allowed if a remaining file proves a newer commit, or if
+//!     older or missing, or, if a loss says so, of an uncommitted transaction or replaced within its commit.
+//!     A state is not allowed if a remaining file proves a newer commit, or if
 //!     damage of the manifest is proven; then a loss is reported.
-//! damage_judge.9. If only sectors of tables and of the log are unreadable, a repair loses nothing of other
-//!     files, and of a table only keys in its range.
+//!
+//! - If only sectors of tables and of the log are unreadable, a repair loses nothing of other
+//!   files, and of a table only keys in its range.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -184,7 +185,7 @@ impl<'a> Judge<'a> {
         self.untouched("damage_judge.4", "checking offline", disk)?;
         match checked {
             Ok(_) if self.change.is_new => {
-                Err("allowed.3: checking offline finds a database where there is none".to_owned())
+                Err("checking offline finds a database where there is none".to_owned())
             }
             Ok(report) => Ok(!report.is_sound()),
             Err(Error::NotFound(_)) if self.change.is_new => Ok(true),

@@ -1,4 +1,4 @@
-//! The requirements on a repair: see damage_judge.6 to damage_judge.9 in judge.rs.
+//! The requirements on a repair: see judge.rs.
 //!
 //! ```text
 //!   damaged files --repair--> another directory --open, read, check--> Contents
@@ -9,11 +9,11 @@
 //! manifest, tables and segments of another database cannot be distinguished, so its values may be recovered,
 //! too.
 //!
-//! repaired.3. A table adopted by a commit cannot be distinguished from one of an uncommitted transaction.
-//!     Uncommitted values may be present if a loss covers that table's keys (tables.6 of the engine's
-//!     rescue/repair/tables.rs).
-//! repaired.4. The remainder of a commit may contain values that it replaced itself, if a loss of a table
-//!     covers the key.
+//! - A table adopted by a commit cannot be distinguished from one of an uncommitted transaction.
+//!   Uncommitted values may be present if a loss covers that table's keys (tables.6 of the engine's
+//!   rescue/repair/tables.rs).
+//! - The remainder of a commit may contain values that it replaced itself, if a loss of a table
+//!   covers the key.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ impl Judge<'_> {
             return Err(format!("repairing: no file with data has changed, but {:#?}", report.losses));
         }
         if let Some(loss) = report.losses.iter().find(|loss| !self.change.costs(loss, &self.subject.files)) {
-            return Err(format!("damage_judge.9: repairing: more is lost than is unreadable: {loss:?}"));
+            return Err(format!("unreadable sectors: repairing: more is lost than is unreadable: {loss:?}"));
         }
         if self.options.hides_losses {
             report.losses.clear();
@@ -198,7 +198,7 @@ impl Judge<'_> {
         self.subject.chronicle.iter().any(own) || self.donor.is_some_and(foreign)
     }
 
-    /// Returns whether a value that was never visible may be present (repaired.3, repaired.4).
+    /// Returns whether a value that was never visible may be present.
     fn may_be_hidden(
         &self,
         number: Option<KeyspaceId>,

@@ -11,8 +11,8 @@ use super::device::{Drive, DriveFs, Event, FILE};
 use esker_world::failure::{Failure, Result};
 
 /// `mkfs` writes the journal and all inode tables at once. Metadata checksums are off: ext4 requires that the
-/// two sectors of its superblock are written atomically, and would refuse to mount after this drive tore them
-/// (content.1). The journal protects all other metadata.
+/// two sectors of its superblock are written atomically, and would refuse to mount after this drive tore
+/// them. The journal protects all other metadata.
 const FORMAT: [&str; 10] = [
     "-q",
     "-F",

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The file system is that of the running kernel, which determines the effect of syncs and renames. After a
-//! power loss every `Sync` commit exists, and the surviving commits are a prefix (journal.1 to journal.4).
+//! power loss every `Sync` commit exists, and the surviving commits are a prefix (`journal.rs`).
 
 mod device;
 mod host;

@@ -9,9 +9,9 @@
 //! process that will be killed, a call that may take effect is recorded before it starts, and its result
 //! after it returned.
 //!
-//! clients.4. After injected faults, a write that fails because all writes have stopped is recorded as one
-//!     that never returned, and the client ends: the following crash decides whether it took effect. Failed
-//!     reads are errors.
+//! - After injected faults, a write that fails because all writes have stopped is recorded as one
+//!   that never returned, and the client ends: the following crash decides whether it took effect. Failed
+//!   reads are errors.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -41,7 +41,7 @@ const REFUSED_PAUSE: Duration = Duration::from_micros(100);
 /// The outcome of a write.
 pub(super) enum Written {
     Made,
-    /// No effect, because of a full (full_disk.1) or failing disk (failing_disk.1).
+    /// No effect, because of a full or failing disk.
     Refused,
     /// No effect, because the keyspace does not exist.
     KeyspaceDropped(Failure),
@@ -59,8 +59,7 @@ pub(crate) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Works until stopped, until `ops` calls are done, or until an injected fault stops all writes
-    /// (clients.4).
+    /// Works until stopped, until `ops` calls are done, or until an injected fault stops all writes.
     pub(crate) fn run(mut self, ops: Range<u64>) -> Result<Vec<Record>> {
         or_stopped(self.work(ops))?;
         Ok(self.records)
@@ -131,14 +130,14 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Records failed writes whose effect is unknown (clients.4).
+    /// Records failed writes whose effect is unknown.
     fn leave_open(&mut self, calls: Vec<(u64, Event)>, failure: Failure) -> Result<()> {
         let open = calls.into_iter().map(|(called, event)| Record { called, returned: u64::MAX, event });
         self.records.extend(open);
         Err(failure.of_write())
     }
 
-    /// Returns whether a commit failed without effect (full_disk.1, failing_disk.1).
+    /// Returns whether a commit failed without effect.
     pub(super) fn is_refused(&self, failure: &Failure) -> bool {
         let is_refused = self.shared.excuses(failure);
         if is_refused {
@@ -412,7 +411,7 @@ impl<'a> Client<'a> {
             .map_err(|failure| failure.during("writing after space is available again"))
     }
 
-    /// Flushes and writes after all faults have ended, which must succeed (failing_disk.2). If
+    /// Flushes and writes after all faults have ended, which must succeed. If
     /// `may_have_stopped`, both may instead report that the log has stopped. Returns whether they do.
     pub(super) fn write_after_faults(&mut self, ops: u64, may_have_stopped: bool) -> Result<bool> {
         let flushed = self.keyspaces.db.flush().map_err(|error| Failure::from(error).of_write());
@@ -421,9 +420,7 @@ impl<'a> Client<'a> {
         flushed.map_err(|failure| failure.during("flushing after the faults"))?;
         let put = self.put(ops / 30 * REGISTERS);
         if is_stopped && put.is_ok() {
-            return Err(Failure::new(
-                "failing_disk.2: a write succeeds although a flush reports that writes have stopped",
-            ));
+            return Err(Failure::new("a write succeeds although a flush reports that writes have stopped"));
         }
         let put = if is_stopped { or_stopped(put) } else { put };
         put.map_err(|failure| failure.during("writing after the faults"))?;

@@ -6,12 +6,12 @@
 //!   before a crash also: a rename | syncs of the directory --faults --`-- or the log stops --> Client: ends
 //! ```
 //!
-//! failing_disk.1. A commit that fails without reporting stopped writes has no effect, even after crashes. It
-//!     counts as aborted.
-//! failing_disk.2. After the faults, a flush succeeds and then commits do, because a flush or compaction
-//!     repairs the manifest. Only if a sync of the directory failed, or a log segment could not be renamed,
-//!     writes may be stopped until the database is reopened; then both report this. A life that ends with a
-//!     close has neither of these faults.
+//! - A commit that fails without reporting stopped writes has no effect, even after crashes. It
+//!   counts as aborted.
+//! - After the faults, a flush succeeds and then commits do, because a flush or compaction
+//!   repairs the manifest. Only if a sync of the directory failed, or a log segment could not be renamed,
+//!   writes may be stopped until the database is reopened; then both report this. A life that ends with a
+//!   close has neither of these faults.
 
 use std::io::ErrorKind;
 
@@ -71,7 +71,7 @@ fn fault(calls: &[OpKind], within: u64, rng: &mut Rng) -> FaultRule {
     FaultRule { times, ..FaultRule::new(calls, action).nth(rng.u64(1..=within)) }
 }
 
-/// Returns whether these faults may have stopped the log (failing_disk.2). It is unknown which names a
+/// Returns whether these faults may have stopped the log. It is unknown which names a
 /// directory sync was for.
 pub(super) fn may_have_stopped_log(fired: &[Fired]) -> bool {
     fired.iter().any(|call| match call.kind {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failing_disk_2_only_names_of_segments_and_syncs_of_the_directory_stop_the_log() {
+    fn only_names_of_segments_and_syncs_of_the_directory_stop_the_log() {
         let may_stop = |kind, path: &str| {
             let action = FaultAction::Fail(ErrorKind::Other);
             may_have_stopped_log(&[Fired { kind, path: PathBuf::from(path), action }])
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn failing_disk_2_before_a_close_nothing_fails_that_stops_the_log_and_else_everything_does() {
+    fn before_a_close_nothing_fails_that_stops_the_log_and_else_everything_does() {
         let all_fail = |may_stop_log| {
             let faults = FaultFs::new(Arc::new(MemFs::new()));
             faults.create_dir_all(Path::new("db")).unwrap();
@@ -124,7 +124,7 @@ mod tests {
             faults.fired_after(0)
         };
         let harmless = all_fail(false);
-        assert!(!may_have_stopped_log(&harmless), "failing_disk.2: {harmless:?}");
+        assert!(!may_have_stopped_log(&harmless), "{harmless:?}");
         let failed = |fired: &[Fired], kind: OpKind, name: &str| {
             fired.iter().any(|call| call.kind == kind && call.path.to_string_lossy().contains(name))
         };

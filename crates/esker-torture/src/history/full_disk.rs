@@ -5,8 +5,8 @@
 //!   in some processes that are killed: refuse, grant, refuse --`--commits fail--> Client: no effect
 //! ```
 //!
-//! full_disk.1. A commit that fails for lack of space has no effect, even after crashes. It counts as
-//!     aborted.
+//! - A commit that fails for lack of space has no effect, even after crashes. It counts as
+//!   aborted.
 //! - Once there is space, a flush succeeds and then commits do, and nothing else has failed meanwhile. A
 //!   writer that waits for a flush may still get the error of an earlier one.
 

@@ -8,11 +8,11 @@
 //! (Cerone and Gotsman, "Analysing snapshot isolation", 2018). So the search looks for cycles without two
 //! consecutive ones, over pairs of a node and whether the edge into it was rw.
 //!
-//! graph.2. Two consecutive rw edges are also forbidden if the transaction between them is serializable. A
-//!     transaction has two events, its beginning and its commit. An rw edge leads from the beginning of a
-//!     snapshot isolated transaction, or from the commit of a serializable one, to the commit of the other;
-//!     all other edges lead from a commit to a beginning. The order of these events must have no cycle. If
-//!     all transactions are serializable, every cycle is forbidden.
+//! - Two consecutive rw edges are also forbidden if the transaction between them is serializable. A
+//!   transaction has two events, its beginning and its commit. An rw edge leads from the beginning of a
+//!   snapshot isolated transaction, or from the commit of a serializable one, to the commit of the other;
+//!   all other edges lead from a commit to a beginning. The order of these events must have no cycle. If
+//!   all transactions are serializable, every cycle is forbidden.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -33,7 +33,7 @@ pub(crate) enum Edge {
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     edges: Vec<Vec<(usize, Edge)>>,
-    /// Whether each node is a serializable transaction (graph.2).
+    /// Whether each node is a serializable transaction.
     serializable: Vec<bool>,
 }
 
@@ -53,7 +53,7 @@ impl Graph {
         self.edges.len() - 1
     }
 
-    /// Marks a node as serializable: what it has read is unchanged when it commits (graph.2).
+    /// Marks a node as serializable: what it has read is unchanged when it commits.
     pub(crate) fn set_serializable(&mut self, node: usize) {
         self.serializable[node] = true;
     }
@@ -71,7 +71,7 @@ impl Graph {
         edges.map(|&(to, edge)| (2 * to + usize::from(edge == Edge::Rw), edge))
     }
 
-    /// Returns a forbidden cycle of the allowed edges (graph.2): its nodes, each with the edge to the next
+    /// Returns a forbidden cycle of the allowed edges: its nodes, each with the edge to the next
     /// one.
     pub(crate) fn cycle(&self, allowed: &[Edge]) -> Option<Vec<(usize, Edge)>> {
         let component = self.components(allowed);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn graph_2_two_antidependencies_in_a_row_are_forbidden_around_a_serializable_transaction() {
+    fn two_antidependencies_in_a_row_are_forbidden_around_a_serializable_transaction() {
         let skew = [(0, 1, Rw), (1, 0, Rw)];
         assert_eq!(cycle_with(&[0, 1], &skew, &[Rw]), Some(2));
         // The snapshot isolated one may precede what it has not seen.

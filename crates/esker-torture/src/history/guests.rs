@@ -104,8 +104,7 @@ impl Guests {
 }
 
 impl Client<'_> {
-    /// Creates, lists and drops guests until stopped, or until an injected fault stops all writes
-    /// (clients.4).
+    /// Creates, lists and drops guests until stopped, or until an injected fault stops all writes.
     pub(super) fn keep_guests(mut self) -> Result<Vec<Record>> {
         or_stopped(self.keep())?;
         Ok(self.records)

@@ -7,7 +7,7 @@
 //!
 //! Calls that returned to a client took effect: `Buffered` and `Sync` commits survive the process. Pending
 //! calls took effect before the next life begins or never (torture_history.3). Until the kill the process
-//! works: no thread has panicked, and it writes notes (torture_history.4).
+//! works: no thread has panicked, and it writes notes.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;

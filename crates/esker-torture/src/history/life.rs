@@ -57,7 +57,7 @@ type Crash = (MemFs, Cut);
 pub(super) struct Lived {
     pub(super) records: Vec<Record>,
     pub(super) crash: Option<Crash>,
-    /// Whether the database reported stopped writes at the end, which was allowed (failing_disk.2).
+    /// Whether the database reported stopped writes at the end, which was allowed.
     pub(super) is_stopped: bool,
 }
 
@@ -152,7 +152,7 @@ impl Life<'_> {
     }
 
     /// Waits for a condition that clients bring about. Threads that hang cannot be ended, so the process
-    /// exits if clients make no progress (torture_history.4).
+    /// exits if clients make no progress.
     fn wait_until(&self, is_so: impl Fn() -> bool) {
         let mut watch = Watch::new(HANG_TIMEOUT);
         while !is_so() {

@@ -10,7 +10,7 @@
 //! versions and their writers. Anomalies have Adya's names.
 //!
 //! Allowed are write skew and, in general, cycles with two consecutive antidependencies around a transaction
-//! that was only promised a snapshot (graph.2). Everything else is forbidden. A scan reads every key of its
+//! that was only promised a snapshot. Everything else is forbidden. A scan reads every key of its
 //! range, including missing ones, so a phantom is an ordinary antidependency.
 //!
 //! Time counts: a transaction that ended before another began precedes it. Snapshots show the state when they

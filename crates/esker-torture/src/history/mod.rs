@@ -2,20 +2,21 @@
 //! of money.
 //!
 //! ```text
-//!   lives of one database: open, audit, clients, power loss | kill | close   --> linear.rs   single keys
-//!     in memory, or on real files with kill -9 (killed.rs, notes.rs)      |-> lists.rs    transactions
-//!                                                                         `-> story.rs    bank, counter, forks
+//!   lives of one database: open, audit, clients, power loss | kill | close   --> linear.rs  single keys
+//!     in memory, or on real files with kill -9 (killed.rs, notes.rs)      |-> lists.rs   transactions
+//!                                                                         `-> story.rs   bank, counter
 //! ```
 //!
 //! - Single-key operations are linearizable, also in keyspaces that are created and dropped (`guests.rs`).
 //! - Transactions are snapshot isolated, and a snapshot shows the state when it was taken. Serializable and
-//!   exclusive transactions are serializable among all others (graph.2 of `graph.rs`).
+//!   exclusive transactions are serializable among all others (`graph.rs`).
 //!
 //! torture_history.3. Both hold across power losses for `Sync` commits, and across kills for `Buffered` ones:
 //!     acknowledged calls took effect, pending ones did or never will. This includes earlier failures of log
 //!     writes and syncs, full disks (`full_disk.rs`), and failures to write tables, the manifest and names
 //!     (`failing_disk.rs`).
-//! torture_history.4. No thread panics or hangs, including in lives that a crash ends.
+//!
+//! - No thread panics or hangs, including in lives that a crash ends.
 
 mod canary;
 mod clients;
@@ -246,8 +247,7 @@ impl HistoryCampaign {
                 summary.refused += refused;
                 summary.full_lives += u64::from(refused > 0);
             }
-            // After a crash, the old database continues beside the crashed state, and must still work
-            // (torture_history.4).
+            // After a crash, the old database continues beside the crashed state, and must still work.
             let stats = db.stats();
             summary.merges += stats.compactions;
             summary.beside += beside.get();

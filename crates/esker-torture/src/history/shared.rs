@@ -20,9 +20,9 @@ pub(crate) struct Shared {
     pub(crate) progress: AtomicU64,
     /// Whether clients must end.
     pub(crate) stop: AtomicBool,
-    /// Whether the disk is sometimes full (full_disk.1).
+    /// Whether the disk is sometimes full.
     pub(crate) may_be_full: AtomicBool,
-    /// Whether writes of tables, manifest and names may fail (failing_disk.1).
+    /// Whether writes of tables, manifest and names may fail.
     pub(super) may_fail: AtomicBool,
     /// Number of commits that failed for one of these reasons.
     pub(crate) refused: AtomicU64,
@@ -47,7 +47,7 @@ impl Shared {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Returns whether a write may fail with this error, without effect (full_disk.1, failing_disk.1).
+    /// Returns whether a write may fail with this error, without effect.
     pub(super) fn excuses(&self, failure: &Failure) -> bool {
         let is_of_disk = failure.is_injected() && !failure.is_of_stopped_writes();
         is_of_disk && failure.is_of_earlier_log()

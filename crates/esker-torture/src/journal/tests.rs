@@ -42,7 +42,7 @@ fn example() -> Journal {
 }
 
 #[test]
-fn journal_1_journal_2_what_durability_promises_is_needed_and_no_more() {
+fn what_durability_promises_is_needed_and_no_more() {
     let journal = example();
     let verdict = |ops: &[usize], crash| journal.verify(&after(&journal, ops), crash);
     for crash in [Crash::Process, Crash::Power] {
@@ -60,7 +60,7 @@ fn journal_1_journal_2_what_durability_promises_is_needed_and_no_more() {
 }
 
 #[test]
-fn journal_1_half_an_operation_is_no_state() {
+fn half_an_operation_is_no_state() {
     let journal = example();
     let mut expected = journal.after(&[1, 0]);
     let Op::Batch(writes, _) = journal.tasks[0][1].op.clone() else { unreachable!("it is a batch") };
@@ -96,7 +96,7 @@ fn what_was_seen_after_a_kill_comes_before_what_follows() {
 }
 
 #[test]
-fn journal_4_money_neither_comes_nor_goes() {
+fn money_neither_comes_nor_goes() {
     let mut journal = Journal::new(Expected::empty(1), Durability::Sync);
     let transfer = Some(Transfer { from: 1, to: 2, amount: 5 });
     journal.intent(0, Task { transfer, ..batch(1, Durability::Sync) });
@@ -108,7 +108,7 @@ fn journal_4_money_neither_comes_nor_goes() {
 }
 
 #[test]
-fn journal_4_the_bank_tells_apart_states_that_look_alike() {
+fn the_bank_tells_apart_states_that_look_alike() {
     let mut journal = Journal::new(Expected::empty(1), Durability::None);
     let transfer = Some(Transfer { from: 1, to: 2, amount: 5 });
     journal.intent(0, Task { transfer, ..batch(1, Durability::None) });

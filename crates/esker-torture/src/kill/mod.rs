@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A killed process loses nothing that it wrote to the operating system: all `Buffered` and `Sync` commits
-//! survive, and a prefix of the `None` commits (journal.1 to journal.4 in `journal.rs`). A failure keeps the
+//! survive, and a prefix of the `None` commits (`journal.rs`). A failure keeps the
 //! directory as the kill left it. Until the kill, the child works: no thread panicked, it opened the
 //! database, and in one round of eight each writer got another acknowledgement before the kill.
 

@@ -7,11 +7,11 @@
 //!      `-- power lost: the next session starts with the remaining state
 //! ```
 //!
-//! power.4. Commits with less than `Sync` survive a power loss after the interval of the timed sync plus some
-//!     seconds for a busy machine (`timed_sync.rs`).
+//! - Commits with less than `Sync` survive a power loss after the interval of the timed sync plus some
+//!   seconds for a busy machine (`timed_sync.rs`).
 //!
-//! After a power loss every `Sync` commit exists, and the surviving commits are a prefix (journal.1 to
-//! journal.4). This also holds for repeated kills and losses: the state of a reopened database does not
+//! After a power loss every `Sync` commit exists, and the surviving commits are a prefix
+//! (`journal.rs`). This also holds for repeated kills and losses: the state of a reopened database does not
 //! depend on bytes that a later loss may remove. Every campaign must cover compactions, also through tiers,
 //! and recycled log segments.
 mod disk;

@@ -30,7 +30,7 @@ const LOSSES: usize = 4;
 const ROUNDS: u64 = 3;
 const COMMITS: u64 = 20;
 
-/// Commits, and waits until power losses lose nothing. Returns the longest wait (power.4).
+/// Commits, and waits until power losses lose nothing. Returns the longest wait.
 pub(super) fn longest_wait(dir: &Path, left: &Path, seed: u64) -> Result<Duration> {
     let mut rng = Rng::with_seed(seed);
     let mut disk = Disk::default();
@@ -58,7 +58,7 @@ pub(super) fn longest_wait(dir: &Path, left: &Path, seed: u64) -> Result<Duratio
             if waited > BOUND && look >= LOOKS_MIN {
                 let made = round * COMMITS;
                 return Err(Failure::new(format!(
-                    "power.4: of {made} commits, the last of them {waited:?} old, a power loss leaves {kept}"
+                    "timed sync: of {made} commits, the last of them {waited:?} old, a power loss leaves {kept}"
                 )));
             }
             std::thread::sleep(LOOK_EVERY);

@@ -38,7 +38,7 @@ fn power_finds_faults_of_the_engine() {
 }
 
 #[test]
-fn power_4_power_finds_a_timed_sync_that_does_nothing() {
+fn power_finds_a_timed_sync_that_does_nothing() {
     caught("TimedSyncSkipped", &["power", "--runs", "0"]);
 }
 

@@ -96,7 +96,7 @@ fn serializable_transactions_whose_ranges_are_not_looked_at_are_caught() {
 }
 
 #[test]
-fn full_disk_1_commits_that_are_made_although_there_was_no_space_for_them_are_caught() {
+fn commits_that_are_made_although_there_was_no_space_for_them_are_caught() {
     // The first such history may only show a lost element or a register.
     let ways = ["G1a: ", "a snapshot of the bank", "the counter is"];
     let is_named = |error: String| ways.iter().any(|way| error.contains(way));
@@ -128,13 +128,13 @@ fn transactions_without_a_snapshot_are_caught_by_each_checker() {
 }
 
 #[test]
-fn torture_history_4_panics_of_background_threads_are_caught_whatever_ends_a_life() {
+fn panics_of_background_threads_are_caught_whatever_ends_a_life() {
     let ways = ["a background thread panicked: a canary at the end", "a thread of the child panicked"];
     caught_as_each(Canary::Panic, &ways);
 }
 
 #[test]
-fn torture_history_4_a_client_that_hangs_is_caught() {
+fn a_client_that_hangs_is_caught() {
     let error = caught(Canary::Hang, 2);
     assert!(error.contains("the child has written no notes"), "{error}");
 }

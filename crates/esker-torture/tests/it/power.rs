@@ -18,14 +18,14 @@ fn campaign(dir: &Path, seed: u64, runs: u64) -> PowerCampaign {
 
 /// Thread scheduling decides what happens, so campaigns run until everything was covered.
 #[test]
-fn power_4_power_losses_take_nothing_that_was_promised() {
+fn power_losses_take_nothing_that_was_promised() {
     let mut seen = BTreeSet::new();
     let mut unseen = Vec::new();
     for seed in 1..9 {
         let dir = tempfile::tempdir().unwrap();
         let s = campaign(dir.path(), seed, 4).run().unwrap();
         assert!(s.runs == 4 && s.losses >= 20, "{s}");
-        assert!(s.timed_sync_ms > 0, "power.4: {s}");
+        assert!(s.timed_sync_ms > 0, "timed sync: {s}");
         let met = [
             ("more than 20 losses", s.losses - 20),
             ("lives after a kill", s.after_kill),

@@ -7,11 +7,12 @@
 //!
 //! model_history.1. A power loss may lose the commits after `synced`, the death of the process those after
 //!     `buffered`. The remaining state is that after some commit.
-//! model_history.2. A commit is in doubt if the log failed or a call panicked. It may or may not exist after
-//!     the next opening, and does not exist if a later one was acknowledged.
-//! model_history.4. Expired entries are invisible, according to the engine's time. An opening begins with the
-//!     current wall clock, so after the clock was set back, entries may be visible again unless they were
-//!     swept.
+//!
+//! - A commit is in doubt if the log failed or a call panicked. It may or may not exist after
+//!   the next opening, and does not exist if a later one was acknowledged.
+//! - Expired entries are invisible, according to the engine's time. An opening begins with the
+//!   current wall clock, so after the clock was set back, entries may be visible again unless they were
+//!   swept.
 //!
 //! The state found by an opening is durable, because the log is synced before readers see it. Several commits
 //! may look the same to an opening if they differ only in expired entries; the opening may then have found
@@ -93,7 +94,7 @@ impl History {
         if written > since { written } else { 0 }
     }
 
-    /// Sets the engine's time (model_history.4). Returns whether something has expired.
+    /// Sets the engine's time. Returns whether something has expired.
     pub fn set_now(&mut self, now_ms: u64) -> bool {
         self.now_ms = now_ms;
         self.latest_ms = self.latest_ms.max(now_ms);
@@ -145,7 +146,7 @@ impl History {
         }
     }
 
-    /// Notes a commit in doubt (model_history.2). Only the first one can have reached the log.
+    /// Notes a commit in doubt. Only the first one can have reached the log.
     pub fn doubt(&mut self, commit: Commit) {
         self.doubt.get_or_insert(commit);
     }
@@ -208,7 +209,7 @@ impl History {
         self.entries[since..].iter().any(|entry| entry.footprint.conflicts(footprint))
     }
 
-    /// Determines the commit whose state an opening found (model_history.1, model_history.2), and continues
+    /// Determines the commit whose state an opening found (model_history.1), and continues
     /// from it.
     ///
     /// # Errors
@@ -238,7 +239,7 @@ impl History {
         };
         let seen = self.as_found(&state, found);
         let (now_ms, latest_ms) = (self.now_ms, self.latest_ms);
-        // A missing entry that should be visible was swept (model_history.4).
+        // A missing entry that should be visible was swept.
         let without_swept = |mut state: State| {
             state.lose(now_ms.saturating_add(1)..=latest_ms, found);
             state
@@ -275,8 +276,7 @@ impl History {
         shown
     }
 
-    /// Returns a state at the current time, without entries that may have been swept and are missing
-    /// (model_history.4).
+    /// Returns a state at the current time, without entries that may have been swept and are missing.
     fn as_found(&self, state: &State, found: &Contents) -> State {
         self.as_found_at(state, found, self.now_ms)
     }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn model_history_4_what_had_expired_may_be_back_or_not() {
+    fn what_had_expired_may_be_back_or_not() {
         let until = |n: u16| Write::PutUntil(KeyNo(n), ValueNo::new(4, u32::from(n)), u64::from(n) * 10 + 5);
         let mut history = History::new(State::new());
         history.push(Commit::Writes((0..3).map(|n| (Id(0), until(n))).collect()), Footprint::default(), Sync);

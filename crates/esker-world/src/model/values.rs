@@ -1,7 +1,7 @@
 //! Values: bytes that are generated from a length and a stamp, and identify both.
 //!
 //! ```text
-//!   stamp (4 bytes) | lowest byte of the stamp + position / 7 ...    shorter values: first bytes of the stamp
+//!   stamp (4 bytes) | lowest byte of the stamp + position / 7 ...   shorter values: first bytes of the stamp
 //! ```
 //!
 //! A quarter of the values continue with noise, which does not compress, so that compressed tables have both

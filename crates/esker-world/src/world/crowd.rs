@@ -1,7 +1,7 @@
 //! Disks that large commits fill up to the reserve, which is for removals.
 //!
 //! ```text
-//!   limit --flush--> the reserve is known --large commits--> NoSpace --removals--> succeed (world.11)
+//!   limit --flush--> the reserve is known --large commits--> NoSpace --removals--> succeed
 //! ```
 //!
 //! A flush may find no space there. Then removals go on until they have filled two memtables, so only
@@ -49,7 +49,7 @@ impl World {
             let free = self.machine.disk.free_bytes(DIR.as_ref());
             assert!(
                 self.tally.refused == before || !fits || self.tally.by_guests > by_guests,
-                "world.11: a removal finds no space: {free:?} bytes are free"
+                "a removal finds no space: {free:?} bytes are free"
             );
         }
         if !crowd.stays {

@@ -2,7 +2,8 @@
 //! the history.
 //!
 //! ```text
-//!   feed --commit by commit--> Reader (a copy of the database) --digest--> History: a state since the last durable
+//!   feed --commit by commit--> Reader (a copy of the database) --digest--> History: a state since the last
+//!                                                                         durable one
 //!   too far behind: start with the current contents and the next commit
 //! ```
 //!

@@ -4,9 +4,9 @@
 //!   sweep, compaction --the engine removes the oldest entries--> read back --oldest?--> History
 //! ```
 //!
-//! world_limited.1. The entries that remain were written after those that went, and are not changed.
-//! world_limited.2. Nothing goes while the live entries are within the maximum. Not checked while there are
-//!     numbers: merges may have made them, and the model does not know how many operands they have.
+//! - The entries that remain were written after those that went, and are not changed.
+//! - Nothing goes while the live entries are within the maximum. Not checked while there are
+//!   numbers: merges may have made them, and the model does not know how many operands they have.
 //!
 //! Keyspaces have a maximum only while no call fails and no process ends before the outcome is known.
 
@@ -79,7 +79,7 @@ impl World {
         let mut removals = Vec::new();
         for (id, keyspace) in limited {
             let left = attempt(|| keyspace.keys(..).collect::<esker::Result<Vec<_>>>());
-            let left = left.unwrap_or_else(|error| panic!("world_limited.1: {error}"));
+            let left = left.unwrap_or_else(|error| panic!("size limit: {error}"));
             let no = |key: &esker::Key| keys::find(key).expect("a key that was never put");
             let left: BTreeSet<KeyNo> = left.iter().map(no).collect();
             let gone = self.gone(id, &left);
@@ -110,7 +110,7 @@ impl World {
         };
         let live: u64 = there.entries().iter().map(bytes).sum();
         let max = bytes_max.expect("a keyspace with a maximum");
-        assert!(live > max, "world_limited.2: entries go at {live} of {max} bytes");
+        assert!(live > max, "size limit: entries go at {live} of {max} bytes");
     }
 
     /// Returns the entries that are not left, which must be the oldest ones.
@@ -120,7 +120,7 @@ impl World {
         let newest_gone = gone.iter().map(|key| self.history.age_order(id, *key)).max();
         let oldest_left = left.iter().map(|key| self.history.age_order(id, *key)).min();
         if let (Some(gone), Some(left)) = (newest_gone, oldest_left) {
-            assert!(gone <= left, "world_limited.1: {gone} goes, {left} stays");
+            assert!(gone <= left, "size limit: {gone} goes, {left} stays");
         }
         gone
     }

@@ -9,7 +9,7 @@
 //!     model.
 //! world.2. A transaction fails with a conflict if and only if a commit since its beginning touched a key
 //!     that it writes, or, if it is serializable, has read.
-//! world.3. After a restart, the state is allowed by the history (model_history.1, model_history.2), `len` is
+//! world.3. After a restart, the state is allowed by the history (model_history.1), `len` is
 //!     exact, and `check` finds nothing.
 //! world.4. A call fails only with a reason: an injected fault, a full disk, or an earlier failure of the
 //!     log. A failed commit has no effect, unless the log failed. The log fails only if one of its own calls
@@ -26,7 +26,9 @@
 //!     whatever was interleaved with its steps. A checkpoint interrupted by a crash is complete or absent
 //!     (copy.rs). The same holds for archives (archive.rs), unloaded files (unload.rs) and replicas
 //!     (replica.rs).
-//! world.11. A commit that only removes finds space on a disk that large commits have filled (crowd.rs).
+//!
+//! - A commit that only removes finds space on a disk that large commits have filled (crowd.rs).
+//!
 //! world.12. A commit of a guest is applied once or not at all, as its reply says (guests.rs).
 
 mod archive;

@@ -3,18 +3,18 @@
 //!
 //! ```text
 //!   the disk before an opening --kill--> image --check_offline, dump--> no problems, no changes
-//!                                          |---open_read_only--> the state of the opening, no changes
-//!                                          `---repair--> another directory --open--> the state of the opening
+//!                                          |---open_read_only--> the opening's state, no changes
+//!                                          `---repair--> another directory --open--> the opening's state
 //! ```
 //!
-//! world_offline.1. `check_offline` finds no problem in the state after a crash and counts the keys. `dump` shows no
-//!     damage in needed files, except a torn end of the log. Neither changes anything. A clean close after a run
-//!     without faults leaves no unneeded files.
-//! world_offline.2. `open_read_only` shows what the opening found, finds no problem and refuses writes. It
-//!     changes nothing.
-//! world_offline.3. `repair` reports no loss, and creates a database with the contents that the opening found.
+//! - `check_offline` finds no problem in the state after a crash and counts the keys. `dump` shows no damage
+//!   in needed files, except a torn end of the log. Neither changes anything. A clean close after a run
+//!   without faults leaves no unneeded files.
+//! - `open_read_only` shows what the opening found, finds no problem and refuses writes. It changes nothing.
+//! - `repair` reports no loss, and creates a database with the contents that the opening found.
 //!
-//! The seed and the number of an opening alone decide whether it is inspected, so the operations do not depend on it.
+//! The seed and the number of an opening alone decide whether it is inspected, so the operations do not
+//! depend on it.
 
 use std::sync::Arc;
 
@@ -53,16 +53,13 @@ impl World {
             Ok(report) => report,
             Err(Error::NotFound(_)) => {
                 let is_new = self.history.newest().digest() == State::new().digest();
-                return assert!(
-                    is_new,
-                    "world_offline.1: check_offline finds no database where there is one"
-                );
+                return assert!(is_new, "check_offline finds no database where there is one");
             }
-            Err(error) => panic!("world_offline.1: check_offline: {error}"),
+            Err(error) => panic!("check_offline: {error}"),
         };
-        assert!(report.problems.is_empty(), "world_offline.1: check_offline finds {:#?}", report.problems);
+        assert!(report.problems.is_empty(), "check_offline finds {:#?}", report.problems);
         let has_leftovers = report.notes.iter().any(|note| note.contains("is not needed"));
-        assert!(!(is_tidy && has_leftovers), "world_offline.1: a clean close leaves {:#?}", report.notes);
+        assert!(!(is_tidy && has_leftovers), "a clean close leaves {:#?}", report.notes);
         let live_keys = self.history.newest().live_keys();
         let is_right = match self.has_guests() {
             // Records of guests' commits count as well.
@@ -70,49 +67,44 @@ impl World {
             false => report.live_keys == Some(live_keys),
         };
         let counted = report.live_keys;
-        assert!(is_right, "world_offline.1: check_offline counts {counted:?} keys, not {live_keys}");
+        assert!(is_right, "check_offline counts {counted:?} keys, not {live_keys}");
         if let Some(damage) = dumped_damage(&env, image, &report) {
-            panic!("world_offline.1: dump shows damage in {damage}; check_offline notes {:#?}", report.notes);
+            panic!("dump shows damage in {damage}; check_offline notes {:#?}", report.notes);
         }
         self.check_read_only(&env, opening);
-        assert_eq!(image.ops(), 0, "world_offline.1: reading has changed something");
+        assert_eq!(image.ops(), 0, "reading has changed something");
         self.check_repair(&env, opening);
     }
 
-    /// Opens the database to read it and compares what it shows (world_offline.2).
+    /// Opens the database to read it and compares what it shows.
     fn check_read_only(&mut self, env: &Env, opening: Opening) {
         let opened = self.builder(opening).env(env.clone()).open_read_only(DIR);
-        let db = opened.unwrap_or_else(|error| panic!("world_offline.2: open_read_only fails: {error}"));
+        let db = opened.unwrap_or_else(|error| panic!("open_read_only fails: {error}"));
         let found = read::contents(&db, false);
-        let found = found.unwrap_or_else(|error| panic!("world_offline.2: it cannot be read: {error}"));
+        let found = found.unwrap_or_else(|error| panic!("it cannot be read: {error}"));
         if let Some(difference) = self.history.newest().difference(&found) {
-            panic!("world_offline.2: open_read_only shows something else: {difference}");
+            panic!("open_read_only shows something else: {difference}");
         }
-        let report = db.check().unwrap_or_else(|error| panic!("world_offline.2: check: {error}"));
-        assert!(report.problems.is_empty(), "world_offline.2: check: {:#?}", report.problems);
+        let report = db.check().unwrap_or_else(|error| panic!("check of a read-only opening: {error}"));
+        assert!(report.problems.is_empty(), "check of a read-only opening: {:#?}", report.problems);
         let written = db.default_keyspace().put("key", "value");
-        assert!(matches!(written, Err(Error::ReadOnly { .. })), "world_offline.2: {written:?}");
+        assert!(matches!(written, Err(Error::ReadOnly { .. })), "{written:?}");
         self.tally.read_only += 1;
     }
 
-    /// Repairs the database and compares the result (world_offline.3).
+    /// Repairs the database and compares the result.
     fn check_repair(&mut self, env: &Env, opening: Opening) {
         let builder = || self.builder(opening).env(env.clone());
         let report = builder().repair(DIR, REPAIRED);
-        let report = report.unwrap_or_else(|error| panic!("world_offline.3: repair fails: {error}"));
-        assert!(report.losses.is_empty(), "world_offline.3: repair loses {:#?}", report.losses);
+        let report = report.unwrap_or_else(|error| panic!("repair fails: {error}"));
+        assert!(report.losses.is_empty(), "repair loses {:#?}", report.losses);
         let opened = builder().create_if_missing(false).open(REPAIRED);
-        let db = opened
-            .unwrap_or_else(|error| panic!("world_offline.3: what was repaired cannot be opened: {error}"));
+        let db = opened.unwrap_or_else(|error| panic!("what was repaired cannot be opened: {error}"));
         self.tally.long_ids += u64::from(report.keyspaces.iter().any(|k| k.id.get() >= SHORT_IDS));
         let found = read::contents(&db, false);
-        let found = found
-            .unwrap_or_else(|error| panic!("world_offline.3: what was repaired cannot be read: {error}"));
+        let found = found.unwrap_or_else(|error| panic!("what was repaired cannot be read: {error}"));
         if let Some(difference) = self.history.newest().difference(&found) {
-            panic!(
-                "world_offline.3: repair makes something else: {difference}; its notes: {:#?}",
-                report.notes
-            );
+            panic!("repair makes something else: {difference}; its notes: {:#?}", report.notes);
         }
     }
 }

@@ -6,8 +6,8 @@
 //!                  `-- too far behind: another checkpoint
 //! ```
 //!
-//! world_replica.1. The replica equals the state at its position: entries, expiry times, keyspaces and
-//!     options.
+//! - The replica equals the state at its position: entries, expiry times, keyspaces and
+//!   options.
 //! - The feed shows no commit that a crash of the first database undoes.
 //!
 //! A restarted replica keeps its durable commits and continues after them. If the feed retains everything,
@@ -87,8 +87,8 @@ impl Replica {
             .take(part, |_, _| {})
             .and_then(|()| replay.take(rest, |_, _| {}))
             .and_then(|()| replay.commit(durability));
-        let own = made
-            .unwrap_or_else(|error| panic!("world_replica.1: commit {seqno} cannot be made again: {error}"));
+        let own =
+            made.unwrap_or_else(|error| panic!("replica: commit {seqno} cannot be made again: {error}"));
         if durability == Durability::Sync {
             self.synced = own.get();
         }
@@ -172,7 +172,7 @@ impl World {
             Some(Replica { disk, faults, db, replay: None, feed: None, places, synced: own });
     }
 
-    /// Compares the replica with the model (world_replica.1).
+    /// Compares the replica with the model.
     fn check_replica(&self, replica: &Replica) {
         let (db, position) = (&replica.db, replica.position());
         let states = self.copies.timeline.at(position);
@@ -182,18 +182,18 @@ impl World {
         let now_ms = db.time_ms();
         // Unswept expired entries count.
         let found = read::contents_with(db, false, !self.expires, self.expires.then_some(now_ms));
-        let found = found.unwrap_or_else(|error| panic!("world_replica.1: it cannot be read: {error}"));
+        let found = found.unwrap_or_else(|error| panic!("replica: it cannot be read: {error}"));
         if let Some(difference) = self.difference(&states, &found, now_ms) {
-            panic!("world_replica.1: at {position} it is another: {difference}");
+            panic!("replica: at {position} it is another: {difference}");
         }
         if position == self.seqno()
             && let Ok(expected) = attempt(|| options_of(self.db()))
         {
-            let found = options_of(db).unwrap_or_else(|error| panic!("world_replica.1: options: {error}"));
-            assert_eq!(found, expected, "world_replica.1: options at {position}");
+            let found = options_of(db).unwrap_or_else(|error| panic!("replica: options: {error}"));
+            assert_eq!(found, expected, "replica: options at {position}");
             // Both count unswept expired entries.
             if let (Ok(expected), Ok(found)) = (attempt(|| lens(self.db())), lens(db)) {
-                assert_eq!(found, expected, "world_replica.1: lengths at {position}");
+                assert_eq!(found, expected, "replica: lengths at {position}");
             }
         }
     }

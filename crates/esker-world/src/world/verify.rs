@@ -5,7 +5,7 @@ use super::faults::attempt;
 use crate::judge::read::{self, Source, check_read};
 
 impl World {
-    /// Removes expired entries from the model (model_history.4).
+    /// Removes expired entries from the model.
     pub(super) fn expire(&mut self) {
         if !self.expires {
             return;

@@ -11,14 +11,15 @@
 //! Each backup is still complete: it can be restored by itself, and older ones can be removed.
 //!
 //! ```
-//! use esker::backup::Backup;
+//! use esker::backup::{Backup, Progress};
 //! # let temp = tempfile::tempdir().unwrap();
 //! # let (path, to) = (temp.path().join("db"), temp.path().join("backups"));
 //! # let restored = temp.path().join("restored");
 //! let db = esker::Db::open(&path)?;
 //! db.default_keyspace().put("a", "1")?;
 //!
-//! let mut backup = Backup::open(&to)?.on_progress(|done| println!("{} of {} bytes", done.bytes_done, done.bytes));
+//! let show = |done: &Progress| println!("{} of {} bytes", done.bytes_done, done.bytes);
+//! let mut backup = Backup::open(&to)?.on_progress(show);
 //! let first = backup.create(&db)?; // reads and writes continue meanwhile
 //! db.default_keyspace().put("a", "2")?;
 //! let second = backup.create(&db)?;
@@ -64,8 +65,9 @@
 //!     replaces.
 //! backup.2. A file referenced by a backup is never changed or overwritten. It is removed only after the
 //!     records of all backups that reference it are removed.
-//! backup.3. Damage is reported as an error that names the file. Bytes with a wrong digest are never
-//!     restored.
+//!
+//! - Damage is reported as an error that names the file. Bytes with a wrong digest are never
+//!   restored.
 //!
 //! Bytes: docs/formats/backup.md
 

@@ -181,7 +181,7 @@ fn check(env: &Env, path: &Path, file: &StoredFile, mut each: impl FnMut(usize))
 /// Message for bytes with a wrong digest.
 pub(super) const WRONG_DIGEST: &str = "the contents differ from what was backed up";
 
-/// Returns the error for a damaged stored file (backup.3).
+/// Returns the error for a damaged stored file.
 pub(super) fn damaged(path: &Path, what: &str) -> Error {
     Error::corrupt("backup file", path, 0, format!("{what}: restore another backup, and make a new one"))
 }

@@ -127,7 +127,7 @@ fn header(id: FileId, random: u32, is_sealed: bool) -> Vec<u8> {
     out
 }
 
-/// Verifies that the header belongs to this file (descriptors.1). Returns the seal of its values.
+/// Verifies that the header belongs to this file. Returns the seal of its values.
 fn check_header(env: &Env, file: &dyn File, path: &Path, id: FileId) -> Result<Seal> {
     let read = |at: u64, len: u64| {
         read_range(file, at, len as usize).map_err(|e| match e.kind() {

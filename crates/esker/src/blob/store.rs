@@ -13,7 +13,7 @@
 //! Values do not use the disk space reserved for removals, flushes and compactions (reserve.1
 //! in engine/disk/reserve.rs).
 //!
-//! blob_store.5. The child of a fork writes nothing, because the parent uses the same leases.
+//! - The child of a fork writes nothing, because the parent uses the same leases.
 //!
 //! The values of failed commits and dropped transactions remain in the file as garbage.
 
@@ -85,7 +85,7 @@ pub(crate) struct BlobStore {
     /// Cache that written values are added to, if they fit.
     pub(crate) cache: Arc<BlobCache>,
     new_file: NewBlobFile,
-    /// Id of the process that may write (blob_store.5).
+    /// Id of the process that may write.
     process: u32,
     /// Locked while the next file is created.
     current: Mutex<Current>,
@@ -228,7 +228,7 @@ impl BlobStore {
         self.shares.file_bytes_max.store(file_bytes_max.min(self.options.file_bytes_max), Ordering::Relaxed);
     }
 
-    /// Fails in the child of a fork (blob_store.5).
+    /// Fails in the child of a fork.
     pub(super) fn check_process(&self) -> Result<()> {
         if self.is_ours() { Ok(()) } else { Err(Error::Forked) }
     }

@@ -344,7 +344,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // blob_store.5: the writing threads do not exist in the child of a fork.
+        // The writing threads do not exist in the child of a fork.
         if self.store.is_ours() && self.await_all().is_ok() && !self.has_lost {
             // Unflushed values are not needed.
             self.written = self.filled;

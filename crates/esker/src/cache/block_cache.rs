@@ -10,9 +10,10 @@
 //! block_cache.1. `used` is the sum of the sizes of all blocks in slots, plus those being inserted or
 //!     removed. A block is added before it enters its slot, and subtracted afterwards by the thread that
 //!     removed it. `used` therefore never falls below zero.
-//! block_cache.2. After an insertion `used` is at most the allowance of the budget, or another thread is
-//!     evicting, or a full round of the clock found nothing to evict.
-//! block_cache.4. Dropping the slots of a table subtracts their bytes.
+//!
+//! - After an insertion `used` is at most the allowance of the budget, or another thread is
+//!   evicting, or a full round of the clock found nothing to evict.
+//! - Dropping the slots of a table subtracts their bytes.
 //!
 //! A block that is read once should not displace blocks that are used again. So a block that enters a full
 //! cache is on probation: it is evicted before others, unless it is used once more. A block that was evicted
@@ -180,7 +181,7 @@ impl<T: CacheItem> BlockCache<T> {
         if self.used_bytes() <= self.budget.cached_bytes_max(T::KIND) {
             return;
         }
-        // One thread evicts for all (block_cache.2).
+        // One thread evicts for all.
         let Some(clock) = self.clock.try_lock() else { return };
         self.shrink_locked(clock, pin);
     }
@@ -376,7 +377,7 @@ impl<T: CacheItem> Drop for CachedBlocks<T> {
         // A directory without slots takes memory as well.
         self.cache.dropped_slots.fetch_add(self.slots.len() as u64 + 1, Ordering::Relaxed);
         // The clock may keep the slots alive a little longer. They are emptied here, and the thread that
-        // removes a block subtracts it (block_cache.4).
+        // removes a block subtracts it.
         for slot in &*self.slots {
             // SAFETY: a `Pinned` borrows `self`, so none exists.
             let Some(block) = (unsafe { slot.take() }) else { continue };

@@ -9,8 +9,8 @@
 //!
 //! `reserved` is the sum of the live reservations, and of the indexes and filters in their caches.
 //!
-//! budget.2. Reserving never fails, because its users cannot wait (a memtable that receives writes, for
-//!     example). The block cache evicts instead. `reserved_bytes` tells users how much is already reserved.
+//! - Reserving never fails, because its users cannot wait (a memtable that receives writes, for
+//!   example). The block cache evicts instead. `reserved_bytes` tells users how much is already reserved.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -26,7 +26,6 @@ pub(super) fn pick<T>(version: &Version<T>, input: &PickInput) -> Option<Plan> {
     let is_put_off = |p: &Partition<'_, T>| p.holds_one_of(&input.put_off);
     let is_due = |best: &Partition<'_, T>| due(version, input, best, input.idle && !is_put_off(best));
     let best = cheapest(groups.clone()).filter(is_due);
-    // picker.5
     let when_idle = || {
         let others = cheapest(groups.into_iter().filter(|group| !is_put_off(group)).collect());
         let parts = readable().flatten().filter(|part| !is_put_off(part));

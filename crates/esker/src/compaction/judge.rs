@@ -33,9 +33,8 @@
 //!   reader would miss it (manifest/history.rs).
 //! - If a rule keeps operands, the versions below them are kept down to their base. Those that the rule
 //!   itself does not keep may be folded into the operands (operands.rs).
-//!
-//! compaction_judge.10. The tombstone of a sweep above a version of its own stripe becomes a plain tombstone.
-//!     That version may be a write that a transaction has not seen and conflicts with (conflict.3).
+//! - The tombstone of a sweep above a version of its own stripe becomes a plain tombstone.
+//!   That version may be a write that a transaction has not seen and conflicts with (conflict.3).
 
 pub use super::horizons::Horizons;
 use super::rules::{Rule, Rules};
@@ -241,7 +240,7 @@ impl Judge {
         }
     }
 
-    /// Returns the resolved kind of a version above the next one (compaction_judge.10).
+    /// Returns the resolved kind of a version above the next one.
     fn kind_above(&self, entry: &EntryRef<'_>, next: Option<&EntryRef<'_>>) -> Kind {
         let is_above = |next: &EntryRef<'_>| {
             next.key == entry.key && self.horizons.stripe_end(next.seq) == self.horizons.stripe_end(entry.seq)

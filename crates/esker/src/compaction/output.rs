@@ -17,7 +17,7 @@
 //! compaction_output.4. Each table records the newest commit among the inputs, even if the judge dropped it
 //!     or its number. If the manifest loses the table, this shows which commits existed
 //!     (engine/disk/unnamed.rs).
-//! - A table ends long before its index is full (index.5 in sstable/index.rs).
+//! - A table ends long before its index is full (sstable/index.rs).
 
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;

@@ -11,8 +11,10 @@
 //!     data never moves below older data.
 //! picker.2. `bottommost` is set only if no run below the output holds a key of the range.
 //! picker.3. Without new writes, picking and executing plans terminates.
-//! picker.4. No plan reads a table in `PickInput::skip`. Other tables are picked regardless.
-//! picker.5. No plan that is due only because the database is idle reads a table in `PickInput::put_off`.
+//!
+//! - No plan reads a table in `PickInput::skip`. Other tables are picked regardless.
+//! - No plan that is due only because the database is idle reads a table in `PickInput::put_off`.
+//!
 //! picker.6. The claim of a plan meets none of `PickInput::running`.
 //!
 //! Lazy leveling: Dayan and Idreos, Dostoevsky (2018). Compaction once lost seeks have paid for it: LevelDB's

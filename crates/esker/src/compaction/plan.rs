@@ -77,10 +77,9 @@ pub(crate) struct PickInput {
     pub wasted_seek_ns: u64,
     /// Speed of compactions.
     pub bytes_per_second: u64,
-    /// Tables to leave alone: they could not be read recently, or there is no space for their output
-    /// (picker.4).
+    /// Tables to leave alone: they could not be read recently, or there is no space for their output.
     pub skip: BTreeSet<FileId>,
-    /// Tables of compactions whose output could not be written recently (picker.5).
+    /// Tables of compactions whose output could not be written recently.
     pub put_off: BTreeSet<FileId>,
     /// Claims of running plans (picker.6).
     pub running: Vec<Claim>,

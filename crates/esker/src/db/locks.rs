@@ -267,8 +267,8 @@ mod tests {
     }
 
     #[test]
-    fn locks_1_they_are_held_until_the_commit_is_visible() {
-        assert_eq!(faults_of_increments(None), 0, "locks.1");
+    fn they_are_held_until_the_commit_is_visible() {
+        assert_eq!(faults_of_increments(None), 0);
         let found = (0..20).any(|_| faults_of_increments(Some(Canary::LockReleasedEarly)) > 0);
         assert!(found, "a lock that is released before the commit is noticed");
     }

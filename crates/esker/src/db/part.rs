@@ -7,7 +7,7 @@
 //!
 //! part.1. A part is admitted only if what it has read is unchanged, by later commits and by the earlier
 //!     writes of the whole. If the part is to be kept apart, the same holds for what it writes. Operands
-//!     conflict with nothing, unless the part has read the length of their keyspace (read_set.4).
+//!     conflict with nothing, unless the part has read the length of their keyspace.
 //! part.2. The whole conflicts if another commit changes what an admitted part has read or writes. So its
 //!     snapshot is not moved anymore, except by [`refresh`](Transaction::refresh).
 
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn read_set_4_a_length_that_a_part_has_read_depends_on_the_keys_it_wrote() {
+    fn a_length_that_a_part_has_read_depends_on_the_keys_it_wrote() {
         type Work = fn(&mut Transaction, &Keyspace);
         let counts: [(Work, bool); 3] = [
             (|t, map| assert_eq!((t.merge(map, "a", "1").unwrap(), t.len(map).unwrap()), ((), 2)), true),
@@ -602,7 +602,7 @@ mod tests {
             other.delete(&map, "b").unwrap();
             other.commit().unwrap();
             let mut whole = db.transaction().isolation(Isolation::Snapshot).begin();
-            assert!(is_conflict(whole.admit(&part, is_apart)), "read_set.4: {at}");
+            assert!(is_conflict(whole.admit(&part, is_apart)), "{at}");
         }
     }
 

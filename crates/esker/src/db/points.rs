@@ -54,7 +54,6 @@ impl Writes {
         let Some(at) = self.points.iter().position(|point| point.number == number) else { return false };
         self.points.truncate(at + 1);
         for reads in reads.into_iter().filter(|_| !canary::is_set(Canary::UndoneReadForgotten)) {
-            // read_set.4
             match &self.points[at] {
                 Point { set: Some(_), .. } => reads.note_counted(),
                 Point { mark, .. } => {

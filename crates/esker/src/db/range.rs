@@ -9,8 +9,8 @@
 //! entries loads only n. Front and back never return the same key: the front stops at the back's last key,
 //! and vice versa.
 //!
-//! range.1. An iterator or cursor owns what it reads from (a read view and, for snapshots, its pin), so it is
-//!     `Send + 'static`.
+//! - An iterator or cursor owns what it reads from (a read view and, for snapshots, its pin), so it is
+//!   `Send + 'static`.
 //! - Front and back are walks of the same kind. A memtable that was empty for the first walk may hold entries
 //!   when the second begins. All of them are newer than the state that is read.
 

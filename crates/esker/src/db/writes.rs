@@ -242,8 +242,7 @@ impl Writes {
         Ok(())
     }
 
-    /// Returns the set in the form to commit: operands that follow a put or a removal in it become puts
-    /// (write_set.6).
+    /// Returns the set in the form to commit: operands that follow a put or a removal in it become puts.
     pub(super) fn settled(&self, core: &Core) -> Result<Arc<WriteSet>> {
         let settled = self.set.settled(|operands, base| {
             // The base may be in a blob file.

@@ -2,7 +2,7 @@
 //!
 //! Bytes: docs/formats/manifest.md
 //!
-//! edit.1. An absent field keeps its earlier value. Lists add to the earlier items.
+//! - An absent field keeps its earlier value. Lists add to the earlier items.
 //! - For an adopted commit (engine/writes/adoption.rs) the log holds only its number and count changes, and
 //!   perhaps not durably. The manifest repeats these as long as its own counts are older.
 
@@ -240,7 +240,7 @@ impl VersionEdit {
         Ok(())
     }
 
-    /// Applies a later edit (edit.1), so that many edits become one.
+    /// Applies a later edit, so that many edits become one.
     pub fn merge(&mut self, mut later: VersionEdit) {
         // Edits are made from numbers that were read earlier, so they come in any order.
         later.durable_seq = later.durable_seq.max(self.durable_seq);

@@ -19,7 +19,7 @@ pub(super) trait Field {
     /// Adds what stands behind one of its tags.
     fn decode(&mut self, tag: u64, reader: &mut ByteReader<'_>) -> Decoded<()>;
 
-    /// Takes over what a later edit says (edit.1).
+    /// Takes over what a later edit says.
     fn merge(&mut self, later: Self);
 
     fn rows(&self) -> Rows;

@@ -1,8 +1,8 @@
 //! Entries for fuzzers: version edits, manifests and `CURRENT`, on any bytes.
 //!
 //! ```text
-//!   bytes --as they are, and with all checksums made right--> MANIFEST-000001 --> recover, salvage: they agree
-//!                                                             CURRENT --> read_current
+//!   bytes --as they are, and with right checksums--> MANIFEST-000001 --> recover, salvage: they agree
+//!                                                    CURRENT --> read_current
 //! ```
 
 use std::path::Path;

@@ -10,9 +10,9 @@
 //!   back.
 //! - There are at most [`MARKS_MAX`]. When there are more, the one whose removal leaves the smallest gap
 //!   relative to its age is removed. So the distance of marks grows with their age.
-//!
-//! marks.3. A mark for the same commit as the last one with an earlier time sets the clock back: no commit
-//!     counts as made after that time. floors.1. A floor only rises.
+//! - A mark for the same commit as the last one with an earlier time sets the clock back: no commit
+//!   counts as made after that time.
+//! - A floor only rises.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,6 @@ impl Marks {
     pub fn extend(&mut self, others: &Marks) {
         for &(ms, seq) in &others.0 {
             match self.0.last() {
-                // marks.3
                 Some(last) if last.1 == seq => self.0.iter_mut().for_each(|mark| mark.0 = mark.0.min(ms)),
                 Some(last) if last.1 > seq => {}
                 _ => self.0.push((ms.max(self.newest_ms()), seq)),

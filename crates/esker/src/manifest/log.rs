@@ -19,11 +19,10 @@
 //!     edit, and is durable before the next edit is written. So a damaged edit that took effect is followed
 //!     by a valid record, which distinguishes it from a torn tail.
 //! - Records are not compressed: reading a manifest takes no more memory than its size accounts for.
-//!
-//! manifest_log.7. An existing manifest is continued if it ends in a marker, because then all of its edits
-//!     are durable. The marker itself may not be; it is written again with the first edit. Of a manifest that
-//!     ends otherwise it is unknown what is durable: a new one replaces it. It also replaces an encrypted
-//!     one, which only its creator appends to (seal.1).
+//! - An existing manifest is continued if it ends in a marker, because then all of its edits
+//!   are durable. The marker itself may not be; it is written again with the first edit. Of a manifest that
+//!   ends otherwise it is unknown what is durable: a new one replaces it. It also replaces an encrypted
+//!   one, which only its creator appends to (seal.1).
 
 use std::path::{Path, PathBuf};
 

@@ -235,8 +235,7 @@ impl Memtable {
         self.tree.warm(keys);
     }
 
-    /// Adds a range tombstone. The cost is proportional to the number of fragments it overlaps
-    /// (range_tombstone.3).
+    /// Adds a range tombstone. The cost is proportional to the number of fragments it overlaps.
     ///
     /// # Panics
     /// If the applier belongs to another memtable.

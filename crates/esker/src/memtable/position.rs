@@ -133,7 +133,7 @@ impl Position {
         self.show(|version| version.previous())
     }
 
-    /// Like [`older_version`](Self::older_version), for readers of the value (record.3).
+    /// Like [`older_version`](Self::older_version), for readers of the value.
     pub(super) fn older_shown(&mut self) -> bool {
         self.show(|version| version.previous().map(RecordRef::shown))
     }
@@ -144,7 +144,7 @@ impl Position {
         self.show(|newest| newest.visible(at))
     }
 
-    /// Like [`show_at`](Self::show_at), for readers of the value (record.3).
+    /// Like [`show_at`](Self::show_at), for readers of the value.
     #[inline]
     pub(super) fn show_joined_at(&mut self, at: SeqNo) -> bool {
         self.show(|newest| newest.visible(at).map(RecordRef::shown))

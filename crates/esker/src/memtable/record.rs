@@ -11,8 +11,9 @@
 //! record.1. A record is complete before a pointer to it is published, and is never written again. Its memory
 //!     lives as long as the arena. Along the chain of previous versions the key stays the same and sequence
 //!     numbers decrease.
-//! record.3. A joined record has the key, sequence number and kind of the record that points to it. Its value
-//!     lists all operands from there down to its own previous version (`runs.rs`).
+//!
+//! - A joined record has the key, sequence number and kind of the record that points to it. Its value
+//!   lists all operands from there down to its own previous version (`runs.rs`).
 #![expect(unsafe_code, reason = "reads and writes records in raw arena memory")]
 
 use std::marker::PhantomData;
@@ -162,8 +163,8 @@ impl<'a> RecordRef<'a> {
         unsafe { RecordRef::from_ptr(self.header().previous) }
     }
 
-    /// Returns the record that readers of the value use instead of this one: its joined record, if it has one
-    /// (record.3).
+    /// Returns the record that readers of the value use instead of this one: its joined record, if it has
+    /// one.
     #[inline]
     pub(super) fn shown(self) -> RecordRef<'a> {
         if self.header().key_len & JOINED == 0 {

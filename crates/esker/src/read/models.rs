@@ -11,8 +11,8 @@ use super::view_cell::ViewCell;
 use crate::sync::fault::{Broken, Fault};
 use crate::sync::{Mutex, Pin, model};
 
-/// A view whose content loom tracks. It reports a reader that is not synchronized with the writer, and one
-/// that can still read while the view is dropped.
+/// A view whose content loom tracks. It reports readers that are not synchronized with the writer, and
+/// readers that can still read while the view is dropped.
 struct View {
     content: UnsafeCell<u32>,
     dropped: Arc<AtomicUsize>,

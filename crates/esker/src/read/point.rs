@@ -41,7 +41,7 @@ pub trait PointQuery {
     type Out;
     /// Whether the key is likely absent, so that filters are checked before cached blocks.
     const EXPECTS_NONE: bool;
-    /// Whether expired versions count as live (resolve.3).
+    /// Whether expired versions count as live.
     const SEES_EXPIRED: bool = false;
     /// Whether an operand alone is the answer, whatever lies below it.
     const OPERAND_SUFFICES: bool = false;

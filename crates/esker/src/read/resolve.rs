@@ -13,8 +13,8 @@
 //! Versions are fed newest first until one ends the search. If there is no older version, the key
 //! does not exist.
 //!
-//! resolve.3. For a reader, an expired version is a removal: older versions stay hidden. Counts and merges
-//!     treat it as live until a sweep has removed it (engine/writes/sweep.rs).
+//! - For a reader, an expired version is a removal: older versions stay hidden. Counts and merges
+//!   treat it as live until a sweep has removed it (engine/writes/sweep.rs).
 //!
 //! A key with an operand exists, whatever lies below. Its value results from applying the operands found
 //! until the search ended to the value of that version, or to none (`fold.rs`).
@@ -57,7 +57,7 @@ impl Resolver {
     }
 
     /// Feeds the next version for a reader. `expired` is called if its kind can expire, and returns whether
-    /// it has (resolve.3).
+    /// it has.
     #[inline(always)]
     pub fn feed_reader(&self, seq: SeqNo, kind: Kind, expired: impl FnOnce() -> bool) -> Answer {
         match self.feed(seq, kind) {
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(answer(6, 5, Kind::PUT), Answer::Gone);
         assert_eq!(answer(0, 5, Kind::REMOVE), Answer::Gone);
         assert_eq!(answer(0, 5, Kind::REMOVE_RANGE), Answer::Older);
-        assert_eq!(answer(0, 5, Kind::PUT.expiring()), Answer::Live, "resolve.3");
+        assert_eq!(answer(0, 5, Kind::PUT.expiring()), Answer::Live);
         for (kind, expired, expected) in [
             (Kind::PUT.expiring(), true, Answer::Gone),
             (Kind::PUT.expiring(), false, Answer::Live),
@@ -112,7 +112,7 @@ mod tests {
             (Kind::EXPIRED, false, Answer::Gone),
         ] {
             let fed = Resolver::default().feed_reader(seq(5), kind, || expired);
-            assert_eq!(fed, expected, "resolve.3: {kind:?}");
+            assert_eq!(fed, expected, "{kind:?}");
         }
         assert_eq!(answer(5, 5, Kind::MERGE), Answer::Operand);
         assert_eq!(answer(6, 5, Kind::MERGE.unresolved()), Answer::Gone);

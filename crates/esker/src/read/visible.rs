@@ -45,7 +45,7 @@ pub struct VisibleCursor<C> {
     blobs: BlobSet,
     /// `None` disables skip ranges.
     dead_keys: DeadKeys,
-    /// If set, expired keys are hidden (resolve.3).
+    /// If set, expired keys are hidden.
     time: Option<Arc<Time>>,
     operators: Arc<Operators>,
     /// The operands of the current key.

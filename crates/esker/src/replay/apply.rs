@@ -31,7 +31,7 @@ const SPARE_NAME: &str = "es.spare.";
 /// compaction filters. Make the replay right after opening the database.
 pub struct Replay {
     db: Db,
-    /// Keeps the database from making commits of its own (engine_sweep.6, decisions.4).
+    /// Keeps the database from making commits of its own.
     _hold: CommitHold,
     /// Keyspaces and their names, by number.
     spaces: HashMap<u32, Keyspace>,

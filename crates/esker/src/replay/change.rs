@@ -30,7 +30,6 @@ pub fn encode(change: &FeedChange<'_>, out: &mut Vec<u8>) -> Result<()> {
     match change {
         FeedChange::Put { keyspace, key, value } => {
             put_head(out, PUT, *keyspace);
-            // expiry.2
             out.extend_from_slice(&value.expiry().map_or(0, Expiry::ms).to_le_bytes());
             put_string(out, key);
             match value.bytes() {

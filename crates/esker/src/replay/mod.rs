@@ -35,9 +35,10 @@
 //! # Ok::<(), esker::Error>(())
 //! ```
 //!
-//! replay.1. After a replayed commit the copy has the same values, expiries, and keyspaces with their names
-//!     and options. It does not have the same history, which begins where the copy got its history option.
-//!     Nor does it use the same space, which depends on the copy's own compactions.
+//! - After a replayed commit the copy has the same values, expiries, and keyspaces with their names
+//!   and options. It does not have the same history, which begins where the copy got its history option.
+//!   Nor does it use the same space, which depends on the copy's own compactions.
+//!
 //! replay.2. Keyspaces are identified by number, and a new keyspace gets its number of the source. If that
 //!     number is taken, the databases are not copies of one another, and nothing is committed.
 //!

@@ -10,12 +10,12 @@
 //! one item. A small table has an index, a large one a root and pages. A part of a filter would save nothing:
 //! keys are spread over all of it.
 //!
-//! caches.1. Cached indexes and filters take at most half of the memory, and roots at most half of that.
-//!     Indexes and pages give way to roots, because a root is needed for all of its pages. Filters give way
-//!     to all of these, because a lookup can do without a filter.
-//! caches.2. An evicted index, root or page goes with its slots, and so with all that is cached below it. A
-//!     reader that holds it goes on with it. What readers hold after an eviction does not count, as with
-//!     blocks.
+//! - Cached indexes and filters take at most half of the memory, and roots at most half of that.
+//!   Indexes and pages give way to roots, because a root is needed for all of its pages. Filters give way
+//!   to all of these, because a lookup can do without a filter.
+//! - An evicted index, root or page goes with its slots, and so with all that is cached below it. A
+//!   reader that holds it goes on with it. What readers hold after an eviction does not count, as with
+//!   blocks.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl BlockCache {
         self.roots.used_bytes() + self.indexes.used_bytes() + self.filters.used_bytes()
     }
 
-    /// Smallest capacity of the budget from which on no cached index or filter is evicted (caches.1).
+    /// Smallest capacity of the budget from which on no cached index or filter is evicted.
     pub(crate) fn capacity_needed(&self) -> u64 {
         MemoryBudget::capacity_for(self.roots.used_bytes(), self.finding_bytes())
     }

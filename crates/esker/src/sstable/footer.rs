@@ -7,8 +7,8 @@
 //! The parts are contiguous in this order, and the footer ends the file. A truncated or extended
 //! file is refused.
 //!
-//! footer.2. The footer has the features of the table's entries (types/op.rs): what a reader has to
-//!     understand. A table with unknown features is refused.
+//! - The footer has the features of the table's entries (types/op.rs): what a reader has to
+//!   understand. A table with unknown features is refused.
 //!
 //! Bytes: docs/formats/sstable.md
 
@@ -48,7 +48,7 @@ pub(super) struct Footer {
     pub salt: Salt,
     /// The newest commit in the table, even if its sequence number was cleared or its entries were dropped.
     pub newest_commit: SeqNo,
-    /// The features of its entries (footer.2).
+    /// The features of its entries.
     pub features: u32,
     /// Whether the parts are encrypted.
     pub is_sealed: bool,
@@ -60,7 +60,7 @@ pub(super) enum FooterError {
     Damaged(DecodeError),
     /// A different version.
     Version(u32),
-    /// This version with unknown features (footer.2).
+    /// This version with unknown features.
     Features,
 }
 
@@ -211,11 +211,11 @@ mod tests {
     }
 
     #[test]
-    fn footer_2_a_table_with_unknown_features_is_refused() {
+    fn a_table_with_unknown_features_is_refused() {
         for bit in (0..31).filter(|bit| Kind::KNOWN_FEATURES & 1 << bit == 0) {
             let unread = with(52, &(1_u32 << bit).to_le_bytes()).unwrap_err().unread();
-            let (what, found) = unread.expect("footer.2: not damaged");
-            assert!(what.starts_with("table") && found == FORMAT_VERSION, "footer.2: {what}");
+            let (what, found) = unread.expect("not damaged");
+            assert!(what.starts_with("table") && found == FORMAT_VERSION, "{what}");
         }
         let all = with(52, &Kind::KNOWN_FEATURES.to_le_bytes()).unwrap();
         assert_eq!(all.features, Kind::KNOWN_FEATURES);

@@ -12,8 +12,8 @@
 //! key if the block continues the versions of that key. It is not larger than the first key of its own
 //! block. The first separator is empty.
 //!
-//! index.5. Blocks and bytes of separators are counted with 32 bits. The writer never exceeds this, and the
-//!     reader refuses more.
+//! - Blocks and bytes of separators are counted with 32 bits. The writer never exceeds this, and the
+//!   reader refuses more.
 //!
 //! `find` returns the first block that may hold the key, so that a search meets the newest version of a key
 //! first. All separators but the first share a prefix, which is stored once. Blocks are contiguous, so their
@@ -37,7 +37,7 @@ use crate::encoding::bytes::{ByteReader, Decoded, put_string, put_varint};
 use crate::types::key::{common_prefix_len, head8};
 use crate::types::{Error, Result};
 
-/// Maximum size of an index (index.5).
+/// Maximum size of an index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexLimits {
     /// Number of blocks.
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn index_5_an_index_beyond_the_limits_is_refused() {
+    fn an_index_beyond_the_limits_is_refused() {
         let entry = |s: &[u8]| IndexEntry { stored_len: 10, separator: s.to_vec(), continues: false };
         let mut bytes = Vec::new();
         encode(b"p", &[entry(b""), entry(b"pb"), entry(b"pcd")], &mut bytes);
@@ -489,7 +489,7 @@ mod tests {
             Index::decode_within(&mut ByteReader::new(&bytes), PagePosition::default(), limits).is_ok()
         };
         assert!(decodes(3, 3) && decodes(u64::MAX, u64::MAX));
-        assert!(!decodes(2, 3) && !decodes(3, 2), "index.5");
+        assert!(!decodes(2, 3) && !decodes(3, 2));
         let max = IndexLimits::MAX;
         assert!(max.holds(0xFFFF_FFFE, 0xFFFF_FFFF) && !max.holds(0xFFFF_FFFF, 0) && !max.holds(0, 1 << 32));
     }

@@ -17,7 +17,7 @@ pub(crate) struct TableMeta {
     pub counts: Counts,
     /// Distinguishes tables that are otherwise alike.
     pub fingerprint: Fingerprint,
-    /// The commit of an adopted table; zero for other tables (table.5 in sstable/table.rs).
+    /// The commit of an adopted table; zero for other tables (sstable/table.rs).
     pub base_seq: SeqNo,
     /// References to blob files.
     pub blobs: BlobReferences,

@@ -86,7 +86,7 @@ impl Parts<'_> {
     }
 }
 
-/// Returns a check that a file ends with these bytes (descriptors.1).
+/// Returns a check that a file ends with these bytes.
 pub(super) fn has_end(path: &Path, start: u64, end: Vec<u8>) -> impl Fn(&dyn File) -> Result<()> + use<> {
     let path = path.to_owned();
     move |file| {

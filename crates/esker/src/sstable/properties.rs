@@ -29,7 +29,7 @@ pub(crate) struct Properties {
     pub blocks: u64,
     /// Fingerprint of all preceding parts.
     pub fingerprint: Fingerprint,
-    /// The features of its entries. Stored in the footer (footer.2).
+    /// The features of its entries. Stored in the footer.
     pub features: u32,
     /// References to blob files. Stored only if there are any, like the numbers of unresolved and of expiring
     /// versions.

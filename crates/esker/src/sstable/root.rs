@@ -7,8 +7,8 @@
 //!   pages:  [ blocks 0..n ] [ blocks n..2n ] ... [ the others, at most n ]
 //! ```
 //!
-//! root.1. Pages have equally many blocks, except the last, which has at most as many. Page and root agree
-//!     about the number and the bytes of the page's blocks.
+//! - Pages have equally many blocks, except the last, which has at most as many. Page and root agree
+//!   about the number and the bytes of the page's blocks.
 //!
 //! The index of the pages has the form of an index of blocks: the separator of a page is that of its first
 //! block.

@@ -8,8 +8,9 @@
 //! stored.1. The checksum covers the stored bytes and the codec, and is seeded with the salt of the table and
 //!     the offset of the part. A part of another table, or at another offset, does not match. The checksum is
 //!     verified before anything else is used.
-//! stored.2. Only payloads of up to [`COMPRESSED_BYTES_MAX`] are compressed, so that a damaged length cannot
-//!     make the reader allocate more.
+//!
+//! - Only payloads of up to [`COMPRESSED_BYTES_MAX`] are compressed, so that a damaged length cannot
+//!   make the reader allocate more.
 //!
 //! A payload that does not shrink is stored uncompressed.
 //!
@@ -73,7 +74,7 @@ impl Salt {
 
 /// Bytes after the stored payload.
 pub(super) const TRAILER_BYTES: usize = 5;
-/// Larger payloads are stored uncompressed (stored.2).
+/// Larger payloads are stored uncompressed.
 pub(super) const COMPRESSED_BYTES_MAX: usize = 16 << 20;
 
 /// Returns the bytes to store for `payload` and their codec. `scratch` receives the compressed form.
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_2_a_large_length_is_refused_before_allocating() {
+    fn a_large_length_is_refused_before_allocating() {
         let mut bad = u32::MAX.to_le_bytes().to_vec();
         bad.extend_from_slice(b"xyz");
         bad.push(Compression::Lz4.id());

@@ -10,13 +10,13 @@
 //! - Everything read from the file is verified: checksum, structure and position. (See stored.1. The first
 //!   and last keys of a block are checked too: an iterator over a block at the wrong position might never
 //!   end.)
+//! - The entries and range tombstones of an adopted table (engine/writes/adoption.rs) have sequence
+//!   number 0 in the file. They all belong to one commit, the base, which is recorded in the manifest.
 //!
-//! table.5. The entries and range tombstones of an adopted table (engine/writes/adoption.rs) have sequence
-//!     number 0 in the file. They all belong to one commit, the base, which is recorded in the manifest.
 //! table.6. A table described by the manifest is opened by its first reader. The properties of the file are
 //!     compared with the manifest then. Before that, the table uses no memory and no file descriptor.
 //!     Exception: a table with range tombstones is loaded immediately. The index is loaded by the first
-//!     reader that needs it, and again after an eviction (caches.2).
+//!     reader that needs it, and again after an eviction.
 //!
 //! The file of a table marked obsolete is removed when the last reference to its `Table` is dropped.
 //!
@@ -61,7 +61,7 @@ pub(crate) struct Table {
     loaded: OnceLock<Loaded>,
     /// What is needed for loading. The lock makes other threads wait for the loading thread.
     source: Mutex<Source>,
-    /// Zero except for an adopted table (table.5). Set before the table is part of a version. Relaxed:
+    /// Zero except for an adopted table. Set before the table is part of a version. Relaxed:
     /// publication of the version orders it.
     base_seq: AtomicU64,
     /// The range tombstones with the base as sequence number, if there are any.
@@ -86,7 +86,7 @@ impl Table {
         Self::open_at(env, path, cache, SeqNo::ZERO)
     }
 
-    /// Opens a table with this base (table.5).
+    /// Opens a table with this base.
     pub(crate) fn open_at(
         env: &Env,
         path: &Path,
@@ -204,15 +204,15 @@ impl Table {
         meta.based(self.base_seq())
     }
 
-    /// Returns the commit of an adopted table; zero for other tables (table.5).
+    /// Returns the commit of an adopted table; zero for other tables.
     #[inline(always)]
     pub(crate) fn base_seq(&self) -> SeqNo {
         SeqNo::new(self.base_seq.load(Ordering::Relaxed))
     }
 
-    /// Sets the base of a table (table.5), before it is added to a version.
+    /// Sets the base of a table, before it is added to a version.
     pub(crate) fn set_base(&self, seq: SeqNo) {
-        assert!(self.base_seq() == SeqNo::ZERO, "table.5: a table is adopted once");
+        assert!(self.base_seq() == SeqNo::ZERO, "a table is adopted once");
         let tombstones = self.range_tombstones();
         if !tombstones.is_empty() {
             let _ = self.based_tombstones.set(tombstones.clone().based(seq));

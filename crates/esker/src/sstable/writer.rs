@@ -8,7 +8,7 @@
 //! Entries must be added in order: key ascending, then sequence number descending. Others
 //! are refused.
 //!
-//! An entry whose block would exceed the limits of the index (index.5) is refused without any change: the
+//! An entry whose block would exceed the limits of the index is refused without any change: the
 //! table can still be finished.
 //!
 //! After an error the table is lost: without `finish` the file has no footer, and no reader opens it.
@@ -268,7 +268,7 @@ impl TableWriter {
         self.properties.blocks += 1;
         match &mut self.codec {
             Codec::Chosen(codec) => self.index.note_written(self.parts.write(&self.raw, *codec)?),
-            // Such a block is stored uncompressed in any case (stored.2), so it is not probed.
+            // Such a block is stored uncompressed in any case, so it is not probed.
             Codec::Probing { waiting, .. } if self.raw.len() > COMPRESSED_BYTES_MAX => {
                 if !waiting.is_empty() {
                     self.choose_codec()?;

@@ -5,8 +5,8 @@
 //!   writer:  pin -- remove the pointer -- defer(free) . . . . free, once every pin of that moment has ended
 //! ```
 //!
-//! pin.1. Esker uses a collector of its own, not the default one of the process. It never runs garbage
-//!     deferred by other crates under a lock or on a thread of a database.
+//! - Esker uses a collector of its own, not the default one of the process. It never runs garbage
+//!   deferred by other crates under a lock or on a thread of a database.
 #![expect(unsafe_code, reason = "what is deferred outlives what it borrows")]
 
 use std::sync::LazyLock;
@@ -19,7 +19,7 @@ thread_local! {
     static HANDLE: LocalHandle = COLLECTOR.register();
 }
 
-/// Pins the current thread: pointers that it loads from now on stay valid until the guard is dropped (pin.1).
+/// Pins the current thread: pointers that it loads from now on stay valid until the guard is dropped.
 #[inline]
 pub(crate) fn pin() -> Guard {
     // The handle of an exiting thread may be gone when other thread-local values are dropped.

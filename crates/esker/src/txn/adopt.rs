@@ -7,10 +7,12 @@
 //!
 //! adopt.1. One manifest edit adds all tables of the commit and makes it durable as a whole. The log is
 //!     synced first, so earlier commits are durable before it.
-//! adopt.3. The log receives a record of the commit without writes, so that its sequence numbers have no gap.
-//!     If this record is lost in a crash, the next opening finds the commit in the manifest and writes the
-//!     record again. If the log is retained for other readers, the record is synced, so that they see the
-//!     commit no later than its owner.
+//!
+//! - The log receives a record of the commit without writes, so that its sequence numbers have no gap.
+//!   If this record is lost in a crash, the next opening finds the commit in the manifest and writes the
+//!   record again. If the log is retained for other readers, the record is synced, so that they see the
+//!   commit no later than its owner.
+//!
 //! adopt.4. A record without writes whose commit is missing in the manifest proves that the manifest has lost
 //!     its end: opening fails.
 
@@ -100,7 +102,7 @@ impl Pipeline {
     }
 }
 
-/// Syncs the log, adds the tables by a manifest edit (adopt.1), and appends the record to the log (adopt.3).
+/// Syncs the log, adds the tables by a manifest edit (adopt.1), and appends the record to the log.
 fn make_durable(
     state: &mut WriteState,
     seq: SeqNo,

@@ -5,11 +5,12 @@
 //!     key that the transaction writes or a range that it removes.
 //! conflict.3. The removal of an expired key by a sweep is not a conflict, because readers already saw the
 //!     key as removed. If a compaction drops a version below it that a live snapshot does not see, it turns
-//!     the sweep into a plain removal (compaction_judge.10). A sweep of a range is a conflict if it removed a
+//!     the sweep into a plain removal. A sweep of a range is a conflict if it removed a
 //!     version newer than the snapshot (read/swept.rs). For an operand every sweep is a conflict: its base is
 //!     gone, and the operand would create a value that outlives it.
-//! conflict.4. Only conflict checks for isolation ignore sweeps. Code that asks whether anything lies above a
-//!     table, or whether a count still holds, uses [`Newer::Versions`].
+//!
+//! - Only conflict checks for isolation ignore sweeps. Code that asks whether anything lies above a
+//!   table, or whether a count still holds, uses [`Newer::Versions`].
 //!
 //! Compactions never drop anything newer than a live snapshot, so all conflicts can be found. The commit lock
 //! is held, so nothing is added meanwhile.
@@ -33,7 +34,7 @@ use crate::types::{Contended, Error, KeyspaceId, Result, SeqNo};
 pub(crate) enum Newer {
     /// Versions written by users, for conflict checks (conflict.3).
     Writes,
-    /// All versions, including those of sweeps (conflict.4).
+    /// All versions, including those of sweeps.
     Versions,
 }
 

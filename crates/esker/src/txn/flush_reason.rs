@@ -13,20 +13,19 @@ use std::time::Duration;
 /// The log of a memtable may become this many times as large as a full memtable. The log is the smaller one
 /// if no commit overwrites its own writes.
 const LOG_FACTOR: u64 = 4;
-/// Age at which a memtable is flushed (memtable_age.1).
+/// Age at which a memtable is flushed.
 const OLD_AFTER: Duration = Duration::from_secs(1);
-/// Bytes that a flush while idle has to free (idle.1); less with small memtables.
+/// Bytes that a flush while idle has to free; less with small memtables.
 const FREED_MIN: u64 = 1 << 20;
-/// A memtable of fewer bytes is as fast to read as tables (idle.5). With small memtables the bound is lower.
+/// A memtable of fewer bytes is as fast to read as tables. With small memtables the bound is lower.
 const LARGE_MIN: u64 = 1 << 20;
-/// While idle, the memtable is not flushed if the tables are more than this many times as large (idle.5).
+/// While idle, the memtable is not flushed if the tables are more than this many times as large.
 const TABLES_MAX: u64 = 4;
-/// Minimum time since the last commit (idle.5).
+/// Minimum time since the last commit.
 const QUIET: Duration = Duration::from_secs(1);
 /// Maximum bytes that a close leaves to replay, whatever a kill may leave: there is time for a flush.
 const CLOSED_BYTES: u64 = 256 << 10;
-/// If the log has more segments than this besides the active one, it is flushed, however little is in it
-/// (flush.2).
+/// If the log has more segments than this besides the active one, it is flushed, however little is in it.
 const SEGMENTS_MAX: u64 = 32;
 
 /// Why a memtable is flushed.
@@ -34,15 +33,15 @@ const SEGMENTS_MAX: u64 = 32;
 pub enum FlushReason {
     /// The memtable, or its part of the log, has reached its maximum size.
     Full,
-    /// A process killed now would leave much to replay (memtable_age.1).
+    /// A process killed now would leave much to replay.
     Old,
     /// Readers have lost as much time to the memtable as one run costs.
     ReadersPaid,
-    /// While idle: its removals free more than the flush writes (idle.1).
+    /// While idle: its removals free more than the flush writes.
     FreesSpace,
-    /// While idle: it is a large part of the database, and tables are faster to read (idle.5).
+    /// While idle: it is a large part of the database, and tables are faster to read.
     Large,
-    /// The next opening would replay too much, or too many segments (flush.2).
+    /// The next opening would replay too much, or too many segments.
     LongReplay,
 }
 
@@ -63,8 +62,8 @@ pub struct MemtableFacts {
 pub enum Moment<'a> {
     /// A commit, or the flush thread in its place. `logged_bytes`: the memtable's part of the log.
     Commit { logged_bytes: u64 },
-    /// The flush thread, at each tick. `is_behind`: a sealed memtable waits, or compaction slows writers down
-    /// (memtable_age.2).
+    /// The flush thread, at each tick. `is_behind`: a sealed memtable waits, or compaction slows writers
+    /// down.
     Tick { age: Duration, is_behind: bool, replay_bytes: u64 },
     /// The compaction thread, in an idle database without sealed memtables.
     Idle {
@@ -76,7 +75,7 @@ pub enum Moment<'a> {
         /// run, if there is one run of tables.
         lost_ns: u64,
         one_run_ns: Option<u128>,
-        /// Returns the bytes of tables that a flush frees (idle.1). Called last, because it reads the
+        /// Returns the bytes of tables that a flush frees. Called last, because it reads the
         /// memtable.
         freed_bytes: &'a dyn Fn() -> u64,
     },
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn memtable_age_1_idle_1_idle_5_flush_2_when_a_memtable_is_flushed() {
+    fn reasons_to_flush_a_memtable() {
         let table = "
             commit max=64 log=1                                 -> no
             commit used=63 max=64 log=1                         -> no

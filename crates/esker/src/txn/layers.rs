@@ -8,8 +8,9 @@
 //!
 //! layers.1. For any key, a layer holds newer writes than the layers before it. Its range removals hide keys
 //!     in older layers, and none of its own.
-//! layers.2. Private tables that are not adopted are removed when the last reference to their layer is
-//!     dropped.
+//!
+//! - Private tables that are not adopted are removed when the last reference to their layer is
+//!   dropped.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -165,7 +166,7 @@ impl Layers {
     }
 
     /// Returns whether a run merges into a key that an older run puts or removes. A commit has either
-    /// operands or another op for a key (write_set.6), so all runs must be compacted into one.
+    /// operands or another op for a key, so all runs must be compacted into one.
     pub(crate) fn merges_across(&self) -> Result<bool> {
         if !self.runs().skip(1).any(|private| private.has_operands) {
             return Ok(false);

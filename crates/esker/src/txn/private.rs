@@ -106,7 +106,7 @@ impl<'a> PrivateWrites<'a> {
         self.find_newer(since, view, Newer::Writes)
     }
 
-    /// Returns whether a key of these writes has any version newer than `since` (conflict.4). That version
+    /// Returns whether a key of these writes has any version newer than `since`. That version
     /// would lie above the tables although it is older, and the counts at `since` may not hold.
     pub(crate) fn is_overtaken(&self, since: SeqNo, view: &ReadView) -> Result<bool> {
         let which = match canary::is_set(Canary::SweptAboveAdopted) {

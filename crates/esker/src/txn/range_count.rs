@@ -6,8 +6,8 @@
 //!   under the lock:   + keys of the range put by later commits, - keys removed by them: each looked up
 //! ```
 //!
-//! range_count.1. Keys written after the pinned sequence number are in memtables. If some were flushed, or a
-//!     range was removed since, the range is counted again under the lock.
+//! - Keys written after the pinned sequence number are in memtables. If some were flushed, or a
+//!   range was removed since, the range is counted again under the lock.
 
 use std::collections::BTreeSet;
 

@@ -12,9 +12,9 @@
 //! The set uses at most [`BYTES_MAX`] bytes. Beyond that, the reads of a keyspace become one
 //! range. This may report conflicts that do not exist, and never misses one.
 //!
-//! read_set.4. A length reveals which keys written by the transaction existed before. While the transaction
-//!     still writes them, they conflict by themselves, in a part as well (part.1). Keys whose writes are
-//!     undone count as read if the length of their keyspace was read.
+//! - A length reveals which keys written by the transaction existed before. While the transaction
+//!   still writes them, they conflict by themselves, in a part as well (part.1). Keys whose writes are
+//!   undone count as read if the length of their keyspace was read.
 //!
 //! A length conflicts only if it has changed.
 
@@ -128,7 +128,7 @@ impl ReadSet {
         self.0.lock().lengths.clear();
     }
 
-    /// Records that writes of these keys and ranges were undone (read_set.4).
+    /// Records that writes of these keys and ranges were undone.
     pub(crate) fn note_undone<'a>(
         &self,
         keys: impl Iterator<Item = &'a [u8]>,
@@ -145,7 +145,7 @@ impl ReadSet {
         }
     }
 
-    /// Records that writes to unknown keys were undone (read_set.4).
+    /// Records that writes to unknown keys were undone.
     pub(crate) fn note_counted(&self) {
         let whole = |id| self.note_range(&encode_key(id, &[]), End::Excluded(keyspace_end(id)));
         self.counted().into_iter().for_each(whole);

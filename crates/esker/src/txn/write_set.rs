@@ -15,11 +15,12 @@
 //!
 //! write_set.5. A set knows whether decoding would refuse one of its ops. Committing such a set would make
 //!     the database unopenable.
-//! write_set.6. Operands are written without checking what the set holds for their key. Lists of consecutive
-//!     operands are joined. If operands follow a put or a removal, readers of the set fold them with it.
-//!     Before the set is committed or becomes a layer, a put replaces both (db/writes.rs). A commit therefore
-//!     has either operands or another op for a key. So has a large one, whose layers are merged where it is
-//!     needed (`Layers::merges_across`).
+//!
+//! - Operands are written without checking what the set holds for their key. Lists of consecutive
+//!   operands are joined. If operands follow a put or a removal, readers of the set fold them with it.
+//!   Before the set is committed or becomes a layer, a put replaces both (db/writes.rs). A commit therefore
+//!   has either operands or another op for a key. So has a large one, whose layers are merged where it is
+//!   needed (`Layers::merges_across`).
 //!
 //! Writing needs no lookups: a bulk load sorts once, when it commits. Decoding an owned log record does not
 //! copy it, so replaying a commit needs no more memory than the commit did.
@@ -298,7 +299,7 @@ impl WriteSet {
         self.push(Kind::PUT, key, value);
     }
 
-    /// Merges an operand into an encoded key (write_set.6). May change an op after the first `kept` ones
+    /// Merges an operand into an encoded key. May change an op after the first `kept` ones
     /// instead of adding one.
     pub(crate) fn merge(&mut self, key: &[u8], operand: Operand<'_>, operator: &Operator, kept: usize) {
         let last = self.find(key).filter(|at| *at >= kept).map(|at| self.ops[at]);

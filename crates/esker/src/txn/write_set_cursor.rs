@@ -79,7 +79,7 @@ impl SourceCursor for WriteSetCursor {
         self.stored().to_value()
     }
     fn older(&mut self) -> Result<bool> {
-        // write_set.6: a key has one op, and possibly an entry that its operands follow.
+        // A key has one op, and possibly an entry that its operands follow.
         let has_below = !self.is_below && self.set.base_of(self.at, SeqNo::MAX).is_some();
         self.is_below |= has_below;
         Ok(has_below)

@@ -296,7 +296,8 @@ impl<K: TypedKey, V, C: Codec<V>> Table<K, V, C> {
         Ok(self.state.merge_async(encoded(key)?, bytes_of::<V, C>(operand)?))
     }
 
-    /// Returns the value of a key, or that it is absent, if memory alone determines it: see [`Keyspace::get_if_cached`].
+    /// Returns the value of a key, or that it is absent, if memory alone determines it: see
+    /// [`Keyspace::get_if_cached`].
     ///
     /// # Errors
     /// Those of [`get`](Self::get).

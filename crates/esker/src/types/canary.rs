@@ -53,7 +53,7 @@ pub enum Canary {
     ConflictCheckSkipped,
     /// A serializable transaction commits without checking whether its reads still hold (read_set.1).
     ReadCheckSkipped,
-    /// A transaction releases its locks before it commits (locks.1). Found by the tests of db/locks.rs: the
+    /// A transaction releases its locks before it commits. Found by the tests of db/locks.rs: the
     /// simulator has one thread.
     LockReleasedEarly,
     /// Dropped keyspaces accept commits (catalog.3).
@@ -111,8 +111,7 @@ pub enum Canary {
     UpdateForgetsExpiry,
     /// The record of a sequence gets the default lifetime of its keyspace.
     SequenceExpires,
-    /// A serializable transaction forgets what a length revealed about keys whose writes are rolled back
-    /// (read_set.4).
+    /// A serializable transaction forgets what a length revealed about keys whose writes are rolled back.
     UndoneReadForgotten,
     /// A serializable transaction forgets that it looked up the name of a keyspace.
     NameReadForgotten,
@@ -124,7 +123,7 @@ pub enum Canary {
     /// Segments of the archive are used only if their wall clock is not before the backup's
     /// (restore_point.3).
     ArchiveByClock,
-    /// Replay refuses a commit that creates a keyspace under a name that the same commit frees (replay.1).
+    /// Replay refuses a commit that creates a keyspace under a name that the same commit frees.
     RecreatedNameRefused,
     /// Replayed operands apply to what their key holds at the time of the replay (fold.3).
     ReplayForgetsTime,
@@ -134,8 +133,7 @@ pub enum Canary {
     LoadTakesDefault,
     /// The oldest entries of a keyspace go at a quarter of its maximum size.
     OldestRemovedEarly,
-    /// A commit that has waited for another holder of the turn passes an exclusive transaction
-    /// (exclusive_turn.3).
+    /// A commit that has waited for another holder of the turn passes an exclusive transaction.
     WaiterPassesExclusive,
 }
 

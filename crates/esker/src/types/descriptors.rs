@@ -6,8 +6,8 @@
 //!                 `--no----> opened by name, checked --> too many open: least recently used closed
 //! ```
 //!
-//! descriptors.1. A file that is opened again is checked: the footer of a table that was open before, the
-//!     header of a blob file. Both keep their names until their last users are gone.
+//! - A file that is opened again is checked: the footer of a table that was open before, the
+//!   header of a blob file. Both keep their names until their last users are gone.
 //! - Each reader has its own handle. A file closed here stays open for its current readers.
 //!
 //! Files that do not belong to the operating system cost no descriptor, and stay open.
@@ -71,7 +71,7 @@ impl Descriptors {
     }
 }
 
-/// Checks that a file is the right one (descriptors.1).
+/// Checks that a file is the right one.
 type Check = Box<dyn Fn(&dyn File) -> Result<()> + Send + Sync>;
 
 /// A file for reading, open or closed.
@@ -127,7 +127,6 @@ impl ReadFile {
         }
         let options = OpenOptions::read();
         let file = self.fs.open(&self.path, options).map_err(|e| Error::io("open", &self.path, e))?;
-        // descriptors.1
         (self.check)(&*file)?;
         {
             let mut open = self.open.write();
@@ -150,7 +149,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "real files, some of which are removed")]
-    fn descriptors_1_files_beyond_the_limit_are_opened_again_and_are_the_same() {
+    fn files_beyond_the_limit_are_opened_again_and_are_the_same() {
         let dir = tempfile::tempdir().unwrap();
         let (fs, pool) = (Env::real().fs, Descriptors::new(3));
         let path = |n: u8| dir.path().join(n.to_string());
@@ -170,7 +169,7 @@ mod tests {
         for n in (0..10).chain([0, 0, 5, 0, 6, 0, 7, 0, 8, 0]) {
             let file = files[n].get().unwrap();
             assert_eq!(read_range(&*file, 0, 1).unwrap(), [n as u8]);
-            assert_eq!(open(), 3, "descriptors.1: {n}");
+            assert_eq!(open(), 3, "{n}");
         }
         assert!(files[0].open.read().is_some(), "it is used again and again");
         let closed = files.iter().position(|file| file.open.read().is_none()).unwrap();
@@ -180,7 +179,7 @@ mod tests {
         std::fs::write(path(closed as u8), [77; 50]).unwrap();
         (4..10).for_each(|n| drop(files[n].get()));
         if files[closed].open.read().is_none() {
-            assert!(files[closed].get().unwrap_err().is_corrupt(), "descriptors.1");
+            assert!(files[closed].get().unwrap_err().is_corrupt());
         }
         std::fs::remove_file(path(9)).unwrap();
         (0..8).for_each(|n| drop(files[n].get()));

@@ -4,7 +4,7 @@
 //!   commit --lower(expiry)--> Due <--take, lower(remaining)-- sweep
 //! ```
 //!
-//! due.1. A sweep takes the time before it scans the source. Entries added meanwhile lower it again.
+//! - A sweep takes the time before it scans the source. Entries added meanwhile lower it again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,7 +38,7 @@ impl Due {
         Expiry::at_ms(self.0.load(Ordering::Acquire))
     }
 
-    /// Returns when the source is due, and makes it not due (due.1).
+    /// Returns when the source is due, and makes it not due.
     pub(crate) fn take(&self) -> Expiry {
         Expiry::at_ms(self.0.swap(u64::MAX, Ordering::AcqRel))
     }

@@ -6,9 +6,8 @@
 //! ```
 //!
 //! - A value shorter than an expiry counts as expired. Only damage produces one.
-//!
-//! expiry.2. In files, zero means no expiry. An expiry at the epoch or earlier is stored as 1 ms, which has
-//!     passed too.
+//! - In files, zero means no expiry. An expiry at the epoch or earlier is stored as 1 ms, which has
+//!   passed too.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ pub(crate) const EXPIRY_BYTES: usize = 8;
 pub struct Expiry(u64);
 
 impl Expiry {
-    /// Expires at this time in Unix milliseconds. For zero see expiry.2.
+    /// Expires at this time in Unix milliseconds. Zero counts as 1, because zero means no expiry in files.
     pub(crate) const fn at_ms(ms: u64) -> Self {
         Expiry(if ms == 0 { 1 } else { ms })
     }
@@ -114,6 +113,6 @@ mod tests {
         assert_eq!(Expiry::after(5, Duration::from_nanos(1)), Expiry::at_ms(6));
         assert_eq!(Expiry::after(5, Duration::from_millis(2)), Expiry::at_ms(7));
         assert_eq!(Expiry::after(5, Duration::MAX), Expiry::at_ms(u64::MAX));
-        assert_eq!(Expiry::after(0, Duration::ZERO).ms(), 1, "expiry.2");
+        assert_eq!(Expiry::after(0, Duration::ZERO).ms(), 1);
     }
 }

@@ -29,14 +29,13 @@ pub enum Point {
     CompactionBuilt,
     /// A sweep has found expired keys, and has not committed their removal yet (engine_sweep.1).
     SweepFound,
-    /// A range removal has counted the keys of its range, and does not have the commit lock yet
-    /// (range_count.1).
+    /// A range removal has counted the keys of its range, and does not have the commit lock yet.
     RangeCounted,
     /// A commit has looked up its keys, and does not have the commit lock yet (ahead.1).
     KeysCounted,
     /// A commit is about to wait for the holder of the exclusive turn (exclusive_turn.1).
     TurnAwaited,
-    /// A commit has waited for a transaction that had conflicted, and has not passed yet (exclusive_turn.3).
+    /// A commit has waited for a transaction that had conflicted, and has not passed yet.
     TurnPassed,
 }
 

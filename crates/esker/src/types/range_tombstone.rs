@@ -9,8 +9,9 @@
 //!     newest first.
 //! range_tombstone.2. A tombstone covers only versions with a smaller sequence number: a put of the same
 //!     commit survives.
-//! range_tombstone.3. A clone of a set shares its fragments and never changes. `insert` copies the chunks
-//!     that the tombstone touches, but no key and no sequence number.
+//!
+//! - A clone of a set shares its fragments and never changes. `insert` copies the chunks
+//!   that the tombstone touches, but no key and no sequence number.
 //!
 //! A set is a list of chunks of fragments. So adding a tombstone costs time in proportion to the fragments
 //! that it covers, and to a small part of the others. `seqs` holds the numbers of a fragment; `sweep` builds
@@ -138,7 +139,7 @@ impl RangeTombstones {
         Self::from_sorted(self.fragments().map(based).collect())
     }
 
-    /// Adds a tombstone that is not older than the others (range_tombstone.3). An empty range adds nothing.
+    /// Adds a tombstone that is not older than the others. An empty range adds nothing.
     ///
     /// # Panics
     /// If it covers a key that a newer tombstone covers.
@@ -369,7 +370,7 @@ fn overlay<'a>(
             continue;
         }
         let mut covered = fragment.clone();
-        // Of two equal keys, the existing one is shared (range_tombstone.3).
+        // Of two equal keys, the existing one is shared.
         covered.start = start.max(&fragment.start).clone();
         covered.end = (&fragment.end).min(end).clone();
         covered.seqs.push(seq);

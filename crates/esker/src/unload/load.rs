@@ -414,7 +414,6 @@ impl<'a> Run<'a> {
 
     fn put(&mut self, (key, expires, value): Entry<'_>) -> Result<()> {
         let Some(keyspace) = &self.target else { return Ok(()) };
-        // expiry.2
         let expiry = (expires > 0).then(|| Expiry::at_ms(expires));
         if expires > 0 && expires <= self.db.time_ms() {
             return Ok(());

@@ -273,7 +273,7 @@ struct Source {
 }
 
 impl Source {
-    /// Returns when an entry expires, in milliseconds since 1970; 0 for never (expiry.2).
+    /// Returns when an entry expires, in milliseconds since 1970; 0 for never.
     fn expires(&self, keyspace: &Keyspace, key: &[u8]) -> Result<u64> {
         if !self.has_ttls {
             return Ok(0);

@@ -6,15 +6,15 @@
 //!   data: tables and live log --> at most as much in one file, and as much in spares at rest
 //! ```
 //!
-//! pool.9. A file for small syncs has at most [`GROWTH_MAX`] times the size of the file before, because
-//!     commits wait while its zeros are written.
+//! - A file for small syncs has at most [`GROWTH_MAX`] times the size of the file before, because
+//!   commits wait while its zeros are written.
 
 use super::active::ROOM_MIN;
 use super::format::SEGMENT_HEADER_BYTES;
 
-/// Maximum growth factor of files while syncs are small (pool.9).
+/// Maximum growth factor of files while syncs are small.
 const GROWTH_MAX: u64 = 4;
-/// While each sync makes fewer bytes durable than this, files grow in steps (pool.9).
+/// While each sync makes fewer bytes durable than this, files grow in steps.
 const SMALL_BYTES: u64 = 16 << 10;
 /// If fewer bytes of a record are missing than this, it gets ordinary segments.
 const BULK_BYTES_MIN: u64 = 1 << 20;
@@ -92,7 +92,6 @@ impl FilePurpose {
     /// newest file, 0 if there is none.
     pub(super) fn file_bytes(self, next_bytes: u64, newest_bytes: u64) -> u64 {
         match self {
-            // pool.9
             FilePurpose::Small if newest_bytes > 0 => next_bytes.min(GROWTH_MAX * newest_bytes),
             FilePurpose::Small | FilePurpose::Ordinary | FilePurpose::Bulk(_) => next_bytes,
         }

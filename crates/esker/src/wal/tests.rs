@@ -610,7 +610,7 @@ fn the_pool_prepares_ahead_recycles_and_stays_small() {
 }
 
 #[test]
-fn pool_9_files_for_small_syncs_grow_step_by_step_whatever_the_database_has() {
+fn files_for_small_syncs_grow_step_by_step_whatever_the_database_has() {
     let (_, env) = mem();
     let options =
         WalOptions { first_segment_bytes: 1024, segment_bytes_max: 64 << 10, ..WalOptions::default() };
@@ -625,7 +625,7 @@ fn pool_9_files_for_small_syncs_grow_step_by_step_whatever_the_database_has() {
     append(&mut log, 1, 600).unwrap();
     pool.suit(1 << 30);
     let bytes = |purpose| pool.take(purpose, LogRoom::Common).unwrap().spare.bytes >> 10;
-    assert_eq!([small, small, ordinary].map(bytes), [4, 16, 64], "pool.9");
+    assert_eq!([small, small, ordinary].map(bytes), [4, 16, 64]);
     let pool = pool_with(&env, options, &Named::default());
     pool.begin(1);
     pool.suit(64 << 10);

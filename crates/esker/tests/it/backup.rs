@@ -262,7 +262,7 @@ fn change(fs: &MemFs, path: &Path, at: u64) {
 }
 
 #[test]
-fn backup_3_damage_is_reported_with_its_file_and_nothing_is_restored_from_it() {
+fn damage_is_reported_with_its_file_and_nothing_is_restored_from_it() {
     let names =
         |error: &Error, path: &Path| error.is_corrupt() && error.to_string().contains(path.to_str().unwrap());
     let fs = MemFs::new();
@@ -282,9 +282,9 @@ fn backup_3_damage_is_reported_with_its_file_and_nothing_is_restored_from_it() {
             harm(&harmed);
             let verified = backups(&harmed).verify().unwrap();
             assert_eq!((verified.problems.len(), &verified.damaged[..]), (1, &[1][..]), "{n}: {verified:?}");
-            assert!(names(&verified.problems[0], &path), "backup.3: {:?}", verified.problems);
+            assert!(names(&verified.problems[0], &path), "{:?}", verified.problems);
             let error = backups(&harmed).restore("restored").backup(1).run().unwrap_err();
-            assert!(names(&error, &path), "backup.3: {n}: {error}");
+            assert!(names(&error, &path), "{n}: {error}");
             assert!(!harmed.exists("restored".as_ref()).unwrap());
             if n > 1 {
                 // Missing files are copied again.

@@ -227,7 +227,7 @@ fn a_record_that_cannot_be_read_is_not_passed_over() {
 }
 
 #[test]
-fn decisions_4_filters_decide_nothing_in_a_copy_while_commits_are_made_again() {
+fn filters_decide_nothing_in_a_copy_while_commits_are_made_again() {
     let fs = MemFs::new();
     let db = open(&fs, DIR, KEPT);
     let map = db.default_keyspace();
@@ -254,7 +254,7 @@ fn decisions_4_filters_decide_nothing_in_a_copy_while_commits_are_made_again() {
     let held = by_hand.default_keyspace();
     held.put("b", "over").unwrap();
     by_hand.compact().unwrap();
-    assert!(held.contains("b").unwrap(), "decisions.4");
+    assert!(held.contains("b").unwrap());
     drop(replay);
     by_hand.compact().unwrap();
     assert!(!held.contains("b").unwrap());

@@ -92,14 +92,14 @@ fn short_lives(end: fn(Db, MemFs) -> MemFs) {
         disk = end(db, disk);
         most = most.max(segments(&disk));
     }
-    assert!((20..=40).contains(&most), "flush.2: {most} segments");
+    assert!((20..=40).contains(&most), "{most} segments");
     let db = open(&disk);
     let expected: Map = (0..100u8).map(|life| (vec![life], vec![life; 10])).collect();
     assert!(dump_sound(&db).unwrap()["default"] == expected);
 }
 
 #[test]
-fn flush_2_processes_that_are_closed_soon_leave_no_long_log() {
+fn processes_that_are_closed_soon_leave_no_long_log() {
     short_lives(|db, disk| {
         db.close().unwrap();
         disk
@@ -107,7 +107,7 @@ fn flush_2_processes_that_are_closed_soon_leave_no_long_log() {
 }
 
 #[test]
-fn flush_2_processes_that_are_killed_soon_leave_no_long_log() {
+fn processes_that_are_killed_soon_leave_no_long_log() {
     short_lives(|db, disk| {
         let left = disk.kill();
         // Dropping it closes it.

@@ -118,7 +118,7 @@ fn events_and_statistics_agree_with_all_features() {
 }
 
 #[test]
-fn events_1_events_2_a_callback_that_panics_or_blocks_or_uses_the_database_does_no_harm() {
+fn a_callback_that_panics_or_blocks_or_uses_the_database_does_no_harm() {
     let (unblock, blocked) = mpsc::channel::<()>();
     let (blocked, missed) = (Mutex::new(blocked), Arc::new(Mutex::new(0)));
     let own = Arc::new(OnceLock::<Db>::new());
@@ -155,7 +155,7 @@ fn events_1_events_2_a_callback_that_panics_or_blocks_or_uses_the_database_does_
 }
 
 #[test]
-fn events_3_a_callback_may_close_the_database_and_closing_does_not_wait_for_a_blocked_callback() {
+fn a_callback_may_close_the_database_and_closing_does_not_wait_for_a_blocked_callback() {
     let own = Arc::new(OnceLock::<Db>::new());
     let (of_callback, is_closed) = (own.clone(), Arc::new(AtomicBool::new(false)));
     let closed = is_closed.clone();

@@ -1,4 +1,4 @@
-//! The deferred destructors of other crates run under no lock of the database (pin.1 of sync/pin.rs). The
+//! The deferred destructors of other crates run under no lock of the database (sync/pin.rs). The
 //! test needs its own process, because all tests of a process share crossbeam's collector.
 #![expect(clippy::disallowed_methods, reason = "real threads, and real time to see that none hangs")]
 
@@ -14,8 +14,8 @@ use crate::own_process;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
-fn pin_1_a_destructor_that_another_crate_has_deferred_may_use_the_database() {
-    if own_process::ran(pin_1_a_destructor_that_another_crate_has_deferred_may_use_the_database) {
+fn a_destructor_that_another_crate_has_deferred_may_use_the_database() {
+    if own_process::ran(a_destructor_that_another_crate_has_deferred_may_use_the_database) {
         return;
     }
     let (sender, done) = mpsc::channel();
@@ -34,6 +34,6 @@ fn pin_1_a_destructor_that_another_crate_has_deferred_may_use_the_database() {
         sender.send(map.len().expect("len")).expect("the test waits");
     });
     // The destructor may or may not have run by now.
-    let len = done.recv_timeout(PATIENCE).expect("pin.1: a commit waits for itself");
+    let len = done.recv_timeout(PATIENCE).expect("a commit waits for itself");
     assert!((1000..=1001).contains(&len), "{len}");
 }

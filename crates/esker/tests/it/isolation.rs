@@ -154,7 +154,7 @@ impl Sum for Keyspace {
 }
 
 #[test]
-fn exclusive_turn_3_others_wait_while_an_exclusive_transaction_is_open() {
+fn others_wait_while_an_exclusive_transaction_is_open() {
     let (db, map) = db();
     let mut exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
     assert_eq!(exclusive.get(&map, "a").unwrap().as_deref(), Some(&b"1"[..]));
@@ -263,7 +263,7 @@ fn writers_of_keys_that_share_a_block_do_not_conflict() {
 }
 
 #[test]
-fn read_set_4_a_length_asked_for_above_writes_that_are_undone_is_a_read_of_their_keys() {
+fn a_length_asked_for_above_writes_that_are_undone_is_a_read_of_their_keys() {
     for (is_large, is_range) in [(false, false), (false, true), (true, false)] {
         let builder = Db::builder().background(false).memory(2 << 20).tuning(|t| t.memtable_bytes(256 << 10));
         let db = builder.open_in_memory().unwrap();
@@ -290,7 +290,7 @@ fn read_set_4_a_length_asked_for_above_writes_that_are_undone_is_a_read_of_their
         swap.put(&map, "c", "1").unwrap();
         swap.delete(&map, "c").unwrap();
         swap.commit().unwrap();
-        assert!(is_conflict(probe.commit()), "read_set.4: {is_large} {is_range}");
+        assert!(is_conflict(probe.commit()), "{is_large} {is_range}");
     }
 }
 

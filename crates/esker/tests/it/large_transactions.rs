@@ -185,7 +185,7 @@ fn fill(t: &mut Transaction, map: &Keyspace, byte: u8) -> esker::Result<()> {
 }
 
 #[test]
-fn layers_2_nothing_is_left_of_a_large_transaction_that_is_dropped_or_conflicts() {
+fn nothing_is_left_of_a_large_transaction_that_is_dropped_or_conflicts() {
     let fs = MemFs::new();
     let db = open(&fs);
     let map = db.default_keyspace();
@@ -307,13 +307,13 @@ fn adopt_1_adopt_2_a_large_transaction_is_there_as_a_whole_or_not_at_all_after_a
             }
             let keys = content(&map).len() as u64;
             assert_eq!(map.len().unwrap(), keys, "counts.1: call {n}");
-            // adopt.3: later commits get higher numbers.
+            // Later commits get higher numbers.
             map.put("later", "1").unwrap();
             let map = {
                 drop((map, db));
                 open(&left.kill()).default_keyspace()
             };
-            assert_eq!(map.len().unwrap(), keys + 1, "adopt.3: call {n}");
+            assert_eq!(map.len().unwrap(), keys + 1, "call {n}");
         }
         if done.is_ok() && after == Some(true) {
             break;

@@ -183,14 +183,14 @@ fn waiting_for_a_lock_or_a_turn_ends_when_the_database_is_closed() {
 }
 
 #[test]
-fn exclusive_turn_5_a_thread_does_not_wait_for_its_own_exclusive_transaction() {
+fn a_thread_does_not_wait_for_its_own_exclusive_transaction() {
     let (db, map) = db();
     let mut first = db.transaction().isolation(Isolation::Exclusive).begin();
     first.put(&map, "a", "1").unwrap();
     let mut second = db.transaction().isolation(Isolation::Exclusive).begin();
-    assert!(matches!(second.get(&map, "a"), Err(Error::Invalid(_))), "exclusive_turn.5");
-    assert!(matches!(second.put(&map, "a", "2"), Err(Error::Invalid(_))), "exclusive_turn.5");
-    assert!(second.commit().is_err(), "exclusive_turn.5");
+    assert!(matches!(second.get(&map, "a"), Err(Error::Invalid(_))));
+    assert!(matches!(second.put(&map, "a", "2"), Err(Error::Invalid(_))));
+    assert!(second.commit().is_err());
     let nested = db.transaction().run(|t| t.put(&map, "b", "1"));
     assert!(nested.is_ok(), "others do not wait in this thread");
     // An exclusive transaction that another thread continues is waited for.
@@ -205,7 +205,7 @@ fn exclusive_turn_5_a_thread_does_not_wait_for_its_own_exclusive_transaction() {
         });
         is_moved.recv().unwrap();
         let second = db.transaction().isolation(Isolation::Exclusive).begin();
-        assert!(second.get(map, "c").unwrap().is_some(), "exclusive_turn.5");
+        assert!(second.get(map, "c").unwrap().is_some());
     });
 }
 

@@ -93,7 +93,7 @@ fn futures_of_batches_and_transactions_have_the_same_durabilities() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a thread beside the one that holds the transaction")]
-fn committer_4_commits_keep_their_order_when_too_much_waits() {
+fn commits_keep_their_order_when_too_much_waits() {
     const MIB: usize = 1 << 20;
     let db = Db::builder().env(Env::with_fs(Arc::new(MemFs::new()))).memory(512 << 20).open(dir()).unwrap();
     let map = db.default_keyspace();

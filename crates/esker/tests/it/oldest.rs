@@ -129,7 +129,7 @@ fn left(map: &Keyspace, count: u32) -> usize {
 }
 
 #[test]
-fn engine_oldest_2_overwritten_values_cost_no_live_entry() {
+fn overwritten_values_cost_no_live_entry() {
     for seed in 0..9 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let db = simulated(Arc::new(MemFs::new())).blobs(Blobs::From(400)).open(dir()).unwrap();

@@ -119,7 +119,7 @@ fn clearing_again_and_again_costs_the_same_each_time() -> Result<()> {
     Ok(())
 }
 
-/// range_count.1: ranges are counted while others write into them, flush them and remove parts of them.
+/// Ranges are counted while others write into them, flush them and remove parts of them.
 #[test]
 fn lengths_are_exact_although_ranges_are_counted_beside_other_commits() {
     let fs = esker_env::MemFs::new();

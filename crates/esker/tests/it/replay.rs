@@ -61,13 +61,13 @@ impl Two {
             }
             all
         };
-        assert_eq!(all(&self.home), all(&self.copy), "replay.1");
+        assert_eq!(all(&self.home), all(&self.copy));
         assert!(self.copy.check().unwrap().is_sound());
     }
 }
 
 #[test]
-fn replay_1_the_copy_has_names_options_values_and_ends() {
+fn the_copy_has_names_options_values_and_ends() {
     let mut two = Two::begin();
     let mut rng = fastrand::Rng::with_seed(35);
     for round in 0..600 {
@@ -248,7 +248,7 @@ fn change_names(db: &Db, rng: &mut fastrand::Rng) {
 }
 
 #[test]
-fn replay_1_a_commit_may_drop_create_and_rename_a_keyspace_in_any_order() {
+fn a_commit_may_drop_create_and_rename_a_keyspace_in_any_order() {
     let mut two = Two::begin();
     // One commit drops and creates again; one drops and renames onto the name; one swaps.
     for name in ["a", "b"] {
@@ -277,7 +277,7 @@ fn replay_1_a_commit_may_drop_create_and_rename_a_keyspace_in_any_order() {
     two.assert_same();
     let copied = two.copy.default_keyspace();
     let ttls = ["epoch", "never"].map(|key| copied.ttl(key).unwrap());
-    assert_eq!((ttls, copied.len().unwrap()), ([None, Some(Ttl::Unlimited)], 3), "expiry.2");
+    assert_eq!((ttls, copied.len().unwrap()), ([None, Some(Ttl::Unlimited)], 3));
     for seed in 0..400 {
         change_names(&two.home, &mut fastrand::Rng::with_seed(seed));
         two.go_on(7).unwrap_or_else(|error| panic!("seed {seed}: {error}"));

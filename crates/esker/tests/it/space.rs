@@ -91,7 +91,7 @@ fn wait_for_tables(db: &Db, bytes: u64) -> u64 {
 }
 
 #[test]
-fn idle_1_what_is_removed_gives_back_its_space_by_itself() {
+fn what_is_removed_gives_back_its_space_by_itself() {
     for removal in Removal::ALL {
         for reopens in [false, true] {
             let fs = MemFs::new();
@@ -110,13 +110,13 @@ fn idle_1_what_is_removed_gives_back_its_space_by_itself() {
                 db
             };
             let left = wait_for_tables(&db, MIB);
-            assert!(left <= MIB, "idle.1: {removal:?}, reopened: {reopens}: {left} bytes, {:?}", db.stats());
+            assert!(left <= MIB, "{removal:?}, reopened: {reopens}: {left} bytes, {:?}", db.stats());
             // The log shrinks without further calls.
             let started = Instant::now();
             while fs.used_bytes() >= 4 * MIB && started.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            assert!(fs.used_bytes() < 4 * MIB, "idle.1: {removal:?}: {}", fs.used_bytes());
+            assert!(fs.used_bytes() < 4 * MIB, "{removal:?}: {}", fs.used_bytes());
             assert_eq!(db.default_keyspace().len().unwrap(), 1000);
             assert!(db.check().unwrap().problems.is_empty());
             let before = db.stats();
@@ -343,7 +343,7 @@ fn reserve_2_removals_are_taken_while_flushes_find_no_space_but_not_without_end(
 }
 
 #[test]
-fn reserve_4_tables_go_unread_from_a_disk_that_others_have_filled() {
+fn tables_go_unread_from_a_disk_that_others_have_filled() {
     let fs = MemFs::new();
     let db = simulated(Arc::new(fs.clone())).open(dir()).unwrap();
     let map = db.default_keyspace();
@@ -356,8 +356,8 @@ fn reserve_4_tables_go_unread_from_a_disk_that_others_have_filled() {
     assert!(before > 0, "{:?}", fs.list_dir(dir()));
     fs.set_capacity(Some(fs.used_bytes()));
     map.clear().unwrap();
-    assert!(db.step(BackgroundStep::Compact { idle: false }).unwrap(), "reserve.4");
-    assert_eq!((db.stats().table_bytes, spares()), (0, 0), "reserve.4");
+    assert!(db.step(BackgroundStep::Compact { idle: false }).unwrap());
+    assert_eq!((db.stats().table_bytes, spares()), (0, 0));
     fs.set_capacity(None);
     drop(map);
     db.close().unwrap();
@@ -366,7 +366,7 @@ fn reserve_4_tables_go_unread_from_a_disk_that_others_have_filled() {
 }
 
 #[test]
-fn reserve_5_with_little_room_a_flush_is_cut_so_that_its_pieces_are_merged_one_by_one() {
+fn with_little_room_a_flush_is_cut_so_that_its_pieces_are_merged_one_by_one() {
     let tables_of_a_flush = |is_full: bool| {
         let fs = MemFs::new();
         fs.set_capacity(Some(24 * MIB));
@@ -384,6 +384,6 @@ fn reserve_5_with_little_room_a_flush_is_cut_so_that_its_pieces_are_merged_one_b
         (before, db.stats().tables - before)
     };
     let (of_base, of_flush) = tables_of_a_flush(true);
-    assert!(of_base > 4 && of_flush == of_base, "reserve.5: {of_flush} tables over {of_base}");
+    assert!(of_base > 4 && of_flush == of_base, "{of_flush} tables over {of_base}");
     assert!(tables_of_a_flush(false).1 < of_base);
 }

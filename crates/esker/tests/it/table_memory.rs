@@ -26,7 +26,7 @@ fn key(n: u32) -> [u8; 8] {
 
 fn check_memory(db: &Db) {
     let stats = db.stats();
-    assert!(stats.cache_bytes.total() <= MEMORY, "caches.1: {stats:?}");
+    assert!(stats.cache_bytes.total() <= MEMORY, "{stats:?}");
 }
 
 /// Compares all keys, from both ends and one by one.

@@ -95,7 +95,7 @@ fn found_everywhere(db: &Db, map: &Keyspace, older: &esker::Snapshot, keys: &[&s
 }
 
 #[test]
-fn resolve_3_no_read_and_no_walk_finds_what_has_expired_wherever_it_is() {
+fn no_read_and_no_walk_finds_what_has_expired_wherever_it_is() {
     let keys = ["a", "b", "c", "d", "e"];
     let large = [7; 5000];
     for place in 0..5 {

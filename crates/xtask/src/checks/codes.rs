@@ -1,5 +1,5 @@
-//! Invariants have codes such as `memtable.1`. A code is defined once, in the module text of the file that keeps
-//! the invariant, and cited elsewhere.
+//! Invariants have codes such as `memtable.1`. A code is defined once, in the module text of the file that
+//! keeps the invariant, and cited elsewhere.
 //!
 //! ```text
 //!   //! memtable.1. Text of the invariant     definition: the file's name, then a number

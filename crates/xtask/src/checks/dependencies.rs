@@ -1,4 +1,5 @@
-//! Every dependency has a line in docs/dependencies.md that says why it is there, and every line has a dependency.
+//! Every dependency has a line in docs/dependencies.md that says why it is there, and every line has a
+//! dependency.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +31,8 @@ pub(super) fn check(repo: &Repo) -> Vec<Finding> {
     findings
 }
 
-/// Names and lines of the dependencies that a manifest declares itself; those of this repository (`path`) and those
-/// taken over from the workspace are left out.
+/// Names and lines of the dependencies that a manifest declares itself; those of this repository (`path`) and
+/// those taken over from the workspace are left out.
 fn dependencies(manifest: &str) -> Vec<(&str, usize)> {
     let mut found = Vec::new();
     let mut in_dependencies = false;

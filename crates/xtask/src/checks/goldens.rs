@@ -1,4 +1,5 @@
-//! Golden bytes are append-only: what an earlier version wrote stays as it is, so that reading it stays tested.
+//! Golden bytes are append-only: what an earlier version wrote stays as it is, so that reading it stays
+//! tested.
 //!
 //! ```text
 //!   files under any goldens/ folder                     \

@@ -1,8 +1,8 @@
-//! The meaning of a kind of entry is decided in three files: the kind itself, the resolver of versions, and the
-//! judge of compactions.
+//! The meaning of a kind of entry is decided in three files: the kind itself, the resolver of versions, and
+//! the judge of compactions.
 //!
-//! Anywhere else a comparison or a match with a kind is an error, because a new kind would need a change there.
-//! Ask the kind (`kind.is_live()`) or the resolver.
+//! Anywhere else a comparison or a match with a kind is an error, because a new kind would need a change
+//! there. Ask the kind (`kind.is_live()`) or the resolver.
 
 use crate::finding::Finding;
 use crate::repo::Repo;

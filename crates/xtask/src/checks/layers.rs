@@ -1,7 +1,8 @@
 //! Modules of the engine and of the server use only modules of lower layers.
 //!
 //! ```text
-//!   sync < types < encoding < encryption < recordio, cache < blob < wal, sstable < memtable < manifest < read < compaction < txn < feed < engine < rescue < db < replay < backup, trace, typed, unload
+//!   sync < types < encoding < encryption < recordio, cache < blob < wal, sstable < memtable < manifest
+//!     < read < compaction < txn < feed < engine < rescue < db < replay < backup, trace, typed, unload
 //! ```
 //!
 //! The same inside the engine, whose layers `engine/core.rs` describes:
@@ -17,7 +18,8 @@
 //!     < types < commands < sequencer < net
 //! ```
 //!
-//! Read from every `crate::NAME` and `crate::engine::NAME` outside tests. A name that `lib.rs` re-exports counts as its module.
+//! Read from every `crate::NAME` and `crate::engine::NAME` outside tests. A name that `lib.rs` re-exports
+//! counts as its module.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +86,8 @@ pub(super) fn check(repo: &Repo) -> Vec<Finding> {
     findings
 }
 
-/// Checks the modules below the folder `root`, whose own file is `skipped`. `prefix` begins the path of a module.
+/// Checks the modules below the folder `root`, whose own file is `skipped`. `prefix` begins the path of a
+/// module.
 fn check_order(
     repo: &Repo,
     root: &str,
@@ -179,7 +182,7 @@ fn reexports(lib: &Source) -> BTreeMap<String, String> {
         if step_in(STEPS, &module).is_none() {
             continue;
         }
-        // A name with nothing but a separator behind it is one that the user of the crate sees.
+        // A name with nothing but a separator behind it is public in the crate.
         for leaf in path[module.len()..].split(['{', '}', ',']) {
             let seen = leaf.rsplit([':', ' ']).find(|part| !part.is_empty()).unwrap_or_default();
             from.insert(first_name(seen), module.clone());

@@ -1,4 +1,5 @@
-//! Relative links in documents lead to files of the repository, and so do the documents that sources name (`docs/x.md`).
+//! Relative links in documents lead to files of the repository, and so do the documents that sources name
+//! (`docs/x.md`).
 
 use crate::finding::Finding;
 use crate::repo::Repo;
@@ -36,7 +37,8 @@ pub(super) fn check(repo: &Repo) -> Vec<Finding> {
 /// The relative targets of `[text](target)`, without their anchors; inline code is left out.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     let outside_code = line.split('`').step_by(2);
-    // `[`name`](target)` is split within its text, so the closing bracket opens a piece: both are found by `](`.
+    // `[`name`](target)` is split within its text, so the closing bracket opens a piece: both are found by
+    // `](`.
     outside_code
         .flat_map(|piece| piece.split("](").skip(1))
         .filter_map(|rest| rest.split(')').next())

@@ -1,4 +1,4 @@
-//! No file names a place on somebody's machine: it would be wrong on every other one.
+//! No file contains a path of one machine: it would be wrong on every other one.
 
 use crate::finding::Finding;
 use crate::repo::Repo;

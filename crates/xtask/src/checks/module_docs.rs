@@ -1,4 +1,5 @@
-//! Every Rust file opens with a module doc: a reader learns what the file is for before the first line of code.
+//! Every Rust file opens with a module doc: a reader learns what the file is for before the first line of
+//! code.
 
 use crate::finding::Finding;
 use crate::repo::Repo;

@@ -1,9 +1,11 @@
-//! Nothing half-done is committed: no placeholders, no forgotten debugging, no tests switched off. Work to come is an issue.
+//! Nothing half-done is committed: no placeholders, no forgotten debugging, no tests switched off. Work to
+//! come is an issue.
 
 use crate::finding::Finding;
 use crate::repo::Repo;
 
-/// Code, and what to do about it. The names end before their `!` and `(` here, or this file would find itself.
+/// Code, and what to do about it. The names end before their `!` and `(` here, or this file would find
+/// itself.
 const CODE: &[(&str, &str)] = &[
     ("todo!", "write the code, or open an issue"),
     ("unimplemented!", "write the code, or return a typed error"),

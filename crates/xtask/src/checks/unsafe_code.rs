@@ -38,9 +38,9 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/esker/src/memtable/writer.rs", "keeps pointers to nodes from one insert to the next"),
     ("crates/esker/src/read/models.rs", "models of what view_cell.rs does"),
     ("crates/esker/src/read/view_cell.rs", "an atomic pointer reclaimed by epochs"),
-    ("crates/esker/src/recordio/fuzzing.rs", "maps files that nobody cuts"),
+    ("crates/esker/src/recordio/fuzzing.rs", "maps files that are not truncated"),
     ("crates/esker/src/recordio/mmap.rs", "mapping a file"),
-    ("crates/esker/src/recordio/tests.rs", "maps files that nobody cuts"),
+    ("crates/esker/src/recordio/tests.rs", "maps files that are not truncated"),
     ("crates/esker/src/sstable/block.rs", "values point into blocks"),
     ("crates/esker/src/sstable/block_search.rs", "functions compiled for instruction sets found at run time"),
     ("crates/esker/src/sync/pin.rs", "what is deferred outlives what it borrows"),
@@ -85,7 +85,8 @@ pub(super) fn check(repo: &Repo) -> Vec<Finding> {
     findings
 }
 
-/// Whether this is `unsafe extern`: it declares foreign functions, and calling them takes an `unsafe` of its own.
+/// Whether this is `unsafe extern`: it declares foreign functions, and calling them takes an `unsafe` of its
+/// own.
 fn is_import(source: &Source, at: usize) -> bool {
     source.code[at..].trim_start_matches("unsafe").trim_start().starts_with("extern")
 }

@@ -29,7 +29,7 @@ fn client<'a>(shared: &'a Shared, keyspaces: &'a Keyspaces) -> Client<'a> {
 }
 
 #[test]
-fn clients_4_a_read_that_fails_has_no_excuse() {
+fn a_read_that_fails_has_no_excuse() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let shared = Shared::new(None);
     let keyspaces = failing(&faults);
@@ -46,11 +46,11 @@ fn clients_4_a_read_that_fails_has_no_excuse() {
     let failure = client(&shared, &keyspaces).read_register(500).unwrap_err();
     assert!(failure.is_injected(), "{failure}");
     let worked = client(&shared, &keyspaces).run(5000..5200);
-    assert!(worked.is_err_and(|failure| failure.is_injected()), "clients.4");
+    assert!(worked.is_err_and(|failure| failure.is_injected()));
 }
 
 #[test]
-fn failing_disk_1_a_commit_that_fails_while_the_log_goes_on_has_not_been_made() {
+fn a_commit_that_fails_while_the_log_goes_on_has_not_been_made() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let shared = Shared::new(None);
     let keyspaces = failing(&faults);
@@ -62,21 +62,18 @@ fn failing_disk_1_a_commit_that_fails_while_the_log_goes_on_has_not_been_made() 
     shared.may_fail.store(true, Ordering::Relaxed);
     client.records.clear();
     client.put(0).unwrap();
-    assert!(client.records.is_empty() && shared.refused.load(Ordering::Relaxed) == 1, "failing_disk.1");
-    assert!(keyspaces.registers.get(0_u64.to_be_bytes()).unwrap().is_none(), "failing_disk.1");
+    assert!(client.records.is_empty() && shared.refused.load(Ordering::Relaxed) == 1);
+    assert!(keyspaces.registers.get(0_u64.to_be_bytes()).unwrap().is_none());
     shared.may_fail.store(false, Ordering::Relaxed);
     let failure = client.write_after_faults(0, true).unwrap_err();
-    assert!(
-        failure.is_injected(),
-        "failing_disk.2: it still fails without reporting stopped writes: {failure}"
-    );
+    assert!(failure.is_injected(), "it still fails without reporting stopped writes: {failure}");
     faults.clear();
-    assert!(!client.write_after_faults(0, true).unwrap(), "failing_disk.2");
+    assert!(!client.write_after_faults(0, true).unwrap());
     assert!(keyspaces.registers.get(0_u64.to_be_bytes()).unwrap().is_some());
 }
 
 #[test]
-fn failing_disk_2_writes_may_be_stopped_only_if_the_log_may_have_failed() {
+fn writes_may_be_stopped_only_if_the_log_may_have_failed() {
     let faults = FaultFs::new(Arc::new(MemFs::new()));
     let shared = Shared::new(None);
     let keyspaces = failing(&faults);
@@ -87,8 +84,8 @@ fn failing_disk_2_writes_may_be_stopped_only_if_the_log_may_have_failed() {
     assert_eq!(shared.refused.load(Ordering::Relaxed), 0);
     faults.clear();
     let failure = client.write_after_faults(0, false).unwrap_err();
-    assert!(failure.is_of_stopped_writes(), "failing_disk.2: {failure}");
-    assert!(client.write_after_faults(0, true).unwrap(), "failing_disk.2");
+    assert!(failure.is_of_stopped_writes(), "{failure}");
+    assert!(client.write_after_faults(0, true).unwrap());
 }
 
 #[test]

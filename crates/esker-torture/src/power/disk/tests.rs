@@ -32,7 +32,7 @@ fn what_was_synced_stays_and_what_came_later_may_go() {
 }
 
 #[test]
-fn content_1_sectors_tear_and_each_is_a_state_that_was() {
+fn sectors_tear_and_each_is_a_state_that_was() {
     let mut disk = Disk::durable(Files::from([("a".into(), vec![0; 1024])]), 0);
     steps(&mut disk, [write(0, 0, 1, 1024), write(0, 256, 2, 512)]);
     let mut seen = BTreeSet::new();

@@ -58,7 +58,7 @@ fn a_block_that_is_read_once_leaves_before_those_that_are_used() {
     let pin = crate::sync::pin();
     let pass = |block: usize, is_passing| {
         blocks.insert_passing(block, &Item::new(0, block as u64), is_passing, &pin);
-        assert!(cache.used_bytes() <= 100 * KEPT as u64, "block_cache.2");
+        assert!(cache.used_bytes() <= 100 * KEPT as u64);
     };
     (0..KEPT).for_each(|block| pass(block, false));
     // Nothing was used, so the first passing blocks displace what the hand finds.
@@ -78,11 +78,11 @@ fn a_block_that_is_read_once_leaves_before_those_that_are_used() {
     assert!(blocks.peek(910, &pin).is_some() && blocks.peek(911, &pin).is_none());
     assert!(cache.clock.lock().probation.len() <= KEPT / 16 + 1);
     drop(blocks);
-    assert_eq!(cache.used_bytes(), 0, "block_cache.4");
+    assert_eq!(cache.used_bytes(), 0);
 }
 
 #[test]
-fn block_cache_4_a_dropped_table_gives_its_bytes_back() {
+fn a_dropped_table_gives_its_bytes_back() {
     let cache = BlockCache::new(MemoryBudget::new(1000));
     let (first, second) = (cache.register(4), cache.register(4));
     let pin = crate::sync::pin();
@@ -177,5 +177,5 @@ fn slot_2_readers_and_evictions_at_the_same_time() {
     let left: usize = tables.iter().map(|t| resident(t, BLOCKS as usize).len()).sum();
     assert_eq!(cache.used_bytes(), left as u64 * 100, "block_cache.1");
     drop(tables);
-    assert_eq!(cache.used_bytes(), 0, "block_cache.4");
+    assert_eq!(cache.used_bytes(), 0);
 }

@@ -54,10 +54,10 @@ impl World {
     fn end(&self, blocks: CachedBlocks<Block>) {
         self.assert_counted(&blocks);
         self.cache.shrink(&self.epoch);
-        assert!(self.cache.used_bytes() <= 1, "block_cache.2");
+        assert!(self.cache.used_bytes() <= 1);
         self.assert_counted(&blocks);
         drop(blocks);
-        assert_eq!(self.cache.used_bytes(), 0, "block_cache.4");
+        assert_eq!(self.cache.used_bytes(), 0);
         self.epoch.end();
         for freed in &self.freed {
             assert_eq!(freed.load(Ordering::Relaxed), 1, "each block is freed once");

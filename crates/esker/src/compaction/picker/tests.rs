@@ -363,7 +363,7 @@ fn what_overlaps_nothing_goes_into_the_oldest_tier_run() {
 }
 
 #[test]
-fn picker_4_what_cannot_be_read_holds_up_nothing_else() {
+fn what_cannot_be_read_holds_up_nothing_else() {
     check(
         "
         L0: 8[b-c]10 9[n-o]20 10[v-w]5  base: 1[a-h] 2[m-p] 3[u-z]
@@ -395,7 +395,7 @@ fn picker_4_what_cannot_be_read_holds_up_nothing_else() {
 }
 
 #[test]
-fn picker_5_what_could_not_be_written_is_put_off_until_it_is_needed() {
+fn what_could_not_be_written_is_put_off_until_it_is_needed() {
     check(
         "
         base: 1[a-h]10! 2[i-p]20! 3[q-z]30
@@ -606,7 +606,7 @@ fn picker_3_random_versions_come_to_rest() {
                 let Some(plan) = pick(&version, &input) else { break };
                 assert!(step < 200, "picker.3: seed {seed}");
                 let mut files = plan.inputs.iter().flat_map(|i| &i.files);
-                assert!(!files.any(|f| input.skip.contains(f)), "picker.4: seed {seed}: {plan:?}");
+                assert!(!files.any(|f| input.skip.contains(f)), "seed {seed}: {plan:?}");
                 version = execute(&version, &plan, input.oldest_horizon, &mut next);
             }
             if words == "idle" && input.skip.is_empty() && input.put_off.is_empty() {

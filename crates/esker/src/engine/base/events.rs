@@ -4,10 +4,10 @@
 //!   flush, compaction, stall ... --report--> queue --thread "esker-events"--> callback
 //! ```
 //!
-//! events.1. The engine never waits for the callback, and holds no lock while it runs. A callback that blocks
-//!     delays further events only. Once [`QUEUE_MAX`] of them wait, newer ones are dropped and counted.
-//! events.2. A panic of the callback ends neither the thread nor the database.
-//! events.3. Closing delivers what is queued, unless the callback blocks for [`PATIENCE`].
+//! - The engine never waits for the callback, and holds no lock while it runs. A callback that blocks
+//!   delays further events only. Once [`QUEUE_MAX`] of them wait, newer ones are dropped and counted.
+//! - A panic of the callback ends neither the thread nor the database.
+//! - Closing delivers what is queued, unless the callback blocks for [`PATIENCE`].
 //!
 //! Without background threads the thread that does the work calls the callback. Without a callback an event
 //! costs one comparison. The queue's lock is a leaf: no other lock is taken while it is held.
@@ -164,7 +164,7 @@ impl Events {
         }
     }
 
-    /// Delivers what is queued and ends the thread (events.3).
+    /// Delivers what is queued and ends the thread.
     pub(in crate::engine) fn end(&self) {
         let Some(channel) = self.0.as_ref().filter(|channel| channel.has_thread) else { return };
         let mut queue = channel.queue.lock();
@@ -208,7 +208,7 @@ impl Channel {
     }
 
     fn call(&self, event: &Event) {
-        // events.2: the panic hook has shown the message.
+        // The panic hook has shown the message.
         let _ = catch_unwind(AssertUnwindSafe(|| (self.listener.0)(event)));
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   commit needs a file --> created, directory synced --> named in the manifest --> in the view --> values
-//!   opening: manifest --> files --> check values of last commits --> replay the log up to the first damaged one
+//!   opening: manifest --> files --> check values of last commits --> replay the log up to the first damage
 //! ```
 //!
 //! - A file that the manifest names exists, or opening fails. A file that it does not name is a leftover:

@@ -87,7 +87,7 @@ impl Disk {
         self.signal.check_alive()
     }
 
-    /// Starts a new manifest if an append to the current one has failed (install.2).
+    /// Starts a new manifest if an append to the current one has failed.
     pub(in crate::engine) fn heal_manifest(&self) -> Result<()> {
         let healed = self.tables.heal(&self.env, &self.dir);
         self.watch.manifest.note(&healed, self.env.clock.monotonic());
@@ -95,7 +95,7 @@ impl Disk {
     }
 
     /// Runs work that writes. If it finds no space, the log removes its spare files and the work runs once
-    /// more (reserve.4).
+    /// more.
     pub(in crate::engine) fn giving_up_spares<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match work() {
             Err(Error::NoSpace { .. }) if self.wal_pool.give_up_spares() => work(),

@@ -1,10 +1,10 @@
 //! Disk reserve: space that commits of puts leave free, so that a full disk can still be emptied by removals.
 //!
 //! ```text
-//!   free bytes, tables --shares--> held back --> wal/pool.rs: a put that needs a segment leaves this much free;
-//!                                                a removal may use it
-//!                                  memtable --> txn/memtables.rs: sealed at this size, so that its flush fits
-//!                                  table -----> picker, output: cut at this size, so that a compaction fits
+//!   free bytes, tables --shares--> held back --> wal/pool.rs: a put that needs a segment leaves this
+//!                                                free; a removal may use it
+//!                                  memtable --> txn/memtables.rs: sealed at this size: its flush fits
+//!                                  table -----> picker, output: cut at this size: a compaction fits
 //! ```
 //!
 //! reserve.1. A commit of puts fails if it needs a log segment and less than `held_back` would be left. A
@@ -15,11 +15,10 @@
 //!     [`SEALED_FOR_REMOVALS`] more memtables may be sealed then.
 //! - On a disk that is small beside the usual sizes, all of them shrink with it. The reserve takes the log of
 //!   a memtable, its flush, and the compaction of a table.
-//!
-//! reserve.4. Before a flush, or the removal of covered tables, fails for want of space, the log gives up its
-//!     spare files.
-//! reserve.5. While little is free, a flush cuts its tables at all tables of the base. Each piece is then
-//!     compacted with one table, and the disk need not hold all of them twice.
+//! - Before a flush, or the removal of covered tables, fails for want of space, the log gives up its
+//!   spare files.
+//! - While little is free, a flush cuts its tables at all tables of the base. Each piece is then
+//!   compacted with one table, and the disk need not hold all of them twice.
 //!
 //! Each new version and each new log segment queries the free space; a commit does not. If the system does
 //! not know it, nothing is held back.
@@ -105,7 +104,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether at most twice the reserve is free (reserve.5).
+    /// Whether at most twice the reserve is free.
     pub(in crate::engine) fn has_little_space(&self) -> bool {
         let held_back = self.reserve.held_back.load(Ordering::Relaxed);
         held_back > 0 && self.free_bytes().is_some_and(|free| free / 2 < held_back)

@@ -19,7 +19,7 @@ pub(crate) struct Tables {
     manifest: Arc<Mutex<ManifestLog>>,
     next_file: Arc<AtomicU64>,
     next_run: AtomicU64,
-    /// Tables of edits whose append failed (install.2).
+    /// Tables of edits whose append failed.
     disowned: Mutex<Vec<FileId>>,
 }
 
@@ -64,7 +64,7 @@ impl Tables {
         })
     }
 
-    /// Records tables of an edit whose append failed (install.2).
+    /// Records tables of an edit whose append failed.
     pub(in crate::engine) fn disown(&self, files: Vec<FileId>) {
         self.disowned.lock().extend(files);
     }

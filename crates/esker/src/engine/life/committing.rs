@@ -14,7 +14,6 @@ impl Handle {
             return Committing::done(Err(error));
         }
         let mut request = Some(request);
-        // committer.4
         let queued = match self.core.exclusive_turn.held_by_this_thread() {
             Some(_) => None,
             None => self.core.committer.push(&mut request),

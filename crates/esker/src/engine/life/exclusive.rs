@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::handle::Handle;
 use crate::types::Result;
 
-/// An exclusive turn (exclusive_turn.3). It ends when this drops.
+/// An exclusive turn. It ends when this drops.
 pub(crate) struct Turn {
     handle: Arc<Handle>,
     /// Identifies the holder.
@@ -16,7 +16,7 @@ impl Turn {
     /// Waits for the turn, up to the patience of the options.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) if this thread has it (exclusive_turn.5);
+    /// [`Error::Invalid`](crate::Error::Invalid) if this thread has it;
     /// [`Error::LockTimeout`](crate::Error::LockTimeout); [`Error::Closed`](crate::Error::Closed).
     pub(crate) fn take(handle: Arc<Handle>) -> Result<Self> {
         let core = &handle.core;
@@ -24,7 +24,7 @@ impl Turn {
         Ok(Turn { handle, number })
     }
 
-    /// Records that this thread continues the transaction (exclusive_turn.5).
+    /// Records that this thread continues the transaction.
     pub(crate) fn note_thread(&self) {
         self.handle.core.exclusive_turn.note_thread(self.number);
     }

@@ -14,8 +14,8 @@ use crate::txn::snapshots::Published;
 use crate::types::key::decode_key;
 use crate::types::{Error, KeyspaceId, SeqNo};
 
-/// Length-prefixed keys and values, as keyspace 0 may hold them. A catalog that is taken is sound: each keyspace has one
-/// name, and the next one gets an id that none has.
+/// Length-prefixed keys and values, as keyspace 0 may hold them. A catalog that is taken is sound: each
+/// keyspace has one name, and the next one gets an id that none has.
 pub fn catalog(bytes: &[u8]) {
     let mut reader = ByteReader::new(bytes);
     let mut entries = BTreeMap::new();

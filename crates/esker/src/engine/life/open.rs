@@ -26,9 +26,8 @@
 //!   changes: the path is made absolute first. The directory is opened once (fs.5 of esker-env's fs.rs). If
 //!   it is moved or replaced, the database continues in the one that it opened. No file in it is reached
 //!   through a link.
-//! - After a clean close an opening writes and syncs nothing: the manifest is settled (manifest_log.7).
-//!   Exceptions are unresolved counts in the manifest, a keyspace with history by age, and encryption
-//!   (manifest_log.7).
+//! - After a clean close an opening writes and syncs nothing: the manifest is settled.
+//!   Exceptions are unresolved counts in the manifest, a keyspace with history by age, and encryption.
 
 mod assemble;
 pub(crate) mod live;

@@ -1,7 +1,7 @@
 //! History: older versions that a keyspace keeps, and the first commit at which it can be read.
 //!
 //! ```text
-//!   set_history --option, durable--> Histories --rules, by clock and marks--> compactions (compaction/rules.rs)
+//!   set_history --option, durable--> Histories --rules, by clock and marks--> compaction/rules.rs
 //!                                        ^--floors, before an edit is installed--'
 //!   at, since, versions --view, then floor--> reads of that view, or HistoryGone
 //! ```

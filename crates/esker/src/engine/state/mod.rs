@@ -75,7 +75,7 @@ impl State {
         self.version().blobs().iter().map(|(_, source)| source.file.used()).sum()
     }
 
-    /// Counts the memtables against the memory budget, and shrinks the cache to what is left (budget.2).
+    /// Counts the memtables against the memory budget, and shrinks the cache to what is left.
     /// Without this the cache would shrink at the next miss only.
     pub(crate) fn account_memtables(&self) {
         let bytes = self.view.get().memtables().map(|m| m.bytes_used() as u64).sum();

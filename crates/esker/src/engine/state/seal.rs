@@ -12,15 +12,15 @@ impl State {
         Ok(())
     }
 
-    /// Seals the replayed memtable if it came from many segments, so that it is flushed soon (flush.2).
+    /// Seals the replayed memtable if it came from many segments, so that it is flushed soon.
     pub(crate) fn seal_long_log(&self) -> Result<()> {
         let segments = self.segments_to_replay()?;
         let reason = flush_reason(MemtableFacts::default(), Moment::Open { segments });
         reason.map_or(Ok(()), |_| self.pipeline.seal())
     }
 
-    /// Number of finished segments that the next opening would read. Obsolete ones that cannot be removed do not
-    /// count.
+    /// Number of finished segments that the next opening would read. Obsolete ones that cannot be removed do
+    /// not count.
     pub(in crate::engine) fn segments_to_replay(&self) -> Result<u64> {
         let current = self.pipeline.current_segment()?;
         let first = self.tables.manifest().state().log_extent().from;

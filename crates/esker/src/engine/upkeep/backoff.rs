@@ -16,8 +16,7 @@
 //!   few seconds.
 //! - The last compaction that read a table determines how much was free for it. Others do not: a trivial move
 //!   needs no space, and a small compaction little.
-//!
-//! backoff.4. A compaction that waits for space does not delay others.
+//! - A compaction that waits for space does not delay others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -49,7 +48,7 @@ pub(crate) enum Choice {
     Plan(Plan),
     /// No compaction is due.
     Nothing,
-    /// The compaction that is due waits for space (backoff.4).
+    /// The compaction that is due waits for space.
     PutOff,
 }
 

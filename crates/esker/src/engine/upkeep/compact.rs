@@ -52,7 +52,7 @@ pub(crate) enum CompactionStep {
     Done,
     /// There was nothing to do.
     Nothing,
-    /// The compaction that is due waits for space (backoff.4).
+    /// The compaction that is due waits for space.
     PutOff,
 }
 
@@ -131,7 +131,6 @@ impl Upkeep {
         self.check_writable()?;
         let turn = self.turns.compact.choose();
         self.check_able()?;
-        // install.2
         if self.tables.has_disowned() {
             self.heal_manifest().inspect_err(|error| self.count_failed_compaction(error))?;
         }

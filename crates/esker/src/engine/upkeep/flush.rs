@@ -5,9 +5,10 @@
 //! ```
 //!
 //! flush.1. Memtables and their log are released only after the manifest names the tables that replace them.
-//! flush.2. The number of log segments, which each opening reads, is bounded even if processes write little
-//!     before they are closed or killed. Closing flushes if there are many segments. So does an opening that
-//!     finds many, soon after.
+//!
+//! - The number of log segments, which each opening reads, is bounded even if processes write little
+//!   before they are closed or killed. Closing flushes if there are many segments. So does an opening that
+//!   finds many, soon after.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::types::canary::{self, Canary};
 use crate::types::{Error, Result};
 
 impl Upkeep {
-    /// Flushes all sealed memtables, and the active one if it is full or old (memtable_age.1), into one run.
+    /// Flushes all sealed memtables, and the active one if it is full or old, into one run.
     /// Returns false if there are none.
     pub(crate) fn flush_step(&self) -> Result<bool> {
         // Before taking the turn, which may stay taken for ever in a forked child (handle.3).
@@ -46,7 +47,7 @@ impl Upkeep {
     }
 
     /// Flushes all sealed memtables into one run. If the disk lacks space, the log first gives up its spare
-    /// files (reserve.4). Then the oldest memtable is flushed alone, which may free enough of the log for the
+    /// files. Then the oldest memtable is flushed alone, which may free enough of the log for the
     /// next one.
     fn flush_in_turn(&self, _turn: &MutexGuard<'_, ()>) -> Result<bool> {
         let sealed = self.pipeline.sealed();
@@ -75,7 +76,6 @@ impl Upkeep {
         let version = self.version();
         let memtables: Vec<_> = sealed.iter().rev().map(|s| s.memtable.clone()).collect();
         let limits = self.limits();
-        // reserve.5
         let fences = flush_cuts(&version, &limits, bytes, self.has_little_space());
         let bottommost = version.runs().is_empty();
         let new_file = || self.tables.new_file();

@@ -4,19 +4,18 @@
 //!   active memtable: removals --by table--> Hidden { bytes, hidden } --flush_reason--> flush, compaction
 //! ```
 //!
-//! idle.1. Within seconds of idleness the memtable is flushed if that frees more bytes than it writes, and at
-//!     least `FREED_MIN` (txn/flush_reason.rs). Only tables with at least 1 / [`PART_MIN`] hidden count.
-//!     Tables that are hidden entirely are dropped without a flush (compaction/covered.rs).
+//! - Within seconds of idleness the memtable is flushed if that frees more bytes than it writes, and at
+//!   least `FREED_MIN` (txn/flush_reason.rs). Only tables with at least 1 / [`PART_MIN`] hidden count.
+//!   Tables that are hidden entirely are dropped without a flush (compaction/covered.rs).
 //! - This is checked once after each commit, and a flush leaves an empty memtable, so an idle database stops
 //!   working.
 //! - A database smaller than `FREED_MIN` is never flushed for this, nor is one whose commits remove what is
 //!   still in the memtable.
 //! - A few small runs above a large base are compacted with it only after a pause of base size /
-//!   [`IDLE_BYTES_PER_SECOND`]. Short pauses between small flushes (memtable_age.1) therefore do not rewrite
+//!   [`IDLE_BYTES_PER_SECOND`]. Short pauses between small flushes therefore do not rewrite
 //!   the base.
-//!
-//! idle.5. A memtable that is a large part of the database, and larger than `LARGE_MIN`, is flushed after
-//!     `QUIET` without commits, because tables are faster to read.
+//! - A memtable that is a large part of the database, and larger than `LARGE_MIN`, is flushed after
+//!   `QUIET` without commits, because tables are faster to read.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,7 +70,7 @@ struct Hidden {
     hidden: u64,
 }
 
-/// Returns the bytes that a flush frees in sufficiently hidden tables (idle.1).
+/// Returns the bytes that a flush frees in sufficiently hidden tables.
 fn freed_bytes(tables: impl Iterator<Item = Hidden>) -> u64 {
     let worth = tables.filter(|table| table.hidden.saturating_mul(PART_MIN) >= table.bytes);
     worth.map(|table| table.hidden.min(table.bytes)).sum()
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_1_a_flush_frees_what_it_hides_of_tables_that_it_hides_enough_of() {
+    fn a_flush_frees_what_it_hides_of_tables_that_it_hides_enough_of() {
         for (tables, expected) in [
             ("", 0.0),
             ("64:0 64:0", 0.0),
@@ -225,7 +224,7 @@ mod tests {
             ("1:99", 1.0),
             ("4:4 64:1", 4.0),
         ] {
-            assert_eq!(freed(tables), expected, "idle.1: {tables}");
+            assert_eq!(freed(tables), expected, "{tables}");
         }
     }
 }

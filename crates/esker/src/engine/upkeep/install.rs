@@ -6,10 +6,9 @@
 //!
 //! - An edit that does not fit the current tables never reaches the manifest, because the next version is
 //!   built first, with all its assertions. Versions are replaced only under the manifest's lock.
-//!
-//! install.2. After a failed append it is unknown whether the manifest names the new tables. They are removed
-//!     as soon as a new manifest can be written, even while compactions are put off, because they may be what
-//!     fills the disk.
+//! - After a failed append it is unknown whether the manifest names the new tables. They are removed
+//!   as soon as a new manifest can be written, even while compactions are put off, because they may be what
+//!   fills the disk.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -104,7 +103,7 @@ impl Upkeep {
         }
     }
 
-    /// Ensures that no commit counts as made later than `ms`, the current time (marks.3).
+    /// Ensures that no commit counts as made later than `ms`, the current time.
     pub(in crate::engine) fn reset_history_marks(&self, ms: u64) -> Result<()> {
         let newest = self.tables.manifest().state().history.marks.newest_ms();
         if newest <= ms {
@@ -156,7 +155,7 @@ mod tests {
     use crate::manifest::log::ManifestLog;
 
     #[test]
-    fn budget_2_cached_blocks_make_room_for_memtables_while_no_read_misses() {
+    fn cached_blocks_make_room_for_memtables_while_no_read_misses() {
         const BUDGET: u64 = 16 << 20;
         let env = Env::simulated(Arc::new(MemFs::new()), 1);
         let open = || {
@@ -186,7 +185,7 @@ mod tests {
         let after = db.stats();
         assert_eq!((after.flushes, after.compactions), (before.flushes, before.compactions));
         assert!(after.memtable_bytes > before.memtable_bytes + (1 << 20), "{after:?}");
-        assert!(after.cache_bytes.total() + after.memtable_bytes <= BUDGET, "budget.2: {after:?}");
+        assert!(after.cache_bytes.total() + after.memtable_bytes <= BUDGET, "{after:?}");
         assert!(after.cache_bytes.total() > BUDGET / 4 * 3, "no more than that: {after:?}");
     }
 

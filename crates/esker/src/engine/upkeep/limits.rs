@@ -32,7 +32,6 @@ impl Upkeep {
     /// if the cache can hold it.
     pub(crate) fn limits(&self) -> Limits {
         let limits = self.limits_when_idle();
-        // memtable_age.3
         let run_bytes = self.memtable_age.run_bytes(limits.run_bytes);
         let is_cheap = self.table_bytes() <= CHEAP_BASE_FLUSHES * run_bytes;
         Limits { fits_cache: limits.fits_cache && is_cheap, run_bytes, ..limits }
@@ -42,7 +41,6 @@ impl Upkeep {
     pub(crate) fn limits_when_idle(&self) -> Limits {
         let limits = self.options.limits(self.table_bytes());
         let bytes_max = self.reserve.table_bytes();
-        // reserve.5
         let tables_max = if self.has_little_space() { 2 } else { COMPACTION_TABLES };
         Limits {
             table_bytes: limits.table_bytes.min(bytes_max),

@@ -5,14 +5,14 @@
 //!   flushes --mean size--> Limits::run_bytes (limits.rs)
 //! ```
 //!
-//! memtable_age.1. A memtable of more than `replay_bytes` is flushed one second after its first commit,
-//!     whether or not writes go on. There is at most one such flush per second, and none if memtables fill up
-//!     sooner.
-//! memtable_age.2. No memtable is sealed for its age while a sealed one waits, or while compaction is so far
-//!     behind that writers wait. If flushes fail or compactions take long, writers can use all available
-//!     memory.
-//! memtable_age.3. The picker knows the size of flushes. Small ones get one more tier, so that a slow writer
-//!     does not cause rewrites of a large base.
+//! - A memtable of more than `replay_bytes` is flushed one second after its first commit,
+//!   whether or not writes go on. There is at most one such flush per second, and none if memtables fill up
+//!   sooner.
+//! - No memtable is sealed for its age while a sealed one waits, or while compaction is so far
+//!   behind that writers wait. If flushes fail or compactions take long, writers can use all available
+//!   memory.
+//! - The picker knows the size of flushes. Small ones get one more tier, so that a slow writer
+//!   does not cause rewrites of a large base.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl MemtableAge {
         self.flush_bytes.store(mean, Ordering::Relaxed);
     }
 
-    /// Returns the size of flushes for the picker, given the size of a full memtable (memtable_age.3).
+    /// Returns the size of flushes for the picker, given the size of a full memtable.
     pub(in crate::engine) fn run_bytes(&self, full: u64) -> u64 {
         match self.flush_bytes.load(Ordering::Relaxed) {
             0 => full,
@@ -63,7 +63,7 @@ impl MemtableAge {
 }
 
 impl Upkeep {
-    /// Returns whether the active memtable is flushed for its age (memtable_age.1). The caller holds the
+    /// Returns whether the active memtable is flushed for its age. The caller holds the
     /// flush turn.
     pub(in crate::engine) fn is_memtable_old(&self) -> bool {
         let view = self.view.get();
@@ -90,7 +90,7 @@ mod tests {
     use crate::{BackgroundStep, Db};
 
     #[test]
-    fn memtable_age_1_memtable_age_2_what_is_old_and_long_is_flushed_unless_another_waits() {
+    fn what_is_old_and_long_is_flushed_unless_another_waits() {
         let (faults, clock) = (FaultFs::new(Arc::new(MemFs::new())), Arc::new(ManualClock::new()));
         let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(faults.clone()), 1) };
         let db = Db::builder()
@@ -107,30 +107,22 @@ mod tests {
             db.step(BackgroundStep::Flush)
         };
         put(20_000);
-        assert_eq!(
-            [0, 999, 1, 5000].map(|ms| flush_after(ms).unwrap()),
-            [false, false, true, false],
-            "memtable_age.1"
-        );
+        assert_eq!([0, 999, 1, 5000].map(|ms| flush_after(ms).unwrap()), [false, false, true, false],);
         put(10_000);
-        assert_eq!(
-            [0, 5000].map(|ms| flush_after(ms).unwrap()),
-            [false, false],
-            "memtable_age.1: it is short"
-        );
+        assert_eq!([0, 5000].map(|ms| flush_after(ms).unwrap()), [false, false], "it is short");
         put(10_000);
         core.throttle.set(Backlog { pressure: 0.1, ..Backlog::default() });
-        assert!(!flush_after(0).unwrap(), "memtable_age.2: compactions are behind");
+        assert!(!flush_after(0).unwrap(), "compactions are behind");
         core.throttle.set(Backlog::default());
-        assert!(flush_after(0).unwrap(), "memtable_age.1: whatever made it long");
-        assert!(core.limits().run_bytes < core.limits_when_idle().run_bytes, "memtable_age.3");
+        assert!(flush_after(0).unwrap(), "whatever made it long");
+        assert!(core.limits().run_bytes < core.limits_when_idle().run_bytes);
         let failure = FaultAction::Fail(std::io::ErrorKind::Other);
         faults.add(FaultRule::new(&[OpKind::Create], failure).on_path(".sst").forever());
         for _ in 0..3 {
             put(20_000);
             // The first call sees the memtable, the second finds it old.
             let _ = (flush_after(0), flush_after(1000));
-            assert_eq!(core.pipeline.sealed_len(), 1, "memtable_age.2");
+            assert_eq!(core.pipeline.sealed_len(), 1);
         }
     }
 
@@ -141,7 +133,7 @@ mod tests {
             [(1, 0, 0), (1, 999, 999), (1, 1000, 1000), (7, 1500, 0), (7, 2500, 1000)]
         {
             let found = age.of(SeqNo::new(first), Duration::from_millis(now_ms));
-            assert_eq!(found.as_millis(), expected_ms, "memtable_age.1: {first}, {now_ms} ms");
+            assert_eq!(found.as_millis(), expected_ms, "{first}, {now_ms} ms");
         }
     }
 

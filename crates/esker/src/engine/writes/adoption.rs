@@ -10,10 +10,10 @@
 //!     (view.1). Such a memtable is flushed first, while other commits continue. If these write the same keys
 //!     meanwhile, the adoption is tried again; after some attempts other commits wait.
 //! adoption.2. Counts and conflicts are computed outside the commit lock, as of a pinned commit. Under the
-//!     lock only newer versions are checked, whether from users, sweeps or compaction filters (conflict.4).
+//!     lock only newer versions are checked, whether from users, sweeps or compaction filters.
 //!     Any such version means another attempt.
 //! - Nothing is left of a transaction that is dropped or fails: its tables go with the last user of its
-//!   layers (layers.2). After a crash they are files that the manifest does not name.
+//!   layers. After a crash they are files that the manifest does not name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -151,7 +151,7 @@ impl Writes {
         Ok((tables, puts, has_operands))
     }
 
-    /// Opens tables that are removed with their last user until they are adopted (layers.2).
+    /// Opens tables that are removed with their last user until they are adopted.
     pub(in crate::engine) fn private_tables(&self, written: Written) -> Vec<Arc<LiveTable>> {
         let remover = self.lock.remover(self.env.fs.clone());
         let live = |AddedTable { file, meta, .. }| {
@@ -279,7 +279,7 @@ impl Writes {
                 opened.insert(live.file, table);
             }
         }
-        // layers.2: failed attempts share these files.
+        // Failed attempts share these files.
         let kept: Vec<_> = opened.values().cloned().collect();
         let of_layers = || runs.iter().flat_map(|private| private.run.tables()).map(|live| &live.table);
         kept.iter().chain(of_layers()).for_each(|table| table.keep_file());

@@ -7,9 +7,8 @@
 //! committer.1. Commits are made in the order of the queue.
 //! - Each future gets an outcome, even if the database is closed meanwhile.
 //! - The queue is bounded. While it is full, callers wait.
-//!
-//! committer.4. A caller with an open exclusive transaction commits in its own thread: the commit thread
-//!     would wait for that transaction (exclusive_turn.5).
+//! - A caller with an open exclusive transaction commits in its own thread: the commit thread
+//!   would wait for that transaction.
 
 use std::collections::VecDeque;
 use std::future::Future;

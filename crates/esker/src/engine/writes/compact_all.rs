@@ -16,7 +16,7 @@ enum Filtering {
 }
 
 impl Writes {
-    /// Shows a range to the filters until nothing is left to decide (decisions.2).
+    /// Shows a range to the filters until nothing is left to decide.
     fn filter_all(&self, range: Option<&KeyRange>) -> Result<()> {
         loop {
             self.begin_pass();

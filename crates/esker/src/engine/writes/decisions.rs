@@ -6,17 +6,15 @@
 //!                                                    `--exclusive transaction open--> kept to the end
 //! ```
 //!
-//! - A decision is about one version. It is carried out only if no newer version of its key was committed
-//!   since. That it was the newest, compaction/filter.rs has checked.
-//!
-//! decisions.2. A compaction waits neither for the exclusive turn nor for other compactions. A batch that
-//!     cannot be committed at once is kept, or forgotten if there are too many. A manual compaction commits
-//!     the kept batches after its turn, and starts again if any was forgotten.
+//! - A decision is about one version. compaction/filter.rs has checked that the version was the newest; the
+//!   commit checks that none is newer.
+//! - A compaction waits neither for the exclusive turn nor for other compactions. A batch that
+//!   cannot be committed at once is kept, or forgotten if there are too many. A manual compaction commits
+//!   the kept batches after its turn, and starts again if any was forgotten.
 //! - A failed decision does not fail the compaction: the next compaction decides again. A manual compaction
 //!   returns the error.
-//!
-//! decisions.4. No decision is made while a replay makes the commits of another database: a later one of
-//!     these may hold an operand for a value that a filter would drop.
+//! - No decision is made while a replay makes the commits of another database: a later one of
+//!   these may hold an operand for a value that a filter would drop.
 
 use std::sync::Arc;
 
@@ -45,7 +43,7 @@ const TRIES: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
     state: Mutex<State>,
-    /// Held while a batch is committed (decisions.4).
+    /// Held while a batch is committed.
     committing: Mutex<()>,
 }
 
@@ -58,7 +56,7 @@ impl Decisions {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Batches that are kept (decisions.2).
+    /// Batches that are kept.
     kept: Vec<Vec<Decided>>,
     /// Whether a batch was forgotten.
     has_forgotten: bool,
@@ -111,7 +109,7 @@ impl Writes {
         }
     }
 
-    /// Takes a batch of decisions, and commits it if that is possible now (decisions.2).
+    /// Takes a batch of decisions, and commits it if that is possible now.
     fn decide(&self, batch: Result<Vec<Decided>>) {
         let batch = match batch {
             Ok(batch) => batch,

@@ -2,25 +2,22 @@
 //! does a transaction that has conflicted again and again.
 //!
 //! ```text
-//!   transact (db/transact.rs) --take--------> ExclusiveTurn <--wait_for_exclusive-- other commits (admission.rs)
+//!   transact (db/transact.rs) --take--------> ExclusiveTurn <--wait_for_exclusive-- commits (admission.rs)
 //!   exclusive transaction ------take_turn--->
 //! ```
 //!
 //! exclusive_turn.1. While a thread holds the turn, commits of other threads wait. A transaction that begins
 //!     then meets only commits that had entered before.
-//! - For a transaction that has conflicted, others wait no longer than the holder's patience: it delays them
-//!   and stops none, not even when the holder waits for another thread's commit. The patience is [`HOLD_MIN`]
-//!   first and doubles with each further conflict, up to [`HOLD_MAX`], so that a long transaction commits in
-//!   the end.
-//!
-//! exclusive_turn.3. Exclusive transactions hold the turn one after the other, in the order in which they
-//!     asked, before those that have conflicted. Other commits wait for them as long as it takes. They begin
-//!     once the commits under way have ended.
+//! - After a conflict the holder delays others at most [`HOLD_MIN`], doubled per further conflict up to
+//!   [`HOLD_MAX`], so that a long transaction commits in the end. It never blocks them for good, not even
+//!   when the holder waits for another thread's commit.
+//! - Exclusive transactions hold the turn one after the other, in the order in which they
+//!   asked, before those that have conflicted. Other commits wait for them as long as it takes. They begin
+//!   once the commits under way have ended.
 //! - When the database closes, all waits end. A commit that waits for an exclusive transaction fails with
 //!   [`Error::Closed`]: that transaction has read, and may be about to commit.
-//!
-//! exclusive_turn.5. A thread does not wait for the end of its own exclusive transaction, which would never
-//!     come. A transaction belongs to the thread that used it last, until it leaves that thread.
+//! - A thread does not wait for the end of its own exclusive transaction, which would never
+//!   come. A transaction belongs to the thread that used it last, until it leaves that thread.
 //! - A wait for the turn is an edge of the search for deadlocks (locks/cycles.rs). In a cycle, a commit
 //!   passes a transaction that is not exclusive; an exclusive one fails where it waits for a lock.
 
@@ -48,7 +45,7 @@ const OWN_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct ExclusiveTurn {
     /// Whether there is a holder. SeqCst, like `under_way`: either a commit sees the holder and waits, or the
-    /// holder sees the commit and waits (exclusive_turn.3).
+    /// holder sees the commit and waits.
     is_held: AtomicBool,
     under_way: AtomicUsize,
     /// Set when the database closes.
@@ -65,7 +62,7 @@ pub(crate) struct ExclusiveTurn {
 #[derive(Default)]
 struct Turns {
     is_taken: bool,
-    /// Numbers of the waiting exclusive transactions, in order (exclusive_turn.3).
+    /// Numbers of the waiting exclusive transactions, in order.
     queue: VecDeque<u64>,
     next: u64,
 }
@@ -142,7 +139,7 @@ impl ExclusiveTurn {
         Some(Held { right: self })
     }
 
-    /// Takes the turn for an exclusive transaction, in order (exclusive_turn.3). Waits for other transactions
+    /// Takes the turn for an exclusive transaction, in order. Waits for other transactions
     /// up to `patience`. Returns the number of the holder.
     pub(in crate::engine) fn take_turn(&self, locks: &Locks, patience: Duration) -> Result<u64> {
         let mut turns = self.turns.lock();
@@ -156,7 +153,6 @@ impl ExclusiveTurn {
             if self.held_by_this_thread().is_some() {
                 self.turn_given_back.wait_while_for(&mut turns, waits, patience.min(OWN_PATIENCE));
             }
-            // exclusive_turn.5
             if waits(&mut turns) && self.held_by_this_thread().is_some() {
                 return self.leave_queue(&mut turns, this, own_turn());
             }
@@ -179,12 +175,12 @@ impl ExclusiveTurn {
         Ok(number)
     }
 
-    /// Records that this thread continues the transaction of a holder (exclusive_turn.5).
+    /// Records that this thread continues the transaction of a holder.
     pub(in crate::engine) fn note_thread(&self, number: u64) {
         self.set_thread(number, Some(std::thread::current().id()));
     }
 
-    /// Records that the transaction of a holder belongs to no thread (exclusive_turn.5).
+    /// Records that the transaction of a holder belongs to no thread.
     pub(in crate::engine) fn leave_thread(&self, number: u64) {
         self.set_thread(number, None);
     }
@@ -368,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn exclusive_turn_3_an_exclusive_turn_begins_when_the_commits_under_way_have_ended() {
+    fn an_exclusive_turn_begins_when_the_commits_under_way_have_ended() {
         let (right, locks) = (ExclusiveTurn::default(), Locks::default());
         let passage = right.wait_for_exclusive(&locks).unwrap();
         std::thread::scope(|scope| {
@@ -376,7 +372,7 @@ mod tests {
             while !right.is_held.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
-            assert!(!exclusive.is_finished(), "exclusive_turn.3");
+            assert!(!exclusive.is_finished());
             drop(passage);
             exclusive.join().unwrap();
             let other = scope.spawn(|| matches!(right.wait_for_exclusive(&locks), Err(Error::Closed)));
@@ -387,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn exclusive_turn_3_exclusive_turns_come_in_the_order_in_which_they_were_asked_for() {
+    fn exclusive_turns_come_in_the_order_in_which_they_were_asked_for() {
         let (right, locks) = (ExclusiveTurn::default(), Locks::default());
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -410,11 +406,11 @@ mod tests {
             assert!(scope.spawn(gives_up).join().unwrap());
             right.give_back();
         });
-        assert_eq!(*order.lock(), [0, 1, 2, 3, 4], "exclusive_turn.3");
+        assert_eq!(*order.lock(), [0, 1, 2, 3, 4]);
     }
 
     #[test]
-    fn exclusive_turn_3_a_commit_that_has_waited_for_another_holder_waits_for_an_exclusive_one() {
+    fn a_commit_that_has_waited_for_another_holder_waits_for_an_exclusive_one() {
         let (right, locks) = (ExclusiveTurn::default(), Locks::default());
         let held = right.take().unwrap();
         std::thread::scope(|scope| {
@@ -431,7 +427,7 @@ mod tests {
             // Before anything fails: the other thread waits for it.
             right.give_back();
             passes.join().unwrap();
-            assert_eq!((has_own, is_shut, waited), (true, true, true), "exclusive_turn.3");
+            assert_eq!((has_own, is_shut, waited), (true, true, true));
         });
         assert_eq!(right.under_way.load(Ordering::SeqCst), 0);
     }

@@ -6,8 +6,9 @@
 //!                                                 `--released, or the patience ends
 //! ```
 //!
-//! locks.1. A lock has any number of shared holders, or a single exclusive one. Waiting owners get it in
-//!     order. An owner that holds it shared and wants it exclusively comes first.
+//! - A lock has any number of shared holders, or a single exclusive one. Waiting owners get it in
+//!   order. An owner that holds it shared and wants it exclusively comes first.
+//!
 //! locks.2. In each cycle of owners that wait for each other, the youngest that waits for a lock fails with
 //!     [`Error::Deadlock`]. An owner also waits while its thread waits for another's exclusive turn
 //!     (`locks/cycles.rs`).
@@ -15,9 +16,8 @@
 //! - While the first waiting thread wakes up, running threads may take the lock, but at most [`BARGES_MAX`]
 //!   of them. No owner passes a waiting task, which may take much longer to ask again.
 //! - When the database closes, all waits end with [`Error::Closed`].
-//!
-//! locks.6. A task does not block: it asks, and is woken to ask again. It stays in the queue until it gets
-//!     the lock, fails or gives up.
+//! - A task does not block: it asks, and is woken to ask again. It stays in the queue until it gets
+//!   the lock, fails or gives up.
 
 mod cycles;
 
@@ -72,7 +72,7 @@ impl LockName {
 /// Identifies a holder of locks: a transaction or a guard. Later ones have larger numbers.
 pub(crate) type OwnerId = u64;
 
-/// The answer to a task that asks for a lock (locks.6).
+/// The answer to a task that asks for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// The task got the lock.
@@ -99,7 +99,7 @@ struct Waiting {
 enum Wake {
     /// Wakes only the thread of this owner.
     Thread(Arc<Condvar>),
-    /// Wakes the task, which asks again (locks.6).
+    /// Wakes the task, which asks again.
     Task(Waker),
 }
 
@@ -140,8 +140,8 @@ impl Lock {
         self.holders.push((owner, mode));
     }
 
-    /// Grants the lock to the owners at the head of the queue that may hold it (locks.1). Stops at a task,
-    /// and wakes it to take the lock (locks.6).
+    /// Grants the lock to the owners at the head of the queue that may hold it. Stops at a task,
+    /// and wakes it to take the lock.
     fn grant_queue(&mut self) {
         while let Some(first) = self.queue.front()
             && self.admits(first.owner, first.mode)
@@ -166,7 +166,7 @@ impl Lock {
         }
     }
 
-    /// Returns whether an owner outside the queue may take the lock (locks.1).
+    /// Returns whether an owner outside the queue may take the lock.
     fn is_free_for(&self, owner: OwnerId, mode: LockMode) -> bool {
         let may_pass = match self.queue.front() {
             None => true,
@@ -176,7 +176,7 @@ impl Lock {
         (may_pass || self.holds(owner).is_some()) && self.admits(owner, mode)
     }
 
-    /// Adds an owner to the queue (locks.1).
+    /// Adds an owner to the queue.
     fn enqueue(&mut self, owner: OwnerId, mode: LockMode, wake: Wake) {
         let waiting = Waiting { owner, mode, deadlock: None, wake };
         match self.holds(owner) {
@@ -328,8 +328,8 @@ impl Locks {
         }
     }
 
-    /// Takes a lock for a task, or puts the task into the queue and wakes it once it is worth asking again
-    /// (locks.6). Without a waker, the task does not wait.
+    /// Takes a lock for a task, or puts the task into the queue and wakes it once it is worth asking again.
+    /// Without a waker, the task does not wait.
     ///
     /// # Errors
     /// [`Error::Closed`]; [`Error::Deadlock`]: the task has left the queue.

@@ -9,10 +9,10 @@
 //! engine_oldest.1. A key is removed only if its newest version is not newer than the boundary, and as a
 //!     whole. So the keys written after the boundary stay, with everything that their operands build on, and
 //!     no older version becomes visible. The commit conflicts with writes made after that was found.
-//! engine_oldest.2. Only live entries count. Overwritten and removed versions never cost a live one.
+//!
+//! - Only live entries count. Overwritten and removed versions never cost a live one.
 //! - The removals are ordinary commits: counts, snapshots, history, the change feed, replicas and copies see
-//!   them as such. While a replay makes the commits of another database, nothing is removed
-//!   (engine_sweep.6).
+//!   them as such. While a replay makes the commits of another database, nothing is removed.
 //! - The boundary leaves at least seven eighths of the maximum, unless more were written by one commit.
 //! - The live bytes are measured by reading the whole keyspace, past the cache. That is repeated once the
 //!   keyspace may exceed its maximum and has grown by a sixteenth of it.
@@ -148,7 +148,7 @@ fn bytes_of_version(entry: &EntryRef<'_>) -> (u64, u64) {
 }
 
 /// Returns how much more or less than its entries a run takes on disk. Tombstones have their own share. Live
-/// entries are not charged for more than that, such as range removals in small tables (engine_oldest.2).
+/// entries are not charged for more than that, such as range removals in small tables.
 fn share_of(tables: &[Arc<LiveTable>]) -> f64 {
     let counts = tables.iter().map(|live| &live.meta.counts);
     let uncompressed: u64 =

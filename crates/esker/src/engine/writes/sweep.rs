@@ -5,7 +5,7 @@
 //!   table with only expired entries, alone in its range --------unread-------> commit: range removal, time
 //! ```
 //!
-//! Readers hide expired entries themselves (resolve.3). Counts include them until they are swept. A sweep is
+//! Readers hide expired entries themselves. Counts include them until they are swept. A sweep is
 //! an ordinary commit, so counts, snapshots, the log and watchers need not know about time. Compactions then
 //! drop the versions like any removed ones. Tables below the range removal are dropped unread
 //! (compaction/covered.rs).
@@ -19,10 +19,9 @@
 //!   each of its keys counts once.
 //! - A source is scanned again when its next version expires, not before.
 //! - A sweep does not commit by a time that was reset meanwhile.
-//!
-//! engine_sweep.6. Nothing is swept while a replay makes the commits of another database. An operand among
-//!     them may have been written before the value below it expired. After a sweep of the value it would
-//!     start a new one. The commits bring the other database's sweeps.
+//! - Nothing is swept while a replay makes the commits of another database. An operand among
+//!   them may have been written before the value below it expired. After a sweep of the value it would
+//!   start a new one. The commits bring the other database's sweeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -89,7 +88,7 @@ impl Sweeper {
 }
 
 /// While it exists, the database makes no commits of its own: no sweeps, and no decisions of compaction
-/// filters (engine_sweep.6, decisions.4).
+/// filters.
 pub(crate) struct CommitHold(Arc<AtomicUsize>);
 
 impl CommitHold {
@@ -399,7 +398,7 @@ mod tests {
     use crate::{Db, Decision};
 
     #[test]
-    fn due_1_a_source_is_due_when_its_next_version_expires() {
+    fn a_source_is_due_when_its_next_version_expires() {
         let clock = Arc::new(ManualClock::new());
         let env = Env { clock: clock.clone(), ..Env::simulated(Arc::new(MemFs::new()), 1) };
         let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
@@ -421,7 +420,7 @@ mod tests {
         assert!(due() <= Some(5000), "a table says when the first of its versions expires");
         clock.advance(Duration::from_secs(4));
         map.put_with_ttl("d", "", Duration::from_secs(1)).unwrap();
-        assert_eq!((db.sweep().unwrap(), due()), (1, Some(6000)), "due.1");
+        assert_eq!((db.sweep().unwrap(), due()), (1, Some(6000)));
         clock.advance(Duration::from_secs(10));
         assert_eq!((db.sweep().unwrap(), due()), (2, None));
     }

@@ -55,7 +55,7 @@ fn sample() -> VersionEdit {
 }
 
 #[test]
-fn edit_1_counts_of_other_keyspaces_stay() {
+fn counts_of_other_keyspaces_stay() {
     let of = |counts: &[(u32, u64)]| counts.iter().map(|&(id, n)| (KeyspaceId::new(id), n)).collect();
     let counts = |counts| VersionEdit { counts: all(of(counts)), ..VersionEdit::default() };
     let changed = |counts| VersionEdit {
@@ -64,10 +64,10 @@ fn edit_1_counts_of_other_keyspaces_stay() {
     };
     let mut state = counts(&[(1, 10), (5, 50), (9, 90)]);
     state.merge(changed(&[(0, 1), (5, 51), (7, 70), (9, 0)]));
-    assert_eq!(state, counts(&[(0, 1), (1, 10), (5, 51), (7, 70)]), "edit.1");
+    assert_eq!(state, counts(&[(0, 1), (1, 10), (5, 51), (7, 70)]));
     state.merge(VersionEdit::default());
     state.merge(changed(&[]));
-    assert_eq!(state, counts(&[(0, 1), (1, 10), (5, 51), (7, 70)]), "edit.1");
+    assert_eq!(state, counts(&[(0, 1), (1, 10), (5, 51), (7, 70)]));
     let (disordered, more) = (counts(&[(5, 1), (1, 1)]).encode(), changed(&[(3, 0), (4, 4)]));
     assert_eq!(VersionEdit::decode(&more.encode()), Ok(more));
     assert!(VersionEdit::decode(&disordered).is_err() && VersionEdit::decode(&state.encode()) == Ok(state));
@@ -170,7 +170,7 @@ fn edits_come_back_and_damage_is_refused() {
 }
 
 #[test]
-fn edit_1_merging_is_applying_one_after_the_other() {
+fn merging_is_applying_one_after_the_other() {
     let mut all = sample();
     let later = VersionEdit {
         wal_from: Some(9),

@@ -125,7 +125,7 @@ fn manifest_log_2_a_manifest_that_replaces_another_is_durable_before_it_is_named
 }
 
 #[test]
-fn manifest_log_7_a_settled_manifest_is_gone_on_with_and_another_is_not() {
+fn a_settled_manifest_is_gone_on_with_and_another_is_not() {
     let (fs, env, dir) = world();
     let mut log = ManifestLog::create(&env, &dir, FileId::new(1), wal_from(1)).unwrap();
     log.append(wal_from(2), no_new_file).unwrap();
@@ -135,7 +135,7 @@ fn manifest_log_7_a_settled_manifest_is_gone_on_with_and_another_is_not() {
         let bytes = env.fs.file_size(&path).unwrap();
         let found = ManifestLog::find(&env, &dir).unwrap().unwrap();
         assert_eq!(found.state.wal_from, Some(n - 1));
-        let mut log = found.go_on(&env, &dir).unwrap().expect("manifest_log.7");
+        let mut log = found.go_on(&env, &dir).unwrap().expect("it ends in a marker");
         assert_eq!(env.fs.file_size(&path).unwrap(), bytes, "nothing is written for that");
         log.append(wal_from(n), no_new_file).unwrap();
         for seed in 0..20 {
@@ -147,7 +147,7 @@ fn manifest_log_7_a_settled_manifest_is_gone_on_with_and_another_is_not() {
     file.set_len(file.len().unwrap() - 20).unwrap();
     let found = ManifestLog::find(&env, &dir).unwrap().unwrap();
     assert_eq!(found.state.wal_from, Some(19));
-    assert!(found.go_on(&env, &dir).unwrap().is_none(), "manifest_log.7");
+    assert!(found.go_on(&env, &dir).unwrap().is_none());
 }
 
 #[test]

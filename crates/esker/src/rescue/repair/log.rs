@@ -1,16 +1,15 @@
 //! Salvages the log of a damaged database: every whole commit that can be read, in order, on top of the
 //! tables.
 //!
-//! repair_log.1. Commits that are in tables already are skipped: applying one without its successors would
-//!     bring old values back. A whole manifest says which they are. Tables are not asked then, because they
-//!     may be foreign. Without a whole manifest a commit is in tables if some table says so. Exception: if
-//!     all later commits follow without a gap, it is applied, because that table may come from an unfinished
-//!     flush.
+//! - Commits that are in tables already are skipped: applying one without its successors would
+//!   bring old values back. A whole manifest says which they are. Tables are not asked then, because they
+//!   may be foreign. Without a whole manifest a commit is in tables if some table says so. Exception: if
+//!   all later commits follow without a gap, it is applied, because that table may come from an unfinished
+//!   flush.
 //! - A gap in the sequence numbers is reported with the numbers of the missing commits. So is an end before a
 //!   commit that was durable.
-//!
-//! repair_log.3. If recovery accepts the log, it ends where recovery ends it. Readable commits after an
-//!     unfinished one, or after one with a torn value (recovery.9), never counted and are no loss.
+//! - If recovery accepts the log, it ends where recovery ends it. Readable commits after an
+//!   unfinished one, or after one with a torn value (recovery.9), never counted and are no loss.
 //! - Segments that recovery would miss are reported, even if the manifest names none and only later ones
 //!   exist.
 //! - The log is read twice, to see whether recovery accepts it, and to take its commits. A commit that only
@@ -89,10 +88,8 @@ pub(super) fn salvage(
     target: &mut Target,
     report: &mut RepairReport,
 ) -> Result<()> {
-    // repair_log.1
     let flushed = if sources.complete { sources.flushed } else { sources.flushed.max(target.newest_flushed) };
     let again = if sources.complete { None } else { first_to_do_again(env, dir, sources, flushed)? };
-    // repair_log.3
     let as_opened = sound_extent(env, dir, sources.log, flushed, &sources.blobs);
     let sound = as_opened.and_then(|extent| wal::verify(env, dir, extent, |_, _| Ok(())));
     let sound = sound.ok().filter(|_| sources.complete);
@@ -113,7 +110,6 @@ pub(super) fn salvage(
                 commits.report.notes.push(note);
             }
             LogPiece::Commit { seq, .. } if seq > end => {}
-            // repair_log.1
             LogPiece::Commit { seq, .. } if seq <= flushed && again.is_none_or(|first| seq < first) => {}
             LogPiece::Commit { seq, payload, path, offset } => commits.add(seq, payload, path, offset)?,
         }
@@ -139,7 +135,7 @@ pub(super) fn salvage(
 }
 
 /// Returns the first of the log's last consecutive commits if they include the newest flushed one. Then the
-/// last write to each of their keys is the newest (repair_log.1).
+/// last write to each of their keys is the newest.
 fn first_to_do_again(env: &Env, dir: &Path, sources: &Sources, flushed: SeqNo) -> Result<Option<SeqNo>> {
     let mut row: Option<(SeqNo, SeqNo)> = None;
     wal::salvage(env, dir, sources.log, &mut |piece| {
@@ -176,7 +172,7 @@ mod tests {
 
     /// The log has an old value of a key. A table has the newest, without its number.
     #[test]
-    fn repair_log_1_what_a_table_holds_is_not_done_again() {
+    fn what_a_table_holds_is_not_done_again() {
         let dir = Path::new("db");
         let builder = |fs: &MemFs| {
             let env = Env::simulated(Arc::new(fs.clone()), 1);
@@ -198,6 +194,6 @@ mod tests {
         builder(&earlier).repair(dir, "repaired").unwrap();
         let db = builder(&earlier).open("repaired").unwrap();
         let value = db.default_keyspace().get("a").unwrap();
-        assert_eq!(value.as_deref(), Some(&b"new"[..]), "repair_log.1");
+        assert_eq!(value.as_deref(), Some(&b"new"[..]));
     }
 }

@@ -14,7 +14,7 @@
 //! - An unreadable file that no manifest names causes no other loss.
 //! - If the manifest that CURRENT names is unreadable and another one is used, the report says so as a loss.
 //!   Files that only the current manifest named may be missing without a trace.
-//! - Entries of an adopted table have no sequence number of their own (table.5 in sstable/table.rs); the
+//! - Entries of an adopted table have no sequence number of their own (sstable/table.rs); the
 //!   manifest holds it. Without the manifest the report lists the keys as a loss. The table may be newer than
 //!   the taken values, or never have been committed (tables.6).
 
@@ -133,7 +133,7 @@ fn has_lost_its_end(
     report: &mut RepairReport,
 ) -> Result<bool> {
     let (mut known, extent) = (state.newest_in_tables(), state.log_extent());
-    // Commits after an unfinished one never count, even if they can be read (repair_log.3). They do not
+    // Commits after an unfinished one never count, even if they can be read. They do not
     // account for the contents of a table.
     let end = wal::verify(env, dir, extent, |_, _| Ok(())).map_or(SeqNo::MAX, |recovered| recovered.last_seq);
     wal::salvage(env, dir, extent, &mut |piece| {

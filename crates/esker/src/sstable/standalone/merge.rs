@@ -27,7 +27,8 @@ use crate::types::{Error, Result};
 /// let old = write("old.sst", &[("a", "1"), ("b", "1"), ("c", "1")])?;
 /// let mut writer = Writer::create(path("merged.sst"))?;
 /// // The newest value wins; an empty one deletes.
-/// sstable::merge(&[new, old], &mut writer, |_key, values| (!values[0].is_empty()).then(|| values[0].to_vec()))?;
+/// let newest = |_: &[u8], values: &[&[u8]]| (!values[0].is_empty()).then(|| values[0].to_vec());
+/// sstable::merge(&[new, old], &mut writer, newest)?;
 /// writer.finish()?;
 ///
 /// let merged = Reader::open(path("merged.sst"))?;

@@ -46,7 +46,8 @@ fn what_the_index_has_no_room_for_is_refused_and_the_rest_can_be_read() {
             let opener = PartOpener { salt: footer.salt, ..PartOpener::default() };
             let index = opener.open(stored, footer.index.start).unwrap();
             let mut reader = ByteReader::new(&index);
-            Index::decode_within(&mut reader, PagePosition::default(), room).expect("index.5");
+            Index::decode_within(&mut reader, PagePosition::default(), room)
+                .expect("the writer stays within the limits");
         }
     }
 }

@@ -420,7 +420,7 @@ fn many_threads_read_under_a_tiny_cache() {
         .collect();
     threads.into_iter().for_each(|t| t.join().unwrap());
     drop(table);
-    assert_eq!(cache.used_bytes(), 0, "block_cache.4");
+    assert_eq!(cache.used_bytes(), 0);
 }
 
 #[test]

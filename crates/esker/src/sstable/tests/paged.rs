@@ -39,7 +39,7 @@ fn stays_in_memory(table: &Table, entry: &Entry) -> bool {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test waits for threads of other tests")]
-fn caches_1_pages_stay_in_a_memory_that_the_index_exceeds() {
+fn pages_stay_in_a_memory_that_the_index_exceeds() {
     let (env, entries) = (memory(), entries());
     let mut kept = Vec::new();
     for page_blocks in [8, usize::MAX] {
@@ -51,9 +51,9 @@ fn caches_1_pages_stay_in_a_memory_that_the_index_exceeds() {
         kept.push(entries.iter().filter(|entry| stays_in_memory(&table, entry)).count());
         for at in [3, 30, 100] {
             check_gets(&mut rng, &table, &entries, at);
-            assert!(cache.finding_bytes() <= MEMORY / 2, "caches.1");
+            assert!(cache.finding_bytes() <= MEMORY / 2);
             check_cursor(&mut rng, &table, &entries, at);
-            assert!(cache.finding_bytes() <= MEMORY / 2, "caches.1");
+            assert!(cache.finding_bytes() <= MEMORY / 2);
         }
         check_scan(&mut rng, &table, &entries);
         table.verify().unwrap();
@@ -64,13 +64,13 @@ fn caches_1_pages_stay_in_a_memory_that_the_index_exceeds() {
             crate::cache::pin().flush();
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!((cache.finding_bytes(), cache.used_bytes()), (0, 0), "caches.2");
+        assert_eq!((cache.finding_bytes(), cache.used_bytes()), (0, 0));
     }
     assert_eq!(kept, [entries.len(), 0], "an index larger than its memory is never kept");
 }
 
 #[test]
-fn caches_2_a_cursor_goes_on_when_its_page_is_evicted() {
+fn a_cursor_goes_on_when_its_page_is_evicted() {
     let (env, entries) = (memory(), entries());
     write(&env, &options(2), &entries);
     let cache = cache(1 << 20);

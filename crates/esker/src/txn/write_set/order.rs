@@ -15,7 +15,7 @@ use crate::types::{Result, SeqNo, Value};
 pub(super) struct Order {
     /// Ops in key order.
     pub(super) ops: Vec<u32>,
-    /// Joined lists of operands from several ops, by the last of these ops (write_set.6).
+    /// Joined lists of operands from several ops, by the last of these ops.
     joined: BTreeMap<u32, Vec<u8>>,
     /// For operands after a put or removal: the ops before the last one, down to the put or removal, by the
     /// last op.
@@ -85,7 +85,7 @@ impl WriteSet {
         Some(self.entry_of(&self.ops[*base as usize], seq))
     }
 
-    /// Returns the set with puts instead of operands that follow a put or removal (write_set.6). `None` if
+    /// Returns the set with puts instead of operands that follow a put or removal. `None` if
     /// there are no such operands. `fold` computes a value from operands and the entry that they follow.
     pub(crate) fn settled(
         &self,

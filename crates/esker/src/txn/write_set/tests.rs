@@ -284,7 +284,7 @@ fn random_operands(
 }
 
 #[test]
-fn write_set_6_operands_of_one_commit_are_joined_and_decode_to_the_same() {
+fn operands_of_one_commit_are_joined_and_decode_to_the_same() {
     let operators = Operators::default();
     operators.set(KeyspaceId::DEFAULT, "append", String::new);
     operators.set(KeyspaceId::new(2), "add-u64", String::new);
@@ -302,7 +302,7 @@ fn write_set_6_operands_of_one_commit_are_joined_and_decode_to_the_same() {
             Ok((value(operands.key, Some(base.value), operands.value).into(), None))
         };
         let settled = set.settled(fold).unwrap().unwrap_or_else(|| set.clone());
-        assert!(settled.settled(fold).unwrap().is_none(), "write_set.6");
+        assert!(settled.settled(fold).unwrap().is_none());
         let again = WriteSet::decode(Cow::Borrowed(settled.payload()), 0).unwrap();
         for (n, set) in [&set, &settled, &again].into_iter().enumerate() {
             let found: BTreeMap<_, _> = set
@@ -312,7 +312,7 @@ fn write_set_6_operands_of_one_commit_are_joined_and_decode_to_the_same() {
                     false => (entry.key.to_vec(), Of::Value(entry.value.to_vec())),
                 })
                 .collect();
-            assert!(n == 0 || found == model, "write_set.6, round {round}: {found:?}, not {model:?}");
+            assert!(n == 0 || found == model, "round {round}: {found:?}, not {model:?}");
             for (key, of) in &model {
                 let got = match set.get(key) {
                     Own::Put(entry) => Of::Value(entry.value.to_vec()),
@@ -326,7 +326,7 @@ fn write_set_6_operands_of_one_commit_are_joined_and_decode_to_the_same() {
                     }
                     other => panic!("{other:?}"),
                 };
-                assert_eq!(got, *of, "write_set.6, round {round}");
+                assert_eq!(got, *of, "round {round}");
             }
         }
     }

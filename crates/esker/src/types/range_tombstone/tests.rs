@@ -146,7 +146,7 @@ fn range_tombstone_1_range_tombstone_3_inserting_one_by_one_agrees_with_a_list()
         }
         assert_eq!(RangeTombstones::new(set.iter()), RangeTombstones::new(naive.0.clone()), "{round}");
         kept.push((set, naive));
-        // range_tombstone.3: what was added later did not reach the clones.
+        // What was added later did not reach the clones.
         for (number, (set, naive)) in kept.iter().enumerate() {
             naive.check(set, keys, seqs, &format!("round {round}, clone {number}"));
         }
@@ -154,7 +154,7 @@ fn range_tombstone_1_range_tombstone_3_inserting_one_by_one_agrees_with_a_list()
 }
 
 #[test]
-fn range_tombstone_3_insert_copies_no_key_and_no_number() {
+fn insert_copies_no_key_and_no_number() {
     let shared = |a: &SharedKey, b: &SharedKey| Arc::ptr_eq(a, b);
     let mut set = RangeTombstones::default();
     let many = (0..1000u32).map(|n| [n * 2, n * 2 + 1].map(u32::to_be_bytes).map(Vec::from));

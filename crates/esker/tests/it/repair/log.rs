@@ -130,7 +130,7 @@ fn a_damaged_record_costs_its_commit_alone() {
 }
 
 #[test]
-fn repair_log_3_what_lies_behind_an_unfinished_commit_never_counted() {
+fn what_lies_behind_an_unfinished_commit_never_counted() {
     let running = MemFs::new();
     let db = builder(&running).open(dir()).unwrap();
     let keyspace = db.default_keyspace();

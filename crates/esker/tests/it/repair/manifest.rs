@@ -70,7 +70,7 @@ fn tables(fs: &MemFs) -> Vec<String> {
 }
 
 #[test]
-fn repair_log_1_old_segments_bring_nothing_back_over_tables_that_forgot_their_numbers() {
+fn old_segments_bring_nothing_back_over_tables_that_forgot_their_numbers() {
     for is_manifest_lost in [false, true] {
         let running = MemFs::new();
         let db = builder(&running).open(dir()).unwrap();
@@ -93,7 +93,7 @@ fn repair_log_1_old_segments_bring_nothing_back_over_tables_that_forgot_their_nu
 }
 
 #[test]
-fn repair_log_1_a_flush_that_never_ended_costs_no_commit_of_the_log() {
+fn a_flush_that_never_ended_costs_no_commit_of_the_log() {
     let running = MemFs::new();
     let db = builder(&running)
         .tuning(|t| t.memtable_bytes(64 << 10))
@@ -117,7 +117,7 @@ fn repair_log_1_a_flush_that_never_ended_costs_no_commit_of_the_log() {
 }
 
 #[test]
-fn repair_log_1_a_foreign_table_in_a_named_place_costs_no_commit_of_the_log() {
+fn a_foreign_table_in_a_named_place_costs_no_commit_of_the_log() {
     let left = |keys: u8, commits: u8| {
         let fs = MemFs::new();
         let db = builder(&fs).open(dir()).unwrap();

@@ -10,7 +10,7 @@
 //! workplace.1. Nothing has the target's name before the whole database is durable. The rename is one step
 //!     that replaces nothing. So a crash leaves the whole database, or a workplace and no database.
 //! - A workplace whose lock is free is garbage. The next workplace made in the same directory, for any
-//!   target, removes it. Its job file proves what it is (job.2); a directory that only has such a name is
+//!   target, removes it. Its job file proves what it is; a directory that only has such a name is
 //!   left alone.
 //! - Only files with names of a database are removed from a workplace. Other files stay, and with them the
 //!   directory.

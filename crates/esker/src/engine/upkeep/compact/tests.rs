@@ -231,7 +231,7 @@ fn compact_3_covered_3_the_log_is_durable_before_tables_go_for_a_tombstone_in_it
 }
 
 #[test]
-fn picker_5_an_idle_compaction_that_finds_no_space_is_not_retried_all_the_time() {
+fn an_idle_compaction_that_finds_no_space_is_not_retried_all_the_time() {
     let disk = MemFs::new();
     disk.set_capacity(Some(1 << 40));
     let faults = FaultFs::new(Arc::new(disk));
@@ -257,7 +257,7 @@ fn picker_5_an_idle_compaction_that_finds_no_space_is_not_retried_all_the_time()
         }
         clock.advance(Duration::from_secs(5));
     }
-    assert!((8..=12).contains(&failed), "picker.5: {failed} times");
+    assert!((8..=12).contains(&failed), "{failed} times");
     assert_eq!(db.stats().compactions_failed, failed);
     // A compaction for the tables' shape is put off only while the disk reports no more space than before.
     clock.advance(Duration::from_secs(3600));
@@ -287,7 +287,7 @@ fn picker_5_an_idle_compaction_that_finds_no_space_is_not_retried_all_the_time()
 }
 
 #[test]
-fn backoff_4_a_due_compaction_is_retried_ever_less_often_on_a_full_disk_and_soon_with_more_space() {
+fn a_due_compaction_is_retried_ever_less_often_on_a_full_disk_and_soon_with_more_space() {
     let clock = Arc::new(ManualClock::new());
     let (db, disk, _) = six_runs(clock.clone());
     let core = &db.handle.core;
@@ -302,27 +302,27 @@ fn backoff_4_a_due_compaction_is_retried_ever_less_often_on_a_full_disk_and_soon
         }
         clock.advance(Duration::from_secs(5));
     }
-    assert!((8..=13).contains(&failed), "backoff.4: {failed} times");
+    assert!((8..=13).contains(&failed), "{failed} times");
     // A little more space does not cause a retry; more does, although it may not be enough.
     disk.set_capacity(Some(disk.used_bytes() + 10_000));
-    assert!(!compact().unwrap(), "backoff.4");
+    assert!(!compact().unwrap());
     disk.set_capacity(Some(disk.used_bytes() + 80_000));
-    assert!(matches!(compact(), Err(Error::NoSpace { .. })), "backoff.4");
-    assert!(!compact().unwrap(), "backoff.4");
+    assert!(matches!(compact(), Err(Error::NoSpace { .. })));
+    assert!(!compact().unwrap());
     disk.set_capacity(Some(disk.used_bytes() + 200_000));
-    assert!(compact().unwrap(), "backoff.4: at once");
+    assert!(compact().unwrap(), "at once");
     assert_eq!(core.version().runs().len(), 1);
 }
 
 #[test]
-fn backoff_4_other_compactions_are_no_reason_to_fill_a_full_disk_again() {
+fn other_compactions_are_no_reason_to_fill_a_full_disk_again() {
     let (db, disk, _) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
     let compact = || core.compaction_step(false);
     let fill = || disk.set_capacity(Some(disk.used_bytes() + 20_000));
     fill();
     assert!(matches!(compact(), Err(Error::NoSpace { .. })));
-    assert!(!compact().unwrap(), "backoff.4");
+    assert!(!compact().unwrap());
     // Tables that overlap nothing are moved regardless of those that are put off.
     disk.set_capacity(None);
     db.default_keyspace().put([200], [1; 5000]).unwrap();
@@ -336,7 +336,7 @@ fn backoff_4_other_compactions_are_no_reason_to_fill_a_full_disk_again() {
 }
 
 #[test]
-fn backoff_4_a_compaction_that_waits_for_space_does_not_delay_others_that_fit() {
+fn a_compaction_that_waits_for_space_does_not_delay_others_that_fit() {
     let disk = MemFs::new();
     let env = Env::simulated(Arc::new(disk.clone()), 1);
     let db = stepped(env, 512 << 10);
@@ -354,8 +354,8 @@ fn backoff_4_a_compaction_that_waits_for_space_does_not_delay_others_that_fit() 
     let compact = || db.handle.core.compaction_step(false);
     disk.set_capacity(Some(disk.used_bytes() + 50_000));
     assert!(matches!(compact(), Err(Error::NoSpace { .. })), "the large one");
-    assert!(compact().unwrap(), "backoff.4: the small one");
-    assert!(!compact().unwrap(), "backoff.4");
+    assert!(compact().unwrap(), "the small one");
+    assert!(!compact().unwrap());
     assert_eq!((db.stats().compactions, db.stats().compactions_failed), (1, 1));
 }
 
@@ -434,7 +434,7 @@ fn engine_background_9_the_database_is_idle_after_a_while_without_commits_and_wi
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "real time for threads of other tests to go on")]
-fn install_2_the_table_of_a_compaction_that_could_not_be_named_does_not_keep_the_disk_full() {
+fn the_table_of_a_compaction_that_could_not_be_named_does_not_keep_the_disk_full() {
     let (db, disk, faults) = six_runs(Arc::new(ManualClock::new()));
     let core = &db.handle.core;
     let no_space = || FaultRule::new(&[OpKind::Write], FaultAction::NoSpace).on_path("MANIFEST").forever();
@@ -444,12 +444,9 @@ fn install_2_the_table_of_a_compaction_that_could_not_be_named_does_not_keep_the
     faults.add(no_space());
     assert!(matches!(core.compaction_step(false), Err(Error::NoSpace { .. })));
     assert_eq!(tables(), 7, "it was written, and may be named");
-    assert!(
-        matches!(core.compaction_step(false), Err(Error::NoSpace { .. })),
-        "install.2: the manifest is tried"
-    );
+    assert!(matches!(core.compaction_step(false), Err(Error::NoSpace { .. })), "the manifest is tried");
     faults.clear();
-    assert!(core.compaction_step(false).unwrap(), "install.2: its table filled the disk");
+    assert!(core.compaction_step(false).unwrap(), "its table filled the disk");
     // Replaced tables are removed once no thread of another test pins their epoch.
     for _ in (0..60_000).take_while(|_| tables() > 1) {
         core.view.reclaim();
@@ -464,11 +461,11 @@ fn install_2_the_table_of_a_compaction_that_could_not_be_named_does_not_keep_the
     let failed = db.stats().compactions_failed;
     for tries in 1..4 {
         assert!(matches!(core.compaction_step(true), Err(Error::NoSpace { .. })));
-        assert_eq!((tables(), db.stats().compactions_failed), (3, failed + tries), "install.2");
+        assert_eq!((tables(), db.stats().compactions_failed), (3, failed + tries));
     }
     faults.clear();
-    assert!(!core.compaction_step(true).unwrap(), "picker.5");
-    assert_eq!(tables(), 2, "install.2");
+    assert!(!core.compaction_step(true).unwrap());
+    assert_eq!(tables(), 2);
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn adoption_1_a_sweep_before_the_commit_of_an_ingest_hides_nothing_of_it() {
 }
 
 #[test]
-fn range_count_1_a_sweep_before_the_commit_of_a_range_removal_keeps_the_count_exact() {
+fn a_sweep_before_the_commit_of_a_range_removal_keeps_the_count_exact() {
     let (db, map) = with_expired_keys();
     sweeping_at(Point::RangeCounted, &db, || map.delete_range(key(10)..key(KEYS / 3)).map(drop).unwrap());
     assert_eq!(map.len().unwrap(), 1);

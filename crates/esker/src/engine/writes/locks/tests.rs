@@ -25,7 +25,7 @@ fn until(condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn locks_1_shared_holders_share_and_exclusive_ones_do_not() {
+fn shared_holders_share_and_exclusive_ones_do_not() {
     let locks = Locks::default();
     let [a, b, c] = [1, 2, 3];
     let lock = name("x");
@@ -42,7 +42,7 @@ fn locks_1_shared_holders_share_and_exclusive_ones_do_not() {
 }
 
 #[test]
-fn locks_1_they_come_in_the_order_in_which_they_asked() {
+fn they_come_in_the_order_in_which_they_asked() {
     let locks = Locks::default();
     let (lock, order) = (name("x"), Mutex::new(Vec::new()));
     locks.acquire(100, &lock, LockMode::Exclusive, LONG, &turn()).unwrap();
@@ -58,7 +58,7 @@ fn locks_1_they_come_in_the_order_in_which_they_asked() {
         }
         locks.give_back(100, std::slice::from_ref(&lock));
     });
-    assert_eq!(*order.lock(), [1, 2, 3, 4, 5], "locks.1");
+    assert_eq!(*order.lock(), [1, 2, 3, 4, 5]);
 }
 
 #[test]
@@ -216,13 +216,13 @@ impl Tasks {
 }
 
 #[test]
-fn locks_6_tasks_are_woken_in_order_and_none_passes_another() {
+fn tasks_are_woken_in_order_and_none_passes_another() {
     use LockMode::{Exclusive, Shared};
     let tasks = Tasks::default();
     assert_eq!([1, 2].map(|owner| tasks.asks(owner, "a", Shared)), [Asked::Granted; 2]);
     assert_eq!((tasks.asks(3, "a", Exclusive), tasks.asks(4, "a", Shared)), (Asked::Waits, Asked::Waits));
     assert_eq!((tasks.asks(1, "a", Shared), tasks.asks(3, "a", Exclusive)), (Asked::Held, Asked::Waits));
-    assert_eq!((tasks.give_back(1, "a"), tasks.give_back(2, "a")), (vec![], vec![3]), "locks.6");
+    assert_eq!((tasks.give_back(1, "a"), tasks.give_back(2, "a")), (vec![], vec![3]));
     assert_eq!((tasks.asks(5, "a", Shared), tasks.asks(4, "a", Shared)), (Asked::Waits, Asked::Waits));
     assert_eq!((tasks.asks(3, "a", Exclusive), tasks.give_back(3, "a")), (Asked::Granted, vec![4]));
     assert_eq!((tasks.asks(4, "a", Shared), tasks.woken()), (Asked::Granted, vec![5]), "both share it");
@@ -233,7 +233,7 @@ fn locks_6_tasks_are_woken_in_order_and_none_passes_another() {
 }
 
 #[test]
-fn locks_6_a_task_that_asks_in_another_mode_begins_again() {
+fn a_task_that_asks_in_another_mode_begins_again() {
     use LockMode::{Exclusive, Shared};
     let tasks = Tasks::default();
     assert_eq!(tasks.asks(1, "x", Exclusive), Asked::Granted);
