@@ -47,7 +47,7 @@ fn lifetime(ttl: Option<Seconds>) -> Option<std::time::Duration> {
     ttl.map(|Seconds(ttl)| ttl)
 }
 
-/// The keyspace itself, for what no transaction does.
+/// Returns the keyspace for calls that do not work in transactions.
 fn outside<'a>(slf: Own<'a, '_>) -> PyResult<&'a Inner> {
     let Reader { keyspace, source, process, .. } = reader(slf);
     process.check(slf.py())?;

@@ -57,7 +57,7 @@ pub(crate) enum Command {
     List,
     /// Run a suite on engines that take turns, in a fresh process and directory each time
     Run(RunArguments),
-    /// Show the tables and make the page of results that are there, of several files if need be
+    /// Print the tables of existing results and write the report page
     Report {
         /// Files of results
         #[arg(required = true)]
@@ -91,11 +91,11 @@ pub(crate) enum Command {
     Makedata(MakedataArguments),
     /// Print the tables that the workloads' sources published, beside ours
     SeedTables {
-        /// Files of results to show beside them; their run.json tells the machine
+        /// Result files to compare; the machine is read from their run.json
         #[arg(value_name = "RESULTS.jsonl")]
         results: Vec<PathBuf>,
     },
-    /// Kill a process of each engine after async commits, and compare what is left with what the adapter says
+    /// Kill a process of each engine after async commits; compare what survived with what the adapter claims
     AsyncCommits {
         /// Engine to look at, repeatable; by default all except those in Go
         #[arg(long = "engine", value_name = "NAME")]
@@ -114,7 +114,7 @@ pub(crate) enum Command {
         /// Directory of the database
         dir: PathBuf,
     },
-    /// A process that tells how many of those commits are there
+    /// Prints how many of those commits survived
     #[command(hide = true)]
     AsyncSurvivors {
         /// Engine
@@ -164,26 +164,23 @@ pub(crate) struct RunArguments {
     /// Go on with the run that was interrupted and left its results in --out
     #[arg(long)]
     pub(crate) resume: bool,
-    /// With --resume: run again what ended out of time, filled the disk, or was not run for what failed
-    /// before it, of the engines that are asked for
+    /// With --resume: run again the rows that timed out, filled the disk, or were skipped after a failure, of
+    /// the named engines
     #[arg(long, requires = "resume")]
     pub(crate) retry_failed: bool,
-    /// Do not count syncs under strace first; sync rows are then believed, and the report says so
+    /// Skip counting syncs with strace. The report notes that sync rows are unverified
     #[arg(long)]
     pub(crate) no_trace: bool,
-    /// Tell the device before each turn which blocks are free (`fstrim`, which takes a privilege), so that
-    /// each engine finds it in one state
+    /// Trim the device before each turn (`fstrim`, needs a privilege), so that all engines start equal
     #[arg(long)]
     pub(crate) trim: bool,
-    /// Begin at scale seed or full, too, where the device reads ahead more than the kernel's default of 128
-    /// KiB
+    /// Allow a read-ahead above 128 KiB, the kernel's default, at scales seed and full
     #[arg(long)]
     pub(crate) any_read_ahead: bool,
-    /// Only this part of the suite, by its number from 1, repeatable: the parts of each are in
-    /// docs/benchmarking.md, in their order
+    /// Run only part N (from 1; listed in docs/benchmarking.md). May be repeated
     #[arg(long = "part", value_name = "N", conflicts_with = "retry_failed")]
     pub(crate) parts: Vec<usize>,
-    /// Begin no turn of an engine after this many minutes; --resume goes on with those that are left
+    /// Start no turn after this many minutes; --resume continues
     #[arg(long, value_name = "MINUTES")]
     pub(crate) stop_after: Option<u64>,
     /// Longest time for one row, or for a load; past it the engine is stopped, and this row and its later

@@ -74,8 +74,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// An error of the engine, as the host sends it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WireError {
-    /// Whether the error is the engine's `Poisoned`, with this cause. No cause has another one: bytes of a
-    /// socket must not decide how deep the decoder calls itself.
+    /// Whether the error is the engine's `Poisoned`, with this cause. A cause has no cause itself, so a
+    /// message cannot make the decoder recurse.
     pub(crate) is_poisoned: bool,
     pub(crate) cause: WireCause,
 }

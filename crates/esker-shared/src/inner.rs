@@ -7,8 +7,9 @@
 //! ```
 //!
 //! inner.1. The directory's lock is the only leadership: its holder serves, and no other process.
-//! inner.2. A process that has become the host stays it until it closes.
-//! inner.3. Every wait has an end: [`Settings::wait`] for a host, and as long for a reply.
+//!
+//! - A process that has become the host stays it until it closes.
+//! - Every wait has an end: [`Settings::wait`] for a host, and as long for a reply.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -60,7 +61,7 @@ pub(crate) struct Inner {
     settings: Settings,
     /// The process that opened it.
     pid: u32,
-    /// Set once (inner.2).
+    /// Set once.
     host: OnceLock<Host>,
     /// Held by the thread that tries the directory's lock.
     takeover: Mutex<()>,
@@ -112,7 +113,7 @@ impl Deref for Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // As for a `Db`: a caller who wants the error calls `close`.
+        // Like `Db`, a drop ignores the error; call `close` to get it.
         let _ = self.inner.close();
     }
 }
@@ -306,8 +307,8 @@ impl Inner {
         })
     }
 
-    /// Commits writes by what `send` sends. If the host goes, finds out what became of the commit, and sends
-    /// it again if it was not applied.
+    /// Commits with `send`. If the host goes away, asks the next one for the outcome, and sends again unless
+    /// the commit was applied.
     pub(crate) fn commit(
         &self,
         durability: Option<Durability>,

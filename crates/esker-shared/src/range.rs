@@ -28,8 +28,8 @@ pub(crate) const KEYS_MAX: usize = 1 << 12;
 pub(crate) type HeldLink = Arc<Mutex<Option<Link>>>;
 
 /// The entries of a range in the order of their keys, from either end. Shows one state: that of its
-/// beginning, or of its snapshot. In a transaction, writes of the transaction behind the next page are seen
-/// as well.
+/// beginning, or of its snapshot. In a transaction, later pages also show writes made after the iterator
+/// began.
 #[must_use = "iterators are lazy"]
 pub struct SharedRange(Repr);
 

@@ -4,8 +4,7 @@
 //! - Rows are sorted: first those in which only other engines have a value, then those that Esker loses, the
 //!   worst first. Rows whose difference may be chance follow, then those that Esker wins. Rows without Esker
 //!   are last.
-//! - Columns have the order of all tables of the page. Below its name an engine has the class of what its
-//!   transactions guarantee.
+//! - All tables of the page have the same column order. Below its name an engine shows its isolation class.
 
 use crate::report::classes;
 use crate::report::columns;

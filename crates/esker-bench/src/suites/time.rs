@@ -75,9 +75,11 @@ fn parts(scale: Scale) -> Vec<Part> {
     ]
 }
 
-/// Returns the group of expiry. Its times are seconds: from the first put to the first expiry, which must be
-/// long enough for the load of a slow engine; from there to the last expiry; and from the first put to the
-/// first read.
+/// Returns the group of expiry. Three durations, in seconds:
+///
+/// - `hold`: from the first put to the first expiry. It must be long enough for the load of a slow engine.
+/// - `spread`: from the first expiry to the last.
+/// - `reads_after`: from the first put to the first read.
 fn expiry(scale: Scale) -> Part {
     let all = budget(scale).time.as_secs();
     let (count, hold, spread, reads_after) = match scale {

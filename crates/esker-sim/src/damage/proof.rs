@@ -7,8 +7,8 @@
 //! A manifest that is truncated after a record, or an earlier one, says nothing of later commits (allowed.2),
 //! but other files do. A table records its newest commit, up to which the log was durable before the table
 //! was written (unnamed.1 of unnamed.rs). So a state without that commit is incomplete: an opening refuses it
-//! and a repair reports a loss. A log segment contains its commits. If the manifest says that the
-//! log begins at or before it, it is read, or a loss before it is reported; if the log begins after it, named
+//! and a repair reports a loss. A log segment contains its commits. If the log, as the
+//! manifest says, starts at or before the segment, an opening reads it or reports a loss. Otherwise named
 //! tables contain its commits. A changed, missing or unreadable file proves nothing.
 
 use std::collections::BTreeSet;

@@ -161,9 +161,9 @@ impl Builder {
     pub fn tuning(self, tune: impl FnOnce(Tuning) -> Tuning) -> Self {
         Builder { settings: tune(Tuning { settings: self.settings }).settings }
     }
-    /// Keeps commits for [`Db::feed_after`](crate::Db::feed_after): the newest `bytes` of the log, together
-    /// with what those commits have in blob files and in adopted tables, but no commit for longer than `age`
-    /// after the flush of its memtable. Commits that are not flushed yet are always kept. Allow for several
+    /// Keeps commits for [`Db::feed_after`](crate::Db::feed_after): the newest `bytes` of the log, with the
+    /// blobs and adopted tables of these commits. Drops commits once `age` has passed after the flush of
+    /// their memtable. Commits that are not flushed yet are always kept. Allow for several
     /// memtables, so that readers do not fall behind with each flush. The database stores this: a later
     /// opening that does not set it uses the last setting, and one with 0 bytes drops everything kept.
     /// Default: nothing is kept, and there is no feed.

@@ -142,9 +142,9 @@ impl Keyspace {
     ///   nothing; it begins a new value then.
     ///
     /// Time is that of the system's clock in milliseconds, but does not go back when the clock does, not even
-    /// over a restart. So expired entries stay expired. Exception: if the process or the machine dies, or
-    /// commits nothing, and the clock is set back before the next opening, time resumes at the last sweep, or
-    /// at the last clean close after a commit.
+    /// over a restart. So expired entries stay expired. Exception: the clock is set back while the
+    /// database is closed, after a crash or without commits. Then time restarts at the last sweep, or at the
+    /// last clean close after a commit.
     ///
     /// ```
     /// use std::time::Duration;

@@ -7,8 +7,8 @@
 //!   len() = count - overcounts - unresolved versions above a live one
 //! ```
 //!
-//! An overcount applies to readers from a sequence number on: that of its version, or any number below which
-//! no reader exists.
+//! Each overcount has a first sequence number; readers from there on subtract it. It is that of its version,
+//! or another number if no reader exists between the two.
 
 use std::collections::BTreeMap;
 

@@ -45,9 +45,13 @@ pub trait SourceCursor {
     /// Moves to the next older version of the same key. Returns false, without moving, if there is none.
     /// `next` and `prev` move to other keys from any version. Panics if not valid.
     fn older(&mut self) -> Result<bool>;
-    /// Returns how many of the next keys a merging cursor may show without a look at other sources or
-    /// versions: the block has only plain values, visible to the reader, and the keys lie below `rival`, the
-    /// next key of other sources, and inside `upper`. Zero if the source cannot tell. Panics if not valid.
+    /// Returns how many next keys a merging cursor can return without checking other sources. For these keys:
+    ///
+    /// - The block has only plain values, visible to the reader.
+    /// - The keys lie below `rival`, the next key of other sources.
+    /// - The keys lie inside `upper`.
+    ///
+    /// Zero if the source cannot tell. Panics if not valid.
     fn plain_before(&self, _rival: Option<&[u8]>, _upper: &Bound<BoundKey>) -> usize {
         0
     }

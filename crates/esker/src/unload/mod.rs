@@ -33,8 +33,8 @@
 //! unload.1. A file under its final name is complete, durable, and represents one commit.
 //! unload.2. The committed part of a load is a prefix of the file, and the database stores its end. No part
 //!     is loaded twice or skipped.
-//! unload.3. A call continues only the same job on the same database, and otherwise starts over or fails. An
-//!     unload compares the existing part of the file with the database. A load compares the file, the
+//! unload.3. A call continues a job only if job and database are the same. Otherwise it starts over or fails.
+//!     An unload compares the existing part of the file with the database. A load compares the file, the
 //!     requested keyspaces, and those it has created.
 //!
 //! An unload replaces nothing: no file under its name, and no `FILE.partial` that does not start like its

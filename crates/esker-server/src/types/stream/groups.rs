@@ -1,7 +1,7 @@
 //! Consumer groups of a stream, their consumers, and pending entries.
 //!
 //! - The count of a group equals the sum of its consumers' counts, and the number of its pending entries. So
-//!   a reply takes time for what it shows only.
+//!   a reply costs time only for the entries it returns.
 //! - A pending entry is indexed by its group and by its consumer: it has one part of kind 3 and one of kind
 //!   4.
 
