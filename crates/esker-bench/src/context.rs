@@ -36,6 +36,9 @@ pub(crate) struct Context {
     /// The suites that ran; empty in results from before this was recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) workloads: Vec<Workload>,
+    /// Whether all turns ended. The records then leave out rows that an engine does not support.
+    #[serde(default)]
+    pub(crate) is_finished: bool,
     /// The suites of the records beside run.json; empty until they are noted.
     #[serde(skip)]
     pub(crate) suites: Vec<String>,
@@ -243,6 +246,7 @@ pub(crate) mod tests {
             isolation: isolation.name().to_owned(),
             async_commits: None,
             options: Vec::new(),
+            is_finished: false,
             suites: Vec::new(),
         }
     }

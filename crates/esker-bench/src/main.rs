@@ -52,7 +52,7 @@ use crate::cli::{ChildArguments, Cli, Command, FIRST_LOOK, RunArguments};
 use crate::context::{AsyncContext, Call, Context, EngineContext, Workload};
 use crate::machine::Machine;
 use crate::report::runs::Runs;
-use crate::report::summary::Summary;
+use crate::report::summary::{Summary, is_lacking};
 use crate::scale::Scale;
 use crate::suites::{SUITES, Suite};
 use esker_bench_api::results::Record;
@@ -223,10 +223,10 @@ fn run(arguments: &RunArguments) -> Result<()> {
     let mut context = context(&chosen, dir, arguments.trim);
     context.workloads = suites.iter().map(|suite| Workload::of(suite, arguments.scale)).collect();
     context = resumed(context, &records, &arguments.out)?;
-    let text = serde_json::to_string_pretty(&context)? + "\n";
-    write(&arguments.out, "run.json", &text)?;
+    let plans = plans(arguments, &suites, &chosen, &parts, &context, &mut records);
+    context.is_finished = false;
+    write_context(&arguments.out, &context)?;
     limit::remove_stale();
-    let plans = plans(arguments, &suites, &chosen, &parts, &context.commit, &mut records);
     if arguments.retry_failed && results.exists() {
         // Keeps the records of groups that run again, in case of an interruption.
         fs::copy(&results, results.with_extension("jsonl.before"))?;
@@ -240,8 +240,18 @@ fn run(arguments: &RunArguments) -> Result<()> {
         Ok::<(), Failure>(())
     };
     plans.iter().try_for_each(|plan| runner::run(plan, &mut keep))?;
+    if !plans.iter().any(runner::Plan::is_over) {
+        kept.retain(|record| !record.error.as_deref().is_some_and(is_lacking));
+        start_results(&results, &kept)?;
+        context.is_finished = true;
+        write_context(&arguments.out, &context)?;
+    }
     context.note_suites(&kept);
     report(&arguments.out, &kept, &Runs::new(vec![context]))
+}
+
+fn write_context(out: &Path, context: &Context) -> Result<()> {
+    write(out, "run.json", &(serde_json::to_string_pretty(context)? + "\n"))
 }
 
 /// Returns the context of a run that continues the one in `out`, whose records are `records`.
@@ -261,14 +271,14 @@ fn plans(
     suites: &[&'static Suite],
     chosen: &[&'static dyn Engine],
     parts: &[usize],
-    commit: &str,
+    context: &Context,
     records: &mut Vec<Record>,
 ) -> Vec<runner::Plan> {
     let stop_at = arguments.stop_after.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
     let plan = |suite: &&'static Suite| {
         let engines = suite.own_engine.map_or_else(|| chosen.to_vec(), |own| vec![own]);
         let retried = (if arguments.retry_failed { &engines[..] } else { &[] }, arguments.runs);
-        let done = runner::take_done(suite, arguments.scale, records, retried);
+        let done = runner::take_done(suite, arguments.scale, records, retried, context.is_finished);
         runner::Plan {
             suite,
             engines,
@@ -276,7 +286,7 @@ fn plans(
             runs: arguments.runs,
             dir: arguments.dir.as_ref().unwrap_or(&arguments.out).clone(),
             timeout: Duration::from_secs(arguments.timeout.unwrap_or(arguments.scale.seconds_max())),
-            commit: commit.to_owned(),
+            commit: context.commit.clone(),
             done,
             trace: !arguments.no_trace,
             trim: arguments.trim,
@@ -424,6 +434,7 @@ fn context(chosen: &[&'static dyn Engine], dir: &Path, trim: bool) -> Context {
         resumed: Vec::new(),
         engines: engines.collect(),
         workloads: Vec::new(),
+        is_finished: false,
         suites: Vec::new(),
     }
 }

@@ -24,7 +24,8 @@ const RUNS_MIN: usize = 3;
 pub(crate) const FEW_RUNS_MARGIN: f64 = 0.5;
 
 /// First words of the error of a row that the engine lacks a feature for. Reports show an empty cell, and
-/// leave out a row or an engine with nothing else.
+/// leave out a row or an engine with nothing else. A row without records counts as such a row: finished
+/// results do not have them.
 const LACKING: &str = "not supported";
 
 /// Returns whether the error means that the engine lacks a feature for the row.
@@ -336,7 +337,7 @@ fn cell<'a>(runs: impl Iterator<Item = &'a Record>) -> Cell {
         records.push(record.clone());
     }
     if records.is_empty() {
-        return Cell::Error("not run".to_owned());
+        return Cell::Error(LACKING.to_owned());
     }
     Cell::Value(Value {
         median: median(&values),

@@ -80,7 +80,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Returns whether `stop_at` has passed.
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.stop_at.is_some_and(|end| Instant::now() >= end)
     }
 
@@ -200,12 +200,14 @@ const MAY_PASS: [&str; 3] = [OUT_OF_TIME, NOT_RUN, DISK_FILLED];
 const REFUSED: [&str; 2] = [NO_DISK_SPACE, NOT_LIMITED];
 
 /// Returns the finished groups of this suite, and removes the records of its other groups. `retried` has the
-/// engines to retry, and the number of runs, from the first on, to which this applies.
+/// engines to retry, and the number of runs, from the first on, to which this applies. `is_finished`: the
+/// records of all groups are complete, without rows that an engine does not support.
 pub(crate) fn take_done(
     suite: &Suite,
     scale: Scale,
     records: &mut Vec<Record>,
     retried: (&[&dyn Engine], u32),
+    is_finished: bool,
 ) -> BTreeSet<(String, u32, usize)> {
     let rows = suite.rows(scale);
     let group_of = |row: &str| rows.iter().find(|known| known.name == row).map(|known| known.group);
@@ -232,7 +234,7 @@ pub(crate) fn take_done(
     let whole = |group: usize| rows.iter().filter(|row| row.group == group).count();
     let done: BTreeSet<_> = seen
         .into_iter()
-        .filter(|(key, count)| *count == whole(key.2) && !again.contains(key))
+        .filter(|(key, count)| (is_finished || *count == whole(key.2)) && !again.contains(key))
         .map(|(key, _)| key)
         .collect();
     records.retain(|record| {

@@ -121,7 +121,7 @@ fn what_ran_out_of_time_is_run_again_if_it_is_asked_for() {
     ];
     let kept = |retried: &[&dyn Engine], runs| {
         let mut records = all.to_vec();
-        let done = take_done(&HUGE, Scale::Test, &mut records, (retried, runs));
+        let done = take_done(&HUGE, Scale::Test, &mut records, (retried, runs), false);
         let done: Vec<_> = done.into_iter().map(|(engine, run, _)| (engine, run)).collect();
         (done, records.len())
     };
@@ -137,4 +137,17 @@ fn what_ran_out_of_time_is_run_again_if_it_is_asked_for() {
     assert_eq!(kept(&[esker()], 1), (left, 8), "what is not run now stays");
     let left = [[1, 2, 3].map(|run| key("esker", run)).to_vec(), lmdb].concat();
     assert_eq!(kept(&[redb], 3), (left, 8));
+}
+
+#[test]
+fn a_finished_run_needs_no_records_of_rows_that_an_engine_does_not_support() {
+    let record = |row| Record {
+        suite: "huge".to_owned(),
+        ..crate::report::summary::tests::record("lmdb", row, 1, Some(1.0))
+    };
+    let groups_done = |is_finished| {
+        let mut records = vec![record("load")];
+        take_done(&HUGE, Scale::Test, &mut records, (&[], 1), is_finished).len()
+    };
+    assert_eq!([false, true].map(groups_done), [0, 1]);
 }
