@@ -9,7 +9,7 @@ import esker
 
 def test_keys_and_values_are_objects_in_order(db):
     events = db.table("events", key=esker.keys(str, int), value=esker.json)
-    pairs = {(user, n): {"n": n, "who": user} for user in ("ann", "ann\0", "bob") for n in (-5, 0, 7, 2**62)}
+    pairs = {(user, n): {"n": n, "name": user} for user in ("ann", "ann\0", "bob") for n in (-5, 0, 7, 2**62)}
     for key in reversed(list(pairs)):
         events[key] = pairs[key]
     assert list(events.items()) == sorted(pairs.items()) and len(events) == 12 and events == pairs

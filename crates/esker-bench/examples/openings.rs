@@ -17,7 +17,7 @@ use esker_env::{Env, OpenOptions};
 const ROUNDS: usize = 7;
 const BATCH: u64 = 1_000;
 const ITEM_BYTES: u64 = 24 + 150;
-/// Bytes a second of a slow writer, who sleeps no shorter than this.
+/// Bytes a second of a slow writer. It sleeps at least as long as this.
 const SLOW: f64 = 2e6;
 const TIMER: Duration = Duration::from_millis(5);
 /// Items that a slow writer has written when it is killed, after ten seconds.

@@ -281,7 +281,7 @@ void leveldb_compact_range(leveldb_t *db, const char *start_key, size_t start_ke
     esker_compact_range(db->entries, esker_range_of(start, limit), NULL);
 }
 
-/* Whether it is the directory of a database that is not open. Opening it tells, and changes nothing else. */
+/* Whether the directory has a database that no process has open. Opening it tests this, changes nothing. */
 static int is_free(const char *name, char **errptr) {
     esker_options *with = esker_options_new();
     esker_db *db = NULL;

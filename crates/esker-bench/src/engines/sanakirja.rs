@@ -59,7 +59,7 @@ impl Engine for Sanakirja {
             "cache", "the page cache", "it maps its file and has no cache of its own", "documentation of the crate";
             "writers", "a mutex", "its own lock keeps processes apart and not threads: without this, two at once ruin the tree", "sanakirja, src/environment/muttxn.rs, mut_txn_begin";
             "put", "btree::del, then btree::put", "its trees keep several values for a key, and a map must not", "docs of btree::put";
-            "keyspaces", "prefixes of keys: 4 bytes in front of each", "the page of a version's roots has room for 508 trees; a tree that holds the roots of more is left to who uses it", "sanakirja, src/environment/muttxn.rs, set_root and root_page_mut";
+            "keyspaces", "prefixes of keys: 4 bytes in front of each", "the page of a version's roots has room for 508 trees; a tree that holds the roots of more is left to the program", "sanakirja, src/environment/muttxn.rs, set_root and root_page_mut";
         }
     }
 

@@ -345,7 +345,7 @@ fn made_data_is_loaded_and_results_are_compared() {
 }
 
 #[test]
-fn a_reader_who_has_gone_is_no_failure() {
+fn a_reader_that_has_gone_is_no_failure() {
     let out = tempfile::tempdir().unwrap();
     bench(&["run", "int", "--scale", "test", "--runs", "1", "--engine", "esker", "--no-trace"], out.path());
     let results = out.path().join("results.jsonl");

@@ -1,5 +1,6 @@
-/* Replays the conformance file. argv[1] is a directory for databases. Each line of the input is a call, in words
- * that a space separates; it is answered by a line. A word of bytes is `=` and hexadecimal digits, `-` is none. */
+/* Replays the conformance file. argv[1] is a directory for databases. Each line of the input is a call, in
+ * words that a space separates; it is answered by a line. A word of bytes is `=` and hexadecimal digits, `-`
+ * is none. */
 #include "check.h"
 
 

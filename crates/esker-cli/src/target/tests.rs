@@ -1,4 +1,4 @@
-//! Tests what names refer to, and who may read an exported file.
+//! Tests what names refer to, and which users may read an exported file.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 

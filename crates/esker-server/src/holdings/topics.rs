@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_sent_what_is_said_need_not_fetch() {
+    fn listeners_that_are_sent_messages_need_not_fetch() {
         let (topics, client) = (Topics::default(), Arc::new(Client::default()));
         topics.listen("a", Interest::Topic(b"t".to_vec()), 1, Ear::Messages(client.clone()));
         assert!(say(&topics, "a", b"t").is_empty());

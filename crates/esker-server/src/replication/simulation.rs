@@ -15,7 +15,7 @@
 //! - A replica is served if and only if the primary's history passes through its position (replication.3).
 //! - Once all follow one machine, all come to hold the same.
 //! - A replica with a slot on a primary continues without a copy after any absence, unless it lacks commits
-//!   from before that server became a primary (slots.1, slots.2).
+//!   from before that server became a primary (slots.1).
 //!
 //! More seeds: `ESKER_SEEDS=1000 cargo test --release -p esker-server --lib simulation`; one:
 //! `ESKER_SEED=17`.
@@ -260,7 +260,7 @@ impl World {
                 let is_own = self.model.owners.get(&made.epoch) == Some(&m);
                 assert!(
                     !is_own || self.model.leads_through(made, at),
-                    "machine {other} has {made}, and who has made it is at {at}"
+                    "machine {other} has {made}, and its maker is at {at}"
                 );
                 theirs = self.model.parents.get(&made.epoch).copied();
             }

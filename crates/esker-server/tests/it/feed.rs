@@ -87,7 +87,7 @@ fn commits_come_in_order_and_each_once() {
 }
 
 #[test]
-fn who_asks_to_wait_waits_for_what_concerns_it() {
+fn a_reader_that_asks_to_wait_waits_for_what_concerns_it() {
     let server = start();
     let (mut a, mut b) = (server.wire(), server.wire());
     b.say("ES.KS CREATE plain");

@@ -171,7 +171,7 @@ fn replicas_of_replicas() {
 }
 
 #[test]
-fn who_was_away_for_longer_than_the_backlog_gets_a_copy_again() {
+fn a_replica_that_was_away_for_longer_than_the_backlog_gets_a_copy_again() {
     let dir = tempfile::tempdir().unwrap();
     let primary = Node::start_with(&dir.path().join("a"), Options::default(), 1 << 20);
     let mut replica = Node::replica_of(&dir.path().join("b"), primary.port());
@@ -206,7 +206,7 @@ fn fill(primary: &Node) {
 }
 
 #[test]
-fn a_slot_keeps_the_log_for_who_is_away_over_restarts_up_to_its_limit() {
+fn a_slot_keeps_the_log_for_its_replica_over_restarts_up_to_its_limit() {
     let dir = tempfile::tempdir().unwrap();
     let mut primary = Node::start_holding(&dir.path().join("a"), Options::default(), 1 << 20, 12 << 20);
     let of_primary = Options { replica_of: Some(source(primary.port())), ..Options::default() };

@@ -293,7 +293,7 @@ fn topics_are_said_with_the_commit() {
     assert_eq!(server.server.sequencer.waiters(), 1);
     say(&mut b, &[("OB.COMMIT", "+OK")]);
     assert_eq!(format!("{:?}", a.reply()), "*[\"jobs/1\", \"news\"]");
-    assert_eq!(format!("{:?}", a.reply()), "*[\"1\"]", "who hears it finds what it speaks of");
+    assert_eq!(format!("{:?}", a.reply()), "*[\"1\"]", "a listener finds what the message names");
     say(&mut b, &[("OB.NOTIFY news jobs/2 jobs/2 other", "+OK")]);
     say(
         &mut a,

@@ -95,7 +95,7 @@ impl Files {
 }
 
 #[test]
-fn certificates_decide_who_comes_in() {
+fn certificates_decide_which_clients_come_in() {
     let files = Files::make();
     for (clients, without, with, with_a_strange_one) in [
         (ClientCertificates::No, true, true, true),

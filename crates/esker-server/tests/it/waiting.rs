@@ -184,7 +184,7 @@ fn a_pause_holds_what_it_names_until_it_ends() {
     assert_eq!(a.say("CLIENT PAUSE 600000 WRITE"), "+OK");
     b.send(&["SET", "k", "w"]);
     assert_eq!(a.say("CLIENT KILL TYPE normal SKIPME yes"), ":1");
-    assert!(b.try_reply().is_none(), "who is held can be ended");
+    assert!(b.try_reply().is_none(), "a held client can be ended");
     assert_eq!(a.say("GET k"), "\"v\"");
     for refused in ["CLIENT PAUSE x", "CLIENT PAUSE -1", "CLIENT PAUSE 1 some"] {
         assert!(a.say(refused).starts_with("-ERR"), "{refused}");

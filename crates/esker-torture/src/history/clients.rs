@@ -9,9 +9,9 @@
 //! process that will be killed, a call that may take effect is recorded before it starts, and its result
 //! after it returned.
 //!
-//! - After injected faults, a write that fails because all writes have stopped is recorded as one
-//!   that never returned, and the client ends: the following crash decides whether it took effect. Failed
-//!   reads are errors.
+//! - After injected faults, a write that fails because all writes have stopped is recorded like a write that
+//!   never returned, and the client ends: the following crash decides whether it took effect. Failed reads
+//!   are errors.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

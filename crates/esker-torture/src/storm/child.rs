@@ -164,7 +164,7 @@ fn report(logs: &[Log], counts: &Counts) {
 }
 
 /// Exits after the first failure, leaving the files as they are.
-fn fail(who: &str, failure: &Failure) {
-    eprintln!("{who}: {failure}");
+fn fail(role: &str, failure: &Failure) {
+    eprintln!("{role}: {failure}");
     std::process::exit(3);
 }

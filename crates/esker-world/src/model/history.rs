@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn model_history_1_model_history_2_prefixes_from_the_last_durable_commit_on_are_allowed() {
+    fn model_history_1_prefixes_from_the_last_durable_commit_on_are_allowed() {
         let mut history = History::new(State::new());
         for (n, durability) in [(0, NotSoon), (1, Sync), (2, Buffered), (3, NotSoon)] {
             history.push(put(n), Footprint::default(), durability);

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn view_cell_5_who_runs_the_garbage_frees_no_view() {
+    fn view_cell_5_running_the_garbage_frees_no_view() {
         let alive = Arc::new(AtomicUsize::new(0));
         let cell = ViewCell::new(View::new(0, &alive), Arc::new(ManualClock::new()));
         cell.update(|old| View::new(old.check() + 1, &alive));

@@ -114,7 +114,7 @@ pub enum Error {
     #[error("deadlock: {0}; drop the transaction and run it again")]
     Deadlock(String),
     /// Another owner has held a lock, or an exclusive transaction its turn, for too long.
-    #[error("{lock} was not free within {waited:?}: wait longer, or find out who holds it")]
+    #[error("{lock} was not free within {waited:?}: wait longer, or find its holder")]
     LockTimeout {
         /// The lock and its key or name, for people.
         lock: String,

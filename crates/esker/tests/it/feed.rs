@@ -93,7 +93,7 @@ fn write_all_kinds(db: &Db) {
 }
 
 #[test]
-fn feed_1_who_applies_it_has_the_database() {
+fn feed_1_applying_it_gives_the_database() {
     let fs = MemFs::new();
     let env = simulated(&fs);
     let db = small(&env).open("db").unwrap();

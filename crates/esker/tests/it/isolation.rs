@@ -170,7 +170,7 @@ fn others_wait_while_an_exclusive_transaction_is_open() {
 }
 
 #[test]
-fn who_locks_what_it_writes_waits_and_does_not_conflict() {
+fn a_transaction_that_locks_what_it_writes_waits_and_does_not_conflict() {
     let db = Db::in_memory().unwrap();
     let map = db.default_keyspace();
     let conflicts = std::thread::scope(|scope| {

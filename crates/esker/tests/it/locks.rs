@@ -49,7 +49,7 @@ fn deadlock(other_first: bool, other: impl FnOnce(&Db, &Keyspace) + Send) {
 }
 
 #[test]
-fn locks_2_who_waits_for_an_exclusive_transaction_that_waits_for_its_lock_is_a_cycle() {
+fn locks_2_waiting_for_an_exclusive_transaction_that_waits_for_the_own_lock_is_a_cycle() {
     for other_first in [true, false] {
         deadlock(other_first, |_, map| assert!(map.put("a", "1").is_ok()));
         deadlock(other_first, |db, _| drop(db.create_keyspace("new").unwrap()));

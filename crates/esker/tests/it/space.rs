@@ -197,7 +197,7 @@ fn fill_up(map: &Keyspace, from: u32, value_bytes: usize) -> u32 {
 }
 
 #[test]
-fn reserve_1_reserve_2_who_finds_the_disk_full_can_remove_and_gets_space_by_it() {
+fn reserve_1_reserve_2_on_a_full_disk_removals_succeed_and_give_space() {
     for (removal, value_bytes) in Removal::ALL.into_iter().flat_map(|r| [(r, 1000), (r, 20_000)]) {
         let fs = MemFs::new();
         fs.set_capacity(Some(24 * MIB));

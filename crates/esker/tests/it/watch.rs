@@ -58,7 +58,7 @@ fn watchers_1_watchers_of_changed_keys_get_commits_in_order() {
 }
 
 #[test]
-fn who_watches_and_reads_once_knows_what_is_there() {
+fn watching_and_reading_once_tells_what_is_there() {
     let db = Db::in_memory().unwrap();
     let map = db.default_keyspace();
     let mut watch = map.watch_newest(..).unwrap();

@@ -1,4 +1,4 @@
-// BullMQ: jobs with priorities, delays, retries, a flow of children, a repeated job, a queue that is paused and cleaned.
+// BullMQ: jobs with priorities, delays, retries, a flow of children, a repeated job, pausing, cleaning.
 const assert = require("node:assert");
 const { Queue, Worker, QueueEvents, FlowProducer } = require("bullmq");
 

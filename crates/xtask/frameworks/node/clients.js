@@ -36,8 +36,8 @@ async function main() {
     assert.strictEqual(await c.eval("return ARGV[1]", { arguments: ["x"] }), "x");
     const other = c.duplicate();
     await other.connect();
-    const told = new Promise((resolve) => other.pSubscribe("n*", resolve).then(() => c.publish("news", "hello")));
-    assert.strictEqual(await told, "hello");
+    const message = new Promise((resolve) => other.pSubscribe("n*", resolve).then(() => c.publish("news", "hello")));
+    assert.strictEqual(await message, "hello");
     await other.close();
     await c.close();
   }

@@ -5,7 +5,7 @@ const Redis = require("ioredis");
 const { createClient } = require("redis");
 
 async function count(limiter, tries) {
-  const outcomes = await Promise.allSettled(Array.from({ length: tries }, () => limiter.consume("somebody")));
+  const outcomes = await Promise.allSettled(Array.from({ length: tries }, () => limiter.consume("user")));
   return outcomes.filter((outcome) => outcome.status === "fulfilled").length;
 }
 
@@ -19,8 +19,8 @@ async function main() {
     const options = { storeClient, useRedisPackage, keyPrefix: name, points: 10, duration: 60, blockDuration: 60 };
     const limiter = new RateLimiterRedis(options);
     assert.strictEqual(await count(limiter, 50), 10);
-    assert((await limiter.get("somebody")).msBeforeNext > 50000);
-    await limiter.delete("somebody");
+    assert((await limiter.get("user")).msBeforeNext > 50000);
+    await limiter.delete("user");
     assert.strictEqual(await count(limiter, 5), 5);
     const burst = new RateLimiterRedis({ ...options, keyPrefix: `${name}-burst`, points: 4, blockDuration: 0 });
     const few = new RateLimiterRedis({ ...options, keyPrefix: `${name}-few`, points: 2, blockDuration: 0 });

@@ -1,4 +1,4 @@
-"""Celery: a worker, tasks, a chord, a task that is tried again, one with a countdown, one that is revoked."""
+"""Celery: a worker, a chord, and tasks: retried, with a countdown, revoked."""
 import sys
 import threading
 import time

@@ -1,4 +1,4 @@
-"""redis-py: a lock that threads share, pipelines, WATCH, scripts, streams, and messages, in both protocols."""
+"""redis-py: a shared lock, pipelines, WATCH, scripts, streams and messages, in both protocols."""
 import sys
 import threading
 

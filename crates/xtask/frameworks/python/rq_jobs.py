@@ -1,4 +1,4 @@
-"""RQ: jobs in a queue, one that depends on others, one that fails, one for later."""
+"""RQ: jobs in a queue: with dependencies, failing, scheduled for later."""
 import operator
 import sys
 from datetime import timedelta

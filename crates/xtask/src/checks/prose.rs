@@ -1,10 +1,13 @@
 //! Counts phrases that signal a sentence to rewrite, and lines of prose that are too wide.
 //!
-//! The phrases are those of the rules for prose in docs/style.md. The check counts them in Rust, Go and
-//! Markdown files, in code too: a variable of such a name is a private word.
+//! The phrases are those of the rules for prose in docs/style.md. The check counts them in Markdown and in
+//! the sources of all languages of the project, in code too: a variable of such a name is a private word.
 
 use crate::checks::limit::{Limit, Measured};
 use crate::repo::{Repo, RepoFile};
+
+mod lines;
+use lines::Language;
 
 pub(super) const WORDS: Limit = Limit { kind: "words", max: 0, unit: "signal words", measure: words };
 pub(super) const WIDTHS: Limit =
@@ -28,20 +31,45 @@ const PHRASES: &[&str] = &[
     "right of way",
 ];
 
+/// Words after which "who" is right.
+const PERSONS: &[&str] = &[
+    "anyone",
+    "attacker",
+    "attackers",
+    "caller",
+    "callers",
+    "people",
+    "person",
+    "someone",
+    "those",
+    "user",
+    "users",
+];
+
 /// These files quote the phrases.
 const QUOTING: &[&str] = &["crates/xtask/src/checks/prose.rs", "docs/style.md"];
 
 fn words(repo: &Repo) -> Vec<Measured> {
     measure(repo, |text, _| {
-        let words: Vec<(usize, String)> = words_of(text).collect();
+        let words: Vec<(usize, &str)> = words_of(text).collect();
+        let lower: Vec<String> = words.iter().map(|(_, word)| word.to_lowercase()).collect();
+        let before = |at: usize| at.checked_sub(1).map_or("", |at| &lower[at]);
         let mut lines = Vec::new();
         for phrase in PHRASES {
             let phrase: Vec<&str> = phrase.split(' ').collect();
-            for (at, found) in words.windows(phrase.len()).enumerate() {
-                let is_named = at > 0 && phrase[0] == "one" && matches!(&*words[at - 1].1, "the" | "only");
-                if found.iter().map(|(_, word)| word).eq(&phrase) && !is_named {
-                    lines.push(found[0].0);
+            for (at, found) in lower.windows(phrase.len()).enumerate() {
+                let is_named = phrase[0] == "one" && matches!(before(at), "the" | "only");
+                if *found == *phrase && !is_named {
+                    lines.push(words[at].0);
                 }
+            }
+        }
+        for (at, (line, word)) in words.iter().enumerate() {
+            // The capital marks the start of a sentence.
+            let starts_with_of = *word == "Of" && lower.get(at + 1).is_some_and(|next| next == "which");
+            let has_no_person = lower[at] == "who" && !PERSONS.contains(&before(at));
+            if starts_with_of || has_no_person {
+                lines.push(*line);
             }
         }
         lines.sort_unstable();
@@ -50,32 +78,24 @@ fn words(repo: &Repo) -> Vec<Measured> {
 }
 
 fn widths(repo: &Repo) -> Vec<Measured> {
-    measure(repo, |text, is_markdown| {
-        let mut is_fenced = false;
-        let mut lines = Vec::new();
-        for (number, line) in text.lines().enumerate() {
-            let start = line.trim_start();
-            is_fenced ^= is_markdown && start.starts_with("```");
-            let is_prose =
-                if is_markdown { !is_fenced && !start.starts_with('|') } else { start.starts_with("//") };
+    measure(repo, |text, language| {
+        let lines = language.prose(text).filter(|(_, line)| {
             // A long link cannot be broken.
-            let can_break = start.split_whitespace().all(|word| word.len() < COLUMNS_MAX - 20);
-            if is_prose && can_break && line.chars().count() > COLUMNS_MAX {
-                lines.push(number + 1);
-            }
-        }
-        lines
+            let can_break = line.split_whitespace().all(|word| word.len() < COLUMNS_MAX - 20);
+            can_break && line.chars().count() > COLUMNS_MAX
+        });
+        lines.map(|(number, _)| number).collect()
     })
 }
 
-/// Counts the lines that `find` returns for each file. `find` gets the text and whether it is Markdown.
-fn measure(repo: &Repo, find: impl Fn(&str, bool) -> Vec<usize>) -> Vec<Measured> {
+/// Counts the lines that `find` returns for each file.
+fn measure(repo: &Repo, find: impl Fn(&str, Language) -> Vec<usize>) -> Vec<Measured> {
     let mut found = Vec::new();
-    for (RepoFile { path, .. }, text) in repo.texts(&[".rs", ".go", ".md"]) {
-        if QUOTING.contains(&path.as_str()) {
+    for (RepoFile { path, .. }, text) in repo.texts(&[""]) {
+        let Some(language) = Language::of(path).filter(|_| !QUOTING.contains(&path.as_str())) else {
             continue;
-        }
-        let lines = find(text, path.ends_with(".md"));
+        };
+        let lines = find(text, language);
         let line = lines.first().copied().unwrap_or(1);
         found.push(Measured {
             path: path.clone(),
@@ -88,16 +108,14 @@ fn measure(repo: &Repo, find: impl Fn(&str, bool) -> Vec<usize>) -> Vec<Measured
     found
 }
 
-/// The words of a text in lower case, with their lines. The marks of comments separate words like spaces do. In
-/// the name of a function, underscores separate words.
-fn words_of(text: &str) -> impl Iterator<Item = (usize, String)> + '_ {
+/// The words of a text with their lines. The marks of comments separate words like spaces do. In the name of
+/// a function, underscores separate words.
+fn words_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().flat_map(|(number, line)| {
-        let is_function = line.split_whitespace().any(|word| word == "fn");
+        let is_function = line.split_whitespace().any(|word| matches!(word, "fn" | "def"));
         let is_word =
             move |c: char| c.is_alphabetic() || matches!(c, '-' | '\'') || (c == '_' && !is_function);
-        line.split(move |c| !is_word(c))
-            .filter(|w| !w.is_empty())
-            .map(move |w| (number + 1, w.to_lowercase()))
+        line.split(move |c| !is_word(c)).filter(|w| !w.is_empty()).map(move |w| (number + 1, w))
     })
 }
 
@@ -122,11 +140,56 @@ mod tests {
     }
 
     #[test]
+    fn a_who_without_a_person_and_a_starting_of_which_are_found() {
+        let text = "A user who reads.\nWho writes?\nOf which one. Two, of which one is free.\nthe lock who\n";
+        assert_eq!(values(words, "a.md", text), (2, 3));
+    }
+
+    /// A comment of one line in each language, with room for a text.
+    const COMMENTS: &[(&str, &str)] = &[
+        ("a.rs", "/// {}\n"),
+        ("a.go", "// {}\n"),
+        ("a.py", "# {}\n"),
+        ("b.py", "def f():\n    \"\"\"First line.\n\n    {}\n    \"\"\"\n"),
+        ("a.pyi", "def f() -> int:\n    \"\"\"{}\"\"\"\n"),
+        ("a.js", "/**\n * {}\n */\n"),
+        ("a.ts", "/** {} */\n"),
+        ("a.java", "    // {}\n"),
+        ("a.c", "/* First line.\n   {}\n*/\n"),
+        ("a.h", "/* {} */\n"),
+        ("a.hpp", "// {}\n"),
+        ("a.cpp", "// {}\n"),
+        ("a.md", "{}\n"),
+    ];
+
+    #[test]
+    fn each_language_is_read() {
+        let wide = "word ".repeat(23);
+        for (path, form) in COMMENTS {
+            assert_eq!(values(words, path, &form.replace("{}", "nobody does")).1, 1, "{path}");
+            assert_eq!(values(widths, path, &form.replace("{}", &wide)).1, 1, "{path}");
+            assert_eq!(values(widths, path, &form.replace("{}", "short")).1, 0, "{path}");
+        }
+    }
+
+    #[test]
     fn wide_lines_are_found_in_prose_only() {
         let wide = "word ".repeat(23);
         let rust = format!("// {wide}\nlet s = \"{wide}\";\n// http://{}\n", "x".repeat(120));
         assert_eq!(values(widths, "a.rs", &rust), (1, 1));
         let markdown = format!("text\n| {wide} |\n```\n{wide}\n```\n{wide}\n");
         assert_eq!(values(widths, "a.md", &markdown), (6, 1));
+        for path in ["a.py", "a.js", "a.java", "a.c"] {
+            assert_eq!(values(widths, path, &format!("s = f(\"{wide}\") * 2\n")).1, 0, "{path}");
+        }
+        assert_eq!(values(widths, "a.js", &format!("/* short */\nf(`{wide}`)\n")).1, 0);
+        assert_eq!(values(widths, "a.py", &format!("\"\"\"Short.\"\"\"\ns = \"{wide}\"\n")).1, 0);
+    }
+
+    #[test]
+    fn other_files_are_not_read() {
+        let repo =
+            Repo::of(&[("package-lock.json", "nobody"), ("Cargo.lock", "nobody"), ("a.csv", "nobody")]);
+        assert!(words(&repo).is_empty());
     }
 }

@@ -13,6 +13,10 @@ pub(super) const FIELDS: Limit = Limit { kind: "struct", max: 15, unit: "fields"
 /// Lines that are compiled for tests only are not counted.
 pub(super) const FILES: Limit = Limit { kind: "file", max: 500, unit: "lines without tests", measure: files };
 
+/// The endings of the files whose sizes are limited.
+const LANGUAGES: &[&str] =
+    &[".rs", ".py", ".pyi", ".js", ".mjs", ".cjs", ".ts", ".java", ".c", ".h", ".hpp", ".cpp", ".go"];
+
 fn functions(repo: &Repo) -> Vec<Measured> {
     each_item(repo, "fn ", |source, offset| {
         let item = source.item(offset);
@@ -41,9 +45,13 @@ fn fields(repo: &Repo) -> Vec<Measured> {
 
 fn files(repo: &Repo) -> Vec<Measured> {
     let mut found = Vec::new();
-    for (file, source) in repo.rust() {
-        let lines = source.text.lines().count();
-        let value = (1..=lines).filter(|line| !source.is_test_line(*line)).count();
+    for (file, text) in repo.texts(LANGUAGES) {
+        let lines = text.lines().count();
+        let value = match &file.source {
+            Some(source) => (1..=lines).filter(|line| !source.is_test_line(*line)).count(),
+            None if is_test_file(&file.path) => 0,
+            None => lines,
+        };
         found.push(Measured {
             path: file.path.clone(),
             line: 1,
@@ -53,6 +61,16 @@ fn files(repo: &Repo) -> Vec<Measured> {
         });
     }
     found
+}
+
+/// Returns whether a file of another language than Rust has tests only.
+fn is_test_file(path: &str) -> bool {
+    let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+    folders.split('/').any(|folder| matches!(folder, "test" | "tests"))
+        || name.starts_with("test_")
+        || name
+            .split_once('.')
+            .is_some_and(|(stem, ending)| stem.ends_with("_test") || ending.starts_with("test."))
 }
 
 /// Measures each named item that begins with `keyword`.
@@ -180,5 +198,30 @@ mod tests {
         let expected = [("A", 2), ("B", 0)].map(|(name, n)| (name.to_owned(), n));
         assert_eq!(values(fields, text), expected);
         assert_eq!(values(files, text), [("-".to_owned(), 6)]);
+    }
+
+    #[test]
+    fn files_of_each_language_are_measured_without_tests() {
+        let sizes = |paths: &[&str]| {
+            let files: Vec<_> = paths.iter().map(|path| (*path, "x\n\ny\n")).collect();
+            files_of(&Repo::of(&files))
+        };
+        let code = ["a.py", "a.pyi", "a/b.js", "a.ts", "A.java", "a.c", "a.h", "a.hpp", "a.cpp", "a.go"];
+        assert_eq!(sizes(&code), [3; 10]);
+        let tests = ["a/tests/b.c", "src/test/A.java", "a/test_b.py", "b_test.go", "lib/a.test.js"];
+        assert_eq!(sizes(&tests), [0; 5]);
+        assert_eq!(sizes(&["package-lock.json", "a.svg"]), [0; 0]);
+    }
+
+    #[test]
+    fn a_large_file_of_each_language_exceeds_the_limit() {
+        let large = "x\n".repeat(FILES.max + 1);
+        for path in ["a.py", "a.js", "a.ts", "A.java", "a.c", "a.go"] {
+            assert!(files_of(&Repo::of(&[(path, &large)]))[0] > FILES.max, "{path}");
+        }
+    }
+
+    fn files_of(repo: &Repo) -> Vec<usize> {
+        files(repo).into_iter().map(|measured| measured.value).collect()
     }
 }

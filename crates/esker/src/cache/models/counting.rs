@@ -66,7 +66,7 @@ impl World {
 }
 
 #[test]
-fn block_cache_1_block_cache_2_block_cache_4_two_insertions_and_a_directory_that_goes() {
+fn block_cache_1_two_insertions_and_a_directory_that_goes() {
     model(|| {
         let world = World::new(3);
         let (stays, goes) = (world.cache.register(2), world.cache.register(2));
@@ -88,7 +88,7 @@ fn block_cache_1_block_cache_2_block_cache_4_two_insertions_and_a_directory_that
 }
 
 #[test]
-fn block_cache_1_block_cache_2_of_two_insertions_into_one_slot_one_is_counted() {
+fn block_cache_1_of_two_insertions_into_one_slot_one_is_counted() {
     model(|| {
         let world = World::new(2);
         let blocks = Arc::new(world.cache.register(2));
@@ -106,7 +106,7 @@ fn block_cache_1_block_cache_2_of_two_insertions_into_one_slot_one_is_counted() 
 }
 
 #[test]
-fn block_cache_1_block_cache_2_two_hands_and_a_directory_that_goes() {
+fn block_cache_1_two_hands_and_a_directory_that_goes() {
     model(|| {
         let world = World::new(2);
         let (stays, goes) = (world.cache.register(2), world.cache.register(2));
@@ -128,7 +128,7 @@ fn block_cache_1_block_cache_2_two_hands_and_a_directory_that_goes() {
 }
 
 #[test]
-fn block_cache_1_block_cache_2_block_cache_4_blocks_on_probation_and_a_directory_that_goes() {
+fn block_cache_1_blocks_on_probation_and_a_directory_that_goes() {
     model(|| {
         let world = World::new(3);
         let (stays, goes) = (world.cache.register(2), world.cache.register(2));
@@ -151,5 +151,5 @@ fn block_cache_1_block_cache_2_block_cache_4_blocks_on_probation_and_a_directory
 #[should_panic(expected = "bytes counted out of")]
 fn canary_bc1_a_block_counted_late_is_found() {
     let _broken = Broken::new(Fault::BlockCountedLate);
-    block_cache_1_block_cache_2_block_cache_4_two_insertions_and_a_directory_that_goes();
+    block_cache_1_two_insertions_and_a_directory_that_goes();
 }

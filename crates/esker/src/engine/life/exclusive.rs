@@ -29,7 +29,7 @@ impl Turn {
         self.handle.core.exclusive_turn.note_thread(self.number);
     }
 
-    /// Records that the transaction belongs to no thread (exclusive_turn.5).
+    /// Records that the transaction belongs to no thread.
     pub(crate) fn leave_thread(&self) {
         self.handle.core.exclusive_turn.leave_thread(self.number);
     }

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn memtable_memtable_age_1_the_age_of_a_memtable_is_that_of_its_first_commit() {
+    fn the_age_of_a_memtable_is_that_of_its_first_commit() {
         let age = MemtableAge::default();
         for (first, now_ms, expected_ms) in
             [(1, 0, 0), (1, 999, 999), (1, 1000, 1000), (7, 1500, 0), (7, 2500, 1000)]
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn memtable_memtable_age_3_the_size_of_flushes_is_a_mean_between_a_full_memtable_and_a_part_of_it() {
+    fn the_size_of_flushes_is_a_mean_between_a_full_memtable_and_a_part_of_it() {
         let age = MemtableAge::default();
         assert_eq!(age.run_bytes(64), 64);
         let mut after = |bytes| {

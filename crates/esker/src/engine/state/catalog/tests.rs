@@ -38,7 +38,7 @@ fn a_keyspace_that_others_create_and_drop_meanwhile_is_there_in_the_end() {
     let env = Env::simulated(Arc::new(MemFs::new()), 1);
     let db = Db::builder().background(false).env(env).open(Path::new("db")).unwrap();
     let map = db.create_keyspace("map").unwrap();
-    // Gone for those who open it and there for those who create it, as for one who always comes too late.
+    // Gone for those who open it and there for those who create it, as if each came too late.
     map.state.dropping.set();
     map.state.dropped.store(true, Ordering::Release);
     assert!(matches!(db.open_keyspace("map"), Err(Error::KeyspaceNotFound(_))));

@@ -111,7 +111,7 @@ fn locks_2_two_that_share_a_lock_and_both_want_it_alone_are_a_cycle() {
 }
 
 #[test]
-fn who_waits_gets_it_after_a_few_others_at_the_most() {
+fn a_waiter_gets_it_after_a_few_others_at_most() {
     let locks = Locks::default();
     let lock = name("x");
     let mut longest = 0;
