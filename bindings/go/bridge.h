@@ -89,8 +89,8 @@ int bridge_lock(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *k
 int bridge_walk(const esker_keyspace *keyspace, const esker_txn *txn, const uint8_t *start, size_t start_len,
                 const uint8_t *end, size_t end_len, uint32_t flags, int prefix, uint8_t *buffer,
                 size_t capacity, esker_iter **iter, bridge_result *result);
-/* Fills a buffer with the next entries. result->done: there are no more. If reading fails, result->count has the
- * number of entries before the error. */
+/* Fills a buffer with the next entries. result->done: there are no more. If reading fails, result->count is
+ * the number of entries before the error. */
 int bridge_fill(esker_iter *iter, uint8_t *buffer, size_t capacity, bridge_result *result);
 
 enum { BRIDGE_FIRST, BRIDGE_LAST, BRIDGE_NEXT, BRIDGE_PREV, BRIDGE_SEEK, BRIDGE_SEEK_BEFORE, BRIDGE_STAY };

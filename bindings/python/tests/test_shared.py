@@ -16,7 +16,7 @@ OPTIONS = {"durability": "buffered", "memory": "64MiB"}
 
 
 class Process:
-    """Another process that opens the database, and does what it is told, a line of Python at a time."""
+    """Another process that opens the database, and executes lines of Python that it reads."""
 
     PROGRAM = """
 import sys, esker

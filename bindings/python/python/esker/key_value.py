@@ -185,5 +185,5 @@ def _limit(limit: int | None) -> int:
 
 
 def _lifetime(ttl: float | None) -> float | None:
-    # One that ended while the entry was made is over in the engine at once.
+    # A lifetime that ended while the entry was made is over in the engine at once.
     return None if ttl is None else max(ttl, 0.001)

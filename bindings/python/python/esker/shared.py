@@ -11,8 +11,8 @@ The process that comes first is the host: it has the database open, and serves t
 through a socket in the directory. When it goes, even by a kill, a guest takes over. Each process of the same
 user can take part, also one in Rust (`esker-shared`).
 
-The classes have the interface of those of `esker`, except for what only a host can do: `docs/processes.md` says
-what, what is promised, and what it costs.
+The classes have the interface of those of `esker`, except for what only a host can do. `docs/processes.md`
+lists it, and says what is promised and what it costs.
 """
 
 from __future__ import annotations

@@ -193,6 +193,7 @@ fn transactions_and_errors_of_a_server() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the server's rate is that of real time")]
 fn limits_of_the_engine_are_passed_on() {
     let esker = Esker::new();
     for (limit, said) in [

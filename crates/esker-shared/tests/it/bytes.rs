@@ -90,18 +90,18 @@ fn read_beside(answer: &'static [u8]) -> Error {
 
 #[test]
 fn hosts_of_another_version_or_without_an_answer_are_errors() {
-    let other = read_beside(b"ESKERSHR\x03\0\0\0and more");
-    assert!(matches!(other, Error::Version { theirs: 3, ours: 2, .. }), "{other:?}");
+    let other = read_beside(b"ESKERSHR\x04\0\0\0and more");
+    assert!(matches!(other, Error::Version { theirs: 4, ours: 3, .. }), "{other:?}");
     let silent = read_beside(b"ESKER");
     assert!(matches!(silent, Error::NoHost { .. }), "{silent:?}");
     let garbage = read_beside(b"HTTP/1.1 400 Bad Request");
     assert!(matches!(garbage, Error::Db(esker::Error::Io { .. })), "{garbage:?}");
     // Replies that are none, or too long, or cut off.
     for reply in [&b"\x02\0\0\0\0\0\0\0\xff\xff"[..], b"\xff\xff\xff\xff\xff\xff\xff\xff"] {
-        let answer = [b"ESKERSHR\x02\0\0\0", reply].concat().leak();
+        let answer = [b"ESKERSHR\x03\0\0\0", reply].concat().leak();
         let garbage = read_beside(answer);
         assert!(matches!(garbage, Error::Db(esker::Error::Io { .. })), "{garbage:?}");
     }
-    let cut = read_beside(b"ESKERSHR\x02\0\0\0\x09");
+    let cut = read_beside(b"ESKERSHR\x03\0\0\0\x09");
     assert!(matches!(cut, Error::NoHost { .. }), "{cut:?}");
 }

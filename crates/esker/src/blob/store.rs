@@ -70,7 +70,7 @@ struct Current {
 struct DiskShares {
     /// Bytes that leases leave free on the disk.
     held_back: AtomicU64,
-    /// Whether the disk is shared anew: what may be leased without a query is no longer known.
+    /// Whether the sizes have changed since the last lease. Then its credit is void.
     is_new: AtomicBool,
     file_bytes_max: AtomicU64,
     /// Bytes that may still be written through the page cache. Either way of writing is correct.

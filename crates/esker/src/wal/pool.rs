@@ -16,8 +16,8 @@
 //! pool.8. A file is made or put to use only if more than the reserved disk space is free. Commits that may
 //!     use the reserve are excepted (reserve.1). No new file exceeds a part of the reserve.
 //!
-//! Spares have temporary names. Recovery deletes spares and prepared files, except one that the writer may
-//! put to use (pool.10).
+//! Spares have temporary names. Recovery deletes spares and prepared files. The writer may take over a single
+//! prepared file (pool.10).
 
 mod unused;
 

@@ -312,8 +312,8 @@ impl WalWriter {
         released
     }
 
-    /// Makes everything durable, truncates the last segment, and deletes unused files, except one that the
-    /// next process may put to use (pool.10).
+    /// Makes everything durable, truncates the last segment, and deletes unused files. A small prepared
+    /// file may stay for the next process (pool.10).
     pub(crate) fn close(mut self) -> Result<()> {
         self.guard(|writer| {
             // Synced first, so that `End` states that all records are durable.

@@ -210,16 +210,16 @@ fn a_thread_does_not_wait_for_its_own_exclusive_transaction() {
 }
 
 #[test]
-fn exclusive_turn_5_an_exclusive_transaction_that_has_left_its_thread_is_waited_for_there() {
+fn an_exclusive_transaction_that_has_left_its_thread_is_waited_for_there() {
     let db = Db::builder().lock_patience(MOMENT).open_in_memory().unwrap();
     let map = &db.default_keyspace();
     let mut first = db.transaction().isolation(Isolation::Exclusive).begin();
     let second = || db.transaction().isolation(Isolation::Exclusive).begin().get(map, "a").map(drop);
     for _ in 0..2 {
         first.put(map, "a", "1").unwrap();
-        assert!(matches!(second(), Err(Error::Invalid(_))), "exclusive_turn.5");
+        assert!(matches!(second(), Err(Error::Invalid(_))));
         first.leave_thread();
-        assert!(matches!(second(), Err(Error::LockTimeout { .. })), "exclusive_turn.5");
+        assert!(matches!(second(), Err(Error::LockTimeout { .. })));
     }
     // A write of this thread waits until the transaction ends.
     let begun = Instant::now();
@@ -231,7 +231,7 @@ fn exclusive_turn_5_an_exclusive_transaction_that_has_left_its_thread_is_waited_
         });
         map.put("a", "2").unwrap();
     });
-    assert!(begun.elapsed() >= MOMENT, "exclusive_turn.5");
+    assert!(begun.elapsed() >= MOMENT);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! What openings and closes sync, and power cuts at each of their changes.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
 

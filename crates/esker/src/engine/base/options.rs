@@ -473,8 +473,7 @@ impl Options {
         if is_there(env, &dir.join(OPTIONS), text.as_bytes()) {
             return Ok(());
         }
-        // Not synced: the engine does not read it. Its checksum shows what a crash tore, and the next opening
-        // writes it again.
+        // Not synced: the engine does not read it, and an opening repairs what a crash tore.
         replace_file_unsynced(env, dir, OPTIONS_TMP, OPTIONS, text.as_bytes())
     }
 }

@@ -53,8 +53,8 @@ impl WalPool {
         self.remove_all(spares)
     }
 
-    /// Deletes the unused files at a clean close, `taken` among them. A single small one that the manifest
-    /// names stays for the next process.
+    /// Deletes the unused files at a clean close, `taken` among them. If there is a single small file
+    /// that the manifest names, it stays for the next process.
     pub(in crate::wal) fn end(&self, taken: &mut VecDeque<Prepared>) -> Result<()> {
         let stays = {
             let numbers = self.numbers.lock();

@@ -93,7 +93,7 @@ fn news(found: &Found, last_seq: SeqNo, database_id: u32) -> VersionEdit {
     let (state, log) = (&found.state, &found.replayed.log);
     let from = state.log_extent().from;
     let named_to = log.named_to().unwrap_or(from.saturating_sub(1));
-    // Prepared files are removed (recovery.6), except one that is put to use (pool.10).
+    // Prepared files are removed (recovery.6). The writer may take over a single unused file (pool.10).
     let is_removed = |named| named > named_to && found.left != Some(named);
     let is_wrong = state.wal_named.is_some_and(is_removed) || log.named_to() > state.wal_named;
     // Replayed commits are durable, unless a torn end has still to be repaired.
