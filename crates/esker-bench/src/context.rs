@@ -234,6 +234,7 @@ pub(crate) mod tests {
             resumed: Vec::new(),
             engines,
             workloads: Vec::new(),
+            is_finished: false,
             suites: vec!["redb".to_owned()],
         }
     }
@@ -246,7 +247,6 @@ pub(crate) mod tests {
             isolation: isolation.name().to_owned(),
             async_commits: None,
             options: Vec::new(),
-            is_finished: false,
             suites: Vec::new(),
         }
     }
