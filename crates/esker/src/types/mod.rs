@@ -41,5 +41,5 @@ pub use ids::{FileId, KeyspaceId, SeqNo};
 pub use key_bounds::KeyBounds;
 #[cfg(feature = "encryption")]
 pub(crate) use replace_file::replace_file;
-pub(crate) use replace_file::{NewFile, replace_file_unsynced};
+pub(crate) use replace_file::{NewFile, replace_file_in_time};
 pub use value::{SharedBytes, Value};

@@ -22,16 +22,18 @@ pub(crate) fn replace_file(env: &Env, dir: &Path, temporary: &str, name: &str, c
     env.fs.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))
 }
 
-/// Replaces a small file that is not needed after a crash. A killed process leaves the old or the new file; a
-/// power loss may leave anything.
-pub(crate) fn replace_file_unsynced(
+/// Replaces a small file atomically: a crash leaves the old or the new one. The new one is durable once the
+/// directory is synced.
+pub(crate) fn replace_file_in_time(
     env: &Env,
     dir: &Path,
     temporary: &str,
     name: &str,
     content: &[u8],
 ) -> Result<()> {
-    NewFile::write(env, dir, temporary, content)?.put_in_place(env, dir, name)
+    let new = NewFile::write(env, dir, temporary, content)?;
+    new.sync()?;
+    new.put_in_place(env, dir, name)
 }
 
 /// A small file under its temporary name.

@@ -36,9 +36,9 @@ fn an_opening_syncs_only_what_a_crash_needs() {
     let fs = MemFs::new();
     let faults = FaultFs::new(Arc::new(fs.clone()));
     let open = || simulated(Arc::new(faults.clone())).open(dir()).unwrap();
-    // The segment, the manifest and CURRENT; the directory before and after CURRENT is renamed.
+    // The segment, the manifest, CURRENT and OPTIONS; the directory before and after CURRENT is renamed.
     let (counted, db) = syncs(&faults, open);
-    assert_eq!(counted, (3, 2), "a new database");
+    assert_eq!(counted, (4, 2), "a new database");
     assert!(names(&fs).contains(&"000001.wal-next".to_owned()));
     // The name of the segment, and the commit.
     assert_eq!(syncs(&faults, || put(&db, 0).unwrap()).0, (1, 1), "its first commit");

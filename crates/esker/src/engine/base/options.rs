@@ -26,7 +26,7 @@ use crate::manifest::file_name::{OPTIONS, OPTIONS_TMP};
 use crate::read::operators::Registered;
 use crate::sstable::{TableCompression, TableOptions};
 use crate::txn::commit::{Durability, Isolation};
-use crate::types::{Error, Result, replace_file_unsynced};
+use crate::types::{Error, Result, replace_file_in_time};
 use crate::wal::WalOptions;
 
 /// Blocks in a page of an index of a miniature database.
@@ -473,8 +473,8 @@ impl Options {
         if is_there(env, &dir.join(OPTIONS), text.as_bytes()) {
             return Ok(());
         }
-        // Not synced: the engine does not read it, and an opening repairs what a crash tore.
-        replace_file_unsynced(env, dir, OPTIONS_TMP, OPTIONS, text.as_bytes())
+        // The engine does not read it, and an opening writes it again if a crash undid it.
+        replace_file_in_time(env, dir, OPTIONS_TMP, OPTIONS, text.as_bytes())
     }
 }
 

@@ -214,9 +214,9 @@ mod tests {
         let dir = Path::new("db");
         let db = Db::builder().stepped().blobs(Blobs::Never).env(env.clone()).open(dir).unwrap();
         let map = db.default_keyspace();
-        // More than half of the first segment, so that the next one is prepared.
+        // So much that the next segment is prepared, and is too large to stay.
         for n in 0..2_u8 {
-            map.put([n], vec![n; 100_000]).unwrap();
+            map.put([n], vec![n; 1_000_000]).unwrap();
         }
         while db.handle.core.wal_pool.prepare_step().unwrap() {}
         let last = db.handle.core.published.visible();
