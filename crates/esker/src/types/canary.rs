@@ -222,6 +222,7 @@ mod switch {
     }
 
     /// Returns the fault that is on for the calling thread.
+    #[cfg(feature = "canaries")]
     pub fn active() -> Option<Canary> {
         ACTIVE.get()
     }
@@ -243,6 +244,8 @@ mod switch {
     }
 }
 
+#[cfg(feature = "canaries")]
+pub use switch::active;
 pub(crate) use switch::is_set;
 #[cfg(any(test, feature = "canaries"))]
-pub use switch::{active, set};
+pub use switch::set;

@@ -150,9 +150,9 @@ mod tests {
     use esker_env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
 
     use super::*;
-    use crate::Db;
     use crate::blob::Blobs;
     use crate::manifest::log::ManifestLog;
+    use crate::{Db, FileSizes};
 
     #[test]
     fn cached_blocks_make_room_for_memtables_while_no_read_misses() {
@@ -212,11 +212,13 @@ mod tests {
         let faults = FaultFs::new(Arc::new(MemFs::new()));
         let env = Env::simulated(Arc::new(faults.clone()), 1);
         let dir = Path::new("db");
-        let db = Db::builder().stepped().blobs(Blobs::Never).env(env.clone()).open(dir).unwrap();
+        let sizes = FileSizes { first_segment: 64 << 10, ..FileSizes::default() };
+        let builder = Db::builder().stepped().blobs(Blobs::Never).file_sizes(sizes);
+        let db = builder.env(env.clone()).open(dir).unwrap();
         let map = db.default_keyspace();
         // So much that the next segment is prepared, and is too large to stay.
         for n in 0..2_u8 {
-            map.put([n], vec![n; 1_000_000]).unwrap();
+            map.put([n], vec![n; 100_000]).unwrap();
         }
         while db.handle.core.wal_pool.prepare_step().unwrap() {}
         let last = db.handle.core.published.visible();
