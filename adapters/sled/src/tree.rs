@@ -249,7 +249,7 @@ impl Tree {
     pub async fn flush_async(&self) -> Result<usize> {
         // An empty commit with a sync makes all earlier ones durable, and no thread waits for it.
         let batch = self.0.shared.db.batch();
-        batch.commit_async(esker::Durability::Sync).await.map_err(|failed| failed.error)?;
+        batch.commit_async_with(esker::Durability::Sync).await.map_err(|failed| failed.error)?;
         Ok(0)
     }
 
