@@ -1,5 +1,67 @@
-//! The reads of a state that the host holds: of [`SharedSnapshot`](crate::SharedSnapshot) and
-//! [`SharedTransaction`](crate::SharedTransaction), written once.
+//! The connection to a state that the host holds, and its reads: of [`SharedSnapshot`](crate::SharedSnapshot)
+//! and [`SharedTransaction`](crate::SharedTransaction), written once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::guest::Link;
+use crate::inner::Inner;
+use crate::protocol::{Reply, Request};
+
+/// What a snapshot or transaction shares with its iterators.
+pub(crate) struct HeldLink {
+    /// `None`: the snapshot or transaction has ended.
+    link: Mutex<Option<Link>>,
+    /// Whether the last call, also of an iterator, failed in a way after which the transaction can run again.
+    /// Relaxed: it orders nothing.
+    can_restart: AtomicBool,
+}
+
+impl HeldLink {
+    pub(crate) fn new(link: Link) -> Arc<Self> {
+        Arc::new(HeldLink { link: Mutex::new(Some(link)), can_restart: AtomicBool::new(false) })
+    }
+
+    /// Ends it. Calls of its iterators fail from then on.
+    pub(crate) fn take(&self) -> Option<Link> {
+        self.link.lock().take()
+    }
+
+    /// Returns whether the last call failed in a way after which the transaction can run again.
+    pub(crate) fn can_restart(&self) -> bool {
+        self.can_restart.load(Ordering::Relaxed)
+    }
+
+    /// Runs a request.
+    pub(crate) fn ask(&self, request: &Request<'_>, inner: &Inner) -> Result<Reply> {
+        let reply = self.call(request, inner);
+        let can_restart = reply.as_ref().is_err_and(Error::asks_for_restart);
+        self.can_restart.store(can_restart, Ordering::Relaxed);
+        reply
+    }
+
+    /// Runs a request that does not change whether the transaction has to run again, unless the host goes.
+    pub(crate) fn ask_aside(&self, request: &Request<'_>, inner: &Inner) -> Result<()> {
+        let done = self.call(request, inner).map(drop);
+        if done.as_ref().is_err_and(Error::asks_for_restart) {
+            self.can_restart.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+
+    fn call(&self, request: &Request<'_>, inner: &Inner) -> Result<Reply> {
+        match &mut *self.link.lock() {
+            Some(link) => inner.ask(link, request),
+            None => {
+                let text = "the transaction or snapshot of this iterator has ended";
+                Err(esker::Error::Invalid(text.to_owned()).into())
+            }
+        }
+    }
+}
 
 /// Implements the reads. The type has `ask(&self, &Request) -> Result<Reply>`, `inner` and `link`.
 macro_rules! held_reads {

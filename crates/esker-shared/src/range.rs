@@ -10,11 +10,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use esker::{Key, Value};
-use parking_lot::Mutex;
 
 use crate::error::{Error, Result, unexpected};
 use crate::guest::Link;
-use crate::inner::{Inner, Opened};
+use crate::held::HeldLink;
+use crate::inner::Opened;
 use crate::protocol::{At, Bytes, Owned, Page, Reply, Request};
 
 /// Entries of the first page, and of the largest.
@@ -23,9 +23,6 @@ const COUNT_MAX: u32 = 4096;
 
 /// Largest number of keys in one request.
 pub(crate) const KEYS_MAX: usize = 1 << 12;
-
-/// What a snapshot or transaction and its iterators share. `None`: it has ended.
-pub(crate) type HeldLink = Arc<Mutex<Option<Link>>>;
 
 /// The entries of a range in the order of their keys, from either end. Shows one state: that of its
 /// beginning, or of its snapshot. In a transaction, later pages also show writes made after the iterator
@@ -43,7 +40,7 @@ enum Repr {
 enum Source {
     /// The newest state. `None`: before the first page, and after the last one.
     Own(Option<Link>),
-    Held(HeldLink),
+    Held(Arc<HeldLink>),
 }
 
 struct Paged {
@@ -78,7 +75,7 @@ impl SharedRange {
     /// A range of a snapshot or transaction.
     pub(crate) fn held(
         inner: &Arc<Opened>,
-        held: &HeldLink,
+        held: &Arc<HeldLink>,
         keyspace: u32,
         range: &impl esker::KeyBounds,
     ) -> Self {
@@ -169,7 +166,7 @@ impl Paged {
                 reply
             }
             Source::Own(Some(link)) => self.inner.ask(link, &request)?,
-            Source::Held(held) => ask_held(held, &request, &self.inner)?,
+            Source::Held(held) => held.ask(&request, &self.inner)?,
         };
         let Reply::Page { entries, is_last } = reply else { return Err(unexpected()) };
         if entries.is_empty() && !is_last {
@@ -199,17 +196,6 @@ impl Drop for Paged {
     fn drop(&mut self) {
         if let Source::Own(own) = &mut self.source {
             own.take().into_iter().for_each(|link| self.inner.release(link));
-        }
-    }
-}
-
-/// Runs a request on the link of a snapshot or transaction.
-pub(crate) fn ask_held(held: &HeldLink, request: &Request<'_>, inner: &Inner) -> Result<Reply> {
-    match &mut *held.lock() {
-        Some(link) => inner.ask(link, request),
-        None => {
-            let text = "the transaction or snapshot of this iterator has ended";
-            Err(esker::Error::Invalid(text.to_owned()).into())
         }
     }
 }

@@ -3,27 +3,26 @@
 use std::sync::Arc;
 
 use esker::{Key, KeyBounds, SeqNo, Ttl, Value};
-use parking_lot::Mutex;
 
 use crate::error::Result;
-use crate::held::held_reads;
+use crate::held::{HeldLink, held_reads};
 use crate::inner::Opened;
 use crate::keyspace::{SharedKeyspace, check_of, prefix_range};
 use crate::protocol::{At, Bytes, Reply, Request};
-use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
+use crate::range::{SharedRange, multi_get};
 
 /// The state of all keyspaces at one commit. A guest's snapshot has a connection of its own, and ends with
 /// the host: then its reads fail with [`Error::HostGone`](crate::Error::HostGone).
 pub struct SharedSnapshot {
     inner: Arc<Opened>,
-    link: HeldLink,
+    link: Arc<HeldLink>,
     seqno: SeqNo,
 }
 
 impl SharedSnapshot {
     pub(crate) fn new(inner: &Arc<Opened>) -> Result<Self> {
         let (reply, link) = inner.read_with(&Request::Hold)?;
-        let (link, seqno) = (Arc::new(Mutex::new(Some(link))), reply.into_seqno()?);
+        let (link, seqno) = (HeldLink::new(link), reply.into_seqno()?);
         Ok(SharedSnapshot { inner: inner.clone(), link, seqno })
     }
 
@@ -33,7 +32,7 @@ impl SharedSnapshot {
     }
 
     fn ask(&self, request: &Request<'_>) -> Result<Reply> {
-        ask_held(&self.link, request, &self.inner)
+        self.link.ask(request, &self.inner)
     }
 }
 
@@ -42,7 +41,7 @@ held_reads!(SharedSnapshot);
 impl Drop for SharedSnapshot {
     fn drop(&mut self) {
         // Iterators of it fail from then on.
-        if let Some(link) = self.link.lock().take() {
+        if let Some(link) = self.link.take() {
             self.inner.release(link);
         }
     }

@@ -2,20 +2,18 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use esker::{Durability, Key, KeyBounds, LockMode, SeqNo, Swap, Ttl, Update, Value};
-use parking_lot::Mutex;
 
 use crate::commit_id::Outcome;
 use crate::error::{Error, Result, unexpected};
 use crate::guest::CallError;
-use crate::held::held_reads;
+use crate::held::{HeldLink, held_reads};
 use crate::inner::{Opened, wire_durability};
 use crate::keyspace::{SharedKeyspace, check_of, prefix_range};
 use crate::protocol::{At, Bytes, Op, Reply, Request, WireIsolation, WireLifetime};
-use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
+use crate::range::{SharedRange, multi_get};
 
 /// A transaction: see [`esker::Transaction`]. It runs in the host, and each call of a guest is a request. It
 /// ends with the host, and when its guest sends nothing for [a
@@ -23,10 +21,8 @@ use crate::range::{HeldLink, SharedRange, ask_held, multi_get};
 /// was written. Dropping it rolls it back.
 pub struct SharedTransaction {
     inner: Arc<Opened>,
-    link: HeldLink,
+    link: Arc<HeldLink>,
     durability: Option<Durability>,
-    /// Whether the last call failed in a way after which it can run again. It orders nothing.
-    can_restart: AtomicBool,
 }
 
 impl SharedTransaction {
@@ -36,20 +32,16 @@ impl SharedTransaction {
         durability: Option<Durability>,
     ) -> Result<Self> {
         let (_, link) = inner.read_with(&Request::Begin(isolation))?;
-        let (link, can_restart) = (Arc::new(Mutex::new(Some(link))), AtomicBool::new(false));
-        Ok(SharedTransaction { inner: inner.clone(), link, durability, can_restart })
+        Ok(SharedTransaction { inner: inner.clone(), link: HeldLink::new(link), durability })
     }
 
     /// Returns whether the last call failed in a way after which it can run again.
     pub(crate) fn can_restart(&self) -> bool {
-        self.can_restart.load(Ordering::Relaxed)
+        self.link.can_restart()
     }
 
     fn ask(&self, request: &Request<'_>) -> Result<Reply> {
-        let reply = ask_held(&self.link, request, &self.inner);
-        let can_restart = reply.as_ref().is_err_and(Error::asks_for_restart);
-        self.can_restart.store(can_restart, Ordering::Relaxed);
-        reply
+        self.link.ask(request, &self.inner)
     }
 
     fn write(&mut self, keyspace: &SharedKeyspace, op: Op<'_>) -> Result<()> {
@@ -275,11 +267,7 @@ impl SharedTransaction {
 
     /// Runs a request that does not change whether the transaction has to run again, unless the host goes.
     pub(crate) fn ask_aside(&self, request: &Request<'_>) -> Result<()> {
-        let done = ask_held(&self.link, request, &self.inner).map(drop);
-        if done.as_ref().is_err_and(Error::asks_for_restart) {
-            self.can_restart.store(true, Ordering::Relaxed);
-        }
-        done
+        self.link.ask_aside(request, &self.inner)
     }
 
     /// Makes the writes durable and visible, all or none.
@@ -289,7 +277,7 @@ impl SharedTransaction {
     /// [`Error::OutcomeUnknown`]. The transaction is over in any case.
     pub fn commit(self) -> Result<SeqNo> {
         self.inner.check()?;
-        let Some(mut link) = self.link.lock().take() else { return Err(unexpected()) };
+        let Some(mut link) = self.link.take() else { return Err(unexpected()) };
         let id = self.inner.next_commit(&mut link, self.durability);
         let request = Request::CommitTransaction(id.number, wire_durability(self.durability));
         match link.call(&request, &self.inner.dir) {
@@ -319,7 +307,7 @@ held_reads!(SharedTransaction);
 
 impl Drop for SharedTransaction {
     fn drop(&mut self) {
-        if let Some(link) = self.link.lock().take() {
+        if let Some(link) = self.link.take() {
             self.inner.release(link);
         }
     }

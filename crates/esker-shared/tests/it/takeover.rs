@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use esker::{Db, Durability};
-use esker_shared::{Error, Shared};
+use esker_shared::{Error, Result, Shared, SharedKeyspace, SharedTransaction};
 
 fn wait_until(what: &str, done: impl Fn() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
@@ -91,6 +91,33 @@ fn a_part_that_loses_its_host_has_the_whole_transaction_run_again() {
         })
         .unwrap();
     assert_eq!((runs, ks.fetch_add("count", 0).unwrap(), ks.len().unwrap()), (2, 1, 3));
+}
+
+#[test]
+fn a_read_of_a_range_that_loses_its_host_has_the_transaction_run_again() {
+    type ReadEnd = fn(&mut SharedTransaction, &SharedKeyspace) -> Result<bool>;
+    let reads: [ReadEnd; 5] = [
+        |t, ks| t.range(ks, ..).next().transpose().map(|entry| entry.is_none()),
+        |t, ks| t.first(ks).map(|entry| entry.is_none()),
+        |t, ks| t.is_empty(ks),
+        |t, ks| t.pop_first(ks).map(|entry| entry.is_none()),
+        |t, ks| t.pop_last(ks).map(|entry| entry.is_none()),
+    ];
+    for (at, read) in reads.into_iter().enumerate() {
+        let dir = tempfile::tempdir().unwrap();
+        let (host, guest) = (open(dir.path()), open(dir.path()));
+        let ks = guest.keyspace("k").unwrap();
+        let mut host = Some(host);
+        let mut runs = 0;
+        let is_empty = guest.transact(|t| {
+            runs += 1;
+            if let Some(host) = host.take() {
+                host.close().unwrap();
+            }
+            read(t, &ks)
+        });
+        assert_eq!((is_empty.unwrap(), runs), (true, 2), "read {at}");
+    }
 }
 
 #[test]
