@@ -79,7 +79,7 @@ type Indexes = (Bound<u64>, Bound<u64>);
 
 /// Commits a batch without blocking the thread.
 async fn commit(batch: WriteBatch, durability: Durability) -> Result<(), Error> {
-    batch.commit_async(durability).await.map_err(|failed| failed.error)?;
+    batch.commit_async_with(durability).await.map_err(|failed| failed.error)?;
     Ok(())
 }
 
