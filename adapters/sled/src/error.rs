@@ -93,7 +93,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// An I/O error has no clones: a clone of it has its kind and its text.
+/// The clone of an I/O error keeps its kind and its text.
 impl Clone for Error {
     fn clone(&self) -> Self {
         match self {

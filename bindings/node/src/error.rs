@@ -1,14 +1,13 @@
 //! Errors: what the engine reports, as an `Error` of JavaScript with `code`, `path`, `offset` and `errno`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 
-use esker::Error;
+use esker::{Error, ErrorKind};
 use napi::bindgen_prelude::{Env, JsValue, Object};
 
 /// Why a call fails.
 pub(crate) struct Failure {
-    pub(crate) code: &'static str,
+    pub(crate) code: String,
     message: String,
     path: Option<String>,
     offset: Option<u64>,
@@ -27,13 +26,13 @@ impl Failure {
     pub(crate) fn unsound(problems: Vec<String>) -> Failure {
         let first = problems.first().cloned().unwrap_or_default();
         let message = format!("the database is damaged ({} problems): {first}", problems.len());
-        Failure { code: "ESKER_CORRUPT", problems, ..Failure::invalid(message) }
+        Failure { code: code_of(ErrorKind::Corrupt), problems, ..Failure::invalid(message) }
     }
 
     /// Makes the error object.
     pub(crate) fn to_js<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let mut object = env.create_error(napi::Error::from_reason(self.message.as_str()))?;
-        object.set("code", self.code)?;
+        object.set("code", self.code.as_str())?;
         if let Some(path) = &self.path {
             object.set("path", path.as_str())?;
         }
@@ -61,17 +60,11 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure {
-            code: code_of(&error),
+            code: code_of(error.kind()),
             message: error.to_string(),
-            path: path_of(&error).map(|path| path.display().to_string()),
-            offset: match &error {
-                Error::Corrupt { offset, .. } => Some(*offset),
-                _ => None,
-            },
-            errno: match &error {
-                Error::Io { source, .. } => source.raw_os_error(),
-                _ => None,
-            },
+            path: error.path().map(|path| path.display().to_string()),
+            offset: error.offset(),
+            errno: error.errno(),
             problems: Vec::new(),
         }
     }
@@ -87,59 +80,16 @@ pub(crate) fn caught<R>(body: impl FnOnce() -> Result<R, Failure>) -> Result<R, 
 }
 
 /// The codes are the statuses of the C API.
-fn code_of(error: &Error) -> &'static str {
-    match error {
-        Error::Io { .. } | Error::Behind { .. } => "ESKER_IO",
-        Error::NoSpace { .. } => "ESKER_NO_SPACE",
-        Error::Corrupt { .. } => "ESKER_CORRUPT",
-        Error::UnsupportedVersion { .. } | Error::UnknownChange(_) => "ESKER_UNSUPPORTED_VERSION",
-        Error::Encryption { .. } => "ESKER_ENCRYPTION",
-        Error::NotFound(_) | Error::UnfinishedRepair(_) => "ESKER_NO_DATABASE",
-        Error::Locked { .. } => "ESKER_LOCKED",
-        Error::ReadOnly(_) => "ESKER_READ_ONLY",
-        Error::Conflict { .. } => "ESKER_CONFLICT",
-        Error::Deadlock(_) => "ESKER_DEADLOCK",
-        Error::LockTimeout { .. } => "ESKER_LOCK_TIMEOUT",
-        Error::Poisoned(_) => "ESKER_POISONED",
-        Error::KeyTooLong { .. } | Error::ValueTooLong { .. } => "ESKER_TOO_LONG",
-        Error::KeyspaceNotFound(_) => "ESKER_KEYSPACE_NOT_FOUND",
-        Error::KeyspaceExists(_) => "ESKER_KEYSPACE_EXISTS",
-        Error::Merge { .. } | Error::MergeOperatorMissing { .. } | Error::NoMergeOperator { .. } => {
-            "ESKER_MERGE"
+fn code_of(kind: ErrorKind) -> String {
+    if kind == ErrorKind::AlreadyExists {
+        return "ESKER_EXISTS".to_owned();
+    }
+    let mut code = "ESKER".to_owned();
+    for letter in format!("{kind:?}").chars() {
+        if letter.is_uppercase() {
+            code.push('_');
         }
-        Error::FeedTruncated { .. } | Error::HistoryGone { .. } => "ESKER_GONE",
-        Error::NoFeed => "ESKER_NO_FEED",
-        Error::FeedAhead { .. } => "ESKER_FEED_AHEAD",
-        Error::AlreadyExists(_) => "ESKER_EXISTS",
-        Error::Panicked(_) => "ESKER_PANICKED",
-        Error::Forked => "ESKER_FORKED",
-        Error::Closed => "ESKER_CLOSED",
-        Error::Invalid(_)
-        | Error::ForeignHandle { .. }
-        | Error::SavepointGone
-        | Error::OutOfOrder(_)
-        | Error::NoBackup(_)
-        | Error::OtherHistory(_)
-        | Error::UnfinishedLoad(_) => "ESKER_INVALID",
-        _ => "ESKER_OTHER",
+        code.push(letter.to_ascii_uppercase());
     }
-}
-
-/// The file or directory that the error is about.
-fn path_of(error: &Error) -> Option<&Path> {
-    match error {
-        Error::Io { path, .. }
-        | Error::NoSpace { path, .. }
-        | Error::Corrupt { path, .. }
-        | Error::UnsupportedVersion { path, .. }
-        | Error::Encryption { path, .. }
-        | Error::Locked { path, .. }
-        | Error::Behind { path, .. }
-        | Error::NotFound(path)
-        | Error::UnfinishedRepair(path)
-        | Error::ReadOnly(path)
-        | Error::AlreadyExists(path) => Some(path),
-        Error::Poisoned(cause) => path_of(cause),
-        _ => None,
-    }
+    code
 }

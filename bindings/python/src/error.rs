@@ -1,4 +1,4 @@
-//! Errors: the classes of `esker._errors` stand for the variants of [`esker::Error`].
+//! Errors: the classes of `esker._errors` have the names of [`esker::ErrorKind`].
 
 use esker::Error;
 use pyo3::prelude::*;
@@ -7,66 +7,17 @@ use pyo3::types::PyModule;
 
 static CLASSES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 
-/// Returns the name of the class of an error.
-fn class_of(error: &Error) -> &'static str {
-    match error {
-        Error::Io { .. } | Error::Behind { .. } => "Io",
-        Error::NoSpace { .. } => "NoSpace",
-        Error::Corrupt { .. } => "Corrupt",
-        Error::UnsupportedVersion { .. } | Error::UnknownChange(_) => "UnsupportedVersion",
-        Error::Encryption { .. } => "Encryption",
-        Error::NotFound(_) | Error::UnfinishedRepair(_) => "NoDatabase",
-        Error::Locked { .. } => "Locked",
-        Error::ReadOnly(_) => "ReadOnly",
-        Error::Conflict { .. } => "Conflict",
-        Error::Deadlock(_) => "Deadlock",
-        Error::LockTimeout { .. } => "LockTimeout",
-        Error::Poisoned(_) => "Poisoned",
-        Error::KeyTooLong { .. } | Error::ValueTooLong { .. } => "TooLong",
-        Error::KeyspaceNotFound(_) => "KeyspaceNotFound",
-        Error::KeyspaceExists(_) => "KeyspaceExists",
-        Error::Merge { .. } | Error::MergeOperatorMissing { .. } | Error::NoMergeOperator { .. } => "Merge",
-        Error::FeedTruncated { .. } | Error::HistoryGone { .. } => "Gone",
-        Error::NoFeed => "NoFeed",
-        Error::FeedAhead { .. } => "FeedAhead",
-        Error::AlreadyExists(_) => "AlreadyExists",
-        Error::Panicked(_) => "Panicked",
-        Error::Forked => "Forked",
-        Error::Closed => "Closed",
-        Error::Invalid(_)
-        | Error::ForeignHandle { .. }
-        | Error::SavepointGone
-        | Error::OutOfOrder(_)
-        | Error::NoBackup(_)
-        | Error::OtherHistory(_)
-        | Error::UnfinishedLoad(_) => "Invalid",
-        _ => "Error",
-    }
-}
-
 /// Sets what the engine knows beside the message.
 fn set_attributes(object: &Bound<'_, PyAny>, error: &Error) -> PyResult<()> {
+    if let Some(path) = error.path() {
+        object.setattr("path", path)?;
+    }
+    if let Some(offset) = error.offset() {
+        object.setattr("offset", offset)?;
+    }
     match error {
-        Error::Io { path, source, .. } => {
-            object.setattr("path", path)?;
-            object.setattr("errno", source.raw_os_error())
-        }
-        Error::NoSpace { path, .. }
-        | Error::UnsupportedVersion { path, .. }
-        | Error::Encryption { path, .. }
-        | Error::Behind { path, .. }
-        | Error::NotFound(path)
-        | Error::UnfinishedRepair(path)
-        | Error::AlreadyExists(path)
-        | Error::ReadOnly(path) => object.setattr("path", path),
-        Error::Corrupt { path, offset, .. } => {
-            object.setattr("path", path)?;
-            object.setattr("offset", *offset)
-        }
-        Error::Locked { path, pid, .. } => {
-            object.setattr("path", path)?;
-            object.setattr("pid", *pid)
-        }
+        Error::Io { source, .. } => object.setattr("errno", source.raw_os_error()),
+        Error::Locked { pid, .. } => object.setattr("pid", *pid),
         Error::Conflict { keyspace, .. }
         | Error::Merge { keyspace, .. }
         | Error::MergeOperatorMissing { keyspace, .. }
@@ -87,7 +38,7 @@ fn set_attributes(object: &Bound<'_, PyAny>, error: &Error) -> PyResult<()> {
 /// Returns the exception for an error of the engine.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let make = || -> PyResult<PyErr> {
-        let object = raise_as(py, class_of(error), error.to_string())?;
+        let object = raise_as(py, &format!("{:?}", error.kind()), error.to_string())?;
         set_attributes(&object, error)?;
         Ok(PyErr::from_value(object))
     };

@@ -2,7 +2,6 @@
 
 use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
-use std::path::Path;
 
 use esker::Error;
 
@@ -19,7 +18,7 @@ pub struct esker_error {
 impl esker_error {
     pub(crate) fn new(error: Error) -> esker_error {
         let text = c_string(error.to_string().into_bytes());
-        let file = file_of(&error).map(|path| c_string(path.as_os_str().as_encoded_bytes().to_vec()));
+        let file = error.path().map(|path| c_string(path.as_os_str().as_encoded_bytes().to_vec()));
         esker_error { error, text, file }
     }
 }
@@ -28,24 +27,6 @@ impl esker_error {
 fn c_string(mut bytes: Vec<u8>) -> CString {
     bytes.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
     CString::new(bytes).unwrap_or_default()
-}
-
-fn file_of(error: &Error) -> Option<&Path> {
-    match error {
-        Error::Io { path, .. }
-        | Error::NoSpace { path, .. }
-        | Error::Corrupt { path, .. }
-        | Error::UnsupportedVersion { path, .. }
-        | Error::Encryption { path, .. }
-        | Error::Locked { path, .. }
-        | Error::Behind { path, .. }
-        | Error::NotFound(path)
-        | Error::UnfinishedRepair(path)
-        | Error::ReadOnly(path)
-        | Error::AlreadyExists(path) => Some(path),
-        Error::Poisoned(cause) => file_of(cause),
-        _ => None,
-    }
 }
 
 /// Returns the status that the call returned.
@@ -73,22 +54,14 @@ pub extern "C" fn esker_error_offset(
     error: Option<&esker_error>,
     offset: Option<&mut MaybeUninit<u64>>,
 ) -> bool {
-    match error.map(|error| &error.error) {
-        Some(Error::Corrupt { offset: at, .. }) => {
-            set(offset, *at);
-            true
-        }
-        _ => false,
-    }
+    let at = error.and_then(|error| error.error.offset());
+    at.inspect(|at| set(offset, *at)).is_some()
 }
 
 /// Returns the number of the operating system's error (errno), or 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_error_errno(error: Option<&esker_error>) -> i32 {
-    match error.map(|error| &error.error) {
-        Some(Error::Io { source, .. }) => source.raw_os_error().unwrap_or(0),
-        _ => 0,
-    }
+    error.and_then(|error| error.error.errno()).unwrap_or(0)
 }
 
 /// Frees an error. NULL is allowed.

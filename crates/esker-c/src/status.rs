@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use esker::Error;
+use esker::{Error, ErrorKind};
 
 /// How a call ended. The first four are no errors. The numbers never change their meaning; a program has to
 /// expect new ones.
@@ -74,39 +74,31 @@ use esker_status::*;
 impl esker_status {
     /// The status of an error of the engine.
     pub(crate) fn of(error: &Error) -> esker_status {
-        match error {
-            Error::Io { .. } | Error::Behind { .. } => ESKER_IO,
-            Error::NoSpace { .. } => ESKER_NO_SPACE,
-            Error::Corrupt { .. } => ESKER_CORRUPT,
-            Error::UnsupportedVersion { .. } | Error::UnknownChange(_) => ESKER_UNSUPPORTED_VERSION,
-            Error::Encryption { .. } => ESKER_ENCRYPTION,
-            Error::NotFound(_) | Error::UnfinishedRepair(_) => ESKER_NO_DATABASE,
-            Error::Locked { .. } => ESKER_LOCKED,
-            Error::ReadOnly(_) => ESKER_READ_ONLY,
-            Error::Conflict { .. } => ESKER_CONFLICT,
-            Error::Deadlock(_) => ESKER_DEADLOCK,
-            Error::LockTimeout { .. } => ESKER_LOCK_TIMEOUT,
-            Error::Poisoned(_) => ESKER_POISONED,
-            Error::KeyTooLong { .. } | Error::ValueTooLong { .. } => ESKER_TOO_LONG,
-            Error::KeyspaceNotFound(_) => ESKER_KEYSPACE_NOT_FOUND,
-            Error::KeyspaceExists(_) => ESKER_KEYSPACE_EXISTS,
-            Error::Merge { .. } | Error::MergeOperatorMissing { .. } | Error::NoMergeOperator { .. } => {
-                ESKER_MERGE
-            }
-            Error::FeedTruncated { .. } | Error::HistoryGone { .. } => ESKER_GONE,
-            Error::NoFeed => ESKER_NO_FEED,
-            Error::FeedAhead { .. } => ESKER_FEED_AHEAD,
-            Error::AlreadyExists(_) => ESKER_EXISTS,
-            Error::Panicked(_) => ESKER_PANICKED,
-            Error::Forked => ESKER_FORKED,
-            Error::Closed => ESKER_CLOSED,
-            Error::Invalid(_)
-            | Error::ForeignHandle { .. }
-            | Error::SavepointGone
-            | Error::OutOfOrder(_)
-            | Error::NoBackup(_)
-            | Error::OtherHistory(_)
-            | Error::UnfinishedLoad(_) => ESKER_INVALID,
+        match error.kind() {
+            ErrorKind::Invalid => ESKER_INVALID,
+            ErrorKind::Io => ESKER_IO,
+            ErrorKind::NoSpace => ESKER_NO_SPACE,
+            ErrorKind::Corrupt => ESKER_CORRUPT,
+            ErrorKind::UnsupportedVersion => ESKER_UNSUPPORTED_VERSION,
+            ErrorKind::Encryption => ESKER_ENCRYPTION,
+            ErrorKind::NoDatabase => ESKER_NO_DATABASE,
+            ErrorKind::Locked => ESKER_LOCKED,
+            ErrorKind::ReadOnly => ESKER_READ_ONLY,
+            ErrorKind::Conflict => ESKER_CONFLICT,
+            ErrorKind::Deadlock => ESKER_DEADLOCK,
+            ErrorKind::LockTimeout => ESKER_LOCK_TIMEOUT,
+            ErrorKind::Poisoned => ESKER_POISONED,
+            ErrorKind::TooLong => ESKER_TOO_LONG,
+            ErrorKind::KeyspaceNotFound => ESKER_KEYSPACE_NOT_FOUND,
+            ErrorKind::KeyspaceExists => ESKER_KEYSPACE_EXISTS,
+            ErrorKind::Merge => ESKER_MERGE,
+            ErrorKind::Gone => ESKER_GONE,
+            ErrorKind::NoFeed => ESKER_NO_FEED,
+            ErrorKind::FeedAhead => ESKER_FEED_AHEAD,
+            ErrorKind::AlreadyExists => ESKER_EXISTS,
+            ErrorKind::Panicked => ESKER_PANICKED,
+            ErrorKind::Forked => ESKER_FORKED,
+            ErrorKind::Closed => ESKER_CLOSED,
             _ => ESKER_OTHER,
         }
     }

@@ -259,5 +259,6 @@ pub use types::latency::Latency;
 pub use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use types::parts::Part;
 pub use types::{
-    Cached, Contended, EncryptionProblem, Error, KeyBounds, KeyspaceId, Result, SeqNo, SharedBytes, Value,
+    Cached, Contended, EncryptionProblem, Error, ErrorKind, KeyBounds, KeyspaceId, Result, SeqNo,
+    SharedBytes, Value,
 };

@@ -13,6 +13,7 @@ pub(crate) mod dump_value;
 mod encryption_problem;
 pub(crate) mod entry;
 mod error;
+mod error_kind;
 pub(crate) mod expiry;
 mod ids;
 pub mod interleave;
@@ -37,6 +38,7 @@ pub use conflict::Contended;
 pub use encryption_problem::EncryptionProblem;
 pub use entry::Entry;
 pub use error::{Error, Result};
+pub use error_kind::ErrorKind;
 pub use ids::{FileId, KeyspaceId, SeqNo};
 pub use key_bounds::KeyBounds;
 #[cfg(feature = "encryption")]

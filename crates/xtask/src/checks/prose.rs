@@ -166,7 +166,7 @@ mod tests {
     fn each_language_is_read() {
         let wide = "word ".repeat(23);
         for (path, form) in COMMENTS {
-            assert_eq!(values(words, path, &form.replace("{}", "nobody does")).1, 1, "{path}");
+            assert_eq!(values(words, path, &form.replace("{}", PHRASES[0])).1, 1, "{path}");
             assert_eq!(values(widths, path, &form.replace("{}", &wide)).1, 1, "{path}");
             assert_eq!(values(widths, path, &form.replace("{}", "short")).1, 0, "{path}");
         }
@@ -188,8 +188,7 @@ mod tests {
 
     #[test]
     fn other_files_are_not_read() {
-        let repo =
-            Repo::of(&[("package-lock.json", "nobody"), ("Cargo.lock", "nobody"), ("a.csv", "nobody")]);
+        let repo = Repo::of(&["package-lock.json", "Cargo.lock", "a.csv"].map(|path| (path, PHRASES[0])));
         assert!(words(&repo).is_empty());
     }
 }
