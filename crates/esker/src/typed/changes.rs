@@ -8,7 +8,7 @@ use esker_tuple::{KeyOf, PrefixOf, TypedKey};
 use super::bounds::{KeyRange, encoded, prefix_of};
 use super::codec::{Codec, Postcard};
 use super::table::{Table, Types, key_of, value_of};
-use crate::{Change, Changes, FeedChange, Result, SeqNo, Value, Version, Watch};
+use crate::{Change, Changes, FeedChange, Result, SeqNo, Value, Version, Versions, Watch};
 
 impl<K: TypedKey, V, C: Codec<V>> Table<K, V, C> {
     /// Watches a range of keys for changes committed from now on: see
@@ -89,18 +89,33 @@ impl<K: TypedKey, V, C: Codec<V>> Table<K, V, C> {
     /// # Errors
     /// Those of [`Keyspace::versions`](crate::Keyspace::versions). An item is an error if its value is of
     /// another type.
-    pub fn versions<Q: KeyOf<K> + ?Sized>(
-        &self,
-        key: &Q,
-    ) -> Result<impl Iterator<Item = Result<Version<V>>> + use<K, V, C, Q>> {
+    pub fn versions<Q: KeyOf<K> + ?Sized>(&self, key: &Q) -> Result<TypedVersions<V, C>> {
         let key = encoded(key)?;
         let versions = self.state.versions(&key)?;
-        Ok(versions.map(move |version| {
-            let Version { seqno, value, is_merge } = version?;
-            let value = value.map(|value| value_of::<V, C>(&key, &value)).transpose()?;
-            Ok(Version { seqno, value, is_merge })
-        }))
+        Ok(TypedVersions { versions, key, types: PhantomData })
     }
+}
+
+/// The kept versions of a key, newest first: made by [`Table::versions`].
+pub struct TypedVersions<V, C = Postcard> {
+    pub(super) versions: Versions,
+    pub(super) key: Vec<u8>,
+    types: PhantomData<fn() -> (V, C)>,
+}
+
+impl<V, C: Codec<V>> Iterator for TypedVersions<V, C> {
+    type Item = Result<Version<V>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.versions.next().map(|version| typed_version::<V, C>(&self.key, version?))
+    }
+}
+
+/// Decodes a version of a key.
+pub(super) fn typed_version<V, C: Codec<V>>(key: &[u8], version: Version) -> Result<Version<V>> {
+    let Version { seqno, value, is_merge } = version;
+    let value = value.map(|value| value_of::<V, C>(key, &value)).transpose()?;
+    Ok(Version { seqno, value, is_merge })
 }
 
 /// The newest change of each key after a commit: made by [`Table::since`]. A change of another type is an

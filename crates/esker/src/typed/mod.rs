@@ -79,7 +79,7 @@ pub use esker_tuple::{
 };
 
 pub use self::bounds::KeyRange;
-pub use self::changes::{TypedChanges, TypedWatch};
+pub use self::changes::{TypedChanges, TypedVersions, TypedWatch};
 #[cfg(feature = "json")]
 pub use self::codec::Json;
 #[cfg(feature = "msgpack")]
@@ -87,7 +87,7 @@ pub use self::codec::MessagePack;
 pub use self::codec::{Codec, Plain, Postcard};
 pub use self::cursor::TypedCursor;
 pub use self::ingest::TypedIngest;
-pub use self::multimap::{Multimap, Pairs};
+pub use self::multimap::{Multimap, Pairs, Values};
 pub use self::reads::{Entries, TypedKeys};
 #[cfg(feature = "tokio")]
 pub use self::stream::TypedStream;

@@ -98,12 +98,8 @@ impl<K: TypedKey, V: TypedKey, S: Reads> Multimap<K, V, S> {
     ///
     /// # Errors
     /// [`Invalid`](crate::Error::Invalid) for a key that cannot be stored.
-    pub fn get<Q: KeyOf<K> + ?Sized>(
-        &self,
-        key: &Q,
-    ) -> Result<impl DoubleEndedIterator<Item = Result<V>> + use<K, V, S, Q>> {
-        let pairs = self.pairs.between(prefix_of(key)?);
-        Ok(pairs.map(|pair| pair.map(|(Pair(_, value), ())| value)))
+    pub fn get<Q: KeyOf<K> + ?Sized>(&self, key: &Q) -> Result<Values<K, V>> {
+        prefix_of(key).map(|range| Values(Pairs(self.pairs.between(range))))
     }
 
     /// Returns whether a key has this value.
@@ -232,5 +228,22 @@ impl<K: TypedKey, V: TypedKey> Iterator for Pairs<K, V> {
 impl<K: TypedKey, V: TypedKey> DoubleEndedIterator for Pairs<K, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.0.next_back().map(|pair| pair.map(|(Pair(key, value), ())| (key, value)))
+    }
+}
+
+/// An iterator over the values of a key in order, from either end: made by [`Multimap::get`].
+pub struct Values<K, V>(pub(super) Pairs<K, V>);
+
+impl<K: TypedKey, V: TypedKey> Iterator for Values<K, V> {
+    type Item = Result<V>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|pair| pair.map(|(_, value)| value))
+    }
+}
+
+impl<K: TypedKey, V: TypedKey> DoubleEndedIterator for Values<K, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back().map(|pair| pair.map(|(_, value)| value))
     }
 }

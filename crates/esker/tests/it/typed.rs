@@ -211,6 +211,11 @@ fn a_multimap_keeps_sorted_values() {
             assert_eq!(stream.next().await.unwrap().unwrap(), pair.unwrap());
         }
         assert!(stream.next().await.is_none());
+        let mut stream = map.get("a").unwrap().into_stream();
+        for value in map.get("a").unwrap() {
+            assert_eq!(stream.next().await.unwrap().unwrap(), value.unwrap());
+        }
+        assert!(stream.next().await.is_none());
     });
     let mut t = db.begin();
     map.on(&mut t).delete_all("a").unwrap();
@@ -344,6 +349,12 @@ fn tables_with_blobs_large_transactions_and_copies() {
             assert_eq!(entries.next().await.unwrap().unwrap(), (key.clone(), value.clone()));
         }
         assert!(entries.next().await.is_none() && keys.next().await.is_none());
+        let key = &expected[0].0;
+        let mut versions = table.versions(key).unwrap().into_stream();
+        for version in table.versions(key).unwrap() {
+            assert_eq!(versions.next().await.unwrap().unwrap(), version.unwrap());
+        }
+        assert!(versions.next().await.is_none());
         let key = (0, "new".to_owned());
         let seqno = table.put(&key, &vec![7; 100]).unwrap();
         let put = Change::Put { key, value: Some(vec![7; 100]) };
