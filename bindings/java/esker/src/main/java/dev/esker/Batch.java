@@ -32,7 +32,7 @@ public final class Batch implements AutoCloseable {
 
     /** Commits, and returns the number of the commit. After an error the batch may be committed again. */
     public long commit(Durability durability) {
-        return Transaction.commit(handle, durability, this);
+        return Transaction.commit(handle, durability, Waits::call, this);
     }
 
     /** Ends the batch; without a commit its writes have no effect. The second call does nothing. */

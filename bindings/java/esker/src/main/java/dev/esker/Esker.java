@@ -17,6 +17,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.IntSupplier;
 
 /**
  * An open database: an embedded, ordered, transactional key-value store.
@@ -86,7 +87,8 @@ public final class Esker implements AutoCloseable {
     private void run(MethodHandle function, String text) {
         Scratch s = begin();
         try {
-            s.check(Native.call(function, handle.address(), s.text(text), s.error));
+            long argument = s.text(text);
+            s.check(Waits.call(() -> Native.call(function, handle.address(), argument, s.error)));
         } finally {
             end(s);
         }
@@ -95,7 +97,7 @@ public final class Esker implements AutoCloseable {
     private void run(MethodHandle function) {
         Scratch s = begin();
         try {
-            s.check(Native.call(function, handle.address(), s.error));
+            s.check(Waits.call(() -> Native.call(function, handle.address(), s.error)));
         } finally {
             end(s);
         }
@@ -118,7 +120,8 @@ public final class Esker implements AutoCloseable {
     private Keyspace keyspace(MethodHandle function, String name) {
         Scratch s = begin();
         try {
-            s.check(Native.call(function, handle.address(), s.text(name), s.out, s.error));
+            long argument = s.text(name);
+            s.check(Waits.call(() -> Native.call(function, handle.address(), argument, s.out, s.error)));
             return new Keyspace(this, Native.getLong(s.out));
         } finally {
             end(s);
@@ -134,8 +137,10 @@ public final class Esker implements AutoCloseable {
     public void renameKeyspace(String from, String to) {
         Scratch s = begin();
         try {
-            s.check(Native.call(
-                    Native.KEYSPACE_RENAME, handle.address(), s.text(from), s.text(to), s.error));
+            long old = s.text(from);
+            long name = s.text(to);
+            s.check(Waits.call(() -> Native.call(
+                    Native.KEYSPACE_RENAME, handle.address(), old, name, s.error)));
         } finally {
             end(s);
         }
@@ -170,7 +175,8 @@ public final class Esker implements AutoCloseable {
 
     /** Begins a transaction. */
     public Transaction beginTransaction(Isolation isolation) {
-        return new Transaction(this, beginTxn("transaction", isolation.number()));
+        boolean isExclusive = isolation == Isolation.EXCLUSIVE;
+        return new Transaction(this, beginTxn("transaction", isolation.number()), isExclusive);
     }
 
     /** Returns the present state, to read it. */
@@ -187,9 +193,10 @@ public final class Esker implements AutoCloseable {
         Scratch s = begin();
         try {
             // Virtual threads share threads: the library would let writes of others in this one pass.
-            boolean isOfTask = kind == Isolation.EXCLUSIVE.number() && Thread.currentThread().isVirtual();
-            int nativeKind = isOfTask ? EXCLUSIVE_OF_TASK : kind;
-            s.check(Native.call(Native.BEGIN, handle.address(), nativeKind, s.out, s.error));
+            boolean isExclusive = kind == Isolation.EXCLUSIVE.number();
+            int nativeKind = isExclusive && Thread.currentThread().isVirtual() ? EXCLUSIVE_OF_TASK : kind;
+            IntSupplier call = () -> Native.call(Native.BEGIN, handle.address(), nativeKind, s.out, s.error);
+            s.check(isExclusive ? Waits.callNow(call) : call.getAsInt());
             long address = Native.getLong(s.out);
             return kind == READ_ONLY
                     ? Handle.shared(what, address, Native.TXN_FREE, handle)

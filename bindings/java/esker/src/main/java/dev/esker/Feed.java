@@ -51,7 +51,8 @@ public final class Feed implements AutoCloseable {
     private boolean next(long milliseconds) {
         Scratch s = begin();
         try {
-            int status = Native.call(Native.FEED_NEXT, handle.address(), milliseconds, s.out, s.error);
+            int status = Waits.callNow(() -> Native.call(
+                    Native.FEED_NEXT, handle.address(), milliseconds, s.out, s.error));
             s.check(status);
             boolean isThere = status == Status.OK.number();
             if (isThere) {

@@ -118,11 +118,13 @@ public final class Keyspace extends View implements AutoCloseable {
         Scratch s = begin();
         try {
             MemorySegment name = s.slice(s.first, key);
-            int status = Native.compareAndSwap(keyspace.address(), name,
-                    s.sliceOrNull(s.second, expected), s.sliceOrNull(s.third, value), s.value, s.error);
+            MemorySegment old = s.sliceOrNull(s.second, expected);
+            MemorySegment data = s.sliceOrNull(s.third, value);
+            int status = Waits.call(() -> Native.compareAndSwap(
+                    keyspace.address(), name, old, data, s.value, s.error));
             s.check(status);
-            byte[] old = Native.getLong(s.value) == 0 ? null : s.takeValue();
-            return new Swap(status == Status.OK.number(), old);
+            byte[] found = Native.getLong(s.value) == 0 ? null : s.takeValue();
+            return new Swap(status == Status.OK.number(), found);
         } finally {
             end(s);
         }

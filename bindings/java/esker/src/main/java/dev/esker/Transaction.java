@@ -1,6 +1,9 @@
 package dev.esker;
 
+import java.lang.foreign.MemorySegment;
 import java.lang.ref.Reference;
+import java.util.function.IntSupplier;
+import java.util.function.ToIntFunction;
 
 /**
  * Reads and writes that belong together: all of them have an effect, or none.
@@ -11,6 +14,8 @@ import java.lang.ref.Reference;
 public final class Transaction implements AutoCloseable {
     private final Esker db;
     private final Handle handle;
+    /** Whether calls of other threads may wait for the end of this transaction. */
+    private boolean isAwaited;
 
     /** A state of a transaction to which it can return. */
     public static final class Savepoint {
@@ -23,9 +28,10 @@ public final class Transaction implements AutoCloseable {
         }
     }
 
-    Transaction(Esker db, Handle handle) {
+    Transaction(Esker db, Handle handle, boolean isAwaited) {
         this.db = db;
         this.handle = handle.freeWith(this);
+        this.isAwaited = isAwaited;
     }
 
     /** Returns a keyspace as this transaction sees and changes it. */
@@ -67,8 +73,10 @@ public final class Transaction implements AutoCloseable {
         View view = new TxnView(db.own(keyspace), handle, this);
         Scratch s = view.begin();
         try {
-            s.check(Native.lock(
-                    keyspace.keyspace.address(), handle.address(), s.slice(s.first, key), isShared, s.error));
+            isAwaited = true;
+            MemorySegment name = s.slice(s.first, key);
+            s.check(Waits.callNow(() -> Native.lock(
+                    keyspace.keyspace.address(), handle.address(), name, isShared, s.error)));
         } finally {
             view.end(s);
         }
@@ -111,17 +119,18 @@ public final class Transaction implements AutoCloseable {
      *     example once there is space
      */
     public long commit(Durability durability) {
-        return commit(handle, durability, this);
+        return commit(handle, durability, isAwaited ? Waits::callNow : Waits::call, this);
     }
 
-    static long commit(Handle handle, Durability durability, Object owner) {
+    static long commit(
+            Handle handle, Durability durability, ToIntFunction<IntSupplier> waits, Object owner) {
         boolean isOver = false;
         Scratch s = Scratch.take();
         try {
             handle.enter();
             try {
-                int status = Native.call(
-                        Native.COMMIT, handle.address(), durability.number(), s.out, s.error);
+                int status = waits.applyAsInt(() -> Native.call(
+                        Native.COMMIT, handle.address(), durability.number(), s.out, s.error));
                 isOver = status == Status.OK.number() || status == Status.CONFLICT.number();
                 s.check(status);
                 return Native.getLong(s.out);

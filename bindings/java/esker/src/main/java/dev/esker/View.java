@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.function.IntSupplier;
 
 /** A keyspace, as of now or in a transaction. */
 abstract class View implements ReadsWrites {
@@ -54,6 +55,11 @@ abstract class View implements ReadsWrites {
 
     /** The handle that iterators are made below. */
     abstract Handle parent();
+
+    /** Makes a call that writes. Within a transaction it does not wait. */
+    private int write(IntSupplier call) {
+        return txn == null ? Waits.call(call) : call.getAsInt();
+    }
 
     final long txnAddress() {
         return txn == null ? 0 : txn.address();
@@ -198,8 +204,9 @@ abstract class View implements ReadsWrites {
     public void put(byte[] key, byte[] value) {
         Scratch s = begin();
         try {
-            s.check(Native.put(keyspace.address(), txnAddress(),
-                    s.slice(s.first, key), s.slice(s.second, value), s.error));
+            MemorySegment name = s.slice(s.first, key);
+            MemorySegment data = s.slice(s.second, value);
+            s.check(write(() -> Native.put(keyspace.address(), txnAddress(), name, data, s.error)));
         } finally {
             end(s);
         }
@@ -210,8 +217,10 @@ abstract class View implements ReadsWrites {
         long milliseconds = Options.milliseconds(ttl, "the lifetime");
         Scratch s = begin();
         try {
-            s.check(Native.putTtl(keyspace.address(), txnAddress(),
-                    s.slice(s.first, key), s.slice(s.second, value), milliseconds, s.error));
+            MemorySegment name = s.slice(s.first, key);
+            MemorySegment data = s.slice(s.second, value);
+            s.check(write(() -> Native.putTtl(
+                    keyspace.address(), txnAddress(), name, data, milliseconds, s.error)));
         } finally {
             end(s);
         }
@@ -221,8 +230,9 @@ abstract class View implements ReadsWrites {
     public void put(MemorySegment key, MemorySegment value) {
         Scratch s = begin();
         try {
-            s.check(Native.put(keyspace.address(), txnAddress(),
-                    s.slice(s.first, key), s.slice(s.second, value), s.error));
+            MemorySegment name = s.slice(s.first, key);
+            MemorySegment data = s.slice(s.second, value);
+            s.check(write(() -> Native.put(keyspace.address(), txnAddress(), name, data, s.error)));
         } finally {
             end(s);
             Reference.reachabilityFence(key);
@@ -234,8 +244,9 @@ abstract class View implements ReadsWrites {
     public void merge(byte[] key, byte[] operand) {
         Scratch s = begin();
         try {
-            s.check(Native.merge(keyspace.address(), txnAddress(),
-                    s.slice(s.first, key), s.slice(s.second, operand), s.error));
+            MemorySegment name = s.slice(s.first, key);
+            MemorySegment data = s.slice(s.second, operand);
+            s.check(write(() -> Native.merge(keyspace.address(), txnAddress(), name, data, s.error)));
         } finally {
             end(s);
         }
@@ -245,7 +256,8 @@ abstract class View implements ReadsWrites {
     public void delete(byte[] key) {
         Scratch s = begin();
         try {
-            s.check(Native.delete(keyspace.address(), txnAddress(), s.slice(s.first, key), s.error));
+            MemorySegment name = s.slice(s.first, key);
+            s.check(write(() -> Native.delete(keyspace.address(), txnAddress(), name, s.error)));
         } finally {
             end(s);
         }
@@ -255,7 +267,8 @@ abstract class View implements ReadsWrites {
     public void deleteRange(byte[] from, byte[] to) {
         Scratch s = begin();
         try {
-            s.check(Native.deleteRange(keyspace.address(), txnAddress(), s.range(from, to), s.error));
+            MemorySegment range = s.range(from, to);
+            s.check(write(() -> Native.deleteRange(keyspace.address(), txnAddress(), range, s.error)));
         } finally {
             end(s);
         }
@@ -265,7 +278,8 @@ abstract class View implements ReadsWrites {
     public void deletePrefix(byte[] prefix) {
         Scratch s = begin();
         try {
-            s.check(Native.deletePrefix(keyspace.address(), txnAddress(), s.slice(s.first, prefix), s.error));
+            MemorySegment name = s.slice(s.first, prefix);
+            s.check(write(() -> Native.deletePrefix(keyspace.address(), txnAddress(), name, s.error)));
         } finally {
             end(s);
         }
@@ -276,7 +290,8 @@ abstract class View implements ReadsWrites {
         Scratch s = begin();
         try {
             MemorySegment name = s.slice(s.first, key);
-            return value(s, Native.remove(keyspace.address(), txnAddress(), name, s.value, s.error));
+            return value(s, write(() -> Native.remove(
+                    keyspace.address(), txnAddress(), name, s.value, s.error)));
         } finally {
             end(s);
         }
@@ -287,7 +302,7 @@ abstract class View implements ReadsWrites {
         Scratch s = begin();
         try {
             MemorySegment name = s.slice(s.first, key);
-            s.check(Native.add(keyspace.address(), txnAddress(), name, by, s.out, s.error));
+            s.check(write(() -> Native.add(keyspace.address(), txnAddress(), name, by, s.out, s.error)));
             return Native.getLong(s.out);
         } finally {
             end(s);

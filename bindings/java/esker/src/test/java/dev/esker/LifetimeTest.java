@@ -9,7 +9,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
@@ -145,49 +144,5 @@ class LifetimeTest {
         assertNotNull(ks.lend(b("a")).segment());
         db.snapshot();
         db.feed(0);
-    }
-
-    /** Virtual threads share threads. A write of one must not pass the exclusive transaction of another. */
-    @Test
-    void anExclusiveTransactionOfAVirtualThreadKeepsOthersOut() throws Exception {
-        try (Esker db = open()) {
-            Keyspace ks = db.keyspace("k");
-            var passed = new AtomicLong();
-            Thread exclusive = Thread.ofVirtual().start(() -> {
-                for (int round = 0; round < 100; round++) {
-                    byte[] value = b("of round " + round);
-                    Thread other;
-                    try (Transaction t = db.beginTransaction(Isolation.EXCLUSIVE)) {
-                        byte[] before = t.get(ks, b("n"));
-                        // The thread that has just used the transaction may run this one next.
-                        other = Thread.startVirtualThread(() -> ks.put(b("n"), value));
-                        sleep();
-                        passed.addAndGet(Arrays.equals(before, ks.get(b("n"))) ? 0 : 1);
-                        t.commit();
-                    }
-                    join(other);
-                    assertEquals(EskerTest.s(value), EskerTest.s(ks.get(b("n"))));
-                }
-            });
-            assertTrue(exclusive.join(Duration.ofSeconds(60)));
-            assertEquals(0, passed.get());
-            assertEquals("of round 99", EskerTest.s(ks.get(b("n"))));
-        }
-    }
-
-    private static void sleep() {
-        try {
-            Thread.sleep(2);
-        } catch (InterruptedException e) {
-            throw new IllegalStateException(e);
-        }
-    }
-
-    private static void join(Thread thread) {
-        try {
-            thread.join();
-        } catch (InterruptedException e) {
-            throw new IllegalStateException(e);
-        }
     }
 }
