@@ -259,6 +259,9 @@ impl Durability {
 pub enum Failure {
     /// The engine cannot do this by design: its row says so, and the run goes on.
     Unsupported(String),
+    /// The row lacks something that is not the engine's, such as a program on this machine: it says so, and
+    /// the run goes on.
+    NotRun(String),
     /// The engine answered wrongly: the row fails, and the run goes on.
     Wrong(String),
     /// The engine failed: what follows would measure a broken database, so the run of this engine ends.
@@ -269,6 +272,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unsupported(why) => write!(f, "not supported: {why}"),
+            Self::NotRun(why) => write!(f, "not run: {why}"),
             Self::Wrong(what) => write!(f, "wrong answer: {what}"),
             Self::Engine(error) => f.write_str(error),
         }

@@ -166,7 +166,7 @@ impl Recorder {
             Some(record) => record.row.clone(),
             None => String::new(),
         };
-        self.cannot_rest(&format!("not run: there is no data, since the row `{name}` failed"))?;
+        self.cannot_rest(|| Failure::NotRun(format!("there is no data, since the row `{name}` failed")))?;
         Ok(false)
     }
 
@@ -190,9 +190,9 @@ impl Recorder {
     }
 
     /// Records all remaining rows as errors.
-    pub(crate) fn cannot_rest(&mut self, why: &str) -> Result<()> {
+    pub(crate) fn cannot_rest(&mut self, why: impl Fn() -> Failure) -> Result<()> {
         let rest: Vec<_> = self.rows.as_slice().iter().map(|row| row.name.clone()).collect();
-        rest.iter().try_for_each(|row| self.cannot(row, why))
+        rest.iter().try_for_each(|row| self.row(row, || Err(why())))
     }
 
     /// Returns the sender of progress messages of a step that writes `all` of `what`.

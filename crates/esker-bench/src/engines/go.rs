@@ -110,13 +110,13 @@ impl Engine for GoPeer {
     }
 }
 
-/// Starts an engine in Go that does nothing, for the work of a mix. Fails with [`Failure::Unsupported`] if
+/// Starts an engine in Go that does nothing, for the work of a mix. Fails with [`Failure::NotRun`] if
 /// the program has not been built.
 pub(crate) fn echo(source: Source, dir: &Path) -> Result<Remote> {
     let program = program_path()?;
     if !program.exists() {
         let why = "the program with the peers in Go is built when one of them first runs, and none has";
-        return Err(Failure::Unsupported(why.to_owned()));
+        return Err(Failure::NotRun(why.to_owned()));
     }
     build()?;
     process::start(&program)?;
@@ -141,7 +141,7 @@ fn build() -> Result<PathBuf> {
             let stderr = String::from_utf8_lossy(&output.stderr);
             Err(Failure::Engine(format!("go build in {SOURCES} failed: {}", stderr.trim())))
         }
-        Err(error) => Err(Failure::Unsupported(format!(
+        Err(error) => Err(Failure::NotRun(format!(
             "this engine is in Go and `go` could not be started ({error}): install Go 1.26 or newer, or leave the engine out"
         ))),
     }

@@ -163,7 +163,7 @@ impl Run<'_> {
             return self.recorder.cannot(&row.name, why);
         }
         if *cache == PageCache::Cold && !self.is_cold {
-            return self.recorder.cannot(&row.name, NOT_COLD);
+            return self.recorder.row(&row.name, || Err(Failure::NotRun(NOT_COLD.to_owned())));
         }
         let note = if *cache == PageCache::Noted && !self.is_cold { NOT_EMPTY } else { self.note };
         let expected = reads::expected(work, &self.items, executor.items());

@@ -248,7 +248,7 @@ fn open(path: &Path, options: &mut OpenOptions, direct: bool) -> Result<File> {
     }
     options.open(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidInput if direct => {
-            Failure::Unsupported("this file system has no O_DIRECT".to_owned())
+            Failure::NotRun("this file system has no O_DIRECT".to_owned())
         }
         _ => Failure::engine(error),
     })

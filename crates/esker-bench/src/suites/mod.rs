@@ -138,7 +138,8 @@ impl Suite {
             Part::Program(_, program) => program(turn),
         };
         match done {
-            Err(Failure::Unsupported(why)) => recorder.cannot_rest(&why),
+            Err(Failure::Unsupported(why)) => recorder.cannot_rest(|| Failure::Unsupported(why.clone())),
+            Err(Failure::NotRun(why)) => recorder.cannot_rest(|| Failure::NotRun(why.clone())),
             done => done,
         }
     }

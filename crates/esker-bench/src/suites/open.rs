@@ -130,7 +130,7 @@ fn run_on(
     }
     let is_cold = drop_page_cache();
     open_row(recorder, CLEAN_COLD, engine, count, written, || {
-        if is_cold { Ok(note) } else { Err(Failure::Unsupported(NOT_COLD.to_owned())) }
+        if is_cold { Ok(note) } else { Err(Failure::NotRun(NOT_COLD.to_owned())) }
     })
 }
 
@@ -376,7 +376,7 @@ mod tests {
             });
             let note = if left == Left::Restless { RESTLESS_NOTE } else { "" };
             assert_eq!((records[0].note.as_str(), &records[0].error), (note, &None));
-            let error = (!is_cold).then(|| format!("not supported: {NOT_COLD}"));
+            let error = (!is_cold).then(|| format!("not run: {NOT_COLD}"));
             assert_eq!(records[1].error, error);
             if is_cold {
                 assert_eq!(engine.opened_in(), ["", CLEAN, CLEAN_COLD]);

@@ -232,8 +232,7 @@ impl Server {
     fn start(mut command: Command, port: u16) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let process =
-            process.map_err(|e| Failure::Unsupported(format!("{program} cannot be started: {e}")))?;
+        let process = process.map_err(|e| Failure::NotRun(format!("{program} cannot be started: {e}")))?;
         let mut server = Self { process, port };
         let begun = Instant::now();
         while !ask(port, "PING").is_ok_and(|answer| answer == "+PONG") {
@@ -266,7 +265,7 @@ impl Server {
         }
         let output = command.args(said).stdin(Stdio::null()).output();
         let output =
-            output.map_err(|e| Failure::Unsupported(format!("redis-benchmark cannot be started: {e}")))?;
+            output.map_err(|e| Failure::NotRun(format!("redis-benchmark cannot be started: {e}")))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let figures = figures(&text).filter(|_| output.status.success()).ok_or_else(|| {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -385,7 +384,7 @@ mod tests {
                 }
             };
             let server = match Server::start(command, serving.port) {
-                Err(Failure::Unsupported(why)) => {
+                Err(Failure::NotRun(why)) => {
                     println!("{}: not tested: {why}", engine.name());
                     continue;
                 }
