@@ -29,7 +29,7 @@ use crate::error::{WireError, unexpected};
 /// First bytes of both greetings.
 const MAGIC: [u8; 8] = *b"ESKERSHR";
 /// Version of the protocol.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// Largest frame: a request with one value of the largest size.
 pub(crate) const FRAME_BYTES_MAX: u64 = (VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 4096) as u64;
 /// Largest number of items in a list of a message.
@@ -214,7 +214,8 @@ pub(crate) enum Request<'a> {
     Write(u32, Op<'a>),
     /// Adds to a number in the transaction.
     FetchAdd(u32, Bytes<'a>, i64),
-    /// Replaces a value in the transaction, or removes it. The new value keeps the expiry of the old one.
+    /// Replaces or removes a value that the guest has found in the transaction. The new value keeps the
+    /// expiry of the old one, also if that has passed since.
     Replace(u32, Bytes<'a>, Option<Bytes<'a>>),
     /// Lets a key expire after this time, or never, in the transaction.
     Expire(u32, Bytes<'a>, Option<Duration>),

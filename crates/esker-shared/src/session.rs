@@ -252,7 +252,12 @@ impl Session {
             Request::Replace(keyspace, key, new) => {
                 let keyspace = self.find(keyspace)?;
                 let new = new.map(|new| Value::copy_of(new.0));
-                self.transaction()?.keyspace_mut(&keyspace).update(key.0, |_| new)?;
+                let mut view = self.transaction()?.keyspace_mut(&keyspace);
+                let replaced = view.update(key.0, |old| new.clone().filter(|_| old.is_some()))?;
+                // The value has expired since the guest found it, and its successor with it.
+                if let (None, Some(new)) = (replaced.old, new) {
+                    view.put_until(key.0, new, Some(SystemTime::UNIX_EPOCH))?;
+                }
             }
             Request::Expire(keyspace, key, ttl) => {
                 let keyspace = self.find(keyspace)?;

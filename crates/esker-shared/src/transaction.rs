@@ -162,8 +162,19 @@ impl SharedTransaction {
         self.ask(&Request::FetchAdd(keyspace.id, Bytes(key.as_ref()), add))?.into_number()
     }
 
-    fn replace(&mut self, keyspace: &SharedKeyspace, key: &[u8], new: Option<&[u8]>) -> Result<()> {
-        self.ask(&Request::Replace(keyspace.id, Bytes(key), new.map(Bytes))).map(drop)
+    /// Replaces what was found under a key.
+    fn replace(
+        &mut self,
+        old: Option<&Value>,
+        keyspace: &SharedKeyspace,
+        key: &[u8],
+        new: Option<&[u8]>,
+    ) -> Result<()> {
+        match (old, new) {
+            (None, None) => Ok(()),
+            (None, Some(new)) => self.put(keyspace, key, new),
+            (Some(_), new) => self.ask(&Request::Replace(keyspace.id, Bytes(key), new.map(Bytes))).map(drop),
+        }
     }
 
     /// Removes a key and returns its old value.
@@ -221,7 +232,7 @@ impl SharedTransaction {
         let old = self.get(keyspace, &key)?;
         let swapped = old.as_deref() == expected;
         if swapped {
-            self.replace(keyspace, key.as_ref(), new)?;
+            self.replace(old.as_ref(), keyspace, key.as_ref(), new)?;
         }
         Ok(Swap::new(swapped, old))
     }
@@ -238,9 +249,7 @@ impl SharedTransaction {
     ) -> Result<Update> {
         let old = self.get(keyspace, &key)?;
         let new = change(old.as_deref()).map(Into::into);
-        if old.is_some() || new.is_some() {
-            self.replace(keyspace, key.as_ref(), new.as_deref())?;
-        }
+        self.replace(old.as_ref(), keyspace, key.as_ref(), new.as_deref())?;
         Ok(Update::new(old, new))
     }
 

@@ -156,6 +156,31 @@ fn undo_parts(shared: &Shared, ks: &SharedKeyspace, note: &mut impl FnMut(String
 }
 
 #[test]
+fn what_replaces_a_value_that_expires_meanwhile_has_expired_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, guest) = pair(dir.path());
+    for shared in [&host, &guest] {
+        let ks = shared.keyspace("k").unwrap();
+        let mut lifetime = Duration::from_millis(50);
+        let mut was_found = false;
+        while !was_found {
+            // On a busy machine the value expires before it is read.
+            lifetime *= 2;
+            ks.put_with_ttl("lease", "1", lifetime).unwrap();
+            ks.update("lease", |old| {
+                was_found = old.is_some();
+                std::thread::sleep(lifetime + Duration::from_millis(5));
+                was_found.then_some("2")
+            })
+            .unwrap();
+        }
+        assert_eq!((ks.get("lease").unwrap(), ks.ttl("lease").unwrap()), (None, None));
+        ks.update("lease", |old| Some(if old.is_none() { "new" } else { "old" })).unwrap();
+        assert_eq!(ks.get("lease").unwrap().as_deref(), Some(&b"new"[..]));
+    }
+}
+
+#[test]
 fn a_conflict_in_a_part_has_the_whole_transaction_run_again() {
     let dir = tempfile::tempdir().unwrap();
     let (host, guest) = pair(dir.path());

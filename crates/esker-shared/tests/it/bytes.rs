@@ -8,7 +8,7 @@ use esker_shared::{Error, Shared};
 
 /// What a guest of this version says first.
 fn greeting(lane: u8) -> Vec<u8> {
-    [&b"ESKERSHR"[..], &3_u32.to_le_bytes(), &[lane; 16]].concat()
+    [&b"ESKERSHR"[..], &4_u32.to_le_bytes(), &[lane; 16]].concat()
 }
 
 /// Sends bytes, reads what comes until the connection ends, and returns it.
@@ -38,7 +38,7 @@ fn bad_bytes_end_their_connection_only() {
     let mut rng = fastrand::Rng::with_seed(1);
     let garbage: Vec<u8> = (0..1000).map(|_| rng.u8(..)).collect();
     let other = [&b"ESKERSHR"[..], &7_u32.to_le_bytes()].concat();
-    assert_eq!(send(&path, &[&other[..], &[1; 16]].concat(), false)[8..], 3_u32.to_le_bytes(), "its version");
+    assert_eq!(send(&path, &[&other[..], &[1; 16]].concat(), false)[8..], 4_u32.to_le_bytes(), "its version");
     send(&path, &garbage, false);
     for (bytes, shuts) in [
         (frame(u64::MAX, b""), false),
@@ -90,18 +90,18 @@ fn read_beside(answer: &'static [u8]) -> Error {
 
 #[test]
 fn hosts_of_another_version_or_without_an_answer_are_errors() {
-    let other = read_beside(b"ESKERSHR\x04\0\0\0and more");
-    assert!(matches!(other, Error::Version { theirs: 4, ours: 3, .. }), "{other:?}");
+    let other = read_beside(b"ESKERSHR\x05\0\0\0and more");
+    assert!(matches!(other, Error::Version { theirs: 5, ours: 4, .. }), "{other:?}");
     let silent = read_beside(b"ESKER");
     assert!(matches!(silent, Error::NoHost { .. }), "{silent:?}");
     let garbage = read_beside(b"HTTP/1.1 400 Bad Request");
     assert!(matches!(garbage, Error::Db(esker::Error::Io { .. })), "{garbage:?}");
     // Replies that are none, or too long, or cut off.
     for reply in [&b"\x02\0\0\0\0\0\0\0\xff\xff"[..], b"\xff\xff\xff\xff\xff\xff\xff\xff"] {
-        let answer = [b"ESKERSHR\x03\0\0\0", reply].concat().leak();
+        let answer = [b"ESKERSHR\x04\0\0\0", reply].concat().leak();
         let garbage = read_beside(answer);
         assert!(matches!(garbage, Error::Db(esker::Error::Io { .. })), "{garbage:?}");
     }
-    let cut = read_beside(b"ESKERSHR\x03\0\0\0\x09");
+    let cut = read_beside(b"ESKERSHR\x04\0\0\0\x09");
     assert!(matches!(cut, Error::NoHost { .. }), "{cut:?}");
 }
