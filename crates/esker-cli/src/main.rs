@@ -26,6 +26,7 @@ mod bounds;
 mod closed;
 mod commands;
 mod database;
+mod expiry;
 mod failure;
 mod formats;
 mod moment;

@@ -18,6 +18,7 @@ use crate::Answer;
 use crate::args::{Export, FileFormat, YesNo};
 use crate::bounds::Bounds;
 use crate::database::{Database, Session};
+use crate::expiry::{Expiries, Expiry};
 use crate::failure::{Failure, Result};
 use crate::formats::{self, RowWriter, WriteOptions};
 use crate::output;
@@ -111,7 +112,7 @@ fn write_rows(
     }
     let progress = Progress::rows(total);
     let snapshot = database.db.snapshot();
-    let may_expire = database.db.stats().expiring > 0;
+    let expiries = Expiries::of(&snapshot, &database.db);
     let (mut rows, mut lost) = (0, 0);
     let mut count = || {
         rows += 1;
@@ -127,19 +128,23 @@ fn write_rows(
         if format == FileFormat::Words {
             for key in snapshot.keys(keyspace, range) {
                 let key = key.map_err(failure)?;
-                lost +=
-                    u64::from(may_expire && snapshot.expires_at(keyspace, &key).map_err(failure)?.is_some());
+                match expiries.get(keyspace, &key).map_err(failure)? {
+                    Expiry::Never => {}
+                    Expiry::At(_) => lost += 1,
+                    Expiry::Passed => continue,
+                }
                 writer.write(&key, b"")?;
                 count();
             }
         } else {
             for entry in snapshot.range(keyspace, range) {
                 let (key, value) = entry.map_err(failure)?;
-                let end =
-                    if may_expire { snapshot.expires_at(keyspace, &key).map_err(failure)? } else { None };
-                match end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok()) {
-                    None => writer.write(&key, &value)?,
-                    Some(since) => {
+                match expiries.get(keyspace, &key).map_err(failure)? {
+                    Expiry::Never => writer.write(&key, &value)?,
+                    Expiry::Passed => continue,
+                    Expiry::At(end) => {
+                        // Expiry times before 1970 do not exist.
+                        let since = end.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
                         let is_kept = writer.write_expiring(&key, &value, since.as_millis() as u64)?;
                         lost += u64::from(!is_kept);
                     }

@@ -16,6 +16,7 @@ use crate::Answer;
 use crate::args::{Common, Keyspaces, LimitArgs};
 use crate::bounds::Bounds;
 use crate::database::{Database, Session};
+use crate::expiry::{Expiries, Expiry};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::progress::Progress;
@@ -158,11 +159,15 @@ fn copy(database: &Database, from: &str, to: &str) -> Result<(u64, f64)> {
     // The options come first, so that entries are written under them.
     sink.set_options(&target, source.options()).map_err(failure)?;
     let snapshot = database.db.snapshot();
-    let may_expire = database.db.stats().expiring > 0;
+    let expiries = Expiries::of(&snapshot, &database.db);
     let mut copy_rows = || {
         for entry in snapshot.iter(&source) {
             let (key, value) = entry.map_err(failure)?;
-            let end = if may_expire { snapshot.expires_at(&source, &key).map_err(failure)? } else { None };
+            let end = match expiries.get(&source, &key).map_err(failure)? {
+                Expiry::Never => None,
+                Expiry::At(end) => Some(end),
+                Expiry::Passed => continue,
+            };
             // An entry of one keyspace fits any other; other errors end the copy.
             if let Some(reason) = sink.add_until(&target, &key, &value, end)? {
                 return Err(Failure::message(reason));

@@ -74,7 +74,8 @@ impl Snapshot {
         Ok(state)
     }
 
-    /// Returns when a key expires, to the millisecond. `None`: never, or the key is absent.
+    /// Returns when a key expires, to the millisecond. `None`: never, or the key is absent. An entry can
+    /// expire after a range has returned it: then it is absent here, as [`contains`](Self::contains) shows.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
