@@ -213,7 +213,9 @@ impl Writes {
             true => 0,
             false => keyspace.lifetime_ms(lifetime),
         };
-        let at_ms = core.time.now_ms();
+        // A stored zero means unlimited. A lifetime of one millisecond that has passed expires at once.
+        let is_over = matches!(lifetime, Lifetime::For(ttl) if ttl.is_zero());
+        let at_ms = core.time.now_ms().saturating_sub(u64::from(is_over));
         self.merge_of(core, keyspace, key, Operand { at_ms, lifetime_ms, bytes: operand })
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use esker::env::{Env, ManualClock, MemFs};
 use esker::replay::{Replay, encode};
-use esker::{Blobs, Builder, Counting, Db, Durability, Keyspace, Ttl};
+use esker::{Blobs, Builder, Counting, Db, Durability, Keyspace, Ttl, WriteOptions};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -128,6 +128,29 @@ fn what_is_replaced_keeps_its_expiry_and_a_sequence_has_none() {
     map.put_with_ttl("far", "1", Duration::MAX).unwrap();
     map.merge("far", "2").unwrap();
     assert_eq!(text(&map, "far").unwrap(), "12");
+}
+
+#[test]
+fn a_value_that_begins_with_a_lifetime_of_zero_is_not_found() {
+    let (clock, db, map) = open();
+    let brief = map.with(WriteOptions::new().ttl(Duration::ZERO));
+    brief.put("put", "1").unwrap();
+    brief.merge("merge", "1").unwrap();
+    brief.update("update", |_| Some("1")).unwrap();
+    assert_eq!(map.iter().count(), 0);
+    db.transact(|t| {
+        t.merge(&brief, "in a transaction", "1")?;
+        assert_eq!(t.get(&map, "in a transaction")?, None);
+        t.put_with_ttl(&map, "k", "1", 5 * MS)?;
+        t.merge(&brief, "k", "2")
+    })
+    .unwrap();
+    assert_eq!((text(&map, "k").unwrap().as_str(), left(&map, "k")), ("12", Some(5)), "it keeps its expiry");
+    clock.advance(5 * MS);
+    brief.merge("k", "3").unwrap();
+    assert_eq!(map.iter().count(), 0, "it has expired");
+    map.merge("k", "4").unwrap();
+    assert_eq!(text(&map, "k").unwrap(), "4", "it begins a new value");
 }
 
 /// A write. The time is that of the call.
