@@ -195,10 +195,11 @@ int bridge_delete_prefix(const esker_keyspace *keyspace, esker_txn *txn, const u
     return esker_delete_prefix(keyspace, txn, slice(prefix, prefix_len), &result->error);
 }
 
-int bridge_swap(const esker_keyspace *keyspace, const uint8_t *key, size_t key_len, const uint8_t *expected,
-                size_t expected_len, const uint8_t *new_value, size_t new_len, bridge_result *result) {
-    return esker_compare_and_swap(keyspace, slice(key, key_len), slice(expected, expected_len),
-                                  slice(new_value, new_len), NULL, &result->error);
+int bridge_swap(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *key, size_t key_len,
+                const uint8_t *expected, size_t expected_len, const uint8_t *new_value, size_t new_len,
+                bridge_result *result) {
+    esker_swap swap = {slice(expected, expected_len), slice(new_value, new_len)};
+    return esker_compare_and_swap(keyspace, txn, slice(key, key_len), swap, NULL, &result->error);
 }
 
 int bridge_add(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *key, size_t key_len, int64_t by,

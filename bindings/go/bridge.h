@@ -77,8 +77,9 @@ int bridge_delete_range(const esker_keyspace *keyspace, esker_txn *txn, const ui
                         size_t start_len, const uint8_t *end, size_t end_len, bridge_result *result);
 int bridge_delete_prefix(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *prefix,
                          size_t prefix_len, bridge_result *result);
-int bridge_swap(const esker_keyspace *keyspace, const uint8_t *key, size_t key_len, const uint8_t *expected,
-                size_t expected_len, const uint8_t *new_value, size_t new_len, bridge_result *result);
+int bridge_swap(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *key, size_t key_len,
+                const uint8_t *expected, size_t expected_len, const uint8_t *new_value, size_t new_len,
+                bridge_result *result);
 int bridge_add(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *key, size_t key_len, int64_t by,
                bridge_result *result);
 int bridge_lock(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *key, size_t key_len,

@@ -373,9 +373,9 @@ func capiDeletePrefix(keyspace cKeyspace, txn cTxn, prefix []byte) error {
 	return result(C.bridge_delete_prefix(keyspace, txn, first(prefix), size(prefix), &r), r.error)
 }
 
-func capiSwap(keyspace cKeyspace, key, expected, value []byte) error {
+func capiSwap(keyspace cKeyspace, txn cTxn, key, expected, value []byte) error {
 	var r C.bridge_result
-	code := C.bridge_swap(keyspace, first(key), size(key), first(expected), size(expected),
+	code := C.bridge_swap(keyspace, txn, first(key), size(key), first(expected), size(expected),
 		first(value), size(value), &r)
 	return result(code, r.error)
 }

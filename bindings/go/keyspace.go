@@ -1,8 +1,6 @@
 package esker
 
 import (
-	"bytes"
-	"errors"
 	"math"
 	"sync/atomic"
 	"time"
@@ -202,37 +200,11 @@ func (k *Keyspace) Add(key []byte, by int64) (int64, error) {
 }
 
 // CompareAndSwap sets a key to a value if its value is the expected one, and returns whether it did. nil
-// stands for no value: then the key must be missing, or is removed. The new value keeps the lifetime of the
-// old one.
+// stands for no value: then the key must be missing, or is removed. The new value expires when the old one
+// would.
 func (k *Keyspace) CompareAndSwap(key, expected, value []byte) (bool, error) {
-	if k.tx != nil {
-		return k.swapInTx(key, expected, value)
-	}
-	err := k.write(func(cTxn) error { return capiSwap(k.handle.c, key, expected, value) })
+	err := k.write(func(txn cTxn) error { return capiSwap(k.handle.c, txn, key, expected, value) })
 	return is(err, notSwapped)
-}
-
-func (k *Keyspace) swapInTx(key, expected, value []byte) (bool, error) {
-	present, err := k.Get(key)
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return false, err
-	}
-	if (present == nil) != (expected == nil) || !bytes.Equal(present, expected) {
-		return false, nil
-	}
-	if value == nil {
-		return true, k.Delete(key)
-	}
-	if present != nil {
-		ttl, err := k.TTL(key)
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return false, err
-		}
-		if ttl != Forever {
-			return true, k.PutTTL(key, value, ttl)
-		}
-	}
-	return true, k.Put(key, value)
 }
 
 // Lock locks a key until the transaction ends: others that lock it wait. It is not allowed outside of

@@ -375,3 +375,35 @@ func TestSwapKeepsTheLifetime(t *testing.T) {
 		}
 	}
 }
+
+func TestSwapInTransactionKeepsTheMomentOfExpiry(t *testing.T) {
+	db := open(t)
+	ks := value(db.Keyspace("a"))(t)
+	must(t, ks.PutTTL(b("k"), b("0"), time.Hour))
+	must(t, db.Update(func(tx *esker.Tx) error {
+		in := value(tx.In(ks))(t)
+		// Each of them takes time, which must not add up.
+		for i := range 20_000 {
+			equal(t, value(in.CompareAndSwap(b("k"), fmt.Append(nil, i), fmt.Append(nil, i+1)))(t), true)
+		}
+		return nil
+	}))
+	must(t, db.Sync())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var ends []time.Time
+	for commit, err := range db.Feed(ctx, 0) {
+		must(t, err)
+		for _, change := range commit.Changes {
+			if string(change.Key) == "k" {
+				ends = append(ends, change.ExpiresAt)
+			}
+		}
+		if len(ends) > 1 {
+			break
+		}
+	}
+	if first, last := ends[0], ends[len(ends)-1]; !first.Equal(last) {
+		t.Fatalf("%v became %v in %d swaps", first, last, len(ends)-1)
+	}
+}

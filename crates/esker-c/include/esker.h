@@ -119,8 +119,7 @@
 // this kind, between its calls: they may be writes of another task.
 #define ESKER_TXN_EXCLUSIVE_OF_TASK 6
 
-// How a call ended. The first four are no errors. The numbers never change their meaning; a program has to
-// expect new ones.
+// How a call ended. The first four are no errors. Numbers keep their meaning; expect new ones.
 typedef enum {
     // Done.
     ESKER_OK = 0,
@@ -200,8 +199,7 @@ typedef struct esker_feed esker_feed;
 // Free it with esker_iter_free.
 typedef struct esker_iter esker_iter;
 
-// A keyspace. Any number of threads may use it at the same time. Free it with esker_keyspace_free; the data
-// stays.
+// A keyspace. Any number of threads may use it at once. Free it with esker_keyspace_free; the data stays.
 typedef struct esker_keyspace esker_keyspace;
 
 // How esker_open opens a database. Free it with esker_options_free; esker_open leaves it as it is.
@@ -301,6 +299,12 @@ typedef struct {
 // A function of the caller that reads and writes in a transaction. ESKER_OK commits; any other status rolls
 // back, and esker_transact returns it.
 typedef int32_t (*esker_transact_function)(void *context, esker_txn *txn);
+
+// A value and what replaces it. `data` NULL stands for no value: the key must be missing, or is removed.
+typedef struct {
+    esker_slice expected;
+    esker_slice new_;
+} esker_swap;
 
 #ifdef __cplusplus
 extern "C" {
@@ -405,8 +409,7 @@ const char *esker_error_text(const esker_error *error);
 // Returns the file or directory that the error is about, or NULL. It lives as long as the error.
 const char *esker_error_file(const esker_error *error);
 
-// Sets `offset` to the position of damage in esker_error_file, in bytes. Returns false if the error has
-// none.
+// Sets `offset` to the position of damage in esker_error_file, in bytes. Returns false if there is none.
 bool esker_error_offset(const esker_error *error,
                         uint64_t *offset);
 
@@ -661,8 +664,7 @@ esker_status esker_compact_range(const esker_keyspace *keyspace,
                                  esker_range range,
                                  esker_error **error);
 
-// Gives a value back. Its bytes must not be used afterwards. NULL and a value that was given back are
-// allowed.
+// Gives a value back. Its bytes must not be used afterwards. NULL and a value given back are allowed.
 void esker_value_free(esker_value *value);
 
 // Returns a status's name in words, such as "not found". It lives for ever.
@@ -789,15 +791,12 @@ esker_status esker_remove(const esker_keyspace *keyspace,
                           esker_value *old,
                           esker_error **error);
 
-// Sets a key to `new` if its value is `expected`, as a commit of its own. `data` NULL stands for no value:
-// then the key must be missing, or is removed. Sets `old`, which may be NULL, to the value that the key had.
-// The new value keeps the lifetime of the old one.
-//
-// ESKER_NOT_SWAPPED: the key has another value, and nothing was changed.
+// Replaces a value if it is the expected one. The new value expires when the old one would. Sets `old`,
+// which may be NULL, to the value that the key had. ESKER_NOT_SWAPPED: it has another, which stays.
 esker_status esker_compare_and_swap(const esker_keyspace *keyspace,
+                                    esker_txn *txn,
                                     esker_slice key,
-                                    esker_slice expected,
-                                    esker_slice new_,
+                                    esker_swap swap,
                                     esker_value *old,
                                     esker_error **error);
 

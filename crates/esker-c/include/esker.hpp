@@ -237,10 +237,10 @@ public:
     }
     /* Sets a key to a value, or removes it, if it has the expected value or none. Returns whether it did. */
     bool compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
-                          std::optional<std::string_view> value) {
+                          std::optional<std::string_view> value, Txn *txn = nullptr) {
         return detail::found([&](esker_error **error) {
-            return esker_compare_and_swap(get(), detail::slice(key), detail::slice(expected), detail::slice(value),
-                                          nullptr, error);
+            esker_swap swap{detail::slice(expected), detail::slice(value)};
+            return esker_compare_and_swap(get(), of(txn), detail::slice(key), swap, nullptr, error);
         });
     }
     void set_merge_operator(const std::string &name) {

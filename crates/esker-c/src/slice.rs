@@ -188,8 +188,7 @@ impl esker_value {
     }
 }
 
-/// Gives a value back. Its bytes must not be used afterwards. NULL and a value that was given back are
-/// allowed.
+/// Gives a value back. Its bytes must not be used afterwards. NULL and a value given back are allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_value_free(value: Option<&mut esker_value>) {
     if let Some(value) = value {

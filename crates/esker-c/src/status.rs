@@ -4,8 +4,7 @@ use std::ffi::CStr;
 
 use esker::{Error, ErrorKind};
 
-/// How a call ended. The first four are no errors. The numbers never change their meaning; a program has to
-/// expect new ones.
+/// How a call ended. The first four are no errors. Numbers keep their meaning; expect new ones.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum esker_status {

@@ -147,25 +147,35 @@ pub extern "C" fn esker_remove(
     })
 }
 
-/// Sets a key to `new` if its value is `expected`, as a commit of its own. `data` NULL stands for no value:
-/// then the key must be missing, or is removed. Sets `old`, which may be NULL, to the value that the key had.
-/// The new value keeps the lifetime of the old one.
-///
-/// ESKER_NOT_SWAPPED: the key has another value, and nothing was changed.
+/// A value and what replaces it. `data` NULL stands for no value: the key must be missing, or is removed.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct esker_swap<'a> {
+    expected: esker_slice<'a>,
+    new: esker_slice<'a>,
+}
+
+/// Replaces a value if it is the expected one. The new value expires when the old one would. Sets `old`,
+/// which may be NULL, to the value that the key had. ESKER_NOT_SWAPPED: it has another, which stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_compare_and_swap(
     keyspace: Option<&esker_keyspace>,
+    txn: Option<&mut esker_txn<'_>>,
     key: esker_slice<'_>,
-    expected: esker_slice<'_>,
-    new: esker_slice<'_>,
+    swap: esker_swap<'_>,
     old: Option<&mut MaybeUninit<esker_value>>,
     error: ErrorPlace<'_>,
 ) -> esker_status {
     call(error, || {
-        let keyspace = &given(keyspace, "keyspace")?.keyspace;
-        let swap = keyspace.compare_and_swap(key.bytes(), expected.bound(), new.bound())?;
-        set(old, esker_value::of(swap.old));
-        swap.swapped.then_some(()).ok_or(Failure::Status(esker_status::ESKER_NOT_SWAPPED))
+        let (key, expected, new) = (key.bytes(), swap.expected.bound(), swap.new.bound());
+        let done = update(
+            keyspace,
+            txn,
+            |ks| ks.compare_and_swap(key, expected, new),
+            |view| view.compare_and_swap(key, expected, new),
+        )?;
+        set(old, esker_value::of(done.old));
+        done.swapped.then_some(()).ok_or(Failure::Status(esker_status::ESKER_NOT_SWAPPED))
     })
 }
 

@@ -37,6 +37,12 @@ static esker_db *open_at(const char *path, int *merges) {
     return db;
 }
 
+static esker_status swap(const esker_keyspace *ks, const char *key, esker_slice expected, esker_slice new_value,
+                         esker_value *old, esker_error **error) {
+    esker_swap values = {expected, new_value};
+    return esker_compare_and_swap(ks, NULL, esker_text(key), values, old, error);
+}
+
 static void puts_and_gets(esker_db *db) {
     esker_keyspace *ks, *sync;
     esker_value value, values[3];
@@ -90,12 +96,12 @@ static void puts_and_gets(esker_db *db) {
     IS(value, "soon");
     esker_value_free(&value);
     EXPECT(ESKER_NOT_FOUND, esker_remove(ks, NULL, esker_text("t"), NULL, &error));
-    EXPECT(ESKER_NOT_SWAPPED, esker_compare_and_swap(ks, esker_text("a"), esker_text("2"), esker_text("3"), &value, &error));
+    EXPECT(ESKER_NOT_SWAPPED, swap(ks, "a", esker_text("2"), esker_text("3"), &value, &error));
     IS(value, "1");
     esker_value_free(&value);
-    OK(esker_compare_and_swap(ks, esker_text("a"), esker_text("1"), esker_none(), NULL, &error));
+    OK(swap(ks, "a", esker_text("1"), esker_none(), NULL, &error));
     expect_value(ks, NULL, "a", NULL);
-    OK(esker_compare_and_swap(ks, esker_text("a"), esker_none(), esker_text("1"), NULL, &error));
+    OK(swap(ks, "a", esker_none(), esker_text("1"), NULL, &error));
     OK(esker_fetch_add(ks, NULL, esker_text("n"), 40, &old, &error));
     OK(esker_fetch_add(ks, NULL, esker_text("n"), -42, &old, &error));
     CHECK(old == 40);

@@ -354,10 +354,11 @@ static void of_keyspace(const char *call) {
         return;
     }
     if (strcmp(call, "swap") == 0) {
-        esker_slice expected;
+        esker_swap swap;
         key = bytes_of(word());
-        expected = bytes_of(word());
-        DO(esker_compare_and_swap(ks, key, expected, bytes_of(word()), NULL, &error));
+        swap.expected = bytes_of(word());
+        swap.new_ = bytes_of(word());
+        DO(esker_compare_and_swap(ks, NULL, key, swap, NULL, &error));
         fputs(status == ESKER_OK ? "true" : "false", stdout);
         return;
     }

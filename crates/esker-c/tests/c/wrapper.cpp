@@ -48,6 +48,10 @@ int main(int, char **argv) {
     fruit.erase_range("p", "q", &batch);
     fruit.put("fig", "1", &batch);
     CHECK(batch.commit() > 0 && fruit.size() == 2);
+    db.transact([&](esker::Txn &txn) {
+        CHECK(fruit.compare_and_swap("fig", "1", "2", &txn) && fruit.get("fig")->view() == "1");
+        CHECK(!fruit.compare_and_swap("fig", "1", "3", &txn) && fruit.compare_and_swap("fig", "2", "1", &txn));
+    });
     CHECK(fruit.fetch_add("n", 5) == 0 && fruit.fetch_add("n", 5) == 5 && !fruit.compare_and_swap("fig", "2", "3"));
     CHECK(fruit.compare_and_swap("fig", "1", std::nullopt) && !fruit.contains("fig"));
     try {

@@ -118,13 +118,12 @@ public final class Keyspace extends View implements AutoCloseable {
         Scratch s = begin();
         try {
             MemorySegment name = s.slice(s.first, key);
-            MemorySegment old = s.sliceOrNull(s.second, expected);
-            MemorySegment data = s.sliceOrNull(s.third, value);
+            MemorySegment values = s.range(expected, value);
             int status = Waits.call(() -> Native.compareAndSwap(
-                    keyspace.address(), name, old, data, s.value, s.error));
+                    keyspace.address(), txnAddress(), name, values, s.value, s.error));
             s.check(status);
-            byte[] found = Native.getLong(s.value) == 0 ? null : s.takeValue();
-            return new Swap(status == Status.OK.number(), found);
+            byte[] old = Native.getLong(s.value) == 0 ? null : s.takeValue();
+            return new Swap(status == Status.OK.number(), old);
         } finally {
             end(s);
         }

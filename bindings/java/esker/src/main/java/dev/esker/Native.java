@@ -24,6 +24,8 @@ final class Native {
     static final MemoryLayout SLICE = MemoryLayout.structLayout(LONG, LONG);
     /** esker_range: two slices. */
     static final MemoryLayout RANGE = MemoryLayout.structLayout(LONG, LONG, LONG, LONG);
+    /** esker_swap: two slices. */
+    static final MemoryLayout SWAP_VALUES = MemoryLayout.structLayout(LONG, LONG, LONG, LONG);
 
     /** All memory, for reads at addresses that the library returned. */
     static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
@@ -105,7 +107,7 @@ final class Native {
     private static final MethodHandle DELETE_PREFIX = status("esker_delete_prefix", LONG, LONG, SLICE, LONG);
     private static final MethodHandle REMOVE = status("esker_remove", LONG, LONG, SLICE, LONG, LONG);
     private static final MethodHandle SWAP =
-            status("esker_compare_and_swap", LONG, SLICE, SLICE, SLICE, LONG, LONG);
+            status("esker_compare_and_swap", LONG, LONG, SLICE, SWAP_VALUES, LONG, LONG);
     private static final MethodHandle ADD = status("esker_fetch_add", LONG, LONG, SLICE, LONG, LONG, LONG);
     private static final MethodHandle ITER_NEW =
             status("esker_iter_new", LONG, LONG, RANGE, INT, LONG, LONG);
@@ -363,10 +365,9 @@ final class Native {
     }
 
     static int compareAndSwap(
-            long keyspace, MemorySegment key, MemorySegment expected, MemorySegment value,
-            long old, long error) {
+            long keyspace, long txn, MemorySegment key, MemorySegment swap, long old, long error) {
         try {
-            return (int) SWAP.invokeExact(keyspace, key, expected, value, old, error);
+            return (int) SWAP.invokeExact(keyspace, txn, key, swap, old, error);
         } catch (Throwable e) {
             throw bug(e);
         }

@@ -11,7 +11,7 @@ import java.util.concurrent.ArrayBlockingQueue;
  * share a pool.
  *
  * <pre>
- *   | error | out | out2 | value | change | slices: first, second, third, buffer | range | data |
+ *   | error | out | out2 | value | change | slices: first, second, buffer | range | data |
  * </pre>
  */
 final class Scratch {
@@ -37,9 +37,8 @@ final class Scratch {
     final long change = base + 48;
     final MemorySegment first = memory.asSlice(96, 16);
     final MemorySegment second = memory.asSlice(112, 16);
-    final MemorySegment third = memory.asSlice(128, 16);
-    final MemorySegment buffer = memory.asSlice(144, 16);
-    final MemorySegment range = memory.asSlice(160, 32);
+    final MemorySegment buffer = memory.asSlice(128, 16);
+    final MemorySegment range = memory.asSlice(144, 32);
 
     private long used = DATA_AT;
     private boolean isTaken;
@@ -109,17 +108,12 @@ final class Scratch {
         return set(slice, 0, copy(bytes), bytes.length);
     }
 
-    /** Sets a slice to bytes, or to the absent value. */
-    MemorySegment sliceOrNull(MemorySegment slice, byte[] bytes) {
-        return bytes == null ? set(slice, 0, 0, 0) : slice(slice, bytes);
-    }
-
     /** Sets a slice to the bytes of a segment: without a copy if no other thread can free it meanwhile. */
     MemorySegment slice(MemorySegment slice, MemorySegment bytes) {
         return set(slice, 0, Segments.address(bytes, this), bytes.byteSize());
     }
 
-    /** Sets the range. */
+    /** Sets the range, or what else has two slices. */
     MemorySegment range(byte[] start, byte[] end) {
         set(range, 0, start == null ? 0 : copy(start), start == null ? 0 : start.length);
         return set(range, 16, end == null ? 0 : copy(end), end == null ? 0 : end.length);
