@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::vec::IntoIter;
 
-use esker::{Key, Keys, Result, SeqNo, Value};
+use esker::{Key, Keys, Result, Value};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -42,11 +42,20 @@ pub(crate) struct Range {
     pub(crate) begun: Mutex<Begun>,
 }
 
-/// A walk, and the newest commit before it.
+/// A walk, and the state that it shows.
 #[derive(Default)]
 pub(crate) struct Begun {
     walk: Weak<Mutex<ChunkedWalk>>,
-    seqno: Option<SeqNo>,
+    state: u64,
+}
+
+/// The length of the walk that began last, if it shows the state of this moment and nothing was taken from
+/// it.
+enum BegunLength {
+    Known(usize),
+    /// The walk is longer than a chunk.
+    Longer,
+    Unknown,
 }
 
 impl Range {
@@ -75,32 +84,32 @@ impl Range {
         Ok(Entries { walk: Arc::new(Mutex::new(walk)), kind, process: self.reader.process })
     }
 
-    /// Returns the newest commit, or `None` in a transaction, whose own writes have no commit yet.
-    fn newest(&self) -> Option<SeqNo> {
-        match self.reader.source {
-            Source::Now => Some(self.reader.db.snapshot().seqno()),
-            Source::Snapshot(_) | Source::Past(_) => Some(SeqNo::MAX),
-            Source::Transaction(_) => None,
+    /// Returns a number that changes with what the range shows: the newest commit, or a count of the
+    /// operations of a transaction.
+    fn state(&self) -> u64 {
+        match &self.reader.source {
+            Source::Now => self.reader.db.snapshot().seqno().get(),
+            Source::Snapshot(_) | Source::Past(_) => 0,
+            Source::Transaction(cell) => cell.changes(),
         }
     }
 
-    /// Returns the length of the walk that began last, if it shows the state of this moment, nothing was
-    /// taken from it, and its first chunk is all of it.
-    fn len_of_begun(&self, py: Python<'_>) -> PyResult<Option<usize>> {
-        let (walk, seqno) = {
+    /// Returns the length of the walk that began last.
+    fn len_of_begun(&self, py: Python<'_>) -> PyResult<BegunLength> {
+        let (walk, state) = {
             let begun = self.begun.lock();
-            (begun.walk.upgrade(), begun.seqno)
+            (begun.walk.upgrade(), begun.state)
         };
-        let (Some(walk), true) = (walk, seqno.is_some() && seqno == self.newest()) else { return Ok(None) };
+        let Some(walk) = walk.filter(|_| state == self.state()) else { return Ok(BegunLength::Unknown) };
         wait(py, || {
             let mut walk = walk.lock();
             if !walk.is_fresh || walk.failed.is_some() {
-                return Ok(None);
+                return Ok(BegunLength::Unknown);
             }
             // The caller wants all of it.
             walk.chunk_len = CHUNK_LEN_MAX;
             walk.fill()?;
-            Ok(walk.source.is_none().then(|| walk.chunk.len()))
+            Ok(if walk.source.is_none() { BegunLength::Known(walk.chunk.len()) } else { BegunLength::Longer })
         })
     }
 
@@ -117,9 +126,9 @@ impl Range {
 impl Range {
     fn __iter__(&self, py: Python<'_>) -> PyResult<Entries> {
         self.reader.process.check(py)?;
-        let seqno = self.newest();
+        let state = self.state();
         let entries = self.walk(py, self.reverse)?;
-        *self.begun.lock() = Begun { walk: Arc::downgrade(&entries.walk), seqno };
+        *self.begun.lock() = Begun { walk: Arc::downgrade(&entries.walk), state };
         Ok(entries)
     }
 
@@ -131,14 +140,17 @@ impl Range {
     }
 
     /// The number of entries. A part of a keyspace is counted one by one. `list` asks for it as well, right
-    /// after it has begun a walk, which then tells the length of a short range.
+    /// after it has begun a walk, which then tells the length of a short range. In a transaction `list`
+    /// counts the entries of a long range, because a read of the keyspace's length may conflict.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         self.reader.process.check(py)?;
-        if let Some(len) = self.len_of_begun(py)? {
-            return Ok(len);
-        }
+        let counts = match (self.len_of_begun(py)?, &self.reader.source) {
+            (BegunLength::Known(len), _) => return Ok(len),
+            (BegunLength::Longer, Source::Transaction(_)) => true,
+            _ => !self.bounds.are_all(),
+        };
         let limit = self.limit.unwrap_or(u64::MAX);
-        if self.bounds.are_all() {
+        if !counts {
             return Ok(usize::try_from(self.reader.read(py, |reads| reads.count())?.min(limit))?);
         }
         let bounds = self.bounds.clone();

@@ -1,6 +1,7 @@
 //! What a view reads: the newest state, a snapshot, the past, or a transaction.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::{Db, Error, Keyspace, Past, ReadCore, Result, Snapshot, Transaction};
 use parking_lot::Mutex;
@@ -14,6 +15,8 @@ use crate::fork::Process;
 /// Code that holds the lock never waits for the interpreter: it runs detached, or makes no Python calls.
 pub(crate) struct Cell {
     transaction: Mutex<Option<Transaction>>,
+    /// Number of operations that may have written, and of ends. Relaxed: changed under the lock.
+    changes: AtomicU64,
     process: Process,
     /// Whether `Db.transact` ends it.
     pub(crate) is_managed: bool,
@@ -22,11 +25,25 @@ pub(crate) struct Cell {
 impl Cell {
     /// Shares a transaction.
     pub(crate) fn new(transaction: Transaction, is_managed: bool) -> Arc<Cell> {
-        Arc::new(Cell { transaction: Mutex::new(Some(transaction)), process: Process::current(), is_managed })
+        let (transaction, process) = (Mutex::new(Some(transaction)), Process::current());
+        Arc::new(Cell { transaction, changes: AtomicU64::new(0), process, is_managed })
     }
 
-    /// Runs an operation of the transaction. Call it detached.
+    /// Runs an operation of the transaction, which may write. Call it detached.
     pub(crate) fn with<T>(&self, run: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.read(|transaction| {
+            self.changes.fetch_add(1, Ordering::Relaxed);
+            run(transaction)
+        })
+    }
+
+    /// Returns a number that differs after each operation that may have written.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Runs an operation of the transaction that writes nothing. Call it detached.
+    fn read<T>(&self, run: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
         match &mut *self.transaction.lock() {
             Some(transaction) => run(transaction),
             None => Err(Error::Invalid("the transaction has ended".to_owned())),
@@ -35,7 +52,9 @@ impl Cell {
 
     /// Takes the transaction out: it has ended for others.
     pub(crate) fn take(&self) -> Option<Transaction> {
-        self.transaction.lock().take()
+        let mut transaction = self.transaction.lock();
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        transaction.take()
     }
 
     /// Puts it back after a failed commit.
@@ -113,7 +132,7 @@ impl Reader {
             Source::Now => read(&self.keyspace),
             Source::Past(past) => read(&**past),
             Source::Snapshot(snapshot) => read(&snapshot.get()?.keyspace(&self.keyspace)),
-            Source::Transaction(cell) => cell.with(|t| read(&t.keyspace(&self.keyspace))),
+            Source::Transaction(cell) => cell.read(|t| read(&t.keyspace(&self.keyspace))),
         }
     }
 

@@ -65,6 +65,33 @@ def test_conflicts(db):
     assert users["m"] == b"1"
 
 
+def test_a_list_reads_the_entries_and_not_the_length(db):
+    numbers, log = db["numbers"], db["log"]
+    numbers.update((f"{n:04}", "x") for n in range(3000))
+    for few in (1, 2000):
+        t = db.transaction(isolation="serializable")
+        assert len(list(t[numbers].items(limit=few))) == len(list(t[numbers].keys(limit=few))) == few
+        numbers[f"new {few}"] = "x"  # behind what was read
+        t[log]["a"] = "1"
+        t.commit()
+    t = db.transaction(isolation="serializable")
+    keys = t[numbers].keys(limit=5)
+    begun = iter(keys)
+    t[numbers].delete_range(end="2999")
+    assert (len(keys), len(list(begun))) == (3, 5)
+    entries, begun = t[numbers].items(), iter(t[numbers].items())
+    assert len(entries) == 3 and len(list(begun)) == 3
+    numbers["newer"] = "x"
+    with pytest.raises(esker.Conflict):  # it has read the length
+        t.commit()
+    t = db.transaction()
+    entries = t[numbers].items()
+    begun = iter(entries)
+    t.rollback()
+    with pytest.raises(esker.Invalid, match="has ended"):
+        len(entries)
+
+
 def test_transact_runs_again_and_returns(db):
     users, seen = db["users"], []
 
