@@ -216,13 +216,14 @@ int bridge_lock(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *k
 }
 
 int bridge_walk(const esker_keyspace *keyspace, const esker_txn *txn, const uint8_t *start, size_t start_len,
-                const uint8_t *end, size_t end_len, uint32_t flags, int prefix, uint8_t *buffer,
+                const uint8_t *end, size_t end_len, const bridge_walk_options *options, uint8_t *buffer,
                 size_t capacity, esker_iter **iter, bridge_result *result) {
     esker_range range = esker_range_of(slice(start, start_len), slice(end, end_len));
-    int status = prefix
-        ? esker_iter_prefix(keyspace, txn, range.start, flags, iter, &result->error)
-        : esker_iter_new(keyspace, txn, range, flags, iter, &result->error);
+    int status = options->is_prefix
+        ? esker_iter_prefix(keyspace, txn, range.start, options->flags, iter, &result->error)
+        : esker_iter_new(keyspace, txn, range, options->flags, iter, &result->error);
     if (status != ESKER_OK) return status;
+    esker_iter_set_limit(*iter, options->limit);
     status = bridge_fill(*iter, buffer, capacity, result);
     if (result->done || (status != ESKER_OK && status != ESKER_BUFFER_TOO_SMALL)) {
         esker_iter_free(*iter);

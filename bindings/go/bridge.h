@@ -85,10 +85,16 @@ int bridge_add(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *ke
 int bridge_lock(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *key, size_t key_len,
                 int shared, bridge_result *result);
 
-/* Begins a walk and fills a buffer. `prefix` not 0: `start` is a prefix, and `end` is ignored. `*iter` is
- * NULL if the walk has ended, which sets result->done. */
+/* How a walk goes. `is_prefix` not 0: its start is a prefix, and its end is ignored. */
+typedef struct {
+    uint64_t limit;
+    uint32_t flags;
+    int is_prefix;
+} bridge_walk_options;
+
+/* Begins a walk and fills a buffer. `*iter` is NULL if the walk has ended, which sets result->done. */
 int bridge_walk(const esker_keyspace *keyspace, const esker_txn *txn, const uint8_t *start, size_t start_len,
-                const uint8_t *end, size_t end_len, uint32_t flags, int prefix, uint8_t *buffer,
+                const uint8_t *end, size_t end_len, const bridge_walk_options *options, uint8_t *buffer,
                 size_t capacity, esker_iter **iter, bridge_result *result);
 /* Fills a buffer with the next entries. result->done: there are no more. If reading fails, result->count is
  * the number of entries before the error. */

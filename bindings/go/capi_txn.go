@@ -77,12 +77,12 @@ type filled struct {
 func capiWalk(keyspace cKeyspace, txn cTxn, w walk, buffer []byte) (cIter, filled, error) {
 	var iter cIter
 	var r C.bridge_result
-	var prefix C.int
+	options := C.bridge_walk_options{limit: C.uint64_t(w.limit), flags: C.uint32_t(w.flags)}
 	if w.isPrefix {
-		prefix = 1
+		options.is_prefix = 1
 	}
 	code := C.bridge_walk(keyspace, txn, first(w.start), size(w.start), first(w.end), size(w.end),
-		C.uint32_t(w.flags), prefix, first(buffer), size(buffer), &iter, &r)
+		&options, first(buffer), size(buffer), &iter, &r)
 	return iter, filled{int(r.count), int(r.len), r.done != 0}, result(code, r.error)
 }
 

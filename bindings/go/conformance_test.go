@@ -287,15 +287,15 @@ func (r *replayer) scan(ks *esker.Keyspace, c *call) (any, error) {
 	if c.Reverse {
 		options = append(options, esker.Reverse)
 	}
+	if c.Limit != nil {
+		options = append(options, esker.Limit(*c.Limit))
+	}
 	entries := ks.Range(r.bytes(c.Start), r.bytes(c.End), options...)
 	if c.Prefix != nil {
 		entries = ks.Prefix(r.bytes(c.Prefix), options...)
 	}
 	all := [][]any{}
 	for key, value := range entries {
-		if c.Limit != nil && len(all) == *c.Limit {
-			break
-		}
 		all = append(all, []any{shownHex(key), shownHex(value)})
 	}
 	if c.Txn != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,6 +99,12 @@ func TestReadsAndWrites(t *testing.T) {
 	equal(t, shown(ks.Prefix(b("p"), esker.Reverse)), "p2=vp2 p1=vp1")
 	equal(t, shown(ks.Range(b("p"), nil, esker.KeysOnly, esker.Reverse)), "p2= p1=")
 	equal(t, shown(ks.Range(nil, []byte{})), "")
+	equal(t, shown(ks.Range(b("b"), nil, esker.Limit(2))), "b=vb c=vc")
+	equal(t, shown(ks.Prefix(b("p"), esker.Limit(1), esker.KeysOnly)), "p1=")
+	equal(t, shown(ks.All(esker.Limit(3), esker.Reverse, esker.Limit(1))), "p2=vp2")
+	equal(t, shown(ks.All(esker.Limit(0))), "")
+	equal(t, shown(ks.All(esker.Limit(-1))), "")
+	equal(t, shown(ks.Range(b("d"), b("p"), esker.Limit(math.MaxInt))), "d=vd")
 	equal(t, value(ks.Len())(t), 6)
 	must(t, ks.DeleteRange(b("b"), b("d")))
 	must(t, ks.DeletePrefix(b("p")))

@@ -3,6 +3,7 @@ package esker
 import (
 	"encoding/binary"
 	"iter"
+	"math"
 )
 
 const (
@@ -13,20 +14,27 @@ const (
 )
 
 // RangeOption changes how a range is read. Options are combined by giving several.
-type RangeOption uint32
+type RangeOption uint64
 
 const (
 	// Reverse reads from the last key to the first.
 	Reverse RangeOption = 1
 	// KeysOnly reads no values: they are nil.
 	KeysOnly RangeOption = 2
+
+	flagBits = 2
 )
+
+// Limit ends a range after some entries. Nothing behind them is read, which makes short ranges faster than a
+// loop that is left.
+func Limit(entries int) RangeOption { return RangeOption(max(entries, 0)+1) << flagBits }
 
 // walk says what is read.
 type walk struct {
 	start, end []byte
 	isPrefix   bool
 	flags      RangeOption
+	limit      uint64
 }
 
 // Range returns the entries from start on, below end. nil: no bound. It sees the state at its begin. So in a
@@ -37,12 +45,12 @@ type walk struct {
 // An error ends the loop. In a transaction, View, Update and Commit return it; see also Tx.Err. Outside of
 // transactions Err returns it.
 func (k *Keyspace) Range(start, end []byte, options ...RangeOption) iter.Seq2[[]byte, []byte] {
-	return k.walk(walk{start: start, end: end, flags: combined(options)})
+	return k.walk(walk{start: start, end: end}.with(options))
 }
 
 // Prefix returns the entries whose keys begin with a prefix, as Range does.
 func (k *Keyspace) Prefix(prefix []byte, options ...RangeOption) iter.Seq2[[]byte, []byte] {
-	return k.walk(walk{start: prefix, isPrefix: true, flags: combined(options)})
+	return k.walk(walk{start: prefix, isPrefix: true}.with(options))
 }
 
 // All returns all entries, as Range does.
@@ -83,12 +91,16 @@ func (k *Keyspace) fail(err error) {
 	}
 }
 
-func combined(options []RangeOption) RangeOption {
-	var all RangeOption
+// with returns the walk with options: the smallest limit, and all flags.
+func (w walk) with(options []RangeOption) walk {
+	w.limit = math.MaxUint64
 	for _, option := range options {
-		all |= option
+		if limit := uint64(option >> flagBits); limit > 0 {
+			w.limit = min(w.limit, limit-1)
+		}
+		w.flags |= option & (Reverse | KeysOnly)
 	}
-	return all
+	return w
 }
 
 func (k *Keyspace) walk(w walk) iter.Seq2[[]byte, []byte] {

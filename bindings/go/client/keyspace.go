@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"sync/atomic"
 )
 
@@ -176,27 +177,35 @@ func (k *Keyspace) SetMergeOperator(operator string) error {
 }
 
 // RangeOption changes how a range is read.
-type RangeOption int
+type RangeOption uint64
 
 const (
 	// Reverse reads from the last key to the first.
 	Reverse RangeOption = 1
 	// KeysOnly reads no values: they are nil.
 	KeysOnly RangeOption = 2
+
+	flagBits = 2
 )
+
+// Limit ends a range after some entries. Nothing behind them is read.
+func Limit(entries int) RangeOption { return RangeOption(max(entries, 0)+1) << flagBits }
 
 // Range returns the entries from start on, below end, in pages. nil: no bound. Outside of a transaction it
 // sees the state at its begin. An error ends the loop: see Err.
 func (k *Keyspace) Range(start, end []byte, options ...RangeOption) iter.Seq2[[]byte, []byte] {
-	var all RangeOption
+	p := page{start: start, end: end, left: math.MaxInt}
 	for _, option := range options {
-		all |= option
+		if limit := int(option >> flagBits); limit > 0 {
+			p.left = min(p.left, limit-1)
+		}
+		p.options |= option & (Reverse | KeysOnly)
 	}
 	return func(yield func([]byte, []byte) bool) {
-		if end != nil && len(end) == 0 {
+		if p.left == 0 || end != nil && len(end) == 0 {
 			return
 		}
-		if err := k.walk(page{start: start, end: end, options: all}, yield); err != nil {
+		if err := k.walk(p, yield); err != nil {
 			k.fail(err)
 		}
 	}
@@ -251,11 +260,16 @@ func (k *Keyspace) fail(err error) {
 type page struct {
 	start, end []byte
 	options    RangeOption
-	isLater    bool
+	// Number of entries after which the range ends.
+	left    int
+	isLater bool
 }
 
+// size returns how many entries the page has at most.
+func (p *page) size() int { return min(pageMax, p.left) }
+
 func (p *page) words() []any {
-	words := []any{"ES.RANGE", p.start, p.end, "LIMIT", fmt.Sprint(pageMax)}
+	words := []any{"ES.RANGE", p.start, p.end, "LIMIT", fmt.Sprint(p.size())}
 	if p.options&Reverse != 0 {
 		words = append(words, "REV")
 	} else if p.isLater {
@@ -312,7 +326,8 @@ func (p *page) each(yield func([]byte, []byte) bool, call func([]any) (any, erro
 				return nil
 			}
 		}
-		if array, _ := reply.([]any); len(array) < pageMax*step {
+		array, _ := reply.([]any)
+		if p.left -= len(array) / step; p.left <= 0 || len(array) < pageMax*step {
 			return nil
 		}
 		// An empty end has no bound, and nothing is below the empty key.

@@ -195,11 +195,10 @@ typedef struct esker_error esker_error;
 // A reader of the change feed. One thread at a time may use it. Free it with esker_feed_free.
 typedef struct esker_feed esker_feed;
 
-// A walk in one direction. It sees the state at the time when it was made. One thread at a time may use it.
-// Free it with esker_iter_free.
+// A walk in one direction over the state of its begin, for one thread at a time. See esker_iter_free.
 typedef struct esker_iter esker_iter;
 
-// A keyspace. Any number of threads may use it at once. Free it with esker_keyspace_free; the data stays.
+// A keyspace. Any number of threads may use it. Free it with esker_keyspace_free; the data stays.
 typedef struct esker_keyspace esker_keyspace;
 
 // How esker_open opens a database. Free it with esker_options_free; esker_open leaves it as it is.
@@ -359,9 +358,9 @@ esker_status esker_repair(const char *source,
 
 // Removes a database, which may be damaged: its files, and the directory if nothing else is in it.
 //
-// Errors: ESKER_LOCKED if it is open, ESKER_NO_DATABASE if the directory has no file of a database,
-// ESKER_IO.
-esker_status esker_destroy(const char *directory, esker_error **error);
+// Errors: ESKER_LOCKED if it is open, ESKER_NO_DATABASE if there is no file of a database, ESKER_IO.
+esker_status esker_destroy(const char *directory,
+                           esker_error **error);
 
 // Calls a function with the name of each keyspace, in their order.
 esker_status esker_keyspace_names(const esker_db *db,
@@ -369,8 +368,7 @@ esker_status esker_keyspace_names(const esker_db *db,
                                   void *context,
                                   esker_error **error);
 
-// Calls a function with each figure of the database: sizes, counts, times. The manual of `esker stats`
-// explains them.
+// Calls a function with each figure of the database: sizes, counts, times. `esker stats` explains them.
 esker_status esker_stats(const esker_db *db,
                          esker_figure_function function,
                          void *context,
@@ -409,9 +407,8 @@ const char *esker_error_text(const esker_error *error);
 // Returns the file or directory that the error is about, or NULL. It lives as long as the error.
 const char *esker_error_file(const esker_error *error);
 
-// Sets `offset` to the position of damage in esker_error_file, in bytes. Returns false if there is none.
-bool esker_error_offset(const esker_error *error,
-                        uint64_t *offset);
+// Sets `offset` to the position of damage in esker_error_file. Returns false if the error has none.
+bool esker_error_offset(const esker_error *error, uint64_t *offset);
 
 // Returns the number of the operating system's error (errno), or 0.
 int32_t esker_error_errno(const esker_error *error);
@@ -459,6 +456,10 @@ esker_status esker_iter_prefix(const esker_keyspace *keyspace,
                                uint32_t flags,
                                esker_iter **iter,
                                esker_error **error);
+
+// Ends a walk after `entries` entries, and reads nothing behind them. Call it before the first one is read.
+void esker_iter_set_limit(esker_iter *iter,
+                          uint64_t entries);
 
 // Sets `key` and `value`, which may be NULL, to the next entry. Both are valid until the next call for this
 // walk. ESKER_NOT_FOUND: there are no more entries.
@@ -704,8 +705,7 @@ esker_status esker_begin(const esker_db *db, uint32_t kind, esker_txn **txn, esk
 // commit; `seqno` may be NULL. Free the transaction afterwards.
 //
 // ESKER_CONFLICT: nothing was written; free it, and run all of it again (esker_transact does). After other
-// errors the transaction still has its writes: after ESKER_NO_SPACE, for example, commit again once there is
-// space.
+// errors the transaction still has its writes: after ESKER_NO_SPACE, commit again once there is space.
 esker_status esker_commit(esker_txn *txn,
                           uint32_t durability,
                           uint64_t *seqno,

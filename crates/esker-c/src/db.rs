@@ -143,8 +143,7 @@ pub extern "C" fn esker_repair(
 
 /// Removes a database, which may be damaged: its files, and the directory if nothing else is in it.
 ///
-/// Errors: ESKER_LOCKED if it is open, ESKER_NO_DATABASE if the directory has no file of a database,
-/// ESKER_IO.
+/// Errors: ESKER_LOCKED if it is open, ESKER_NO_DATABASE if there is no file of a database, ESKER_IO.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_destroy(directory: *const c_char, error: ErrorPlace<'_>) -> esker_status {
     call(error, || Ok(esker::destroy(Text::of(directory).path("directory")?)?))
@@ -173,8 +172,7 @@ pub extern "C" fn esker_keyspace_names(
     })
 }
 
-/// Calls a function with each figure of the database: sizes, counts, times. The manual of `esker stats`
-/// explains them.
+/// Calls a function with each figure of the database: sizes, counts, times. `esker stats` explains them.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_stats(
     db: Option<&esker_db>,

@@ -47,7 +47,7 @@ pub extern "C" fn esker_error_file(error: Option<&esker_error>) -> *const c_char
     error.and_then(|error| error.file.as_ref()).map_or(std::ptr::null(), |file| file.as_ptr())
 }
 
-/// Sets `offset` to the position of damage in esker_error_file, in bytes. Returns false if there is none.
+/// Sets `offset` to the position of damage in esker_error_file. Returns false if the error has none.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_error_offset(
     error: Option<&esker_error>,

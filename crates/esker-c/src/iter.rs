@@ -35,11 +35,12 @@ impl<'a> esker_range<'a> {
     }
 }
 
-/// A walk in one direction. It sees the state at the time when it was made. One thread at a time may use it.
-/// Free it with esker_iter_free.
+/// A walk in one direction over the state of its begin, for one thread at a time. See esker_iter_free.
 pub struct esker_iter {
     walk: Walk,
     is_reverse: bool,
+    /// Number of entries after which the walk ends.
+    left: u64,
     /// The entry that did not fit into the last buffer, or that esker_iter_next lends.
     held: Option<(Key, Value)>,
     /// The error that follows the entries of the last buffer. The range returns an error only once.
@@ -60,21 +61,27 @@ impl esker_iter {
             0 => Walk::Entries(range),
             _ => Walk::Keys(range.keys()),
         };
-        Ok(esker_iter { walk, is_reverse: flags & ESKER_ITER_REVERSE != 0, held: None, failed: None })
+        let is_reverse = flags & ESKER_ITER_REVERSE != 0;
+        Ok(esker_iter { walk, is_reverse, left: u64::MAX, held: None, failed: None })
     }
 
     fn step(&mut self) -> esker::Result<Option<(Key, Value)>> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        match (&mut self.walk, self.is_reverse) {
-            (Walk::Entries(range), false) => range.next().transpose(),
-            (Walk::Entries(range), true) => range.next_back().transpose(),
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let entry = match (&mut self.walk, self.is_reverse) {
+            (Walk::Entries(range), false) => range.next().transpose()?,
+            (Walk::Entries(range), true) => range.next_back().transpose()?,
             (Walk::Keys(keys), reverse) => {
                 let key = if reverse { keys.next_back() } else { keys.next() };
-                Ok(key.transpose()?.map(|key| (key, Value::default())))
+                key.transpose()?.map(|key| (key, Value::default()))
             }
-        }
+        };
+        self.left -= u64::from(entry.is_some());
+        Ok(entry)
     }
 }
 
@@ -112,6 +119,14 @@ pub extern "C" fn esker_iter_prefix(
         place.write(Some(Box::new(esker_iter::new(range, flags)?)));
         Ok(())
     })
+}
+
+/// Ends a walk after `entries` entries, and reads nothing behind them. Call it before the first one is read.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_iter_set_limit(iter: Option<&mut esker_iter>, entries: u64) {
+    if let Some(iter) = iter {
+        iter.left = entries;
+    }
 }
 
 /// Sets `key` and `value`, which may be NULL, to the next entry. Both are valid until the next call for this

@@ -15,7 +15,7 @@ use crate::status::esker_status;
 pub const ESKER_KEY_BYTES_MAX: usize = 65_535;
 const _: () = assert!(ESKER_KEY_BYTES_MAX == esker::KEY_BYTES_MAX, "the header says what the engine does");
 
-/// A keyspace. Any number of threads may use it at once. Free it with esker_keyspace_free; the data stays.
+/// A keyspace. Any number of threads may use it. Free it with esker_keyspace_free; the data stays.
 pub struct esker_keyspace {
     pub(crate) keyspace: Keyspace,
 }

@@ -165,8 +165,7 @@ fn isolation_of(kind: u32) -> Result<Option<Isolation>, Failure> {
 /// commit; `seqno` may be NULL. Free the transaction afterwards.
 ///
 /// ESKER_CONFLICT: nothing was written; free it, and run all of it again (esker_transact does). After other
-/// errors the transaction still has its writes: after ESKER_NO_SPACE, for example, commit again once there is
-/// space.
+/// errors the transaction still has its writes: after ESKER_NO_SPACE, commit again once there is space.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_commit(
     txn: Option<&mut esker_txn<'_>>,

@@ -243,6 +243,22 @@ static void walks(esker_db *db) {
     CHECK(total == 100);
     esker_iter_free(iter);
 
+    OK(esker_iter_new(ks, NULL, esker_range_of(esker_none(), esker_none()), 0, &iter, &error));
+    esker_iter_set_limit(iter, 3);
+    EXPECT(ESKER_BUFFER_TOO_SMALL, esker_iter_fill(iter, tiny, &count, &bytes, &error));
+    OK(esker_iter_fill(iter, buffer, &count, &bytes, &error));
+    CHECK(count == 3 && bytes == 39 && memcmp(room + 34, "002", 3) == 0);
+    OK(esker_iter_fill(iter, buffer, &count, &bytes, &error));
+    CHECK(count == 0);
+    esker_iter_free(iter);
+    OK(esker_iter_new(ks, NULL, esker_range_of(esker_none(), esker_none()), ESKER_ITER_REVERSE, &iter, &error));
+    esker_iter_set_limit(iter, 1);
+    OK(esker_iter_next(iter, &key, NULL, &error));
+    IS(key, "099");
+    EXPECT(ESKER_NOT_FOUND, esker_iter_next(iter, &key, NULL, &error));
+    esker_iter_free(iter);
+    esker_iter_set_limit(NULL, 1);
+
     OK(esker_cursor_new(ks, NULL, &cursor, &error));
     EXPECT(ESKER_NOT_FOUND, esker_cursor_entry(cursor, &key, &value, &error));
     OK(esker_cursor_seek(cursor, esker_text("0505"), &error));

@@ -81,6 +81,7 @@ final class Native {
     static final MethodHandle TXN_FREE = function("esker_txn_free", LONG);
     static final MethodHandle ITER_FREE = function("esker_iter_free", LONG);
     static final MethodHandle FEED_FREE = function("esker_feed_free", LONG);
+    static final MethodHandle ITER_SET_LIMIT = function("esker_iter_set_limit", LONG, LONG);
     static final MethodHandle ERROR_FREE = function("esker_error_free", LONG);
     static final MethodHandle VALUE_FREE = function("esker_value_free", LONG);
     static final MethodHandle OPTIONS_NEW = returning("esker_options_new");

@@ -88,7 +88,7 @@ public final class Scan<T> implements Iterable<T>, AutoCloseable {
     }
 
     private Walk walk() {
-        return Walk.begin(bounds, flags);
+        return Walk.begin(bounds, flags, limit);
     }
 
     @Override

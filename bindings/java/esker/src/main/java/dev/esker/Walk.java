@@ -25,7 +25,8 @@ final class Walk {
         this.handle = handle;
     }
 
-    static Walk begin(Scan.Bounds of, int flags) {
+    /** Begins a walk of at most {@code limit} entries. */
+    static Walk begin(Scan.Bounds of, int flags, long limit) {
         View view = of.view();
         Scratch s = view.begin();
         try {
@@ -37,8 +38,12 @@ final class Walk {
                     : Native.iterPrefix(
                             keyspace, txn, s.slice(s.first, of.prefix()), flags, s.out, s.error);
             s.check(status);
-            Handle parent = view.parent();
-            return new Walk(Handle.exclusive("scan", Native.getLong(s.out), Native.ITER_FREE, parent));
+            long iter = Native.getLong(s.out);
+            if (limit != Long.MAX_VALUE) {
+                // Without it a chunk has entries that are not wanted.
+                Native.run(Native.ITER_SET_LIMIT, iter, limit);
+            }
+            return new Walk(Handle.exclusive("scan", iter, Native.ITER_FREE, view.parent()));
         } finally {
             view.end(s);
         }
