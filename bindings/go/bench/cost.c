@@ -37,6 +37,23 @@ int cost_gets(const esker_keyspace *keyspace, const uint8_t *keys, size_t key_le
     return ESKER_OK;
 }
 
+int cost_ranges(const esker_keyspace *keyspace, const uint8_t *keys, size_t key_len, size_t count,
+                size_t entries) {
+    for (size_t n = 0; n < count; n++, keys += key_len) {
+        esker_range range = {esker_bytes(keys, key_len), {0}};
+        esker_iter *iter = NULL;
+        esker_slice key, value;
+        int status = esker_iter_new(keyspace, NULL, range, 0, &iter, NULL);
+        for (size_t at = 0; at < entries && status == ESKER_OK; at++) {
+            status = esker_iter_next(iter, &key, &value, NULL);
+            if (status == ESKER_OK) sink += value.data[0] + key.len + value.len;
+        }
+        esker_iter_free(iter);
+        if (status != ESKER_OK && status != ESKER_NOT_FOUND) return status;
+    }
+    return ESKER_OK;
+}
+
 int cost_scan(const esker_keyspace *keyspace, size_t chunk, size_t *entries) {
     esker_iter *iter = NULL;
     uint8_t *data = malloc(chunk);

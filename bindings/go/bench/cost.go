@@ -4,6 +4,7 @@ package main
 //
 //	empty    esker_version, which returns a constant
 //	get      a random key of a compacted database in the cache; the value is copied
+//	range    10 entries from a random key on; in C one by one, in Go in a chunk
 //	scan     all entries, in chunks of 64 KiB
 
 // #cgo CFLAGS: -I${SRCDIR}/../../../crates/esker-c/include
@@ -110,6 +111,22 @@ func getsInGo(p *pair) (int, error) {
 	return count, nil
 }
 
+func rangesInC(p *pair) (int, error) {
+	count := len(p.lookups) / keyBytes / 10
+	keys := (*C.uint8_t)(unsafe.SliceData(p.lookups))
+	return count, failed(C.cost_ranges(p.keyspace, keys, keyBytes, C.size_t(count), rangeItems))
+}
+
+func rangesInGo(p *pair) (int, error) {
+	count := len(p.lookups) / keyBytes / 10
+	for n := range count {
+		if _, err := p.ofGo.scan(p.lookups[n*keyBytes:(n+1)*keyBytes], rangeItems); err != nil {
+			return 0, err
+		}
+	}
+	return count, nil
+}
+
 func scanInC(p *pair) (int, error) {
 	var entries C.size_t
 	err := failed(C.cost_scan(p.keyspace, chunkBytes, &entries))
@@ -126,6 +143,7 @@ func costs(items, rounds int, base string) error {
 	all := []*cost{
 		{name: "an empty call", inC: emptyInC, inGo: emptyInGo},
 		{name: "a cached get", inC: getsInC, inGo: getsInGo},
+		{name: "a range of 10", inC: rangesInC, inGo: rangesInGo},
 		{name: "an entry of a scan", inC: scanInC, inGo: scanInGo},
 	}
 	for round := range rounds + 1 {

@@ -46,7 +46,9 @@ type engine struct {
 	open func(directory string) (store, error)
 }
 
-var engines = []engine{{"Esker", openEsker}, {"bbolt", openBbolt}, {"Badger", openBadger}, {"Pebble", openPebble}}
+var engines = []engine{
+	{"Esker", openEsker}, {"bbolt", openBbolt}, {"Badger", openBadger}, {"Pebble", openPebble},
+}
 
 // visited keeps the compiler from dropping reads.
 var visited int
@@ -111,11 +113,9 @@ func (s *eskerStore) get(key []byte) (int, error) {
 
 func (s *eskerStore) scan(from []byte, limit int) (int, error) {
 	entries := 0
-	for key, value := range s.maps[buffered].Range(from, nil) {
+	for key, value := range s.maps[buffered].Range(from, nil, esker.Limit(limit)) {
 		visit(key, value)
-		if entries++; entries == limit {
-			break
-		}
+		entries++
 	}
 	return entries, s.maps[buffered].Err()
 }

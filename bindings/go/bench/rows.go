@@ -13,26 +13,28 @@ const (
 	synced     = 200
 )
 
-// data is what a round writes and looks up. All bytes are random, so nothing can be compressed.
+// data is what a round writes and looks up. All bytes are random, so nothing can be compressed. The keys have
+// no pointers of their own, which the garbage collector would visit while an engine is measured.
 type data struct {
-	keys   [][]byte
+	items  int
+	keys   []byte
 	bytes  []byte
 	random *rand.Rand
 }
 
 func newData(items int, seed uint64) *data {
 	random := rand.NewChaCha8([32]byte{byte(seed), 1})
-	d := &data{bytes: make([]byte, 1<<20), random: rand.New(random)}
-	all := make([]byte, items*keyBytes)
-	_, _ = random.Read(all)
-	_, _ = random.Read(d.bytes)
-	for n := range items {
-		d.keys = append(d.keys, all[n*keyBytes:(n+1)*keyBytes:(n+1)*keyBytes])
+	d := &data{
+		items: items, keys: make([]byte, items*keyBytes), bytes: make([]byte, 1<<20), random: rand.New(random),
 	}
+	_, _ = random.Read(d.keys)
+	_, _ = random.Read(d.bytes)
 	return d
 }
 
-func (d *data) key() []byte { return d.keys[d.random.IntN(len(d.keys))] }
+func (d *data) keyAt(n int) []byte { return d.keys[n*keyBytes : (n+1)*keyBytes : (n+1)*keyBytes] }
+
+func (d *data) key() []byte { return d.keyAt(d.random.IntN(d.items)) }
 
 func (d *data) value() []byte {
 	at := d.random.IntN(len(d.bytes) - valueBytes)
@@ -64,22 +66,22 @@ var rows = []row{
 func is(d durability) *durability { return &d }
 
 func load(s store, d *data) (int, error) {
+	keys := make([][]byte, 0, batchItems)
 	values := make([][]byte, 0, batchItems)
-	for from := 0; from < len(d.keys); from += batchItems {
-		keys := d.keys[from:min(from+batchItems, len(d.keys))]
-		values = values[:0]
-		for range keys {
-			values = append(values, d.value())
+	for from := 0; from < d.items; from += batchItems {
+		keys, values = keys[:0], values[:0]
+		for n := from; n < min(from+batchItems, d.items); n++ {
+			keys, values = append(keys, d.keyAt(n)), append(values, d.value())
 		}
 		if err := s.batch(keys, values); err != nil {
 			return 0, err
 		}
 	}
-	return len(d.keys), nil
+	return d.items, nil
 }
 
 func gets(s store, d *data, missing bool) (int, error) {
-	count := len(d.keys) / 2
+	count := d.items / 2
 	want := valueBytes
 	var absent [keyBytes]byte
 	for range count {
@@ -102,15 +104,15 @@ func gets(s store, d *data, missing bool) (int, error) {
 }
 
 func scanAll(s store, d *data) (int, error) {
-	entries, err := s.scan(nil, len(d.keys))
-	if err == nil && entries != len(d.keys) {
-		err = fmt.Errorf("a scan of %d entries, not %d", entries, len(d.keys))
+	entries, err := s.scan(nil, d.items)
+	if err == nil && entries != d.items {
+		err = fmt.Errorf("a scan of %d entries, not %d", entries, d.items)
 	}
 	return entries, err
 }
 
 func ranges(s store, d *data) (int, error) {
-	count := len(d.keys) / 20
+	count := d.items / 20
 	for range count {
 		if _, err := s.scan(d.key(), rangeItems); err != nil {
 			return 0, err
@@ -122,7 +124,7 @@ func ranges(s store, d *data) (int, error) {
 // puts sets one of some entries to another value, each in a commit of its own.
 func puts(durability durability, one int) func(store, *data) (int, error) {
 	return func(s store, d *data) (int, error) {
-		count := len(d.keys) / one
+		count := d.items / one
 		for range count {
 			if err := s.put(d.key(), d.value(), durability); err != nil {
 				return 0, err
@@ -143,7 +145,7 @@ func putsSynced(s store, d *data) (int, error) {
 
 func mixed(durability durability) func(store, *data) (int, error) {
 	return func(s store, d *data) (int, error) {
-		count := len(d.keys) / 5
+		count := d.items / 5
 		for n := range count {
 			var err error
 			if n%10 == 0 {
