@@ -157,7 +157,7 @@ fn each<K, V>(entries: impl Iterator<Item = esker::Result<(K, V)>>) -> esker::Re
     entries.map(|entry| entry.map(|_| 1)).sum()
 }
 
-fn visit(range: esker::Range) -> esker::Result<u64> {
+fn visit(mut range: esker::Range) -> esker::Result<u64> {
     let mut sum = 0;
     range.visit(|key, value| {
         sum += u64::from(key[0]) + u64::from(value[0]);

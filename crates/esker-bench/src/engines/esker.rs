@@ -216,7 +216,7 @@ fn map_get(got: esker::Result<Option<Value>>, visit: &mut dyn FnMut(&[u8])) -> R
 }
 
 /// Passes up to `limit` items of a range to `visit`.
-fn walk(range: esker::Range, limit: u64, visit: VisitItem<'_>) -> Result<u64> {
+fn walk(mut range: esker::Range, limit: u64, visit: VisitItem<'_>) -> Result<u64> {
     let mut seen = 0;
     if limit > 0 {
         let shown = range.visit(|key, value| {

@@ -40,7 +40,7 @@ fn bounds<'a>(span: &Span<'a>) -> (Bound<&'a [u8]>, Bound<&'a [u8]>) {
 }
 
 /// Visits the entries of an iterator.
-fn walk(range: esker::Range, order: Order, visit: &mut Visit<'_>) -> Result<()> {
+fn walk(mut range: esker::Range, order: Order, visit: &mut Visit<'_>) -> Result<()> {
     match order {
         Order::Up => Ok(range.visit(visit)?),
         Order::Down => {

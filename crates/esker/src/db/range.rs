@@ -414,7 +414,8 @@ impl Range {
     }
 
     /// Passes the remaining entries to `visit`, until it breaks or none is left. Keys and values that are
-    /// contiguous in memory are not copied. This is the fastest way to read many entries.
+    /// contiguous in memory are not copied. This is the fastest way to read many entries. After a break the
+    /// iterator goes on behind the last entry that `visit` was given.
     ///
     /// ```
     /// # use std::ops::ControlFlow;
@@ -436,7 +437,7 @@ impl Range {
     ///
     /// # Errors
     /// Errors that the iterator would return.
-    pub fn visit(mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+    pub fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
         if self.walks.watch.is_none() {
             return self.walks.visit(visit);
         }

@@ -78,23 +78,38 @@ fn check(rng: &mut fastrand::Rng, reads: &impl Reads, model: &Model, what: &str)
         let keys = reads.range(bounds.clone()).keys().map(|key| Vec::from(key.unwrap()));
         assert!(keys.eq(expected.iter().map(|entry| entry.0.clone())), "{what}");
         let (mut walk, mut left) = (reads.range(bounds.clone()), &expected[..]);
-        // Both ends of one iterator, and `visit` for the rest.
+        // Both ends of one iterator, and `visit` with breaks.
         while let [first, middle @ .., last] = left
             && rng.u8(..20) > 0
         {
             assert_eq!(walk.next().map(owned).as_ref(), Some(first), "{what}");
             assert_eq!(walk.next_back().map(owned).as_ref(), Some(last), "{what}");
             left = middle;
+            left = visit_some(&mut walk, left, rng.usize(..20), &what);
         }
-        let (mut rest, end) = (left.iter(), rng.usize(..=left.len()));
-        walk.visit(|key, value| {
-            assert_eq!(rest.next(), Some(&(key.to_vec(), value.to_vec())), "{what}");
-            if left.len() - rest.len() == end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
-        .unwrap();
-        assert!(rest.len() == 0 || left.len() - rest.len() == end.max(1), "{what}");
+        while !left.is_empty() && rng.u8(..20) > 0 {
+            left = visit_some(&mut walk, left, rng.usize(..=left.len()), &what);
+            assert_eq!(walk.next().map(owned).as_ref(), left.first(), "{what}");
+            left = left.get(1..).unwrap_or_default();
+        }
         move_cursor(rng, reads, (bounds, &expected), &what);
     }
+}
+
+/// Visits some of the entries that are left, and returns those behind them.
+fn visit_some<'a>(walk: &mut esker::Range, left: &'a [Entry], count: usize, what: &str) -> &'a [Entry] {
+    let (mut rest, mut visited) = (left.iter(), 0);
+    let break_at = |visited| if visited < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+    if count > 0 {
+        walk.visit(|key, value| {
+            assert_eq!(rest.next(), Some(&(key.to_vec(), value.to_vec())), "{what}");
+            visited += 1;
+            break_at(visited)
+        })
+        .unwrap();
+        assert_eq!(visited, count.min(left.len()), "{what}");
+    }
+    rest.as_slice()
 }
 
 fn move_cursor(
