@@ -1,7 +1,7 @@
 //! Walks: `esker_iter` goes one way and fills buffers, `esker_cursor` moves freely.
 
 use std::mem::MaybeUninit;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 use esker::{Cursor, Error, Key, Keys, Range, Value};
 
@@ -15,6 +15,10 @@ use crate::txn::{esker_txn, read};
 pub const ESKER_ITER_REVERSE: u32 = 1;
 /// Gives keys only; large values are not read.
 pub const ESKER_ITER_KEYS: u32 = 2;
+
+/// Size of the values up to which a buffer is filled without handles to them. An entry that does not fit is
+/// copied once more, so values behind a larger one have handles.
+const VISITED_MAX: usize = 4096;
 
 /// The keys from `start` on, below `end`. A `data` that is NULL stands for no bound.
 #[repr(C)]
@@ -83,6 +87,56 @@ impl esker_iter {
         self.left -= u64::from(entry.is_some());
         Ok(entry)
     }
+
+    /// Adds the next entries while they are small. An entry that does not fit is held. Reads nothing if the
+    /// entries have to be read one by one.
+    fn visit(&mut self, filled: &mut Filled<'_>) -> esker::Result<()> {
+        let (Walk::Entries(range), false) = (&mut self.walk, self.is_reverse) else { return Ok(()) };
+        let (held, left) = (&mut self.held, &mut self.left);
+        if *left == 0 {
+            return Ok(());
+        }
+        range.visit(|key, value| {
+            *left -= 1;
+            let is_added = filled.add(key, value);
+            if !is_added {
+                *held = Some((Key::from(key), Value::from(value)));
+            }
+            match is_added && *left > 0 && value.len() <= VISITED_MAX {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })
+    }
+}
+
+/// The buffer of a caller, and what is in it.
+struct Filled<'a> {
+    buffer: esker_buffer<'a>,
+    entries: usize,
+    end: usize,
+}
+
+impl Filled<'_> {
+    /// Adds an entry, and returns whether it fits.
+    fn add(&mut self, key: &[u8], value: &[u8]) -> bool {
+        let Filled { buffer, entries, end } = self;
+        if !buffer.has_room(*end, entry_size(key, value)) {
+            return false;
+        }
+        // A key has at most 65,535 bytes, and a value at most 4 GiB - 1.
+        *end = buffer.copy(*end, &(key.len() as u32).to_le_bytes());
+        *end = buffer.copy(*end, &(value.len() as u32).to_le_bytes());
+        *end = buffer.copy(*end, key);
+        *end = buffer.copy(*end, value);
+        *entries += 1;
+        true
+    }
+}
+
+/// Size of an entry in a buffer.
+fn entry_size(key: &[u8], value: &[u8]) -> usize {
+    8 + key.len() + value.len()
 }
 
 /// Begins a walk over the keys of a range. `flags`: ESKER_ITER_REVERSE, ESKER_ITER_KEYS, both or 0.
@@ -165,15 +219,14 @@ pub extern "C" fn esker_iter_fill(
     bytes: Option<&mut MaybeUninit<usize>>,
     error: ErrorPlace<'_>,
 ) -> esker_status {
-    let mut buffer = buffer;
+    let mut filled = Filled { buffer, entries: 0, end: 0 };
     call(error, || {
         let iter = given(iter, "iter")?;
-        let (mut entries, mut end) = (0, 0);
         loop {
             let next = match iter.held.take() {
                 Some(held) => Some(held),
                 None => match iter.step() {
-                    Err(error) if entries > 0 => {
+                    Err(error) if filled.entries > 0 => {
                         iter.failed = Some(error);
                         None
                     }
@@ -181,24 +234,24 @@ pub extern "C" fn esker_iter_fill(
                 },
             };
             let Some((key, value)) = next else { break };
-            let size = 8 + key.len() + value.len();
-            if !buffer.has_room(end, size) {
+            if !filled.add(&key, &value) {
+                let size = entry_size(&key, &value);
                 iter.held = Some((key, value));
-                if entries == 0 {
+                if filled.entries == 0 {
                     set(bytes, size);
                     return Err(Failure::Status(ESKER_BUFFER_TOO_SMALL));
                 }
                 break;
             }
-            // A key has at most 65,535 bytes, and a value at most 4 GiB - 1.
-            end = buffer.copy(end, &(key.len() as u32).to_le_bytes());
-            end = buffer.copy(end, &(value.len() as u32).to_le_bytes());
-            end = buffer.copy(end, &key);
-            end = buffer.copy(end, &value);
-            entries += 1;
+            if value.len() <= VISITED_MAX
+                && let Err(error) = iter.visit(&mut filled)
+            {
+                iter.failed = Some(error);
+                break;
+            }
         }
-        set(count, entries);
-        set(bytes, end);
+        set(count, filled.entries);
+        set(bytes, filled.end);
         Ok(())
     })
 }
