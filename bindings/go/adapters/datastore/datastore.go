@@ -45,6 +45,17 @@ func (d *Datastore) Sync(context.Context, ds.Key) error { return d.db.Sync() }
 // DiskUsage returns about how many bytes the datastore has on disk.
 func (d *Datastore) DiskUsage(context.Context) (uint64, error) { return d.ks.ApproximateSize(nil, nil) }
 
+// SetTTL sets the lifetime of a value, in a transaction: a value that is set meanwhile is not overwritten.
+func (d *Datastore) SetTTL(ctx context.Context, key ds.Key, ttl time.Duration) error {
+	return d.db.Update(func(tx *esker.Tx) error {
+		ks, err := tx.In(d.ks)
+		if err != nil {
+			return err
+		}
+		return store{ks}.SetTTL(ctx, key, ttl)
+	})
+}
+
 // store has the calls that a datastore and a transaction share.
 type store struct{ ks *esker.Keyspace }
 
@@ -118,9 +129,12 @@ func (s store) Query(ctx context.Context, q query.Query) (query.Results, error) 
 	isOver := false
 	results := query.ResultsFromIterator(q, query.Iterator{
 		Next: func() (query.Result, bool) {
-			key, value, ok := next()
-			if ok {
-				return s.result(q, key, value), true
+			for key, value, ok := next(); ok; key, value, ok = next() {
+				result := s.result(q, key, value)
+				// An entry that has expired since the range gave it is none.
+				if !errors.Is(result.Error, esker.ErrNotFound) {
+					return result, true
+				}
 			}
 			if err := s.ks.Err(); err != nil && !isOver {
 				isOver = true
@@ -153,7 +167,11 @@ func (s store) result(q query.Query, key, value []byte) query.Result {
 		entry.Size = -1
 	}
 	if q.ReturnExpirations {
-		if ttl, err := s.ks.TTL(key); err == nil && ttl != esker.Forever {
+		ttl, err := s.ks.TTL(key)
+		if err != nil {
+			return query.Result{Error: err}
+		}
+		if ttl != esker.Forever {
 			entry.Expiration = time.Now().Add(ttl)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ds "github.com/ipfs/go-datastore"
+	"github.com/ipfs/go-datastore/query"
 	dstest "github.com/ipfs/go-datastore/test"
 
 	"esker.dev/esker"
@@ -64,5 +65,29 @@ func TestTransactionsAndLifetimes(t *testing.T) {
 	}
 	if _, err := store.GetExpiration(ctx, b); !errors.Is(err, ds.ErrNotFound) {
 		t.Fatal(err)
+	}
+}
+
+// An entry that expires between the range and the question for its expiry is left out: it would seem to stay.
+func TestWhatExpiresDuringAQueryIsLeftOut(t *testing.T) {
+	store, ctx := open(t), t.Context()
+	for _, name := range []string{"/brief", "/long"} {
+		if err := store.PutWithTTL(ctx, ds.NewKey(name), []byte("1"), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results, err := store.Query(ctx, query.Query{ReturnExpirations: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer results.Close()
+	// The range has begun, and shows the state at its begin.
+	first, ok := results.NextSync()
+	if err := store.SetTTL(ctx, ds.NewKey("/long"), time.Millisecond); err != nil || !ok || first.Key != "/brief" {
+		t.Fatal(first, err)
+	}
+	time.Sleep(5 * time.Millisecond)
+	if second, ok := results.NextSync(); ok {
+		t.Fatal(second)
 	}
 }
