@@ -382,9 +382,10 @@ mod tests {
         for (byte, len) in (0..=255).flat_map(|byte| [(byte, 3 * INPUT_BYTES_MAX), (byte, 1986)]) {
             let ops = from_bytes(&vec![byte; len]).1;
             let bytes = |write: &Write| match write {
-                Write::Put(key, value) | Write::PutFor(key, value, _) | Write::Merge(key, value) => {
-                    keys::key(*key).len() + value.len as usize
-                }
+                Write::Put(key, value)
+                | Write::PutFor(key, value, _)
+                | Write::Merge(key, value)
+                | Write::MergeFor(key, value, _) => keys::key(*key).len() + value.len as usize,
                 _ => 0,
             };
             let payload = |op: &Op| match op {

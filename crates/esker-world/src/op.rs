@@ -40,8 +40,18 @@ pub struct KeyspaceNo(pub u8);
 pub struct Merged {
     /// The engine's time at the call, in milliseconds.
     pub at_ms: u64,
-    /// The keyspace's default lifetime then, in milliseconds; 0 means none.
+    /// The lifetime of a value that the operand begins, in milliseconds; 0 means none.
     pub lifetime_ms: u64,
+}
+
+impl Merged {
+    /// An operand of a call with a [`lifetime`]. A lifetime of zero is one of a millisecond that has passed.
+    fn lasting(at_ms: u64, ms: u32) -> Self {
+        match ms {
+            0 => Merged { at_ms: at_ms.saturating_sub(1), lifetime_ms: 1 },
+            ms => Merged { at_ms, lifetime_ms: until(0, ms) },
+        }
+    }
 }
 
 /// A change of one keyspace.
@@ -55,6 +65,8 @@ pub enum Write {
     PutUntil(KeyNo, ValueNo, u64),
     /// Applies a merge operand to a key.
     Merge(KeyNo, ValueNo),
+    /// Applies a merge operand to a key. A value that it begins has a [`lifetime`]. Guests have no such call.
+    MergeFor(KeyNo, ValueNo, u32),
     /// In the model: a merge at an engine time.
     MergeAt(KeyNo, ValueNo, Merged),
     /// Removes a key.
@@ -72,6 +84,7 @@ impl Write {
             Write::PutFor(key, value, ms) => Write::PutUntil(key, value, until(at_ms, ms)),
             Write::Put(key, value) if lifetime_ms > 0 => Write::PutUntil(key, value, at_ms + lifetime_ms),
             Write::Merge(key, operand) => Write::MergeAt(key, operand, Merged { at_ms, lifetime_ms }),
+            Write::MergeFor(key, operand, ms) => Write::MergeAt(key, operand, Merged::lasting(at_ms, ms)),
             other => other,
         }
     }
@@ -89,9 +102,14 @@ impl Write {
     pub fn unlimited(self) -> Self {
         match self {
             Write::PutFor(key, value, _) | Write::PutUntil(key, value, _) => Write::Put(key, value),
-            Write::MergeAt(key, operand, _) => Write::Merge(key, operand),
+            Write::MergeFor(key, operand, _) | Write::MergeAt(key, operand, _) => Write::Merge(key, operand),
             other => other,
         }
+    }
+
+    /// Returns whether it needs a merge operator.
+    pub fn is_merge(&self) -> bool {
+        matches!(self, Write::Merge(..) | Write::MergeFor(..) | Write::MergeAt(..))
     }
 }
 

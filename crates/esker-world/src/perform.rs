@@ -8,7 +8,10 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::time::Duration;
 
-use esker::{Builder, Counting, Db, Durability, Error, Keyspace, Result, Transaction, ViewMut, WriteBatch};
+use esker::{
+    Builder, Counting, Db, Durability, Error, Keyspace, Result, Transaction, ViewMut, WriteBatch,
+    WriteOptions,
+};
 
 use crate::model::keys::{KeyNo, bounds, key};
 use crate::model::state::{DEFAULT, Named, State};
@@ -121,7 +124,7 @@ collects!(Transaction);
 /// Those of the calls.
 pub fn names(db: &Db, changes: &[Named], durability: Durability, prefix: &str) -> Result<()> {
     let full = |name: &str| format!("{prefix}{name}");
-    let is_merge = |change: &Named| matches!(change, Named::Write(_, Write::Merge(..)));
+    let is_merge = |change: &Named| matches!(change, Named::Write(_, write) if write.is_merge());
     let mut made = HashMap::new();
     macro_rules! changed {
         ($target:ident) => {
@@ -191,7 +194,7 @@ pub fn names(db: &Db, changes: &[Named], durability: Durability, prefix: &str) -
 /// # Errors
 /// Those of the call.
 pub fn write(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -> Result<()> {
-    if matches!(write, Write::Merge(..)) {
+    if write.is_merge() {
         keyspace.set_merge_operator(OPERATOR)?;
     }
     write_merging(target, keyspace, write)
@@ -206,6 +209,10 @@ fn write_merging(target: &mut impl Target, keyspace: &Keyspace, write: &Write) -
         }
         Write::PutUntil(..) | Write::MergeAt(..) => panic!("the model's own"),
         Write::Merge(no, operand) => target.merge(keyspace, key(*no), &operand.bytes()),
+        Write::MergeFor(no, operand, ms) => {
+            let brief = keyspace.with(WriteOptions::new().ttl(lifetime(*ms)));
+            target.merge(&brief, key(*no), &operand.bytes())
+        }
         Write::Remove(no) => target.remove(keyspace, key(*no)),
         Write::RemoveRange(range) => target.delete_range(keyspace, bounds(*range)),
         Write::Clear => target.clear(keyspace),

@@ -55,6 +55,7 @@ fn note(found: &mut BTreeMap<(KeyNo, ValueNo), Hidden>, writes: &[Write]) {
             | Write::PutFor(other, ..)
             | Write::PutUntil(other, ..)
             | Write::Merge(other, _)
+            | Write::MergeFor(other, ..)
             | Write::MergeAt(other, ..)
             | Write::Remove(other) => other == key,
             Write::RemoveRange(_) | Write::Clear => true,

@@ -157,6 +157,7 @@ fn calm(op: Op) -> Option<Op> {
 fn unmerged(write: Write) -> Write {
     match write {
         Write::Merge(key, operand) => Write::Put(key, operand),
+        Write::MergeFor(key, operand, ms) => Write::PutFor(key, operand, ms),
         write => write,
     }
 }

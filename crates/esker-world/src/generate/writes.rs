@@ -74,6 +74,9 @@ impl Generator<'_> {
             0..28 if self.features.expiry && self.one_in(2) => {
                 Write::PutFor(self.key(), self.value(), self.lifetime())
             }
+            20..28 if self.features.expiry && !self.features.guests && self.one_in(3) => {
+                Write::MergeFor(self.key(), self.value(), self.lifetime())
+            }
             20..28 => Write::Merge(self.key(), self.value()),
             0..28 => Write::Put(self.key(), self.value()),
             28..37 => Write::Remove(self.key()),

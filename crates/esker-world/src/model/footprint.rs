@@ -28,6 +28,7 @@ impl Footprint {
             | Write::PutFor(key, ..)
             | Write::PutUntil(key, ..)
             | Write::Merge(key, _)
+            | Write::MergeFor(key, ..)
             | Write::MergeAt(key, ..)
             | Write::Remove(key) => (Bound::Included(*key), Bound::Included(*key)),
             Write::RemoveRange(range) => *range,

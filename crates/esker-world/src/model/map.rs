@@ -80,7 +80,7 @@ impl Map {
         } else {
             self.put(key, operand);
             if merged.lifetime_ms > 0 {
-                self.set_until(key, merged.at_ms + merged.lifetime_ms);
+                self.set_until(key, merged.at_ms.saturating_add(merged.lifetime_ms));
             }
         }
     }
@@ -122,7 +122,7 @@ impl Map {
                 self.put(*key, *value);
                 self.set_until(*key, *until);
             }
-            Write::PutFor(..) => panic!("the model has it dated"),
+            Write::PutFor(..) | Write::MergeFor(..) => panic!("the model has it dated"),
             Write::Merge(key, operand) => self.merge(*key, *operand),
             Write::MergeAt(key, operand, merged) => self.merge_at(*key, *operand, *merged),
             Write::Remove(key) => self.remove(*key),

@@ -25,6 +25,7 @@ macro_rules! write_to {
                 $target.put_with_ttl($keyspace, key(*no), value.bytes(), lifetime(*ms))
             }
             Write::PutUntil(..) | Write::MergeAt(..) => panic!("the model's own"),
+            Write::MergeFor(..) => panic!("guests have no handles with lifetimes"),
             Write::Merge(no, operand) => $target.merge($keyspace, key(*no), operand.bytes()),
             Write::Remove(no) => $target.delete($keyspace, key(*no)),
             Write::RemoveRange(range) => $target.delete_range($keyspace, bounds(*range)),
@@ -39,6 +40,7 @@ fn write_alone(keyspace: &SharedKeyspace, write: &Write) -> Shares<()> {
         Write::Put(no, value) => keyspace.put(key(*no), value.bytes()),
         Write::PutFor(no, value, ms) => keyspace.put_with_ttl(key(*no), value.bytes(), lifetime(*ms)),
         Write::PutUntil(..) | Write::MergeAt(..) => panic!("the model's own"),
+        Write::MergeFor(..) => panic!("guests have no handles with lifetimes"),
         Write::Merge(no, operand) => keyspace.merge(key(*no), operand.bytes()),
         Write::Remove(no) => keyspace.delete(key(*no)),
         Write::RemoveRange(range) => keyspace.delete_range(bounds(*range)),
@@ -167,7 +169,7 @@ impl World {
     /// cannot set it.
     fn handle_for(&self, no: KeyspaceNo, write: Option<&Write>) -> Result<SharedKeyspace> {
         let (id, keyspace) = self.pick(no);
-        if matches!(write, Some(Write::Merge(..))) {
+        if write.is_some_and(Write::is_merge) {
             keyspace.set_merge_operator(OPERATOR)?;
         }
         self.guests().handle(id, &keyspace.name())
