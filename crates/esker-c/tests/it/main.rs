@@ -60,16 +60,17 @@ fn each_function_does_what_the_header_says() {
 #[cfg(target_os = "linux")]
 fn the_functions_of_a_shared_library_have_a_version() {
     let dir = tempfile::tempdir().unwrap();
-    let (shared, program) = (dir.path().join("libesker.so.0"), dir.path().join("api"));
+    let (shared, program) = (dir.path().join("libesker.so.0.1"), dir.path().join("api"));
     let mut link = compiler("ESKER_CC", "cc");
-    link.args(["-shared", "-Wl,-soname,libesker.so.0", "-Wl,--version-script=esker.map", "-o"]).arg(&shared);
+    link.args(["-shared", "-Wl,-soname,libesker.so.0.1", "-Wl,--version-script=esker.map", "-o"])
+        .arg(&shared);
     link.args(["-Wl,--gc-sections", "-Wl,--whole-archive"]).arg(library());
     run(link.args(["-Wl,--no-whole-archive", "-lpthread", "-lm", "-ldl"]));
     let mut build = compiler("ESKER_CC", "cc");
     build.args(["-std=c99", "-pedantic", "-o"]).arg(&program).args(["tests/c/api.c", "-Wl,-rpath"]);
     run(build.arg(format!("-Wl,{}", dir.path().display())).arg(&shared));
     let needs = |text: &[u8]| std::fs::read(&program).unwrap().windows(text.len()).any(|part| part == text);
-    assert!(needs(b"ESKER_0.1\0") && needs(b"libesker.so.0\0"));
+    assert!(needs(b"ESKER_0.1\0") && needs(b"libesker.so.0.1\0"));
     assert_eq!(run_program(&program, &dir.path().join("db")), "ok\n");
 }
 
