@@ -93,7 +93,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// The clone of an I/O error keeps its kind and its text.
+/// `io::Error` has no clone, so a new one with the same kind and text is made.
 impl Clone for Error {
     fn clone(&self) -> Self {
         match self {
