@@ -18,8 +18,8 @@
 //! The values of failed commits and dropped transactions remain in the file as garbage.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use esker_env::{AlignedBuf, Env};
 use parking_lot::{Mutex, RwLock};
@@ -90,8 +90,9 @@ pub(crate) struct BlobStore {
     /// Locked while the next file is created.
     current: Mutex<Current>,
     shares: DiskShares,
-    /// Files that may hold data that is not durable.
-    dirty: Mutex<Vec<Arc<BlobFile>>>,
+    /// Files that may hold data that is not durable. An entry does not keep a file that nothing refers to
+    /// any more.
+    dirty: Mutex<Vec<Weak<BlobFile>>>,
     spares: Mutex<Vec<AlignedBuf>>,
     /// Bytes written by commits. Relaxed: a statistic.
     written_bytes: AtomicU64,
@@ -301,16 +302,17 @@ impl BlobStore {
     /// Marks a file that a record is about to point to as dirty (blob_store.2).
     pub(super) fn note_dirty(&self, file: &Arc<BlobFile>) {
         let mut dirty = self.dirty.lock();
-        if !dirty.iter().any(|other| Arc::ptr_eq(other, file)) {
-            dirty.push(file.clone());
+        if !dirty.iter().any(|other| std::ptr::eq(other.as_ptr(), &raw const **file)) {
+            dirty.push(Arc::downgrade(file));
         }
     }
 
     /// Returns the files that need a sync.
     pub(crate) fn dirty(&self) -> Vec<Arc<BlobFile>> {
         let mut dirty = self.dirty.lock();
-        dirty.retain(|file| file.is_dirty());
-        dirty.clone()
+        let files: Vec<_> = dirty.iter().filter_map(Weak::upgrade).filter(|file| file.is_dirty()).collect();
+        *dirty = files.iter().map(Arc::downgrade).collect();
+        files
     }
 
     pub(super) fn take_buffer(&self) -> AlignedBuf {

@@ -202,6 +202,22 @@ mod tests {
     }
 
     #[test]
+    fn a_file_without_references_is_removed_at_once_though_its_values_were_never_synced() {
+        let fs = MemFs::new();
+        let db = open(&fs);
+        let map = db.default_keyspace();
+        let files = || {
+            let names = Env::simulated(Arc::new(fs.clone()), 1).fs.list_dir("db".as_ref()).unwrap();
+            names.iter().filter(|name| name.ends_with(".blob")).count()
+        };
+        map.with(Durability::Buffered).put("a", [1; 100]).unwrap();
+        map.with(Durability::Buffered).put("a", "small").unwrap();
+        assert_eq!(files(), 1);
+        db.compact().unwrap();
+        assert_eq!(files(), 0);
+    }
+
+    #[test]
     fn recovery_9_collect_2_a_torn_value_ends_the_log_and_no_file_goes_that_the_log_needs() {
         assert_eq!(both_are_well(&MemFs::new(), None), (true, true), "recovery.9");
         assert_eq!(both_are_well(&MemFs::new(), Some(Canary::TornBlobAccepted)), (true, false));
