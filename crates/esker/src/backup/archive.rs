@@ -65,14 +65,18 @@ impl Backup {
         let upto = db.snapshot().seqno();
         db.sync()?;
         let database = core.database_id();
+        // A damaged record may be the newest of this database.
         let (newest, damage) = self.newest_of(database)?;
-        let newest = newest.ok_or_else(|| {
-            // The damaged record may be that of this database.
-            damage.unwrap_or_else(|| {
-                Error::NoBackup("there is no backup of this database: make one before archiving".to_owned())
-            })
+        let Some(newest) = newest else {
+            let none = "there is no backup of this database: make one before archiving";
+            return Err(damage.unwrap_or_else(|| Error::NoBackup(none.to_owned())));
+        };
+        let begun = self.begin(db, &newest, upto);
+        let Start { before, digest, mut feed } = begun.map_err(|error| match error {
+            // The newest backup may have had these commits.
+            Error::FeedTruncated { .. } => damage.unwrap_or(error),
+            error => error,
         })?;
-        let Start { before, digest, mut feed } = self.begin(db, &newest, upto)?;
         if before >= upto {
             return Ok(None);
         }

@@ -510,6 +510,10 @@ fn archive_2_a_database_that_was_put_back_and_a_gap_are_reported() {
     assert!(matches!(backups(&fs).archive(&db), Err(Error::FeedTruncated { .. })));
     backups(&fs).create(&db).unwrap();
     let last = db.default_keyspace().put("last", "1").unwrap();
+    let (harmed, path) = (fs.kill(), Path::new("backups/backups/000002.backup"));
+    change(&harmed, path, fs.file_size(path).unwrap() / 2);
+    let refused = backups(&harmed).archive(&db);
+    assert!(matches!(&refused, Err(Error::Corrupt { path: named, .. }) if named == path), "{refused:?}");
     assert_eq!(backups(&fs).archive(&db).unwrap().unwrap().last, last);
     let restored =
         backups(&fs).restore("new").point(Point::Commit(last)).builder(Db::builder().stepped()).run();
