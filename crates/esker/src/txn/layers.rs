@@ -202,6 +202,15 @@ impl Layers {
         pieces.sum()
     }
 
+    /// Upper bound of the disk space that the layers from index `first` on take as one run.
+    pub(crate) fn run_bytes_max(&self, first: usize) -> u64 {
+        let of_layer = |layer: &Layer| match layer {
+            Layer::Piece(piece) => piece.memory_bytes(),
+            Layer::Run(private) => private.run.bytes(),
+        };
+        self.all[first..].iter().map(of_layer).sum()
+    }
+
     /// Number of keys written by the layers. Keys in several layers count several times.
     pub(crate) fn op_count(&self) -> usize {
         let of_layer = |layer: &Layer| match layer {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{dir, simulated};
-use esker::{BackgroundStep, Db, Error, Keyspace};
+use esker::{BackgroundStep, Db, Durability, Error, Keyspace};
 use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, MemFs, OpKind};
 
 /// Time without writes after which the space is free.
@@ -268,6 +268,35 @@ fn reserve_1_large_transactions_and_ingests_leave_space_for_removals() {
         map.clear().unwrap();
         assert!(map.is_empty().unwrap());
         assert!(db.check().unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn reserve_1_a_large_transaction_or_an_ingest_in_progress_leaves_space_for_removals() {
+    for ingests in [false, true] {
+        let fs = MemFs::new();
+        fs.set_capacity(Some(24 * MIB));
+        let builder = Db::builder().env(Env::with_fs(Arc::new(fs.clone()))).memory(4 << 20);
+        let db = builder.open(dir()).unwrap();
+        let (map, other) = (db.create_keyspace("large").unwrap(), db.default_keyspace());
+        for key in 0..2000_u32 {
+            other.with(Durability::None).put(key.to_be_bytes(), [1; 100]).unwrap();
+        }
+        db.flush().unwrap();
+        let (mut ingest, mut txn) = (map.ingest(), db.begin());
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut put = |key: u32| {
+            let (key, value) = (key.to_be_bytes(), (0..1000).map(|_| rng.u8(..)).collect::<Vec<u8>>());
+            if ingests { ingest.put(key, value) } else { txn.put(&map, key, value) }
+        };
+        let full = (0..).find_map(|key| put(key).err());
+        assert!(matches!(full, Some(Error::NoSpace { .. })), "{full:?}");
+        let free = fs.free_bytes(dir()).unwrap();
+        assert!(free > 2 * MIB, "reserve.1: {free} bytes are free, ingests: {ingests}");
+        for key in 0..2000_u32 {
+            other.delete(key.to_be_bytes()).unwrap();
+        }
+        assert!(other.is_empty().unwrap() && map.is_empty().unwrap());
     }
 }
 

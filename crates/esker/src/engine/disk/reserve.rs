@@ -7,9 +7,9 @@
 //!                                  table -----> picker, output: cut at this size: a compaction fits
 //! ```
 //!
-//! reserve.1. A commit of puts fails if it needs a log segment and less than `held_back` would be left. A
-//!     large transaction or an ingest with puts fails if its tables leave less. The reserve is for removals,
-//!     flushes, compactions and the manifest.
+//! reserve.1. A commit of puts fails if it needs a log segment and less than `held_back` would be left. So
+//!     does a write of a large transaction or an ingest whose tables would leave less. The reserve is for
+//!     removals, flushes, compactions and the manifest.
 //! reserve.2. A commit that only removes finds space in the log as long as the disk has any: a log file is
 //!     made smaller if the disk lacks space for it. This holds also while flushes wait for space:
 //!     [`SEALED_FOR_REMOVALS`] more memtables may be sealed then.
@@ -95,13 +95,27 @@ impl DiskReserve {
 }
 
 impl Disk {
-    /// Fails if less than the reserve is free. Commits that put without the log ask this (reserve.1).
-    pub(in crate::engine) fn check_reserve(&self) -> Result<()> {
+    /// Fails if `bytes` more would leave less than the reserve free. Commits that put without the log ask this
+    /// (reserve.1).
+    pub(in crate::engine) fn check_reserve(&self, bytes: u64) -> Result<()> {
         let held_back = self.reserve.held_back.load(Ordering::Relaxed);
-        if held_back > 0 && self.free_bytes().is_some_and(|free| free < held_back) {
-            return Err(Error::NoSpace { op: "write a large transaction in", path: self.dir.clone() });
+        if held_back > 0 && self.free_bytes().is_some_and(|free| free < held_back.saturating_add(bytes)) {
+            return Err(self.no_space_but_reserve());
         }
         Ok(())
+    }
+
+    /// The error of a write that would use the reserve.
+    pub(in crate::engine) fn no_space_but_reserve(&self) -> Error {
+        Error::NoSpace { op: "write a large transaction in", path: self.dir.clone() }
+    }
+
+    /// Bytes that may be taken before only the reserve is left. `u64::MAX` if nothing is held back.
+    pub(in crate::engine) fn spare_bytes(&self) -> u64 {
+        match (self.reserve.held_back.load(Ordering::Relaxed), self.free_bytes()) {
+            (0, _) | (_, None) => u64::MAX,
+            (held_back, Some(free)) => free.saturating_sub(held_back),
+        }
     }
 
     /// Whether at most twice the reserve is free.

@@ -35,6 +35,10 @@ use crate::types::op::Kind;
 use crate::types::range_tombstone::RangeTombstones;
 use crate::types::{Error, KeyspaceId, Result, SeqNo};
 
+/// The free space is queried after this many bytes, or this part of the bytes that may be taken.
+const ROOM_BYTES_MAX: u64 = 1 << 20;
+const ROOM_PART: u64 = 16;
+
 /// An ingest in progress.
 pub(crate) struct SortedPairs {
     core: Arc<Core>,
@@ -56,6 +60,8 @@ pub(crate) struct SortedPairs {
     /// Length of the keyspace's prefix in `last`.
     prefix_len: usize,
     pairs: u64,
+    /// Bytes that may be written before the free space is queried again (reserve.1).
+    room: u64,
     /// Set by any error but a key out of order (ingest.2).
     has_failed: bool,
 }
@@ -76,6 +82,7 @@ impl SortedPairs {
             prefix_len: last.len(),
             last,
             pairs: 0,
+            room: 0,
             has_failed: false,
         }
     }
@@ -124,6 +131,15 @@ impl SortedPairs {
             }
             None => (kind, value),
         };
+        let bytes = (self.last.len() + value.len()) as u64;
+        if self.room < bytes {
+            let spare = self.core.spare_bytes();
+            if spare < bytes {
+                return Err(self.core.no_space_but_reserve());
+            }
+            self.room = bytes.saturating_add((spare / ROOM_PART).min(ROOM_BYTES_MAX));
+        }
+        self.room -= bytes;
         let entry = EntryRef { key: &self.last, seq: SeqNo::ZERO, kind, value };
         self.output.get_or_insert_with(|| begin_output(&self.core)).add(entry)
     }

@@ -80,7 +80,6 @@ impl Writes {
         if first == layers.all().len() {
             return Ok(());
         }
-        self.check_reserve_for(layers)?;
         self.merge_layers(layers, first, 0)?;
         while let Some((first, tier)) = layers.crowd(FAN_IN) {
             self.merge_layers(layers, first, tier + 1)?;
@@ -88,14 +87,15 @@ impl Writes {
         Ok(())
     }
 
-    /// Fails if the layers put something and less than the reserve is free (reserve.1).
-    fn check_reserve_for(&self, layers: &Layers) -> Result<()> {
-        if layers.removes_only() { Ok(()) } else { self.check_reserve() }
+    /// Fails if the layers put something and `bytes` more would leave less than the reserve free (reserve.1).
+    fn check_reserve_for(&self, layers: &Layers, bytes: u64) -> Result<()> {
+        if layers.removes_only() { Ok(()) } else { self.check_reserve(bytes) }
     }
 
     /// Merges all layers from `first` on into one private run.
     fn merge_layers(&self, layers: &mut Layers, first: usize, tier: u32) -> Result<()> {
         self.check_able()?;
+        self.check_reserve_for(layers, layers.run_bytes_max(first))?;
         self.wal_pool.expect(self.table_bytes() + layers.memory_bytes());
         self.signal.wake_log();
         let (mut tables, mut puts, mut has_operands) = (Vec::new(), Vec::new(), false);
@@ -172,8 +172,8 @@ impl Writes {
         if layers.removes_across() || layers.merges_across()? {
             self.merge_layers(&mut layers, 0, 0)?;
         }
-        // If it fails, dropping the layers frees what they have taken of the reserve.
-        self.check_reserve_for(&layers)?;
+        // Others may have taken space since. If this fails, dropping the layers frees theirs.
+        self.check_reserve_for(&layers, 0)?;
         for lease in &request.blobs.leases {
             // After a failed sync no other commit with values in the file can become durable either.
             lease.file().sync().map_err(|error| self.pipeline.stop(error))?;
