@@ -245,14 +245,20 @@ impl Walks {
         }
     }
 
-    fn start(&mut self) -> Result<Walk> {
-        match (&self.source, self.failed.take()) {
-            (_, Some(error)) => Err(error),
-            (Some(source), None) => Ok(match (&self.front, &self.back) {
-                (Some(Walk::Run(other)), None) | (None, Some(Walk::Run(other))) => Walk::Run(other.again()),
-                _ => Walk::new(source, self.bounds.clone()),
-            }),
-            (None, None) => unreachable!("an iterator that failed has ended"),
+    /// Fails if making the iterator did.
+    #[inline]
+    fn check_made(&mut self) -> Result<()> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Returns a walk for an end. [`check_made`](Self::check_made) comes before. It is no part of a result,
+    /// because a walk is large to move.
+    #[inline]
+    fn walk(&self) -> Walk {
+        let source = self.source.as_ref().expect("an iterator that failed has ended");
+        match (&self.front, &self.back) {
+            (Some(Walk::Run(other)), None) | (None, Some(Walk::Run(other))) => Walk::Run(other.again()),
+            _ => Walk::new(source, self.bounds.clone()),
         }
     }
 
@@ -267,7 +273,8 @@ impl Walks {
         match &mut self.front {
             Some(front) => walk!(front, c => c.next())?,
             None => {
-                let front = self.start()?;
+                self.check_made()?;
+                let front = self.walk();
                 let source = self.source.as_ref().filter(|_| self.bounds.begin_keyspace());
                 let front = self.front.insert(front);
                 match source.and_then(ReadSource::first_possible) {
@@ -286,7 +293,8 @@ impl Walks {
         match &mut self.back {
             Some(back) => walk!(back, c => c.prev())?,
             None => {
-                let back = self.start()?;
+                self.check_made()?;
+                let back = self.walk();
                 walk!(self.back.insert(back), c => c.seek_last())?;
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::block::Block;
 use super::caches::{BlockIndex, Wanted};
 use super::{Table, WalkWindow};
-use crate::cache;
+use crate::cache::{self, Guard};
 use crate::types::bounds::Bounds;
 use crate::types::expiry::{Expiry, value_start};
 use crate::types::op::Kind;
@@ -39,9 +39,11 @@ impl BlockPosition {
         (bounds, at): (&Bounds, SeqNo),
         window: &mut WalkWindow,
     ) -> Result<Option<Self>> {
-        let index = table.index(Wanted::Key(key), true)?;
+        // One pin for the index and the block: pins are a large part of a short range.
+        let pin = cache::pin();
+        let index = table.index_in(Wanted::Key(key), true, &pin)?.into_arc();
         let number = index.find(key);
-        Self::enter((table, index), number, (bounds, at), window)
+        Self::enter((table, index), number, (bounds, at), (window, &pin))
     }
 
     /// Returns the first block of a table with keys inside the bounds, or one before it.
@@ -79,7 +81,7 @@ impl BlockPosition {
                 index = table.index(Wanted::Block(last), true)?;
             }
         }
-        Self::enter((table, index), last, (bounds, at), window)
+        Self::enter((table, index), last, (bounds, at), (window, &cache::pin()))
     }
 
     /// Returns block `number`. `None` if it does not exist. `index` is that of a neighbouring block.
@@ -87,15 +89,15 @@ impl BlockPosition {
         (table, mut index): (&Arc<Table>, Arc<BlockIndex>),
         number: usize,
         (bounds, at): (&Bounds, SeqNo),
-        window: &mut WalkWindow,
+        (window, pin): (&mut WalkWindow, &Guard),
     ) -> Result<Option<Self>> {
         if number >= table.blocks() {
             return Ok(None);
         }
         if !index.range().contains(&number) {
-            index = table.index(Wanted::Block(number), true)?;
+            index = table.index_in(Wanted::Block(number), true, pin)?.into_arc();
         }
-        let block = table.block_of_walk(&index, number, window, &cache::pin())?.into_arc();
+        let block = table.block_of_walk(&index, number, window, pin)?.into_arc();
         let simd = index.simd();
         // Returns the first entry `>= key`, or `> key` if `beyond`.
         let rank = |key: &[u8], beyond: bool| {
@@ -138,13 +140,18 @@ impl BlockPosition {
 
     /// Returns the following block.
     pub(crate) fn next(&self, bounds: &Bounds, window: &mut WalkWindow) -> Result<Option<Self>> {
-        Self::enter((&self.table, self.index.clone()), self.number + 1, (bounds, self.at), window)
+        Self::enter(
+            (&self.table, self.index.clone()),
+            self.number + 1,
+            (bounds, self.at),
+            (window, &cache::pin()),
+        )
     }
 
     /// Returns the preceding block.
     pub(crate) fn prev(&self, bounds: &Bounds, window: &mut WalkWindow) -> Result<Option<Self>> {
         let Some(number) = self.number.checked_sub(1) else { return Ok(None) };
-        Self::enter((&self.table, self.index.clone()), number, (bounds, self.at), window)
+        Self::enter((&self.table, self.index.clone()), number, (bounds, self.at), (window, &cache::pin()))
     }
 
     /// Number of the block in its table.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::block::Block;
 use super::caches::{BlockIndex, Wanted};
 use super::{Table, WalkWindow};
-use crate::cache;
+use crate::cache::{self, Guard};
 use crate::types::bounds::BoundKey;
 use crate::types::cursor::SourceCursor;
 use crate::types::expiry::{Expiry, value_start};
@@ -96,25 +96,30 @@ impl TableCursor {
     }
 
     /// Takes the index, or the page of it, that finds what is wanted.
-    #[cold]
-    fn turn_page(&mut self, wanted: Wanted<'_>) -> Result<()> {
-        self.index = Some(self.table.index(wanted, self.window.fills_cache)?);
+    fn turn_page(&mut self, wanted: Wanted<'_>, pin: &Guard) -> Result<()> {
+        self.index = Some(self.table.index_in(wanted, self.window.fills_cache, pin)?.into_arc());
         Ok(())
     }
 
     /// Makes block `number` the current block.
     #[inline]
     fn enter(&mut self, number: usize) -> Result<()> {
+        let is_indexed = self.index.as_ref().is_some_and(|index| index.range().contains(&number));
+        if is_indexed && self.current.as_ref().is_some_and(|current| current.number == number) {
+            return Ok(());
+        }
+        self.enter_pinned(number, &cache::pin())
+    }
+
+    #[inline]
+    fn enter_pinned(&mut self, number: usize, pin: &Guard) -> Result<()> {
         if self.index.as_ref().is_none_or(|index| !index.range().contains(&number)) {
-            self.turn_page(Wanted::Block(number))?;
+            self.turn_page(Wanted::Block(number), pin)?;
         }
-        if self.current.as_ref().is_none_or(|current| current.number != number) {
-            let pin = cache::pin();
-            let (table, index) = (&self.table, self.index.as_ref().expect("its page was turned to"));
-            let block = table.block_of_walk(index, number, &mut self.window, &pin)?.into_arc();
-            let is_settled = block.all_visible() && table.base_seq() <= self.at && !index.continues(number);
-            self.current = Some(CurrentBlock { number, block, is_settled });
-        }
+        let (table, index) = (&self.table, self.index.as_ref().expect("its page was turned to"));
+        let block = table.block_of_walk(index, number, &mut self.window, pin)?.into_arc();
+        let is_settled = block.all_visible() && table.base_seq() <= self.at && !index.continues(number);
+        self.current = Some(CurrentBlock { number, block, is_settled });
         Ok(())
     }
 
@@ -193,12 +198,15 @@ impl TableCursor {
     /// Enters the block that may hold `key` and returns its first entry `>= key`.
     #[inline]
     fn search(&mut self, key: &[u8]) -> Result<usize> {
-        if self.index.as_ref().is_none_or(|index| !index.covers(key)) {
-            self.turn_page(Wanted::Key(key))?;
+        if self.index.as_ref().is_some_and(|index| index.covers(key)) {
+            self.enter(self.index().find(key))?;
+        } else {
+            // One pin for the index and the block: pins are a large part of a short range.
+            let pin = cache::pin();
+            self.turn_page(Wanted::Key(key), &pin)?;
+            self.enter_pinned(self.index().find(key), &pin)?;
         }
-        let (number, simd) = (self.index().find(key), self.index().simd());
-        self.enter(number)?;
-        Ok(self.block().lower_bound(key, simd).0)
+        Ok(self.block().lower_bound(key, self.index().simd()).0)
     }
 }
 
