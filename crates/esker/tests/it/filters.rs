@@ -249,6 +249,50 @@ fn an_exclusive_transaction_puts_decisions_off_and_no_merge_waits_for_it() {
 }
 
 #[test]
+fn a_decision_that_was_put_off_brings_no_removed_key_back_and_changes_no_newer_value() {
+    let change = |_: &[u8], value: &[u8]| match value {
+        b"old" => Decision::Change(b"changed".to_vec()),
+        _ => Decision::Keep,
+    };
+    for puts_again in [false, true] {
+        let db = in_memory(change).stepped().open_in_memory().unwrap();
+        let map = db.keyspace("f").unwrap();
+        // Tables with overlapping ranges, so that a compaction takes in all of them.
+        let flush = || {
+            for n in 0..4_u8 {
+                map.put("0", [n]).unwrap();
+                map.put("9", [n]).unwrap();
+                db.flush().unwrap();
+            }
+        };
+        let compact = || while db.step(BackgroundStep::Compact { idle: true }).unwrap() {};
+        // The filter decides about "1", but others must not commit now. A version that the transaction could
+        // read is not shown; its thread may write beside it.
+        let exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
+        map.put("1", "old").unwrap();
+        flush();
+        compact();
+        exclusive.rollback();
+        assert_eq!(map.get("1").unwrap().as_deref(), Some(&b"old"[..]));
+        // Other compactions drop all traces of the removal, or the number of the newer value.
+        map.delete("1").unwrap();
+        if puts_again {
+            map.put("1", "new").unwrap();
+        }
+        flush();
+        compact();
+        // The next decision is committed with those that are kept.
+        map.put("2", "old").unwrap();
+        flush();
+        compact();
+        assert_eq!(map.get("2").unwrap().as_deref(), Some(&b"changed"[..]));
+        let expected = if puts_again { Some(&b"new"[..]) } else { None };
+        assert_eq!(map.get("1").unwrap().as_deref(), expected);
+        assert_eq!(map.len().unwrap(), 3 + u64::from(puts_again));
+    }
+}
+
+#[test]
 fn a_panic_is_an_error_of_the_compaction_and_nothing_else() {
     let filter = |key: &[u8], _: &[u8]| match key[0] % 3 {
         0 => panic!("on purpose"),

@@ -354,6 +354,10 @@ impl Upkeep {
         let Some(Built { mut added, removed, opened, overcounts, floors, stats }) = built? else {
             return Ok(None);
         };
+        // Before another compaction can take in what this one has shown (engine/writes/decisions.rs).
+        if let Some(sieve) = &mut sieve {
+            sieve.give();
+        }
         let written = Written { tables: added.len(), stats };
         if self.turns.compact.is_shared() {
             interleave::reached(Point::CompactionBuilt);
@@ -378,9 +382,6 @@ impl Upkeep {
         add(&self.counters.compaction.moves, u64::from(plan.kind == PlanKind::TrivialMove));
         add(&self.counters.compaction.bytes_read, stats.bytes_read);
         add(&self.counters.compaction.bytes_written, stats.bytes_written);
-        if let Some(sieve) = &mut sieve {
-            sieve.give();
-        }
         Ok(Some(written))
     }
 

@@ -7,7 +7,9 @@
 //! ```
 //!
 //! - A decision is about one version. compaction/filter.rs has checked that the version was the newest; the
-//!   commit checks that none is newer.
+//!   commit checks that the key is still there, and that no version is newer. The latter is known only as long
+//!   as no later compaction has taken the version in: it may have dropped newer versions, or their numbers. So
+//!   a batch is committed, or kept, before its compaction is installed, and forgotten when another one begins.
 //! - A compaction waits neither for the exclusive turn nor for other compactions. A batch that
 //!   cannot be committed at once is kept, or forgotten if there are too many. A manual compaction commits
 //!   the kept batches after its turn, and starts again if any was forgotten.
@@ -16,6 +18,7 @@
 //! - No decision is made while a replay makes the commits of another database: a later one of
 //!   these may hold an operand for a value that a filter would drop.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -24,6 +27,8 @@ use crate::compaction::filter::{Decided, Filter, Filtered, IsBeside, Sieve};
 use crate::engine::base::options::{Background, SEALED_MAX};
 use crate::engine::upkeep::compact::Filters;
 use crate::engine::writes::Writes;
+use crate::read::point::CountedPresence;
+use crate::sync::pin;
 use crate::txn::commit::{CommitRequest, Durability, KeyspaceLife};
 use crate::txn::layers::Layers;
 use crate::txn::write_set::WriteSet;
@@ -43,11 +48,19 @@ const TRIES: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
     state: Mutex<State>,
-    /// Held while a batch is committed.
+    /// Held while a batch is taken from those that are kept, and committed.
     committing: Mutex<()>,
 }
 
 impl Decisions {
+    /// Forgets the batches that are kept: a compaction begins.
+    pub(super) fn forget(&self) {
+        let _committing = self.committing.lock();
+        let mut state = self.state.lock();
+        state.has_forgotten |= !state.kept.is_empty();
+        state.kept.clear();
+    }
+
     /// Waits for the commit of a batch in progress.
     pub(super) fn wait_for_commit(&self) {
         drop(self.committing.lock());
@@ -57,7 +70,7 @@ impl Decisions {
 #[derive(Debug, Default)]
 struct State {
     /// Batches that are kept.
-    kept: Vec<Vec<Decided>>,
+    kept: VecDeque<Vec<Decided>>,
     /// Whether a batch was forgotten.
     has_forgotten: bool,
     /// Whether a batch was committed.
@@ -78,7 +91,11 @@ pub(in crate::engine) struct Passed {
 impl Filters for Writes {
     /// Shows the filters what a compaction keeps at this visible commit.
     fn sieve(&self, visible: SeqNo, is_beside: IsBeside) -> Option<Sieve<'_>> {
-        if self.options.filters().is_empty() || self.is_held() {
+        if self.options.filters().is_empty() {
+            return None;
+        }
+        self.decisions.forget();
+        if self.is_held() {
             return None;
         }
         let blobs = self.version().blobs().clone();
@@ -121,14 +138,21 @@ impl Writes {
         {
             let mut state = self.decisions.state.lock();
             match state.kept.len() < KEPT_MAX {
-                true => state.kept.push(batch),
+                true => state.kept.push_back(batch),
                 false => state.has_forgotten = true,
             }
         }
         let Some(_passage) = self.exclusive_turn.pass_if_free() else { return };
-        let kept = std::mem::take(&mut self.decisions.state.lock().kept);
-        for batch in kept {
-            self.note_decided(self.make_room_beside_merge().and_then(|()| self.carry_out(batch)));
+        self.commit_kept(|| self.make_room_beside_merge());
+    }
+
+    /// Commits the batches that are kept, each after `admit`.
+    fn commit_kept<T>(&self, admit: impl Fn() -> Result<T>) {
+        while !self.decisions.state.lock().kept.is_empty() {
+            let admitted = admit();
+            let _committing = self.decisions.committing.lock();
+            let Some(batch) = self.decisions.state.lock().kept.pop_front() else { return };
+            self.note_decided(admitted.and_then(|_admitted| self.carry_out(batch)));
         }
     }
 
@@ -147,11 +171,7 @@ impl Writes {
 
     /// Ends a pass over all entries and commits the kept batches. The caller holds no turn.
     pub(in crate::engine) fn end_pass(&self) -> Result<Passed> {
-        let kept = std::mem::take(&mut self.decisions.state.lock().kept);
-        for batch in kept {
-            let done = self.wait_for_exclusive().and_then(|_passage| self.carry_out(batch));
-            self.note_decided(done);
-        }
+        self.commit_kept(|| self.wait_for_exclusive());
         let state = std::mem::take(&mut *self.decisions.state.lock());
         match state.failed {
             Some(error) => Err(error),
@@ -174,9 +194,8 @@ impl Writes {
     }
 
     /// Commits the decisions that still hold. Returns whether there were any. The caller has
-    /// been admitted.
+    /// been admitted and holds the lock for commits.
     fn carry_out(&self, batch: Vec<Decided>) -> Result<bool> {
-        let _committing = self.decisions.committing.lock();
         if self.is_held() {
             return Ok(false);
         }
@@ -203,7 +222,8 @@ impl Writes {
         let all = self.catalog.all();
         for Decided { key, seq, value, expiry } in batch {
             let id = decode_key(key).expect("tables hold encoded keys").0;
-            if view.newest_version(key, *seq)?.is_some() {
+            let is_there = view.find::<CountedPresence>(key, since.seq(), &pin())?.is_some();
+            if !is_there || view.newest_version(key, *seq)?.is_some() {
                 continue;
             }
             let is_known = keyspaces.iter().any(|life| life.id == id);
