@@ -1,5 +1,7 @@
 //! Operations that a guest performs.
 
+use std::time::Duration;
+
 use esker::{Durability, Isolation, KeyspaceOptions, Result};
 use esker_shared::{SharedBatch, SharedKeyspace, SharedTransaction};
 
@@ -13,6 +15,11 @@ use crate::model::state::{Id, NotANumber};
 use crate::model::values::ValueNo;
 use crate::op::{KeyspaceNo, NAMES, Op, Read, Reader, Update, Write, lifetime};
 use crate::perform::OPERATOR;
+
+/// In one of this many updates of transactions, time passes.
+const PASSES_ONE_IN: u64 = 3;
+/// More than most lifetimes.
+const PASSES: Duration = Duration::from_millis(900);
 
 type Shares<T> = esker_shared::Result<T>;
 
@@ -95,15 +102,20 @@ fn write_and_undo(t: &mut SharedTransaction, keyspace: &SharedKeyspace, write: &
     tried
 }
 
-/// Performs a read-modify-write change in a transaction.
+/// Performs a read-modify-write change in a transaction. `pass` lets time pass between its read and its write.
 fn update_within(
     transaction: &mut SharedTransaction,
     keyspace: &SharedKeyspace,
     update: &Update,
+    pass: impl Fn(),
 ) -> Shares<()> {
     match update {
         Update::Change(no, value) => {
-            transaction.update(keyspace, key(*no), |old| changed(old, *value)).map(drop)
+            let change = |old: Option<&[u8]>| {
+                pass();
+                changed(old, *value)
+            };
+            transaction.update(keyspace, key(*no), change).map(drop)
         }
         Update::Swap(no, value, is_right) => {
             let old = transaction.get(keyspace, key(*no))?;
@@ -320,8 +332,17 @@ impl World {
         let id = self.pick(no).0;
         let lifetime_ms = self.history.newest().lifetime_ms(id);
         let now_ms = self.now_ms();
-        let called = self
-            .within_guest(slot, no, None, |held, keyspace| update_within(&mut held.db, keyspace, &update));
+        // An entry keeps the expiry that the read found, even if it has passed at the write.
+        let passes = self.expires && self.tally.ops.is_multiple_of(PASSES_ONE_IN);
+        let clock = self.machine.clock.clone();
+        let pass = || {
+            if passes {
+                clock.advance(PASSES)
+            }
+        };
+        let called = self.within_guest(slot, no, None, |held, keyspace| {
+            update_within(&mut held.db, keyspace, &update, pass)
+        });
         let Some((mut held, outcome)) = called else { return };
         let written = held.state().update(id, update, now_ms, lifetime_ms);
         held.note_update(id, update, outcome.is_ok());
