@@ -76,10 +76,12 @@
 //!
 //! # Servers
 //! A thread that must not block, such as an event loop, reads with [`Keyspace::get_if_cached`]: it answers
-//! from memory, or reports that it would have to read a file. Such a thread commits with
-//! [`Keyspace::put_async`], [`Keyspace::delete_async`] and [`WriteBatch::commit_async`], which block only
-//! while 64 MiB of commits wait. One thread of the database commits for all callers, with one sync, and wakes
-//! each with the number of its commit. The result is a future for any runtime ([`Committing`]).
+//! from memory, or reports that it would have to read a file. [`memory_only`] does this for other reads, such
+//! as ranges. Such a thread commits with [`Keyspace::put_async`], [`Keyspace::delete_async`] and
+//! [`WriteBatch::commit_async`], which block only while 64 MiB of commits wait. One thread of the database
+//! commits for all callers, with one sync, and wakes each with the number of its commit. A small commit that
+//! waits neither for the disk nor for other work is made by its call. The result is a future for any runtime
+//! ([`Committing`]).
 //!
 //! ```
 //! # fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -260,5 +262,5 @@ pub use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use types::parts::Part;
 pub use types::{
     Cached, Contended, EncryptionProblem, Error, ErrorKind, KeyBounds, KeyspaceId, Result, SeqNo,
-    SharedBytes, Value,
+    SharedBytes, Value, memory_only,
 };

@@ -29,7 +29,7 @@ use crate::encoding::checksum::crc32c;
 use crate::encryption::{self, FileKind, KEY_HEADER_BYTES, Seal, TAG_BYTES};
 use crate::types::descriptors::{Descriptors, ReadFile};
 use crate::types::parts::{Part, timed};
-use crate::types::{Error, FileId, Result, SeqNo};
+use crate::types::{Error, FileId, Result, SeqNo, memory_only};
 
 const MAGIC: [u8; 8] = *b"eskerBLB";
 /// The version that this build writes, and the newest that it reads.
@@ -216,7 +216,10 @@ impl BlobFile {
 
     fn file(&self) -> Result<Arc<dyn File>> {
         match &self.handle {
-            Handle::Written(file) => Ok(file.clone()),
+            Handle::Written(file) => {
+                memory_only::check(&self.path)?;
+                Ok(file.clone())
+            }
             Handle::Read(file) => file.get(),
         }
     }

@@ -254,8 +254,10 @@ impl Keyspace {
     }
 
     /// Same as [`put`](Self::put), without a waiting thread: one thread commits for all callers, in their
-    /// order, and many commits at once. While 64 MiB of commits are queued, the caller waits. Exception: a
-    /// thread with an open exclusive transaction makes its commit itself, before the queued ones.
+    /// order, and many commits at once. While 64 MiB of commits are queued, the caller waits. The caller
+    /// makes a small commit itself if it waits for nothing: its durability is not
+    /// [`Sync`](crate::Durability::Sync), no commit is queued, and no write stalls. Exception: a thread with
+    /// an open exclusive transaction makes its commit itself, before the queued ones.
     ///
     /// ```
     /// # fn wait<T>(future: impl Future<Output = T>) -> T {

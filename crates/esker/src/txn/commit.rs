@@ -202,7 +202,7 @@ impl Pipeline {
         outcomes
     }
 
-    fn lead_ready(&self, state: &mut WriteState, group: &[CommitRequest]) -> Vec<Result<SeqNo>> {
+    pub(super) fn lead_ready(&self, state: &mut WriteState, group: &[CommitRequest]) -> Vec<Result<SeqNo>> {
         let before = state.last_seq;
         let (mut deltas, mut marked) = (CountDeltas::new(), Vec::new());
         let mut durability = Durability::None;

@@ -95,7 +95,12 @@ impl Memtables {
 impl Pipeline {
     /// Seals the memtable if it is full or its log is too long.
     pub(super) fn make_room(&self, state: &mut WriteState) -> Result<()> {
-        if state.active.is_full(self.memtables.bytes_max()) { self.seal_active(state) } else { Ok(()) }
+        if self.is_full(state) { self.seal_active(state) } else { Ok(()) }
+    }
+
+    /// Returns whether the memtable is to be sealed before the next commit.
+    pub(super) fn is_full(&self, state: &WriteState) -> bool {
+        state.active.is_full(self.memtables.bytes_max())
     }
 
     /// Sets the size of a full memtable.

@@ -7,6 +7,7 @@
 pub(crate) mod adopt;
 mod ahead;
 pub(crate) mod apply;
+mod at_once;
 pub(crate) mod blobs;
 pub(crate) mod commit;
 pub(crate) mod conflict;

@@ -20,7 +20,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use esker_env::{File, FsRef, OpenOptions};
 use parking_lot::{Mutex, RwLock};
 
-use crate::types::{Error, Result};
+use crate::types::{Error, Result, memory_only};
 
 /// Part (1 / N) of the process's descriptors that may be used.
 const PART: u64 = 2;
@@ -121,6 +121,7 @@ impl ReadFile {
 
     /// Returns the open file, opening it if needed.
     pub(crate) fn get(self: &Arc<Self>) -> Result<Arc<dyn File>> {
+        memory_only::check(&self.path)?;
         if let Some(file) = &*self.open.read() {
             self.is_used.store(true, Ordering::Relaxed);
             return Ok(file.clone());

@@ -23,6 +23,7 @@ pub(crate) mod key_range;
 pub(crate) mod key_room;
 pub(crate) mod latency;
 pub(crate) mod limits;
+pub(crate) mod memory_only;
 pub(crate) mod op;
 pub(crate) mod outcomes;
 pub(crate) mod parts;
@@ -41,6 +42,7 @@ pub use error::{Error, Result};
 pub use error_kind::ErrorKind;
 pub use ids::{FileId, KeyspaceId, SeqNo};
 pub use key_bounds::KeyBounds;
+pub use memory_only::memory_only;
 #[cfg(feature = "encryption")]
 pub(crate) use replace_file::replace_file;
 pub(crate) use replace_file::{NewFile, replace_file_in_time};

@@ -130,22 +130,24 @@ impl WalWriter {
     /// Ensures that files exist for a record of `bytes`; has missing ones prepared.
     pub(crate) fn reserve(&mut self, bytes: u64, on_disk: LogRoom) -> Result<()> {
         self.check()?;
-        if self.reserved.is_some_and(|reserved| bytes <= reserved) {
-            return Ok(());
-        }
-        let room = self.active.as_ref().and_then(Active::payload_room);
-        if room.is_some_and(|room| room >= bytes) {
+        if self.reserved.is_some_and(|reserved| bytes <= reserved) || self.has_room(bytes) {
             return Ok(());
         }
         self.update_meter(bytes); // The files of a large record suit the log that it makes long.
-        let reserved = timed(Part::LogFiles, || self.reserve_files(bytes, room, on_disk));
+        let reserved = timed(Part::LogFiles, || self.reserve_files(bytes, on_disk));
         self.update_meter(0);
         self.pool.meter.note_files(&reserved);
         reserved
     }
 
+    /// Returns whether a record of `bytes` bytes fits the active segment.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.active.as_ref().and_then(Active::payload_room).is_some_and(|room| room >= bytes)
+    }
+
     /// Has files prepared for the part of the record that does not fit the active segment.
-    fn reserve_files(&mut self, bytes: u64, mut room: Option<u64>, on_disk: LogRoom) -> Result<()> {
+    fn reserve_files(&mut self, bytes: u64, on_disk: LogRoom) -> Result<()> {
+        let room = self.active.as_ref().and_then(Active::payload_room);
         let kept = self.ready.len();
         if let Some(end) = &self.end_before {
             end.store(&self.pool.env)?;
@@ -153,9 +155,7 @@ impl WalWriter {
         }
         let dir = &self.pool.dir;
         self.pool.env.fs.can_sync_dir(dir).map_err(|e| Error::io("open directory", dir, e))?;
-        for prepared in &self.ready {
-            room = Some(room.unwrap_or(0) + room_in(prepared));
-        }
+        let mut room = self.ready.iter().fold(room, |room, file| Some(room.unwrap_or(0) + room_in(file)));
         let (segment_max, bulk_max) = (self.pool.segment_bytes_max(), self.pool.options.bulk_segment_bytes);
         while room.is_none_or(|room| room < bytes) {
             let missing = bytes - room.unwrap_or(0) + sealed_more_bytes(&self.pool.env);

@@ -13,6 +13,7 @@
 //! - A panic in the middle of a group leaves no writer waiting, and nothing half done (poison.1).
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests with real threads and time")]
 
+use std::future::Future;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -206,6 +207,49 @@ fn the_interval_of_the_timed_sync_is_an_option() {
     assert_eq!([is_durable(&opened[0].0), is_durable(&opened[1].0)], [false, true]);
     for refused in [Duration::ZERO, hour * 2] {
         assert!(matches!(Db::builder().sync_every(refused).open_in_memory(), Err(Error::Invalid(_))));
+    }
+}
+
+#[test]
+fn at_once_1_an_asynchronous_commit_leaves_its_caller_while_no_memtable_is_flushed() {
+    let fs = MemFs::new();
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().unwrap();
+    let flush_gate = gate.clone();
+    let db = hooked(&fs, move |name| {
+        if name == "esker-flush" {
+            drop(flush_gate.lock());
+        }
+    });
+    let db = db.durability(Durability::Buffered).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    let (sender, begun) = mpsc::channel();
+    let writer = db.clone();
+    std::thread::spawn(move || {
+        let map = writer.default_keyspace();
+        let put = |n: usize| map.put_async(n.to_be_bytes(), [7; 500]);
+        let mut commits = Vec::new();
+        while writer.stats().stalls == 0 {
+            commits.push(put(commits.len()));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        (0..100).for_each(|_| commits.push(put(commits.len())));
+        sender.send(commits).unwrap();
+    });
+    let commits = begun.recv_timeout(PATIENCE).expect("no call waits for a flush");
+    assert!(map.len().unwrap() <= commits.len() as u64 - 100, "the last ones wait");
+    drop(closed);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut last = 0;
+    for mut commit in commits {
+        let number = loop {
+            match std::pin::Pin::new(&mut commit).poll(&mut context) {
+                std::task::Poll::Ready(number) => break number.unwrap().get(),
+                std::task::Poll::Pending => std::thread::yield_now(),
+            }
+        };
+        assert!(last == 0 || number == last + 1, "at_once.1: {number} after {last}");
+        last = number;
     }
 }
 

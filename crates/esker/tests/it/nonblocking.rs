@@ -9,7 +9,7 @@ use std::thread::Thread;
 
 use crate::common::{dir, simulated};
 use esker::env::{Env, FaultAction, FaultFs, FaultRule, MemFs, OpKind};
-use esker::{Cached, Committing, Db, Durability, Error, Isolation};
+use esker::{Cached, Committing, Db, Durability, Error, Isolation, SeqNo, WriteOptions, memory_only};
 
 /// The smallest runtime: parks the thread until it is woken.
 fn wait<F: Future>(future: F) -> F::Output {
@@ -165,4 +165,112 @@ fn what_is_in_memory_is_found_without_reading_a_file() {
     map.get(7_u32.to_be_bytes()).unwrap();
     assert!(map.get_if_cached(7_u32.to_be_bytes()).unwrap().is_known());
     assert_eq!(map.get_if_cached("large").unwrap(), Cached::NotCached);
+}
+
+/// The outcome of a commit that is done already.
+fn done(commit: Committing) -> Option<esker::Result<SeqNo>> {
+    match pin!(commit).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn committer_1_commits_that_wait_for_nothing_are_made_at_once_and_in_order() {
+    let env = Env::with_fs(Arc::new(MemFs::new()));
+    let db = Db::builder().env(env).durability(Durability::Buffered).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    let durable = map.with(WriteOptions::new().durability(Durability::Sync));
+    map.put("first", "").unwrap();
+    let before = db.snapshot().seqno();
+    for n in 1..=100_u32 {
+        let seqno = done(map.put_async(n.to_be_bytes(), "1")).expect("it waits for nothing").unwrap();
+        assert_eq!(seqno.get(), before.get() + u64::from(n));
+        assert_eq!(map.get(n.to_be_bytes()).unwrap().as_deref(), Some(&b"1"[..]));
+    }
+    assert!(done(map.put_async(vec![0; 70_000], "")).expect("an error, too").is_err());
+    for n in 0..1000_u32 {
+        // The second one waits for the first one, whether or not that is done.
+        let (a, b) = (durable.put_async("key", "1"), map.put_async("key", n.to_le_bytes()));
+        let (a, b) = (wait(a).unwrap(), wait(b).unwrap());
+        assert!(a < b, "committer.1: {a} {b}");
+        assert_eq!(map.get("key").unwrap().unwrap()[..], n.to_le_bytes());
+    }
+    let mut transaction = db.transaction().begin();
+    assert!(transaction.get(&map, "key").unwrap().is_some());
+    transaction.put(&map, "key", "2").unwrap();
+    map.put("key", "3").unwrap();
+    assert!(matches!(wait(transaction.commit_async()).unwrap_err().error, Error::Conflict { .. }));
+    assert_eq!(map.get("key").unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a thread with an exclusive transaction")]
+fn at_once_1_a_commit_that_has_to_wait_for_a_transaction_is_written_once_and_later() {
+    let env = Env::with_fs(Arc::new(MemFs::new()));
+    let db = Db::builder().env(env).durability(Durability::Buffered).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    map.put("first", "").unwrap();
+    let (begun, ended) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    let other = std::thread::spawn({
+        let (db, map) = (db.clone(), map.clone());
+        move || {
+            let exclusive = db.transaction().isolation(Isolation::Exclusive).begin();
+            assert!(exclusive.get(&map, "first").unwrap().is_some());
+            begun.0.send(()).unwrap();
+            ended.1.recv().unwrap();
+        }
+    });
+    begun.1.recv().unwrap();
+    let waiting: Vec<_> = (0..10_u32).map(|n| map.put_async(n.to_be_bytes(), "1")).collect();
+    assert_eq!(map.len().unwrap(), 1, "they wait for the exclusive transaction");
+    ended.0.send(()).unwrap();
+    other.join().unwrap();
+    let numbers: Vec<_> = waiting.into_iter().map(|commit| wait(commit).unwrap()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[0].get() + 1 == pair[1].get()), "at_once.1: {numbers:?}");
+    assert_eq!(map.len().unwrap(), 11);
+}
+
+#[test]
+fn memory_only_1_reads_that_need_a_file_are_given_up_and_leave_no_trace() {
+    let (mem, large) = (MemFs::new(), vec![7; 10_000]);
+    let db = simulated(Arc::new(mem.clone())).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    for n in 0..1000_u32 {
+        map.put(n.to_be_bytes(), [1; 100]).unwrap();
+    }
+    map.put("large", &large).unwrap();
+    db.compact().unwrap();
+    db.close().unwrap();
+    let faults = FaultFs::new(Arc::new(mem));
+    let db = simulated(Arc::new(faults.clone())).open(dir()).unwrap();
+    let map = db.default_keyspace();
+    let scan = |reverse: bool| -> esker::Result<usize> {
+        let range = map.range(0_u32.to_be_bytes()..=999_u32.to_be_bytes());
+        let entries: Box<dyn Iterator<Item = _>> =
+            if reverse { Box::new(range.rev()) } else { Box::new(range) };
+        entries.map(|entry| entry.map(|_| 1)).sum()
+    };
+    let mut transaction = db.transaction().begin();
+    let reads = faults.count(OpKind::Read);
+    assert!(memory_only(|| scan(false)).is_none() && memory_only(|| scan(true)).is_none());
+    assert!(memory_only(|| map.get(7_u32.to_be_bytes())).is_none());
+    let keys: Vec<_> = (0..1000_u32).map(u32::to_be_bytes).collect();
+    assert!(
+        memory_only(|| map.multi_get(&keys)).is_none()
+            && memory_only(|| map.multi_get(&keys[7..8])).is_none()
+    );
+    assert!(memory_only(|| transaction.range(&map, ..).next().is_some()).is_none());
+    assert_eq!(faults.count(OpKind::Read), reads, "memory_only.1");
+    // The transaction has read nothing, so this is no conflict.
+    map.put(5_u32.to_be_bytes(), "2").unwrap();
+    transaction.put(&map, "other", "1").unwrap();
+    transaction.commit().unwrap();
+    assert_eq!((scan(false).unwrap(), scan(true).unwrap()), (1000, 1000));
+    let reads = faults.count(OpKind::Read);
+    assert_eq!(memory_only(|| scan(false).unwrap()), Some(1000));
+    assert_eq!(memory_only(|| scan(true).unwrap()), Some(1000));
+    assert!(memory_only(|| map.get("large")).is_none(), "its value is in a blob file");
+    assert_eq!(faults.count(OpKind::Read), reads, "memory_only.1");
+    assert_eq!(map.get("large").unwrap().as_deref(), Some(&large[..]));
 }

@@ -9,6 +9,12 @@ use crate::types::{Error, Result};
 impl Handle {
     /// Commits without a thread that waits (committer.1).
     pub(crate) fn commit_async(&self, mut request: CommitRequest) -> Committing {
+        if request.may_be_at_once() && self.core.committer.is_idle() {
+            match self.core.submit_at_once(request) {
+                Ok(outcome) => return Committing::done(outcome),
+                Err(given_back) => request = *given_back,
+            }
+        }
         let ready = self.start_committer().and_then(|()| self.core.pipeline.look_ahead(&mut request));
         if let Err(error) = ready {
             return Committing::done(Err(error));

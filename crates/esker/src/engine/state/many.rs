@@ -20,7 +20,7 @@ use crate::engine::state::reads::ReadSource;
 use crate::read::point::{InlineOf, LOOKUPS_PER_PIN, ValueOf};
 use crate::types::key::KeyBuf;
 use crate::types::limits::check_key;
-use crate::types::{Cached, Result, Value};
+use crate::types::{Cached, Result, Value, memory_only};
 
 /// Minimum number of reads for a thread. Starting a thread takes about as long as one read.
 const READS_PER_THREAD_MIN: usize = 4;
@@ -133,6 +133,8 @@ impl ReadSource {
             budget.take(found[*at].as_ref());
             missing.remove(0);
         }
+        // memory_only.1: the scope is that of this thread.
+        let threads = threads && !memory_only::is_on();
         let shares = (missing.len() / READS_PER_THREAD_MIN).clamp(1, if threads { THREADS_MAX } else { 1 });
         if shares == 1 {
             return Ok(place(&missing, self.read_share(&missing, budget)?, found));

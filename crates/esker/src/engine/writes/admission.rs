@@ -105,6 +105,43 @@ impl Writes {
         done.inspect(|_| self.end_commit(begun, bytes)).inspect_err(|_| self.report_health())
     }
 
+    /// Makes a small commit that need not wait (txn/at_once.rs). `Err`: it has to, and nothing was changed.
+    pub(in crate::engine) fn submit_at_once(
+        &self,
+        request: CommitRequest,
+    ) -> Result<Result<SeqNo>, Box<CommitRequest>> {
+        let Some(slow) = &self.slow else { return self.admit_at_once(request) };
+        let writes = request.set.op_count() as u64;
+        slow.watch(Operation::Commit, None, || self.admit_at_once(request), |_| writes)
+    }
+
+    fn admit_at_once(&self, request: CommitRequest) -> Result<Result<SeqNo>, Box<CommitRequest>> {
+        let may_divert = self.blobs.may_take(request.set.largest_value());
+        if !request.may_be_at_once() || may_divert || !self.admits_at_once() {
+            return Err(Box::new(request));
+        }
+        let Some(_passage) = self.exclusive_turn.pass_if_free() else { return Err(Box::new(request)) };
+        let (begun, bytes) = (self.begin_commit(request.durability), request.set.byte_len() as u64);
+        let done = self.pipeline.commit_at_once(request)?;
+        if self.wal_pool.take_wish() {
+            self.signal.wake_log();
+        }
+        Ok(done.inspect(|_| self.end_commit(begun, bytes)).inspect_err(|_| self.report_health()))
+    }
+
+    /// Returns whether a commit would enter the pipeline without waiting or working for others.
+    fn admits_at_once(&self) -> bool {
+        let is_well =
+            self.check_ours().is_ok() && self.signal.check_alive().is_ok() && self.check_writable().is_ok();
+        let sealed = self.pipeline.sealed_len();
+        if sealed > 0 {
+            self.signal.wake_flush();
+        }
+        let has_threads = self.options.background() == Background::Threads;
+        let is_limited = self.throttle.is_on() || self.options.allowances().write_rate.is_some();
+        is_well && has_threads && sealed < SEALED_MAX && !is_limited
+    }
+
     /// Commits several requests in order, as one group if possible.
     pub(crate) fn submit_group(&self, requests: Vec<CommitRequest>) -> Vec<Result<SeqNo>> {
         let Some(slow) = &self.slow else { return self.submit_group_now(requests) };

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   put_async, commit_async --> queue --thread "esker-commit": as one group--> pipeline --> futures
+//!                           `-- a commit that waits for nothing (txn/at_once.rs): pipeline
 //! ```
 //!
-//! committer.1. Commits are made in the order of the queue.
+//! committer.1. Commits are made in the order of the queue. A commit that waits for nothing is made by its
+//!     caller, without the queue, once all queued commits have their outcomes.
 //! - Each future gets an outcome, even if the database is closed meanwhile.
 //! - The queue is bounded. While it is full, callers wait.
 //! - A caller with an open exclusive transaction commits in its own thread: the commit thread
@@ -89,6 +91,8 @@ struct Queue {
     jobs: VecDeque<Job>,
     bytes: usize,
     is_running: bool,
+    /// Whether the thread makes commits that it has taken.
+    is_busy: bool,
     is_ended: bool,
 }
 
@@ -127,6 +131,12 @@ impl Committer {
         Some(Committing(state))
     }
 
+    /// Returns whether all queued commits have their outcomes.
+    pub(in crate::engine) fn is_idle(&self) -> bool {
+        let queue = self.queue.lock();
+        queue.jobs.is_empty() && !queue.is_busy && !queue.is_ended
+    }
+
     /// Records that the thread runs. Returns whether it was running already.
     pub(in crate::engine) fn begin(&self) -> bool {
         std::mem::replace(&mut self.queue.lock().is_running, true)
@@ -145,9 +155,11 @@ impl Committer {
     /// Waits for commits and takes all of them. Returns `None` at the end.
     fn take(&self) -> Option<VecDeque<Job>> {
         let mut queue = self.queue.lock();
+        queue.is_busy = false;
         self.filled.wait_while(&mut queue, |queue| queue.jobs.is_empty() && !queue.is_ended);
         let jobs = std::mem::take(&mut queue.jobs);
         queue.bytes = 0;
+        queue.is_busy = !jobs.is_empty();
         self.taken.notify_all();
         (!jobs.is_empty()).then_some(jobs)
     }

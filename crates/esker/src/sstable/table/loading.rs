@@ -31,7 +31,7 @@ use crate::sstable::stored::PartOpener;
 use crate::sstable::{BlockCache, TableMeta};
 use crate::types::descriptors::{Descriptors, ReadFile};
 use crate::types::range_tombstone::RangeTombstones;
-use crate::types::{Error, Result, SeqNo};
+use crate::types::{Error, Result, SeqNo, memory_only};
 
 /// Number of times a filter is needed before it is loaded into free memory.
 const FILTER_ASKS: u64 = 8;
@@ -118,6 +118,7 @@ impl Table {
     /// Loads everything except the blocks, the index and the filter, unless that is done.
     #[cold]
     pub(super) fn load_parts(&self) -> Result<&Loaded> {
+        memory_only::check(self.path())?;
         let source = self.source.lock();
         if self.loaded.get().is_none() {
             let loaded = Loaded::of_file(&source, self.path(), self.base_seq());
@@ -167,6 +168,7 @@ impl Table {
         fill: bool,
         pin: &Guard,
     ) -> Result<Arc<BlockIndex>> {
+        memory_only::check(self.path())?;
         match &loaded.index {
             IndexSlot::Blocks(slot) => {
                 let read = || {
@@ -295,6 +297,9 @@ impl Table {
     pub(super) fn ask_filter(&self, loaded: &Loaded, hash: u64, pin: &Guard) -> Result<bool> {
         let asks = loaded.filter_asks.fetch_add(1, Ordering::Relaxed);
         if asks < FILTER_ASKS || loaded.asks_before_load().is_none_or(|needed| asks < needed) {
+            return Ok(true);
+        }
+        if memory_only::is_on() {
             return Ok(true);
         }
         // Other threads go on without the filter meanwhile.
