@@ -56,6 +56,9 @@ const ROWS = {
   'durable put, 100 together': [1000, async (db) => {
     for (let i = 0; i < 10; i++) await db.putManyDurable(entries(random(COUNT - 100), 100))
   }],
+  'durable batch of 100': [1000, async (db) => {
+    for (let i = 0; i < 10; i++) await db.batchDurable(entries(random(COUNT - 100), 100))
+  }],
   'transaction: get and put': [2000, async (db) => {
     for (let i = 0; i < 2000; i++) await db.increment(key(random(COUNT)))
   }]

@@ -19,6 +19,7 @@ async function esker (dir) {
     async putManyDurable (entries) {
       await Promise.all(entries.map(([key, value]) => durable.put(key, value)))
     },
+    batchDurable: (entries) => durable.putMany(entries),
     async scan () {
       let n = 0
       for await (const [, value] of map.range()) n += value.length
@@ -65,6 +66,7 @@ function level (db) {
     async putManyDurable (entries) {
       await Promise.all(entries.map(([key, value]) => db.put(key, value, { sync: true })))
     },
+    batchDurable: (entries) => db.batch(entries.map(([key, value]) => put(key, value)), { sync: true }),
     async scan () {
       let n = 0
       for await (const [, value] of db.iterator()) n += value.length
@@ -95,6 +97,10 @@ async function lmdb (dir) {
     },
     async putManyDurable (entries) {
       await Promise.all(entries.map(([key, value]) => db.put(key, value)))
+      await db.flushed
+    },
+    async batchDurable (entries) {
+      await db.transaction(() => { for (const [key, value] of entries) db.put(key, value) })
       await db.flushed
     },
     scan () {
@@ -146,7 +152,8 @@ async function sqlite (dir) {
     getMany: (keys) => keys.map((key) => get.get(key)),
     put: async (key, value) => put.run(key, value),
     putDurable: async (key, value) => durably(() => put.run(key, value)),
-    putManyDurable: async (entries) => durably(() => putAll(entries)),
+    putManyDurable: async (entries) => durably(() => entries.forEach((entry) => put.run(...entry))),
+    batchDurable: async (entries) => durably(() => putAll(entries)),
     scan () {
       let n = 0
       for (const value of all.iterate()) n += value.length

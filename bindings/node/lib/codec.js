@@ -8,10 +8,21 @@ const tuple = require('./tuple')
 
 /** Makes bytes of a string, which becomes UTF-8, or of bytes. */
 function bytes (data, what = 'a key') {
-  if (typeof data === 'string') {
-    if (!data.isWellFormed()) throw invalid(`${what} is a string with half of a surrogate pair`)
-    return Buffer.from(data, 'utf8')
-  }
+  return typeof data === 'string' ? Buffer.from(text(data, what), 'utf8') : plain(data, what)
+}
+
+function text (data, what) {
+  if (!data.isWellFormed()) throw invalid(`${what} is a string with half of a surrogate pair`)
+  return data
+}
+
+/** Makes a string that can become UTF-8, or bytes. */
+function textOrBytes (data, what) {
+  return typeof data === 'string' ? text(data, what) : plain(data, what)
+}
+
+/** Makes a Uint8Array of bytes. */
+function plain (data, what) {
   if (isAnyArrayBuffer(data)) data = new Uint8Array(data)
   if (data instanceof DataView) data = new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
   if (!isUint8Array(data)) {
@@ -31,12 +42,21 @@ function copy (chunk, from, to) {
   return buffer
 }
 
+function utf8 (text, what) {
+  if (typeof text !== 'string') throw invalid(`${what} is of type ${typeof text}: its encoding is utf8`)
+}
+
+// `raw` makes a string or bytes, `encode` makes bytes of them.
 const CODECS = {
-  buffer: { encode: bytes, decode: same, slice: copy },
+  buffer: { encode: bytes, raw: textOrBytes, decode: same, slice: copy },
   utf8: {
     encode (text, what) {
-      if (typeof text !== 'string') throw invalid(`${what} is of type ${typeof text}: its encoding is utf8`)
+      utf8(text, what)
       return bytes(text, what)
+    },
+    raw (data, what) {
+      utf8(data, what)
+      return text(data, what)
     },
     decode: (buffer) => buffer.utf8Slice(0, buffer.length),
     slice: (chunk, from, to) => chunk.utf8Slice(from, to)
@@ -63,9 +83,19 @@ function codec (encoding = 'buffer') {
   return found
 }
 
-/** Returns what decodes a part of a chunk. */
-function slicer ({ decode, slice }) {
-  return slice ?? ((chunk, from, to) => decode(copy(chunk, from, to)))
+// The other calls of codecs are those of this file only.
+const BUILT_IN = new Set(Object.values(CODECS))
+
+/** Returns what makes a string or bytes. */
+function rawer (codec) {
+  if (BUILT_IN.has(codec) && codec.raw) return codec.raw
+  return (value, what) => bytes(codec.encode(value, what), what)
+}
+
+/** Returns what decodes a part of a chunk, or of the room. It keeps none of its bytes. */
+function slicer (codec) {
+  if (BUILT_IN.has(codec) && codec.slice) return codec.slice
+  return (chunk, from, to) => codec.decode(copy(chunk, from, to))
 }
 
 /** The first key behind all keys with a prefix. Undefined: there is none. */
@@ -101,4 +131,4 @@ function joined (keys) {
   return [Buffer.concat(keys), Uint32Array.from(keys, (key) => key.length)]
 }
 
-module.exports = { bytes, codec, copy, ends, joined, slicer }
+module.exports = { bytes, codec, copy, ends, joined, rawer, slicer }

@@ -5,7 +5,7 @@ const { codec } = require('./codec')
 const { checkOptions, closed, invalid } = require('./error')
 const { Feed } = require('./feed')
 const { Keyspace } = require('./keyspace')
-const { call, calls, native } = require('./native')
+const { call, calls, native, soon } = require('./native')
 const { Batch, Snapshot, Transaction } = require('./transaction')
 
 const OPEN = new Set(['memory', 'durability', 'isolation', 'createIfMissing', 'errorIfExists', 'readOnly',
@@ -157,7 +157,7 @@ class Db {
   async begin (options) {
     const { isolation, durability } = checkOptions(options, TRANSACT, 'begin')
     if (this.transactions.size % 64 === 63) this.#forget()
-    const begun = await this.#call((number) => this.#native.begin(number, isolation, durability))
+    const begun = await soon(this, (number) => this.#native.begin(number, isolation, durability))
     const transaction = new Transaction(this, begun)
     if (this.isOpen) return transaction
     // It began while the database was being closed.

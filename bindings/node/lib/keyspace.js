@@ -1,22 +1,43 @@
 'use strict'
 
 const { Chunk } = require('./chunk')
-const { bytes, codec, ends, joined, slicer } = require('./codec')
+const { bytes, codec, ends, joined, rawer, slicer } = require('./codec')
 const { checkOptions, invalid } = require('./error')
-const { call, WRITE } = require('./native')
+const { atOnce, call, soon, WRITE } = require('./native')
 const { Range } = require('./range')
+const { ABSENT, UNKNOWN, asBytes, find, write } = require('./room')
+const { Stage } = require('./stage')
 
 const PUT = new Set(['ttl'])
 const WITH = new Set(['durability', 'ttl'])
 
 /** The reads of a keyspace: its newest state, a snapshot's, or a transaction's. */
 class Reads {
+  #native
+  #keyCodec
+  #valueCodec
+
   /** @internal */
   constructor (db, native, keyCodec, valueCodec) {
     this.db = db
-    Object.defineProperty(this, 'native', { value: native })
-    Object.defineProperty(this, 'keyCodec', { value: keyCodec })
-    Object.defineProperty(this, 'valueCodec', { value: valueCodec })
+    this.#native = native
+    this.#keyCodec = keyCodec
+    this.#valueCodec = valueCodec
+  }
+
+  /** @internal */
+  get native () {
+    return this.#native
+  }
+
+  /** @internal */
+  get keyCodec () {
+    return this.#keyCodec
+  }
+
+  /** @internal */
+  get valueCodec () {
+    return this.#valueCodec
   }
 
   get name () {
@@ -42,6 +63,11 @@ class Reads {
     return found === undefined ? undefined : this.valueCodec.decode(found)
   }
 
+  /** @internal Starts a call that may be done at once. */
+  soon (start) {
+    return soon(this.db, start)
+  }
+
   /** @internal Starts a call that waits. */
   call (start) {
     return call(this.db, start)
@@ -54,12 +80,12 @@ class Reads {
 
   async get (key) {
     const encoded = this.key(key)
-    return this.decoded(await this.call((number) => this.native.get(number, encoded)))
+    return this.decoded(await this.soon((number) => this.native.get(number, encoded)))
   }
 
   async getMany (keys) {
     const [all, lengths] = joined(keys.map((key) => this.key(key)))
-    const found = await this.call((number) => this.native.many(number, all, lengths))
+    const found = await this.soon((number) => this.native.many(number, all, lengths))
     const slice = slicer(this.valueCodec)
     return new Chunk(found).all((chunk, start, middle, end) =>
       end === -1 ? undefined : slice(chunk, middle, end))
@@ -76,12 +102,12 @@ class Reads {
 
   async hasMany (keys) {
     const [all, lengths] = joined(keys.map((key) => this.key(key)))
-    return this.call((number) => this.native.hasMany(number, all, lengths))
+    return this.soon((number) => this.native.hasMany(number, all, lengths))
   }
 
   async ttl (key) {
     const encoded = this.key(key)
-    return this.call((number) => this.native.ttl(number, encoded))
+    return this.soon((number) => this.native.ttl(number, encoded))
   }
 
   async count () {
@@ -150,42 +176,82 @@ class Updates extends Reads {
 
 /** A named, ordered map of the database. */
 class Keyspace extends Updates {
+  // Reads in memory and writes pass through the room.
+  #rawKey
+  #rawValue
+  #slice
+  #durability
+
+  /** @internal `durability` is that of `with`. */
+  constructor (db, native, keyCodec, valueCodec, durability) {
+    super(db, native, keyCodec, valueCodec)
+    this.#durability = durability
+    this.#rawKey = rawer(keyCodec)
+    this.#rawValue = rawer(valueCodec)
+    this.#slice = slicer(valueCodec)
+  }
+
   /** Reads a key in memory. `{ cached: false }`: a file would have to be read. */
   getCached (key) {
     this.db.checkOpen()
-    const found = this.native.getCached(this.key(key))
-    return found === null ? { cached: false } : { cached: true, value: this.decoded(found) }
+    const raw = this.#rawKey(key, 'a key')
+    let found = find(this.native, raw, this.#slice)
+    if (found === UNKNOWN) {
+      // The value may be larger than the room.
+      found = this.native.getCached(asBytes(raw))
+      if (found === null) return { cached: false }
+      found = found === undefined ? ABSENT : this.decoded(found)
+    }
+    return { cached: true, value: found === ABSENT ? undefined : found }
+  }
+
+  getSync (key) {
+    this.db.checkOpen()
+    const raw = this.#rawKey(key, 'a key')
+    const found = find(this.native, raw, this.#slice)
+    if (found === UNKNOWN) return this.decoded(this.native.getSync(asBytes(raw)))
+    return found === ABSENT ? undefined : found
   }
 
   async get (key) {
-    const encoded = this.key(key)
     this.db.checkOpen()
-    let found = this.native.getCached(encoded)
-    if (found === null) found = await this.call((number) => this.native.get(number, encoded))
-    return this.decoded(found)
+    const raw = this.#rawKey(key, 'a key')
+    const found = find(this.native, raw, this.#slice)
+    if (found !== UNKNOWN) return atOnce(found === ABSENT ? undefined : found)
+    const encoded = asBytes(raw)
+    return this.decoded(await this.soon((number) => this.native.get(number, encoded)))
   }
 
   async put (key, value, options) {
+    if (options === undefined) {
+      return this.#write(WRITE.put, this.#rawKey(key, 'a key'), this.#rawValue(value, 'a value'))
+    }
     const { ttl } = checkOptions(options, PUT, 'put')
-    return this.#write(WRITE.put, this.key(key), this.value(value), ttl)
+    const [encoded, data] = [this.key(key), this.value(value)]
+    return this.soon((number) => this.native.write(number, WRITE.put, encoded, data, ttl))
   }
 
   async delete (key) {
-    return this.#write(WRITE.delete, this.key(key))
+    return this.#write(WRITE.delete, this.#rawKey(key, 'a key'), '')
   }
 
   async merge (key, operand) {
-    return this.#write(WRITE.merge, this.key(key), bytes(operand, 'an operand'))
+    return this.#write(WRITE.merge, this.#rawKey(key, 'a key'), bytes(operand, 'an operand'))
   }
 
-  #write (what, key, value, ttl) {
-    return this.call((number) => this.native.write(number, what, key, value, ttl))
+  #write (what, key, value) {
+    return write(this.native, (start) => soon(this.db, start), what, key, value)
   }
 
   async putMany (entries) {
     const batch = this.db.batch()
-    for (const [key, value] of entries) batch.put(this, key, value)
-    return batch.commit()
+    const stage = new Stage(batch.native.view(this.native))
+    for (const [key, value] of entries) {
+      const [rawKey, rawValue] = [this.#rawKey(key, 'a key'), this.#rawValue(value, 'a value')]
+      stage.put(rawKey, rawValue)
+    }
+    stage.end()
+    return batch.commit({ durability: this.#durability })
   }
 
   async deleteRange (range) {
@@ -215,12 +281,13 @@ class Keyspace extends Updates {
   /** A handle of the same keyspace with a durability and a lifetime of its own. */
   with (options) {
     const { durability, ttl } = checkOptions(options, WITH, 'with')
-    return new Keyspace(this.db, this.native.with(durability, ttl), this.keyCodec, this.valueCodec)
+    const native = this.native.with(durability, ttl)
+    return new Keyspace(this.db, native, this.keyCodec, this.valueCodec, durability ?? this.#durability)
   }
 
   /** A handle of the same keyspace with other encodings. */
   as ({ keys = this.keyCodec, values = this.valueCodec }) {
-    return new Keyspace(this.db, this.native, codec(keys), codec(values))
+    return new Keyspace(this.db, this.native, codec(keys), codec(values), this.#durability)
   }
 }
 

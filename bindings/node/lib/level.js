@@ -5,16 +5,17 @@
 const { mkdir } = require('node:fs/promises')
 const { AbstractLevel, AbstractIterator, AbstractChainedBatch, AbstractSnapshot } = require('abstract-level')
 const ModuleError = require('module-error')
-const { Chunk } = require('./chunk')
+const { Chunk, FIRST, shape } = require('./chunk')
 const { copy, joined } = require('./codec')
 const { Db } = require('./db')
-const { call, calls, native, WRITE } = require('./native')
+const { atOnce, call, calls, native, soon, WRITE } = require('./native')
+const { ABSENT, UNKNOWN, asBytes, find, room, write } = require('./room')
+const { Stage } = require('./stage')
 
 // Options of Db.open that the constructor passes on.
 const OPEN = ['createIfMissing', 'errorIfExists', 'memory', 'durability', 'readOnly', 'compression',
   'blobsFrom', 'lockTimeout', 'feed', 'keyFile', 'multithreading']
-// Entries and bytes of a call for a single `next()`, at first and later.
-const FIRST = [1, 65536]
+// Entries and bytes of a call for a single `next()`, after those in memory.
 const NEXT = [1000, 65536]
 const BYTES_MAX = 4 << 20
 
@@ -25,10 +26,8 @@ function pick (options, names) {
   return Object.fromEntries(given.map((name) => [name, options[name]]))
 }
 
-/** Keys and values are bytes or strings here: abstract-level has encoded them. */
-function raw (data) {
-  return typeof data === 'string' ? Buffer.from(data, 'utf8') : data
-}
+// Keys and values are bytes or strings here: abstract-level has encoded them.
+const raw = asBytes
 
 /** The ends of a range in the order of native calls. The wider of two wins, as elsewhere in Level. */
 function ends ({ gt, gte, lt, lte }) {
@@ -52,6 +51,7 @@ class EskerLevel extends AbstractLevel {
   #options
   #db = null
   #keyspace = null
+  #durable = null
 
   constructor (location, options) {
     if (typeof location !== 'string' || location === '') {
@@ -101,7 +101,7 @@ class EskerLevel extends AbstractLevel {
 
   async _close () {
     await this.#db.close()
-    this.#db = this.#keyspace = null
+    this.#db = this.#keyspace = this.#durable = null
   }
 
   /** @internal The keyspace, or what a snapshot sees of it. */
@@ -114,22 +114,29 @@ class EskerLevel extends AbstractLevel {
     return call(this.#db, start)
   }
 
+  #soon = (start) => soon(this.#db, start)
+
   async _get (key, options) {
-    const reads = this.reads(options.snapshot)
-    const bytes = raw(key)
-    let found = options.snapshot === undefined ? reads.getCached(bytes) : null
-    if (found === null) found = await this.call((number) => reads.get(number, bytes))
-    return decoded(found, options.valueEncoding)
+    const found = this.#find(key, options)
+    if (found !== UNKNOWN) return atOnce(found === ABSENT ? undefined : found)
+    const [reads, bytes] = [this.reads(options.snapshot), raw(key)]
+    return decoded(await this.#soon((number) => reads.get(number, bytes)), options.valueEncoding)
   }
 
   _getSync (key, options) {
+    const found = this.#find(key, options)
+    if (found !== UNKNOWN) return found === ABSENT ? undefined : found
     return decoded(this.reads(options.snapshot).getSync(raw(key)), options.valueEncoding)
+  }
+
+  #find (key, { snapshot, valueEncoding }) {
+    return snapshot === undefined ? find(this.#keyspace.native, key, decoder(valueEncoding)) : UNKNOWN
   }
 
   async _getMany (keys, options) {
     const reads = this.reads(options.snapshot)
     const [all, lengths] = joined(keys.map(raw))
-    const found = await this.call((number) => reads.many(number, all, lengths))
+    const found = await this.#soon((number) => reads.many(number, all, lengths))
     const decode = decoder(options.valueEncoding)
     return new Chunk(found).all((bytes, start, middle, end) =>
       end === -1 ? undefined : decode(bytes, middle, end))
@@ -142,30 +149,30 @@ class EskerLevel extends AbstractLevel {
   async _hasMany (keys, options) {
     const reads = this.reads(options.snapshot)
     const [all, lengths] = joined(keys.map(raw))
-    return this.call((number) => reads.hasMany(number, all, lengths))
+    return this.#soon((number) => reads.hasMany(number, all, lengths))
   }
 
   #with (options) {
-    return options.sync === true ? this.#keyspace.with({ durability: 'sync' }) : this.#keyspace
+    if (options.sync !== true) return this.#keyspace
+    return (this.#durable ??= this.#keyspace.with({ durability: 'sync' }))
   }
 
   async _put (key, value, options) {
-    const [to, bytes, data] = [this.#with(options).native, raw(key), raw(value)]
-    await this.call((number) => to.write(number, WRITE.put, bytes, data))
+    await write(this.#with(options).native, this.#soon, WRITE.put, key, value)
   }
 
   async _del (key, options) {
-    const [to, bytes] = [this.#with(options).native, raw(key)]
-    await this.call((number) => to.write(number, WRITE.delete, bytes))
+    await write(this.#with(options).native, this.#soon, WRITE.delete, key, '')
   }
 
   async _batch (operations, options) {
     const batch = this.#db.batch()
-    const to = batch.native.view(this.#keyspace.native)
-    for (const operation of operations) {
-      if (operation.type === 'put') to.stage(WRITE.put, raw(operation.key), raw(operation.value))
-      else to.stage(WRITE.delete, raw(operation.key))
+    const stage = new Stage(batch.native.view(this.#keyspace.native))
+    for (const { type, key, value } of operations) {
+      if (type === 'put') stage.put(key, value)
+      else stage.delete(key)
     }
+    stage.end()
     await this.commit(batch, options)
   }
 
@@ -184,8 +191,9 @@ class EskerLevel extends AbstractLevel {
     if (options.snapshot === undefined && left === Infinity) {
       return this.call((number) => this.#keyspace.native.deleteRange(number, ...range))
     }
-    const shape = { reverse: options.reverse, keys: true, values: false }
-    const walk = this.reads(options.snapshot).iter(shape, ...range)
+    const [start, hasStart, end, hasEnd] = range
+    const bits = shape({ reverse: options.reverse, keys: true }, hasStart, hasEnd)
+    const walk = this.reads(options.snapshot).iter(room, bits, 0, start, end)
     try {
       for (let isLast = false; left > 0 && !isLast;) {
         const count = Math.min(left, NEXT[0])
@@ -306,17 +314,21 @@ class ChainedBatch extends AbstractChainedBatch {
 class Iterator extends AbstractIterator {
   #native
   #chunk = null
-  #size = FIRST
+  #first
   #decode
   #signal
   #abort = null
 
   constructor (level, options, reads) {
-    const { keys, values, reverse } = options
+    const { keys, values, limit } = options
+    const [start, hasStart, end, hasEnd] = ends(options)
     // Without a native walk after the end of the snapshot: reads are refused by the class above.
-    const native = options.snapshot?.isClosed ? null : reads.iter({ reverse, keys, values }, ...ends(options))
+    const native = options.snapshot?.isClosed
+      ? null
+      : reads.iter(room, shape(options, hasStart, hasEnd), 0, start, end)
     super(level, options)
     this.#native = native
+    this.#first = limit > 0 ? Math.min(limit, FIRST) : FIRST
     const [key, value] = [decoder(options.keyEncoding), decoder(options.valueEncoding)]
     this.#decode = (bytes, start, middle, end) => [
       keys ? key(bytes, start, middle) : undefined,
@@ -325,7 +337,15 @@ class Iterator extends AbstractIterator {
     this.#signal = options.signal ?? null
   }
 
+  /** Takes the next entries: the first ones in memory, if they are there. */
   async #fill (count, size) {
+    const first = this.#first
+    this.#first = 0
+    // With a signal a call can be aborted after it was made.
+    if (first > 0 && this.#signal === null && this.#native.fillIn(room, first)) {
+      this.#chunk = Chunk.ofRoom()
+      return
+    }
     const filled = this.db.call((number) => this.#native.fill(number, count, size))
     this.#chunk = new Chunk(this.#signal === null ? await filled : await this.#unlessAborted(filled))
   }
@@ -344,9 +364,8 @@ class Iterator extends AbstractIterator {
 
   async _next () {
     while (!(this.#chunk?.left > 0)) {
-      if (this.#chunk?.isLast) return undefined
-      await this.#fill(...this.#size)
-      this.#size = NEXT
+      if (this.#chunk?.isLast) return atOnce(undefined)
+      await this.#fill(...(this.#first > 0 ? [this.#first, NEXT[1]] : NEXT))
     }
     return this.#chunk.take(this.#decode)
   }
@@ -355,15 +374,14 @@ class Iterator extends AbstractIterator {
     const entries = []
     for (;;) {
       while (this.#chunk?.left > 0 && entries.length < size) entries.push(this.#chunk.take(this.#decode))
-      if (entries.length > 0 || this.#chunk?.isLast) return entries
+      if (entries.length > 0 || this.#chunk?.isLast) return atOnce(entries)
       await this.#fill(size, BYTES_MAX)
-      this.#size = NEXT
     }
   }
 
   _seek (target) {
     this.#chunk = null
-    this.#size = FIRST
+    this.#first = FIRST
     this.#native?.seek(raw(target))
   }
 

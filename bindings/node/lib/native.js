@@ -40,6 +40,37 @@ function settle () {
 
 const calls = new native.Loop(settle)
 
+// After this many calls that were done at once, one waits for the other work of the thread.
+const STREAK_MAX = 128
+let streak = 0
+
+/** The result of a call that was done at once. */
+function atOnce (result) {
+  if (++streak < STREAK_MAX) return result
+  streak = 0
+  return new Promise((resolve) => { setImmediate(resolve, result) })
+}
+
+/**
+ * Starts a call that may be done at once: `start` gets its number, and returns its result, or null if that
+ * arrives later.
+ */
+function soon (owner, start) {
+  owner.checkOpen()
+  do last = (last + 1) >>> 0; while (pending.has(last))
+  const number = last
+  const result = start(number)
+  return result === null ? later(owner, number) : atOnce(result)
+}
+
+function later (owner, number) {
+  return new Promise((resolve, reject) => {
+    owner.callBegins()
+    if (pending.size === 0) alive.ref()
+    pending.set(number, { owner, resolve, reject })
+  })
+}
+
 /**
  * Starts a call that waits: `start` gets its number. `owner` counts the calls that are under way.
  */
@@ -64,4 +95,4 @@ function call (owner, start) {
 // Kinds of writes, as src/write.rs numbers them.
 const WRITE = { put: 1, delete: 2, merge: 3 }
 
-module.exports = { native, calls, call, WRITE }
+module.exports = { native, calls, call, soon, atOnce, WRITE }

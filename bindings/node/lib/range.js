@@ -1,16 +1,17 @@
 'use strict'
 
-// Walks over a range: entries arrive in chunks, and the next chunk is read while one is stepped through.
+// Walks over a range: entries arrive in chunks. The first one is read in memory, if it is there. While a
+// later one is stepped through, the next one is read by another thread.
 
-const { Chunk } = require('./chunk')
+const { Chunk, FIRST, shape } = require('./chunk')
 const { ends, slicer } = require('./codec')
-const { call } = require('./native')
+const { atOnce, call } = require('./native')
+const { room } = require('./room')
 const { checkOptions, invalid } = require('./error')
 
 const OPTIONS = new Set(['gt', 'gte', 'lt', 'lte', 'prefix', 'reverse', 'limit', 'keys', 'values'])
-// The first chunk is small: many walks end early.
-const FIRST = [32, 8192]
 const NEXT = [1000, 65536]
+const FIRST_BYTES = 8192
 const DONE = Object.freeze({ value: undefined, done: true })
 
 function limitOf (limit = Infinity) {
@@ -34,6 +35,7 @@ class Range {
   #source
   #ends
   #shape
+  #count
   #limit
   #make
 
@@ -42,38 +44,45 @@ class Range {
     const { keys = true, values = true, reverse = false } = options
     if (!keys && !values) throw invalid('a range has keys, values or both')
     this.#source = source
-    this.#ends = ends(options, source.keyCodec)
-    this.#shape = { reverse: Boolean(reverse), keys: Boolean(keys), values: Boolean(values) }
+    const [start, hasStart, end, hasEnd] = ends(options, source.keyCodec)
+    this.#ends = [start, end]
     this.#limit = limitOf(options.limit)
+    this.#count = Math.min(this.#limit, FIRST)
+    this.#shape = shape({ reverse, keys, values }, hasStart, hasEnd, this.#count === this.#limit)
     this.#make = maker(source.keyCodec, source.valueCodec, keys, values)
   }
 
+  /** Begins a walk. Returns what reads on, and the first chunk: null if it has to be read. */
   #begin () {
     this.#source.db.checkOpen()
-    return this.#source.native.iter(this.#shape, ...this.#ends)
+    if (this.#limit === 0) return [null, null]
+    const [start, end] = this.#ends
+    const native = this.#source.native.iter(room, this.#shape, this.#count, start, end)
+    return [native, Chunk.ofRoom()]
   }
 
   [Symbol.asyncIterator] () {
-    return new AsyncWalk(this.#source.db, this.#begin(), this.#limit, this.#make)
+    return new AsyncWalk(this.#source.db, ...this.#begin(), this.#limit, this.#make)
   }
 
   * [Symbol.iterator] () {
-    const native = this.#begin()
+    let [native, chunk] = this.#begin()
     let limit = this.#limit
-    let size = FIRST
     try {
       while (limit > 0) {
-        this.#source.db.checkOpen()
-        const chunk = new Chunk(native.fillSync(Math.min(limit, size[0]), size[1]))
+        if (chunk === null) {
+          this.#source.db.checkOpen()
+          chunk = new Chunk(native.fillSync(Math.min(limit, NEXT[0]), NEXT[1]))
+        }
         while (chunk.left > 0) {
           limit--
           yield chunk.take(this.#make)
         }
         if (chunk.isLast) return
-        size = NEXT
+        chunk = null
       }
     } finally {
-      native.close()
+      native?.close()
     }
   }
 
@@ -90,13 +99,13 @@ class AsyncWalk {
   #native
   #limit
   #make
-  #chunk = null
+  #chunk
   #next = null
-  #size = FIRST
 
-  constructor (db, native, limit, make) {
+  constructor (db, native, first, limit, make) {
     this.#db = db
     this.#native = native
+    this.#chunk = first
     this.#limit = limit
     this.#make = make
   }
@@ -106,10 +115,10 @@ class AsyncWalk {
   }
 
   #fill () {
-    const size = this.#size
-    this.#size = NEXT
-    const count = Math.min(this.#limit - (this.#chunk?.left ?? 0), size[0])
-    return call(this.#db, (number) => this.#native.fill(number, count, size[1]))
+    // Without a chunk the first one has to be read from files: it is small, as in memory.
+    const [size, bytes] = this.#chunk === null ? [FIRST, FIRST_BYTES] : NEXT
+    const count = Math.min(this.#limit - (this.#chunk?.left ?? 0), size)
+    return call(this.#db, (number) => this.#native.fill(number, count, bytes))
   }
 
   next () {
@@ -131,7 +140,7 @@ class AsyncWalk {
     while (!(this.#chunk?.left > 0)) {
       if (this.#native === null || this.#limit <= 0 || this.#chunk?.isLast) {
         this.#end()
-        return DONE
+        return atOnce(DONE)
       }
       const isFirst = this.#chunk === null
       const next = this.#next ??= this.#fill()

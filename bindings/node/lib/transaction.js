@@ -2,7 +2,7 @@
 
 // Snapshots, batches and transactions. Their methods are those of a keyspace, with the keyspace first.
 
-const { call } = require('./native')
+const { call, soon } = require('./native')
 const { invalid } = require('./error')
 const { Keyspace, Reads, TransactionKeyspace } = require('./keyspace')
 
@@ -87,7 +87,7 @@ class Batch extends Views {
   }
 
   async commit ({ durability } = {}) {
-    return call(this.db, (number) => this.native.commit(number, durability))
+    return soon(this.db, (number) => this.native.commit(number, durability))
   }
 
   close () {
@@ -125,7 +125,7 @@ class Transaction extends Views {
   }
 
   async commit () {
-    const seqno = await call(this.db, (number) => this.native.commit(number))
+    const seqno = await soon(this.db, (number) => this.native.commit(number))
     this.db.transactions.delete(this.#self)
     return seqno
   }

@@ -7,9 +7,12 @@ use esker::Value;
 use napi::bindgen_prelude::{BufferSlice, Env, JsValue, Object, Unknown};
 
 /// The length of a value that does not exist. Values are shorter.
-const MISSING: u32 = u32::MAX;
+pub(crate) const MISSING: u32 = u32::MAX;
 /// Buffers from this size on are handed over rather than copied.
 const COPIED_MAX: usize = 4096;
+
+/// Bytes before the entries of a chunk in a room.
+const HEADER: usize = 12;
 
 #[derive(Default)]
 pub(crate) struct Chunk {
@@ -44,6 +47,27 @@ impl Chunk {
 
     pub(crate) fn size(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Notes in a buffer that it has no chunk.
+    pub(crate) fn note_none(room: &mut [u8]) {
+        room.iter_mut().take(HEADER).for_each(|byte| *byte = u8::MAX);
+    }
+
+    /// Copies the chunk into a buffer, behind its count, its end and whether it is the last one (numbers of
+    /// four bytes). Returns false if it does not fit.
+    pub(crate) fn copy_into(&self, room: &mut [u8]) -> bool {
+        let end = HEADER + self.bytes.len();
+        let Some(room) = room.get_mut(..end + 4 * self.lengths.len()) else { return false };
+        let header = [self.len() as u32, end as u32, u32::from(self.is_last)];
+        room[HEADER..end].copy_from_slice(&self.bytes);
+        let (header_room, lengths_room) = (0..HEADER, end..room.len());
+        for (numbers, place) in [(&header[..], header_room), (&self.lengths[..], lengths_room)] {
+            for (number, place) in numbers.iter().zip(room[place].chunks_exact_mut(4)) {
+                place.copy_from_slice(&number.to_le_bytes());
+            }
+        }
+        true
     }
 
     pub(crate) fn into_js(self, env: &Env) -> napi::Result<Unknown<'_>> {

@@ -1,7 +1,7 @@
 //! Commits that JavaScript awaits, in the order in which it made them.
 //!
 //! ```text
-//!   write --small, and nothing waits--> the engine's commit thread
+//!   write --small, and nothing waits--> the engine: at once, or in its commit thread
 //!         --otherwise--> a lane, which waits for room there
 //! ```
 //!
@@ -37,14 +37,15 @@ struct State {
 }
 
 impl Commits {
-    /// Makes a commit of about `size` bytes. `begin` hands it to the engine.
+    /// Makes a commit of about `size` bytes. `begin` hands it to the engine. Returns the outcome if the
+    /// commit is made at once: if it waits neither for the disk nor for other commits.
     pub(crate) fn submit(
         self: &Arc<Self>,
         done: &Arc<Completions>,
         number: u32,
         size: usize,
         begin: impl FnOnce() -> BoxFuture + Send + 'static,
-    ) {
+    ) -> Option<crate::completion::Result> {
         let commits = self.clone();
         let queued = self.queued.fetch_add(size, Ordering::Relaxed) + size;
         let begin = move || -> BoxFuture {
@@ -66,7 +67,7 @@ impl Commits {
                 Ok(lane) => state.lane.insert(Arc::new(lane)).clone(),
                 Err(error) => {
                     let why = Failure::invalid(format!("no thread can be started: {error}"));
-                    return done.push(number, Err(why));
+                    return Some(Err(why));
                 }
             },
         };
@@ -75,8 +76,11 @@ impl Commits {
         drop(state);
         let (commits, done) = (self.clone(), done.clone());
         lane.run(move || {
-            drive(done, number, begin());
+            if let Some(outcome) = drive(done.clone(), number, begin()) {
+                done.push(number, outcome);
+            }
             commits.lane.lock().waiting -= 1;
         });
+        None
     }
 }

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use esker::Value;
 use napi::Status;
 use napi::bindgen_prelude::{
-    Array, BigInt, BufferSlice, Env, Function, JsValue, Object, ToNapiValue, Undefined, Unknown,
+    Array, BigInt, BufferSlice, Env, Function, JsValue, Null, Object, ToNapiValue, Undefined, Unknown,
 };
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
@@ -187,7 +187,21 @@ impl Wake for Driven {
     }
 }
 
-/// Has a future proceed by itself, and pushes its outcome.
-pub(crate) fn drive(done: Arc<Completions>, number: u32, future: BoxFuture) {
+/// Returns the outcome of a future, if it is there. Otherwise has the future proceed by itself, and pushes
+/// its outcome.
+pub(crate) fn drive(done: Arc<Completions>, number: u32, mut future: BoxFuture) -> Option<Result> {
+    if let Poll::Ready(outcome) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        return Some(outcome);
+    }
     Arc::new(Driven { number, done, future: Mutex::new(Some(future)) }).poll();
+    None
+}
+
+/// What a call returns: its result, or `null` if that arrives later under the number of the call.
+pub(crate) fn returned(env: &Env, outcome: Option<Result>) -> napi::Result<Unknown<'_>> {
+    match outcome {
+        Some(Ok(outcome)) => outcome.into_js(env),
+        Some(Err(why)) => Err(why.thrown(env)),
+        None => Null.into_unknown(env),
+    }
 }

@@ -145,8 +145,13 @@ impl NativeDb {
 
     /// Begins a transaction. An exclusive one waits for its turn.
     #[napi(catch_unwind)]
-    pub fn begin(&self, number: u32, kind: Option<String>, lasting: Option<String>) {
-        let done = self.shared.done.clone();
+    pub fn begin(
+        &self,
+        env: &Env,
+        number: u32,
+        kind: Option<String>,
+        lasting: Option<String>,
+    ) -> napi::Result<Option<NativeTxn>> {
         let begin = || {
             let mut options = self.shared.db.transaction();
             let kind = kind.as_deref().map(isolation).transpose()?;
@@ -158,9 +163,7 @@ impl NativeDb {
             }
             NativeTxn::begin(&self.shared, number, options, kind)
         };
-        if let Err(why) = caught(begin) {
-            done.push(number, Err(why));
-        }
+        caught(begin).map_err(|why| why.thrown(env))
     }
 
     #[napi(catch_unwind)]

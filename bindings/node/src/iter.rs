@@ -3,8 +3,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use esker::{Key, Keys, Keyspace, Range, ReadCore, Snapshot, Value};
-use napi::bindgen_prelude::{Env, Unknown};
+use esker::{Key, Keys, Keyspace, Range, ReadCore, Snapshot, Value, memory_only};
+use napi::bindgen_prelude::{BufferSlice, Env, Unknown};
 use napi_derive::napi;
 use parking_lot::Mutex;
 
@@ -16,13 +16,28 @@ use crate::shared::Shared;
 use crate::txn::{Txn, read_in};
 use crate::write::Ends;
 
+/// Bytes of the first entries of a walk, about.
+const FIRST_SIZE: u32 = 8192;
+
 /// What a walk returns, and in which order.
-#[napi(object)]
 #[derive(Clone, Copy)]
-pub struct Shape {
-    pub reverse: bool,
-    pub keys: bool,
-    pub values: bool,
+pub(crate) struct Shape {
+    reverse: bool,
+    keys: bool,
+    values: bool,
+    pub(crate) has_start: bool,
+    pub(crate) has_end: bool,
+    /// Whether the walk ends with its first entries.
+    is_short: bool,
+}
+
+impl Shape {
+    /// Reads the bits that lib/chunk.js makes.
+    pub(crate) fn of(bits: u32) -> Shape {
+        let [reverse, keys, values, has_start, has_end, is_short] =
+            std::array::from_fn(|bit| bits & (1 << bit) != 0);
+        Shape { reverse, keys, values, has_start, has_end, is_short }
+    }
 }
 
 enum Source {
@@ -40,6 +55,10 @@ enum Walk {
 struct State {
     source: Source,
     walk: Walk,
+    /// The ends with which the walk began.
+    ends: Ends,
+    /// Entries that were read, but did not fit the room of the caller.
+    ready: Option<Chunk>,
     /// The error that follows the entries of the last chunk. The walk returns an error only once.
     failed: Option<esker::Error>,
 }
@@ -97,6 +116,9 @@ impl State {
 
     /// Takes the next entries: up to `count` of them, and not many more than `size` bytes.
     fn fill(&mut self, shape: Shape, count: u32, size: u32) -> esker::Result<Chunk> {
+        if let Some(chunk) = self.ready.take() {
+            return Ok(chunk);
+        }
         let mut chunk = Chunk::default();
         while chunk.len() < count as usize && chunk.size() < size as usize {
             let entry = match self.step(shape.reverse) {
@@ -127,7 +149,8 @@ impl NativeIter {
         shape: Shape,
     ) -> Result<NativeIter, Failure> {
         let walk = walk_in(&source, &keyspace, ends.clone(), shape)?;
-        let state = Arc::new(Mutex::new(State { source, walk, failed: None }));
+        let begun = State { source, walk, ends: ends.clone(), ready: None, failed: None };
+        let state = Arc::new(Mutex::new(begun));
         Ok(NativeIter { shared: shared.clone(), state, keyspace, ends, shape })
     }
 
@@ -152,6 +175,41 @@ impl NativeIter {
     }
 }
 
+impl NativeIter {
+    /// Takes the first entries into `room`, if they are in memory and fit. Returns their number, and whether
+    /// they are all.
+    fn first(&self, room: &mut [u8], count: u32) -> Result<Option<(usize, bool)>, Failure> {
+        let mut state = self.state.lock();
+        let Some(chunk) = memory_only(|| state.fill(self.shape, count, FIRST_SIZE)) else {
+            state.failed = None;
+            state.walk = walk_in(&state.source, &self.keyspace, state.ends.clone(), self.shape)?;
+            return Ok(None);
+        };
+        // The next call returns the error.
+        let chunk = match chunk {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                state.failed = Some(error);
+                return Ok(None);
+            }
+        };
+        if chunk.copy_into(room) {
+            return Ok(Some((chunk.len(), chunk.is_last)));
+        }
+        state.ready = Some(chunk);
+        Ok(None)
+    }
+
+    /// Takes the first entries of a new walk. Returns whether no more are wanted.
+    pub(crate) fn begin(&self, room: &mut [u8], count: u32) -> Result<bool, Failure> {
+        let first = self.first(room, count)?;
+        if first.is_none() {
+            Chunk::note_none(room);
+        }
+        Ok(first.is_some_and(|(taken, is_last)| is_last || (self.shape.is_short && taken == count as usize)))
+    }
+}
+
 #[napi]
 impl NativeIter {
     /// Takes the next entries while JavaScript goes on.
@@ -161,6 +219,14 @@ impl NativeIter {
         READS.run(move || {
             done.finish(number, || Ok(Outcome::Chunk(state.lock().fill(shape, count, size)?)));
         });
+    }
+
+    /// Takes the first entries in memory, into `room` (chunk.rs). Returns false if a file would have to be
+    /// read, or if they do not fit: then the next call returns them.
+    #[napi(catch_unwind)]
+    pub fn fill_in(&self, env: &Env, mut room: BufferSlice<'_>, count: u32) -> napi::Result<bool> {
+        let filled = caught(|| Ok(self.first(&mut room, count)?.is_some()));
+        filled.map_err(|why| why.thrown(env))
     }
 
     /// Takes the next entries at once.
@@ -176,9 +242,12 @@ impl NativeIter {
         let sought = caught(|| {
             let mut state = self.state.lock();
             let ends = narrowed(&self.ends, target, self.shape.reverse);
-            state.failed = None;
+            (state.failed, state.ready) = (None, None);
             state.walk = match ends {
-                Some(ends) => walk_in(&state.source, &self.keyspace, ends, self.shape)?,
+                Some(ends) => {
+                    state.ends = ends.clone();
+                    walk_in(&state.source, &self.keyspace, ends, self.shape)?
+                }
                 None => Walk::Closed,
             };
             Ok(())
@@ -192,7 +261,7 @@ impl NativeIter {
         let mut state = self.state.lock();
         state.walk = Walk::Closed;
         state.source = Source::Closed;
-        state.failed = None;
+        (state.failed, state.ready) = (None, None);
     }
 }
 

@@ -30,3 +30,4 @@ mod tuple;
 mod txn;
 mod view;
 mod write;
+mod writes;

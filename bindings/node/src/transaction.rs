@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use esker::{CommitError, Error, Isolation, LockMode, Transaction, TransactionOptions};
-use napi::bindgen_prelude::{Env, ToNapiValue};
+use napi::bindgen_prelude::{Env, ToNapiValue, Unknown};
 use napi_derive::napi;
 
-use crate::completion::{BoxFuture, Outcome};
+use crate::completion::{self, BoxFuture, Outcome, returned};
 use crate::error::{Failure, caught};
 use crate::options::durability;
 use crate::pool::{Lane, WAITS};
@@ -36,21 +36,20 @@ impl NativeTxn {
         Outcome::made(|env| made.into_unknown(env))
     }
 
-    /// Begins a transaction and pushes it as the outcome of a call.
+    /// Begins a transaction. `None`: it waits for its turn, and is pushed as the outcome of the call.
     pub(crate) fn begin(
         shared: &Arc<Shared>,
         number: u32,
         options: TransactionOptions,
         kind: Option<Isolation>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<NativeTxn>, Failure> {
         let is_exclusive = match kind {
             Some(kind) => kind == Isolation::Exclusive,
             None => shared.is_exclusive_by_default,
         };
         if !is_exclusive {
             let txn = Txn::new(State::Transaction(Box::new(options.begin())), None);
-            shared.done.push(number, Ok(NativeTxn::outcome(shared.clone(), txn)));
-            return Ok(());
+            return Ok(Some(NativeTxn::new(shared.clone(), txn)));
         }
         let lane = Lane::start("esker-exclusive")
             .map_err(|error| Failure::invalid(format!("no thread can be started: {error}")))?;
@@ -67,7 +66,7 @@ impl NativeTxn {
         if let Some(lane) = &txn.lane {
             lane.run(begin);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Returns a keyspace as the transaction sees it.
@@ -88,14 +87,20 @@ impl NativeTxn {
 
     /// Commits. `lasting` is the durability of a batch; that of a transaction is set when it begins.
     #[napi(catch_unwind)]
-    pub fn commit(&self, number: u32, lasting: Option<String>) {
-        let done = self.shared.done.clone();
-        if let Err(why) = caught(|| self.begin_commit(number, lasting)) {
-            done.push(number, Err(why));
-        }
+    pub fn commit<'env>(
+        &self,
+        env: &'env Env,
+        number: u32,
+        lasting: Option<String>,
+    ) -> napi::Result<Unknown<'env>> {
+        returned(env, caught(|| self.begin_commit(number, lasting)).unwrap_or_else(|why| Some(Err(why))))
     }
 
-    fn begin_commit(&self, number: u32, lasting: Option<String>) -> Result<(), Failure> {
+    fn begin_commit(
+        &self,
+        number: u32,
+        lasting: Option<String>,
+    ) -> Result<Option<completion::Result>, Failure> {
         let (txn, done) = (self.txn.clone(), self.shared.done.clone());
         txn.check_free()?;
         if let Some(lane) = &self.txn.lane {
@@ -108,7 +113,7 @@ impl NativeTxn {
                     txn.committed(outcome.map_err(of_transaction))
                 });
             });
-            return Ok(());
+            return Ok(None);
         }
         let lasting = lasting.as_deref().map_or(Ok(self.shared.durability), durability)?;
         let mut state = self.txn.state.lock();
@@ -140,12 +145,11 @@ impl NativeTxn {
             other => {
                 *state = other;
                 state.transaction()?;
-                return Ok(());
+                return Ok(None);
             }
         }
         drop(state);
-        self.shared.commits.submit(&done, number, size, begin);
-        Ok(())
+        Ok(self.shared.commits.submit(&done, number, size, begin))
     }
 
     /// Drops the writes, or the snapshot.

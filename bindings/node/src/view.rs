@@ -2,33 +2,41 @@
 //!
 //! | call | keyspace | snapshot, transaction | batch |
 //! |---|---|---|---|
-//! | reads | newest state, `READS` | its state, `READS` or its lane | error |
-//! | `write` | the commit thread | - | - |
+//! | reads | newest state, in memory or in `READS` | its state, in memory, in `READS` or its lane | error |
+//! | `write` | at once, or the commit thread | - | - |
 //! | `stage` | - | into its writes, at once | into its writes, at once |
 //! | `remove`, `swap`, `add`, ... | a commit of its own, `WAITS` | in it | error |
 
 use std::sync::Arc;
 
-use esker::{Cached, Durability, Keyspace, ReadCore, Ttl, ViewMut, WriteOptions};
-use napi::bindgen_prelude::{BigInt, Env, ToNapiValue, Unknown};
+use esker::{Cached, Durability, Keyspace, ReadCore, Ttl, ViewMut, WriteOptions, memory_only};
+use napi::bindgen_prelude::{BigInt, BufferSlice, Env, ToNapiValue, Unknown};
 use napi_derive::napi;
 
 use crate::chunk::{Chunk, split};
-use crate::completion::{BoxFuture, Completions, Outcome, value};
+use crate::completion::{self, Completions, Outcome, returned, value};
 use crate::error::{Failure, caught};
 use crate::iter::{NativeIter, Shape};
 use crate::options::{durability, milliseconds};
 use crate::pool::{READS, WAITS};
 use crate::shared::Shared;
 use crate::txn::{State, Txn, read_in};
-use crate::write::{Write, end_of};
+use crate::write::end_of;
+
+/// More keys at a time are read by another thread.
+const SOON_MAX: usize = 128;
+/// What `find` returns if the key does not exist, if a file would have to be read, and if the value is larger
+/// than the room.
+const ABSENT: i32 = -1;
+const UNKNOWN: i32 = -2;
+const LARGE: i32 = -3;
 
 #[napi]
 pub struct NativeView {
     pub(crate) shared: Arc<Shared>,
-    keyspace: Keyspace,
-    txn: Option<Arc<Txn>>,
-    lasting: Option<Durability>,
+    pub(crate) keyspace: Keyspace,
+    pub(crate) txn: Option<Arc<Txn>>,
+    pub(crate) lasting: Option<Durability>,
 }
 
 impl NativeView {
@@ -57,6 +65,33 @@ impl NativeView {
         let Some(txn) = &self.txn else { return caught(|| Ok(body(&self.keyspace)?)) };
         let keyspace = self.keyspace.clone();
         txn.sync(move |state| caught(|| read_in(state, &keyspace, body)))
+    }
+
+    /// Reads in memory at once. `None`: a file would have to be read, or the transaction is busy.
+    fn read_in_memory(
+        &self,
+        body: impl FnOnce(&dyn ReadCore) -> esker::Result<Outcome>,
+    ) -> Option<completion::Result> {
+        let Some(txn) = &self.txn else {
+            return memory_only(|| caught(|| Ok(body(&self.keyspace)?)));
+        };
+        let is_free = txn.lane.is_none() && txn.check_free().is_ok();
+        let mut state = txn.state.try_lock().filter(|_| is_free)?;
+        memory_only(|| caught(|| read_in(&mut state, &self.keyspace, body)))
+    }
+
+    /// Reads in memory, or while JavaScript goes on.
+    fn read_soon<'env>(
+        &self,
+        env: &'env Env,
+        number: u32,
+        body: impl Fn(&dyn ReadCore) -> esker::Result<Outcome> + Send + 'static,
+    ) -> napi::Result<Unknown<'env>> {
+        let found = self.read_in_memory(&body);
+        if found.is_none() {
+            self.read(number, body);
+        }
+        returned(env, found)
     }
 
     /// Reads while JavaScript goes on.
@@ -151,20 +186,49 @@ impl NativeView {
         found.map_err(|why| why.thrown(env)).and_then(|found| value(env, found.as_ref()))
     }
 
+    /// Reads the key in the first bytes of `room` in memory, and puts its value there. Returns the length of
+    /// the value, or one of [`ABSENT`], [`UNKNOWN`] and [`LARGE`].
     #[napi(catch_unwind)]
-    pub fn get(&self, number: u32, key: &[u8]) {
+    pub fn find(&self, env: &Env, mut room: BufferSlice<'_>, key: u32) -> napi::Result<i32> {
+        let found =
+            room.get(..key as usize).map_or(Ok(Cached::NotCached), |key| self.keyspace.get_if_cached(key));
+        match found {
+            Ok(Cached::Value(found)) => Ok(room.get_mut(..found.len()).map_or(LARGE, |place| {
+                place.copy_from_slice(&found);
+                found.len() as i32
+            })),
+            Ok(Cached::Absent) => Ok(ABSENT),
+            Ok(Cached::NotCached) => Ok(UNKNOWN),
+            Err(error) => Err(Failure::from(error).thrown(env)),
+        }
+    }
+
+    #[napi(catch_unwind)]
+    pub fn get<'env>(&self, env: &'env Env, number: u32, key: &[u8]) -> napi::Result<Unknown<'env>> {
         let key = key.to_vec();
-        self.read(number, move |reads| Ok(Outcome::Value(reads.value_of(&key)?)));
+        self.read_soon(env, number, move |reads| Ok(Outcome::Value(reads.value_of(&key)?)))
     }
 
     /// Reads several keys, which stand one after the other.
     #[napi(catch_unwind)]
-    pub fn many(&self, number: u32, keys: &[u8], lengths: &[u32]) {
+    pub fn many<'env>(
+        &self,
+        env: &'env Env,
+        number: u32,
+        keys: &[u8],
+        lengths: &[u32],
+    ) -> napi::Result<Unknown<'env>> {
         let keys = split(keys, lengths);
-        self.read(number, move |reads| {
+        let is_many = keys.len() > SOON_MAX;
+        let body = move |reads: &dyn ReadCore| {
             let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             Ok(Outcome::Chunk(Chunk::of_values(&reads.values_of(&keys)?)))
-        });
+        };
+        if is_many {
+            self.read(number, body);
+            return returned(env, None);
+        }
+        self.read_soon(env, number, body)
     }
 
     #[napi(catch_unwind)]
@@ -174,25 +238,37 @@ impl NativeView {
     }
 
     #[napi(catch_unwind)]
-    pub fn has_many(&self, number: u32, keys: &[u8], lengths: &[u32]) {
+    pub fn has_many<'env>(
+        &self,
+        env: &'env Env,
+        number: u32,
+        keys: &[u8],
+        lengths: &[u32],
+    ) -> napi::Result<Unknown<'env>> {
         let keys = split(keys, lengths);
-        self.read(number, move |reads| {
+        let is_many = keys.len() > SOON_MAX;
+        let body = move |reads: &dyn ReadCore| {
             let found: esker::Result<Vec<bool>> = keys.iter().map(|key| reads.has(key)).collect();
             Ok(Outcome::Bools(found?))
-        });
+        };
+        if is_many {
+            self.read(number, body);
+            return returned(env, None);
+        }
+        self.read_soon(env, number, body)
     }
 
     /// Returns the remaining lifetime in milliseconds, infinity if there is no end, nothing for no key.
     #[napi(catch_unwind)]
-    pub fn ttl(&self, number: u32, key: &[u8]) {
+    pub fn ttl<'env>(&self, env: &'env Env, number: u32, key: &[u8]) -> napi::Result<Unknown<'env>> {
         let key = key.to_vec();
-        self.read(number, move |reads| {
+        self.read_soon(env, number, move |reads| {
             Ok(match reads.ttl_of(&key)? {
                 None => Outcome::Nothing,
                 Some(Ttl::Unlimited) => Outcome::Number(f64::INFINITY),
                 Some(Ttl::Left(left)) => Outcome::Number(left.as_millis() as f64),
             })
-        });
+        })
     }
 
     #[napi(catch_unwind)]
@@ -232,76 +308,31 @@ impl NativeView {
         });
     }
 
-    /// Begins a walk over a range.
+    /// Begins a walk over a range, and takes up to `count` entries as `fillIn` does. Returns nothing if no
+    /// more are wanted: if these are all, or if the walk is to end with them.
     #[napi(catch_unwind)]
     pub fn iter(
         &self,
         env: &Env,
-        shape: Shape,
+        mut room: BufferSlice<'_>,
+        shape: u32,
+        count: u32,
         start: Option<&[u8]>,
-        has_start: bool,
         end: Option<&[u8]>,
-        has_end: bool,
-    ) -> napi::Result<NativeIter> {
-        let ends = (end_of(start, has_start), end_of(end, has_end));
-        let keyspace = self.keyspace.clone();
-        let made = match &self.txn {
-            None => caught(|| {
-                NativeIter::of_snapshot(&self.shared, self.shared.db.snapshot(), keyspace, ends, shape)
-            }),
-            Some(txn) => NativeIter::of_txn(&self.shared, txn.clone(), keyspace, ends, shape),
-        };
+    ) -> napi::Result<Option<NativeIter>> {
+        let (keyspace, shape) = (self.keyspace.clone(), Shape::of(shape));
+        let ends = (end_of(start, shape.has_start), end_of(end, shape.has_end));
+        let made = caught(|| {
+            let made = match &self.txn {
+                None => {
+                    NativeIter::of_snapshot(&self.shared, self.shared.db.snapshot(), keyspace, ends, shape)?
+                }
+                Some(txn) => NativeIter::of_txn(&self.shared, txn.clone(), keyspace, ends, shape)?,
+            };
+            let is_whole = count > 0 && made.begin(&mut room, count)?;
+            Ok((!is_whole).then_some(made))
+        });
         made.map_err(|why| why.thrown(env))
-    }
-
-    /// Writes one key, as a commit of its own.
-    #[napi(catch_unwind)]
-    pub fn write(&self, number: u32, what: u32, key: &[u8], value: Option<&[u8]>, ttl: Option<f64>) {
-        match Write::of(what, key, value, ttl) {
-            Ok(write) => self.submit(number, write),
-            Err(why) => self.shared.done.push(number, Err(why)),
-        }
-    }
-
-    /// Removes a range, as a commit of its own.
-    #[napi(catch_unwind)]
-    pub fn delete_range(
-        &self,
-        number: u32,
-        start: Option<&[u8]>,
-        has_start: bool,
-        end: Option<&[u8]>,
-        has_end: bool,
-    ) {
-        self.submit(number, Write::DeleteRange((end_of(start, has_start), end_of(end, has_end))));
-    }
-
-    /// Adds a write to the transaction or batch.
-    #[napi(catch_unwind)]
-    pub fn stage(
-        &self,
-        env: &Env,
-        what: u32,
-        key: &[u8],
-        value: Option<&[u8]>,
-        ttl: Option<f64>,
-    ) -> napi::Result<()> {
-        let staged = Write::of(what, key, value, ttl).and_then(|write| self.stage_write(write));
-        staged.map_err(|why| why.thrown(env))
-    }
-
-    /// Adds the removal of a range to the transaction or batch.
-    #[napi(catch_unwind)]
-    pub fn stage_delete_range(
-        &self,
-        env: &Env,
-        start: Option<&[u8]>,
-        has_start: bool,
-        end: Option<&[u8]>,
-        has_end: bool,
-    ) -> napi::Result<()> {
-        let ends = (end_of(start, has_start), end_of(end, has_end));
-        self.stage_write(Write::DeleteRange(ends)).map_err(|why| why.thrown(env))
     }
 
     #[napi(catch_unwind)]
@@ -388,43 +419,5 @@ impl NativeView {
         WAITS.run(move || {
             done.finish(number, || Ok(keyspace.set_merge_operator(&name).map(|()| Outcome::Nothing)?));
         });
-    }
-}
-
-impl NativeView {
-    fn stage_write(&self, write: Write) -> Result<(), Failure> {
-        let txn = self.txn.as_ref().ok_or_else(|| Failure::invalid("there is no transaction"))?;
-        let keyspace = self.keyspace.clone();
-        txn.sync(move |state| {
-            caught(|| match state {
-                State::Batch(batch) => Ok(write.stage(batch, &keyspace)?),
-                state => Ok(write.stage_in(state.transaction()?, &keyspace)?),
-            })
-        })
-    }
-
-    /// Commits a write. The future's outcome is the number of the commit.
-    fn submit(&self, number: u32, write: Write) {
-        let (shared, keyspace) = (self.shared.clone(), self.keyspace.clone());
-        let lasting = self.lasting.unwrap_or(shared.durability);
-        let size = write.size();
-        let begin = move || -> BoxFuture {
-            let commit = match write {
-                Write::Put { key, value, ttl: None } => keyspace.put_async(key, value),
-                Write::Delete(key) => keyspace.delete_async(key),
-                Write::Merge { key, operand } => keyspace.merge_async(key, operand),
-                write => {
-                    let mut batch = shared.db.batch();
-                    let commit =
-                        write.stage(&mut batch, &keyspace).map(|()| batch.commit_async_with(lasting));
-                    return Box::pin(async move {
-                        let seqno = commit?.await.map_err(|failed| failed.error)?;
-                        Ok(Outcome::Number(seqno.get() as f64))
-                    });
-                }
-            };
-            Box::pin(async move { Ok(Outcome::Number(commit.await?.get() as f64)) })
-        };
-        self.shared.commits.submit(&self.shared.done, number, size, begin);
     }
 }
