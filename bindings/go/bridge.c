@@ -288,6 +288,8 @@ static void note_change(growing *to, const esker_change *change) {
     append(to, &change->kind, sizeof change->kind);
     append(to, &change->keyspace, sizeof change->keyspace);
     append(to, &change->expires_at, sizeof change->expires_at);
+    append(to, &change->merged_at, sizeof change->merged_at);
+    append(to, &change->lifetime, sizeof change->lifetime);
     append(to, &key_len, sizeof key_len);
     append(to, &value_len, sizeof value_len);
     append(to, change->key.data, change->key.len);

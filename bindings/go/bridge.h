@@ -108,7 +108,8 @@ int bridge_move(esker_cursor *cursor, int move, const uint8_t *key, size_t key_l
                 size_t capacity, bridge_result *result);
 
 /* Waits for the next commit of a feed, and leaves its changes in result->data. Each has the kind and the
- * keyspace (4 bytes), the expiry (8), the lengths of key and value (8, UINT64_MAX: none), key and value. */
+ * keyspace (4 bytes), the expiry, the time of a merge and its lifetime (8), the lengths of key and value (8,
+ * UINT64_MAX: none), key and value. */
 int bridge_feed(esker_feed *feed, uint64_t milliseconds, bridge_result *result);
 
 void bridge_free(uint8_t *data);

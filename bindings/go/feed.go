@@ -43,6 +43,10 @@ type Change struct {
 	Key, Value []byte
 	// ExpiresAt is when a value that was put expires. Zero: never.
 	ExpiresAt time.Time
+	// MergedAt is when an operand was merged. If the key was missing then, the operand began a value.
+	MergedAt time.Time
+	// Lifetime is that of a value which begins with an operand, from MergedAt on. Zero: it does not expire.
+	Lifetime time.Duration
 }
 
 // Commit is a commit of the change feed.
@@ -114,15 +118,23 @@ func parseChanges(count int, rest []byte) []Change {
 	for at := range changes {
 		changes[at].Kind = ChangeKind(binary.NativeEndian.Uint32(rest))
 		changes[at].KeyspaceID = binary.NativeEndian.Uint32(rest[4:])
-		if expires := binary.NativeEndian.Uint64(rest[8:]); expires != 0 {
-			changes[at].ExpiresAt = time.UnixMilli(int64(expires))
-		}
-		keyLen, valueLen := binary.NativeEndian.Uint64(rest[16:]), binary.NativeEndian.Uint64(rest[24:])
-		rest = rest[32:]
+		changes[at].ExpiresAt = feedTime(binary.NativeEndian.Uint64(rest[8:]))
+		changes[at].MergedAt = feedTime(binary.NativeEndian.Uint64(rest[16:]))
+		changes[at].Lifetime = lifetime(binary.NativeEndian.Uint64(rest[24:]))
+		keyLen, valueLen := binary.NativeEndian.Uint64(rest[32:]), binary.NativeEndian.Uint64(rest[40:])
+		rest = rest[48:]
 		changes[at].Key, rest = rest[:keyLen:keyLen], rest[keyLen:]
 		if valueLen != math.MaxUint64 {
 			changes[at].Value, rest = rest[:valueLen:valueLen], rest[valueLen:]
 		}
 	}
 	return changes
+}
+
+// feedTime is the time of milliseconds since 1970. 0 is no time.
+func feedTime(ms uint64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(ms))
 }

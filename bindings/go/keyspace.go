@@ -115,10 +115,15 @@ func (k *Keyspace) TTL(key []byte) (time.Duration, error) {
 	}
 	defer k.leave()
 	ms, err := capiTTL(k.handle.c, txn, key)
+	return lifetime(ms), err
+}
+
+// lifetime is that of milliseconds. Times beyond those that a Duration holds become Forever.
+func lifetime(ms uint64) time.Duration {
 	if ms > math.MaxInt64/uint64(time.Millisecond) {
-		return Forever, err
+		return Forever
 	}
-	return time.Duration(ms) * time.Millisecond, err
+	return time.Duration(ms) * time.Millisecond
 }
 
 // Len returns the exact number of keys. It does not read them.

@@ -231,6 +231,9 @@ func TestFeedAndCheckpoint(t *testing.T) {
 		return errors.Join(err, in.PutTTL(b("a"), b("1"), time.Hour), in.Merge(b("b"), b("2")), in.Delete(b("c")))
 	}))
 	must(t, ks.DeleteRange(b("x"), nil))
+	before := time.Now().Add(-time.Millisecond)
+	must(t, ks.SetDefaultTTL(time.Hour))
+	must(t, ks.Merge(b("d"), b("3")))
 	must(t, db.Sync())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -241,12 +244,22 @@ func TestFeedAndCheckpoint(t *testing.T) {
 			break
 		}
 		for _, change := range commit.Changes {
+			if change.Kind == esker.ChangeOther {
+				continue // the options of the keyspace
+			}
 			equal(t, change.KeyspaceID, value(ks.ID())(t))
 			equal(t, change.ExpiresAt.IsZero(), change.Kind != esker.ChangePut)
+			equal(t, change.MergedAt.IsZero(), change.Kind != esker.ChangeMerge)
+			if string(change.Key) == "d" {
+				equal(t, change.Lifetime, time.Hour)
+				equal(t, change.MergedAt.Before(before) || change.MergedAt.After(time.Now()), false)
+			} else {
+				equal(t, change.Lifetime, 0)
+			}
 			got = append(got, fmt.Sprintf("%d %s=%s", change.Kind, change.Key, change.Value))
 		}
 	}
-	equal(t, fmt.Sprint(got), "[1 a=1 2 b=2 3 c= 5 x=]")
+	equal(t, fmt.Sprint(got), "[1 a=1 2 b=2 3 c= 5 x= 2 d=3]")
 	for _, err := range db.Feed(t.Context(), 1<<40) {
 		wants(t, err, esker.ErrFeedAhead)
 	}
@@ -256,7 +269,7 @@ func TestFeedAndCheckpoint(t *testing.T) {
 	wants(t, db.Checkpoint(dir+"/copy"), esker.ErrExists)
 	must(t, ks.Delete(b("a")))
 	copied := value(esker.Open(dir+"/copy", nil))(t)
-	equal(t, shown(value(copied.Keyspace("a"))(t).All()), "a=1 b=2")
+	equal(t, shown(value(copied.Keyspace("a"))(t).All()), "a=1 b=2 d=3")
 	must(t, copied.Check())
 	must(t, copied.Close())
 }

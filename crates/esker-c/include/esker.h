@@ -241,6 +241,10 @@ typedef struct {
     esker_slice value;
     // When a value that was put expires, in milliseconds since 1970. 0: never.
     uint64_t expires_at;
+    // When an operand was merged, in milliseconds since 1970.
+    uint64_t merged_at;
+    // Milliseconds that a value which begins with this operand lasts, after `merged_at`. 0: for ever.
+    uint64_t lifetime;
 } esker_change;
 
 // The keys from `start` on, below `end`. A `data` that is NULL stands for no bound.
@@ -335,8 +339,7 @@ esker_status esker_sync(const esker_db *db, esker_error **error);
 // Compacts the whole database into one run without garbage. Takes long for a large database.
 esker_status esker_compact(const esker_db *db, esker_error **error);
 
-// Copies the database as of now into a new directory, which is a database of its own. Tables are linked
-// rather than copied where the file system can.
+// Makes a database in a new directory that is a copy as of now. Tables are linked where that is possible.
 esker_status esker_checkpoint(const esker_db *db,
                               const char *directory,
                               esker_error **error);
@@ -425,8 +428,7 @@ esker_status esker_feed_after(const esker_db *db,
                               esker_feed **feed,
                               esker_error **error);
 
-// Moves to the next commit, and sets `seqno` to its number. Waits up to `milliseconds` for one.
-// ESKER_NOT_FOUND: there was none.
+// Moves to the next commit and sets `seqno` to its number. ESKER_NOT_FOUND: none came in `milliseconds`.
 esker_status esker_feed_next(esker_feed *feed,
                              uint64_t milliseconds,
                              uint64_t *seqno,
@@ -599,8 +601,7 @@ void esker_options_set_feed(esker_options *options,
 // Encrypts the database with the master keys of a file: see docs/encryption.md for its form.
 esker_status esker_options_set_key_file(esker_options *options, const char *path, esker_error **error);
 
-// Registers a merge operator under a name, for keyspaces that name it. Its context must be usable by any
-// thread until the database is closed.
+// Registers a merge operator under a name. Any thread may use its context until the database is closed.
 esker_status esker_options_add_merge_operator(esker_options *options,
                                               const char *name,
                                               esker_merge_function function,
@@ -626,8 +627,7 @@ esker_status esker_get_into(const esker_keyspace *keyspace,
                             size_t *len,
                             esker_error **error);
 
-// Reads `count` keys of one state. `values` has as many places; those of missing keys get NULL as `data`.
-// Free each with esker_value_free.
+// Reads `count` keys of one state into `count` values. `data` is NULL for a missing key. Free each value.
 esker_status esker_get_many(const esker_keyspace *keyspace,
                             const esker_txn *txn,
                             const esker_slice *keys,

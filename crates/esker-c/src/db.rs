@@ -93,8 +93,7 @@ pub extern "C" fn esker_compact(db: Option<&esker_db>, error: ErrorPlace<'_>) ->
     on(db, error, |db| Ok(db.compact()?))
 }
 
-/// Copies the database as of now into a new directory, which is a database of its own. Tables are linked
-/// rather than copied where the file system can.
+/// Makes a database in a new directory that is a copy as of now. Tables are linked where that is possible.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_checkpoint(
     db: Option<&esker_db>,

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use esker::{Feed, FeedChange, FeedCommit, SeqNo};
+use esker::{Feed, FeedChange, FeedCommit, FeedOperand, SeqNo};
 
 use crate::call::{ErrorPlace, Failure, call, given, set};
 use crate::db::esker_db;
@@ -40,6 +40,10 @@ pub struct esker_change<'a> {
     value: esker_slice<'a>,
     /// When a value that was put expires, in milliseconds since 1970. 0: never.
     expires_at: u64,
+    /// When an operand was merged, in milliseconds since 1970.
+    merged_at: u64,
+    /// Milliseconds that a value which begins with this operand lasts, after `merged_at`. 0: for ever.
+    lifetime: u64,
 }
 
 /// A reader of the change feed. One thread at a time may use it. Free it with esker_feed_free.
@@ -57,8 +61,27 @@ struct Change {
     key: Vec<u8>,
     value: Option<Vec<u8>>,
     expires_at: u64,
+    merged_at: u64,
+    lifetime: u64,
     /// Further operands of a merge, the next one last.
-    operands: Vec<Vec<u8>>,
+    operands: Vec<OwnedOperand>,
+}
+
+/// A merge operand with its time and lifetime in milliseconds.
+struct OwnedOperand {
+    bytes: Vec<u8>,
+    merged_at: u64,
+    lifetime: u64,
+}
+
+impl OwnedOperand {
+    fn of(operand: &FeedOperand<'_>) -> OwnedOperand {
+        OwnedOperand {
+            bytes: operand.bytes().to_vec(),
+            merged_at: ms_since_1970(operand.merged_at()),
+            lifetime: operand.lifetime().map_or(0, whole_ms),
+        }
+    }
 }
 
 impl Change {
@@ -82,10 +105,10 @@ impl Change {
                 ..of(ESKER_CHANGE_PUT, *keyspace, key, Some(&value.read()?))
             },
             FeedChange::Merge { keyspace, key, operands } => {
-                let mut operands: Vec<Vec<u8>> =
-                    operands.iter().rev().map(|operand| operand.bytes().to_vec()).collect();
-                let first = operands.pop();
-                Change { operands, value: first, ..of(ESKER_CHANGE_MERGE, *keyspace, key, None) }
+                let operands = operands.iter().rev().map(OwnedOperand::of).collect();
+                let mut change = Change { operands, ..of(ESKER_CHANGE_MERGE, *keyspace, key, None) };
+                change.takes_operand();
+                change
             }
             FeedChange::Delete { keyspace, key } => of(ESKER_CHANGE_DELETE, *keyspace, key, None),
             FeedChange::Expire { keyspace, key } => of(ESKER_CHANGE_EXPIRE, *keyspace, key, None),
@@ -98,6 +121,13 @@ impl Change {
         })
     }
 
+    /// Becomes the merge of the next operand. Returns false if there is none.
+    fn takes_operand(&mut self) -> bool {
+        let Some(OwnedOperand { bytes, merged_at, lifetime }) = self.operands.pop() else { return false };
+        (self.value, self.merged_at, self.lifetime) = (Some(bytes), merged_at, lifetime);
+        true
+    }
+
     fn lend(&self) -> esker_change<'_> {
         esker_change {
             kind: self.kind,
@@ -105,13 +135,18 @@ impl Change {
             key: esker_slice::of(&self.key),
             value: self.value.as_deref().map_or(esker_slice::null(), esker_slice::of),
             expires_at: self.expires_at,
+            merged_at: self.merged_at,
+            lifetime: self.lifetime,
         }
     }
 }
 
 fn ms_since_1970(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    whole_ms(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Begins to read the commits after the commit `after`; 0 is before the first one. Store the number of the
@@ -134,8 +169,7 @@ pub extern "C" fn esker_feed_after(
     })
 }
 
-/// Moves to the next commit, and sets `seqno` to its number. Waits up to `milliseconds` for one.
-/// ESKER_NOT_FOUND: there was none.
+/// Moves to the next commit and sets `seqno` to its number. ESKER_NOT_FOUND: none came in `milliseconds`.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_feed_next(
     feed: Option<&mut esker_feed>,
@@ -163,9 +197,7 @@ pub extern "C" fn esker_feed_change<'a>(
 ) -> esker_status {
     call(error, || {
         let (feed, place) = (given(feed, "feed")?, given(change, "change")?);
-        if let Some(operand) = feed.change.operands.pop() {
-            feed.change.value = Some(operand);
-        } else {
+        if !feed.change.takes_operand() {
             let commit = feed.commit.as_mut().ok_or(Failure::Status(ESKER_NOT_FOUND))?;
             let change = commit.next_change()?.ok_or(Failure::Status(ESKER_NOT_FOUND))?;
             feed.change = Change::of(&change)?;

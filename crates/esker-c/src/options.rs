@@ -173,8 +173,7 @@ pub type esker_merge_function = Option<
     ) -> u64,
 >;
 
-/// Registers a merge operator under a name, for keyspaces that name it. Its context must be usable by any
-/// thread until the database is closed.
+/// Registers a merge operator under a name. Any thread may use its context until the database is closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_options_add_merge_operator(
     options: Option<&mut esker_options>,

@@ -65,8 +65,7 @@ pub extern "C" fn esker_get_into(
     })
 }
 
-/// Reads `count` keys of one state. `values` has as many places; those of missing keys get NULL as `data`.
-/// Free each with esker_value_free.
+/// Reads `count` keys of one state into `count` values. `data` is NULL for a missing key. Free each value.
 #[unsafe(no_mangle)]
 pub extern "C" fn esker_get_many(
     keyspace: Option<&esker_keyspace>,

@@ -291,8 +291,8 @@ static void merges_and_feed(esker_db *db, int *merges) {
     esker_txn *batch;
     esker_feed *feed;
     esker_change change;
-    uint64_t start, seqno;
-    unsigned changes, kinds = 0;
+    uint64_t start, seqno, before;
+    unsigned changes, kinds = 0, operands = 0;
     char word[300];
 
     OK(esker_keyspace_open(db, "sums", &sums, &error));
@@ -300,10 +300,14 @@ static void merges_and_feed(esker_db *db, int *merges) {
     OK(esker_keyspace_set_merge_operator(sums, "add-i64", &error));
     OK(esker_keyspace_set_merge_operator(words, "longest", &error));
     EXPECT(ESKER_MERGE, esker_keyspace_set_merge_operator(sums, "none such", &error));
+    OK(esker_keyspace_set_default_ttl(sums, 3600000, &error));
     esker_newest_commit(db, &start);
+    before = (uint64_t)time(NULL) * 1000;
     OK(esker_merge(sums, NULL, esker_text("n"), esker_bytes("\1\0\0\0\0\0\0\0", 8), &error));
+    OK(esker_keyspace_set_default_ttl(sums, 0, &error));
     OK(esker_begin(db, ESKER_TXN_WRITE_ONLY, &batch, &error));
     OK(esker_merge(words, batch, esker_text("w"), esker_text("ann"), &error));
+    OK(esker_merge(words, batch, esker_text("w"), esker_text("anna"), &error));
     OK(esker_put(sums, batch, esker_text("p"), esker_text("12345678"), &error));
     OK(esker_delete_range(sums, batch, esker_range_of(esker_text("q"), esker_none()), &error));
     OK(esker_commit(batch, ESKER_DURABILITY_SYNC, &seqno, &error));
@@ -314,7 +318,12 @@ static void merges_and_feed(esker_db *db, int *merges) {
     OK(esker_feed_change(feed, &change, &error));
     CHECK(change.kind == ESKER_CHANGE_MERGE && change.keyspace == esker_keyspace_id(sums) && change.value.len == 8);
     IS(change.key, "n");
+    CHECK(change.lifetime == 3600000 && change.expires_at == 0);
+    CHECK(change.merged_at >= before && change.merged_at <= (uint64_t)time(NULL) * 1000 + 2000);
     EXPECT(ESKER_NOT_FOUND, esker_feed_change(feed, &change, &error));
+    OK(esker_feed_next(feed, 5000, NULL, &error));
+    OK(esker_feed_change(feed, &change, &error));
+    CHECK(change.kind == ESKER_CHANGE_OTHER && change.merged_at == 0 && change.lifetime == 0);
     OK(esker_feed_next(feed, 5000, &start, &error));
     CHECK(start == seqno);
     /* In any order that makes the same commit. */
@@ -325,12 +334,14 @@ static void merges_and_feed(esker_db *db, int *merges) {
             CHECK(change.value.data == NULL);
         } else if (change.kind == ESKER_CHANGE_PUT) {
             IS(change.value, "12345678");
-            CHECK(change.expires_at == 0);
+            CHECK(change.expires_at == 0 && change.merged_at == 0 && change.lifetime == 0);
         } else {
-            IS(change.value, "ann");
+            CHECK(change.lifetime == 0 && change.merged_at >= before);
+            if (operands++ == 0) IS(change.value, "ann");
+            else IS(change.value, "anna");
         }
     }
-    CHECK(changes == 3 && kinds == (1u << ESKER_CHANGE_DELETE_RANGE | 1u << ESKER_CHANGE_PUT | 1u << ESKER_CHANGE_MERGE));
+    CHECK(changes == 4 && operands == 2 && kinds == (1u << ESKER_CHANGE_DELETE_RANGE | 1u << ESKER_CHANGE_PUT | 1u << ESKER_CHANGE_MERGE));
     EXPECT(ESKER_NOT_FOUND, esker_feed_change(feed, &change, &error));
     EXPECT(ESKER_NOT_FOUND, esker_feed_next(feed, 0, NULL, &error));
     EXPECT(ESKER_NOT_FOUND, esker_feed_change(feed, &change, &error));

@@ -1,5 +1,6 @@
 package dev.esker;
 
+import java.time.Duration;
 import java.time.Instant;
 import java.util.Optional;
 
@@ -11,8 +12,18 @@ import java.util.Optional;
  * @param key the key; the first key of a range
  * @param value the value, the operand, the name; the first key behind a range; null if there is none
  * @param expiresAt when a value that was put expires
+ * @param mergedAt when an operand was merged
+ * @param lifetime the lifetime of a value that begins with an operand, after {@code mergedAt}; without one it
+ *     does not expire
  */
-public record Change(Kind kind, int keyspace, byte[] key, byte[] value, Optional<Instant> expiresAt) {
+public record Change(
+        Kind kind,
+        int keyspace,
+        byte[] key,
+        byte[] value,
+        Optional<Instant> expiresAt,
+        Optional<Instant> mergedAt,
+        Optional<Duration> lifetime) {
     /** What a change does. Programs have to expect new kinds. */
     public enum Kind {
         /** The key was set to the value. */

@@ -90,16 +90,23 @@ public final class Feed implements AutoCloseable {
         return changes;
     }
 
-    /** An esker_change: kind and keyspace (4 bytes each), key and value (slices), time. */
+    /** An esker_change: kind and keyspace (4 bytes each), key and value (slices), expiry, time and lifetime. */
     private static Change change(long at) {
         long value = Native.getLong(at + 24);
-        long time = Native.getLong(at + 40);
+        // Numbers beyond Long.MAX_VALUE are longer than time lasts.
+        long lifetime = Native.getLong(at + 56) & Long.MAX_VALUE;
         return new Change(
                 Change.Kind.of(Native.getInt(at)),
                 Native.getInt(at + 4),
                 Native.bytes(Native.getLong(at + 8), Native.getLong(at + 16)),
                 value == 0 ? null : Native.bytes(value, Native.getLong(at + 32)),
-                time == 0 ? Optional.empty() : Optional.of(Instant.ofEpochMilli(time)));
+                time(Native.getLong(at + 40)),
+                time(Native.getLong(at + 48)),
+                lifetime == 0 ? Optional.empty() : Optional.of(Duration.ofMillis(lifetime)));
+    }
+
+    private static Optional<Instant> time(long milliseconds) {
+        return milliseconds == 0 ? Optional.empty() : Optional.of(Instant.ofEpochMilli(milliseconds));
     }
 
     private Scratch begin() {

@@ -35,10 +35,10 @@ final class Scratch {
     final long value = base + 24;
     /** Address of an esker_change. */
     final long change = base + 48;
-    final MemorySegment first = memory.asSlice(96, 16);
-    final MemorySegment second = memory.asSlice(112, 16);
-    final MemorySegment buffer = memory.asSlice(128, 16);
-    final MemorySegment range = memory.asSlice(144, 32);
+    final MemorySegment first = memory.asSlice(112, 16);
+    final MemorySegment second = memory.asSlice(128, 16);
+    final MemorySegment buffer = memory.asSlice(144, 16);
+    final MemorySegment range = memory.asSlice(160, 32);
 
     private long used = DATA_AT;
     private boolean isTaken;

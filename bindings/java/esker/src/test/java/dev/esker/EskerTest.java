@@ -16,9 +16,12 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
@@ -284,6 +287,10 @@ class EskerTest {
             t.delete(users, b("b"));
         });
         users.deleteRange(b("a"), null);
+        Instant before = Instant.now().truncatedTo(ChronoUnit.MILLIS);
+        users.setMergeOperator("append");
+        users.setDefaultTtl(Duration.ofHours(1));
+        users.merge(b("m"), b("1"));
         try (Feed feed = db.feed(mark)) {
             assertTrue(feed.next(Duration.ofSeconds(5)));
             List<Change> changes = feed.changes();
@@ -294,6 +301,18 @@ class EskerTest {
             Change range = feed.change();
             assertEquals(Change.Kind.DELETE_RANGE, range.kind());
             assertNull(range.value());
+            assertTrue(range.mergedAt().isEmpty() && range.lifetime().isEmpty());
+            assertNull(feed.change());
+            // The operator and the lifetime are commits, too.
+            for (int i = 0; i < 3; i++) {
+                assertTrue(feed.next(Duration.ofSeconds(5)));
+            }
+            Change merge = feed.change();
+            assertEquals(Change.Kind.MERGE, merge.kind());
+            assertEquals(Optional.of(Duration.ofHours(1)), merge.lifetime());
+            Instant mergedAt = merge.mergedAt().orElseThrow();
+            assertFalse(mergedAt.isBefore(before) || mergedAt.isAfter(Instant.now()));
+            assertTrue(merge.expiresAt().isEmpty());
             assertNull(feed.change());
             assertFalse(feed.next(Duration.ofMillis(30)));
             assertEquals(db.newestCommit(), feed.seqno());
