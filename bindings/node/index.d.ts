@@ -272,8 +272,12 @@ export interface Change {
   value?: Buffer
   /** The first key behind a removed range. Undefined: the range has no end. */
   end?: Buffer
-  /** Milliseconds since 1970. */
+  /** When a value that was put expires, in milliseconds since 1970. */
   expiresAt?: number
+  /** When an operand was merged, in milliseconds since 1970. */
+  mergedAt?: number
+  /** Milliseconds that a value lasts which begins with the operand. Undefined: it does not expire. */
+  lifetime?: number
 }
 
 export interface Commit { seqno: number, changes: Change[] }

@@ -30,6 +30,8 @@ struct Change {
     value: Option<Value>,
     end: Option<Vec<u8>>,
     expires_at: Option<f64>,
+    merged_at: Option<f64>,
+    lifetime: Option<f64>,
 }
 
 impl Change {
@@ -51,8 +53,12 @@ impl Change {
         if let Some(end) = self.end {
             change.set("end", buffer(env, &end)?)?;
         }
-        if let Some(time) = self.expires_at {
-            change.set("expiresAt", time)?;
+        let times =
+            [("expiresAt", self.expires_at), ("mergedAt", self.merged_at), ("lifetime", self.lifetime)];
+        for (name, time) in times {
+            if let Some(time) = time {
+                change.set(name, time)?;
+            }
         }
         Ok(change)
     }
@@ -121,6 +127,8 @@ impl Reader {
             FeedChange::Merge { keyspace, key, operands } => {
                 let one = |operand: &esker::FeedOperand<'_>| Change {
                     value: Some(Value::copy_of(operand.bytes())),
+                    merged_at: Some(ms_since_1970(operand.merged_at())),
+                    lifetime: operand.lifetime().map(|lifetime| lifetime.as_millis() as f64),
                     ..of("merge", *keyspace, key)
                 };
                 (Some(*keyspace), operands.iter().map(one).collect())

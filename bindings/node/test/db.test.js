@@ -198,6 +198,16 @@ test('the feed, as commits happen and afterwards', async (t) => {
   const again = []
   for await (const commit of db.feed({ after, wait: false })) again.push(commit)
   assert.deepEqual(again, seen)
+  await map.setMergeOperator('append')
+  const before = Date.now()
+  await map.with({ ttl: 60000 }).merge('m', '1')
+  await db.batch().merge(map, 'm', '2').commit()
+  const merges = []
+  for await (const commit of db.feed({ after: last, wait: false })) merges.push(...commit.changes)
+  const [first, second] = merges.filter(({ change }) => change === 'merge')
+  assert.deepEqual([first.value.toString(), first.lifetime], ['1', 60000])
+  assert.ok(first.mergedAt >= before && second.mergedAt >= first.mergedAt && second.mergedAt <= Date.now())
+  assert.ok(second.value.toString() === '2' && !('lifetime' in second) && !('mergedAt' in changes[0]))
   await assert.rejects(async () => { for await (const _ of db.feed({ after: 1e9 })) break },
     { code: 'ESKER_FEED_AHEAD' })
   const plain = Db.memory()

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::vec::IntoIter;
 
 use esker::{Error, FeedChange, FeedCommit, KeyspaceId, Result};
@@ -88,6 +88,7 @@ impl Feed {
 }
 
 /// A change as it is passed to Python.
+#[derive(Default)]
 struct Change {
     kind: &'static str,
     keyspace: Option<KeyspaceId>,
@@ -95,33 +96,32 @@ struct Change {
     value: Option<Vec<u8>>,
     name: Option<String>,
     expires_at: Option<f64>,
+    merged_at: Option<f64>,
+    lifetime: Option<f64>,
 }
 
 impl Change {
     fn new(kind: &'static str, keyspace: KeyspaceId, key: &[u8]) -> Change {
-        let key = Some(key.to_vec());
-        Change { kind, keyspace: Some(keyspace), key, value: None, name: None, expires_at: None }
+        Change { key: Some(key.to_vec()), ..Change::about(kind, Some(keyspace), None) }
     }
 
     fn about(kind: &'static str, keyspace: Option<KeyspaceId>, name: Option<&str>) -> Change {
-        let name = name.map(str::to_owned);
-        Change { kind, keyspace, key: None, value: None, name, expires_at: None }
+        Change { kind, keyspace, name: name.map(str::to_owned), ..Change::default() }
     }
 
     /// Returns the change, or one for each operand of a merge.
     fn all_of(change: &FeedChange<'_>) -> Result<Vec<Change>> {
         Ok(vec![match change {
-            FeedChange::Put { keyspace, key, value } => {
-                let since = value.expires_at().map(|at| at.duration_since(UNIX_EPOCH).unwrap_or_default());
-                Change {
-                    value: Some(value.read()?.to_vec()),
-                    expires_at: since.map(|since| since.as_secs_f64()),
-                    ..Change::new("put", *keyspace, key)
-                }
-            }
+            FeedChange::Put { keyspace, key, value } => Change {
+                value: Some(value.read()?.to_vec()),
+                expires_at: value.expires_at().map(seconds_since_1970),
+                ..Change::new("put", *keyspace, key)
+            },
             FeedChange::Merge { keyspace, key, operands } => {
                 let of = |operand: &esker::FeedOperand<'_>| Change {
                     value: Some(operand.bytes().to_vec()),
+                    merged_at: Some(seconds_since_1970(operand.merged_at())),
+                    lifetime: operand.lifetime().map(|lifetime| lifetime.as_secs_f64()),
                     ..Change::new("merge", *keyspace, key)
                 };
                 return Ok(operands.iter().map(of).collect());
@@ -137,6 +137,10 @@ impl Change {
             _ => Change::about("internal", None, None),
         }])
     }
+}
+
+fn seconds_since_1970(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// The changes that were not returned yet.
@@ -214,9 +218,17 @@ impl Commit {
         })?;
         let bytes = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| PyBytes::new(py, bytes));
         let id = change.keyspace.map(KeyspaceId::get);
-        let fields = (change.kind, keyspace.or(change.name), bytes(&change.key), bytes(&change.value));
-        let fields: Bound<'py, PyTuple> =
-            (fields.0, fields.1, fields.2, fields.3, change.expires_at, id).into_pyobject(py)?;
+        let fields: Bound<'py, PyTuple> = (
+            change.kind,
+            keyspace.or(change.name),
+            bytes(&change.key),
+            bytes(&change.value),
+            change.expires_at,
+            id,
+            change.merged_at,
+            change.lifetime,
+        )
+            .into_pyobject(py)?;
         class.bind(py).call1(fields).map(Some)
     }
 

@@ -247,6 +247,19 @@ def test_feed(db):
     ]
     [change] = feed.next(5)
     assert change[:4] == ("delete_range", "users", b"c", b"d") and feed.next(0) is None
+    users.merge_operator = "append"
+    before = time.time() - 0.001
+    users.using(ttl=60).merge("m", "1")
+    users.merge("m", "2")
+    db.sync()
+    merges = []
+    while (commit := feed.next(0)) is not None:
+        merges += [change for change in commit if change.kind == "merge"]
+    assert [(c.key, c.value, c.lifetime, c.expires_at) for c in merges] == [
+        (b"m", b"1", 60.0, None), (b"m", b"2", None, None)
+    ]
+    assert before <= merges[0].merged_at <= merges[1].merged_at <= time.time()
+    assert (change.merged_at, change.lifetime) == (None, None)
     with pytest.raises(esker.FeedAhead):
         db.feed(10**6)
     seen = []

@@ -20,3 +20,7 @@ class Change(NamedTuple):
     expires_at: float | None = None
     #: The number of the keyspace.
     keyspace_id: int | None = None
+    #: When an operand was merged, in seconds since 1970.
+    merged_at: float | None = None
+    #: Seconds that a value lasts which begins with the operand, after `merged_at`. `None`: it does not expire.
+    lifetime: float | None = None
