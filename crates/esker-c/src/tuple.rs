@@ -90,7 +90,7 @@ fn element(field: &esker_field<'_>) -> Result<Element, Failure> {
         ESKER_FIELD_TUPLE => Element::Tuple(decoded(field.bytes.bytes())?),
         ESKER_FIELD_INT => Element::Int(field.integer.into()),
         ESKER_FIELD_UINT => Element::Int(field.integer.cast_unsigned().into()),
-        ESKER_FIELD_FLOAT => Element::Float(field.number as f32),
+        ESKER_FIELD_FLOAT => Element::Float(narrowed(field.number)),
         ESKER_FIELD_DOUBLE => Element::Double(field.number),
         ESKER_FIELD_BOOL => Element::Bool(field.integer != 0),
         ESKER_FIELD_UUID => Element::Uuid(
@@ -179,9 +179,67 @@ fn lend<'a>(element: &'a Element, lent: &'a [u8]) -> Result<esker_field<'a>, Fai
             (_, Ok(of)) => esker_field { integer: of.cast_signed(), ..field(ESKER_FIELD_UINT) },
             _ => return Err(too_large()),
         },
-        Element::Float(of) => esker_field { number: f64::from(*of), ..field(ESKER_FIELD_FLOAT) },
+        Element::Float(of) => esker_field { number: widened(*of), ..field(ESKER_FIELD_FLOAT) },
         Element::Double(of) => esker_field { number: *of, ..field(ESKER_FIELD_DOUBLE) },
         Element::Bool(of) => esker_field { integer: i64::from(*of), ..field(ESKER_FIELD_BOOL) },
         _ => return Err(too_large()),
     })
+}
+
+/// Bits of a fraction that a float of 64 bits has and one of 32 bits lacks.
+const FRACTION_BITS_MORE: u32 = f64::MANTISSA_DIGITS - f32::MANTISSA_DIGITS;
+/// The bit that makes a NaN of 32 bits a quiet one.
+const QUIET: u32 = 1 << (f32::MANTISSA_DIGITS - 2);
+
+/// Returns the same number. A conversion by the processor would make a signalling NaN a quiet one, which is
+/// another key.
+fn widened(number: f32) -> f64 {
+    if !number.is_nan() {
+        return number.into();
+    }
+    let bits = number.to_bits();
+    let sign = u64::from(bits >> 31) << 63;
+    let fraction = u64::from(bits & ((1 << (f32::MANTISSA_DIGITS - 1)) - 1)) << FRACTION_BITS_MORE;
+    f64::from_bits(sign | f64::INFINITY.to_bits() | fraction)
+}
+
+/// Returns the nearest number of 32 bits. What [`widened`] has made becomes what it was.
+fn narrowed(number: f64) -> f32 {
+    if !number.is_nan() {
+        return number as f32;
+    }
+    let bits = number.to_bits();
+    let sign = u32::try_from(bits >> 63).unwrap_or(1) << 31;
+    let fraction = (bits & ((1 << (f64::MANTISSA_DIGITS - 1)) - 1)) >> FRACTION_BITS_MORE;
+    // Without a fraction it would be infinite.
+    let fraction = u32::try_from(fraction).ok().filter(|&fraction| fraction > 0).unwrap_or(QUIET);
+    f32::from_bits(sign | f32::INFINITY.to_bits() | fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{narrowed, widened};
+
+    #[test]
+    fn floats_of_32_bits_pass_unchanged() {
+        let edges = [0, 1, 0x007f_ffff, 0x0080_0000, 0x3f80_0000, 0x7f7f_ffff, 0x7f80_0000];
+        let nans = [0x7f80_0001, 0x7fa0_0001, 0x7fbf_ffff, 0x7fc0_0000, 0x7fff_ffff];
+        for bits in edges.into_iter().chain(nans).flat_map(|bits| [bits, bits | 1 << 31]) {
+            let number = f32::from_bits(bits);
+            let wide = widened(number);
+            assert_eq!(wide.is_nan(), number.is_nan());
+            assert!(number.is_nan() || wide == f64::from(number));
+            assert_eq!(narrowed(wide).to_bits(), bits, "{bits:x}");
+        }
+    }
+
+    #[test]
+    fn a_nan_with_a_longer_fraction_remains_a_nan() {
+        for bits in [0x7ff0_0000_0000_0001, 0xfff0_0000_1fff_ffff] {
+            let number = f64::from_bits(bits);
+            assert!(narrowed(number).is_nan());
+            assert_eq!(narrowed(number).is_sign_negative(), number.is_sign_negative());
+        }
+        assert_eq!(narrowed(0.1).to_bits(), 0.1_f32.to_bits());
+    }
 }

@@ -436,6 +436,16 @@ static void tuples(void) {
     esker_tuple_free(back);
     esker_value_free(&key);
     EXPECT(ESKER_INVALID, esker_tuple_unpack(esker_text("\x7f"), &back, &error));
+
+    /* A signalling NaN of 32 bits is no number that a processor converts unchanged. */
+    OK(esker_tuple_unpack(esker_bytes("\x20\xff\xa0\0\1", 5), &back, &error));
+    OK(esker_tuple_get(back, 0, &field, &error));
+    CHECK(field.kind == ESKER_FIELD_FLOAT && field.number != field.number);
+    tuple = esker_tuple_new();
+    OK(esker_tuple_add(tuple, field, &error));
+    OK(esker_tuple_pack(tuple, &key, &error));
+    CHECK(key.len == 5 && memcmp(key.data, "\x20\xff\xa0\0\1", 5) == 0);
+    esker_tuple_free(back), esker_tuple_free(tuple), esker_value_free(&key);
 }
 
 static void mistakes(esker_db *db, const char *path) {
