@@ -94,6 +94,10 @@ func (c *Cursor) move(move int, to []byte) ([]byte, []byte) {
 		c.err = ErrTxDone
 		return nil, nil
 	}
+	if err := c.keyspace.interrupted(); err != nil {
+		c.fail(err)
+		return nil, nil
+	}
 	key, value, err := capiMove(c.state.c, move, to)
 	switch err {
 	case nil:

@@ -1,6 +1,7 @@
 package esker
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -46,8 +47,8 @@ type DB struct {
 	names   map[string]*keyspaceHandle
 
 	commits chan struct{}
-	// Held by the one Update that makes other commits wait.
-	turn sync.Mutex
+	// Full while an Update makes other commits wait.
+	turn chan struct{}
 }
 
 // Open opens the database in a directory. A missing one is created. options may be nil.
@@ -84,6 +85,7 @@ func open(path string, options *Options) (*DB, error) {
 		txns:    map[*txState]struct{}{},
 		names:   map[string]*keyspaceHandle{},
 		commits: make(chan struct{}, commitsMax),
+		turn:    make(chan struct{}, 1),
 	}
 	db.drained = sync.NewCond(&db.lifeMu)
 	return db, nil
@@ -153,9 +155,13 @@ func (db *DB) run(body func() error) error {
 }
 
 // View runs a function in a transaction that reads one state of the database, and returns its error.
-func (db *DB) View(fn func(*Tx) error) error {
+func (db *DB) View(fn func(*Tx) error) error { return db.ViewContext(context.Background(), fn) }
+
+// ViewContext is View until the context is done. Then ranges and cursors of the transaction end, and
+// ViewContext returns the error of the context once the function has returned.
+func (db *DB) ViewContext(ctx context.Context, fn func(*Tx) error) error {
 	return db.run(func() error {
-		tx, err := db.begin(ReadOnly, true)
+		tx, err := db.beginContext(ctx, ReadOnly)
 		if err != nil {
 			return err
 		}
@@ -173,39 +179,62 @@ func (db *DB) View(fn func(*Tx) error) error {
 // After a conflict or deadlock the function runs again in a new transaction, until it commits. So it must
 // have no effect outside of the transaction, and must return the errors of calls that failed. It must not
 // call Update or write without its transaction: it might conflict with itself, or wait for itself for ever.
-func (db *DB) Update(fn func(*Tx) error) error {
+func (db *DB) Update(fn func(*Tx) error) error { return db.UpdateContext(context.Background(), fn) }
+
+// UpdateContext is Update until the context is done. Then ranges and cursors of the transaction end, the
+// function does not run again, and nothing is written: the error is that of the context. A commit that has
+// begun is not interrupted, nor is a wait for a lock.
+func (db *DB) UpdateContext(ctx context.Context, fn func(*Tx) error) error {
 	return db.run(func() error {
 		for attempt := 1; ; attempt++ {
-			err := db.attempt(attempt, fn)
+			err := db.attempt(ctx, attempt, fn)
 			if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrDeadlock) {
 				return err
 			}
 			if attempt < attemptsBeforeTurn {
 				longest := min(50*time.Microsecond<<attempt, backOffMax)
-				time.Sleep(rand.N(longest))
+				select {
+				case <-time.After(rand.N(longest)):
+				case <-ctx.Done():
+				}
 			}
 		}
 	})
 }
 
-func (db *DB) attempt(attempt int, fn func(*Tx) error) error {
-	kind := TxDefault
-	if attempt >= attemptsBeforeTurn {
-		db.turn.Lock()
-		defer db.turn.Unlock()
-		kind = Exclusive
+func (db *DB) attempt(ctx context.Context, attempt int, fn func(*Tx) error) error {
+	if attempt < attemptsBeforeTurn {
+		return db.commitOne(ctx, TxDefault, fn)
 	}
-	return db.commitOne(kind, fn)
+	select {
+	case db.turn <- struct{}{}:
+		defer func() { <-db.turn }()
+		return db.commitOne(ctx, Exclusive, fn)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Batch runs a function in a transaction that writes without reading, and commits it. Writes of a batch have
 // no conflicts. Reads in it return ErrInvalid.
 func (db *DB) Batch(fn func(*Tx) error) error {
-	return db.run(func() error { return db.commitOne(WriteOnly, fn) })
+	return db.run(func() error { return db.commitOne(context.Background(), WriteOnly, fn) })
 }
 
-func (db *DB) commitOne(kind TxKind, fn func(*Tx) error) error {
+// beginContext begins a managed transaction that the end of a context ends.
+func (db *DB) beginContext(ctx context.Context, kind TxKind) (*Tx, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	tx, err := db.begin(kind, true)
+	if err == nil {
+		tx.state.ctx = ctx
+	}
+	return tx, err
+}
+
+func (db *DB) commitOne(ctx context.Context, kind TxKind, fn func(*Tx) error) error {
+	tx, err := db.beginContext(ctx, kind)
 	if err != nil {
 		return err
 	}

@@ -82,6 +82,14 @@ func (k *Keyspace) Err() error {
 	return nil
 }
 
+// interrupted returns the error of a context that has ended the transaction.
+func (k *Keyspace) interrupted() error {
+	if k.tx == nil {
+		return nil
+	}
+	return k.tx.state.interrupted()
+}
+
 // fail keeps the error of a range or cursor.
 func (k *Keyspace) fail(err error) {
 	if k.tx != nil {
@@ -164,8 +172,13 @@ func (s *scan) fill() bool {
 	}
 	defer k.leave()
 	if s.iter != nil && s.iter.c == nil {
+		err = ErrTxDone
+	} else {
+		err = k.interrupted()
+	}
+	if err != nil {
 		s.done = true
-		k.fail(ErrTxDone)
+		k.fail(err)
 		return false
 	}
 	s.size = min(max(s.size*4, firstChunk), chunkMax)

@@ -1,6 +1,7 @@
 package esker
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"sync"
@@ -45,6 +46,8 @@ type txState struct {
 
 	failedMu sync.Mutex
 	failed   error
+	// What ends the transaction of a ViewContext or UpdateContext. nil: nothing does.
+	ctx context.Context
 }
 
 func (db *DB) begin(kind TxKind, managed bool) (*Tx, error) {
@@ -142,10 +145,22 @@ func (s *txState) note(err error) {
 	}
 }
 
+// error returns what prevents the commit.
 func (s *txState) error() error {
 	s.failedMu.Lock()
 	defer s.failedMu.Unlock()
+	if s.failed == nil {
+		return s.interrupted()
+	}
 	return s.failed
+}
+
+// interrupted returns the error of a context that is done.
+func (s *txState) interrupted() error {
+	if s.ctx == nil {
+		return nil
+	}
+	return s.ctx.Err()
 }
 
 // Commit commits the transaction with the durability of the database. ErrConflict: nothing was written, and

@@ -9,6 +9,7 @@
 package client
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"math/rand/v2"
@@ -173,13 +174,20 @@ func (db *DB) drop(c *conn) {
 }
 
 // with runs a body with a connection.
-func (db *DB) with(body func(*conn) error) error {
+func (db *DB) with(body func(*conn) error) error { return db.withContext(context.Background(), body) }
+
+// withContext runs a body with a connection that ends with a context.
+func (db *DB) withContext(ctx context.Context, body func(*conn) error) error {
 	c, err := db.take()
 	if err != nil {
 		return err
 	}
-	defer db.give(c)
-	return body(c)
+	detach := context.AfterFunc(ctx, func() { _ = c.net.Close() })
+	defer func() {
+		c.broken = !detach() || c.broken
+		db.give(c)
+	}()
+	return reason(ctx, body(c))
 }
 
 func (db *DB) run(words ...any) error {
@@ -190,9 +198,11 @@ func (db *DB) run(words ...any) error {
 }
 
 // Keyspaces returns the names of all keyspaces in their order.
-func (db *DB) Keyspaces() ([]string, error) {
+func (db *DB) Keyspaces() ([]string, error) { return db.keyspaces(context.Background()) }
+
+func (db *DB) keyspaces(ctx context.Context) ([]string, error) {
 	names := []string{}
-	err := db.with(func(c *conn) error {
+	err := db.withContext(ctx, func(c *conn) error {
 		reply, err := c.call("ES.KS", "LIST")
 		items, _ := reply.([]any)
 		for _, item := range items {
@@ -206,7 +216,15 @@ func (db *DB) Keyspaces() ([]string, error) {
 
 // Keyspace returns a keyspace outside of transactions, and creates it if it is missing.
 func (db *DB) Keyspace(name string) (*Keyspace, error) {
-	if err := db.run("ES.KS", "CREATE", name); err != nil {
+	return db.keyspace(context.Background(), name)
+}
+
+func (db *DB) keyspace(ctx context.Context, name string) (*Keyspace, error) {
+	err := db.withContext(ctx, func(c *conn) error {
+		_, err := c.call("ES.KS", "CREATE", name)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &Keyspace{db: db, name: name}, nil
@@ -214,7 +232,11 @@ func (db *DB) Keyspace(name string) (*Keyspace, error) {
 
 // FindKeyspace is Keyspace, but does not create it. Error: ErrKeyspaceNotFound.
 func (db *DB) FindKeyspace(name string) (*Keyspace, error) {
-	names, err := db.Keyspaces()
+	return db.findKeyspace(context.Background(), name)
+}
+
+func (db *DB) findKeyspace(ctx context.Context, name string) (*Keyspace, error) {
+	names, err := db.keyspaces(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -257,40 +279,65 @@ func (db *DB) Sync() error { return db.run("ES.SYNC") }
 func (db *DB) Compact() error { return db.run("ES.COMPACT") }
 
 // View runs a function in a transaction that reads one state of the database, and returns its error.
-func (db *DB) View(fn func(*Tx) error) error {
-	tx, err := db.Snapshot()
+func (db *DB) View(fn func(*Tx) error) error { return db.ViewContext(context.Background(), fn) }
+
+// ViewContext is View until the context is done. That ends the connection of the transaction, so its calls
+// fail, and ViewContext returns the error of the context once the function has returned.
+func (db *DB) ViewContext(ctx context.Context, fn func(*Tx) error) error {
+	tx, err := db.begin(ctx, ReadOnly)
 	if err != nil {
 		return err
 	}
 	tx.managed = true
 	defer tx.end()
-	if err := fn(tx); err != nil {
-		return err
+	err = fn(tx)
+	if err == nil {
+		err = tx.Err()
 	}
-	return tx.Err()
+	return reason(ctx, err)
+}
+
+// reason returns the error of a context that is done in place of that of the connection which it has ended.
+func reason(ctx context.Context, err error) error {
+	if errors.Is(err, ErrIO) && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }
 
 // Update runs a function in a serializable transaction and commits it. If the function returns an error or
 // panics, nothing is written. After a conflict or deadlock the function runs again, until it commits.
-func (db *DB) Update(fn func(*Tx) error) error {
+func (db *DB) Update(fn func(*Tx) error) error { return db.UpdateContext(context.Background(), fn) }
+
+// UpdateContext is Update until the context is done. That ends the connection of the transaction, so its
+// calls fail, the function does not run again, and nothing is written: the error is that of the context. A
+// commit that has begun is not interrupted.
+func (db *DB) UpdateContext(ctx context.Context, fn func(*Tx) error) error {
 	for longest := 100 * time.Microsecond; ; longest = min(2*longest, 20*time.Millisecond) {
-		err := db.attempt(fn)
+		err := db.attempt(ctx, fn)
 		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrDeadlock) {
 			return err
 		}
-		time.Sleep(rand.N(longest))
+		select {
+		case <-time.After(rand.N(longest)):
+		case <-ctx.Done():
+		}
 	}
 }
 
-func (db *DB) attempt(fn func(*Tx) error) error {
-	tx, err := db.Begin(Serializable)
+func (db *DB) attempt(ctx context.Context, fn func(*Tx) error) error {
+	tx, err := db.begin(ctx, Serializable)
 	if err != nil {
 		return err
 	}
 	tx.managed = true
 	defer tx.end()
-	if err := fn(tx); err != nil {
-		return err
+	err = fn(tx)
+	if err == nil {
+		err = tx.Err()
+	}
+	if err != nil {
+		return reason(ctx, err)
 	}
 	return tx.commit()
 }

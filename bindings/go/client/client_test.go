@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"esker.dev/esker/client"
 )
@@ -225,6 +228,92 @@ func TestTransactions(t *testing.T) {
 }
 
 // A server that sends damage, and a connection that ends, give errors.
+func TestContexts(t *testing.T) {
+	db := open(t)
+	ks, err := db.Keyspace("a")
+	must(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	never := func(*client.Tx) error {
+		t.Error("the function ran")
+		return nil
+	}
+	wants(t, db.ViewContext(ended, never), context.Canceled)
+	wants(t, db.UpdateContext(ended, never), context.Canceled)
+	for _, notices := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		wants(t, db.UpdateContext(ctx, func(tx *client.Tx) error {
+			in, err := tx.In(ks)
+			must(t, err)
+			must(t, in.Put([]byte("new"), nil))
+			cancel()
+			for notices && err == nil {
+				_, err = in.Contains([]byte("new"))
+			}
+			return err
+		}), context.Canceled)
+	}
+	is, err := ks.Contains([]byte("new"))
+	equal(t, is, err, false)
+
+	// It does not run again after a conflict.
+	ctx, cancel := context.WithCancel(t.Context())
+	runs := 0
+	wants(t, db.UpdateContext(ctx, func(tx *client.Tx) error {
+		if runs++; runs == 3 {
+			cancel()
+		}
+		return client.ErrConflict
+	}), context.Canceled)
+	equal(t, runs, nil, 3)
+	must(t, db.UpdateContext(t.Context(), func(tx *client.Tx) error { return nil }))
+}
+
+// A call waits for a server that does not answer until the context is done, and no longer.
+func TestContextEndsAWait(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	var created atomic.Bool
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				// The last call that it answers creates the keyspace.
+				for lines := bufio.NewScanner(c); lines.Scan(); {
+					switch line := lines.Text(); {
+					case line == "PING", line == "ES.BEGIN", line == "CREATE" && created.CompareAndSwap(false, true):
+						_, _ = c.Write([]byte("+OK\r\n"))
+					}
+				}
+			}()
+		}
+	}()
+	db, err := client.Open(listener.Addr().String(), nil)
+	must(t, err)
+	defer db.Close()
+	ks, err := db.Keyspace("a")
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	wants(t, db.ViewContext(ctx, func(tx *client.Tx) error {
+		in, err := tx.In(ks)
+		must(t, err)
+		_, err = in.Get([]byte("x"))
+		return err
+	}), context.DeadlineExceeded)
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	wants(t, db.UpdateContext(ctx, func(tx *client.Tx) error {
+		_, err := tx.Keyspace("a")
+		return err
+	}), context.DeadlineExceeded)
+}
+
 func TestBadReplies(t *testing.T) {
 	for _, reply := range []string{
 		"$9999999999999\r\n", "$5\r\nab", "*3\r\n:1\r\n", "?\r\n", "*-7\r\n", "+OK\n", "$1\r\nabc", "",

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"strconv"
 	"sync"
 )
@@ -25,26 +26,37 @@ type Tx struct {
 
 	mu sync.Mutex
 	// nil: the transaction has ended.
-	c      *conn
+	c *conn
+	// Returns false if the context has ended the connection.
+	detach func() bool
+	ctx    context.Context
 	points int
 	failed error
 }
 
 // Begin begins a transaction, which must end by Commit or Rollback.
-func (db *DB) Begin(kind TxKind) (*Tx, error) {
+func (db *DB) Begin(kind TxKind) (*Tx, error) { return db.begin(context.Background(), kind) }
+
+// begin begins a transaction whose connection ends with a context.
+func (db *DB) begin(ctx context.Context, kind TxKind) (*Tx, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	c, err := db.take()
 	if err != nil {
 		return nil, err
 	}
+	detach := context.AfterFunc(ctx, func() { _ = c.net.Close() })
 	isolation := "SNAPSHOT"
 	if kind == Serializable {
 		isolation = "SERIALIZABLE"
 	}
 	if _, err := c.call("ES.BEGIN", isolation); err != nil {
+		c.broken = !detach() || c.broken
 		db.give(c)
-		return nil, err
+		return nil, reason(ctx, err)
 	}
-	return &Tx{db: db, kind: kind, c: c}, nil
+	return &Tx{db: db, kind: kind, c: c, ctx: ctx, detach: detach}, nil
 }
 
 // Snapshot begins a transaction that reads the present state. Rollback ends it.
@@ -71,6 +83,10 @@ func (tx *Tx) commit() error {
 	}
 	c := tx.c
 	tx.c = nil
+	if !tx.detach() {
+		tx.db.drop(c)
+		return tx.ctx.Err()
+	}
 	_, err := c.call("ES.COMMIT")
 	if err != nil {
 		// The transaction may be open still.
@@ -85,6 +101,10 @@ func (tx *Tx) commit() error {
 func (tx *Tx) end() error {
 	return tx.do(func(c *conn) error {
 		tx.c = nil
+		if !tx.detach() {
+			tx.db.drop(c)
+			return nil
+		}
 		if _, err := c.call("ES.ROLLBACK"); err != nil {
 			tx.db.drop(c)
 			return nil
@@ -127,11 +147,11 @@ func (tx *Tx) Err() error {
 // Keyspace returns a keyspace in the transaction. A transaction that writes creates a missing one, at once
 // and outside of the transaction.
 func (tx *Tx) Keyspace(name string) (*Keyspace, error) {
-	find := tx.db.Keyspace
+	find := tx.db.keyspace
 	if tx.kind == ReadOnly {
-		find = tx.db.FindKeyspace
+		find = tx.db.findKeyspace
 	}
-	ks, err := find(name)
+	ks, err := find(tx.ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -22,5 +22,5 @@ class Change(NamedTuple):
     keyspace_id: int | None = None
     #: When an operand was merged, in seconds since 1970.
     merged_at: float | None = None
-    #: Seconds that a value lasts which begins with the operand, after `merged_at`. `None`: it does not expire.
+    #: Seconds that a value lasts which begins with the operand. `None`: it does not expire.
     lifetime: float | None = None

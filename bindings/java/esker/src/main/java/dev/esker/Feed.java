@@ -90,7 +90,7 @@ public final class Feed implements AutoCloseable {
         return changes;
     }
 
-    /** An esker_change: kind and keyspace (4 bytes each), key and value (slices), expiry, time and lifetime. */
+    /** An esker_change: kind and keyspace (4 bytes), key and value (slices), expiry, time, lifetime. */
     private static Change change(long at) {
         long value = Native.getLong(at + 24);
         // Numbers beyond Long.MAX_VALUE are longer than time lasts.
