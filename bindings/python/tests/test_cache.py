@@ -114,6 +114,36 @@ def test_threads_and_two_caches_of_a_directory(cache):
     assert cache["n"] == 400
 
 
+def test_a_thread_closes_its_own_use_only(tmp_path):
+    cache = Cache(tmp_path / "cache")
+    cache["a"], cache["b"] = 1, 2
+
+    def in_a_thread(work):
+        made = []
+        thread = threading.Thread(target=lambda: made.append(work()))
+        thread.start()
+        thread.join(60)
+        return made.pop()
+
+    def closes():
+        with cache:
+            return cache["a"]
+
+    walk = iter(cache)
+    assert next(walk) == "a" and in_a_thread(closes) == 1 and list(walk) == ["b"]
+    with cache.transact():
+        cache["c"] = 3
+        assert in_a_thread(closes) == 1
+        cache["d"] = 4
+    # A thread that ends without closing has closed, too.
+    assert in_a_thread(lambda: cache["d"]) == 4
+    cache.close()
+    with esker.open(tmp_path / "cache") as db:
+        assert len(db["cache.entries"]) == 4
+    assert cache["c"] == 3
+    cache.close()
+
+
 def test_a_cache_survives_a_kill_and_serves_one_process(tmp_path):
     program = (
         "import os, sys; from esker.cache import Cache, Deque; c = Cache(sys.argv[1])\n"

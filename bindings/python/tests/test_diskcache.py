@@ -1,10 +1,14 @@
 """Runs the tests of the package diskcache, from its source distribution, on `esker.cache`.
 
 They are fetched from PyPI and never kept. `LEFT_OUT` says which do not run, and why.
-Not run at all are test_djangocache.py, test_recipes.py and test_doctest.py: these modules are not there.
+Those of its recipes run with diskcache's own recipes, which take any cache.
+
+Not run at all are test_djangocache.py, since there is no cache for Django, and test_doctest.py, which runs the
+examples in the source of diskcache.
 """
 
 import pathlib
+import re
 import subprocess
 import sys
 import tarfile
@@ -54,6 +58,11 @@ for _name, _of in (("core", _core), ("fanout", esker.cache.fanout), ("persistent
     globals()[_name] = _of
 '''
 
+RECIPES = '''
+import diskcache, esker.cache
+diskcache.Cache, diskcache.FanoutCache = esker.cache.Cache, esker.cache.FanoutCache
+'''
+
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory):
@@ -66,17 +75,33 @@ def suite(tmp_path_factory):
         archive.extractall(directory, filter="data")
     (directory / "shim").mkdir()
     (directory / "shim" / "diskcache.py").write_text(SHIM)
+    (directory / "plugins").mkdir()
+    (directory / "plugins" / "recipes_on_esker.py").write_text(RECIPES)
     return directory
+
+
+def run(suite, part, first, left_out=(), options=()):
+    """Runs the tests of a file, with a directory that comes first among those of modules."""
+    tests = suite / f"diskcache-{VERSION}" / "tests" / f"test_{part}.py"
+    names = re.findall(r"^def (test_\w+)", tests.read_text(), re.MULTILINE)
+    assert set(left_out) <= set(names)
+    # Each by its name: --deselect also leaves out tests whose names are longer.
+    chosen = [f"{tests.name}::{name}" for name in names if name not in left_out]
+    package = pathlib.Path(__import__("esker").__file__).parents[1]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, *options]
+    command.append(f"--rootdir={tests.parent}")
+    environment = {"PYTHONPATH": f"{first}:{package}", "PATH": "/usr/bin:/bin", "HOME": str(suite)}
+    done = subprocess.run(command, cwd=tests.parent, env=environment, capture_output=True, text=True)
+    print(done.stdout[-4000:])
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    assert f"{len(chosen)} passed" in done.stdout
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_diskcache(suite, part):
-    tests = suite / f"diskcache-{VERSION}" / "tests" / f"test_{part}.py"
-    package = pathlib.Path(__import__("esker").__file__).parents[1]
-    left_out = [f"--deselect={tests.name}::{name}" for name in LEFT_OUT[part]]
-    left_out.append(f"--rootdir={tests.parent}")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests.name, *left_out]
-    environment = {"PYTHONPATH": f"{suite / 'shim'}:{package}", "PATH": "/usr/bin:/bin", "HOME": str(suite)}
-    done = subprocess.run(command, cwd=tests.parent, env=environment, capture_output=True, text=True)
-    print(done.stdout[-4000:])
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    run(suite, part, suite / "shim", LEFT_OUT[part])
+
+
+def test_recipes(suite):
+    own = f"{suite / 'plugins'}:{suite / f'diskcache-{VERSION}'}"
+    run(suite, "recipes", own, options=("-p", "recipes_on_esker"))

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +20,7 @@ from .. import tuple as _tuple
 from .disk import Disk
 from .memoize import ENOVAL, UNKNOWN, memoize
 from .record import Record, record_of
-from .shared import Shared, Spaces, acquire, release
+from .shared import Spaces, Use
 
 __all__ = ["DEFAULT_SETTINGS", "ENOVAL", "EVICTION_POLICIES", "UNKNOWN", "Cache", "Timeout"]
 
@@ -77,8 +78,7 @@ class Cache:
         # Commits survive the end of the process, and reach the disk within 100 ms.
         self._durability = settings.pop("durability", "buffered")
         self._prefix = settings.pop("keyspace_prefix", "cache.")
-        self._shared: Shared | None = None
-        self._spaces: Spaces | None = None
+        self._local = threading.local()
         self._settings = {**DEFAULT_SETTINGS, **self._stored_settings()}
         # Options of disks, such as a level of compression, are kept with the settings.
         self._settings.update(settings)
@@ -91,32 +91,28 @@ class Cache:
 
     # The database
 
-    def _database(self) -> Shared:
-        shared = self._shared
-        if shared is None or shared.users <= 0:
-            shared = self._shared = acquire(self._directory, self._durability)
-            self._spaces = None
-        return shared
+    def _use(self) -> Use:
+        """This thread's use of the database."""
+        use: Use | None = getattr(self._local, "use", None)
+        if use is None:
+            use = self._local.use = Use(self._directory, self._durability, self._prefix)
+        return use
 
     def _now(self) -> Spaces:
         """The keyspaces, as this thread sees them."""
-        shared = self._database()
-        transaction = shared.current()
+        use = self._use()
+        transaction = use.shared.current()
         if transaction is not None:
             return Spaces(transaction, self._prefix)
-        return self._committed()
+        return use.spaces
 
     def _committed(self) -> Spaces:
         """The keyspaces without the writes of a transaction."""
-        shared = self._database()
-        if self._spaces is None:
-            self._spaces = Spaces(shared.db, self._prefix)
-        return self._spaces
+        return self._use().spaces
 
     @contextmanager
     def _transact(self, retry: bool = False) -> Iterator[Spaces]:
-        self._now()  # makes the keyspaces
-        with self._database().writing() as transaction:
+        with self._use().shared.writing() as transaction:
             yield Spaces(transaction, self._prefix)
 
     @contextmanager
@@ -632,7 +628,7 @@ class Cache:
         """Checks the database and the agreement of its parts. Returns warnings; `fix` mends what it can."""
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
-            for problem in self._database().db.check()["problems"]:
+            for problem in self._use().shared.db.check()["problems"]:
                 warnings.warn(problem, stacklevel=2)
             with self._transact(retry) as spaces:
                 size = 0
@@ -666,23 +662,19 @@ class Cache:
     # Life
 
     def close(self) -> None:
-        """Closes the database. The next call opens it again."""
-        shared, self._shared, self._spaces = self._shared, None, None
-        if shared is not None:
-            release(shared)
+        """Ends the use of the database by this thread. The next call begins it again.
+
+        The last thread closes the database. The end of a thread ends its uses.
+        """
+        use: Use | None = self._local.__dict__.pop("use", None)
+        if use is not None:
+            use.end()
 
     def __enter__(self) -> Any:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        try:
-            if self.__dict__.get("_shared") is not None:
-                self.close()
-        except Exception:  # noqa: BLE001
-            pass  # at the end of the interpreter
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self._directory, self._timeout, self._disk_class

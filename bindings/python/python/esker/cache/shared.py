@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import esker
 
-__all__ = ["Shared", "Spaces"]
+__all__ = ["Shared", "Spaces", "Use"]
 
 _guard = threading.Lock()
 _open: dict[str, Shared] = {}
@@ -92,6 +92,31 @@ def release(shared: Shared) -> None:
             shared.db.close()
         except esker.Forked:
             pass
+
+
+class Use:
+    """A thread's use of the database of a cache. It ends with the thread or the cache at the latest."""
+
+    __slots__ = ("_is_over", "_process", "shared", "spaces")
+
+    def __init__(self, path: str, durability: str, prefix: str) -> None:
+        self._is_over, self._process = True, os.getpid()
+        self.shared = acquire(path, durability)
+        self._is_over = False
+        self.spaces = Spaces(self.shared.db, prefix)
+
+    def end(self) -> None:
+        """Gives the database back. The second call does nothing."""
+        # A child that was forked has other uses than its parent.
+        if not self._is_over and self._process == os.getpid():
+            self._is_over = True
+            release(self.shared)
+
+    def __del__(self) -> None:
+        try:
+            self.end()
+        except Exception:  # noqa: BLE001
+            pass  # at the end of the interpreter
 
 
 def _after_fork() -> None:
