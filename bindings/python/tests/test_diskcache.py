@@ -3,8 +3,8 @@
 They are fetched from PyPI and never kept. `LEFT_OUT` says which do not run, and why.
 Those of its recipes run with diskcache's own recipes, which take any cache.
 
-Not run at all are test_djangocache.py, since there is no cache for Django, and test_doctest.py, which runs the
-examples in the source of diskcache.
+Not run at all are test_djangocache.py, since there is no cache for Django, and test_doctest.py, which runs
+the examples in the source of diskcache.
 """
 
 import pathlib
