@@ -89,6 +89,23 @@ fn the_wrapper_for_cpp_frees_throws_and_runs_again() {
 }
 
 #[test]
+fn the_examples_of_the_readme_run() {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let compilers =
+        [("c", compiler("ESKER_CC", "cc"), "-std=c99"), ("cpp", compiler("ESKER_CXX", "c++"), "-std=c++17")];
+    let printed = compilers.map(|(language, mut build, standard)| {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, program) = (dir.path().join(format!("example.{language}")), dir.path().join("example"));
+        let (_, example) = readme.split_once(&format!("```{language}\n")).unwrap();
+        std::fs::write(&source, example.split_once("```").unwrap().0).unwrap();
+        build.args([standard, "-pedantic", "-g", "-o"]).arg(&program).arg(&source).arg(library());
+        run(build.args(["-lpthread", "-lm", "-ldl"]));
+        run(under(&program).current_dir(dir.path()))
+    });
+    assert_eq!(printed, ["1\n", "ann = 1\nbob = 12\n"]);
+}
+
+#[test]
 fn programs_for_leveldb_run() {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("leveldb");
