@@ -129,6 +129,10 @@ func (db *DB) Close() error {
 	}
 	db.lifeMu.Unlock()
 	err := db.end(ErrClosed, func() error { return capiClose(db.c) })
+	// Cleanups of handles refer to the database. If it referred to the handles, neither would be collected.
+	db.namesMu.Lock()
+	clear(db.names)
+	db.namesMu.Unlock()
 	db.lifeMu.Lock()
 	db.phase = isEnded
 	db.drained.Broadcast()

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"esker.dev/esker"
 )
@@ -218,6 +219,25 @@ func TestForgottenHandlesAreFreed(t *testing.T) {
 			return
 		case <-time.After(10 * time.Millisecond):
 		}
+	}
+}
+
+// A closed database is garbage, with its keyspaces.
+func TestClosedDatabasesAreCollected(t *testing.T) {
+	closed := func() weak.Pointer[esker.DB] {
+		db := value(esker.OpenInMemory(nil))(t)
+		ks := value(db.Keyspace("a"))(t)
+		must(t, ks.Put(b("a"), b("1")))
+		must(t, db.View(func(tx *esker.Tx) error { return value(tx.In(ks))(t).Cursor().Err() }))
+		must(t, db.Close())
+		return weak.Make(db)
+	}()
+	for end := time.Now().Add(10 * time.Second); closed.Value() != nil; {
+		if time.Now().After(end) {
+			t.Fatal("the database is still in memory")
+		}
+		runtime.GC()
+		time.Sleep(time.Millisecond)
 	}
 }
 
