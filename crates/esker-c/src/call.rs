@@ -64,3 +64,16 @@ pub(crate) fn set<T>(place: Option<&mut MaybeUninit<T>>, result: T) {
 pub(crate) fn given<T>(argument: Option<T>, name: &str) -> Result<T, Failure> {
     argument.ok_or_else(|| Failure::invalid(format!("argument `{name}` is NULL")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_status() {
+        assert_eq!(call(None, || panic!("a text")), esker_status::ESKER_PANICKED);
+        assert_eq!(call(None, || panic!("a text of {}", 2)), esker_status::ESKER_PANICKED);
+        quietly(|| panic!("a text"));
+        assert_eq!(call(None, || Ok(())), esker_status::ESKER_OK);
+    }
+}
