@@ -2,19 +2,41 @@
 
 const { setTimeout: sleep } = require('node:timers/promises')
 const { codec } = require('./codec')
-const { checkOptions, closed, invalid } = require('./error')
+const { ANY, checkInteger, checkOptions, checkType, closed, invalid } = require('./error')
 const { Feed } = require('./feed')
 const { Keyspace } = require('./keyspace')
 const { call, calls, native, soon } = require('./native')
 const { Batch, Snapshot, Transaction } = require('./transaction')
 
-const OPEN = new Set(['memory', 'durability', 'isolation', 'createIfMissing', 'errorIfExists', 'readOnly',
-  'compression', 'blobsFrom', 'lockTimeout', 'feed', 'keyFile', 'multithreading'])
-const FEED = new Set(['bytes', 'age'])
-const KEYSPACE = new Set(['keys', 'values', 'create'])
-const NEW = new Set(['keys', 'values', 'mergeOperator', 'defaultTtl', 'blobsFrom', 'bytesMax', 'history',
-  'counting'])
-const TRANSACT = new Set(['isolation', 'durability', 'attempts'])
+const OPEN = {
+  memory: 'number',
+  durability: 'string',
+  isolation: 'string',
+  createIfMissing: 'boolean',
+  errorIfExists: 'boolean',
+  readOnly: 'boolean',
+  compression: 'boolean',
+  blobsFrom: 'number',
+  lockTimeout: 'number',
+  feed: ANY,
+  keyFile: 'string',
+  multithreading: 'boolean'
+}
+const FEED = { bytes: 'number', age: 'number' }
+const KEYSPACE = { keys: ANY, values: ANY, create: 'boolean' }
+const NEW = {
+  keys: ANY,
+  values: ANY,
+  mergeOperator: 'string',
+  defaultTtl: 'number',
+  blobsFrom: 'number',
+  bytesMax: 'number',
+  history: 'number',
+  counting: 'boolean'
+}
+// The greatest number that native code takes for a count.
+const MOST = 2 ** 32 - 1
+const TRANSACT = { isolation: 'string', durability: 'string', attempts: 'number' }
 // How long a transaction that has conflicted waits for others that have. They may wait for it.
 const PATIENCE = 250
 
@@ -125,6 +147,7 @@ class Db {
   /** Creates a keyspace with options that are stored in the database. */
   async createKeyspace (name, options) {
     const { keys, values, ...rest } = checkOptions(options, NEW, 'createKeyspace')
+    if (rest.history !== undefined) checkInteger(rest.history, 0, 'history', MOST)
     await this.#call((number) => this.#native.create(number, nameOf(name), rest))
     return this.keyspace(name, { keys, values, create: false })
   }
@@ -178,6 +201,8 @@ class Db {
    */
   async transact (body, options) {
     const { attempts = Infinity } = checkOptions(options, TRANSACT, 'transact')
+    checkType(body, 'function', 'the body of a transaction')
+    if (attempts !== Infinity) checkInteger(attempts, 1, 'attempts')
     let release = null
     try {
       for (let attempt = 1; ; attempt++) {

@@ -1,9 +1,9 @@
 'use strict'
 
-const { checkOptions } = require('./error')
+const { ANY, checkInteger, checkOptions } = require('./error')
 const { call } = require('./native')
 
-const OPTIONS = new Set(['after', 'wait', 'signal'])
+const OPTIONS = { after: 'number', wait: ANY, signal: ANY }
 // How long a call waits for a commit: close() waits for it.
 const SLICE = 200
 
@@ -17,6 +17,7 @@ class Feed {
     this.#db = db
     this.#native = native
     this.#options = checkOptions(options, OPTIONS, 'feed')
+    if (this.#options.after !== undefined) checkInteger(this.#options.after, 0, 'after')
   }
 
   async * [Symbol.asyncIterator] () {

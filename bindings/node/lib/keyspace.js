@@ -2,14 +2,15 @@
 
 const { Chunk } = require('./chunk')
 const { bytes, codec, ends, joined, rawer, slicer } = require('./codec')
-const { checkOptions, invalid } = require('./error')
+const { ANY, checkArray, checkOptions, checkType, invalid } = require('./error')
 const { atOnce, call, soon, WRITE } = require('./native')
 const { Range } = require('./range')
 const { ABSENT, UNKNOWN, asBytes, find, write } = require('./room')
 const { Stage } = require('./stage')
 
-const PUT = new Set(['ttl'])
-const WITH = new Set(['durability', 'ttl'])
+const AS = { keys: ANY, values: ANY }
+const PUT = { ttl: 'number' }
+const WITH = { durability: 'string', ttl: 'number' }
 
 /** The reads of a keyspace: its newest state, a snapshot's, or a transaction's. */
 class Reads {
@@ -84,7 +85,7 @@ class Reads {
   }
 
   async getMany (keys) {
-    const [all, lengths] = joined(keys.map((key) => this.key(key)))
+    const [all, lengths] = joined(checkArray(keys, 'the keys').map((key) => this.key(key)))
     const found = await this.soon((number) => this.native.many(number, all, lengths))
     const slice = slicer(this.valueCodec)
     return new Chunk(found).all((chunk, start, middle, end) =>
@@ -101,7 +102,7 @@ class Reads {
   }
 
   async hasMany (keys) {
-    const [all, lengths] = joined(keys.map((key) => this.key(key)))
+    const [all, lengths] = joined(checkArray(keys, 'the keys').map((key) => this.key(key)))
     return this.soon((number) => this.native.hasMany(number, all, lengths))
   }
 
@@ -148,8 +149,8 @@ class Updates extends Reads {
 
   async add (key, by = 1n) {
     const encoded = this.key(key)
-    if (typeof by === 'number' && !Number.isSafeInteger(by)) {
-      throw invalid(`${by} is no integer that a number holds: pass a bigint`)
+    if (typeof by !== 'bigint' && !Number.isSafeInteger(by)) {
+      throw invalid(`${String(by)} is no bigint, and no integer that a number holds`)
     }
     const sum = BigInt(by)
     return this.call((number) => this.native.add(number, encoded, sum))
@@ -157,6 +158,7 @@ class Updates extends Reads {
 
   async expire (key, ttl) {
     const encoded = this.key(key)
+    checkType(ttl, 'number', 'the lifetime')
     return this.call((number) => this.native.expire(number, encoded, ttl === Infinity ? undefined : ttl))
   }
 
@@ -244,9 +246,11 @@ class Keyspace extends Updates {
   }
 
   async putMany (entries) {
+    if (typeof entries?.[Symbol.iterator] !== 'function') throw invalid('the entries cannot be iterated')
     const batch = this.db.batch()
     const stage = new Stage(batch.native.view(this.native))
-    for (const [key, value] of entries) {
+    for (const entry of entries) {
+      const [key, value] = checkArray(entry, 'the key and the value of an entry')
       const [rawKey, rawValue] = [this.#rawKey(key, 'a key'), this.#rawValue(value, 'a value')]
       stage.put(rawKey, rawValue)
     }
@@ -275,6 +279,7 @@ class Keyspace extends Updates {
   }
 
   async setMergeOperator (name) {
+    checkType(name, 'string', 'the name of an operator')
     return this.call((number) => this.native.setMergeOperator(number, name))
   }
 
@@ -286,12 +291,13 @@ class Keyspace extends Updates {
   }
 
   /** A handle of the same keyspace with other encodings. */
-  as ({ keys = this.keyCodec, values = this.valueCodec }) {
+  as (encodings) {
+    const { keys = this.keyCodec, values = this.valueCodec } = checkOptions(encodings, AS, 'as')
     return new Keyspace(this.db, this.native, codec(keys), codec(values), this.#durability)
   }
 }
 
-const ENDS = new Set(['gt', 'gte', 'lt', 'lte', 'prefix'])
+const ENDS = { gt: ANY, gte: ANY, lt: ANY, lte: ANY, prefix: ANY }
 
 function checkRange (range) {
   return checkOptions(range, ENDS, 'a range of keys')

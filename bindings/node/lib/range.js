@@ -7,9 +7,11 @@ const { Chunk, FIRST, shape } = require('./chunk')
 const { ends, slicer } = require('./codec')
 const { atOnce, call } = require('./native')
 const { room } = require('./room')
-const { checkOptions, invalid } = require('./error')
+const { ANY, checkOptions, invalid } = require('./error')
 
-const OPTIONS = new Set(['gt', 'gte', 'lt', 'lte', 'prefix', 'reverse', 'limit', 'keys', 'values'])
+const OPTIONS = {
+  gt: ANY, gte: ANY, lt: ANY, lte: ANY, prefix: ANY, reverse: ANY, limit: ANY, keys: ANY, values: ANY
+}
 const NEXT = [1000, 65536]
 const FIRST_BYTES = 8192
 const DONE = Object.freeze({ value: undefined, done: true })

@@ -3,8 +3,11 @@
 // Snapshots, batches and transactions. Their methods are those of a keyspace, with the keyspace first.
 
 const { call, soon } = require('./native')
-const { invalid } = require('./error')
+const { ANY, checkInteger, checkOptions, invalid } = require('./error')
 const { Keyspace, Reads, TransactionKeyspace } = require('./keyspace')
+
+const COMMIT = { durability: 'string' }
+const LOCK = { shared: ANY }
 
 class Views {
   #native
@@ -86,7 +89,8 @@ class Batch extends Views {
     return this
   }
 
-  async commit ({ durability } = {}) {
+  async commit (options) {
+    const { durability } = checkOptions(options, COMMIT, 'commit')
     return soon(this.db, (number) => this.native.commit(number, durability))
   }
 
@@ -143,13 +147,15 @@ class Transaction extends Views {
   /** Undoes all writes since a savepoint, which stays. */
   rollbackTo (savepoint) {
     this.db.checkOpen()
-    this.native.rollbackTo(savepoint)
+    this.native.rollbackTo(checkInteger(savepoint, 1, 'the savepoint', 2 ** 32 - 1))
   }
 
   /** Locks a key until the transaction ends. */
-  async lock (keyspace, key, { shared = false } = {}) {
+  async lock (keyspace, key, options) {
+    const { shared = false } = checkOptions(options, LOCK, 'lock')
+    if (!(keyspace instanceof Keyspace)) throw invalid('the first argument is no keyspace')
     const encoded = keyspace.key(key)
-    return call(this.db, (number) => this.native.lock(number, keyspace.native, encoded, shared))
+    return call(this.db, (number) => this.native.lock(number, keyspace.native, encoded, Boolean(shared)))
   }
 
   [Symbol.dispose] () {

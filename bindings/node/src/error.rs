@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use esker::{Error, ErrorKind};
+use napi::JsTypeError;
 use napi::bindgen_prelude::{Env, JsValue, Object};
 
 /// Why a call fails.
@@ -29,9 +30,14 @@ impl Failure {
         Failure { code: code_of(ErrorKind::Corrupt), problems, ..Failure::invalid(message) }
     }
 
-    /// Makes the error object.
+    /// Makes the error object: a `TypeError` if it is a mistake of the caller.
     pub(crate) fn to_js<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
-        let mut object = env.create_error(napi::Error::from_reason(self.message.as_str()))?;
+        let error = napi::Error::from_reason(self.message.as_str());
+        let mut object = if self.code == code_of(ErrorKind::Invalid) {
+            JsTypeError::from(error).into_unknown(*env).coerce_to_object()?
+        } else {
+            env.create_error(error)?
+        };
         object.set("code", self.code.as_str())?;
         if let Some(path) = &self.path {
             object.set("path", path.as_str())?;

@@ -38,8 +38,10 @@ pub(crate) fn whole(number: f64, name: &str) -> Result<u64, Failure> {
     }
 }
 
+/// Milliseconds, rounded up: a part of one is not zero, which would be "at once".
 pub(crate) fn milliseconds(number: f64, name: &str) -> Result<Duration, Failure> {
-    Ok(Duration::from_millis(whole(number, name)?))
+    whole(number, name)?;
+    Ok(Duration::from_millis(number.ceil() as u64))
 }
 
 pub(crate) fn durability(name: &str) -> Result<Durability, Failure> {

@@ -68,6 +68,42 @@ test('bad input is an error with a code, and nothing is written', async (t) => {
   assert.equal(await map.count(), 0)
 })
 
+test('arguments of a wrong type are mistakes of the caller, and have no effect', async (t) => {
+  const db = await open(t)
+  const map = await db.createKeyspace('map', { defaultTtl: 3600000 })
+  await map.put('k', 'v')
+  const mistake = { name: 'TypeError', code: 'ESKER_INVALID' }
+  const before = db.newestCommit
+  for (const odd of ['1', true, {}, [1], null, 1n, Symbol('odd'), () => 1]) {
+    const calls = [
+      () => map.put('k', 'w', { ttl: odd }), () => map.expire('k', odd), () => map.with({ ttl: odd }),
+      () => map.with({ durability: odd }), () => map.setMergeOperator(odd === '1' ? 1 : odd),
+      () => db.createKeyspace('new', { history: odd }), () => db.createKeyspace('new', { bytesMax: odd }),
+      () => db.begin({ isolation: odd }), () => db.transact(() => 1, { attempts: odd }),
+      () => db.feed({ after: odd }), () => db.batch().commit({ durability: odd }),
+      () => Db.open(`${db.path}-2`, { memory: odd })
+    ]
+    for (const call of calls) await assert.rejects(async () => call(), mistake, String(call))
+  }
+  const others = [
+    () => map.expire('k'), () => map.getMany('k'), () => map.hasMany(), () => map.putMany(7),
+    () => map.putMany(['kv']), () => map.add('n', 'many'), () => map.as(null), () => db.transact(),
+    () => db.createKeyspace('new', { history: -1 }), () => db.createKeyspace('new', { history: 0.5 }),
+    () => db.createKeyspace('new', { history: 2 ** 32 }), () => db.transact(() => 1, { attempts: 0 }),
+    () => db.transact(() => 1, { attempts: NaN }), () => db.feed({ after: 0.5 }),
+    () => db.transact((tx) => { tx.savepoint(); tx.rollbackTo(2 ** 32 + 1) }),
+    () => db.transact((tx) => tx.lock('map', 'k'))
+  ]
+  for (const call of others) {
+    await assert.rejects(async () => call(), mistake, String(call))
+  }
+  assert.equal(db.newestCommit, before)
+  assert.ok(await map.ttl('k') < Infinity)
+  await map.put('part', 'v', { ttl: 3600000.5 })
+  await map.put('brief', 'v', { ttl: 0.001 })
+  assert.ok(await map.ttl('part') > 3590000)
+})
+
 test('ranges: ends, directions, limits, chunks', async (t) => {
   const map = (await open(t)).keyspace('map', { keys: 'utf8', values: 'utf8' })
   const all = Array.from({ length: 5000 }, (_, i) => [String(i).padStart(5, '0'), `value ${i}`])
