@@ -30,12 +30,15 @@ pub struct esker_range<'a> {
     end: esker_slice<'a>,
 }
 
+/// Where a range begins and ends.
+type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 impl<'a> esker_range<'a> {
-    pub(crate) fn bounds(self) -> (Bound<&'a [u8]>, Bound<&'a [u8]>) {
-        (
-            self.start.bound().map_or(Bound::Unbounded, Bound::Included),
-            self.end.bound().map_or(Bound::Unbounded, Bound::Excluded),
-        )
+    pub(crate) fn bounds(self) -> Result<Bounds<'a>, Failure> {
+        Ok((
+            self.start.bound()?.map_or(Bound::Unbounded, Bound::Included),
+            self.end.bound()?.map_or(Bound::Unbounded, Bound::Excluded),
+        ))
     }
 }
 
@@ -150,7 +153,7 @@ pub extern "C" fn esker_iter_new(
     error: ErrorPlace<'_>,
 ) -> esker_status {
     call(error, || {
-        let (place, (start, end)) = (given(iter, "iter")?, range.bounds());
+        let (place, (start, end)) = (given(iter, "iter")?, range.bounds()?);
         let range = read(keyspace, txn, |reads| Ok(reads.between(start, end)))?;
         place.write(Some(Box::new(esker_iter::new(range, flags)?)));
         Ok(())
@@ -169,7 +172,8 @@ pub extern "C" fn esker_iter_prefix(
 ) -> esker_status {
     call(error, || {
         let place = given(iter, "iter")?;
-        let range = read(keyspace, txn, |reads| Ok(reads.with_prefix(prefix.bytes())))?;
+        let prefix = prefix.bytes()?;
+        let range = read(keyspace, txn, |reads| Ok(reads.with_prefix(prefix)))?;
         place.write(Some(Box::new(esker_iter::new(range, flags)?)));
         Ok(())
     })
@@ -285,11 +289,14 @@ pub extern "C" fn esker_cursor_new(
 }
 
 /// Moves a cursor. ESKER_NOT_FOUND: there is no such key, and the cursor is at none.
-fn go(
+fn go<E>(
     cursor: Option<&mut esker_cursor>,
     error: ErrorPlace<'_>,
-    step: impl FnOnce(&mut Cursor) -> esker::Result<bool>,
-) -> esker_status {
+    step: impl FnOnce(&mut Cursor) -> Result<bool, E>,
+) -> esker_status
+where
+    Failure: From<E>,
+{
     call(error, || match step(&mut given(cursor, "cursor")?.cursor)? {
         true => Ok(()),
         false => Err(Failure::Status(ESKER_NOT_FOUND)),
@@ -303,7 +310,7 @@ pub extern "C" fn esker_cursor_seek(
     key: esker_slice<'_>,
     error: ErrorPlace<'_>,
 ) -> esker_status {
-    go(cursor, error, |cursor| cursor.seek(key.bytes()))
+    go(cursor, error, |cursor| Ok::<_, Failure>(cursor.seek(key.bytes()?)?))
 }
 
 /// Moves to the last key before `key`. ESKER_NOT_FOUND: there is none.
@@ -313,7 +320,7 @@ pub extern "C" fn esker_cursor_seek_before(
     key: esker_slice<'_>,
     error: ErrorPlace<'_>,
 ) -> esker_status {
-    go(cursor, error, |cursor| cursor.seek_before(key.bytes()))
+    go(cursor, error, |cursor| Ok::<_, Failure>(cursor.seek_before(key.bytes()?)?))
 }
 
 /// Moves to the first key. ESKER_NOT_FOUND: there is none.

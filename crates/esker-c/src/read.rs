@@ -27,15 +27,15 @@ pub extern "C" fn esker_get(
         place.write(esker_value::NONE);
     }
     call(error, || {
-        let place = given(value, "value")?;
-        let value = read(keyspace, txn, |reads| reads.value_of(key.bytes()))?;
+        let (place, key) = (given(value, "value")?, key.bytes()?);
+        let value = read(keyspace, txn, |reads| reads.value_of(key))?;
         let is_there = value.is_some();
         place.write(esker_value::of(value));
         found(is_there)
     })
 }
 
-fn found(is_there: bool) -> Result<(), Failure> {
+pub(crate) fn found(is_there: bool) -> Result<(), Failure> {
     is_there.then_some(()).ok_or(Failure::Status(esker_status::ESKER_NOT_FOUND))
 }
 
@@ -53,7 +53,8 @@ pub extern "C" fn esker_get_into(
 ) -> esker_status {
     let mut buffer = buffer;
     call(error, || {
-        let Some(value) = read(keyspace, txn, |reads| reads.value_of(key.bytes()))? else {
+        let key = key.bytes()?;
+        let Some(value) = read(keyspace, txn, |reads| reads.value_of(key))? else {
             return found(false);
         };
         set(len, value.len());
@@ -76,9 +77,10 @@ pub extern "C" fn esker_get_many(
     error: ErrorPlace<'_>,
 ) -> esker_status {
     call(error, || {
-        let keys: Vec<&[u8]> = slices(keys, count).iter().map(|key| key.bytes()).collect();
+        let keys = slices(keys, count)?.iter().map(|key| key.bytes()).collect::<Result<Vec<_>, _>>()?;
+        let values = if count == 0 { None } else { Some(given(values, "values")?) };
         let found = read(keyspace, txn, |reads| reads.values_of(&keys))?;
-        set_all(Some(given(values, "values")?), found.into_iter().map(esker_value::of));
+        set_all(values, found.into_iter().map(esker_value::of));
         Ok(())
     })
 }
@@ -91,7 +93,10 @@ pub extern "C" fn esker_contains(
     key: esker_slice<'_>,
     error: ErrorPlace<'_>,
 ) -> esker_status {
-    call(error, || found(read(keyspace, txn, |reads| reads.has(key.bytes()))?))
+    call(error, || {
+        let key = key.bytes()?;
+        found(read(keyspace, txn, |reads| reads.has(key))?)
+    })
 }
 
 /// Sets `milliseconds` to the remaining lifetime of a key, UINT64_MAX if it does not expire.
@@ -104,7 +109,8 @@ pub extern "C" fn esker_ttl(
     error: ErrorPlace<'_>,
 ) -> esker_status {
     call(error, || {
-        let ttl = read(keyspace, txn, |reads| reads.ttl_of(key.bytes()))?;
+        let key = key.bytes()?;
+        let ttl = read(keyspace, txn, |reads| reads.ttl_of(key))?;
         if let Some(ttl) = ttl {
             let left = match ttl {
                 Ttl::Unlimited => u64::MAX,
@@ -140,7 +146,7 @@ pub extern "C" fn esker_approximate_size(
 ) -> esker_status {
     call(error, || {
         let keyspace = &given(keyspace, "keyspace")?.keyspace;
-        set(bytes, keyspace.approximate_size(range.bounds())?);
+        set(bytes, keyspace.approximate_size(range.bounds()?)?);
         Ok(())
     })
 }
@@ -152,5 +158,5 @@ pub extern "C" fn esker_compact_range(
     range: esker_range<'_>,
     error: ErrorPlace<'_>,
 ) -> esker_status {
-    call(error, || Ok(given(keyspace, "keyspace")?.keyspace.compact_range(range.bounds())?))
+    call(error, || Ok(given(keyspace, "keyspace")?.keyspace.compact_range(range.bounds()?)?))
 }

@@ -26,18 +26,24 @@ pub struct esker_slice<'a> {
 }
 
 impl<'a> esker_slice<'a> {
-    pub(crate) fn bytes(self) -> &'a [u8] {
-        if self.data.is_null() || self.len == 0 {
-            return &[];
+    /// A length without data is refused: the caller has run out of memory, and means neither the empty key
+    /// nor a range without a bound.
+    pub(crate) fn bytes(self) -> Result<&'a [u8], Failure> {
+        if self.len == 0 {
+            return Ok(&[]);
+        }
+        if self.data.is_null() {
+            return Err(Failure::invalid(format!("the data of {} bytes is NULL", self.len)));
         }
         // SAFETY: only the caller of the C API makes these values, and promises `len` bytes at `data` that
         // stay unchanged during the call.
-        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+        Ok(unsafe { std::slice::from_raw_parts(self.data, self.len) })
     }
 
     /// A bound of a range. `None`: NULL, so there is no bound.
-    pub(crate) fn bound(self) -> Option<&'a [u8]> {
-        (!self.data.is_null()).then(|| self.bytes())
+    pub(crate) fn bound(self) -> Result<Option<&'a [u8]>, Failure> {
+        let bytes = self.bytes()?;
+        Ok((!self.data.is_null()).then_some(bytes))
     }
 
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
@@ -83,12 +89,16 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The slices of an array of the caller, borrowed for one call.
-pub(crate) fn slices<'a>(first: Option<&'a esker_slice<'a>>, count: usize) -> &'a [esker_slice<'a>] {
+/// The slices of an array of the caller, borrowed for one call. NULL is an array without slices.
+pub(crate) fn slices<'a>(
+    first: Option<&'a esker_slice<'a>>,
+    count: usize,
+) -> Result<&'a [esker_slice<'a>], Failure> {
     match first {
         // SAFETY: the caller of the C API promises `count` slices from the first one.
-        Some(first) => unsafe { std::slice::from_raw_parts(first, count) },
-        None => &[],
+        Some(first) => Ok(unsafe { std::slice::from_raw_parts(first, count) }),
+        None if count == 0 => Ok(&[]),
+        None => Err(Failure::invalid(format!("the array of {count} keys is NULL"))),
     }
 }
 

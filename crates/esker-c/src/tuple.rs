@@ -82,19 +82,20 @@ pub extern "C" fn esker_tuple_add(
 fn element(field: &esker_field<'_>) -> Result<Element, Failure> {
     Ok(match field.kind {
         ESKER_FIELD_NULL => Element::Null,
-        ESKER_FIELD_BYTES => Element::Bytes(field.bytes.bytes().to_vec()),
+        ESKER_FIELD_BYTES => Element::Bytes(field.bytes.bytes()?.to_vec()),
         ESKER_FIELD_TEXT => Element::Text(
-            String::from_utf8(field.bytes.bytes().to_vec())
+            String::from_utf8(field.bytes.bytes()?.to_vec())
                 .map_err(|_| Failure::invalid("the text is not UTF-8"))?,
         ),
-        ESKER_FIELD_TUPLE => Element::Tuple(decoded(field.bytes.bytes())?),
+        ESKER_FIELD_TUPLE => Element::Tuple(decoded(field.bytes.bytes()?)?),
         ESKER_FIELD_INT => Element::Int(field.integer.into()),
         ESKER_FIELD_UINT => Element::Int(field.integer.cast_unsigned().into()),
         ESKER_FIELD_FLOAT => Element::Float(narrowed(field.number)),
         ESKER_FIELD_DOUBLE => Element::Double(field.number),
         ESKER_FIELD_BOOL => Element::Bool(field.integer != 0),
         ESKER_FIELD_UUID => Element::Uuid(
-            <[u8; 16]>::try_from(field.bytes.bytes()).map_err(|_| Failure::invalid("a UUID has 16 bytes"))?,
+            <[u8; 16]>::try_from(field.bytes.bytes()?)
+                .map_err(|_| Failure::invalid("a UUID has 16 bytes"))?,
         ),
         other => return Err(Failure::invalid(format!("{other} is no kind of field"))),
     })
@@ -132,7 +133,7 @@ pub extern "C" fn esker_tuple_unpack(
     error: ErrorPlace<'_>,
 ) -> esker_status {
     call(error, || {
-        let fields = decoded(key.bytes())?;
+        let fields = decoded(key.bytes()?)?;
         given(tuple, "tuple")?.write(Some(Box::new(esker_tuple { fields, lent: Vec::new() })));
         Ok(())
     })

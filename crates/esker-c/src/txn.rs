@@ -319,6 +319,7 @@ pub extern "C" fn esker_lock(
     call(error, || {
         let keyspace = &given(keyspace, "keyspace")?.keyspace;
         let mode = if shared { LockMode::Shared } else { LockMode::Exclusive };
-        given(txn, "txn")?.with(|transaction| transaction.lock(keyspace, key.bytes(), mode))
+        let key = key.bytes()?;
+        given(txn, "txn")?.with(|transaction| transaction.lock(keyspace, key, mode))
     })
 }

@@ -11,6 +11,7 @@ use esker::{Keyspace, ViewMut};
 use crate::call::{ErrorPlace, Failure, call, given, set};
 use crate::iter::esker_range;
 use crate::keyspace::esker_keyspace;
+use crate::read::found;
 use crate::slice::{esker_slice, esker_value};
 use crate::status::esker_status;
 use crate::txn::esker_txn;
@@ -18,8 +19,12 @@ use crate::txn::esker_txn;
 /// Runs a write: in the transaction or, if there is none, as a commit of its own. The three bodies are for a
 /// keyspace, a transaction and a batch.
 macro_rules! write {
-    ($keyspace:expr, $txn:expr, $error:expr, |$target:ident, $ks:ident| $now:expr, $within:expr) => {
+    (
+        $keyspace:expr, $txn:expr, $error:expr,
+        let $names:pat = $bytes:expr, |$target:ident, $ks:ident| $now:expr, $within:expr
+    ) => {
         call($error, || {
+            let $names = $bytes;
             let $ks = &given($keyspace, "keyspace")?.keyspace;
             match $txn {
                 None => {
@@ -42,8 +47,11 @@ pub extern "C" fn esker_put(
     value: esker_slice<'_>,
     error: ErrorPlace<'_>,
 ) -> esker_status {
-    let (key, value) = (key.bytes(), value.bytes());
-    write!(keyspace, txn, error, |to, ks| to.put(key, value), to.put(ks, key, value))
+    write!(
+        keyspace, txn, error,
+        let (key, value) = (key.bytes()?, value.bytes()?),
+        |to, ks| to.put(key, value), to.put(ks, key, value)
+    )
 }
 
 /// Sets a key to a value that expires after some time, from now on.
@@ -56,13 +64,11 @@ pub extern "C" fn esker_put_with_ttl(
     milliseconds: u64,
     error: ErrorPlace<'_>,
 ) -> esker_status {
-    let (key, value, ttl) = (key.bytes(), value.bytes(), Duration::from_millis(milliseconds));
+    let ttl = Duration::from_millis(milliseconds);
     write!(
-        keyspace,
-        txn,
-        error,
-        |to, ks| to.put_with_ttl(key, value, ttl),
-        to.put_with_ttl(ks, key, value, ttl)
+        keyspace, txn, error,
+        let (key, value) = (key.bytes()?, value.bytes()?),
+        |to, ks| to.put_with_ttl(key, value, ttl), to.put_with_ttl(ks, key, value, ttl)
     )
 }
 
@@ -75,8 +81,11 @@ pub extern "C" fn esker_merge(
     operand: esker_slice<'_>,
     error: ErrorPlace<'_>,
 ) -> esker_status {
-    let (key, operand) = (key.bytes(), operand.bytes());
-    write!(keyspace, txn, error, |to, ks| to.merge(key, operand), to.merge(ks, key, operand))
+    write!(
+        keyspace, txn, error,
+        let (key, operand) = (key.bytes()?, operand.bytes()?),
+        |to, ks| to.merge(key, operand), to.merge(ks, key, operand)
+    )
 }
 
 /// Removes a key, whether it exists or not. esker_remove returns what was there.
@@ -87,8 +96,7 @@ pub extern "C" fn esker_delete(
     key: esker_slice<'_>,
     error: ErrorPlace<'_>,
 ) -> esker_status {
-    let key = key.bytes();
-    write!(keyspace, txn, error, |to, ks| to.delete(key), to.delete(ks, key))
+    write!(keyspace, txn, error, let key = key.bytes()?, |to, ks| to.delete(key), to.delete(ks, key))
 }
 
 /// Removes all keys of a range, at a cost that does not depend on their number.
@@ -99,8 +107,7 @@ pub extern "C" fn esker_delete_range(
     range: esker_range<'_>,
     error: ErrorPlace<'_>,
 ) -> esker_status {
-    let range = range.bounds();
-    write!(keyspace, txn, error, |to, ks| to.delete_range(range), to.delete_range(ks, range))
+    write!(keyspace, txn, error, let range = range.bounds()?, |to, ks| to.delete_range(range), to.delete_range(ks, range))
 }
 
 /// Removes all keys that begin with a prefix.
@@ -111,8 +118,7 @@ pub extern "C" fn esker_delete_prefix(
     prefix: esker_slice<'_>,
     error: ErrorPlace<'_>,
 ) -> esker_status {
-    let prefix = prefix.bytes();
-    write!(keyspace, txn, error, |to, ks| to.delete_prefix(prefix), to.delete_prefix(ks, prefix))
+    write!(keyspace, txn, error, let prefix = prefix.bytes()?, |to, ks| to.delete_prefix(prefix), to.delete_prefix(ks, prefix))
 }
 
 /// Runs an update that reads: in the transaction or, if there is none, as a transaction of its own.
@@ -139,11 +145,11 @@ pub extern "C" fn esker_remove(
     error: ErrorPlace<'_>,
 ) -> esker_status {
     call(error, || {
-        let key = key.bytes();
+        let key = key.bytes()?;
         let was = update(keyspace, txn, |ks| ks.remove(key), |view| view.remove(key))?;
         let is_there = was.is_some();
         set(old, esker_value::of(was));
-        is_there.then_some(()).ok_or(Failure::Status(esker_status::ESKER_NOT_FOUND))
+        found(is_there)
     })
 }
 
@@ -167,7 +173,7 @@ pub extern "C" fn esker_compare_and_swap(
     error: ErrorPlace<'_>,
 ) -> esker_status {
     call(error, || {
-        let (key, expected, new) = (key.bytes(), swap.expected.bound(), swap.new.bound());
+        let (key, expected, new) = (key.bytes()?, swap.expected.bound()?, swap.new.bound()?);
         let done = update(
             keyspace,
             txn,
@@ -191,7 +197,7 @@ pub extern "C" fn esker_fetch_add(
     error: ErrorPlace<'_>,
 ) -> esker_status {
     call(error, || {
-        let key = key.bytes();
+        let key = key.bytes()?;
         let number = update(keyspace, txn, |ks| ks.fetch_add(key, add), |view| view.fetch_add(key, add))?;
         set(old, number);
         Ok(())

@@ -78,7 +78,21 @@ static void puts_and_gets(esker_db *db) {
     CHECK(values[0].data != NULL && values[0].len == 0 && values[1].data == NULL);
     IS(values[2], "1");
     for (len = 0; len < 3; ++len) esker_value_free(&values[len]);
-    OK(esker_get_many(ks, NULL, NULL, 0, values, &error));
+    OK(esker_get_many(ks, NULL, NULL, 0, NULL, &error));
+
+    /* A length without data is a mistake: not the empty key, no range without an end. */
+    esker_slice lost = esker_bytes(NULL, 3);
+    EXPECT(ESKER_INVALID, esker_get_many(ks, NULL, NULL, 3, values, &error));
+    EXPECT(ESKER_INVALID, esker_get_many(ks, NULL, &lost, 1, values, &error));
+    EXPECT(ESKER_INVALID, esker_get(ks, NULL, lost, &value, &error));
+    EXPECT(ESKER_INVALID, esker_put(ks, NULL, lost, esker_text("v"), &error));
+    EXPECT(ESKER_INVALID, esker_put(ks, NULL, esker_text("a"), lost, &error));
+    EXPECT(ESKER_INVALID, esker_delete(ks, NULL, lost, &error));
+    EXPECT(ESKER_INVALID, esker_delete_prefix(ks, NULL, lost, &error));
+    EXPECT(ESKER_INVALID, esker_delete_range(ks, NULL, esker_range_of(lost, esker_none()), &error));
+    EXPECT(ESKER_INVALID, esker_delete_range(ks, NULL, esker_range_of(esker_none(), lost), &error));
+    EXPECT(ESKER_INVALID, swap(ks, "a", esker_text("1"), lost, NULL, &error));
+    expect_value(ks, NULL, "a", "1");
 
     OK(esker_contains(ks, NULL, esker_text("a"), &error));
     EXPECT(ESKER_NOT_FOUND, esker_contains(ks, NULL, esker_text("z"), &error));
