@@ -210,6 +210,11 @@ int bridge_add(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *ke
     return status;
 }
 
+int bridge_expire(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *key, size_t key_len,
+                  uint64_t milliseconds, bridge_result *result) {
+    return esker_expire(keyspace, txn, slice(key, key_len), milliseconds, &result->error);
+}
+
 int bridge_lock(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *key, size_t key_len,
                 int shared, bridge_result *result) {
     return esker_lock(keyspace, txn, slice(key, key_len), shared != 0, &result->error);

@@ -82,6 +82,8 @@ int bridge_swap(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *k
                 bridge_result *result);
 int bridge_add(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *key, size_t key_len, int64_t by,
                bridge_result *result);
+int bridge_expire(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *key, size_t key_len,
+                  uint64_t milliseconds, bridge_result *result);
 int bridge_lock(const esker_keyspace *keyspace, esker_txn *txn, const uint8_t *key, size_t key_len,
                 int shared, bridge_result *result);
 

@@ -386,6 +386,11 @@ func capiAdd(keyspace cKeyspace, txn cTxn, key []byte, by int64) (int64, error) 
 	return int64(r.number), result(code, r.error)
 }
 
+func capiExpire(keyspace cKeyspace, txn cTxn, key []byte, ms C.uint64_t) error {
+	var r C.bridge_result
+	return result(C.bridge_expire(keyspace, txn, first(key), size(key), ms, &r), r.error)
+}
+
 func capiLock(keyspace cKeyspace, txn cTxn, key []byte, shared bool) error {
 	var r C.bridge_result
 	var mode C.int

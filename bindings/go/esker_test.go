@@ -133,6 +133,15 @@ func TestReadsAndWrites(t *testing.T) {
 		t.Fatal(ttl)
 	}
 	equal(t, value(ks.TTL(b("a")))(t), esker.Forever)
+	must(t, ks.Persist(b("long")))
+	equal(t, value(ks.TTL(b("long")))(t), esker.Forever)
+	must(t, ks.Expire(b("long"), time.Minute))
+	if ttl := value(ks.TTL(b("long")))(t); ttl > time.Minute {
+		t.Fatal(ttl)
+	}
+	wants(t, ks.Expire(b("none"), time.Minute), esker.ErrNotFound)
+	wants(t, ks.Persist(b("none")), esker.ErrNotFound)
+	wants(t, ks.Expire(b("long"), -1), esker.ErrInvalid)
 	time.Sleep(20 * time.Millisecond)
 	_, err = ks.TTL(b("brief"))
 	wants(t, err, esker.ErrNotFound)

@@ -159,6 +159,23 @@ func (k *Keyspace) PutTTL(key, value []byte, ttl time.Duration) error {
 	return k.write(func(txn cTxn) error { return capiPutTTL(k.handle.c, txn, key, value, milliseconds(ttl)) })
 }
 
+// Expire lets a key expire after some time, from now on, or never after Forever. Error: ErrNotFound.
+func (k *Keyspace) Expire(key []byte, ttl time.Duration) error {
+	if ttl < 0 {
+		return failure(ErrInvalid, "the lifetime %v is negative", ttl)
+	}
+	ms := milliseconds(ttl)
+	if ttl == Forever {
+		ms = math.MaxUint64
+	}
+	return k.write(func(txn cTxn) error { return capiExpire(k.handle.c, txn, key, ms) })
+}
+
+// Persist lets a key live until it is removed. Error: ErrNotFound.
+func (k *Keyspace) Persist(key []byte) error {
+	return k.Expire(key, Forever)
+}
+
 // Merge merges an operand into a key by the keyspace's merge operator, without reading the key.
 func (k *Keyspace) Merge(key, operand []byte) error {
 	return k.write(func(txn cTxn) error { return capiMerge(k.handle.c, txn, key, operand) })

@@ -362,8 +362,7 @@ esker_status esker_repair(const char *source,
 // Removes a database, which may be damaged: its files, and the directory if nothing else is in it.
 //
 // Errors: ESKER_LOCKED if it is open, ESKER_NO_DATABASE if there is no file of a database, ESKER_IO.
-esker_status esker_destroy(const char *directory,
-                           esker_error **error);
+esker_status esker_destroy(const char *directory, esker_error **error);
 
 // Calls a function with the name of each keyspace, in their order.
 esker_status esker_keyspace_names(const esker_db *db,
@@ -529,9 +528,7 @@ void esker_keyspace_free(esker_keyspace *keyspace);
 uint32_t esker_keyspace_id(const esker_keyspace *keyspace);
 
 // Sets `name` to the present name.
-esker_status esker_keyspace_name(const esker_keyspace *keyspace,
-                                 esker_value *name,
-                                 esker_error **error);
+esker_status esker_keyspace_name(const esker_keyspace *keyspace, esker_value *name, esker_error **error);
 
 // Makes another handle of the keyspace whose writes without a transaction have this durability.
 esker_status esker_keyspace_with_durability(const esker_keyspace *keyspace,
@@ -571,8 +568,7 @@ esker_status esker_options_set_durability(esker_options *options,
 
 // The isolation of esker_transact and of transactions with ESKER_TXN_DEFAULT: true, the default, for
 // serializable, false for snapshot isolation, which permits write skew.
-void esker_options_set_serializable(esker_options *options,
-                                    bool yes);
+void esker_options_set_serializable(esker_options *options, bool yes);
 
 // Whether a missing database is created. Default true.
 void esker_options_set_create_if_missing(esker_options *options, bool yes);
@@ -581,8 +577,7 @@ void esker_options_set_create_if_missing(esker_options *options, bool yes);
 void esker_options_set_error_if_exists(esker_options *options, bool yes);
 
 // Whether the database is opened to read it, beside other readers. Nothing is written. Default false.
-void esker_options_set_read_only(esker_options *options,
-                                 bool yes);
+void esker_options_set_read_only(esker_options *options, bool yes);
 
 // Whether tables are compressed where it pays. Default true.
 void esker_options_set_compression(esker_options *options, bool yes);
@@ -661,9 +656,7 @@ esker_status esker_approximate_size(const esker_keyspace *keyspace,
                                     esker_error **error);
 
 // Compacts the keys of a range, so that it has no garbage. A `data` that is NULL stands for no bound.
-esker_status esker_compact_range(const esker_keyspace *keyspace,
-                                 esker_range range,
-                                 esker_error **error);
+esker_status esker_compact_range(const esker_keyspace *keyspace, esker_range range, esker_error **error);
 
 // Gives a value back. Its bytes must not be used afterwards. NULL and a value given back are allowed.
 void esker_value_free(esker_value *value);
@@ -729,9 +722,7 @@ int32_t esker_transact(const esker_db *db,
                        esker_error **error);
 
 // Marks a state of a transaction to which esker_rollback_to can return. Sets `savepoint` to its number.
-esker_status esker_savepoint(esker_txn *txn,
-                             uint64_t *savepoint,
-                             esker_error **error);
+esker_status esker_savepoint(esker_txn *txn, uint64_t *savepoint, esker_error **error);
 
 // Undoes all writes since a savepoint. Later savepoints end; this one stays.
 esker_status esker_rollback_to(esker_txn *txn, uint64_t savepoint, esker_error **error);
@@ -808,6 +799,14 @@ esker_status esker_fetch_add(const esker_keyspace *keyspace,
                              int64_t add,
                              int64_t *old,
                              esker_error **error);
+
+// Lets a key expire after some time, from now on. UINT64_MAX: it does not expire. ESKER_NOT_FOUND: there is
+// no such key.
+esker_status esker_expire(const esker_keyspace *keyspace,
+                          esker_txn *txn,
+                          esker_slice key,
+                          uint64_t milliseconds,
+                          esker_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"

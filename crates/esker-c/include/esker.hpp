@@ -213,6 +213,14 @@ public:
             return esker_put_with_ttl(get(), of(txn), detail::slice(key), detail::slice(value), milliseconds, error);
         });
     }
+    /* Lets a key expire after some time, from now on. Returns whether the key exists. */
+    bool expire(std::string_view key, std::uint64_t milliseconds, Txn *txn = nullptr) {
+        return detail::found([&](esker_error **error) {
+            return esker_expire(get(), of(txn), detail::slice(key), milliseconds, error);
+        });
+    }
+    /* Lets a key live until it is removed. Returns whether the key exists. */
+    bool persist(std::string_view key, Txn *txn = nullptr) { return expire(key, UINT64_MAX, txn); }
     void merge(std::string_view key, std::string_view operand, Txn *txn = nullptr) {
         detail::found([&](esker_error **error) {
             return esker_merge(get(), of(txn), detail::slice(key), detail::slice(operand), error);

@@ -203,3 +203,26 @@ pub extern "C" fn esker_fetch_add(
         Ok(())
     })
 }
+
+/// Lets a key expire after some time, from now on. UINT64_MAX: it does not expire. ESKER_NOT_FOUND: there is
+/// no such key.
+#[unsafe(no_mangle)]
+pub extern "C" fn esker_expire(
+    keyspace: Option<&esker_keyspace>,
+    txn: Option<&mut esker_txn<'_>>,
+    key: esker_slice<'_>,
+    milliseconds: u64,
+    error: ErrorPlace<'_>,
+) -> esker_status {
+    call(error, || {
+        let key = key.bytes()?;
+        let is_there = match milliseconds {
+            u64::MAX => update(keyspace, txn, |ks| ks.persist(key), |view| view.persist(key))?,
+            milliseconds => {
+                let ttl = Duration::from_millis(milliseconds);
+                update(keyspace, txn, |ks| ks.expire(key, ttl), |view| view.expire(key, ttl))?
+            }
+        };
+        found(is_there)
+    })
+}

@@ -47,6 +47,7 @@ static void puts_and_gets(esker_db *db) {
     esker_keyspace *ks, *sync;
     esker_value value, values[3];
     esker_slice keys[3];
+    esker_txn *txn;
     char small[4], *large = malloc(100000);
     size_t len;
     uint64_t number;
@@ -105,6 +106,19 @@ static void puts_and_gets(esker_db *db) {
     OK(esker_ttl(ks, NULL, esker_text("t"), &number, &error));
     CHECK(number > 1000 && number <= 60000);
     EXPECT(ESKER_NOT_FOUND, esker_ttl(ks, NULL, esker_text("z"), &number, &error));
+    OK(esker_expire(ks, NULL, esker_text("t"), UINT64_MAX, &error));
+    OK(esker_ttl(ks, NULL, esker_text("t"), &number, &error));
+    CHECK(number == UINT64_MAX);
+    OK(esker_expire(ks, NULL, esker_text("t"), 60000, &error));
+    OK(esker_ttl(ks, NULL, esker_text("t"), &number, &error));
+    CHECK(number > 1000 && number <= 60000);
+    EXPECT(ESKER_NOT_FOUND, esker_expire(ks, NULL, esker_text("z"), 60000, &error));
+    EXPECT(ESKER_NOT_FOUND, esker_expire(ks, NULL, esker_text("z"), UINT64_MAX, &error));
+    OK(esker_begin(db, ESKER_TXN_DEFAULT, &txn, &error));
+    OK(esker_expire(ks, txn, esker_text("t"), 0, &error));
+    EXPECT(ESKER_NOT_FOUND, esker_expire(ks, txn, esker_text("t"), UINT64_MAX, &error));
+    expect_value(ks, NULL, "t", "soon");
+    esker_txn_free(txn);
 
     OK(esker_remove(ks, NULL, esker_text("t"), &value, &error));
     IS(value, "soon");

@@ -52,6 +52,9 @@ int main(int, char **argv) {
         CHECK(fruit.compare_and_swap("fig", "1", "2", &txn) && fruit.get("fig")->view() == "1");
         CHECK(!fruit.compare_and_swap("fig", "1", "3", &txn) && fruit.compare_and_swap("fig", "2", "1", &txn));
     });
+    fruit.put("ripe", "1");
+    CHECK(fruit.expire("ripe", 60000) && fruit.persist("ripe") && !fruit.expire("none", 1));
+    CHECK(fruit.expire("ripe", 0) && !fruit.get("ripe") && !fruit.persist("ripe"));
     CHECK(fruit.fetch_add("n", 5) == 0 && fruit.fetch_add("n", 5) == 5 && !fruit.compare_and_swap("fig", "2", "3"));
     CHECK(fruit.compare_and_swap("fig", "1", std::nullopt) && !fruit.contains("fig"));
     try {

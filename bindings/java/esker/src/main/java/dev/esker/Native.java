@@ -109,6 +109,7 @@ final class Native {
     private static final MethodHandle REMOVE = status("esker_remove", LONG, LONG, SLICE, LONG, LONG);
     private static final MethodHandle SWAP =
             status("esker_compare_and_swap", LONG, LONG, SLICE, SWAP_VALUES, LONG, LONG);
+    private static final MethodHandle EXPIRE = status("esker_expire", LONG, LONG, SLICE, LONG, LONG);
     private static final MethodHandle ADD = status("esker_fetch_add", LONG, LONG, SLICE, LONG, LONG, LONG);
     private static final MethodHandle ITER_NEW =
             status("esker_iter_new", LONG, LONG, RANGE, INT, LONG, LONG);
@@ -377,6 +378,14 @@ final class Native {
     static int add(long keyspace, long txn, MemorySegment key, long by, long old, long error) {
         try {
             return (int) ADD.invokeExact(keyspace, txn, key, by, old, error);
+        } catch (Throwable e) {
+            throw bug(e);
+        }
+    }
+
+    static int expire(long keyspace, long txn, MemorySegment key, long ms, long error) {
+        try {
+            return (int) EXPIRE.invokeExact(keyspace, txn, key, ms, error);
         } catch (Throwable e) {
             throw bug(e);
         }

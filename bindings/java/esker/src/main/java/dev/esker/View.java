@@ -16,6 +16,8 @@ abstract class View implements ReadsWrites {
     private static final int BUFFER_TOO_SMALL = 3;
     /** esker_value: data, length, owner. */
     private static final int VALUE_SIZE = 24;
+    /** UINT64_MAX, the lifetime of a key that does not expire. */
+    private static final long FOREVER = -1;
 
     final Handle keyspace;
     /** Null: each call is for itself. */
@@ -304,6 +306,29 @@ abstract class View implements ReadsWrites {
             MemorySegment name = s.slice(s.first, key);
             s.check(write(() -> Native.add(keyspace.address(), txnAddress(), name, by, s.out, s.error)));
             return Native.getLong(s.out);
+        } finally {
+            end(s);
+        }
+    }
+
+    @Override
+    public boolean expire(byte[] key, Duration ttl) {
+        return expire(key, Options.milliseconds(ttl, "the lifetime"));
+    }
+
+    @Override
+    public boolean persist(byte[] key) {
+        return expire(key, FOREVER);
+    }
+
+    private boolean expire(byte[] key, long milliseconds) {
+        Scratch s = begin();
+        try {
+            MemorySegment name = s.slice(s.first, key);
+            int status = write(() -> Native.expire(
+                    keyspace.address(), txnAddress(), name, milliseconds, s.error));
+            s.check(status);
+            return status == OK;
         } finally {
             end(s);
         }

@@ -115,6 +115,18 @@ class EskerTest {
         assertTrue(users.ttl(b("a")).orElseThrow().toMillis() <= 200);
         assertTrue(users.ttl(b("b")).isEmpty() && users.ttl(b("x")).isEmpty());
         db.transact(t -> t.keyspace(users).put(b("c"), b("1"), Duration.ofMillis(200)));
+        users.put(b("d"), b("1"));
+        assertTrue(users.expire(b("d"), Duration.ofHours(1)) && users.ttl(b("d")).isPresent());
+        assertTrue(users.persist(b("d")) && users.ttl(b("d")).isEmpty());
+        assertFalse(users.expire(b("x"), Duration.ZERO) || users.persist(b("x")));
+        assertThrows(InvalidException.class, () -> users.expire(b("d"), Duration.ofMillis(-1)));
+        db.transact(t -> {
+            ReadsWrites view = t.keyspace(users);
+            assertTrue(view.expire(b("d"), Duration.ZERO));
+            assertFalse(view.containsKey(b("d")) || view.persist(b("d")));
+            assertTrue(users.containsKey(b("d")));
+        });
+        assertFalse(users.containsKey(b("d")));
         Thread.sleep(300);
         assertEquals(List.of("b"), keys(users.all()));
         assertEquals(1, users.size());
