@@ -137,6 +137,8 @@ impl Keyspace {
     /// - [`fetch_add`](Self::fetch_add), [`update`](Self::update) and
     ///   [`compare_and_swap`](Self::compare_and_swap) keep the expiry of the value that they replace. A new
     ///   key gets the default.
+    /// - A call that reads several entries, such as [`multi_get`](Self::multi_get), compares each with the
+    ///   time when it reads the entry. Of entries that expire together it can find some.
     /// - [`len`](Self::len) counts a key until a sweep has removed it. A transaction that merges into a key
     ///   conflicts with a sweep that has removed the key since the transaction began. A batch conflicts with
     ///   nothing; it begins a new value then.

@@ -393,7 +393,7 @@ impl Db {
     }
 
     /// Verifies tables, log, manifest and counts: every block of every table, and that they agree. Reads and
-    /// writes continue meanwhile.
+    /// writes continue meanwhile. Of log segments that only the change feed keeps it reads the headers.
     ///
     /// # Errors
     /// Those that prevent the check. Its findings are in the report.
