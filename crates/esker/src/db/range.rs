@@ -246,14 +246,11 @@ impl Walks {
     }
 
     /// Fails if making the iterator did.
-    #[inline]
     fn check_made(&mut self) -> Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Returns a walk for an end. [`check_made`](Self::check_made) comes before. It is no part of a result,
-    /// because a walk is large to move.
-    #[inline]
+    /// Returns a walk for an end, after `check_made`. Not as a result: a walk is large to move.
     fn walk(&self) -> Walk {
         let source = self.source.as_ref().expect("an iterator that failed has ended");
         match (&self.front, &self.back) {

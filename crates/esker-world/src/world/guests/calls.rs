@@ -102,7 +102,7 @@ fn write_and_undo(t: &mut SharedTransaction, keyspace: &SharedKeyspace, write: &
     tried
 }
 
-/// Performs a read-modify-write change in a transaction. `pass` lets time pass between its read and its write.
+/// Performs a read-modify-write change in a transaction. `pass` lets time pass between read and write.
 fn update_within(
     transaction: &mut SharedTransaction,
     keyspace: &SharedKeyspace,

@@ -95,8 +95,8 @@ impl DiskReserve {
 }
 
 impl Disk {
-    /// Fails if `bytes` more would leave less than the reserve free. Commits that put without the log ask this
-    /// (reserve.1).
+    /// Fails if `bytes` more would leave less than the reserve free. Commits that put without the log ask
+    /// this (reserve.1).
     pub(in crate::engine) fn check_reserve(&self, bytes: u64) -> Result<()> {
         let held_back = self.reserve.held_back.load(Ordering::Relaxed);
         if held_back > 0 && self.free_bytes().is_some_and(|free| free < held_back.saturating_add(bytes)) {

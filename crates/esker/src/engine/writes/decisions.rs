@@ -6,10 +6,11 @@
 //!                                                    `--exclusive transaction open--> kept to the end
 //! ```
 //!
-//! - A decision is about one version. compaction/filter.rs has checked that the version was the newest; the
-//!   commit checks that the key is still there, and that no version is newer. The latter is known only as long
-//!   as no later compaction has taken the version in: it may have dropped newer versions, or their numbers. So
-//!   a batch is committed, or kept, before its compaction is installed, and forgotten when another one begins.
+//! - A decision is about one version. compaction/filter.rs has checked that the version was the newest;
+//!   the commit checks that the key is still there, and that no version is newer. That is certain only as
+//!   long as no later compaction has taken the version in: it may have dropped newer versions, or their
+//!   numbers. So a batch is committed, or kept, before its compaction is installed, and forgotten when
+//!   another one begins.
 //! - A compaction waits neither for the exclusive turn nor for other compactions. A batch that
 //!   cannot be committed at once is kept, or forgotten if there are too many. A manual compaction commits
 //!   the kept batches after its turn, and starts again if any was forgotten.
