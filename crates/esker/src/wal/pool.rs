@@ -54,7 +54,8 @@ const REST_AFTER: Duration = Duration::from_millis(300);
 /// A new file takes at most this fraction of the reserved disk space (pool.8).
 const HELD_BACK_PART: u64 = 4;
 
-/// The spare files of one log, shared by writer and background work. Lock order: `numbers`, then `state`.
+/// The spare files of one log, shared by writer and background work. Lock order: `numbers`, `making`,
+/// `state`.
 #[derive(Debug)]
 pub(crate) struct WalPool {
     pub(super) env: Env,
@@ -67,6 +68,8 @@ pub(crate) struct WalPool {
     /// Held during I/O.
     numbers: Mutex<Numbers>,
     state: Mutex<State>,
+    /// Held while the background makes a file.
+    making: Mutex<()>,
     /// Whether the writer has asked for a file since the last [`take_wish`](Self::take_wish). Relaxed.
     has_wish: AtomicBool,
 }
@@ -154,6 +157,7 @@ impl WalPool {
             register,
             numbers: Mutex::new(numbers),
             state: Mutex::new(state),
+            making: Mutex::new(()),
             has_wish: AtomicBool::new(false),
         }))
     }
@@ -258,6 +262,7 @@ impl WalPool {
     fn make_ahead(&self, purpose: FilePurpose, spares: usize) -> Result<bool> {
         let mut is_made = false;
         loop {
+            let _making = self.making.lock();
             let (have, bytes) = {
                 let state = self.state.lock();
                 (state.spares.len(), self.due_bytes(&state, purpose))
@@ -397,8 +402,12 @@ impl WalPool {
         Prepared::new(&self.env, &self.dir, spare, header, numbers.next <= numbers.named_to)
     }
 
-    /// Takes a spare; makes one if there is none.
+    /// Takes a spare. If there is none, waits for the one that the background is making, or makes one: two
+    /// files at once would take twice as long.
     fn take_spare(&self, purpose: FilePurpose) -> Result<Spare> {
+        if self.state.lock().spares.is_empty() {
+            drop(self.making.lock());
+        }
         let (ready, bytes) = {
             let mut state = self.state.lock();
             (spare::take_largest(&mut state.spares), self.due_bytes(&state, purpose))
@@ -421,15 +430,27 @@ impl WalPool {
         })
     }
 
-    /// Keeps the file of an obsolete segment of this process as a spare, or deletes it.
+    /// Keeps the file of an obsolete segment of this process as a spare, perhaps in place of a smaller one,
+    /// or deletes it.
     pub(super) fn recycle(&self, spare: &Spare) -> Result<()> {
-        let name = {
+        let (name, smaller) = {
             let mut state = self.state.lock();
             let plan = self.plan(&state);
             let fits = plan.takes(spare.bytes) && spare.bytes <= self.segment_bytes_max();
+            let has_room = self.may_keep(&state, plan, spare.bytes);
+            let mut smaller = None;
+            if fits && !has_room {
+                smaller = spare::take_smallest(&mut state.spares, spare.bytes);
+            }
             let keep = fits && self.may_keep(&state, plan, spare.bytes);
-            keep.then(|| state.take_name())
+            if !keep {
+                state.spares.extend(smaller.take());
+            }
+            (keep.then(|| state.take_name()), smaller)
         };
+        if let Some(smaller) = smaller {
+            self.remove(&smaller.path)?;
+        }
         let Some(name) = name else { return self.remove(&spare.path) };
         let path = file_name::spare_path(&self.dir, name);
         if self.env.fs.rename(&spare.path, &path).is_err() {

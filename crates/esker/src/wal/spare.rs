@@ -37,6 +37,12 @@ pub(super) fn take_largest(spares: &mut Vec<Spare>) -> Option<Spare> {
     Some(spares.remove(largest))
 }
 
+/// Takes the smallest spare of fewer than `bytes`.
+pub(super) fn take_smallest(spares: &mut Vec<Spare>, bytes: u64) -> Option<Spare> {
+    let smallest = (0..spares.len()).min_by_key(|at| spares[*at].bytes)?;
+    (spares[smallest].bytes < bytes).then(|| spares.remove(smallest))
+}
+
 pub(super) fn total_bytes(spares: &[Spare]) -> u64 {
     spares.iter().map(|spare| spare.bytes).sum()
 }

@@ -678,6 +678,30 @@ fn a_busy_log_keeps_more_spares_than_one_at_rest() {
 }
 
 #[test]
+fn the_spares_at_rest_are_the_largest_files_of_a_log_that_has_grown() {
+    let clock = Arc::new(ManualClock::new());
+    let env = Env { clock: clock.clone(), ..mem().1 };
+    let options =
+        WalOptions { first_segment_bytes: 1024, segment_bytes_max: 16 << 10, ..WalOptions::default() };
+    let pool = pool_with(&env, options, &Named::default());
+    let mut log = WalWriter::create(pool.clone(), 1, &[]).unwrap();
+    for n in 1..60 {
+        append(&mut log, n, 800).unwrap();
+        // So slowly that only the files at rest are kept.
+        clock.advance(Duration::from_millis(500));
+    }
+    let spares = || -> Vec<u64> {
+        let spares = names(&env).into_iter().filter(|name| file_name::is_spare(name));
+        spares.map(|name| env.fs.file_size(&Path::new(DIR).join(name)).unwrap() >> 10).collect()
+    };
+    let current = log.rotate().unwrap();
+    pool.suit(1 << 20);
+    // The files are from 1 to 16 KiB large, the oldest ones the smallest.
+    log.release_below(current).unwrap();
+    assert_eq!(spares(), [16, 16]);
+}
+
+#[test]
 fn a_slow_log_of_a_small_database_makes_no_spares_that_it_would_delete() {
     let clock = Arc::new(ManualClock::new());
     let env = Env { clock: clock.clone(), ..mem().1 };
