@@ -35,7 +35,7 @@ use crate::engine::upkeep::backoff::Choice;
 use crate::manifest::edit::{HistoryEdit, VersionEdit};
 use crate::manifest::file_name::table_path;
 use crate::manifest::history::Floors;
-use crate::manifest::version::Version;
+use crate::manifest::version::{Run, Version};
 use crate::txn::flush_reason::FlushReason;
 use crate::types::canary::{self, Canary};
 use crate::types::interleave::{self, Point};
@@ -72,6 +72,18 @@ pub(in crate::engine) enum Scope {
 pub(in crate::engine) trait Filters {
     /// Returns a sieve for a compaction at this visible number; `None` if there are no filters.
     fn sieve(&self, visible: SeqNo, is_beside: IsBeside) -> Option<Sieve<'_>>;
+
+    /// Forgets earlier decisions that are not carried out about keys that a compaction takes in as it begins.
+    fn forget(&self, takes_in: &dyn Fn(&[u8]) -> bool);
+}
+
+/// Returns whether a plan takes in a table of this version whose range has a key.
+fn takes_in(version: &Version, plan: &Plan) -> impl Fn(&[u8]) -> bool {
+    let files = plan.files();
+    move |key| {
+        let is_in = |run: &Arc<Run>| run.find(key).is_some_and(|at| files.contains(&run.tables()[at].file));
+        version.runs().iter().any(is_in)
+    }
 }
 
 /// Returns whether a table of this version that the plan leaves out has a version of a key.
@@ -332,6 +344,9 @@ impl Upkeep {
         let version = self.version();
         // Before reading the history rules (engine_history.2).
         let horizons = self.published.horizons();
+        if let Some(filters) = filters.filter(|_| plan.kind == PlanKind::Rewrite) {
+            filters.forget(&takes_in(&version, plan));
+        }
         let mut sieve = match (filters, horizons.last()) {
             (Some(filters), Some(visible)) => filters.sieve(*visible, beside(&version, plan)),
             _ => None,

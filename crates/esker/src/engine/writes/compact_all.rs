@@ -41,7 +41,9 @@ impl Writes {
         let must_pass =
             |range: &KeyRange| (filtering == Filtering::Ask && is_filtered(range)) || old.contains(range);
         let filters: Option<&dyn Filters> = if filtering == Filtering::Ask { Some(self) } else { None };
-        self.decisions.forget();
+        if filtering == Filtering::Pass {
+            self.decisions.forget(|_| true);
+        }
         let mut progress = manual::ManualProgress::within(range.cloned());
         loop {
             self.check_able()?;

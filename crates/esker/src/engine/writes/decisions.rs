@@ -9,8 +9,8 @@
 //! - A decision is about one version. compaction/filter.rs has checked that the version was the newest;
 //!   the commit checks that the key is still there, and that no version is newer. That is certain only as
 //!   long as no later compaction has taken the version in: it may have dropped newer versions, or their
-//!   numbers. So a batch is committed, or kept, before its compaction is installed, and forgotten when
-//!   another one begins.
+//!   numbers. So a batch is committed, or kept, before its compaction is installed. When another one begins,
+//!   what is kept about its keys is forgotten; it shows the filter their newest versions.
 //! - A compaction waits neither for the exclusive turn nor for other compactions. A batch that
 //!   cannot be committed at once is kept, or forgotten if there are too many. A manual compaction commits
 //!   the kept batches after its turn, and starts again if any was forgotten.
@@ -54,12 +54,12 @@ pub(crate) struct Decisions {
 }
 
 impl Decisions {
-    /// Forgets the batches that are kept: a compaction begins.
-    pub(super) fn forget(&self) {
+    /// Forgets the kept decisions about keys that a compaction takes in as it begins.
+    pub(super) fn forget(&self, takes_in: impl Fn(&[u8]) -> bool) {
         let _committing = self.committing.lock();
-        let mut state = self.state.lock();
-        state.has_forgotten |= !state.kept.is_empty();
-        state.kept.clear();
+        let kept = &mut self.state.lock().kept;
+        kept.iter_mut().for_each(|batch| batch.retain(|decided| !takes_in(&decided.key)));
+        kept.retain(|batch| !batch.is_empty());
     }
 
     /// Waits for the commit of a batch in progress.
@@ -92,16 +92,16 @@ pub(in crate::engine) struct Passed {
 impl Filters for Writes {
     /// Shows the filters what a compaction keeps at this visible commit.
     fn sieve(&self, visible: SeqNo, is_beside: IsBeside) -> Option<Sieve<'_>> {
-        if self.options.filters().is_empty() {
-            return None;
-        }
-        self.decisions.forget();
-        if self.is_held() {
+        if self.options.filters().is_empty() || self.is_held() {
             return None;
         }
         let blobs = self.version().blobs().clone();
         let newest = self.published.newest_snapshot();
         Sieve::new(self.filtered(), newest, visible, is_beside, blobs, |batch| self.decide(batch))
+    }
+
+    fn forget(&self, takes_in: &dyn Fn(&[u8]) -> bool) {
+        self.decisions.forget(takes_in);
     }
 }
 
