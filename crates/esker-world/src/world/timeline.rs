@@ -45,9 +45,11 @@ impl Timeline {
         self.is_in_doubt = true;
     }
 
-    /// Forgets commits after the last one found by an opening.
+    /// Forgets commits after the last one found by an opening. If they followed commits in doubt, some of
+    /// those may be left.
     fn forget_after(&mut self, seqno: u64) {
-        self.moments.retain(|moment| moment.seqno <= seqno);
+        let kept = self.moments.partition_point(|moment| moment.seqno <= seqno);
+        self.is_in_doubt |= self.moments.drain(kept..).any(|lost| !lost.is_continued);
     }
 
     /// Returns the possible states after a commit; empty if unknown.
@@ -112,5 +114,8 @@ mod tests {
         assert_eq!(found, ["", "1", "2", "23", "23", "3", "", "5", ""]);
         timeline.forget_after(6);
         assert_eq!([names(&timeline, 4), names(&timeline, 7)], ["2", ""]);
+        // A part of the commits in doubt between 4 and 9 may be what the opening found.
+        timeline.note(8, &named(6));
+        assert_eq!([5, 7, 8].map(|seqno| names(&timeline, seqno)), ["", "", "6"]);
     }
 }
