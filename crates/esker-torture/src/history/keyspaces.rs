@@ -20,6 +20,7 @@ pub(crate) struct Keyspaces {
     pub(super) bank: Keyspace,
     pub(super) counter: Keyspace,
     pub(super) forks: Keyspace,
+    pub(super) ballast: Keyspace,
     pub(super) guests: Guests,
 }
 
@@ -41,6 +42,7 @@ impl Keyspaces {
             bank,
             counter: db.keyspace("counter")?,
             forks: db.keyspace("forks")?,
+            ballast: db.keyspace("ballast")?,
             guests: Guests::default(),
         })
     }

@@ -182,7 +182,7 @@ pub fn run_history_child(job: &HistoryJob) -> Result<()> {
         let clients = clients.into_iter();
         let threads: Vec<_> =
             clients.map(|client| scope.spawn(move || client.run(first..first + OPS))).collect();
-        let churner = scope.spawn(|| churn(&db, &shared, churn_rng));
+        let churner = scope.spawn(|| churn(&keyspaces, &shared, churn_rng));
         let keeper = scope.spawn(move || keeper.keep_guests());
         let filler = job.full.then(|| scope.spawn(|| full_disk::refuse(&faults, &shared, full_rng)));
         let worked = join(threads);

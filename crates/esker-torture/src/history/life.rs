@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-use esker::Db;
+use esker::Keyspace;
 use esker_env::{FaultFs, MemFs};
 use fastrand::Rng;
 
@@ -25,6 +25,10 @@ use esker_world::watch::{HANG_TIMEOUT, Watch};
 
 /// Calls of each client per life.
 pub(super) const OPS: u64 = 200;
+/// Number of values that are written for compactions, at a time and in all, and their size.
+const BALLAST_PUTS: usize = 32;
+const BALLAST_KEYS: u16 = 2000;
+const BALLAST_BYTES: usize = 100;
 /// Interval at which the progress of clients is checked.
 pub(super) const LOOK_EVERY: Duration = Duration::from_micros(200);
 
@@ -118,7 +122,7 @@ impl Life<'_> {
             let is_full = shared.may_be_full.load(Ordering::Relaxed);
             let fill = || full_disk::fill(&self.disk.memory, shared, Rng::with_seed(!seed));
             let filler = is_full.then(|| scope.spawn(fill));
-            let churner = scope.spawn(|| churn(&self.keyspaces.db, shared, churn_rng));
+            let churner = scope.spawn(|| churn(&self.keyspaces, shared, churn_rng));
             let is_one_finished = || threads.iter().any(|thread| thread.is_finished());
             let are_all_finished = || threads.iter().all(|thread| thread.is_finished());
             let crash = match self.end {
@@ -179,18 +183,28 @@ pub(super) fn join<'s>(
     Ok(records.collect::<Result<Vec<_>>>()?.concat())
 }
 
-/// Flushes and compacts beside the clients until stopped.
-pub(super) fn churn(db: &Db, shared: &Shared, mut rng: Rng) -> Result<()> {
+/// Flushes and compacts beside the clients until stopped. What clients write is too little for compactions at
+/// several levels, so this also writes.
+pub(super) fn churn(Keyspaces { db, ballast, .. }: &Keyspaces, shared: &Shared, mut rng: Rng) -> Result<()> {
     while !shared.stop.load(Ordering::Relaxed) {
-        let (outcome, what) = match rng.u8(0..8) {
+        let (outcome, what) = match rng.u8(0..16) {
             0 => (db.compact(), "compacting beside the clients"),
-            _ => (db.flush(), "flushing beside the clients"),
+            1..8 => (db.flush(), "flushing beside the clients"),
+            _ => (write_ballast(ballast, &mut rng), "writing beside the clients"),
         };
         match outcome.map_err(Failure::from) {
             Err(failure) if shared.excuses(&failure) => {}
             other => other.map_err(|failure| failure.during(what).of_write())?,
         }
         std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Writes values that nothing reads into a keyspace of their own, by commits that go through the log.
+fn write_ballast(ballast: &Keyspace, rng: &mut Rng) -> esker::Result<()> {
+    for _ in 0..BALLAST_PUTS {
+        ballast.put(rng.u16(0..BALLAST_KEYS).to_be_bytes(), [rng.u8(..); BALLAST_BYTES])?;
     }
     Ok(())
 }
