@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker::{BackgroundStep, Blobs, Db, Durability, Error, Result};
-use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, MemFs, OpKind};
+use esker_env::{Env, FaultAction, FaultFs, FaultRule, Fs, FsRef, JobFile, MemFs, OpKind};
 
 use crate::common::contents::{Contents, difference, dump, dump_sound};
 use crate::common::{DIR, dir, simulated};
@@ -218,6 +218,30 @@ fn what_is_there_is_not_touched_and_two_do_not_make_the_same() {
     db.close().unwrap();
     assert!(matches!(closed.checkpoint("copies/three"), Err(Error::Closed)));
     assert!(!fs.exists("copies/three".as_ref()).unwrap());
+}
+
+/// The proof is read before the workplace is locked, and again after.
+#[test]
+fn leftovers_whose_proof_is_misread_are_kept_and_named() {
+    for nth in 1..=2 {
+        let fs = MemFs::new();
+        let faults = FaultFs::new(Arc::new(fs.clone()));
+        let db = builder(Arc::new(faults.clone())).open(DIR).unwrap();
+        fill(&db, 1);
+        fs.create_dir_all("copies/one.esker-new/db".as_ref()).unwrap();
+        let env = Env::simulated(Arc::new(fs.clone()), 1);
+        JobFile::begin(&env, "copies/one.esker-new".as_ref(), "workplace").unwrap();
+        let misread = FaultAction::CorruptRead { xor: 4, at: 60 };
+        faults.add(FaultRule::new(&[OpKind::Read], misread).on_path("ESKER-JOB").nth(nth));
+        let refused = db.checkpoint(COPY);
+        assert!(
+            matches!(&refused, Err(Error::Invalid(text)) if text.contains("move it away")),
+            "{refused:?}"
+        );
+        faults.clear();
+        db.checkpoint(COPY).unwrap();
+        assert_same(&dump_sound(&open(&fs, COPY)).unwrap(), &dump(&db).unwrap(), "the copy");
+    }
 }
 
 #[test]

@@ -83,7 +83,11 @@ impl Workplace {
         clear_others(&above_env, above, &outer.path);
         let inside = outer.path.join(INSIDE);
         let dir_mode = modes.map(|modes| modes.dir);
-        outer.env.fs.create_dir(&inside, dir_mode).map_err(|e| Error::io("create", &inside, e))?;
+        outer.env.fs.create_dir(&inside, dir_mode).map_err(|e| match e.kind() {
+            // Its proof was there when it was locked, and could not be read again.
+            ErrorKind::AlreadyExists => not_ours(&outer.path),
+            _ => Error::io("create", &inside, e),
+        })?;
         let files = modes.map(|modes| modes.files);
         let held = outer.env.hold(&inside, files).map_err(|e| Error::io("open", &inside, e))?;
         Ok(Workplace { outer, held, target, inside })
