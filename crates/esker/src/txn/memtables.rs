@@ -143,27 +143,41 @@ impl Pipeline {
     }
 
     /// Seals the memtable if it is full, or if `is_old` and it is not empty. Does nothing while a commit is
-    /// running; the caller tries again afterwards.
-    pub fn seal_if_due(&self, is_old: bool) -> Result<()> {
+    /// running; the caller tries again afterwards. If writes go on, the next file of the log is made ready
+    /// before, so that they do not wait for it.
+    pub fn seal_if_due(&self, is_old: bool, writes_go_on: bool) -> Result<()> {
+        let is_due = |state: &WriteState| is_old && !state.active.memtable.is_empty() || self.is_full(state);
+        let (due, next_file) = match self.state.try_lock() {
+            Some(mut state) if state.poison.check().is_ok() && state.wal.is_some() && is_due(&state) => {
+                (state.active.memtable.clone(), state.wal()?.next_file())
+            }
+            _ => return Ok(()),
+        };
+        if writes_go_on {
+            next_file();
+        }
+        self.sync_unsynced()?;
         match self.state.try_lock() {
-            Some(mut state) if state.poison.check().is_ok() && state.wal.is_some() => {
-                if is_old && !state.active.memtable.is_empty() {
-                    return self.seal_active(&mut state);
-                }
-                self.make_room(&mut state)
+            Some(mut state) if state.poison.check().is_ok() && Arc::ptr_eq(&due, &state.active.memtable) => {
+                self.seal_active(&mut state)
             }
             _ => Ok(()),
         }
     }
 
-    /// Seals the active memtable unless it is empty.
+    /// Seals the active memtable unless it is empty. The log is synced before, while commits go on, so that
+    /// they hardly wait.
     pub fn seal(&self) -> Result<()> {
-        let mut state = self.state.lock();
-        state.poison.check()?;
-        if state.active.memtable.is_empty() {
+        let is_empty = |state: &WriteState| -> Result<bool> {
+            state.poison.check()?;
+            Ok(state.active.memtable.is_empty())
+        };
+        if is_empty(&self.state.lock())? {
             return Ok(());
         }
-        self.seal_active(&mut state)
+        self.sync_unsynced()?;
+        let mut state = self.state.lock();
+        if is_empty(&state)? { Ok(()) } else { self.seal_active(&mut state) }
     }
 
     /// Returns the sealed memtables, oldest first.

@@ -17,6 +17,8 @@
 //! - `close` succeeds once the whole log is durable and finished. It ignores errors of deleting unused files:
 //!   the next opening deletes them.
 
+mod next_file;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -159,10 +161,8 @@ impl WalWriter {
         let (segment_max, bulk_max) = (self.pool.segment_bytes_max(), self.pool.options.bulk_segment_bytes);
         while room.is_none_or(|room| room < bytes) {
             let missing = bytes - room.unwrap_or(0) + sealed_more_bytes(&self.pool.env);
-            let purpose = FilePurpose::of_missing(missing, segment_max, bulk_max);
-            let purpose = purpose
-                .unwrap_or_else(|| self.active.as_ref().map_or(FilePurpose::Ordinary, Active::next_purpose));
-            let prepared = match self.pool.take(purpose, on_disk) {
+            let bulk = FilePurpose::of_missing(missing, segment_max, bulk_max);
+            let prepared = match self.pool.take(bulk.unwrap_or_else(|| self.next_purpose()), on_disk) {
                 Ok(prepared) => prepared,
                 Err(error) => {
                     // Returns the space that this record took, because the disk is full.

@@ -38,8 +38,9 @@ impl Upkeep {
         let turn = self.turns.flush.lock();
         self.check_able()?;
         self.in_this_thread(|| {
-            let flushed =
-                self.pipeline.seal_if_due(self.is_memtable_old()).and_then(|()| self.flush_in_turn(&turn));
+            let writes_go_on = self.memtable_age.saw_commits(self.published.visible());
+            let sealed = self.pipeline.seal_if_due(self.is_memtable_old(), writes_go_on);
+            let flushed = sealed.and_then(|()| self.flush_in_turn(&turn));
             self.note_flush(&turn, &flushed);
             esker_env::age_page_bufs(self.env.clock.monotonic());
             flushed

@@ -31,6 +31,8 @@ const RUN_PARTS_MAX: u64 = 16;
 pub(crate) struct MemtableAge {
     /// The first commit of the active memtable, and since when it is known.
     first: Mutex<Option<(SeqNo, Duration)>>,
+    /// The last commit that a tick has seen. Relaxed: it orders nothing.
+    seen: AtomicU64,
     /// A mean of the last flushes, in bytes; zero before the first. Relaxed: it orders nothing.
     flush_bytes: AtomicU64,
 }
@@ -42,6 +44,11 @@ impl MemtableAge {
         let (_, since) = known.filter(|(seq, _)| *seq == first).unwrap_or((first, now));
         *known = Some((first, since));
         now.saturating_sub(since)
+    }
+
+    /// Records the last commit. Returns whether there were others since the last call.
+    pub(in crate::engine) fn saw_commits(&self, last: SeqNo) -> bool {
+        self.seen.swap(last.get(), Ordering::Relaxed) != last.get()
     }
 
     /// Records a flush of memtables of `bytes` bytes.

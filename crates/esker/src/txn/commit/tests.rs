@@ -316,7 +316,7 @@ fn memtables_3_a_full_memtable_waits_for_no_other_commit() {
     assert!(!core.flush_step().unwrap());
     map.put("b", [1; 60_000]).unwrap();
     let going_on = core.pipeline.state.lock();
-    core.pipeline.seal_if_due(false).unwrap();
+    core.pipeline.seal_if_due(false, false).unwrap();
     drop(going_on);
     assert_eq!(core.pipeline.sealed_len(), 0, "the running commit is not waited for");
     assert!(core.flush_step().unwrap());
@@ -389,4 +389,29 @@ fn a_commit_that_no_opening_would_accept_is_not_written() {
     db.default_keyspace().put("a", "1").unwrap();
     drop(db);
     assert_eq!(open().default_keyspace().len().unwrap(), 1);
+}
+
+#[test]
+fn the_first_commit_after_a_seal_in_the_background_waits_for_no_file_if_writes_go_on() {
+    for writes_go_on in [false, true] {
+        let faults = FaultFs::new(Arc::new(MemFs::new()));
+        let env = Env::simulated(Arc::new(faults.clone()), 1);
+        let db = Db::builder().background(false).durability(Durability::None).env(env);
+        let db = db.open(Path::new("db")).unwrap();
+        let map = db.default_keyspace();
+        let slow = || {
+            let kinds = [OpKind::Create, OpKind::SetLen, OpKind::Allocate, OpKind::SyncData];
+            kinds.map(|kind| faults.count(kind))
+        };
+        let mut waited = 0;
+        for round in 0..4_u8 {
+            map.put("a", [round; 2000]).unwrap();
+            db.handle.core.pipeline.seal_if_due(true, writes_go_on).unwrap();
+            db.flush().unwrap();
+            let before = slow();
+            map.put("b", [round]).unwrap();
+            waited += u32::from(slow() != before);
+        }
+        assert_eq!(waited == 0, writes_go_on, "{waited}");
+    }
 }
