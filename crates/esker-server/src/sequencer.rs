@@ -35,7 +35,7 @@ use crate::run::server::Server;
 use crate::run::session::Session;
 use crate::run::waiters::Waiters;
 use crate::store::{Durability, Error};
-use crate::types::{expire_some, remove_garbage};
+use crate::types::{expire_some, expire_some_fields, remove_garbage};
 
 /// Maximum number of keys prefetched before the first command runs. They fit in the L2 cache.
 const PREFETCHED_MAX: usize = 512;
@@ -396,7 +396,7 @@ impl Turns {
         clock::moment()
     }
 
-    /// Removes expired keys and garbage. Returns whether more may be left.
+    /// Removes expired keys, expired fields and garbage. Returns whether more may be left.
     fn sweep(&mut self) -> bool {
         let idle_ms = 1000 * self.server.config.number("transaction-timeout").max(0) as u64;
         if idle_ms > 0 {
@@ -408,6 +408,7 @@ impl Turns {
         let mut is_more = false;
         for data in self.server.open_databases() {
             is_more |= self.sweep_database(&data, expire_some) == Swept::Some;
+            is_more |= self.sweep_database(&data, expire_some_fields) == Swept::Some;
         }
         if !self.server.take_garbage() {
             return is_more;

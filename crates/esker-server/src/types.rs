@@ -3,6 +3,7 @@
 //! ```text
 //!   database n:  r<n>    key                 --> kind, [expiry], string | version, length, head, [parts]
 //!                r<n>.s  version, sub-key    --> value      parts of collections
+//!                        0, deadline, key    --> nothing    hashes by the first deadline of their fields
 //!                r<n>.t  expiry, key         --> nothing    what expires, in order
 //!                r<n>.g  version             --> nothing    collections whose parts are garbage
 //! ```
@@ -17,6 +18,7 @@
 
 mod check;
 mod collection;
+mod deadlines;
 pub mod geo;
 mod keys;
 mod list;
@@ -28,8 +30,9 @@ mod subkey;
 mod sweeper;
 pub mod verify;
 
-pub use self::check::check_copy;
-pub use self::collection::Collection;
+pub use self::check::{check_copied_deadlines, check_copy};
+pub use self::collection::{Collection, Copied};
+pub use self::deadlines::{absent_from, expire_some_fields, is_absent};
 pub use self::list::{End, List};
 pub use self::sorted_set::{Scored, SortedSet, ZSpan};
 pub use self::stream::{Consumer, Entry, Group, Pending, Stream, StreamId, parse_count};

@@ -2,7 +2,10 @@
 //!
 //! ```text
 //!   "ESK1" | length (4) | main record | parts: length, sub-key, length, value | FNV-1a of all before (8)
+//!   "ESK2" | length (4) | main record | 4 | count (4) | deadlines: length, field, 8, deadline (8) | ...
 //! ```
+//!
+//! `ESK2` is a hash some of whose fields have a deadline. Its main record does not name them.
 
 use crate::base::events::Event;
 use crate::command::spec::Group::Generic;
@@ -11,8 +14,9 @@ use crate::resp::fail::{Done, SYNTAX};
 use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
+use crate::store::record::Due;
 use crate::store::{Order, Span, Value};
-use crate::types::{Collection, Kind, Main, check_copy};
+use crate::types::{Collection, Copied, Kind, Main, check_copied_deadlines, check_copy};
 use std::ops::ControlFlow;
 
 #[rustfmt::skip]
@@ -22,6 +26,7 @@ pub(super) const TABLE: &[Command] = &[
 ];
 
 const MAGIC: &[u8; 4] = b"ESK1";
+const MAGIC_WITH_DEADLINES: &[u8; 4] = b"ESK2";
 const WRONG: &str = "ERR DUMP payload version or checksum are wrong";
 
 /// Bytes that are checksummed between two checks of a script's time limit.
@@ -59,10 +64,13 @@ fn dump(cx: &mut Cx<'_>, request: &Request) -> Done {
         cx.out.null();
         return Ok(());
     };
-    let mut bytes = MAGIC.to_vec();
-    put(&mut bytes, &main.with_expiry(0));
-    if main.kind != Kind::String {
+    let mut bytes;
+    if main.kind == Kind::String {
+        bytes = MAGIC.to_vec();
+        put(&mut bytes, &main.with_expiry(0));
+    } else {
         let collection = Collection::of(&request[1], &main)?;
+        bytes = head(cx, &main, &collection)?;
         collection.try_range(cx, Span::ALL, Order::Up, &mut |sub, value| {
             put(&mut bytes, sub);
             put(&mut bytes, value);
@@ -79,22 +87,65 @@ fn dump(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// The main record, and the parts that are separate records.
-type Dumped = (Main, Vec<(Vec<u8>, Vec<u8>)>);
+/// Returns the beginning of the payload of a collection: all before its parts.
+fn head(cx: &Cx<'_>, main: &Main, collection: &Collection) -> Done<Vec<u8>> {
+    let mut bytes;
+    if main.deadlines()?.is_some() {
+        bytes = MAGIC_WITH_DEADLINES.to_vec();
+        put(&mut bytes, &collection.plain_record(cx)?);
+        let deadlines = collection.deadlines(cx)?;
+        put(&mut bytes, &(deadlines.len() as u32).to_le_bytes());
+        for (field, at) in &deadlines {
+            put(&mut bytes, field);
+            put(&mut bytes, &at.to_le_bytes());
+        }
+    } else {
+        bytes = MAGIC.to_vec();
+        put(&mut bytes, &main.with_expiry(0));
+    }
+    Ok(bytes)
+}
+
+/// The main record, and the parts and deadlines of the collection.
+type Dumped = (Main, Copied);
 
 fn decode(bytes: &[u8]) -> Option<Dumped> {
     let (body, sum) = bytes.split_last_chunk::<8>()?;
-    let mut rest =
-        body.strip_prefix(MAGIC).filter(|_| add_to_sum(SUM_START, body) == u64::from_le_bytes(*sum))?;
+    (add_to_sum(SUM_START, body) == u64::from_le_bytes(*sum)).then_some(())?;
+    let (magic, mut rest) = body.split_at_checked(MAGIC.len())?;
     let main = Main::decode(Value::from(take(&mut rest)?)).ok()?;
-    let mut parts = Vec::new();
+    let mut copied = Copied::default();
+    if magic == MAGIC_WITH_DEADLINES {
+        for _ in 0..u32::from_le_bytes(take(&mut rest)?.try_into().ok()?) {
+            let field = take(&mut rest)?.to_vec();
+            copied.deadlines.push((field, u64::from_le_bytes(take(&mut rest)?.try_into().ok()?)));
+        }
+    } else if magic != MAGIC {
+        return None;
+    }
     while !rest.is_empty() {
-        parts.push((take(&mut rest)?.to_vec(), take(&mut rest)?.to_vec()));
+        copied.parts.push((take(&mut rest)?.to_vec(), take(&mut rest)?.to_vec()));
     }
     // Any client can forge a checksum. The copy gets its own version and expiry.
     (main.expires == 0 && main.raw() == main.with_expiry(0)).then_some(())?;
-    check_copy(&main, &parts).ok()?;
-    Some((main, parts))
+    check_copy(&main, &copied.parts).ok()?;
+    check_copied_deadlines(&main, &copied).ok()?;
+    Some((main, copied))
+}
+
+/// Removes the fields that have expired since the payload was made. Returns whether anything is left.
+fn drop_expired(copied: &mut Copied, now: u64) -> bool {
+    let Copied { parts, deadlines } = copied;
+    if deadlines.iter().all(|(_, at)| *at > now) {
+        return true;
+    }
+    let is_due = |field: &[u8]| {
+        let at = deadlines.binary_search_by(|known| (*known.0).cmp(field));
+        at.is_ok_and(|at| deadlines[at].1 <= now)
+    };
+    parts.retain(|(field, _)| !is_due(field));
+    deadlines.retain(|(_, at)| *at > now);
+    !parts.is_empty()
 }
 
 /// Accounts for the memory of the parts before they are built. Each takes more than its bytes
@@ -137,7 +188,7 @@ fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
         return Err("BUSYKEY Target key name already exists.".into());
     }
     gather_parts(cx, &request[3])?;
-    let (main, parts) = decode(&request[3]).ok_or(WRONG)?;
+    let (main, mut copied) = decode(&request[3]).ok_or(WRONG)?;
     let expires = match (ttl, is_absolute) {
         (0, _) => 0,
         (ttl, true) => ttl,
@@ -146,14 +197,14 @@ fn restore(cx: &mut Cx<'_>, request: &Request) -> Done {
     if let Some(old) = &old {
         cx.remove_key(key, old)?;
     }
-    if expires == 0 || expires > cx.now {
+    if (expires == 0 || expires > cx.now) && drop_expired(&mut copied, cx.now) {
         if main.kind != Kind::String {
-            Collection::save_copy(cx, key, &main, &parts)?;
+            Collection::save_copy(cx, key, &main, &copied)?;
             if let Some(made) = cx.main(key)?.filter(|_| expires != 0) {
                 cx.set_expiry(key, &made, expires)?;
             }
         } else {
-            cx.put_main(key, None, expires, &main.with_expiry(expires))?;
+            cx.put_main(key, None, Due::key(expires), &main.with_expiry(expires))?;
         }
         cx.event(Event::Generic, "restore", key);
         cx.filled(key);

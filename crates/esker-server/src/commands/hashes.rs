@@ -25,7 +25,7 @@ pub(super) const TABLE: &[Command] = &[
     command("hincrby", 4, ADD | FAST, FIRST, Hash, "key field n", "Adds to the number in a field.", hincrby).each(KeyUse::SHOW_UPDATE),
     command("hincrbyfloat", 4, ADD | FAST, FIRST, Hash, "key field n", "Adds to the floating-point number in a field.", hincrbyfloat).each(KeyUse::SHOW_UPDATE),
     command("hkeys", 2, READ, FIRST, Hash, "key", "Returns all fields.", |cx, r| all(cx, r, true, false)),
-    command("hlen", 2, READ | FAST | ONE, FIRST, Hash, "key", "Returns the number of fields.", hlen).each(KeyUse::LOOK),
+    command("hlen", 2, READ | FAST, FIRST, Hash, "key", "Returns the number of fields.", hlen).each(KeyUse::LOOK),
     command("hmget", -3, READ | FAST, FIRST, Hash, "key field ...", "Returns the values of several fields.", hmget),
     command("hmset", -4, ADD | FAST, FIRST, Hash, "key field value ...", "Sets fields.", hmset),
     command("hrandfield", -2, READ, FIRST, Hash, "key [count [withvalues]]", "Returns random fields.", hrandfield),
@@ -36,7 +36,7 @@ pub(super) const TABLE: &[Command] = &[
     command("hvals", 2, READ, FIRST, Hash, "key", "Returns all values.", |cx, r| all(cx, r, false, true)),
 ];
 
-fn open(cx: &mut Cx<'_>, key: &[u8]) -> Done<Option<Collection>> {
+pub(super) fn open(cx: &mut Cx<'_>, key: &[u8]) -> Done<Option<Collection>> {
     Collection::open(cx, key, Kind::Hash)
 }
 
@@ -66,7 +66,10 @@ fn hstrlen(cx: &mut Cx<'_>, request: &Request) -> Done {
 }
 
 fn hlen(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let len = open(cx, &request[1])?.map_or(0, |hash| hash.len());
+    let len = match open(cx, &request[1])? {
+        Some(hash) => hash.count_fields(cx)?,
+        None => 0,
+    };
     cx.out.int(len as i64);
     Ok(())
 }
@@ -87,8 +90,8 @@ fn hmget(cx: &mut Cx<'_>, request: &Request) -> Done {
     })
 }
 
-/// Sets a field. Returns whether it is new.
-fn put(cx: &mut Cx<'_>, hash: &mut Collection, field: &[u8], value: &[u8]) -> Done<bool> {
+/// Sets a field, which keeps its deadline. Returns whether it is new.
+pub(super) fn put(cx: &mut Cx<'_>, hash: &mut Collection, field: &[u8], value: &[u8]) -> Done<bool> {
     let is_new = hash.is_new() && hash.is_empty() || hash.get(cx, field)?.is_none();
     hash.put(cx, field, value)?;
     hash.shape.len += u64::from(is_new);
@@ -104,6 +107,7 @@ fn set(cx: &mut Cx<'_>, request: &Request) -> Done<i64> {
     let mut added = 0;
     for at in (2..request.len()).step_by(2) {
         added += i64::from(put(cx, &mut hash, &request[at], &request[at + 1])?);
+        hash.set_deadline(cx, &request[at], 0)?;
     }
     hash.save(cx)?;
     cx.event(Event::Hash, "hset", &request[1]);
@@ -148,7 +152,7 @@ fn hdel(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
     }
     if removed > 0 {
-        let is_empty = hash.is_empty();
+        let is_empty = hash.is_gone(cx)?;
         hash.save(cx)?;
         cx.event(Event::Hash, "hdel", &request[1]);
         if is_empty {
@@ -197,7 +201,8 @@ fn hincrbyfloat(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 fn all(cx: &mut Cx<'_>, request: &Request, fields: bool, values: bool) -> Done {
     let hash = open(cx, &request[1])?;
-    let count = hash.as_ref().map_or(0, Collection::len) as usize;
+    let stored = hash.as_ref().map_or(0, Collection::len) as usize;
+    let has_deadlines = hash.as_ref().is_some_and(|hash| hash.shape.deadlines.is_some());
     let mark = cx.out.mark();
     let mut found = 0;
     if let Some(hash) = hash {
@@ -215,7 +220,7 @@ fn all(cx: &mut Cx<'_>, request: &Request, fields: bool, values: bool) -> Done {
             })
         })?;
     }
-    debug_assert_eq!(found, count, "a hash knows how many fields it has");
+    debug_assert!(found == stored || has_deadlines && found < stored, "a hash knows how many fields it has");
     match fields && values {
         true => cx.out.map_at(mark, found),
         false => cx.out.array_at(mark, found),
@@ -317,7 +322,7 @@ fn hrandfield(cx: &mut Cx<'_>, request: &Request) -> Done {
     let count = (request.len() > 2).then(|| random_count(request, 2, with_values)).transpose()?;
     let hash = open(cx, &request[1])?;
     let Some((count, repeats)) = count else {
-        let len = hash.as_ref().map_or(0, |hash| hash.len() as usize);
+        let len = hash.as_ref().map_or(Ok(0), |hash| hash.count_fields(cx))? as usize;
         let (mut place, mut found) = (fastrand::usize(..len.max(1)), None);
         if let Some(hash) = hash {
             hash.range(cx, Span::ALL, Order::Up, &mut |field, _| match place.checked_sub(1) {

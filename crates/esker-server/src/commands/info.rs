@@ -144,6 +144,7 @@ fn stats(server: &Server, put: Put<'_>) -> Done {
     put("total_net_output_bytes", &stats.bytes_out.get());
     put("rejected_connections", &stats.refused.get());
     put("expired_keys", &stats.expired.get());
+    put("expired_subkeys", &stats.expired_fields.get());
     put("evicted_keys", &0);
     put("keyspace_hits", &stats.hits.get());
     put("keyspace_misses", &stats.misses.get());

@@ -8,6 +8,7 @@ use crate::resp::numbers::{int, parse_int};
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
 use crate::run::registry::row::*;
+use crate::store::record::Due;
 use crate::store::{Order, Span};
 use crate::types::{Collection, Kind, Main};
 use std::ops::ControlFlow;
@@ -88,12 +89,12 @@ fn copy_to(cx: &mut Cx<'_>, key: &[u8], main: &Main, to: &[u8], number: usize) -
     // Every collection gets its own version, even a small one, because it may grow.
     let parts = match main.kind {
         Kind::String => None,
-        _ => Some(Collection::of(key, main)?.parts(cx)?),
+        _ => Some(Collection::of(key, main)?.copied(cx)?),
     };
     cx.in_database(number, |cx| {
         let old = cx.main(to)?;
         match parts {
-            None => cx.put_main(to, old.as_ref(), main.expires, main.raw())?,
+            None => cx.put_main(to, old.as_ref(), Due::key(main.expires), main.raw())?,
             Some(parts) => {
                 if let Some(old) = &old {
                     cx.remove_key(to, old)?;
@@ -267,6 +268,7 @@ pub(super) fn encoding(cx: &Cx<'_>, key: &[u8], main: &Main) -> Done<&'static st
     let head = if main.kind == Kind::SortedSet { 9 } else { 0 };
     let parts = Collection::of(key, main)?.parts(cx)?;
     let is_long = |(sub, value): &(Vec<u8>, Vec<u8>)| sub.len() > longest + head || value.len() > longest;
+    let small = if shape.deadlines.is_some() { "listpackex" } else { small };
     Ok(if parts.iter().any(is_long) { large } else { small })
 }
 

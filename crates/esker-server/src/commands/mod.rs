@@ -7,6 +7,7 @@ mod connection;
 mod dump;
 mod expiry;
 mod geo;
+mod hash_fields;
 mod hashes;
 mod held;
 mod hyper_log_logs;

@@ -16,6 +16,7 @@ mod transactions;
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 pub(super) use self::feed::{FeedRequest, TABLE as FEED, feed_request};
 pub(super) use self::messages::TABLE as MESSAGES;
@@ -32,8 +33,10 @@ use crate::resp::fail::{Done, SYNTAX};
 use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
+use crate::store::database::Database;
 use crate::store::record::{Kind, Main};
 use crate::store::{Order, Reads, Span, Value, Write, prefix_end};
+use crate::types::{absent_from, is_absent};
 
 const READ: u32 = flag::READ | flag::TAKES_PART;
 const WRITE: u32 = flag::WRITE | flag::TAKES_PART;
@@ -63,22 +66,25 @@ struct Seen<'a> {
     now: u64,
     /// Transaction held by the connection.
     held: Option<&'a State>,
+    /// The database, if the namespace is one.
+    data: Option<Arc<Database>>,
 }
 
 /// Reads a snapshot held by the connection, its transaction, or the newest state.
 fn read<T>(cx: &Cx<'_>, snapshot: Option<u64>, read: impl FnOnce(&Seen<'_>) -> Done<T>) -> Done<T> {
     let namespace = &cx.session.namespace();
+    let data = namespace.database.map(|number| cx.server.database(number)).transpose()?;
     if let Some(id) = snapshot {
         let snapshot = cx.session.places.snapshots.get(&id).ok_or("ERR no such snapshot")?;
-        return read(&Seen { reads: &**snapshot, namespace, now: cx.now, held: None });
+        return read(&Seen { reads: &**snapshot, namespace, now: cx.now, held: None, data });
     }
     match held(cx)? {
         Some(held) => held.with(cx.now, |state| {
             state.begin_read();
             let state = &*state;
-            read(&Seen { reads: state.reads(), namespace, now: state.clock(cx.now), held: Some(state) })
+            read(&Seen { reads: state.reads(), namespace, now: state.clock(cx.now), held: Some(state), data })
         }),
-        None => read(&Seen { reads: cx.access.reads(), namespace, now: cx.now, held: None }),
+        None => read(&Seen { reads: cx.access.reads(), namespace, now: cx.now, held: None, data }),
     }
 }
 
@@ -103,15 +109,15 @@ impl Shown {
 impl Seen<'_> {
     /// Returns what to show for a stored value.
     fn show(&self, raw: &[u8]) -> Done<Shown> {
-        if self.namespace.database.is_none() {
-            return Ok(Shown::Value(Value::from(raw)));
-        }
+        let Some(data) = &self.data else { return Ok(Shown::Value(Value::from(raw))) };
         let main = Main::decode(Value::from(raw))?;
-        if main.has_expired(self.now) {
+        if is_absent(self.reads, &data.sub, &main, self.now)? {
             return Ok(Shown::Absent);
         }
-        if let Some(held) = self.held.filter(|_| main.expires != 0) {
-            held.note_expiry(main.expires);
+        if let Some(held) = self.held
+            && let Some(from) = absent_from(self.reads, &data.sub, &main)?
+        {
+            held.note_expiry(from);
         }
         Ok(if main.kind == Kind::String { Shown::Value(Value::from(main.text())) } else { Shown::NoValue })
     }

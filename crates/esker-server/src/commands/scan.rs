@@ -5,13 +5,14 @@ use std::ops::{Bound, ControlFlow};
 use crate::base::glob;
 use crate::command::spec::Group::Generic;
 use crate::resp::Request;
-use crate::resp::fail::{Done, Fail, NO_INTEGER, SYNTAX};
+use crate::resp::fail::{Done, NO_INTEGER, SYNTAX};
 use crate::resp::numbers::int;
 use crate::run::cursors::From;
 use crate::run::cx::Cx;
 use crate::run::registry::row::*;
+use crate::store::record::HEAD_BYTES_MAX;
 use crate::store::{Order, Span, Value, prefix_end};
-use crate::types::Main;
+use crate::types::{Main, is_absent};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -91,9 +92,11 @@ fn keys(cx: &mut Cx<'_>, request: &Request) -> Done {
     let mark = cx.out.mark();
     let (now, mut found, mut wrong) = (cx.now, 0, None);
     let Cx { access, session, out, .. } = cx;
-    access.reads().range(&session.data.main, span, Order::Up, &mut |key, value| {
+    let (reads, data) = (access.reads(), &session.data);
+    reads.range(&data.main, span, Order::Up, &mut |key, value| {
         if glob::matches(pattern, key) {
-            match has_expired(value, now) {
+            let main = head_of(value);
+            match main.and_then(|main| Ok(is_absent(reads, &data.sub, &main, now)?)) {
                 Ok(true) => {}
                 Ok(false) => {
                     out.bulk(key);
@@ -117,9 +120,9 @@ fn keys(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-fn has_expired(raw: &[u8], now: u64) -> Done<bool> {
-    // The head of a long string is enough.
-    Ok(Main::decode(Value::copy_of(&raw[..raw.len().min(16)]))?.has_expired(now))
+/// Decodes the head of a main record. A value may be long.
+fn head_of(raw: &[u8]) -> Done<Main> {
+    Ok(Main::decode(Value::copy_of(&raw[..raw.len().min(HEAD_BYTES_MAX)]))?)
 }
 
 fn scan(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -128,7 +131,13 @@ fn scan(cx: &mut Cx<'_>, request: &Request) -> Done {
     let mut seen = 0;
     let (mut last, mut found, mut wrong) = (None, Vec::new(), None);
     let cx_seen = &*cx;
-    cx_seen.access.reads().range(&cx.session.data.main, step.span(), Order::Up, &mut |key, value| {
+    let (reads, data) = (cx_seen.access.reads(), &cx.session.data);
+    let is_wanted = |key: &[u8], value: &[u8]| -> Done<bool> {
+        let main = head_of(value)?;
+        let is_kind = step.kind.as_ref().is_none_or(|kind| main.kind.name() == kind);
+        Ok(is_kind && step.wants(key) && !is_absent(reads, &data.sub, &main, now)?)
+    };
+    reads.range(&data.main, step.span(), Order::Up, &mut |key, value| {
         seen += 1;
         if seen > step.count {
             return ControlFlow::Break(());
@@ -136,20 +145,17 @@ fn scan(cx: &mut Cx<'_>, request: &Request) -> Done {
         if seen == step.count {
             last = Some(key.to_vec());
         }
-        match Main::decode(Value::copy_of(&value[..value.len().min(16)])) {
-            Ok(main) => {
-                let is_kind = step.kind.as_ref().is_none_or(|kind| main.kind.name() == kind);
-                if is_kind && !main.has_expired(now) && step.wants(key) {
-                    if let Err(fail) = cx_seen.gather(key.len()) {
-                        wrong = Some(fail);
-                        return ControlFlow::Break(());
-                    }
-                    found.push(key.to_vec());
-                }
-                ControlFlow::Continue(())
+        let mut take = || -> Done {
+            if is_wanted(key, value)? {
+                cx_seen.gather(key.len())?;
+                found.push(key.to_vec());
             }
-            Err(error) => {
-                wrong = Some(Fail::Store(error));
+            Ok(())
+        };
+        match take() {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(fail) => {
+                wrong = Some(fail);
                 ControlFlow::Break(())
             }
         }

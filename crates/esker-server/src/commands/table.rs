@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 
 use super::{
-    acl, bits, connection, dump, expiry, geo, hashes, hyper_log_logs, inside, keys, latency, list_pops,
-    lists, operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, slots, sort,
-    sorted_sets, stream_groups, stream_info, streams, strings, transactions,
+    acl, bits, connection, dump, expiry, geo, hash_fields, hashes, hyper_log_logs, inside, keys, latency,
+    list_pops, lists, operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, slots,
+    sort, sorted_sets, stream_groups, stream_info, streams, strings, transactions,
 };
 use crate::command::spec::{self, Spec, Specs};
 #[cfg(test)]
@@ -23,6 +23,7 @@ static TABLES: &[&[Command]] = &[
     bits::TABLE,
     hyper_log_logs::TABLE,
     hashes::TABLE,
+    hash_fields::TABLE,
     sets::TABLE,
     sorted_sets::TABLE,
     sorted_sets::RANGES,

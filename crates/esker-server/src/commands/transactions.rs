@@ -12,6 +12,8 @@ use crate::run::dispatch;
 use crate::run::leave::{timed_out, unwatch};
 use crate::run::registry::row::*;
 use crate::run::session::Multi;
+use crate::run::watches::Watched;
+use crate::types::{Collection, Kind};
 
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
@@ -73,24 +75,33 @@ fn exec(cx: &mut Cx<'_>, _: &Request) -> Done {
     Ok(())
 }
 
-/// Returns whether a watched key has changed or expired.
+/// Returns whether a watched key has changed, or if it or one of its fields has expired.
 fn has_changed(cx: &mut Cx<'_>) -> Done<bool> {
     let Some(watch) = cx.session.watch.take() else { return Ok(false) };
     let mut has_changed = watch.has_changed();
-    for ((db, key), was_there) in &watch.keys {
-        if *was_there && !has_changed {
-            has_changed = cx.in_database(*db, |cx| Ok(cx.main(key)?.is_none()))?;
+    for ((db, key), was) in &watch.keys {
+        if *was != Watched::Absent && !has_changed {
+            has_changed = cx.in_database(*db, |cx| Ok(watched(cx, key)? != *was))?;
         }
     }
     cx.session.watch = Some(watch);
     Ok(has_changed)
 }
 
+fn watched(cx: &mut Cx<'_>, key: &[u8]) -> Done<Watched> {
+    let Some(main) = cx.main(key)? else { return Ok(Watched::Absent) };
+    let expired_fields = match main.kind {
+        Kind::Hash => Collection::of(key, &main)?.count_expired(cx)?,
+        _ => 0,
+    };
+    Ok(Watched::There { expired_fields })
+}
+
 fn watch(cx: &mut Cx<'_>, request: &Request) -> Done {
     for key in request.from(1) {
-        let is_there = cx.main(key)?.is_some();
+        let was = watched(cx, key)?;
         let mut watch = cx.session.watch.take().unwrap_or_default();
-        cx.server.watches.add(&mut watch, cx.session.db, key, is_there);
+        cx.server.watches.add(&mut watch, cx.session.db, key, was);
         cx.session.client.counts.watched.store(watch.keys.len(), Ordering::Relaxed);
         cx.session.watch = Some(watch);
     }

@@ -37,6 +37,8 @@ pub struct Stats {
     pub bytes_out: Counter,
     /// Keys removed because they had expired.
     pub expired: Counter,
+    /// Fields removed because they had expired.
+    pub expired_fields: Counter,
     /// Lookups that found their key.
     pub hits: Counter,
     /// Lookups that did not.
@@ -79,6 +81,7 @@ impl Stats {
             &self.bytes_in,
             &self.bytes_out,
             &self.expired,
+            &self.expired_fields,
             &self.hits,
             &self.misses,
             &self.commits,

@@ -19,11 +19,20 @@ pub struct Watches {
     len: AtomicUsize,
 }
 
+/// What a watched key was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// It did not exist.
+    Absent,
+    /// It existed. A hash had this number of fields that were expired but still stored.
+    There { expired_fields: u64 },
+}
+
 /// Keys watched by one connection.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// The keys, and whether each existed.
-    pub keys: Vec<(Key, bool)>,
+    /// The keys, with what each was.
+    pub keys: Vec<(Key, Watched)>,
     /// Set when one of them has changed. Relaxed: see `Watches::len`.
     changed: Arc<AtomicBool>,
 }
@@ -37,7 +46,7 @@ impl Watch {
 
 impl Watches {
     /// Watches a key.
-    pub fn add(&self, watch: &mut Watch, db: usize, key: &[u8], was_there: bool) {
+    pub fn add(&self, watch: &mut Watch, db: usize, key: &[u8], was: Watched) {
         let key = (db, key.to_vec());
         if watch.keys.iter().any(|(known, _)| *known == key) {
             return;
@@ -45,7 +54,7 @@ impl Watches {
         let mut watchers = self.watchers.lock();
         watchers.entry(key.clone()).or_default().push(watch.changed.clone());
         self.len.store(watchers.len(), Ordering::Relaxed);
-        watch.keys.push((key, was_there));
+        watch.keys.push((key, was));
     }
 
     /// Returns the number of watched keys.
@@ -103,8 +112,8 @@ mod tests {
     #[test]
     fn changes_are_reported_until_the_watch_ends() {
         let (watches, mut a, mut b) = (Watches::default(), Watch::default(), Watch::default());
-        watches.add(&mut a, 0, b"k", true);
-        watches.add(&mut b, 1, b"k", true);
+        watches.add(&mut a, 0, b"k", Watched::There { expired_fields: 0 });
+        watches.add(&mut b, 1, b"k", Watched::There { expired_fields: 0 });
         watches.touch(0, b"other");
         assert!(!a.has_changed());
         watches.touch(0, b"k");

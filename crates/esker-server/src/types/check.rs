@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use super::collection::Copied;
+use super::deadlines::check_deadlines;
 use super::small;
 use super::stream::groups::{BY_CONSUMER, CONSUMER, CONSUMER_COUNT_AT, GROUP, GROUP_COUNT_AT, PENDING};
 use super::stream::{ENTRY, StreamId, number};
@@ -31,19 +33,34 @@ fn ensure(is_so: bool, problem: Problem) -> Result<(), Problem> {
 /// # Errors
 /// What is wrong.
 pub fn check_copy(main: &Main, parts: &Parts) -> Result<(), Problem> {
-    let Some(bytes) = main.small() else { return check(main, parts) };
+    ensure(matches!(main.deadlines(), Ok(None)), "a copy names deadlines elsewhere")?;
+    let Some(bytes) = main.small() else { return check(main, parts, &[]) };
     ensure(
         small::decode(bytes).as_deref() == Some(parts),
         "the parts are not those of the small collection",
     )?;
-    check(main, &[])
+    check(main, &[], &[])
 }
 
-/// Checks a main record and the parts of its collection that are separate records.
+/// Checks the deadlines of fields of a copy: fields and Unix milliseconds, sorted by field.
 ///
 /// # Errors
 /// What is wrong.
-pub fn check(main: &Main, parts: &Parts) -> Result<(), Problem> {
+pub fn check_copied_deadlines(main: &Main, copied: &Copied) -> Result<(), Problem> {
+    let Copied { parts, deadlines } = copied;
+    ensure(main.kind == Kind::Hash || deadlines.is_empty(), "only fields of hashes have deadlines")?;
+    ensure(deadlines.is_sorted_by(|a, b| a.0 < b.0), "deadlines are not in the order of fields")?;
+    let is_valid =
+        |(field, at): &(Vec<u8>, u64)| *at != 0 && parts.binary_search_by(|part| part.0.cmp(field)).is_ok();
+    ensure(deadlines.iter().all(is_valid), "a field that does not exist has a deadline")
+}
+
+/// Checks a main record, the parts of its collection that are separate records, and the records of the
+/// deadlines of its fields.
+///
+/// # Errors
+/// What is wrong.
+pub fn check(main: &Main, parts: &Parts, deadlines: &Parts) -> Result<(), Problem> {
     if main.kind == Kind::String {
         return ensure(parts.is_empty() && !main.is_small(), "a string has parts");
     }
@@ -65,7 +82,12 @@ pub fn check(main: &Main, parts: &Parts) -> Result<(), Problem> {
     ensure(shape.len > 0 || is_empty_allowed, "the collection is empty")?;
     match main.kind {
         Kind::String => Ok(()),
-        Kind::Hash => ensure(parts.len() as u64 == shape.len, "the length is not the number of fields"),
+        Kind::Hash => {
+            ensure(parts.len() as u64 == shape.len, "the length is not the number of fields")?;
+            let Some(head) = &shape.deadlines else { return Ok(()) };
+            let has_field = |field: &[u8]| parts.binary_search_by(|part| (*part.0).cmp(field)).is_ok();
+            check_deadlines(head, deadlines, &has_field)
+        }
         Kind::Set => {
             ensure(parts.len() as u64 == shape.len, "the length is not the number of members")?;
             ensure(parts.iter().all(|part| part.1.is_empty()), "a member of a set has a value")

@@ -14,23 +14,34 @@ use super::subkey::parts_prefix;
 use crate::resp::fail::Done;
 use crate::run::cx::Cx;
 use crate::run::memory::each_value;
-use crate::store::record::{Kind, Main, Shape, encode_collection};
+use crate::store::record::{Due, Kind, Main, Shape, encode_collection};
 use crate::store::{Order, Span, Value, Visit, prefix_end};
 
 /// Like `Visit`, but may fail.
 pub type TryVisit<'a> = dyn FnMut(&[u8], &[u8]) -> Done<ControlFlow<()>> + 'a;
+
+/// The parts of a collection and the deadlines of its fields, without what has expired.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Sub-keys and values, in order.
+    pub parts: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Fields and their deadlines, in the order of fields.
+    pub deadlines: Vec<(Vec<u8>, u64)>,
+}
 
 /// A collection that is being read or changed.
 pub struct Collection {
     key: Vec<u8>,
     kind: Kind,
     expires: u64,
-    /// Number of elements, and the numbers that its type needs.
+    /// Number of stored elements, and the numbers that its type needs.
     pub shape: Shape,
+    /// Whether deadlines of fields were changed.
+    pub(super) has_new_deadlines: bool,
     small: Option<Vec<u8>>,
     prefix: [u8; 8],
-    /// The expiry in the stored main record, if there is one.
-    stored: Option<u64>,
+    /// The times of the stored main record, if there is one.
+    stored: Option<Due>,
 }
 
 impl Collection {
@@ -52,10 +63,11 @@ impl Collection {
             key: key.to_vec(),
             kind: main.kind,
             expires: main.expires,
+            has_new_deadlines: false,
             small: main.small().map(<[u8]>::to_vec),
             prefix: parts_prefix(shape.version),
             shape,
-            stored: Some(main.expires),
+            stored: Some(main.due()?),
         })
     }
 
@@ -80,6 +92,7 @@ impl Collection {
             key: key.to_vec(),
             kind,
             expires: 0,
+            has_new_deadlines: false,
             small: Some(Vec::new()),
             prefix: parts_prefix(shape.version),
             shape,
@@ -97,12 +110,13 @@ impl Collection {
         &self.key
     }
 
-    /// Number of elements.
+    /// Number of stored elements. Those of a hash may have expired: see
+    /// [`count_fields`](Self::count_fields).
     pub fn len(&self) -> u64 {
         self.shape.len
     }
 
-    /// Returns whether it has none.
+    /// Returns whether no element is stored.
     pub fn is_empty(&self) -> bool {
         self.shape.len == 0
     }
@@ -117,6 +131,9 @@ impl Collection {
     /// Errors of the store.
     pub fn get(&self, cx: &Cx<'_>, sub: &[u8]) -> Done<Option<Value>> {
         cx.step(sub.len())?;
+        if self.has_expired(cx, sub)? {
+            return Ok(None);
+        }
         match &self.small {
             Some(small) => Ok(small::get(small, sub).map(Value::from)),
             None => Ok(cx.access.reads().get(&cx.session.data.sub, &self.part_key(sub))?),
@@ -133,7 +150,7 @@ impl Collection {
         subs: &[&[u8]],
         mut visit: impl FnMut(Option<&[u8]>) -> Done,
     ) -> Done {
-        if self.small.is_some() {
+        if self.small.is_some() || self.has_due_fields(cx.now) {
             return subs.iter().try_for_each(|sub| visit(self.get(cx, sub)?.as_deref()));
         }
         let keys: Vec<_> = subs.iter().map(|sub| self.part_key(sub)).collect();
@@ -146,12 +163,17 @@ impl Collection {
         })
     }
 
-    /// Sets a sub-key.
+    /// Sets a sub-key. A field that has not expired keeps its deadline.
     ///
     /// # Errors
     /// Errors of the store.
     pub fn put(&mut self, cx: &mut Cx<'_>, sub: &[u8], value: &[u8]) -> Done {
         cx.step(sub.len() + value.len())?;
+        if self.has_expired(cx, sub)? {
+            // The caller counts the field as a new one.
+            self.set_deadline(cx, sub, 0)?;
+            self.shape.len = self.shape.len.saturating_sub(1);
+        }
         if let Some(small) = &mut self.small {
             if small::put(small, sub, value) {
                 return Ok(());
@@ -161,11 +183,12 @@ impl Collection {
         Ok(cx.access.transaction()?.put(&cx.session.data.sub, &self.part_key(sub), value)?)
     }
 
-    /// Removes a sub-key.
+    /// Removes a sub-key, and the deadline of a field.
     ///
     /// # Errors
     /// Errors of the store.
     pub fn remove(&mut self, cx: &mut Cx<'_>, sub: &[u8]) -> Done {
+        self.set_deadline(cx, sub, 0)?;
         if let Some(small) = &mut self.small {
             small::remove(small, sub);
             return Ok(());
@@ -221,11 +244,15 @@ impl Collection {
     /// # Errors
     /// The store's; those of `visit`.
     pub fn try_range(&self, cx: &Cx<'_>, span: Span<'_>, order: Order, visit: &mut TryVisit<'_>) -> Done {
-        let mut failed = None;
-        self.walk(cx, span, order, &mut |sub, value| match cx
-            .step(sub.len() + value.len())
-            .and_then(|()| visit(sub, value))
-        {
+        let (mut failed, is_due) = (None, self.has_due_fields(cx.now));
+        let mut visit = |sub: &[u8], value: &[u8]| {
+            cx.step(sub.len() + value.len())?;
+            match is_due && self.has_expired(cx, sub)? {
+                true => Ok(ControlFlow::Continue(())),
+                false => visit(sub, value),
+            }
+        };
+        self.walk(cx, span, order, &mut |sub, value| match visit(sub, value) {
             Ok(flow) => flow,
             Err(fail) => {
                 failed = Some(fail);
@@ -275,19 +302,51 @@ impl Collection {
         Ok(reads.range(&cx.session.data.sub, Span { lower, upper }, order, &mut inner)?)
     }
 
-    /// Copies a main record and its parts to a key of the current database, and saves the copy.
+    /// Copies a main record with its parts to a key of the current database, and saves the copy.
     ///
     /// # Errors
     /// Errors of the store.
-    pub fn save_copy(cx: &mut Cx<'_>, key: &[u8], main: &Main, parts: &[(Vec<u8>, Vec<u8>)]) -> Done {
+    pub fn save_copy(cx: &mut Cx<'_>, key: &[u8], main: &Main, parts: &Copied) -> Done {
         let mut copy = Self::new(cx, key, main.kind)?;
         copy.expires = main.expires;
         // The versions differ. Otherwise both would share parts once they grow.
-        copy.shape = Shape { version: copy.shape.version, ..main.shape()? };
-        for (sub, value) in parts {
+        copy.shape = Shape { version: copy.shape.version, deadlines: None, ..main.shape()? };
+        if main.kind == Kind::Hash {
+            copy.shape.len = parts.parts.len() as u64;
+        }
+        for (sub, value) in &parts.parts {
             copy.put(cx, sub, value)?;
         }
+        for (field, at) in &parts.deadlines {
+            copy.set_deadline(cx, field, *at)?;
+        }
         copy.save(cx)
+    }
+
+    /// Encodes the main record as that of a hash without deadlines, expired fields and expiry.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn plain_record(&self, cx: &Cx<'_>) -> Done<Vec<u8>> {
+        let mut small = self.small.as_ref().map(|_| Vec::new());
+        if let Some(small) = &mut small {
+            self.range(cx, Span::ALL, Order::Up, &mut |sub, value| {
+                small::append(small, sub, value);
+                ControlFlow::Continue(())
+            })?;
+        }
+        let shape = Shape { len: self.count_fields(cx)?, deadlines: None, ..self.shape };
+        let mut bytes = Vec::new();
+        encode_collection(&mut bytes, self.kind, 0, &shape, small.as_deref());
+        Ok(bytes)
+    }
+
+    /// What a copy needs beside the main record (command_memory.1).
+    ///
+    /// # Errors
+    /// See [`parts`](Self::parts).
+    pub fn copied(&self, cx: &Cx<'_>) -> Done<Copied> {
+        Ok(Copied { parts: self.parts(cx)?, deadlines: self.deadlines(cx)? })
     }
 
     /// All parts (command_memory.1).
@@ -322,19 +381,34 @@ impl Collection {
     ///
     /// # Errors
     /// Errors of the store.
-    pub fn save(self, cx: &mut Cx<'_>) -> Done {
-        if self.shape.len == 0 && self.kind != Kind::Stream {
-            if self.stored.is_some() {
-                cx.forget_main(&self.key, self.expires)?;
+    pub fn save(mut self, cx: &mut Cx<'_>) -> Done {
+        if self.is_gone(cx)? && self.kind != Kind::Stream {
+            self.retire_expired_fields(cx)?;
+            if let Some(was_due) = self.stored {
+                cx.forget_main(&self.key, was_due)?;
             }
             cx.touch(&self.key);
             return Ok(());
         }
+        self.settle_deadlines(cx)?;
+        let due =
+            Due { key: self.expires, fields: self.shape.deadlines.map_or(0, |deadlines| deadlines.first) };
         let mut bytes = std::mem::take(&mut cx.effects.scratch);
         bytes.clear();
         encode_collection(&mut bytes, self.kind, self.expires, &self.shape, self.small.as_deref());
-        let stored = cx.store_main(&self.key, self.stored.unwrap_or(0), self.expires, &bytes);
+        let stored = cx.store_main(&self.key, self.stored.unwrap_or_default(), due, &bytes);
         cx.effects.scratch = bytes;
         stored
+    }
+
+    /// Makes what is left of a hash without fields garbage: fields that have expired but are still stored.
+    fn retire_expired_fields(&self, cx: &mut Cx<'_>) -> Done {
+        if self.is_empty() {
+            return Ok(());
+        }
+        if self.small.is_none() {
+            cx.retire_version(self.shape.version)?;
+        }
+        self.shape.deadlines.map_or(Ok(()), |deadlines| cx.retire_version(deadlines.version))
     }
 }

@@ -1,10 +1,10 @@
 //! Whole keys: reads, writes and removes main records, with everything that follows.
 
-use super::subkey::{parts_prefix, ttl_key};
+use super::subkey::{due_key, parts_prefix, ttl_key};
 use crate::base::events::Event;
 use crate::resp::fail::{Done, Fail};
 use crate::run::cx::Cx;
-use crate::store::record::{Kind, Main, encode_string};
+use crate::store::record::{Due, Kind, Main, encode_string};
 
 impl Cx<'_> {
     /// Asserts that a command uses only keys that it names, since users' rights go by these.
@@ -33,7 +33,10 @@ impl Cx<'_> {
             }
             return Ok(None);
         }
-        Ok(Some(main))
+        match main.has_due_fields(self.now)? {
+            true => self.with_fields_left(key, main),
+            false => Ok(Some(main)),
+        }
     }
 
     /// The main record of a key, if it holds this kind.
@@ -67,7 +70,7 @@ impl Cx<'_> {
         let mut bytes = std::mem::take(&mut self.effects.scratch);
         bytes.clear();
         encode_string(&mut bytes, expires, text);
-        let put = self.put_main(key, old, expires, &bytes);
+        let put = self.put_main(key, old, Due::key(expires), &bytes);
         self.effects.scratch = bytes;
         put
     }
@@ -76,40 +79,63 @@ impl Cx<'_> {
     ///
     /// # Errors
     /// Errors of the store.
-    pub fn put_main(&mut self, key: &[u8], old: Option<&Main>, expires: u64, bytes: &[u8]) -> Done {
+    pub fn put_main(&mut self, key: &[u8], old: Option<&Main>, due: Due, bytes: &[u8]) -> Done {
+        let mut was_due = Due::default();
         if let Some(old) = old {
             self.retire(old)?;
+            was_due = old.due()?;
         }
-        self.store_main(key, old.map_or(0, |old| old.expires), expires, bytes)
+        self.store_main(key, was_due, due, bytes)
     }
 
-    /// Writes a main record and the entry for its expiry (data.1).
-    pub(super) fn store_main(&mut self, key: &[u8], expired: u64, expires: u64, bytes: &[u8]) -> Done {
+    /// Writes a main record and the entries for its expiry (data.1) and for the deadlines of its fields
+    /// (data.4).
+    pub(super) fn store_main(&mut self, key: &[u8], was_due: Due, due: Due, bytes: &[u8]) -> Done {
         self.check_is_named(key);
         self.step(bytes.len())?;
-        if self.server.config.wants(Event::New) && self.main(key)?.is_none() {
+        // An expired key was removed when the command looked it up.
+        let main = &self.session.data.main;
+        if self.server.config.wants(Event::New) && self.access.reads().get(main, key)?.is_none() {
             self.event(Event::New, "new", key);
         }
-        let (data, transaction) = (&self.session.data, self.access.transaction()?);
-        if expired != expires {
-            if expired != 0 {
-                transaction.remove(&data.ttl, &ttl_key(expired, key))?;
-            }
-            if expires != 0 {
-                transaction.put(&data.ttl, &ttl_key(expires, key), b"")?;
-            }
-        }
-        transaction.put(&data.main, key, bytes)?;
+        self.note_due(key, was_due, due)?;
+        self.access.transaction()?.put(&self.session.data.main, key, bytes)?;
         self.touch(key);
         Ok(())
     }
 
-    /// Makes the parts of a main record garbage (data.3).
-    fn retire(&mut self, old: &Main) -> Done {
-        if !old.has_parts() {
+    /// Replaces the entries for the times at which a key or its fields expire (data.1, data.4).
+    fn note_due(&mut self, key: &[u8], was: Due, due: Due) -> Done {
+        if was == due {
             return Ok(());
         }
-        let version = old.shape()?.version;
+        let (data, transaction) = (&self.session.data, self.access.transaction()?);
+        let mut note = |space, was, is, entry: fn(u64, &[u8]) -> Vec<u8>| -> Done {
+            if was != 0 && was != is {
+                transaction.remove(space, &entry(was, key))?;
+            }
+            if is != 0 && was != is {
+                transaction.put(space, &entry(is, key), b"")?;
+            }
+            Ok(())
+        };
+        note(&data.ttl, was.key, due.key, ttl_key)?;
+        note(&data.sub, was.fields, due.fields, due_key)
+    }
+
+    /// Makes the parts of a main record and the deadlines of its fields garbage (data.3).
+    fn retire(&mut self, old: &Main) -> Done {
+        if old.has_parts() {
+            self.retire_version(old.shape()?.version)?;
+        }
+        if let Some(deadlines) = old.deadlines()? {
+            self.retire_version(deadlines.version)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the parts of a version garbage (data.3).
+    pub(super) fn retire_version(&mut self, version: u64) -> Done {
         let garbage = &self.session.data.garbage;
         self.access.transaction()?.put(garbage, &parts_prefix(version), b"")?;
         self.server.has_garbage();
@@ -121,7 +147,8 @@ impl Cx<'_> {
     /// # Errors
     /// Errors of the store.
     pub fn set_expiry(&mut self, key: &[u8], old: &Main, expires: u64) -> Done {
-        self.store_main(key, old.expires, expires, &old.with_expiry(expires))
+        let was_due = old.due()?;
+        self.store_main(key, was_due, Due { key: expires, ..was_due }, &old.with_expiry(expires))
     }
 
     /// Removes a key and everything in it.
@@ -136,18 +163,14 @@ impl Cx<'_> {
 
     fn remove_main(&mut self, key: &[u8], old: &Main) -> Done {
         self.retire(old)?;
-        self.forget_main(key, old.expires)
+        self.forget_main(key, old.due()?)
     }
 
     /// Removes a main record whose parts are removed already.
-    pub(super) fn forget_main(&mut self, key: &[u8], expired: u64) -> Done {
+    pub(super) fn forget_main(&mut self, key: &[u8], was_due: Due) -> Done {
         self.check_is_named(key);
-        let (data, transaction) = (&self.session.data, self.access.transaction()?);
-        transaction.remove(&data.main, key)?;
-        if expired != 0 {
-            transaction.remove(&data.ttl, &ttl_key(expired, key))?;
-        }
-        Ok(())
+        self.access.transaction()?.remove(&self.session.data.main, key)?;
+        self.note_due(key, was_due, Due::default())
     }
 
     /// Moves the contents of a key to another key, replacing what that holds.
@@ -156,8 +179,8 @@ impl Cx<'_> {
     /// Errors of the store.
     pub fn rename_key(&mut self, from: &[u8], main: &Main, to: &[u8]) -> Done {
         let old = self.main(to)?;
-        self.forget_main(from, main.expires)?;
+        self.forget_main(from, main.due()?)?;
         self.touch(from);
-        self.put_main(to, old.as_ref(), main.expires, main.raw())
+        self.put_main(to, old.as_ref(), main.due()?, main.raw())
     }
 }

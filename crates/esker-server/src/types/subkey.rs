@@ -16,6 +16,33 @@ pub(super) fn split_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_be_bytes(*number), key))
 }
 
+/// The version of what belongs to no collection: in `r<n>.s`, the hashes whose fields expire.
+pub(super) const NO_VERSION: u64 = 0;
+
+/// Key of the entry of a hash whose fields expire: sorted by the first deadline.
+pub(super) fn due_key(first: u64, key: &[u8]) -> Vec<u8> {
+    [&NO_VERSION.to_be_bytes(), &first.to_be_bytes(), key].concat()
+}
+
+/// The inverse of `due_key`.
+pub(super) fn split_due(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    split_number(bytes).filter(|(version, _)| *version == NO_VERSION).and_then(|(_, rest)| split_number(rest))
+}
+
+/// First byte of the record of a field's deadline, and of its entry in the order of deadlines.
+pub(super) const BY_FIELD: u8 = 0;
+pub(super) const BY_DEADLINE: u8 = 1;
+
+/// Key of the record of a field's deadline.
+pub(super) fn field_key(version: u64, field: &[u8]) -> Vec<u8> {
+    [&parts_prefix(version)[..], &[BY_FIELD], field].concat()
+}
+
+/// Key of the entry of a field in the order of deadlines.
+pub(super) fn deadline_key(version: u64, deadline: u64, field: &[u8]) -> Vec<u8> {
+    [&parts_prefix(version)[..], &[BY_DEADLINE], &deadline.to_be_bytes(), field].concat()
+}
+
 /// A score as bytes in the order of scores.
 pub fn ordered_score(score: f64) -> [u8; 8] {
     // -0 and 0 are equal.
@@ -50,5 +77,14 @@ mod tests {
         assert_eq!(ttl_key(1, b"k"), b"\0\0\0\0\0\0\0\x01k");
         assert_eq!(split_number(&ttl_key(9, b"k")), Some((9, &b"k"[..])));
         assert_eq!(split_number(b"short"), None);
+    }
+
+    #[test]
+    fn golden_keys_of_deadlines() {
+        assert_eq!(due_key(1, b"k"), b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01k");
+        assert_eq!(split_due(&due_key(9, b"k")), Some((9, &b"k"[..])));
+        assert_eq!(split_due(&deadline_key(1, 9, b"f")), None);
+        assert_eq!(field_key(258, b"f"), b"\0\0\0\0\0\0\x01\x02\0f");
+        assert_eq!(deadline_key(2, 3, b"f"), b"\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0\0\x03f");
     }
 }

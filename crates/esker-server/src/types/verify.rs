@@ -8,10 +8,10 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::Database;
-use super::check::check;
-use super::subkey::{parts_prefix, split_number, ttl_key};
+use super::check::{Problem, check};
+use super::subkey::{NO_VERSION, due_key, parts_prefix, split_due, split_number, ttl_key};
 use crate::store::record::{Kind, Main};
-use crate::store::{Order, Reads, Result, Span, Value, prefix_end};
+use crate::store::{Order, Reads, Result, Space, Span, Value, prefix_end};
 
 /// Maximum number of problems of a keyspace or database in a report.
 pub const PROBLEMS_MAX: usize = 1000;
@@ -58,6 +58,7 @@ fn verify_parts(reads: &dyn Reads, data: &Database, parts_bytes_max: usize) -> R
         verify.problems.push(problem);
     }
     verify.expiries()?;
+    verify.first_deadlines()?;
     verify.garbage()?;
     verify.versions()?;
     Ok(verify.report())
@@ -92,11 +93,21 @@ impl Verify<'_> {
     /// Passes the entries of a keyspace to `visit` until the store fails or there are too many problems.
     fn walk(
         &mut self,
-        space: &crate::store::Space,
+        space: &Space,
+        visit: impl FnMut(&mut Self, &[u8], &[u8]) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.walk_span(space, Span::ALL, visit)
+    }
+
+    /// Same as `walk`, for a range.
+    fn walk_span(
+        &mut self,
+        space: &Space,
+        span: Span<'_>,
         mut visit: impl FnMut(&mut Self, &[u8], &[u8]) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         let (reads, mut failed) = (self.reads, None);
-        reads.range(space, Span::ALL, Order::Up, &mut |key, value| match visit(self, key, value) {
+        reads.range(space, span, Order::Up, &mut |key, value| match visit(self, key, value) {
             Ok(flow) => flow,
             Err(error) => {
                 failed = Some(error);
@@ -116,23 +127,33 @@ impl Verify<'_> {
             if main.expires != 0 && verify.reads.get(&data.ttl, &ttl_key(main.expires, key))?.is_none() {
                 return Ok(verify.note(key, "its expiry is not noted, so it is not removed in time"));
             }
-            let mut parts = Vec::new();
-            if main.kind != Kind::String {
-                let Ok(shape) = main.shape() else { return Ok(verify.note(key, "its head is cut off")) };
-                verify.named.push(shape.version);
-                match verify.parts(shape.version)? {
-                    Some(all) => parts = all,
-                    None => {
-                        verify.pass_over(key);
-                        return Ok(ControlFlow::Continue(()));
-                    }
+            if main.kind == Kind::String {
+                return Ok(verify.checked(key, check(&main, &[], &[])));
+            }
+            let Ok(shape) = main.shape() else { return Ok(verify.note(key, "its head is cut off")) };
+            verify.named.push(shape.version);
+            if let Some(deadlines) = shape.deadlines {
+                verify.named.push(deadlines.version);
+                if verify.reads.get(&data.sub, &due_key(deadlines.first, key))?.is_none() {
+                    let problem = "its first deadline is not noted, so its fields are not removed in time";
+                    return Ok(verify.note(key, problem));
                 }
             }
-            Ok(match check(&main, &parts) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(problem) => verify.note(key, problem),
-            })
+            let parts = verify.parts(shape.version)?;
+            let deadlines = match shape.deadlines {
+                Some(deadlines) => verify.parts(deadlines.version)?,
+                None => Some(Vec::new()),
+            };
+            let (Some(parts), Some(deadlines)) = (parts, deadlines) else {
+                verify.pass_over(key);
+                return Ok(ControlFlow::Continue(()));
+            };
+            Ok(verify.checked(key, check(&main, &parts, &deadlines)))
         })
+    }
+
+    fn checked(&mut self, key: &[u8], found: std::result::Result<(), Problem>) -> ControlFlow<()> {
+        found.map_or_else(|problem| self.note(key, problem), ControlFlow::Continue)
     }
 
     /// All parts of a version. `None` if they are too large to check.
@@ -164,6 +185,22 @@ impl Verify<'_> {
         })
     }
 
+    /// Checks the entries of hashes by their first deadline (data.4).
+    fn first_deadlines(&mut self) -> Result<()> {
+        let data = self.data;
+        let (from, end) = (parts_prefix(NO_VERSION), parts_prefix(NO_VERSION + 1));
+        self.walk_span(&data.sub, Span::between(&from, &end), |verify, entry, _| {
+            let Some((first, key)) = split_due(entry) else {
+                return Ok(verify.note(entry, "a first deadline is cut off"));
+            };
+            let main = verify.reads.get(&data.main, key)?.and_then(|raw| Main::decode(raw).ok());
+            Ok(match main.and_then(|main| main.due().ok()) {
+                Some(due) if due.fields == first => ControlFlow::Continue(()),
+                _ => verify.note(key, "a first deadline is noted that the key does not have"),
+            })
+        })
+    }
+
     fn garbage(&mut self) -> Result<()> {
         let data = self.data;
         self.walk(&data.garbage, |verify, entry, _| {
@@ -178,7 +215,7 @@ impl Verify<'_> {
 
     /// Checks that parts without a main record are named as garbage (data.3). Reads one part of each version.
     fn versions(&mut self) -> Result<()> {
-        let mut from = Some(Vec::new());
+        let mut from = prefix_end(&parts_prefix(NO_VERSION));
         while let Some(start) = from.take() {
             let mut first = None;
             self.reads.range(&self.data.sub, Span::from(&start), Order::Up, &mut |key, _| {

@@ -14,6 +14,8 @@ mod failing;
 mod feed;
 mod generator;
 mod harness;
+mod hash_fields;
+mod hash_fields_model;
 mod hostile;
 #[cfg(feature = "lua")]
 mod hostile_scripts;

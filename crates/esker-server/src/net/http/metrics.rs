@@ -52,6 +52,7 @@ pub fn metrics(server: &Arc<Server>) -> String {
         ("input_bytes_total", "Bytes received.", &stats.bytes_in),
         ("output_bytes_total", "Bytes sent.", &stats.bytes_out),
         ("expired_keys_total", "Keys that have expired.", &stats.expired),
+        ("expired_fields_total", "Fields of hashes that have expired.", &stats.expired_fields),
         ("keyspace_hits_total", "Keys that were found.", &stats.hits),
         ("keyspace_misses_total", "Keys that were not found.", &stats.misses),
         ("commits_total", "Commits.", &stats.commits),
