@@ -503,7 +503,8 @@ fn dump_and_restore(model: &mut Model, seed: u64, wire: &mut Wire, random: &mut 
 
 /// Reads everything from a replica that has all commits.
 fn read_replica(model: &mut Model, seed: u64, primary: &mut Wire, replica: &mut Wire, random: &mut Rng) {
-    assert_eq!(primary.say("WAIT 1 0"), ":1");
+    // A link that a restart has cut may still be counted.
+    assert!([":1", ":2"].contains(&primary.say("WAIT 1 0").as_str()));
     for _ in 0..3 {
         let words = loop {
             let words = command(random);
