@@ -14,6 +14,8 @@ pub enum Keys {
     /// A number of keys at the first position, followed by the keys. A single key is at the second, unless it
     /// is 0.
     Numbered(usize, usize),
+    /// A number of keys at this position, followed by the keys, each with its value.
+    NumberedPairs(usize),
     /// The first half of the words after `STREAMS`. Options precede it, with any words as values.
     Streams,
     /// The first argument, and the destination that an option names.
@@ -43,6 +45,10 @@ impl Keys {
                 let other = (other > 0).then(|| request.get(other)).flatten();
                 other.into_iter().chain(request.from(at + 1).take(count.unwrap_or(0))).collect()
             }
+            Keys::NumberedPairs(at) => {
+                let count = request.get(at).and_then(parse_int).and_then(|n| usize::try_from(n).ok());
+                request.from(at + 1).step_by(2).take(count.unwrap_or(0)).collect()
+            }
             Keys::Streams => {
                 let Some(at) = streams_at(request) else { return Vec::new() };
                 let count = request.len() - at - 1;
@@ -67,7 +73,7 @@ impl Keys {
 
     /// Returns whether other words determine the positions.
     pub fn are_movable(&self) -> bool {
-        matches!(self, Keys::Numbered(..) | Keys::Streams | Keys::Stored(_))
+        matches!(self, Keys::Numbered(..) | Keys::NumberedPairs(_) | Keys::Streams | Keys::Stored(_))
     }
 }
 

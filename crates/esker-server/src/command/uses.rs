@@ -119,9 +119,21 @@ fn has_word(request: &Request, from: usize, words: &[&str]) -> bool {
     (from..request.len()).any(|at| words.iter().any(|word| request.is(at, word)))
 }
 
-/// `SET` shows the old value on request.
+/// Conditions on the value of a string, which show something of it.
+const CONDITIONS: &[&str] = &["ifeq", "ifne", "ifdeq", "ifdne"];
+
+/// `SET` shows the old value on request, and whether it has some value if that is a condition.
 pub fn of_set(request: &Request) -> KeyUse {
-    if has_word(request, 3, &["get"]) { KeyUse::SHOW_UPDATE } else { KeyUse::SET }
+    if has_word(request, 3, &["get"]) || has_word(request, 3, CONDITIONS) {
+        KeyUse::SHOW_UPDATE
+    } else {
+        KeyUse::SET
+    }
+}
+
+/// `DELEX` shows whether the key has some value if that is a condition.
+pub fn of_delex(request: &Request) -> KeyUse {
+    if request.len() > 2 { KeyUse::TAKE } else { KeyUse::REMOVE }
 }
 
 /// `BITFIELD` changes data only if it has a step that does.

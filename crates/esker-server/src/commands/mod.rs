@@ -36,6 +36,7 @@ mod stream_groups;
 mod stream_info;
 mod stream_trim;
 mod streams;
+mod string_conditions;
 mod strings;
 mod table;
 mod transactions;

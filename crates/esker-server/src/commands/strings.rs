@@ -1,6 +1,7 @@
 //! Strings.
 
 use super::expiry::deadline;
+use super::string_conditions::Condition;
 use crate::base::events::Event;
 use crate::command::spec::Group::String as Strings;
 use crate::resp::fail::{Done, Fail, NO_INTEGER, SYNTAX};
@@ -32,7 +33,7 @@ pub(super) const TABLE: &[Command] = &[
     command("mset", -3, ADD, PAIRS, Strings, "key text ...", "Sets several strings.", mset).each(KeyUse::SET),
     command("msetnx", -3, ADD, PAIRS, Strings, "key text ...", "Sets several strings if none of the keys exists.", msetnx).each(KeyUse::MAKE),
     command("psetex", 4, ADD, FIRST, Strings, "key milliseconds text", "Sets a string that expires after a number of milliseconds.", |cx, r| setex(cx, r, 1)).each(KeyUse::SET),
-    command("set", -3, ADD, FIRST, Strings, "key text [nx|xx] [get] [ex s|px ms|exat t|pxat t|keepttl]", "Sets a string.", set).uses(Uses::Asked(uses::of_set)),
+    command("set", -3, ADD, FIRST, Strings, "key text [nx|xx|ifeq text|ifne text|ifdeq digest|ifdne digest] [get] [ex s|px ms|exat t|pxat t|keepttl]", "Sets a string.", set).uses(Uses::Asked(uses::of_set)),
     command("setex", 4, ADD, FIRST, Strings, "key seconds text", "Sets a string that expires after a number of seconds.", |cx, r| setex(cx, r, 1000)).each(KeyUse::SET),
     command("setnx", 3, ADD | FAST, FIRST, Strings, "key text", "Sets a string if the key does not exist.", setnx).each(KeyUse::MAKE),
     command("setrange", 4, ADD, FIRST, Strings, "key offset text", "Overwrites a part of a string.", setrange),
@@ -67,7 +68,7 @@ fn get(cx: &mut Cx<'_>, request: &Request) -> Done {
 
 /// The expiry that a request gives to a string.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lifetime {
+pub(super) enum Lifetime {
     Unsaid,
     Keep,
     Persist,
@@ -81,7 +82,7 @@ enum Lifetime {
 
 impl Lifetime {
     /// Parses an option about the expiry. Its number is parsed later, once all words are valid.
-    fn of(request: &Request, at: usize) -> Option<Self> {
+    pub(super) fn of(request: &Request, at: usize) -> Option<Self> {
         let (unit, is_relative) = match request[at].to_ascii_lowercase().as_slice() {
             b"ex" => (1000, true),
             b"px" => (1, true),
@@ -95,12 +96,12 @@ impl Lifetime {
     }
 
     /// Returns the number of words of the option.
-    fn words(self) -> usize {
+    pub(super) fn words(self) -> usize {
         if matches!(self, Lifetime::At { .. }) { 2 } else { 1 }
     }
 
     /// Returns whether this option may follow another one: it is the first, or repeats the same kind.
-    fn may_follow(self, before: Lifetime) -> bool {
+    pub(super) fn may_follow(self, before: Lifetime) -> bool {
         match (before, self) {
             (
                 Lifetime::At { unit: old, is_relative: was_relative, .. },
@@ -111,7 +112,7 @@ impl Lifetime {
     }
 
     /// Returns the expiry in Unix milliseconds, or none if the request has no time.
-    fn moment(self, cx: &Cx<'_>, request: &Request, name: &str) -> Done<Option<i64>> {
+    pub(super) fn moment(self, cx: &Cx<'_>, request: &Request, name: &str) -> Done<Option<i64>> {
         let Lifetime::At { at, unit, is_relative } = self else { return Ok(None) };
         let n = int(&request[at])?;
         if n <= 0 {
@@ -121,23 +122,62 @@ impl Lifetime {
     }
 }
 
-fn set(cx: &mut Cx<'_>, request: &Request) -> Done {
-    let key = &request[1];
-    let (mut nx, mut xx, mut gets, mut life) = (false, false, false, Lifetime::Unsaid);
+/// When `SET` sets a string.
+#[derive(Clone, Copy)]
+enum When<'r> {
+    Always,
+    Missing,
+    Exists,
+    If(Condition<'r>),
+}
+
+impl When<'_> {
+    /// Returns whether the string is set. A condition on the value is for strings only.
+    fn allows(self, old: Option<&Main>) -> Done<bool> {
+        match (self, old) {
+            (When::Always, _) => Ok(true),
+            (When::Missing, old) => Ok(old.is_none()),
+            (When::Exists, old) => Ok(old.is_some()),
+            (When::If(_), Some(old)) if old.kind != Kind::String => Err(Fail::WrongType),
+            (When::If(condition), old) => condition.holds(old.map(Main::text)),
+        }
+    }
+}
+
+/// The options of `SET`.
+struct SetOptions<'r> {
+    when: When<'r>,
+    gets: bool,
+    life: Lifetime,
+}
+
+fn set_options(request: &Request) -> Done<SetOptions<'_>> {
+    let mut options = SetOptions { when: When::Always, gets: false, life: Lifetime::Unsaid };
     let mut at = 3;
     while at < request.len() {
-        match (Lifetime::of(request, at), request[at].to_ascii_lowercase().as_slice()) {
-            (Some(said), _) if said != Lifetime::Persist && said.may_follow(life) => {
-                life = said;
+        let word = request[at].to_ascii_lowercase();
+        match (Lifetime::of(request, at), Condition::of(request, at), word.as_slice(), options.when) {
+            (Some(said), ..) if said != Lifetime::Persist && said.may_follow(options.life) => {
+                options.life = said;
                 at += said.words() - 1;
             }
-            (None, b"nx") if !xx => nx = true,
-            (None, b"xx") if !nx => xx = true,
-            (None, b"get") => gets = true,
+            (None, Some(condition), _, When::Always) => {
+                options.when = When::If(condition);
+                at += 1;
+            }
+            (None, None, b"nx", When::Always | When::Missing) => options.when = When::Missing,
+            (None, None, b"xx", When::Always | When::Exists) => options.when = When::Exists,
+            (None, None, b"get", _) => options.gets = true,
             _ => return Err(SYNTAX.into()),
         }
         at += 1;
     }
+    Ok(options)
+}
+
+fn set(cx: &mut Cx<'_>, request: &Request) -> Done {
+    let key = &request[1];
+    let SetOptions { when, gets, life } = set_options(request)?;
     let moment = life.moment(cx, request, "set")?;
     let old = cx.main(key)?;
     if gets {
@@ -147,7 +187,7 @@ fn set(cx: &mut Cx<'_>, request: &Request) -> Done {
             None => cx.out.null(),
         }
     }
-    if nx && old.is_some() || xx && old.is_none() {
+    if !when.allows(old.as_ref())? {
         if !gets {
             cx.out.null();
         }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::{
     acl, bits, connection, dump, expiry, geo, hash_fields, hashes, hyper_log_logs, inside, keys, latency,
     list_pops, lists, operations, ordered, pubsub, replication, rows, scan, scripts, server, sets, slots,
-    sort, sorted_sets, stream_groups, stream_info, streams, strings, transactions,
+    sort, sorted_sets, stream_groups, stream_info, streams, string_conditions, strings, transactions,
 };
 use crate::command::spec::{self, Spec, Specs};
 #[cfg(test)]
@@ -20,6 +20,7 @@ static TABLES: &[&[Command]] = &[
     sort::TABLE,
     dump::TABLE,
     strings::TABLE,
+    string_conditions::TABLE,
     bits::TABLE,
     hyper_log_logs::TABLE,
     hashes::TABLE,
@@ -120,6 +121,7 @@ mod tests {
             keys.map(|key| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(find("mset a 1 b 2"), "a b");
+        assert_eq!(find("msetex 2 a 1 b 2 ex 5"), "a b");
         assert_eq!(find("get a"), "a");
         assert_eq!(find("del a b c"), "a b c");
         assert_eq!(find("ping"), "");
@@ -150,6 +152,10 @@ mod tests {
         };
         assert_eq!(show("get a"), "a RO access");
         assert_eq!(show("mset a 1 b 2"), "a OW update, b OW update");
+        assert_eq!(show("set a 1"), "a OW update");
+        assert_eq!(show("set a 1 ifeq 2"), "a RW access update");
+        assert_eq!(show("delex a"), "a RM delete");
+        assert_eq!(show("delex a ifeq 2"), "a RW access delete");
         assert_eq!(show("incr a"), "a RW access update");
         assert_eq!(show("hset a f v"), "a RW update");
         assert_eq!(show("lmove a b left right"), "a RW access delete, b RW insert");

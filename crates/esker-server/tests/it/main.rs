@@ -36,6 +36,7 @@ mod rows_model;
 #[cfg(feature = "lua")]
 mod scripts;
 mod seam;
+mod string_conditions;
 #[cfg(feature = "tls")]
 mod tls;
 mod users;
