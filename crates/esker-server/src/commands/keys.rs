@@ -19,7 +19,7 @@ pub(super) const TABLE: &[Command] = &[
     command("del", -2, WRITE, ALL, Generic, "key ...", "Removes keys.", del).each(KeyUse::REMOVE),
     command("exists", -2, READ | FAST, ALL, Generic, "key ...", "Counts how many of the keys exist.", exists).each(KeyUse::LOOK),
     command("move", 3, WRITE | FAST, FIRST, Generic, "key number", "Moves a key to another database.", move_key).each(KeyUse::TAKE),
-    command("object", -2, READ, Keys::At(2, 2, 1), Generic, "encoding key | refcount key | idletime key | freq key", "Shows how Redis would store a key.", object).each(KeyUse::LOOK),
+    command("object", -2, READ, Keys::At(2, 2, 1), Generic, "encoding key | refcount key | idletime key | freq key", "Shows how Redis would store a key. IDLETIME and FREQ are refused: accesses are not tracked.", object).each(KeyUse::LOOK),
     command("randomkey", 1, READ, NO_KEYS, Generic, "", "Returns a random key.", randomkey),
     command("rename", 3, WRITE, FIRST_TWO, Generic, "from to", "Renames a key.", rename).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SET)),
     command("renamenx", 3, WRITE | FAST, FIRST_TWO, Generic, "from to", "Renames a key if the new name does not exist.", renamenx).uses(Uses::First(KeyUse::SHOW_UPDATE, KeyUse::SET)),
@@ -272,6 +272,9 @@ pub(super) fn encoding(cx: &Cx<'_>, key: &[u8], main: &Main) -> Done<&'static st
     Ok(if parts.iter().any(is_long) { large } else { small })
 }
 
+/// A reply of 0 would look like a key that was just read. Times of accesses would make each read a write.
+const NO_ACCESS_TIMES: &str = "ERR accesses to keys are not tracked, because no key is evicted";
+
 fn object(cx: &mut Cx<'_>, request: &Request) -> Done {
     if request.len() != 3 {
         return Err(unknown_subcommand(request));
@@ -290,7 +293,7 @@ fn object(cx: &mut Cx<'_>, request: &Request) -> Done {
             cx.out.bulk(encoding.as_bytes());
         }
         b"refcount" => cx.out.int(1),
-        b"idletime" => cx.out.int(0),
+        b"idletime" => return Err(NO_ACCESS_TIMES.into()),
         _ => {
             return Err("ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
                         switching between policies at runtime LRU and LFU data will take some time to adjust."
