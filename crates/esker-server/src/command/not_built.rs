@@ -14,6 +14,8 @@ const NOT_BUILT: &[(&str, &str)] = &[
     ("readwrite", "there is no cluster mode"),
     ("sentinel", "this is no sentinel"),
     ("ts.", "modules are not supported"),
+    ("vadd", "there are no vector sets"),
+    ("vsim", "there are no vector sets"),
 ];
 
 /// Returns the error reply for such a command.

@@ -246,14 +246,21 @@ fn xread(cx: &mut Cx<'_>, request: &Request) -> Done {
     for n in 0..reading.len {
         let (key, at) = (&request[reading.first + n], reading.first + reading.len + n);
         let stream = Stream::open(cx, key)?;
+        if let (Some(stream), b"+") = (&stream, &request[at]) {
+            let newest = stream.entries(cx, StreamId::default(), StreamId::MAX, Order::Down, 1)?;
+            if !newest.is_empty() {
+                found.push((key, newest));
+                continue;
+            }
+        }
         let after = match &request[at] {
-            b"$" => stream.as_ref().map_or_else(StreamId::default, Stream::last_id),
+            b"$" | b"+" => stream.as_ref().map_or_else(StreamId::default, Stream::last_id),
             b">" => {
                 return Err("ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.".into());
             }
             word => id(word, 0)?,
         };
-        // A request that waits reads the entries added since now, so `$` is resolved here.
+        // A request that waits reads the entries added since now, so `$` and `+` are resolved here.
         words[at] = after.to_string().into_bytes();
         if let (Some(stream), Some(from)) = (stream, after.next()) {
             let entries = stream.entries(cx, from, StreamId::MAX, Order::Up, reading.count)?;

@@ -1,6 +1,6 @@
 //! Requests with wrong words get the errors of Redis, before a command is queued or run.
 
-use crate::harness::TestServer;
+use crate::harness::{TestServer, until};
 
 #[test]
 fn subcommands_are_looked_at_before_they_are_queued() {
@@ -82,4 +82,29 @@ fn claims_count_deliveries_and_lags_as_in_redis() {
     let last = u64::MAX;
     wire.say(&format!("XADD full {last}-{last} f v"));
     assert!(wire.say("XADD full * f v").starts_with("-ERR The stream has exhausted the last possible ID"));
+}
+
+#[test]
+fn plus_reads_the_last_entry_of_a_stream() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    for (line, reply) in [
+        ("XREAD STREAMS a +", "null"),
+        ("XADD a 1-1 f v", "\"1-1\""),
+        ("XADD a 2-1 f w", "\"2-1\""),
+        ("XREAD COUNT 5 BLOCK 1 STREAMS a b + +", "*[*[\"a\", *[*[\"2-1\", *[\"f\", \"w\"]]]]]"),
+        ("XDEL a 2-1", ":1"),
+        ("XREAD STREAMS a +", "*[*[\"a\", *[*[\"1-1\", *[\"f\", \"v\"]]]]]"),
+        ("XDEL a 1-1", ":1"),
+        ("XREAD STREAMS a +", "null"),
+        ("XREAD BLOCK 1 STREAMS a +", "null"),
+    ] {
+        assert_eq!(wire.say(line), reply, "{line}");
+    }
+    // A request that waits gets what is added behind the last id.
+    wire.send(&["XREAD", "BLOCK", "0", "STREAMS", "a", "+"]);
+    let mut other = server.wire();
+    until(|| !other.say("INFO clients").contains("blocked_clients:0"));
+    other.say("XADD a 3-1 f x");
+    assert_eq!(format!("{:?}", wire.reply()), "*[*[\"a\", *[*[\"3-1\", *[\"f\", \"x\"]]]]]");
 }
