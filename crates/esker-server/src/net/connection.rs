@@ -72,6 +72,8 @@ struct Connection<S> {
     has_more: bool,
     /// Whether the sequencer has run requests since the last replies were sent.
     has_submitted: bool,
+    /// Replies from before the job that runs. They precede those that the sequencer sends early.
+    held: Vec<u8>,
     /// Delay of the reply to the next wrong password.
     refused_delay: Duration,
     /// The newest state, for reads on this task.
@@ -94,6 +96,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, clien
         spare: Vec::new(),
         has_more: false,
         has_submitted: false,
+        held: Vec::new(),
         refused_delay: REFUSED_DELAY[0],
         client: client.clone(),
         server: server.clone(),
@@ -308,15 +311,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Some(job);
         }
         // An empty buffer stays with the job.
-        let mut before = Vec::new();
         if !job.out.bytes.is_empty() {
-            before = std::mem::take(&mut job.out.bytes);
+            self.held = std::mem::take(&mut job.out.bytes);
         }
         self.has_submitted = true;
         let back = self.server.sequencer.submit(job);
         let (job, is_gone) = self.meanwhile(back, &Notify::new()).await;
         let mut job = job.ok()?;
         job.session.is_over |= is_gone;
+        let mut before = std::mem::take(&mut self.held);
         before.extend_from_slice(&self.client.outbox.take_early());
         if !before.is_empty() {
             let after = std::mem::replace(&mut job.out.bytes, before);

@@ -10,6 +10,7 @@ mod clients;
 mod cold;
 mod differential;
 mod embedding;
+mod exchanges;
 mod failing;
 mod feed;
 mod generator;

@@ -142,7 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Some(false) => self.server.sequencer.end_wait(&self.client, Woken::Timeout),
             None => {}
         }
-        for bytes in [self.client.outbox.take_early(), self.client.outbox.take_messages()] {
+        for bytes in [self.take_early(), self.client.outbox.take_messages()] {
             if !bytes.is_empty() {
                 self.client.traffic.bytes_out.add(bytes.len() as u64);
                 // If this fails, it kills the connection.
@@ -153,5 +153,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.server.sequencer.end_wait(&self.client, Woken::Gone);
         }
         unblock.is_some() || self.client.is_killed()
+    }
+
+    /// Takes the replies that the sequencer sends early, behind all earlier ones. Those of a killed
+    /// connection stay with its job: a stopping server sends them last.
+    fn take_early(&mut self) -> Vec<u8> {
+        if self.client.is_killed() {
+            return Vec::new();
+        }
+        let early = self.client.outbox.take_early();
+        if early.is_empty() {
+            return early;
+        }
+        let mut bytes = std::mem::take(&mut self.held);
+        bytes.extend_from_slice(&early);
+        bytes
     }
 }
