@@ -116,7 +116,19 @@ struct Turn<'a> {
     is_spoilt: bool,
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    fn new(server: &'a Arc<Server>, access: Access, jobs: usize) -> Self {
+        Turn {
+            server,
+            access,
+            effects: Effects::default(),
+            now: clock::now_ms(),
+            done: Vec::with_capacity(jobs),
+            early: Vec::new(),
+            is_spoilt: false,
+        }
+    }
+
     fn cx<'c>(&'c mut self, session: &'c mut Session, out: &'c mut Out) -> Cx<'c> {
         let Turn { server, access, effects, now, .. } = self;
         Cx { server, session, access, effects, out, now: *now }
@@ -137,16 +149,7 @@ impl Turn<'_> {
 impl Turns {
     /// Begins a commit of about this many jobs.
     fn begin(server: &Arc<Server>, jobs: usize) -> Turn<'_> {
-        let access = Access::Write(server.store.begin());
-        Turn {
-            server,
-            access,
-            effects: Effects::default(),
-            now: clock::now_ms(),
-            done: Vec::with_capacity(jobs),
-            early: Vec::new(),
-            is_spoilt: false,
-        }
+        Turn::new(server, Access::Write(server.store.begin()), jobs)
     }
 
     /// Prefetches the keys of several commands on one database. Otherwise each command would wait for memory
@@ -230,13 +233,16 @@ impl Turns {
     }
 
     /// Commits everything before a command that must be the first of its commit, including earlier commands
-    /// of the same connection.
+    /// of the same connection. The next transaction begins after that: it sees what was committed, and does
+    /// not conflict with it.
     fn begin_again<'a>(&mut self, turn: &mut Turn<'a>, job: &mut Job) {
         if job.answered < job.done {
             turn.early.push(job.take_replies());
         }
-        let next: Turn<'a> = Self::begin(turn.server, 1);
-        self.finish(std::mem::replace(turn, next));
+        let server = turn.server;
+        let nothing = Turn::new(server, Access::Now(server.store.clone()), 0);
+        self.finish(std::mem::replace(turn, nothing));
+        *turn = Self::begin(server, 1);
     }
 
     /// Serves the jobs that wait for keys that were just filled.

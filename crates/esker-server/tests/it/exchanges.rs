@@ -1,7 +1,10 @@
 //! Databases that are exchanged among other commands: in pipelines, in transactions and in scripts.
 
+use std::collections::BTreeMap;
+
 use esker::Db;
 use esker_server::{Fsync, Options};
+use fastrand::Rng;
 
 use crate::harness::TestServer;
 use crate::wire::{Wire, encode};
@@ -11,6 +14,20 @@ fn pipe<T: AsRef<str>>(wire: &mut Wire, commands: &[T]) -> Vec<String> {
     let words = |command: &T| encode(&command.as_ref().split(' ').collect::<Vec<_>>());
     wire.send_bytes(&commands.iter().map(words).collect::<Vec<_>>().concat());
     commands.iter().map(|_| format!("{:?}", wire.reply())).collect()
+}
+
+#[test]
+fn commands_behind_an_exchange_see_the_writes_before_it() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    // The keyspaces of both databases exist.
+    pipe(&mut wire, &["SET k zero", "SELECT 1", "SET k one", "SELECT 0"]);
+    let seen = pipe(&mut wire, &["SET k 1", "SWAPDB 2 3", "GET k", "INCR k", "SWAPDB 0 1", "GET k"]);
+    assert_eq!(seen, ["+OK", "+OK", "\"1\"", ":2", "+OK", "\"one\""]);
+    let seen = pipe(&mut wire, &["SELECT 1", "INCR k", "MULTI", "SWAPDB 0 1", "INCR k", "EXEC"]);
+    assert_eq!(seen[1], ":3");
+    assert!(seen[5].starts_with("*[+OK, -ERR value is not an integer"), "{seen:?}");
+    assert_eq!(pipe(&mut wire, &["SELECT 0", "INCR k"]), ["+OK", ":4"]);
 }
 
 #[test]
@@ -36,5 +53,94 @@ fn replies_before_an_exchange_come_first() {
         let seen = pipe(&mut wire, &[&*echo, "SET other 1", "MULTI", "SWAPDB 1 2", "GET k", "EXEC"]);
         let expected = [&format!("\"{n}\""), "+OK", "+OK", "+QUEUED", "+QUEUED", "*[+OK, \"text\"]"];
         assert_eq!(seen, expected, "transaction {n}");
+    }
+}
+
+/// What the databases hold, and where the connection is.
+#[derive(Default)]
+struct Model {
+    data: [BTreeMap<String, i64>; 3],
+    db: usize,
+}
+
+impl Model {
+    /// Runs a command and returns its reply.
+    fn run(&mut self, command: &str) -> String {
+        let words: Vec<_> = command.split(' ').collect();
+        let number = |at: usize| words[at].parse::<usize>().unwrap();
+        let here = &mut self.data[self.db];
+        let value = |value: Option<&i64>| value.map_or("null".to_owned(), |n| format!("\"{n}\""));
+        match words[0] {
+            "GET" => return value(here.get(words[1])),
+            "ECHO" => return format!("\"{}\"", words[1]),
+            "SET" => _ = here.insert(words[1].into(), words[2].parse().unwrap()),
+            "DEL" => return format!(":{}", here.remove(words[1]).is_some() as u8),
+            "INCR" => {
+                let n = here.entry(words[1].into()).or_default();
+                *n += 1;
+                return format!(":{n}");
+            }
+            "SELECT" => self.db = number(1),
+            "FLUSHDB" => here.clear(),
+            "SWAPDB" => self.data.swap(number(1), number(2)),
+            _ => return "-ERR value is not an integer or out of range".into(),
+        }
+        "+OK".into()
+    }
+}
+
+/// Runs random pipelines with exchanges of databases against the model.
+fn compare(wire: &mut Wire, model: &mut Model, rng: &mut Rng, seed: u64) {
+    let mut commands = Vec::new();
+    let mut expected = Vec::new();
+    for _ in 0..rng.usize(1..8) {
+        let (key, n) = (["a", "b", "c"][rng.usize(0..3)], rng.u8(..));
+        let command = match rng.u8(0..12) {
+            0..3 => format!("SWAPDB {} {}", rng.u8(0..3), rng.u8(0..3)),
+            3 => format!("SELECT {}", rng.u8(0..3)),
+            4 => format!("SET {key} {n}"),
+            5 => format!("DEL {key}"),
+            6 | 7 => format!("INCR {key}"),
+            8 => format!("ECHO {n}"),
+            9 if rng.u8(0..4) == 0 => "FLUSHDB".into(),
+            10 => format!("INCRBY {key} x"),
+            _ => format!("GET {key}"),
+        };
+        expected.push(model.run(&command));
+        commands.push(command);
+    }
+    // An exchange has to come before other writes of a transaction.
+    let is_multi = rng.u8(0..4) == 0 && !commands.iter().skip(1).any(|command| command.starts_with("SWAPDB"));
+    if is_multi {
+        let replies = std::mem::take(&mut expected);
+        let queued = commands.iter().map(|_| "+QUEUED".to_owned());
+        expected = std::iter::once("+OK".into())
+            .chain(queued)
+            .chain([format!("*[{}]", replies.join(", "))])
+            .collect();
+        commands.insert(0, "MULTI".into());
+        commands.push("EXEC".into());
+    }
+    assert_eq!(pipe(wire, &commands), expected, "ESKER_SEED={seed}: {commands:?}");
+}
+
+#[test]
+fn pipelines_with_exchanges_follow_the_model() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let seeds = match (number("ESKER_SEED"), number("ESKER_SEEDS")) {
+        (Some(seed), _) => seed..seed + 1,
+        (None, count) => 0..count.unwrap_or(6),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    for seed in seeds {
+        let mut rng = Rng::with_seed(seed);
+        let fsync = if seed % 2 == 0 { Fsync::Always } else { Fsync::EverySecond };
+        let db = Db::open(dir.path().join(seed.to_string())).unwrap();
+        let server = TestServer::start_with(db, Options { fsync, ..Options::default() });
+        let (mut wire, mut model) = (server.wire(), Model::default());
+        for _ in 0..80 {
+            compare(&mut wire, &mut model, &mut rng, seed);
+        }
+        assert_eq!(wire.say("ES.VERIFY"), "*[]", "ESKER_SEED={seed}");
     }
 }
