@@ -58,11 +58,13 @@ fn run(cx: &mut Cx<'_>, request: &Request, digest: &str, source: &[u8], only_rea
     let server = cx.server.clone();
     let _running = Running::new(&server.scripts, cx.now);
     let was_inside = std::mem::replace(&mut cx.session.turn.is_inside, true);
-    let (db, data, is_resp3) = (cx.session.db, cx.session.data.clone(), cx.out.is_resp3);
+    let (db, data, generation) = (cx.session.db, cx.session.data.clone(), cx.session.generation);
+    let is_resp3 = cx.out.is_resp3;
     let done = execute(cx, &Script { digest, whole: source, source, keys, arguments, only_reads });
     cx.session.turn.is_inside = was_inside;
     cx.out.is_resp3 = is_resp3;
-    (cx.session.db, cx.session.data) = (db, data);
+    // If the script has exchanged databases, the next command finds that `data` is of an older generation.
+    (cx.session.db, cx.session.data, cx.session.generation) = (db, data, generation);
     done
 }
 

@@ -56,6 +56,25 @@ fn replies_before_an_exchange_come_first() {
     }
 }
 
+#[cfg(feature = "lua")]
+#[test]
+fn a_connection_stays_in_its_database_after_a_script_has_exchanged_it() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    pipe(&mut wire, &["SET k zero", "SELECT 1", "SET k one", "SELECT 0"]);
+    let script = "redis.call('SWAPDB', 0, 1) redis.call('SELECT', 1) return redis.call('GET', 'k')";
+    assert_eq!(format!("{:?}", wire.call(&["EVAL", script, "0"])), "\"zero\"");
+    assert_eq!(wire.say("GET k"), "\"one\"");
+    assert_eq!(wire.say("SET k new"), "+OK");
+    assert_eq!(server.wire().say("GET k"), "\"new\"");
+    // So it does inside a transaction.
+    wire.say("MULTI");
+    wire.call(&["EVAL", script, "0"]);
+    wire.say("GET k");
+    assert_eq!(wire.say("EXEC"), "*[\"new\", \"zero\"]");
+    assert_eq!((wire.say("GET k"), server.wire().say("GET k")), ("\"zero\"".into(), "\"zero\"".into()));
+}
+
 /// What the databases hold, and where the connection is.
 #[derive(Default)]
 struct Model {
