@@ -13,10 +13,23 @@ use crate::base::clock;
 /// Maximum bytes of known scripts. Beyond it all are dropped, and clients send them again.
 const KNOWN_BYTES_MAX: usize = 64 << 20;
 
+/// A known script.
+struct Known {
+    source: Vec<u8>,
+    /// Whether it names `SWAPDB`, which must be the first command of its commit.
+    names_exchange: bool,
+}
+
+/// Returns whether the source of a script names `SWAPDB`.
+pub fn names_exchange(source: &[u8]) -> bool {
+    const NAME: &[u8] = b"swapdb";
+    source.windows(NAME.len()).any(|word| word.eq_ignore_ascii_case(NAME))
+}
+
 /// Known scripts, and the machine that runs them.
 #[derive(Default)]
 pub struct Scripts {
-    known: Mutex<HashMap<String, Vec<u8>>>,
+    known: Mutex<HashMap<String, Known>>,
     /// Set when the running script must end. Relaxed: it is checked from time to time.
     pub kill: Arc<AtomicBool>,
     /// Set while a script runs. Relaxed: it is only shown.
@@ -35,10 +48,13 @@ impl Scripts {
     pub fn add(&self, digest: &str, source: &[u8]) {
         let mut known = self.known.lock();
         if !known.contains_key(digest) {
-            if known.values().map(Vec::len).sum::<usize>() + source.len() > KNOWN_BYTES_MAX {
+            if known.values().map(|script| script.source.len()).sum::<usize>() + source.len()
+                > KNOWN_BYTES_MAX
+            {
                 known.clear();
             }
-            known.insert(digest.to_owned(), source.to_vec());
+            let script = Known { source: source.to_vec(), names_exchange: names_exchange(source) };
+            known.insert(digest.to_owned(), script);
         }
     }
 
@@ -60,7 +76,12 @@ impl Scripts {
     }
 
     pub fn get(&self, digest: &str) -> Option<Vec<u8>> {
-        self.known.lock().get(digest).cloned()
+        self.known.lock().get(digest).map(|script| script.source.clone())
+    }
+
+    /// Returns whether the script of a digest is known and names `SWAPDB`.
+    pub fn names_exchange(&self, digest: &str) -> bool {
+        self.known.lock().get(digest).is_some_and(|script| script.names_exchange)
     }
 
     /// Drops all known scripts.

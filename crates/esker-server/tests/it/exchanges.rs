@@ -1,6 +1,7 @@
 //! Databases that are exchanged among other commands: in pipelines, in transactions and in scripts.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker::Db;
 use esker_server::{Fsync, Options};
@@ -73,6 +74,43 @@ fn a_connection_stays_in_its_database_after_a_script_has_exchanged_it() {
     wire.say("GET k");
     assert_eq!(wire.say("EXEC"), "*[\"new\", \"zero\"]");
     assert_eq!((wire.say("GET k"), server.wire().say("GET k")), ("\"zero\"".into(), "\"zero\"".into()));
+}
+
+#[test]
+fn writes_of_other_clients_do_not_disturb_an_exchange() {
+    let server = TestServer::start();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (server, is_over) = (&server, &is_over);
+            scope.spawn(move || {
+                let mut wire = server.wire();
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(wire.say("SET other x"), "+OK");
+                }
+            });
+        }
+        let mut wire = server.wire();
+        let mut seen = Vec::new();
+        for _ in 0..100 {
+            seen.extend(pipe(&mut wire, &["MULTI", "SWAPDB 2 3", "INCR n", "EXEC"]).pop());
+            #[cfg(feature = "lua")]
+            {
+                let script = "return redis.call('SwapDb', 2, 3)";
+                seen.push(format!("{:?}", wire.call(&["EVAL", script, "0"])));
+                wire.say("MULTI");
+                wire.call(&["EVAL", script, "0"]);
+                seen.push(wire.say("EXEC"));
+                let digest = wire.call(&["SCRIPT", "LOAD", script]);
+                let digest = format!("{digest:?}").trim_matches('"').to_owned();
+                seen.push(wire.say(&format!("EVALSHA {digest} 0")));
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let failed: Vec<_> = seen.iter().filter(|reply| reply.contains('-')).collect();
+        assert!(failed.is_empty(), "{} of {} failed: {:?}", failed.len(), seen.len(), failed[0]);
+        assert_eq!(wire.say("GET n"), "\"100\"");
+    });
 }
 
 /// What the databases hold, and where the connection is.
