@@ -73,7 +73,7 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Opening {
     /// Directory of the database
-    #[arg(short, long, global = true, help_heading = COMMON, value_name = "DIR", env = "ESKER_DB")]
+    #[arg(short, long, alias = "dir", global = true, help_heading = COMMON, value_name = "DIR", env = "ESKER_DB")]
     pub(crate) db: Option<PathBuf>,
     /// What a commit waits for. Closing the database at the end of the command makes every commit durable
     #[arg(long, global = true, help_heading = COMMON, value_name = "LEVEL", default_value = "sync")]

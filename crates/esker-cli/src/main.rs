@@ -39,9 +39,9 @@ mod text;
 
 use std::process::ExitCode;
 
+#[cfg(not(feature = "server"))]
 use clap::Parser;
 
-use crate::args::Args;
 use crate::failure::Failure;
 
 /// The answer of a command.
@@ -54,7 +54,11 @@ pub(crate) enum Answer {
 }
 
 fn main() -> ExitCode {
-    match commands::run(Args::parse()) {
+    #[cfg(feature = "server")]
+    let args = commands::serve::parse();
+    #[cfg(not(feature = "server"))]
+    let args = Ok(args::Args::parse());
+    match args.and_then(commands::run) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
         // The reader of the output closed it, as in `esker scan | head`.

@@ -5,22 +5,26 @@
 //! - A parameter without meaning here that promises safety accepts only the value that promises nothing.
 //! - A value is checked by the type of its parameter, whatever the previous value.
 
+pub mod file;
 mod kind;
 pub mod options;
+pub mod setting;
 pub mod source;
+mod values;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-
-use self::kind::{KNOBS, Kind};
+use self::kind::{KNOBS, OWN};
+use self::values::Values;
 use crate::base::events::{Event, events_of, letters_of};
 use crate::clients::outbox::{DEFAULT_LIMITS, OutputLimits};
 use crate::config::options::{Fsync, Options};
 use crate::resp::numbers::{bytes_of, parse_int};
 use crate::store::Durability;
+
+pub use self::kind::Kind;
 
 /// Requests over HTTP that are served at once.
 pub const HTTP_AT_ONCE: usize = 64;
@@ -49,22 +53,23 @@ const PROMISES: &[(&str, &str, &str)] = &[
     ("stop-writes-on-bgsave-error", "yes", "writes stop when the log cannot be written, and only then"),
 ];
 
+/// Begins the errors of `CONFIG SET`, before the name.
+const REFUSED: &str = "ERR CONFIG SET failed (possibly related to argument ";
+
 /// Parameters that cannot be set while the server runs.
 const FIXED: &[&str] =
     &["aclfile", "bind", "databases", "dir", "port", "unixsocket", "cluster-enabled", "daemonize"];
 
 /// The current parameters.
 pub struct Config {
-    values: Mutex<BTreeMap<String, String>>,
+    values: Values,
     /// Classes of published events. Relaxed, like the others: each command reads them again.
     events: AtomicU32,
     fsync: AtomicU32,
     clients_max: AtomicU64,
     idle_seconds: AtomicU64,
     protected: AtomicU32,
-    slow_micros: AtomicI64,
-    latency_ms: AtomicU64,
-    tracks_latency: AtomicU32,
+    latency: Latency,
     replica_sync_ms: AtomicU64,
     busy_ms: AtomicU64,
     output: Arc<OutputLimits>,
@@ -72,6 +77,13 @@ pub struct Config {
     keepalive_seconds: AtomicU64,
     /// The largest `maxclients` that leaves the engine enough descriptors.
     bounds: Bounds,
+}
+
+/// What is recorded about slow work. Relaxed, like the others.
+struct Latency {
+    slow_micros: AtomicI64,
+    event_ms: AtomicU64,
+    is_tracked: AtomicU32,
 }
 
 /// Maximum number of descriptors for tables of the engine, which otherwise get half of the process's
@@ -120,7 +132,7 @@ impl Config {
             ("client-query-buffer-limit", QUERY_BYTES_MAX.to_string()),
             ("databases", options.databases.to_string()),
             ("dir", options.dir.display().to_string()),
-            ("masterauth", options.primary_password.clone()),
+            ("masterauth", options.upstream.password.clone()),
             ("maxclients", clients_max.to_string()),
             ("notify-keyspace-events", String::new()),
             ("transaction-timeout", "60".to_owned()),
@@ -138,17 +150,21 @@ impl Config {
         let mut values = BTreeMap::new();
         values.extend(KNOBS.iter().map(|(name, _, value)| ((*name).to_owned(), (*value).to_owned())));
         values.extend(PROMISES.iter().map(|(name, value, _)| ((*name).to_owned(), (*value).to_owned())));
+        let shown = options.given.settings.iter().map(|shown| (shown.parameter.clone(), shown.value.clone()));
+        values.extend(shown);
         values.extend(own.into_iter().map(|(name, value)| (name.to_owned(), value)));
         Config {
-            values: Mutex::new(values),
+            values: Values::new(values, &options.given),
             events: AtomicU32::new(0),
             fsync: AtomicU32::new(options.fsync as u32),
             clients_max: AtomicU64::new(clients_max),
             idle_seconds: AtomicU64::new(options.idle_seconds),
             protected: AtomicU32::new(u32::from(options.protected)),
-            slow_micros: AtomicI64::new(10_000),
-            latency_ms: AtomicU64::new(0),
-            tracks_latency: AtomicU32::new(1),
+            latency: Latency {
+                slow_micros: AtomicI64::new(10_000),
+                event_ms: AtomicU64::new(0),
+                is_tracked: AtomicU32::new(1),
+            },
             replica_sync_ms: AtomicU64::new(options.replica_sync_ms),
             busy_ms: AtomicU64::new(5000),
             output: Arc::default(),
@@ -156,6 +172,16 @@ impl Config {
             keepalive_seconds: AtomicU64::new(KEEPALIVE_SECONDS),
             bounds,
         }
+    }
+
+    /// Sets parameters to their first values.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn begin_with(&self, pairs: &[(String, String)]) -> Result<(), String> {
+        self.set(pairs)?;
+        self.values.forget_changes();
+        Ok(())
     }
 
     /// Returns the maximum number of HTTP connections.
@@ -200,18 +226,18 @@ impl Config {
 
     /// Returns the microseconds from which commands are logged as slow; negative: none are.
     pub fn slow_micros(&self) -> i64 {
-        self.slow_micros.load(Ordering::Relaxed)
+        self.latency.slow_micros.load(Ordering::Relaxed)
     }
 
     /// Returns the milliseconds from which work is recorded as a latency event; 0: none is.
     pub fn latency_ms(&self) -> u64 {
-        self.latency_ms.load(Ordering::Relaxed)
+        self.latency.event_ms.load(Ordering::Relaxed)
     }
 
     /// Returns whether latencies of commands are recorded.
     #[inline]
     pub fn tracks_latency(&self) -> bool {
-        self.tracks_latency.load(Ordering::Relaxed) != 0
+        self.latency.is_tracked.load(Ordering::Relaxed) != 0
     }
 
     /// Returns the milliseconds after which commits are synced for replicas; 0: they are not.
@@ -246,17 +272,12 @@ impl Config {
 
     /// Returns the names and values of all parameters that match one of the patterns.
     pub fn find(&self, patterns: &[&[u8]]) -> Vec<(String, String)> {
-        let values = self.values.lock();
-        values
-            .iter()
-            .filter(|(name, _)| is_meant(name, patterns))
-            .map(|(n, v)| (n.clone(), v.clone()))
-            .collect()
+        self.values.find(|name| is_meant(name, patterns))
     }
 
     /// Returns the value of a parameter.
     pub fn get(&self, name: &str) -> Option<String> {
-        self.values.lock().get(name).cloned()
+        self.values.get(name)
     }
 
     /// Returns the value of a parameter as a number.
@@ -272,9 +293,7 @@ impl Config {
         let name = |n: usize| pairs[n].0.to_ascii_lowercase();
         if let Some(n) = (1..pairs.len()).find(|n| (0..*n).any(|before| name(before) == name(*n))) {
             let name = name(n);
-            return Err(format!(
-                "ERR CONFIG SET failed (possibly related to argument '{name}') - duplicate parameter"
-            ));
+            return Err(format!("{REFUSED}'{name}') - duplicate parameter"));
         }
         let pairs: Result<Vec<_>, _> = pairs.iter().map(|(name, value)| self.checked(name, value)).collect();
         let mut pairs = pairs?;
@@ -288,18 +307,26 @@ impl Config {
         for (name, value) in &pairs {
             self.apply(name, value);
         }
-        self.values.lock().extend(pairs);
+        self.values.change(pairs);
         Ok(())
+    }
+
+    /// Writes what `CONFIG SET` has changed to the configuration file.
+    ///
+    /// # Errors
+    /// There is no file, or it could not be written.
+    pub fn rewrite(&self) -> Result<(), String> {
+        self.values.rewrite()
     }
 
     fn checked(&self, name: &str, value: &str) -> Result<(String, String), String> {
         let name = name.to_ascii_lowercase();
-        let refuse =
-            |why: &str| Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
+        let refuse = |why: &str| Err(format!("{REFUSED}'{name}') - {why}"));
         let Some(old) = self.get(&name) else {
             return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"));
         };
-        if FIXED.contains(&name.as_str()) && value != old {
+        let is_fixed = FIXED.contains(&name.as_str()) || !is_parameter(&name);
+        if is_fixed && value != old {
             return refuse("can't set immutable config");
         }
         if let Some((_, only, why)) = PROMISES.iter().find(|promise| promise.0 == name) {
@@ -349,7 +376,7 @@ impl Config {
                 self.fsync.store(fsync as u32, Ordering::Relaxed);
             }
             "slowlog-log-slower-than" => {
-                self.slow_micros.store(parse_int(value.as_bytes()).unwrap_or(-1), Ordering::Relaxed);
+                self.latency.slow_micros.store(parse_int(value.as_bytes()).unwrap_or(-1), Ordering::Relaxed);
             }
             "busy-reply-threshold" | "lua-time-limit" => self.busy_ms.store(number, Ordering::Relaxed),
             "maxclients" => self.clients_max.store(number, Ordering::Relaxed),
@@ -362,12 +389,31 @@ impl Config {
             "client-query-buffer-limit" => self.query_bytes_max.store(number, Ordering::Relaxed),
             "tcp-keepalive" => self.keepalive_seconds.store(number, Ordering::Relaxed),
             "timeout" => self.idle_seconds.store(number, Ordering::Relaxed),
-            "latency-monitor-threshold" => self.latency_ms.store(number, Ordering::Relaxed),
-            "latency-tracking" => self.tracks_latency.store(u32::from(value == "yes"), Ordering::Relaxed),
+            "latency-monitor-threshold" => self.latency.event_ms.store(number, Ordering::Relaxed),
+            "latency-tracking" => self.latency.is_tracked.store(u32::from(value == "yes"), Ordering::Relaxed),
             "protected-mode" => self.protected.store(u32::from(value == "yes"), Ordering::Relaxed),
             _ => {}
         }
     }
+}
+
+/// Returns the parameters of `CONFIG SET` with the types of their values.
+pub fn parameters() -> impl Iterator<Item = (&'static str, Kind)> {
+    let knobs = KNOBS.iter().map(|(name, kind, _)| (*name, *kind)).chain(OWN.iter().copied());
+    knobs.chain(PROMISES.iter().map(|(name, ..)| (*name, Kind::Text)))
+}
+
+fn is_parameter(name: &str) -> bool {
+    parameters().any(|(known, _)| known == name)
+}
+
+/// Checks a value of a parameter without setting it.
+///
+/// # Errors
+/// What is wrong.
+pub fn check_parameter(name: &str, value: &str) -> Result<(), String> {
+    let set = Config::new(&Options::default()).set(&[(name.to_owned(), value.to_owned())]);
+    set.map_err(|error| error.split_once("') - ").map_or(error.clone(), |(_, why)| why.to_owned()))
 }
 
 /// Returns whether the name of a parameter matches one of the patterns.

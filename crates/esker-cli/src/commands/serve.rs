@@ -1,14 +1,16 @@
 //! `esker serve`: serves the database over the Redis protocol.
 
+mod settings;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use esker::{Db, Tuning};
 use esker_server::{
-    ClientCertificates, Failed, Fsync, Listeners, Options, ReplicaTls, Server, Source, Stopper, Tls,
-    finish_copy, is_slot_name,
+    ClientCertificates, Failed, Fsync, Given, Listeners, Options, ReplicaTls, Server, Source, Stopper, Tls,
+    Upstream as UpstreamOptions, finish_copy, is_slot_name,
 };
 
 use crate::Answer;
@@ -18,6 +20,8 @@ use crate::failure::{Failure, Result};
 use crate::output;
 use crate::progress::OpeningProgress;
 
+pub(crate) use self::settings::parse;
+
 /// What a commit waits for before the server replies.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Sync {
@@ -26,6 +30,7 @@ pub(crate) enum Sync {
     /// The operating system; the disk follows within a second
     Everysec,
     /// Nothing
+    #[value(alias = "no")]
     Never,
 }
 
@@ -44,16 +49,16 @@ pub(crate) enum AuthClients {
 #[derive(Debug, Args)]
 struct ListenArgs {
     /// Addresses to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_delimiter = ',')]
     bind: Vec<String>,
     /// Port to listen on; 0 selects a free one
     #[arg(long, value_name = "PORT", default_value_t = 6379)]
     port: u16,
     /// Listen only on the Unix socket
-    #[arg(long, requires = "unix_socket")]
+    #[arg(long)]
     no_port: bool,
     /// Unix socket to listen on
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, alias = "unixsocket", value_name = "PATH")]
     unix_socket: Option<PathBuf>,
     /// Password that clients must give
     #[arg(long, value_name = "PASSWORD", env = "ESKER_PASSWORD", hide_env_values = true)]
@@ -67,19 +72,19 @@ struct ListenArgs {
 #[derive(Debug, Args)]
 struct TlsArgs {
     /// Port for encrypted connections; 0 selects a free one
-    #[arg(long, value_name = "PORT", requires_all = ["tls_cert_file", "tls_key_file"])]
+    #[arg(long, value_name = "PORT")]
     tls_port: Option<u16>,
     /// Certificate in PEM, followed by the chain to its root
-    #[arg(long, value_name = "PATH", requires = "tls_key_file")]
+    #[arg(long, value_name = "PATH")]
     tls_cert_file: Option<PathBuf>,
     /// Private key of the certificate, in PEM
-    #[arg(long, value_name = "PATH", requires = "tls_cert_file")]
+    #[arg(long, value_name = "PATH")]
     tls_key_file: Option<PathBuf>,
     /// Root certificates that client certificates are verified against, in PEM
-    #[arg(long, value_name = "PATH", requires = "tls_port")]
+    #[arg(long, value_name = "PATH")]
     tls_ca_cert_file: Option<PathBuf>,
     /// Whether clients must present certificates [default: yes with --tls-ca-cert-file, else no]
-    #[arg(long, value_name = "WHEN", requires = "tls_port")]
+    #[arg(long, value_name = "WHEN")]
     tls_auth_clients: Option<AuthClients>,
 }
 
@@ -139,9 +144,26 @@ impl LimitArgs {
     }
 }
 
+/// Where options come from.
+#[derive(Debug, Args)]
+struct ConfigArgs {
+    /// Read options from this file, in TOML: `port = 6379`. The command line and the environment outrank it
+    #[arg(long, value_name = "FILE", env = "ESKER_CONFIG")]
+    config: Option<PathBuf>,
+    /// Print the options that would be used, and where each comes from. Starts nothing; exit code 2 if an
+    /// option is wrong
+    #[arg(long)]
+    check_config: bool,
+    /// All options, as the operator gave them.
+    #[arg(skip)]
+    given: Given,
+}
+
 /// The options of `esker serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
     #[command(flatten)]
     listen: ListenArgs,
     /// Directory in which ES.CHECKPOINT and ES.BACKUP create copies and backups
@@ -153,7 +175,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<String>,
     /// What a commit waits for before the server replies
-    #[arg(long, value_name = "WHEN", default_value = "everysec")]
+    #[arg(long, alias = "appendfsync", value_name = "WHEN", default_value = "everysec")]
     fsync: Sync,
     /// Memory of the engine: cache and buffers
     #[arg(long, value_name = "BYTES", default_value = "1gb", value_parser = bytes)]
@@ -168,7 +190,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     timeout: u64,
     /// Without a password, refuse clients from other machines
-    #[arg(long, value_name = "yes|no", default_value = "yes", value_parser = yes_or_no)]
+    #[arg(long, value_name = "yes|no", default_value = "yes", value_parser = yes_or_no, action = ArgAction::Set)]
     protected_mode: bool,
     #[command(flatten)]
     replica: ReplicaArgs,
@@ -225,9 +247,35 @@ fn start_log(filter: Option<&str>) -> Result<()> {
         .map_err(|error| Failure::message(error.to_string()))
 }
 
+/// Checks options that only make sense together.
+fn check_together(args: &ServeArgs) -> Result<()> {
+    let ServeArgs { listen, tls, replica, .. } = args;
+    let has_tls = tls.tls_port.is_some();
+    let pairs = [
+        (listen.no_port, listen.unix_socket.is_some(), "--no-port requires --unix-socket"),
+        (has_tls, tls.tls_cert_file.is_some(), "--tls-port requires --tls-cert-file"),
+        (tls.tls_cert_file.is_some(), tls.tls_key_file.is_some(), "--tls-cert-file requires --tls-key-file"),
+        (tls.tls_key_file.is_some(), tls.tls_cert_file.is_some(), "--tls-key-file requires --tls-cert-file"),
+        (tls.tls_ca_cert_file.is_some(), has_tls, "--tls-ca-cert-file requires --tls-port"),
+        (tls.tls_auth_clients.is_some(), has_tls, "--tls-auth-clients requires --tls-port"),
+        (
+            tls.tls_cert_file.is_some(),
+            has_tls || replica.replica_tls.is_some(),
+            "--tls-cert-file requires --tls-port or --replica-tls",
+        ),
+    ];
+    match pairs.iter().find(|(is_given, is_complete, _)| *is_given && !is_complete) {
+        Some((.., why)) => Err(Failure::message(*why)),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
-    if args.tls.tls_cert_file.is_some() && args.tls.tls_port.is_none() && args.replica.replica_tls.is_none() {
-        return Err(Failure::message("--tls-cert-file requires --tls-port or --replica-tls"));
+    check_together(args)?;
+    if args.config.check_config {
+        directory(opening)?;
+        settings::print(&args.config.given.settings)?;
+        return Ok(Answer::Yes);
     }
     #[cfg(feature = "log")]
     start_log(args.log.as_deref())?;
@@ -316,13 +364,17 @@ fn options(args: &ServeArgs, directory: &Path) -> Options {
         protected: args.protected_mode,
         replica_of: args.replica.replica_of.clone(),
         replica_slot: args.replica.replica_slot.clone(),
-        primary_password: args.replica.masterauth.clone().unwrap_or_default(),
-        replica_tls: args.replica.replica_tls.clone().map(|ca| ReplicaTls {
-            ca,
-            client: args.tls.tls_cert_file.clone().zip(args.tls.tls_key_file.clone()),
-        }),
+        upstream: UpstreamOptions {
+            user: String::new(),
+            password: args.replica.masterauth.clone().unwrap_or_default(),
+            tls: args.replica.replica_tls.clone().map(|ca| ReplicaTls {
+                ca,
+                client: args.tls.tls_cert_file.clone().zip(args.tls.tls_key_file.clone()),
+            }),
+        },
         replica_sync_ms: args.replica.replica_sync_ms,
         descriptors: None,
+        given: args.config.given.clone(),
     }
 }
 

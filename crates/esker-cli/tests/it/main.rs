@@ -10,6 +10,8 @@ mod inputs;
 mod keys;
 mod keyspaces;
 mod past;
+#[cfg(feature = "server")]
+mod serving;
 mod shell;
 #[cfg(feature = "server")]
 mod shell_server;

@@ -33,6 +33,11 @@ pub fn users(request: &Request) -> Vec<usize> {
     }
 }
 
+/// Returns whether the value of an option is a password, or belongs to one.
+pub fn is_secret_option(name: &str) -> bool {
+    SECRET_OPTIONS.contains(&name)
+}
+
 /// The values of secret options after the word `SET`.
 pub fn options(request: &Request) -> Vec<usize> {
     let is_secret = |at: &usize| SECRET_OPTIONS.iter().any(|name| request.is(*at, name));

@@ -72,7 +72,8 @@ fn server(server: &Server, put: Put<'_>) -> Done {
     put("uptime_in_days", &(up / 86_400));
     put("hz", &10);
     put("executable", &"");
-    put("config_file", &"");
+    let file = server.options.given.file.as_ref().map(|path| path.display().to_string());
+    put("config_file", &file.unwrap_or_default());
     Ok(())
 }
 

@@ -85,7 +85,8 @@ fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
         cx.out.ok();
     } else if request.is(1, "rewrite") && request.len() == 2 {
-        return Err("ERR The server is running without a config file".into());
+        tokio::task::block_in_place(|| cx.server.config.rewrite()).map_err(Fail::text)?;
+        cx.out.ok();
     } else {
         return Err(unknown_subcommand(request));
     }

@@ -84,11 +84,15 @@ pub const KNOBS: &[(&str, Kind, &str)] = &[
 /// others.
 pub const OWN: &[(&str, Kind)] = &[
     ("aclfile", Text),
+    ("appendfsync", Word(&["always", "everysec", "no", "never"])),
     ("bind", Text),
+    ("client-output-buffer-limit", Text),
     ("client-query-buffer-limit", Bytes(QUERY_BYTES_MAX_MIN)),
     ("databases", COUNT),
     ("dir", Text),
     ("masterauth", Text),
+    ("maxclients", COUNT),
+    ("notify-keyspace-events", Text),
     ("port", COUNT),
     ("protected-mode", Switch),
     ("replica-sync-ms", SECONDS),

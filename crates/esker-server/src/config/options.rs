@@ -1,5 +1,6 @@
 //! The options that a server is started with.
 
+use crate::config::setting::Given;
 use crate::config::source::Source;
 use std::path::PathBuf;
 
@@ -72,6 +73,17 @@ pub struct ReplicaTls {
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
+/// Connections to a primary.
+#[derive(Clone, Debug, Default)]
+pub struct Upstream {
+    /// The user to log in as; empty: `default`.
+    pub user: String,
+    /// The password; empty: none is needed.
+    pub password: String,
+    /// Encryption, if any.
+    pub tls: Option<ReplicaTls>,
+}
+
 /// The options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -112,13 +124,13 @@ pub struct Options {
     pub replica_of: Option<Source>,
     /// The name under which it follows primaries. `None`: the one in its database.
     pub replica_slot: Option<String>,
-    /// The password for the primary; empty: none is needed.
-    pub primary_password: String,
-    /// Encryption of connections to a primary, if any.
-    pub replica_tls: Option<ReplicaTls>,
+    /// Connections to a primary.
+    pub upstream: Upstream,
     /// Milliseconds after which commits are synced while replicas follow, if nothing syncs them sooner; 0: no
     /// extra syncs.
     pub replica_sync_ms: u64,
+    /// The options as the operator gave them.
+    pub given: Given,
 }
 
 impl Default for Options {
@@ -142,9 +154,9 @@ impl Default for Options {
             protected: true,
             replica_of: None,
             replica_slot: None,
-            primary_password: String::new(),
-            replica_tls: None,
+            upstream: Upstream::default(),
             replica_sync_ms: 5,
+            given: Given::default(),
         }
     }
 }

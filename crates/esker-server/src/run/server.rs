@@ -134,6 +134,7 @@ impl Server {
         let now = clock::now_ms();
         let run_id = (0..40).map(|_| char::from(b"0123456789abcdef"[fastrand::usize(..16)])).collect();
         let config = Config::new(&options);
+        config.begin_with(&options.given.parameters).map_err(Error::Invalid)?;
         if config.clients_max() < options.clients_max {
             let why =
                 format!("{}: the process may open too few descriptors (ulimit -n)", config.clients_max());

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use esker::Db;
-use esker_server::{ClientCertificates, Options, ReplicaTls, Source, Tls};
+use esker_server::{ClientCertificates, Options, ReplicaTls, Source, Tls, Upstream};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -169,7 +169,10 @@ fn a_replica_speaks_to_the_primary_whose_certificate_it_knows() {
             client.map(|name| (files.path(&format!("{name}.pem")), files.path(&format!("{name}.key"))));
         let options = Options {
             replica_of: Some(Source { host: host.to_owned(), port: primary.tls_port() }),
-            replica_tls: Some(ReplicaTls { ca: files.path(ca), client }),
+            upstream: Upstream {
+                tls: Some(ReplicaTls { ca: files.path(ca), client }),
+                ..Upstream::default()
+            },
             ..Options::default()
         };
         Node::start_with(&dir.path().join(name), options, 64 << 20)

@@ -147,7 +147,7 @@ impl Upstream {
         let stream = last?;
         stream.set_nodelay(true).map_err(text)?;
         stream.set_write_timeout(Some(SILENCE)).map_err(text)?;
-        let stream = Stream::of(stream, &source.host, server.options.replica_tls.as_ref())?;
+        let stream = Stream::of(stream, &source.host, server.options.upstream.tls.as_ref())?;
         stream.socket().set_read_timeout(Some(LOOK_EVERY)).map_err(text)?;
         let now = clock::moment();
         Ok(Upstream {
