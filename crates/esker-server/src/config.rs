@@ -8,6 +8,7 @@
 pub mod file;
 mod kind;
 pub mod options;
+mod safety;
 pub mod setting;
 pub mod source;
 mod values;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use self::kind::{KNOBS, OWN};
+use self::safety::Safety;
 use self::values::Values;
 use crate::base::events::{Event, events_of, letters_of};
 use crate::clients::outbox::{DEFAULT_LIMITS, OutputLimits};
@@ -41,16 +43,19 @@ const PROMISES: &[(&str, &str, &str)] = &[
     ("maxmemory", "0", "data is on disk and is never evicted; --memory bounds the engine's memory"),
     ("maxmemory-clients", "0", "clients are bounded by client-output-buffer-limit and maxclients"),
     ("maxmemory-policy", "noeviction", "keys are never evicted"),
-    ("min-replicas-max-lag", "10", "a client that needs replicas waits for them: WAIT, WAITAOF"),
-    ("min-replicas-to-write", "0", "a client that needs replicas waits for them: WAIT, WAITAOF"),
-    ("min-slaves-max-lag", "10", "a client that needs replicas waits for them: WAIT, WAITAOF"),
-    ("min-slaves-to-write", "0", "a client that needs replicas waits for them: WAIT, WAITAOF"),
     ("proto-max-bulk-len", "536870912", "the limit of a word is fixed"),
     ("replica-read-only", "yes", "replicas never take writes"),
     ("replica-serve-stale-data", "yes", "replicas always serve reads; ES.READ AFTER waits for a commit"),
     ("slave-read-only", "yes", "replicas never take writes"),
     ("slave-serve-stale-data", "yes", "replicas always serve reads; ES.READ AFTER waits for a commit"),
     ("stop-writes-on-bgsave-error", "yes", "writes stop when the log cannot be written, and only then"),
+];
+
+/// Pairs of parameters that are the same. Their values change together.
+const SYNONYMS: [[&str; 2]; 3] = [
+    ["busy-reply-threshold", "lua-time-limit"],
+    ["min-replicas-max-lag", "min-slaves-max-lag"],
+    ["min-replicas-to-write", "min-slaves-to-write"],
 ];
 
 /// Begins the errors of `CONFIG SET`, before the name.
@@ -70,6 +75,8 @@ pub struct Config {
     idle_seconds: AtomicU64,
     protected: AtomicU32,
     latency: Latency,
+    /// What the server demands of its replicas.
+    pub safety: Safety,
     replica_sync_ms: AtomicU64,
     busy_ms: AtomicU64,
     output: Arc<OutputLimits>,
@@ -165,6 +172,7 @@ impl Config {
                 event_ms: AtomicU64::new(0),
                 is_tracked: AtomicU32::new(1),
             },
+            safety: Safety::default(),
             replica_sync_ms: AtomicU64::new(options.replica_sync_ms),
             busy_ms: AtomicU64::new(5000),
             output: Arc::default(),
@@ -215,8 +223,12 @@ impl Config {
         self.events() >> event as u32 & 1 == 1
     }
 
-    /// Returns what commits wait for.
+    /// Returns what commits wait for. Only durable commits are sent to replicas, so with `write-quorum` they
+    /// wait for the disk.
     pub fn durability(&self) -> Durability {
+        if self.safety.quorum() > 0 {
+            return Durability::Sync;
+        }
         match self.fsync.load(Ordering::Relaxed) {
             n if n == Fsync::Always as u32 => Durability::Sync,
             n if n == Fsync::EverySecond as u32 => Durability::Buffered,
@@ -297,11 +309,12 @@ impl Config {
         }
         let pairs: Result<Vec<_>, _> = pairs.iter().map(|(name, value)| self.checked(name, value)).collect();
         let mut pairs = pairs?;
-        for (name, other) in
-            [("lua-time-limit", "busy-reply-threshold"), ("busy-reply-threshold", "lua-time-limit")]
-        {
-            if let Some((_, value)) = pairs.iter().find(|pair| pair.0 == name).cloned() {
-                pairs.push((other.to_owned(), value));
+        for names in SYNONYMS {
+            for (name, other) in [(names[0], names[1]), (names[1], names[0])] {
+                let set = pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.clone());
+                if let Some(value) = set.filter(|_| !pairs.iter().any(|pair| pair.0 == other)) {
+                    pairs.push((other.to_owned(), value));
+                }
             }
         }
         for (name, value) in &pairs {
@@ -380,6 +393,9 @@ impl Config {
             }
             "busy-reply-threshold" | "lua-time-limit" => self.busy_ms.store(number, Ordering::Relaxed),
             "maxclients" => self.clients_max.store(number, Ordering::Relaxed),
+            "min-replicas-to-write" | "min-replicas-max-lag" | "write-quorum" | "write-quorum-timeout" => {
+                self.safety.set(name, number);
+            }
             "replica-sync-ms" => self.replica_sync_ms.store(number, Ordering::Relaxed),
             "client-output-buffer-limit" => {
                 if let Ok(limits) = self.output.parsed(value) {
@@ -444,18 +460,19 @@ mod tests {
         for (name, value) in [
             ("maxmemory", "100mb"),
             ("maxmemory-policy", "allkeys-lru"),
-            ("min-replicas-to-write", "1"),
-            ("min-slaves-to-write", "1"),
             ("replica-serve-stale-data", "no"),
             ("maxmemory-clients", "5%"),
         ] {
             assert!(config.set(&pair(name, value)).unwrap_err().contains("not supported"), "{name}");
         }
-        for (name, value) in
-            [("maxmemory", "0mb"), ("maxmemory-policy", "noeviction"), ("min-replicas-to-write", "0")]
-        {
+        for (name, value) in [("maxmemory", "0mb"), ("maxmemory-policy", "noeviction")] {
             config.set(&pair(name, value)).unwrap();
         }
+        config.set(&pair("min-slaves-to-write", "2")).unwrap();
+        assert_eq!(config.get("min-replicas-to-write").as_deref(), Some("2"));
+        assert_eq!(config.safety.replicas_min(), Some((2, 10_000)));
+        config.set(&pair("min-replicas-max-lag", "0")).unwrap();
+        assert_eq!(config.safety.replicas_min(), None, "a lag of 0 turns it off, as in Redis");
         let both = [pair("hz", "50"), pair("nope", "1")].concat();
         assert!(config.set(&both).is_err());
         assert_eq!(config.number("hz"), 10, "all or none");

@@ -48,6 +48,11 @@ pub struct Own {
 }
 
 impl Own {
+    /// Returns whether the open transaction has written.
+    pub fn has_written(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|held| held.writes() > 0)
+    }
+
     /// Returns the number of topics and keys about which the server sends messages without a request.
     pub fn subscriptions(&self) -> usize {
         self.sent.len() + self.watched.len()

@@ -221,6 +221,19 @@ impl Replication {
         self.state.lock().history.epochs().to_vec()
     }
 
+    /// Returns the newest visible commit, with the number of changes of the role before it. Numbers of commits
+    /// before and after such a change may belong to different histories.
+    pub fn moment(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.term, self.position_in(&state).seq)
+    }
+
+    /// Returns whether it is a primary, and has been one since this change of its role.
+    pub fn is_primary_since(&self, term: u64) -> bool {
+        let state = self.state.lock();
+        state.term == term && matches!(state.role, Role::Primary(_))
+    }
+
     /// Returns the newest visible commit.
     pub fn position(&self) -> Position {
         self.position_in(&self.state.lock())

@@ -12,12 +12,11 @@ pub mod numbers;
 mod out;
 mod parser;
 mod request;
+mod unconfirmed;
 
 pub use self::input::Input;
 #[cfg(feature = "lua")]
 pub use self::out::ERROR_BYTES_MAX;
-#[cfg(feature = "lua")]
-pub use self::out::Mark;
-pub use self::out::{Out, REPLY_BYTES_MAX, format_double, format_int};
+pub use self::out::{Mark, Out, REPLY_BYTES_MAX, format_double, format_int};
 pub use self::parser::{Limits, Parser};
 pub use self::request::Request;

@@ -369,7 +369,7 @@ impl Turns {
         }
         let fail_all = |out: &mut Out, count: usize| {
             if let Some(failed) = &failed {
-                out.bytes.clear();
+                out.clear();
                 (0..count).for_each(|_| out.error(&failed.message()));
             }
         };

@@ -178,8 +178,13 @@ pub trait Transaction: Reads + Send {
     /// Returns a version for the data that this transaction writes (store.2).
     fn version(&self) -> u64;
 
+    /// Returns the number of writes.
+    fn writes(&self) -> u64;
+
     /// Returns whether the transaction has written nothing.
-    fn is_empty(&self) -> bool;
+    fn is_empty(&self) -> bool {
+        self.writes() == 0
+    }
 
     /// Sets a savepoint and returns its number. Numbers start at 0.
     fn savepoint(&mut self) -> usize;

@@ -10,6 +10,8 @@ mod inputs;
 mod keys;
 mod keyspaces;
 mod past;
+#[cfg(all(feature = "server", unix))]
+mod replicas;
 #[cfg(feature = "server")]
 mod serving;
 mod shell;

@@ -8,13 +8,14 @@ use std::process::{Child, Command, Stdio};
 use crate::common::Esker;
 
 /// A running server, and a connection to it.
-struct Server {
-    process: Child,
+pub struct Server {
+    pub process: Child,
+    pub address: String,
     stream: BufReader<TcpStream>,
 }
 
 impl Server {
-    fn start(esker: &Esker, line: &str) -> Self {
+    pub fn start(esker: &Esker, line: &str) -> Self {
         Self::start_with(&mut esker.command(line))
     }
 
@@ -31,14 +32,19 @@ impl Server {
         };
         // It must not wait for a reader of its messages.
         drop(std::thread::spawn(move || said.lines().for_each(drop)));
-        let stream = BufReader::new(TcpStream::connect(address).expect("connect"));
-        Server { process, stream }
+        let stream = BufReader::new(TcpStream::connect(&address).expect("connect"));
+        Server { process, address, stream }
     }
 
-    /// Sends a command and returns the lines of its reply.
-    fn say(&mut self, command: &str) -> String {
-        write!(self.stream.get_mut(), "{command}\r\n").expect("send");
+    /// Sends a command and returns the lines of its reply; empty: the connection has ended.
+    pub fn say(&mut self, command: &str) -> String {
+        if write!(self.stream.get_mut(), "{command}\r\n").is_err() {
+            return String::new();
+        }
         let mut reply = self.line();
+        if reply.is_empty() {
+            return reply;
+        }
         let lines = match reply.as_bytes()[0] {
             b'*' => 2 * reply[1..].parse::<usize>().expect("a count"),
             b'$' => 1,
@@ -50,7 +56,8 @@ impl Server {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.stream.read_line(&mut line).expect("a reply");
+        // A killed process has no replies.
+        let _ended = self.stream.read_line(&mut line);
         line.trim_end().to_owned()
     }
 

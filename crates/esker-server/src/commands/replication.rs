@@ -316,6 +316,9 @@ pub(super) fn figures(server: &Server) -> Vec<(String, String)> {
             ),
         );
     }
+    if let Some((_, ms)) = server.config.safety.replicas_min() {
+        put("min_slaves_good_slaves", &replication.replicas.good(ms));
+    }
     let slots = shown_slots(server);
     put("slots", &slots.len());
     for (n, slot) in slots.iter().enumerate() {

@@ -10,8 +10,9 @@ use super::words::Words;
 use crate::base::clock;
 use crate::command::spec::Group::Rows;
 use crate::holdings::namespace::Namespace;
+use crate::replication::NOTHING;
 use crate::resp::Request;
-use crate::resp::fail::{Done, Fail, SYNTAX};
+use crate::resp::fail::{Done, Fail, READ_ONLY, SYNTAX};
 use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
@@ -49,7 +50,17 @@ fn space_name(name: &str) -> String {
 fn namespace(cx: &mut Cx<'_>) -> Done<Namespace> {
     let space = match cx.session.places.rows.take() {
         Some(space) => space,
-        None => cx.server.store.space(&space_name(DEFAULT), false)?,
+        None => {
+            let (store, name) = (&cx.server.store, space_name(DEFAULT));
+            match store.find_space(&name)? {
+                Some(space) => space,
+                // On a replica, only the primary creates keyspaces.
+                None if cx.server.replication.is_replica() => {
+                    return Ok(Namespace::keyspace(store.space(NOTHING, true)?));
+                }
+                None => store.space(&name, false)?,
+            }
+        }
     };
     cx.session.places.rows = Some(space.clone());
     Ok(Namespace::keyspace(space))
@@ -214,6 +225,16 @@ fn size(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
+/// Checks that keyspaces may be created and removed here. Then replies wait for replicas as those to writes do.
+fn check_may_change(cx: &mut Cx<'_>) -> Done {
+    if cx.server.replication.is_replica() {
+        return Err(READ_ONLY.into());
+    }
+    cx.server.check_replicas()?;
+    cx.session.turn.has_written = true;
+    Ok(())
+}
+
 fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
     let store = cx.server.store.clone();
     if request.is(1, "list") && request.len() == 2 {
@@ -234,13 +255,19 @@ fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
         if cx.session.own.transaction.is_some() {
             return Err("ERR the connection holds a transaction: commit it, or roll it back first".into());
         }
-        cx.session.places.rows = Some(store.space(&space_name(name), false)?);
+        let name = space_name(name);
+        let space = store.find_space(&name)?;
+        if space.is_none() {
+            check_may_change(cx)?;
+        }
+        cx.session.places.rows = Some(space.map_or_else(|| store.space(&name, false), Ok)?);
     } else if request.is(1, "drop") {
         let full = space_name(name);
         if cx.server.holdings.transactions().iter().any(|held| held.began_in == full) {
             return Err("ERR a transaction is open in the keyspace: see OB.TXLIST".into());
         }
         store.find_space(&full)?.ok_or_else(|| Fail::text(format!("ERR no such keyspace '{name}'")))?;
+        check_may_change(cx)?;
         store.drop_space(&full)?;
         if cx.session.places.rows.as_ref().is_some_and(|space| space.name() == full) {
             cx.session.places.rows = None;

@@ -151,6 +151,7 @@ fn swapdb(cx: &mut Cx<'_>, request: &Request) -> Done {
     }
     if a != b {
         cx.server.swap_databases(a, b)?;
+        cx.session.turn.has_written = true;
         cx.session.data = cx.server.database(cx.session.db)?;
         cx.touch_all(a);
         cx.touch_all(b);

@@ -73,7 +73,9 @@ struct Connection<S> {
     /// Whether the sequencer has run requests since the last replies were sent.
     has_submitted: bool,
     /// Replies from before the job that runs. They precede those that the sequencer sends early.
-    held: Vec<u8>,
+    held: Out,
+    /// The moment after the last write. Replies to writes may wait until replicas have it.
+    committed: (u64, u64),
     /// Delay of the reply to the next wrong password.
     refused_delay: Duration,
     /// The newest state, for reads on this task.
@@ -96,7 +98,8 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, clien
         spare: Vec::new(),
         has_more: false,
         has_submitted: false,
-        held: Vec::new(),
+        held: Out::default(),
+        committed: (0, 0),
         refused_delay: REFUSED_DELAY[0],
         client: client.clone(),
         server: server.clone(),
@@ -128,6 +131,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             if self.client.is_killed() && self.server.is_stopping() {
                 // Send the replies of completed requests.
+                self.confirm(&mut job).await;
                 send_last(&mut self.stream, &job.out.bytes).await;
                 return Some(job);
             }
@@ -210,7 +214,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     break;
                 }
             }
-            if !job.requests.is_empty() && matches!(route(command, &job.session), Route::Alone) {
+            if !job.requests.is_empty()
+                && (matches!(route(command, &job.session), Route::Alone) || self.begins_job(command))
+            {
                 job = self.run_job(job).await?;
                 bytes = 0;
             }
@@ -272,6 +278,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let Connection { server, request, now, effects, .. } = self;
             run(server, &mut job, request, snapshot.as_mut().unwrap_or(now), effects);
         }
+        if !job.out.unconfirmed.is_empty() {
+            self.committed = self.server.replication.moment();
+        }
         self.effects.messages.drain(..).for_each(|said| self.server.clients.pubsub.publish(&said));
         self.effects.filled.clear();
         Some(job)
@@ -312,18 +321,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         // An empty buffer stays with the job.
         if !job.out.bytes.is_empty() {
-            self.held = std::mem::take(&mut job.out.bytes);
+            self.held = job.out.take();
         }
         self.has_submitted = true;
         let back = self.server.sequencer.submit(job);
         let (job, is_gone) = self.meanwhile(back, &Notify::new()).await;
         let mut job = job.ok()?;
         job.session.is_over |= is_gone;
-        let mut before = std::mem::take(&mut self.held);
-        before.extend_from_slice(&self.client.outbox.take_early());
-        if !before.is_empty() {
-            let after = std::mem::replace(&mut job.out.bytes, before);
-            job.out.bytes.extend_from_slice(&after);
+        if !job.out.unconfirmed.is_empty() {
+            self.committed = self.server.replication.moment();
+        }
+        let mut before = self.held.take();
+        before.bytes.extend_from_slice(&self.client.outbox.take_early());
+        if !before.bytes.is_empty() {
+            job.out.prepend(before);
         }
         for mut request in job.requests.drain(..job.done) {
             if self.spare.len() < SPARE_MAX {
@@ -332,6 +343,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         Some(job)
+    }
+
+    /// Returns whether a command begins a job of its own. If replies to writes wait for replicas, none of them
+    /// may be sent early, before a command that waits or that begins a commit.
+    fn begins_job(&self, command: Option<&'static Command>) -> bool {
+        let begins =
+            |command: &Command| command.is(flag::BLOCKING | flag::FIRST_OF_COMMIT | flag::RUNS_QUEUE);
+        self.server.config.safety.quorum() > 0 && command.is_some_and(|command| begins(command))
     }
 
     /// Returns whether a request of a job may have to wait.
@@ -351,6 +370,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Sends the replies.
     async fn flush(&mut self, job: &mut Job) -> io::Result<()> {
+        self.confirm(job).await;
         let bytes = &mut job.out.bytes;
         if !bytes.is_empty() {
             self.server.observed.stats.bytes_out.add(bytes.len() as u64);

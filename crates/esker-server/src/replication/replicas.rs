@@ -102,6 +102,13 @@ impl Replicas {
         online.filter(|(_, replica)| replica.numbers()[at] >= seq).count()
     }
 
+    /// Returns the number of followers that receive commits and have reported within this time.
+    pub fn good(&self, silent_ms_max: u64) -> usize {
+        let replicas = self.0.lock();
+        let online = replicas.values().filter(|(_, replica)| replica.is_online.load(Ordering::Relaxed));
+        online.filter(|(_, replica)| replica.silent_ms() <= silent_ms_max).count()
+    }
+
     /// Returns the number of followers with this slot.
     pub fn with_slot(&self, name: &str) -> usize {
         self.0.lock().values().filter(|(_, replica)| replica.slot == name).count()

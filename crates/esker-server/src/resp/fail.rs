@@ -118,6 +118,8 @@ pub const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 pub const NO_FLOAT: &str = "ERR value is not a valid float";
 /// A required key does not exist.
 pub const NO_KEY: &str = "ERR no such key";
+/// Reply to a write while too few replicas are connected.
+pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 /// Reply to a write on a replica.
 pub const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 /// Reply to a client whose script was ended.

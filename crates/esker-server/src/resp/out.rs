@@ -1,5 +1,6 @@
 //! Replies, encoded for the client's protocol version.
 
+use super::unconfirmed::Unconfirmed;
 use crate::resp::fail::too_large;
 use crate::resp::fail::{Done, Fail};
 
@@ -20,6 +21,8 @@ pub struct Out {
     pub is_resp3: bool,
     /// Maximum number of bytes.
     pub bytes_max: usize,
+    /// Replies to writes that replicas have not confirmed, in order.
+    pub unconfirmed: Unconfirmed,
     /// Something was left out, because the replies would have exceeded `bytes_max`.
     is_cut: bool,
 }
@@ -37,7 +40,13 @@ pub struct Mark(usize);
 impl Out {
     /// For a client of this version.
     pub fn new(is_resp3: bool) -> Self {
-        Out { bytes: Vec::new(), is_resp3, bytes_max: REPLY_BYTES_MAX, is_cut: false }
+        Out {
+            bytes: Vec::new(),
+            is_resp3,
+            bytes_max: REPLY_BYTES_MAX,
+            unconfirmed: Unconfirmed::default(),
+            is_cut: false,
+        }
     }
 
     /// Takes all replies.
@@ -46,8 +55,22 @@ impl Out {
             bytes: std::mem::take(&mut self.bytes),
             is_resp3: self.is_resp3,
             bytes_max: self.bytes_max,
+            unconfirmed: std::mem::take(&mut self.unconfirmed),
             is_cut: std::mem::take(&mut self.is_cut),
         }
+    }
+
+    /// Removes all replies.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.unconfirmed.clear();
+    }
+
+    /// Puts earlier replies before these.
+    pub fn prepend(&mut self, mut before: Out) {
+        before.unconfirmed.append(&mut self.unconfirmed, before.bytes.len());
+        before.bytes.extend_from_slice(&self.bytes);
+        (self.bytes, self.unconfirmed) = (before.bytes, before.unconfirmed);
     }
 
     /// Returns whether something did not fit. Then the reply is incomplete and has to be removed.

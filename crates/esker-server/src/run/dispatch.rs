@@ -18,10 +18,10 @@ use crate::acl::{Reason, Refusal};
 use crate::command::spec::Group;
 use crate::command::{flag, not_built};
 use crate::observe::trace;
-use crate::resp::Request;
-use crate::resp::fail::{BROKEN, Done, Fail, READ_ONLY};
+use crate::resp::fail::{BROKEN, Done, Fail, NO_REPLICAS, READ_ONLY};
+use crate::resp::{Mark, Request};
 use crate::run::calls::{call, refuse_commit};
-use crate::run::cx::Cx;
+use crate::run::cx::{Access, Cx};
 use crate::run::leave::unwatch;
 use crate::run::registry::Command;
 use crate::run::scripts::names_exchange;
@@ -38,6 +38,7 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
         cx.session.data = cx.server.database(cx.session.db)?;
     }
     let mark = cx.out.mark();
+    let before = writes_before(cx);
     let done = admit(cx, request);
     if let Err(fail) = &done {
         if matches!(fail, Fail::Blocks(_)) {
@@ -61,7 +62,36 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
         }
         ReplyMode::Off => cx.out.truncate(mark),
     }
+    if let Some(before) = before {
+        note_write(cx, before, mark);
+    }
     done
+}
+
+/// Returns the writes before a command if replies to writes wait for replicas.
+#[inline]
+fn writes_before(cx: &mut Cx<'_>) -> Option<u64> {
+    if cx.session.turn.is_inside || cx.server.config.safety.quorum() == 0 {
+        return None;
+    }
+    cx.session.turn.has_written = false;
+    Some(writes(cx))
+}
+
+fn writes(cx: &Cx<'_>) -> u64 {
+    match &*cx.access {
+        Access::Write(transaction) => transaction.writes(),
+        _ => 0,
+    }
+}
+
+/// Marks the reply to a command that has written: it waits for replicas.
+fn note_write(cx: &mut Cx<'_>, before: u64, mark: Mark) {
+    let has_written = writes(cx) != before || cx.session.turn.has_written;
+    if has_written && !cx.out.since(mark).is_empty() {
+        let end = cx.out.bytes.len();
+        cx.out.unconfirmed.add(end - cx.out.since(mark).len()..end);
+    }
 }
 
 /// Runs a request as [`run`] does. Returns `None` if the command panicked, which is a bug of the server: its
@@ -112,6 +142,7 @@ fn admit(cx: &mut Cx<'_>, request: &Request) -> Done {
         fail_multi(cx);
         return Err(READ_ONLY.into());
     }
+    check_replicas(cx, command, is_write)?;
     if !cx.session.turn.is_inside {
         *cx.session.client.command.lock() = (command.name, command.asked_subcommand(request));
     }
@@ -146,6 +177,23 @@ fn check_rights(cx: &mut Cx<'_>, command: &'static Command, at: usize, request: 
     cx.server.commands.stats_at(at).rejected.add(1);
     note_refusal(cx, denied.reason, denied.object.clone(), name);
     Err(Fail::text(denied.message()))
+}
+
+/// Fails if the command is to write and too few replicas are connected. What `EXEC` runs was checked with it.
+fn check_replicas(cx: &mut Cx<'_>, command: &Command, is_write: bool) -> Done {
+    let is_in_exec = cx.session.turn.is_inside && !cx.server.scripts.is_running.load(Ordering::Relaxed);
+    let is_exec = command.is(flag::RUNS_QUEUE) && cx.session.queues_writes();
+    let is_commit = command.is(flag::COMMITS) && cx.session.own.has_written();
+    if is_in_exec || !(is_write || is_exec || is_commit) {
+        return Ok(());
+    }
+    let Err(fail) = cx.server.check_replicas() else { return Ok(()) };
+    if is_exec {
+        return Err(abort_exec(cx, NO_REPLICAS));
+    }
+    fail_multi(cx);
+    refuse_commit(cx, command);
+    Err(fail)
 }
 
 /// The reply to other commands while a script runs for too long.

@@ -66,7 +66,7 @@ impl Job {
         if may {
             self.conflicts += 1;
             self.done = 0;
-            self.out.bytes.clear();
+            self.out.clear();
             self.session.reply = self.reply;
         }
         may

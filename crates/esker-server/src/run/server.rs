@@ -17,7 +17,7 @@ use crate::config::source::Source;
 use crate::holdings::Holdings;
 use crate::observe::Observed;
 use crate::replication::{self, Replication};
-use crate::resp::fail::Done;
+use crate::resp::fail::{Done, NO_REPLICAS};
 use crate::run::cursors::Cursors;
 use crate::run::effects::Effects;
 use crate::run::queue::Sequencer;
@@ -293,6 +293,18 @@ impl Server {
         match self.is_stopping() {
             true => Some("the server stops".to_owned()),
             false => self.store.health_problem(),
+        }
+    }
+
+    /// Checks that enough replicas are connected for a write (`min-replicas-to-write`).
+    ///
+    /// # Errors
+    /// There are too few.
+    #[inline]
+    pub fn check_replicas(&self) -> Done {
+        match self.config.safety.replicas_min() {
+            Some((count, ms)) if self.replication.replicas.good(ms) < count => Err(NO_REPLICAS.into()),
+            _ => Ok(()),
         }
     }
 

@@ -293,8 +293,8 @@ impl Transaction for LocalTransaction {
         self.inner.snapshot().seqno().get() + 1
     }
 
-    fn is_empty(&self) -> bool {
-        self.writes == 0
+    fn writes(&self) -> u64 {
+        self.writes
     }
 
     fn savepoint(&mut self) -> usize {

@@ -34,6 +34,7 @@ mod restoring;
 mod rights;
 mod rows;
 mod rows_model;
+mod safety;
 #[cfg(feature = "lua")]
 mod scripts;
 mod seam;

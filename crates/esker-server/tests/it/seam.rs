@@ -184,8 +184,8 @@ impl Transaction for Begun {
         self.0.version()
     }
 
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    fn writes(&self) -> u64 {
+        self.0.writes()
     }
 
     fn commit(self: Box<Self>, durability: Durability) -> Result<()> {

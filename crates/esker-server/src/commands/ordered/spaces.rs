@@ -56,6 +56,10 @@ fn keyspaces(cx: &mut Cx<'_>, request: &Request) -> Done {
     if is_change && cx.server.replication.is_replica() {
         return Err(READ_ONLY.into());
     }
+    if is_change {
+        cx.server.check_replicas()?;
+        cx.session.turn.has_written = true;
+    }
     let store = &cx.server.store;
     let missing = |name: &str| Fail::text(format!("ERR no such keyspace '{name}'"));
     match (request[1].to_ascii_lowercase().as_slice(), request.len()) {

@@ -10,6 +10,8 @@ use tokio::sync::Notify;
 use super::{AHEAD_BYTES_MAX, Connection, READ_BYTES, read_some, send};
 use crate::base::clock;
 use crate::commands;
+use crate::observe::trace;
+use crate::resp::Out;
 use crate::run::dispatch;
 use crate::run::queue::{Job, Woken};
 use crate::run::registry::Command;
@@ -101,6 +103,47 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(job)
     }
 
+    /// Waits until enough replicas have on their disks what the job has written (`write-quorum`). If they do
+    /// not have it in time, the replies to its writes become errors.
+    ///
+    /// replies.1. While `write-quorum` is set, no reply to a write is sent unless that many replicas have
+    ///     reported its commit as durable, or the reply says that they have not.
+    pub(super) async fn confirm(&mut self, job: &mut Job) {
+        if job.out.unconfirmed.is_empty() {
+            return;
+        }
+        let (server, client, end) = (self.server.clone(), self.client.clone(), Notify::new());
+        let (replication, safety, (term, seq)) = (&server.replication, &server.config.safety, self.committed);
+        let is_primary = || replication.is_primary_since(term);
+        let count = || if is_primary() { replication.replicas.count(seq, true) } else { 0 };
+        let is_over = || count() >= safety.quorum() || !is_primary() || server.is_stopping();
+        let ms = safety.quorum_ms();
+        if !is_over() {
+            client.state.is_blocked.store(true, Ordering::Relaxed);
+            let ended = async {
+                tokio::select! {
+                    () = replication.wait(ms, is_over) => {}
+                    () = end.notified() => {}
+                }
+            };
+            let ((), is_gone) = self.meanwhile(ended, &end).await;
+            client.state.is_blocked.store(false, Ordering::Relaxed);
+            job.session.is_over |= is_gone;
+        }
+        let (count, quorum) = (count(), safety.quorum());
+        if count >= quorum {
+            job.out.unconfirmed.clear();
+            return;
+        }
+        let text = format!(
+            "UNCONFIRMED the write is made here, but {count} of {quorum} replicas have confirmed it: it may be lost with this server"
+        );
+        let Out { bytes, unconfirmed, .. } = &mut job.out;
+        let replaced = unconfirmed.replace(bytes, format!("-{text}\r\n").as_bytes());
+        (0..replaced).for_each(|_| server.observed.stats.note_error(&text));
+        trace::warn("writes are not confirmed", Some(&client), &text);
+    }
+
     /// Runs a command that waits for other servers, after its condition holds or its time is over.
     pub(super) async fn await_others(
         &mut self,
@@ -165,8 +208,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if early.is_empty() {
             return early;
         }
-        let mut bytes = std::mem::take(&mut self.held);
-        bytes.extend_from_slice(&early);
-        bytes
+        self.held.bytes.extend_from_slice(&early);
+        // Replies that replicas have to confirm are sent with those of the job.
+        if self.held.unconfirmed.is_empty() { self.held.take().bytes } else { Vec::new() }
     }
 }
