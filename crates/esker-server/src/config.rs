@@ -14,6 +14,7 @@ pub mod source;
 mod values;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -131,8 +132,10 @@ impl Config {
     pub fn new(options: &Options) -> Self {
         let bounds = Bounds::of(options);
         let clients_max = bounds.clients.min(options.clients_max as u64);
+        let path = |path: Option<&PathBuf>| path.map_or(String::new(), |path| path.display().to_string());
+        let tls = options.tls.as_ref();
         let own = [
-            ("aclfile", options.acl_file.as_ref().map_or(String::new(), |path| path.display().to_string())),
+            ("aclfile", path(options.acl_file.as_ref())),
             ("appendfsync", options.fsync.name().to_owned()),
             ("bind", options.bind.join(" ")),
             ("client-output-buffer-limit", DEFAULT_LIMITS.to_owned()),
@@ -140,6 +143,7 @@ impl Config {
             ("databases", options.databases.to_string()),
             ("dir", options.dir.display().to_string()),
             ("masterauth", options.upstream.password.clone()),
+            ("masteruser", options.upstream.user.clone()),
             ("maxclients", clients_max.to_string()),
             ("notify-keyspace-events", String::new()),
             ("transaction-timeout", "60".to_owned()),
@@ -149,10 +153,10 @@ impl Config {
             ("requirepass", options.password.clone()),
             ("tcp-keepalive", KEEPALIVE_SECONDS.to_string()),
             ("timeout", options.idle_seconds.to_string()),
-            (
-                "unixsocket",
-                options.unix_socket.as_ref().map_or(String::new(), |path| path.display().to_string()),
-            ),
+            ("tls-ca-cert-file", path(tls.and_then(|tls| tls.ca.as_ref()))),
+            ("tls-cert-file", path(tls.map(|tls| &tls.cert))),
+            ("tls-key-file", path(tls.map(|tls| &tls.key))),
+            ("unixsocket", path(options.unix_socket.as_ref())),
         ];
         let mut values = BTreeMap::new();
         values.extend(KNOBS.iter().map(|(name, _, value)| ((*name).to_owned(), (*value).to_owned())));
@@ -302,13 +306,7 @@ impl Config {
     /// # Errors
     /// What is wrong.
     pub fn set(&self, pairs: &[(String, String)]) -> Result<(), String> {
-        let name = |n: usize| pairs[n].0.to_ascii_lowercase();
-        if let Some(n) = (1..pairs.len()).find(|n| (0..*n).any(|before| name(before) == name(*n))) {
-            let name = name(n);
-            return Err(format!("{REFUSED}'{name}') - duplicate parameter"));
-        }
-        let pairs: Result<Vec<_>, _> = pairs.iter().map(|(name, value)| self.checked(name, value)).collect();
-        let mut pairs = pairs?;
+        let mut pairs = self.check(pairs)?;
         for names in SYNONYMS {
             for (name, other) in [(names[0], names[1]), (names[1], names[0])] {
                 let set = pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.clone());
@@ -330,6 +328,19 @@ impl Config {
     /// There is no file, or it could not be written.
     pub fn rewrite(&self) -> Result<(), String> {
         self.values.rewrite()
+    }
+
+    /// Checks parameters, and returns them in the form in which they are stored.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self, pairs: &[(String, String)]) -> Result<Vec<(String, String)>, String> {
+        let name = |n: usize| pairs[n].0.to_ascii_lowercase();
+        if let Some(n) = (1..pairs.len()).find(|n| (0..*n).any(|before| name(before) == name(*n))) {
+            let name = name(n);
+            return Err(format!("{REFUSED}'{name}') - duplicate parameter"));
+        }
+        pairs.iter().map(|(name, value)| self.checked(name, value)).collect()
     }
 
     fn checked(&self, name: &str, value: &str) -> Result<(String, String), String> {

@@ -1,5 +1,7 @@
 //! `esker serve`: serves the database over the Redis protocol.
 
+#[cfg(feature = "log")]
+mod log;
 mod settings;
 
 use std::path::{Path, PathBuf};
@@ -100,6 +102,9 @@ struct ReplicaArgs {
     /// Password that the primary requires
     #[arg(long, value_name = "PASSWORD", env = "ESKER_PRIMARY_PASSWORD", hide_env_values = true)]
     masterauth: Option<String>,
+    /// User that the replica logs in as at the primary [default: default]
+    #[arg(long, value_name = "NAME")]
+    masteruser: Option<String>,
     /// Encrypt the connection to the primary and verify its certificate against the roots in this file, in
     /// PEM
     #[arg(long, value_name = "PATH")]
@@ -196,10 +201,9 @@ pub(crate) struct ServeArgs {
     replica: ReplicaArgs,
     #[command(flatten)]
     limits: LimitArgs,
-    /// Log to standard error: `warn`, `debug`, or any filter of the crate tracing-subscriber
     #[cfg(feature = "log")]
-    #[arg(long, value_name = "FILTER", env = "ESKER_LOG")]
-    log: Option<String>,
+    #[command(flatten)]
+    log: log::LogArgs,
     /// Threads that serve connections [default: one per processor but one]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -230,23 +234,6 @@ fn yes_or_no(text: &str) -> std::result::Result<bool, String> {
     }
 }
 
-/// Writes the server's log to standard error if a filter is given.
-#[cfg(feature = "log")]
-fn start_log(filter: Option<&str>) -> Result<()> {
-    use tracing_subscriber::EnvFilter;
-    use tracing_subscriber::fmt::format::FmtSpan;
-    let Some(filter) = filter.filter(|filter| !filter.is_empty()) else { return Ok(()) };
-    let parsed = EnvFilter::try_new(filter).map_err(|error| {
-        Failure::message(format!("--log {filter}: {error}; use for example warn, or esker_server=debug"))
-    })?;
-    tracing_subscriber::fmt()
-        .with_env_filter(parsed)
-        .with_span_events(FmtSpan::CLOSE)
-        .with_writer(std::io::stderr)
-        .try_init()
-        .map_err(|error| Failure::message(error.to_string()))
-}
-
 /// Checks options that only make sense together.
 fn check_together(args: &ServeArgs) -> Result<()> {
     let ServeArgs { listen, tls, replica, .. } = args;
@@ -273,12 +260,14 @@ fn check_together(args: &ServeArgs) -> Result<()> {
 pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     check_together(args)?;
     if args.config.check_config {
+        #[cfg(feature = "log")]
+        args.log.filter()?;
         directory(opening)?;
         settings::print(&args.config.given.settings)?;
         return Ok(Answer::Yes);
     }
     #[cfg(feature = "log")]
-    start_log(args.log.as_deref())?;
+    log::start(&args.log)?;
     let directory = directory(opening)?;
     // One processor is left to the engine's threads, and to clients on this machine.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -325,6 +314,9 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         for address in listeners.addresses().iter().filter(|_| is_first) {
             output::print_message(format_args!("esker: listens on {address}"));
         }
+        if is_first {
+            tell_system(&[SystemState::Ready]);
+        }
         if !std::mem::take(&mut is_first) {
             output::print_message(format_args!("esker: continues with the copy of its primary's database"));
         }
@@ -335,6 +327,7 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
             Failed::Engine(error) => Failure::Engine(directory.clone(), error),
         }
     })?;
+    tell_system(&[SystemState::Stopping]);
     runtime.shutdown_timeout(Duration::from_secs(1));
     output::print_message(format_args!("esker: stopped"));
     Ok(Answer::Yes)
@@ -365,7 +358,7 @@ fn options(args: &ServeArgs, directory: &Path) -> Options {
         replica_of: args.replica.replica_of.clone(),
         replica_slot: args.replica.replica_slot.clone(),
         upstream: UpstreamOptions {
-            user: String::new(),
+            user: args.replica.masteruser.clone().unwrap_or_default(),
             password: args.replica.masterauth.clone().unwrap_or_default(),
             tls: args.replica.replica_tls.clone().map(|ca| ReplicaTls {
                 ca,
@@ -394,6 +387,28 @@ fn tls(args: &TlsArgs) -> Option<Tls> {
     })
 }
 
+/// A state that is reported to systemd.
+#[derive(Clone, Copy)]
+enum SystemState {
+    Ready,
+    Stopping,
+}
+
+/// Reports the state of a service with `Type=notify` to systemd.
+#[cfg(target_os = "linux")]
+fn tell_system(states: &[SystemState]) {
+    let state = |state: &SystemState| match state {
+        SystemState::Ready => sd_notify::NotifyState::Ready,
+        SystemState::Stopping => sd_notify::NotifyState::Stopping,
+    };
+    // If this fails, systemd ends the service by its time limit. Without systemd it does nothing.
+    let _ = sd_notify::notify(&states.iter().map(state).collect::<Vec<_>>());
+}
+
+/// This system has no systemd.
+#[cfg(not(target_os = "linux"))]
+fn tell_system(_: &[SystemState]) {}
+
 /// Raises the limit of open descriptors to the maximum and returns it.
 #[cfg(target_os = "linux")]
 fn raise_descriptors() -> Option<u64> {
@@ -410,13 +425,24 @@ fn raise_descriptors() -> Option<u64> {
     None
 }
 
-/// Makes SIGTERM, SIGINT and SIGQUIT stop the server, and SIGHUP, SIGUSR1 and SIGUSR2 do nothing. The
-/// handlers stay installed for the life of the process.
+/// Makes SIGTERM, SIGINT and SIGQUIT stop the server, SIGHUP read certificates again, and SIGUSR1 and SIGUSR2
+/// do nothing. The handlers stay installed for the life of the process.
 fn stop_on_signals(stopper: &Stopper) {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        for kind in [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()] {
+        if let Ok(mut signals) = signal(SignalKind::hangup()) {
+            let stopper = stopper.clone();
+            tokio::spawn(async move {
+                while signals.recv().await.is_some() {
+                    match tokio::task::block_in_place(|| stopper.read_certificates()) {
+                        Ok(()) => output::print_message("esker: read the certificates again"),
+                        Err(why) => output::print_message(format_args!("esker: SIGHUP: {why}")),
+                    }
+                }
+            });
+        }
+        for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
             // The handler stays installed after the receiver is dropped.
             drop(signal(kind));
         }

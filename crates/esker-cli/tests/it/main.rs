@@ -12,6 +12,8 @@ mod keyspaces;
 mod past;
 #[cfg(all(feature = "server", unix))]
 mod replicas;
+#[cfg(all(feature = "log", unix))]
+mod service;
 #[cfg(feature = "server")]
 mod serving;
 mod shell;

@@ -225,7 +225,8 @@ fn size(cx: &mut Cx<'_>, request: &Request) -> Done {
     Ok(())
 }
 
-/// Checks that keyspaces may be created and removed here. Then replies wait for replicas as those to writes do.
+/// Checks that keyspaces may be created and removed here. The reply then waits for replicas, as those to
+/// writes do.
 fn check_may_change(cx: &mut Cx<'_>) -> Done {
     if cx.server.replication.is_replica() {
         return Err(READ_ONLY.into());

@@ -68,6 +68,12 @@ fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
         let words = request.tail(2);
         let pairs: Done<Vec<_>> = words.chunks(2).map(|pair| parameter(pair[0], pair[1])).collect();
         let pairs = pairs?;
+        let is_certificate = |name: &str| name.len() > 4 && name[..4].eq_ignore_ascii_case("tls-");
+        cx.server.config.check(&pairs).map_err(Fail::text)?;
+        if pairs.iter().any(|(name, _)| is_certificate(name)) {
+            let read = tokio::task::block_in_place(|| cx.server.read_certificates(&pairs));
+            read.map_err(|why| Fail::text(format!("ERR CONFIG SET failed - {why}")))?;
+        }
         cx.server.config.set(&pairs).map_err(Fail::text)?;
         if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case("timeout")) {
             cx.server.clients.wake();

@@ -97,6 +97,7 @@ pub const OWN: &[(&str, Kind)] = &[
     ("databases", COUNT),
     ("dir", Text),
     ("masterauth", Text),
+    ("masteruser", Text),
     ("maxclients", COUNT),
     ("notify-keyspace-events", Text),
     ("port", COUNT),
@@ -105,6 +106,9 @@ pub const OWN: &[(&str, Kind)] = &[
     ("requirepass", Text),
     ("tcp-keepalive", SECONDS),
     ("timeout", SECONDS),
+    ("tls-ca-cert-file", Text),
+    ("tls-cert-file", Text),
+    ("tls-key-file", Text),
     ("transaction-timeout", SECONDS),
     ("unixsocket", Text),
 ];

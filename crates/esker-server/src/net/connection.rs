@@ -345,8 +345,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(job)
     }
 
-    /// Returns whether a command begins a job of its own. If replies to writes wait for replicas, none of them
-    /// may be sent early, before a command that waits or that begins a commit.
+    /// Returns whether a command begins a job of its own. If replies to writes wait for replicas, none of
+    /// them may be sent early, before a command that waits or that begins a commit.
     fn begins_job(&self, command: Option<&'static Command>) -> bool {
         let begins =
             |command: &Command| command.is(flag::BLOCKING | flag::FIRST_OF_COMMIT | flag::RUNS_QUEUE);

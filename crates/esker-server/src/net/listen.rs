@@ -103,6 +103,12 @@ impl Listeners {
         tell(self.tcp.last(), &server.ports.plain);
         #[cfg(feature = "tls")]
         tell(self.tls.as_ref().and_then(|tls| tls.listeners.last()), &server.ports.tls);
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            let certificates = tls.certificates.clone();
+            // A server listens once.
+            let _ = server.ports.read_certificates.set(Box::new(move |tls| certificates.read_again(tls)));
+        }
         tell(self.http.as_ref(), &server.ports.http);
     }
 

@@ -84,6 +84,15 @@ impl Stopper {
         }
     }
 
+    /// Reads the certificates of encrypted connections again.
+    ///
+    /// # Errors
+    /// They cannot be read or used, or there is no server with such connections.
+    pub fn read_certificates(&self) -> Result<(), String> {
+        let server = self.0.lock().server.upgrade();
+        server.map_or(Err("the server does not run".to_owned()), |server| server.read_certificates(&[]))
+    }
+
     /// Returns whether a stop was requested.
     pub fn is_requested(&self) -> bool {
         self.0.lock().is_requested

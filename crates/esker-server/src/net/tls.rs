@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
@@ -25,11 +26,27 @@ use crate::run::server::Server;
 /// Time limit of a handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
+/// The certificates of handshakes, which may change while the server runs.
+pub struct Certificates(RwLock<TlsAcceptor>);
+
+impl Certificates {
+    /// Reads the certificates of these files, for handshakes from now on. Existing connections stay.
+    ///
+    /// # Errors
+    /// A certificate cannot be read or used. The former ones stay.
+    pub fn read_again(&self, options: &Tls) -> io::Result<()> {
+        let acceptor = acceptor(options)?;
+        *self.0.write() = acceptor;
+        Ok(())
+    }
+}
+
 /// The sockets for encrypted connections.
 pub struct TlsListeners {
     /// The listening sockets.
     pub listeners: Vec<Arc<TcpListener>>,
-    acceptor: TlsAcceptor,
+    /// The certificates of handshakes.
+    pub certificates: Arc<Certificates>,
     /// Whether clients must present certificates, which authenticates them.
     knows_clients: bool,
 }
@@ -125,7 +142,7 @@ impl TlsListeners {
         server.ports.tls.store(u64::from(port), Ordering::Relaxed);
         Ok(TlsListeners {
             listeners,
-            acceptor,
+            certificates: Arc::new(Certificates(RwLock::new(acceptor))),
             knows_clients: options.clients == ClientCertificates::Required,
         })
     }
@@ -133,7 +150,7 @@ impl TlsListeners {
     /// Returns each listening socket, with the acceptor for its handshakes.
     pub fn doors(&self) -> impl Iterator<Item = (Arc<TcpListener>, TlsDoor)> {
         self.listeners.iter().map(|listener| {
-            let door = TlsDoor { acceptor: self.acceptor.clone(), knows_clients: self.knows_clients };
+            let door = TlsDoor { certificates: self.certificates.clone(), knows_clients: self.knows_clients };
             (listener.clone(), door)
         })
     }
@@ -142,7 +159,7 @@ impl TlsListeners {
 /// Completes the handshakes of connections.
 #[derive(Clone)]
 pub struct TlsDoor {
-    acceptor: TlsAcceptor,
+    certificates: Arc<Certificates>,
     /// Whether clients must present certificates, which authenticates them.
     pub knows_clients: bool,
 }
@@ -150,8 +167,9 @@ pub struct TlsDoor {
 impl TlsDoor {
     /// Completes a handshake. `None` if it takes too long, or if the connection has to end.
     pub async fn agree(&self, stream: TcpStream, client: &Client) -> Option<TlsStream<TcpStream>> {
+        let acceptor = self.certificates.0.read().clone();
         tokio::select! {
-            agreed = tokio::time::timeout(HANDSHAKE_MAX, self.acceptor.accept(stream)) => agreed.ok()?.ok(),
+            agreed = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)) => agreed.ok()?.ok(),
             () = client.outbox.ended() => None,
         }
     }

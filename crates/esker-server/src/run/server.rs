@@ -1,7 +1,9 @@
 //! State shared by all connections.
 
-use std::sync::Arc;
+use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use esker::Db;
@@ -12,7 +14,7 @@ use crate::acl::Acl;
 use crate::base::clock;
 use crate::clients::Clients;
 use crate::config::Config;
-use crate::config::options::Options;
+use crate::config::options::{Options, Tls};
 use crate::config::source::Source;
 use crate::holdings::Holdings;
 use crate::observe::Observed;
@@ -28,6 +30,9 @@ use crate::run::watches::Watches;
 use crate::store::database::Database;
 use crate::store::{Error, Result, Space, Store};
 
+/// Reads the certificates of these files, for handshakes from now on.
+pub type ReadCertificates = Box<dyn Fn(&Tls) -> io::Result<()> + Send + Sync>;
+
 /// Ports that the server listens on. 0 means none yet.
 #[derive(Default)]
 pub struct Ports {
@@ -37,6 +42,8 @@ pub struct Ports {
     pub tls: AtomicU64,
     /// The port of HTTP.
     pub http: AtomicU64,
+    /// Reads the certificates of encrypted connections again, if there are such connections.
+    pub read_certificates: OnceLock<ReadCertificates>,
 }
 
 /// The numbered databases and the state of their maintenance.
@@ -337,6 +344,26 @@ impl Server {
             .for_each(|client| self.sequencer.retry(client));
         effects.changed.iter().for_each(|change| self.holdings.changes.tell(change));
         self.replication.tell();
+    }
+
+    /// Reads the certificates of encrypted connections again, for handshakes from now on. `parameters` are
+    /// new files, in place of those in force.
+    ///
+    /// # Errors
+    /// A certificate cannot be read or used, and the former ones stay; or there are no encrypted connections.
+    pub fn read_certificates(&self, parameters: &[(String, String)]) -> std::result::Result<(), String> {
+        let (Some(tls), Some(read)) = (&self.options.tls, self.ports.read_certificates.get()) else {
+            return Err("there are no encrypted connections: start the server with --tls-port".to_owned());
+        };
+        let file = |name: &str| {
+            let new = parameters.iter().find(|parameter| parameter.0.eq_ignore_ascii_case(name));
+            let value = new.map(|parameter| parameter.1.clone()).or_else(|| self.config.get(name));
+            value.filter(|path| !path.is_empty()).map(PathBuf::from)
+        };
+        let cert = file("tls-cert-file").unwrap_or_default();
+        let key = file("tls-key-file").unwrap_or_default();
+        let tls = Tls { cert, key, ca: file("tls-ca-cert-file"), ..tls.clone() };
+        read(&tls).map_err(|error| error.to_string())
     }
 
     /// Makes the server stop.

@@ -187,7 +187,7 @@ fn pipelined_writes_wait_together_and_others_do_not_wait() {
     let many: Vec<_> = (0..2500).map(|n| format!("SET many{n} x")).collect();
     let many: Vec<_> = many.iter().map(String::as_str).collect();
     assert!(pipeline(&mut wire, &many).iter().all(|reply| reply == UNCONFIRMED));
-    // A client that leaves while it waits harms nobody.
+    // A client that leaves while it waits harms no other client.
     assert_eq!(wire.say("CONFIG SET write-quorum-timeout 60000"), "+OK");
     let mut leaves = primary.wire();
     leaves.send(&["SET", "left", "1"]);

@@ -111,6 +111,51 @@ fn certificates_decide_which_clients_come_in() {
 }
 
 #[test]
+fn certificates_are_read_again_while_clients_are_connected() {
+    let (files, others) = (Files::make(), Files::make());
+    let server = files.serve(ClientCertificates::Required);
+    let mut wire = server.wire();
+    let ping = |files: &Files| files.ping(&server, Some("client")).ok();
+    assert_eq!(ping(&files).as_deref(), Some("+PONG\r\n"));
+    assert_eq!(ping(&others), None, "another root signed the server's certificate");
+    let set = |names: &[&str]| {
+        let file = |name: &str| match name {
+            "tls-cert-file" => others.path("server.pem"),
+            "tls-key-file" => others.path("server.key"),
+            _ => others.path("root.pem"),
+        };
+        let pairs = names.iter().flat_map(|name| [(*name).to_owned(), file(name).display().to_string()]);
+        ["CONFIG".to_owned(), "SET".to_owned()].into_iter().chain(pairs).collect::<Vec<_>>()
+    };
+    // A certificate without its key changes nothing.
+    let refused = format!("{:?}", wire.call(&set(&["tls-cert-file"])));
+    assert!(refused.starts_with("-ERR CONFIG SET failed - TLS: "), "{refused}");
+    assert!(
+        wire.say("CONFIG SET tls-cert-file /missing").starts_with("-ERR CONFIG SET failed - TLS: /missing")
+    );
+    let shown = wire.say("CONFIG GET tls-cert-file");
+    assert!(shown.contains(&files.path("server.pem").display().to_string()), "{shown}");
+    assert_eq!(ping(&files).as_deref(), Some("+PONG\r\n"));
+    let all = set(&["tls-cert-file", "tls-key-file", "tls-ca-cert-file"]);
+    assert_eq!(format!("{:?}", wire.call(&all)), "+OK");
+    assert_eq!(ping(&others).as_deref(), Some("+PONG\r\n"));
+    assert_eq!(ping(&files), None);
+    // New contents of the same files.
+    for name in ["root.pem", "server.pem", "server.key"] {
+        std::fs::copy(files.path(name), others.path(name)).unwrap();
+    }
+    assert_eq!(ping(&files), None, "nothing is read before it is asked for");
+    server.server.read_certificates(&[]).unwrap();
+    assert_eq!(ping(&files).as_deref(), Some("+PONG\r\n"));
+    std::fs::write(others.path("server.pem"), "").unwrap();
+    let error = server.server.read_certificates(&[]).unwrap_err();
+    assert!(error.contains("no certificate in it"), "{error}");
+    assert_eq!(ping(&files).as_deref(), Some("+PONG\r\n"), "the former ones stay");
+    let plain = TestServer::start();
+    assert!(plain.wire().say("CONFIG SET tls-cert-file x").contains("start the server with --tls-port"));
+}
+
+#[test]
 fn silent_clients_and_plain_ones_do_not_delay_others() {
     let files = Files::make();
     let options = Options { clients_max: 30, ..files.options(ClientCertificates::No) };

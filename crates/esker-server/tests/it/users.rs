@@ -1,9 +1,10 @@
 //! Users, from the point of view of clients.
 
 use esker::Db;
-use esker_server::Options;
+use esker_server::{Options, Upstream};
 
-use crate::harness::TestServer;
+use crate::harness::{TestServer, until};
+use crate::node::{Node, assert_same, source};
 
 const NOT_COMMAND: &str = "-NOPERM this user has no permissions to run";
 const NOT_KEY: &str = "-NOPERM this user has no permissions to access one of the keys used as arguments";
@@ -128,4 +129,20 @@ fn a_user_has_a_bounded_number_of_slow_passwords() {
     assert_eq!(wire.say("ACL SETUSER ann >p0 >p1 >p0 <p1 on ~* +@all"), "+OK");
     assert_eq!(wire.say("AUTH ann p0"), "+OK");
     assert!(wire.say("AUTH ann p1").starts_with("-WRONGPASS"));
+}
+
+#[test]
+fn a_replica_logs_in_as_a_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let primary = Node::start(&dir.path().join("a"));
+    assert_eq!(primary.say("ACL SETUSER copier on >word +es.replicate +ping"), "+OK");
+    assert_eq!(primary.say("SET k v"), "+OK");
+    let upstream =
+        Upstream { user: "copier".to_owned(), password: "wrong".to_owned(), ..Upstream::default() };
+    let options = Options { upstream, replica_of: Some(source(primary.port())), ..Options::default() };
+    let replica = Node::start_with(&dir.path().join("b"), options, 64 << 20);
+    until(|| replica.info("master_link_error").contains("WRONGPASS"));
+    assert_eq!(replica.say("CONFIG SET masterauth word"), "+OK");
+    assert_same(&primary, &replica);
+    assert_eq!(replica.say("CONFIG GET masteruser"), "*[\"masteruser\", \"copier\"]");
 }

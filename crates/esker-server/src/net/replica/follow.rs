@@ -262,8 +262,12 @@ impl Upstream {
 fn link(mut upstream: Upstream, source: &Source, wants_copy: bool) -> Result<(), Ended> {
     let server = upstream.server.clone();
     let password = server.config.get("masterauth").unwrap_or_default();
+    let user = server.config.get("masteruser").unwrap_or_default();
     if !password.is_empty() {
-        let line = upstream.ask(&["AUTH", &password])?;
+        let line = match user.is_empty() {
+            true => upstream.ask(&["AUTH", &password])?,
+            false => upstream.ask(&["AUTH", &user, &password])?,
+        };
         if line != "+OK" {
             return Err(Ended::Because(format!("the primary refuses the password (masterauth): {line}")));
         }
