@@ -221,8 +221,8 @@ impl Replication {
         self.state.lock().history.epochs().to_vec()
     }
 
-    /// Returns the number of changes of the role, and the newest visible commit. Numbers of commits before and
-    /// after such a change may belong to different histories.
+    /// Returns the number of changes of the role, and the newest visible commit. Numbers of commits from
+    /// before such a change may belong to another history.
     pub fn moment(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.term, self.position_in(&state).seq)

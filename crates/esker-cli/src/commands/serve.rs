@@ -257,14 +257,19 @@ fn check_together(args: &ServeArgs) -> Result<()> {
     }
 }
 
+/// Prints the options that would be used.
+fn check_config(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
+    #[cfg(feature = "log")]
+    args.log.filter()?;
+    directory(opening)?;
+    settings::print(&args.config.given.settings)?;
+    Ok(Answer::Yes)
+}
+
 pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
     check_together(args)?;
     if args.config.check_config {
-        #[cfg(feature = "log")]
-        args.log.filter()?;
-        directory(opening)?;
-        settings::print(&args.config.given.settings)?;
-        return Ok(Answer::Yes);
+        return check_config(opening, args);
     }
     #[cfg(feature = "log")]
     log::start(&args.log)?;

@@ -34,8 +34,10 @@ fn servers(esker: &Esker) -> [Server; 3] {
     let mut primary = Server::start(esker, "-d a serve --config a.toml");
     let follow =
         |name: &str| Server::start(esker, &format!("{} --replica-of {}", line(name), primary.address));
-    let [b, c] = ["b", "c"].map(follow);
+    let [mut b, mut c] = ["b", "c"].map(follow);
     until(&mut primary, "WAITAOF 0 2 100", "*2 :1 :2");
+    b.reconnect();
+    c.reconnect();
     [primary, b, c]
 }
 

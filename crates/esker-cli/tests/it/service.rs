@@ -25,7 +25,7 @@ fn said(esker: &Esker, wanted: &str) -> String {
 
 /// Starts a server that writes its messages to a file.
 fn start(esker: &Esker, line: &str, change: impl FnOnce(&mut Command)) -> Child {
-    let mut command = esker.command(&format!("serve --port 0 {line}"));
+    let mut command = esker.command(format!("serve --port 0 {line}").trim());
     command.stderr(File::create(esker.path("messages")).expect("a file")).env_remove("NOTIFY_SOCKET");
     change(&mut command);
     command.spawn().expect("start esker")

@@ -42,15 +42,16 @@ impl Server {
             return String::new();
         }
         let mut reply = self.line();
-        if reply.is_empty() {
-            return reply;
+        let count = reply.strip_prefix('*').and_then(|count| count.parse().ok()).unwrap_or(0);
+        if reply.starts_with('$') && reply != "$-1" {
+            reply = reply + " " + &self.line();
         }
-        let lines = match reply.as_bytes()[0] {
-            b'*' => 2 * reply[1..].parse::<usize>().expect("a count"),
-            b'$' => 1,
-            _ => 0,
-        };
-        (0..lines).for_each(|_| reply = reply.clone() + " " + &self.line());
+        for _ in 0..count {
+            reply = reply + " " + &self.line();
+            if reply.rsplit(' ').next().is_some_and(|last| last.starts_with('$')) {
+                reply = reply + " " + &self.line();
+            }
+        }
         reply
     }
 
@@ -59,6 +60,12 @@ impl Server {
         // A killed process has no replies.
         let _ended = self.stream.read_line(&mut line);
         line.trim_end().to_owned()
+    }
+
+    /// Opens a new connection. A replica ends the former one when it gets a copy.
+    #[cfg(unix)]
+    pub fn reconnect(&mut self) {
+        self.stream = BufReader::new(TcpStream::connect(&self.address).expect("connect"));
     }
 
     /// Returns the value of a parameter.

@@ -214,9 +214,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     break;
                 }
             }
-            if !job.requests.is_empty()
-                && (matches!(route(command, &job.session), Route::Alone) || self.begins_job(command))
-            {
+            if !job.requests.is_empty() && self.begins_job(command, &job.session) {
                 job = self.run_job(job).await?;
                 bytes = 0;
             }
@@ -345,12 +343,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(job)
     }
 
-    /// Returns whether a command begins a job of its own. If replies to writes wait for replicas, none of
+    /// Returns whether all earlier requests have to be done before a command. If replies to writes wait for replicas, none of
     /// them may be sent early, before a command that waits or that begins a commit.
-    fn begins_job(&self, command: Option<&'static Command>) -> bool {
+    fn begins_job(&self, command: Option<&'static Command>, session: &Session) -> bool {
         let begins =
             |command: &Command| command.is(flag::BLOCKING | flag::FIRST_OF_COMMIT | flag::RUNS_QUEUE);
-        self.server.config.safety.quorum() > 0 && command.is_some_and(|command| begins(command))
+        let waits =
+            || self.server.config.safety.quorum() > 0 && command.is_some_and(|command| begins(command));
+        matches!(route(command, session), Route::Alone) || waits()
     }
 
     /// Returns whether a request of a job may have to wait.

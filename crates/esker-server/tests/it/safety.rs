@@ -41,6 +41,15 @@ const NO_REPLICAS: &str = "-NOREPLICAS Not enough good replicas to write.";
 const UNCONFIRMED: &str = "-UNCONFIRMED the write is made here, but 0 of 1 replicas have confirmed it: it may be lost \
                            with this server";
 
+/// Checks that a script reads `k` and cannot write it.
+fn check_scripts(wire: &mut Wire) {
+    let mut eval = |script: &str| format!("{:?}", wire.call(&["EVAL", script, "0"]));
+    if cfg!(feature = "lua") {
+        assert!(eval("return redis.call('set', 'k', 2)").contains("NOREPLICAS"));
+        assert_eq!(eval("return redis.call('get', 'k')"), "\"1\"");
+    }
+}
+
 #[test]
 fn nothing_is_written_without_enough_replicas() {
     let dir = tempfile::tempdir().unwrap();
@@ -73,12 +82,7 @@ fn nothing_is_written_without_enough_replicas() {
     for line in ["GET k", "LRANGE list 0 -1", "ES.GET k", "OB.KS LIST", "PUBLISH a b"] {
         assert!(!wire.say(line).starts_with('-'), "{line}");
     }
-    #[cfg(feature = "lua")]
-    {
-        let mut eval = |script: &str| format!("{:?}", wire.call(&["EVAL", script, "0"]));
-        assert!(eval("return redis.call('set', 'k', 2)").contains("NOREPLICAS"));
-        assert_eq!(eval("return redis.call('get', 'k')"), "\"1\"");
-    }
+    check_scripts(&mut wire);
     // A refused command spoils the transaction.
     assert_eq!(wire.say("MULTI"), "+OK");
     assert_eq!(wire.say("SET k 3"), NO_REPLICAS);
