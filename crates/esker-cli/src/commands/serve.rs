@@ -319,10 +319,9 @@ pub(super) fn run(opening: &Opening, args: &ServeArgs) -> Result<Answer> {
         for address in listeners.addresses().iter().filter(|_| is_first) {
             output::print_message(format_args!("esker: listens on {address}"));
         }
-        if is_first {
+        if std::mem::take(&mut is_first) {
             tell_system(&[SystemState::Ready]);
-        }
-        if !std::mem::take(&mut is_first) {
+        } else {
             output::print_message(format_args!("esker: continues with the copy of its primary's database"));
         }
     };

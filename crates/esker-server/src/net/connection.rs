@@ -343,13 +343,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(job)
     }
 
-    /// Returns whether all earlier requests have to be done before a command. If replies to writes wait for replicas, none of
-    /// them may be sent early, before a command that waits or that begins a commit.
+    /// Returns whether all earlier requests have to be done before a command. If replies to writes wait for
+    /// replicas, none of them may be sent early: before a command that waits or that begins a commit.
     fn begins_job(&self, command: Option<&'static Command>, session: &Session) -> bool {
         let begins =
             |command: &Command| command.is(flag::BLOCKING | flag::FIRST_OF_COMMIT | flag::RUNS_QUEUE);
-        let waits =
-            || self.server.config.safety.quorum() > 0 && command.is_some_and(|command| begins(command));
+        let waits = || self.server.config.safety.quorum() > 0 && command.is_some_and(begins);
         matches!(route(command, session), Route::Alone) || waits()
     }
 
