@@ -27,7 +27,7 @@ use crate::clients::Client;
 use crate::command::flag;
 use crate::net::replica;
 use crate::observe::trace;
-use crate::resp::{Input, Limits, Parser, Request};
+use crate::resp::{Input, Limits, Out, Parser, Request};
 use crate::run::cx::{Access, Cx};
 use crate::run::dispatch;
 use crate::run::effects::Effects;
