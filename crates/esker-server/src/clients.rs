@@ -3,6 +3,7 @@
 pub mod outbox;
 pub mod pause;
 pub mod pubsub;
+pub mod tracking;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::base::counter::Counter;
 use crate::clients::outbox::{Class, Outbox, OutputLimits};
 use crate::clients::pause::Pause;
 use crate::clients::pubsub::{Hearing, PubSub};
+use crate::clients::tracking::{Mode, Tracking};
 
 /// Where a connection comes from.
 #[derive(Default)]
@@ -91,6 +93,8 @@ pub struct Client {
     pub counts: Counts,
     /// Its state.
     pub state: State,
+    /// How it tracks keys.
+    pub tracking: Mode,
     /// How to unblock it: 0 not, 1 like a timeout, 2 with an error.
     unblock: AtomicU32,
     /// Bytes that wait to be sent to it.
@@ -132,6 +136,12 @@ impl Client {
     /// Sends bytes that answer no request.
     pub fn send(&self, bytes: &[u8]) {
         self.outbox.add(bytes);
+        self.wake.notify_one();
+    }
+
+    /// Sends an invalidation, after the replies that are not sent yet (tracking.1).
+    pub fn push(&self, bytes: &[u8]) {
+        self.outbox.add_push(bytes);
         self.wake.notify_one();
     }
 
@@ -181,13 +191,14 @@ impl Client {
         ] {
             flags.extend(is_so.then_some(flag));
         }
+        flags.extend(self.tracking.letters());
         if flags.is_empty() {
             flags.push('N');
         }
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={} \
              watch={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem=0 events=r \
-             cmd={} user={} redir=-1 resp={} lib-name={library} lib-ver={version} tot-net-in={} tot-net-out={} \
+             cmd={} user={} redir={} resp={} lib-name={library} lib-ver={version} tot-net-in={} tot-net-out={} \
              tot-cmds={}",
             self.id,
             self.origin.address,
@@ -205,6 +216,7 @@ impl Client {
             self.outbox.waiting(),
             sub.map_or(command.to_owned(), |sub| format!("{command}|{sub}")),
             self.user.lock(),
+            self.tracking.shown_redirect(),
             if self.state.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
             self.traffic.bytes_in.get(),
             self.traffic.bytes_out.get(),
@@ -220,6 +232,8 @@ pub struct Clients {
     pub pubsub: PubSub,
     /// `CLIENT PAUSE`.
     pub pause: Pause,
+    /// `CLIENT TRACKING`.
+    pub tracking: Tracking,
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
     next: AtomicU64,
     monitors: AtomicUsize,
@@ -260,6 +274,7 @@ impl Clients {
         self.all.lock().remove(&client.id);
         self.hold(client, 0);
         self.set_monitor(client, false);
+        self.tracking.end(client);
     }
 
     /// Records the bytes that a connection holds. Returns the sum of all.

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use self::crowd::Crowd;
 use crate::base::clock;
+use crate::clients::Client;
 use crate::command::flag;
 use crate::observe::trace;
 use crate::resp::fail::{BROKEN, DEMOTED, Done, Fail, READ_ONLY, UNBLOCKED};
@@ -112,12 +113,17 @@ struct Turn<'a> {
     done: Vec<Box<Job>>,
     /// Replies of jobs that began to wait, to be sent after the commit.
     early: Vec<Replies>,
+    /// The connections of jobs that began to wait, and still do.
+    waits: Vec<Arc<Client>>,
+    /// Number of times that changes had been reported when the commit began (tracking.2).
+    rounds: u64,
     /// Set when a command panicked in the middle of its writes: nothing may be committed.
     is_spoilt: bool,
 }
 
 impl<'a> Turn<'a> {
-    fn new(server: &'a Arc<Server>, access: Access, jobs: usize) -> Self {
+    /// Begins a turn. `rounds` was taken before the state that it reads.
+    fn new(server: &'a Arc<Server>, rounds: u64, access: Access, jobs: usize) -> Self {
         Turn {
             server,
             access,
@@ -125,12 +131,15 @@ impl<'a> Turn<'a> {
             now: clock::now_ms(),
             done: Vec::with_capacity(jobs),
             early: Vec::new(),
+            waits: Vec::new(),
+            rounds,
             is_spoilt: false,
         }
     }
 
     fn cx<'c>(&'c mut self, session: &'c mut Session, out: &'c mut Out) -> Cx<'c> {
-        let Turn { server, access, effects, now, .. } = self;
+        let Turn { server, access, effects, now, rounds, .. } = self;
+        session.turn.rounds = *rounds;
         Cx { server, session, access, effects, out, now: *now }
     }
 
@@ -149,7 +158,8 @@ impl<'a> Turn<'a> {
 impl Turns {
     /// Begins a commit of about this many jobs.
     fn begin(server: &Arc<Server>, jobs: usize) -> Turn<'_> {
-        Turn::new(server, Access::Write(server.store.begin()), jobs)
+        let rounds = server.clients.tracking.rounds();
+        Turn::new(server, rounds, Access::Write(server.store.begin()), jobs)
     }
 
     /// Prefetches the keys of several commands on one database. Otherwise each command would wait for memory
@@ -186,6 +196,8 @@ impl Turns {
                 Message::Retry(id) => {
                     self.retry(&mut turn, id);
                 }
+                // The end of the commit tells them.
+                Message::Changes => {}
                 Message::EndWaits => {
                     for id in self.waiters.all() {
                         if let Some(job) = self.waiters.remove(id) {
@@ -217,6 +229,7 @@ impl Turns {
                     if job.answered < job.done {
                         turn.early.push(job.take_replies());
                     }
+                    turn.waits.push(job.session.client.clone());
                     self.waiters.add(job, wait, turn.now);
                     self.count_waiters();
                     return;
@@ -240,7 +253,7 @@ impl Turns {
             turn.early.push(job.take_replies());
         }
         let server = turn.server;
-        let nothing = Turn::new(server, Access::Now(server.store.clone()), 0);
+        let nothing = Turn::new(server, 0, Access::Now(server.store.clone()), 0);
         self.finish(std::mem::replace(turn, nothing));
         *turn = Self::begin(server, 1);
     }
@@ -296,7 +309,10 @@ impl Turns {
     /// Continues a job whose command has stopped waiting.
     fn go_on(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>) {
         self.count_waiters();
-        job.session.client.state.is_blocked.store(false, Ordering::Relaxed);
+        let client = &job.session.client;
+        client.state.is_blocked.store(false, Ordering::Relaxed);
+        client.outbox.set_may_push(false);
+        turn.waits.retain(|waiting| waiting.id != client.id);
         job.done += 1;
         self.advance(turn, job);
     }
@@ -332,11 +348,11 @@ impl Turns {
 
     /// Commits, publishes and replies. Returns whether the commit succeeded.
     fn finish(&mut self, turn: Turn<'_>) -> bool {
-        let Turn { server, access, effects, done, early, is_spoilt, .. } = turn;
+        let Turn { server, access, effects, done, early, waits, is_spoilt, .. } = turn;
         let Access::Write(transaction) = access else { return true };
         let mut committed = match is_spoilt || effects.must_not_commit {
             true => Err(Fail::from(BROKEN)),
-            false => Ok(()),
+            false => Ok(0),
         };
         if server.replication.is_replica() && !transaction.is_empty() && committed.is_ok() {
             // The server became a replica while they ran.
@@ -360,6 +376,7 @@ impl Turns {
             server.note_latency("commit", took);
             committed = outcome.map_err(Fail::Store);
         }
+        server.clients.tell_changes(*committed.as_ref().unwrap_or(&0));
         if committed.is_ok() {
             server.tell_effects(&effects);
         }
@@ -376,6 +393,10 @@ impl Turns {
         for mut replies in early {
             fail_all(&mut replies.out, replies.count);
             replies.client.answer_early(&replies.out.bytes);
+        }
+        for client in waits {
+            client.outbox.set_may_push(true);
+            client.wake.notify_one();
         }
         let is_conflict = matches!(failed, Some(Fail::Store(Error::Conflict)));
         for mut job in done {

@@ -256,15 +256,34 @@ pub trait Transaction: Reads + Send {
         }
     }
 
-    /// Commits the transaction.
+    /// Commits the transaction. Returns the number of the commit, by which [`Changes`] name it.
     ///
     /// # Errors
     /// See [`esker::Transaction::commit`].
-    fn commit(self: Box<Self>, durability: Durability) -> Result<()>;
+    fn commit(self: Box<Self>, durability: Durability) -> Result<u64>;
 }
 
 /// A fixed state of a store.
 pub trait Snapshot: Reads + Send + Sync {}
+
+/// What a commit has changed in a space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// A key was set or removed.
+    Key(Vec<u8>),
+    /// The keys from the first (inclusive) to the second (exclusive) were removed. `None`: to the end.
+    Range(Vec<u8>, Option<Vec<u8>>),
+    /// It is not known which keys.
+    Any,
+}
+
+/// The changes of a space, in the order of commits, of all writers. A change is there once readers see it
+/// and before its commit returns.
+pub trait Changes: Send {
+    /// Returns the next change with the number of its commit. Without one, `waker` is called once there is
+    /// one. The call may come from a thread that is committing.
+    fn next(&mut self, waker: &Waker) -> Option<(u64, Changed)>;
+}
 
 /// Named locks of one owner. Dropping the owner releases them.
 pub trait Locks: Send {
@@ -331,6 +350,15 @@ pub trait Store: Reads + Send + Sync {
 
     /// Begins a transaction that will commit inside another one.
     fn begin_part(&self, isolation: Isolation) -> Box<dyn Transaction>;
+
+    /// Returns the changes of a space from now on. `None`: the store does not report changes.
+    ///
+    /// # Errors
+    /// See [`esker::Keyspace::watch`].
+    fn changes(&self, space: &Space) -> Result<Option<Box<dyn Changes>>> {
+        let _ = space;
+        Ok(None)
+    }
 
     /// Creates an owner without locks.
     fn locks(&self) -> Box<dyn Locks>;

@@ -3,6 +3,7 @@
 //! ```text
 //!   PUBLISH, MONITOR, topics --send--> messages --take--> the connection's task --> socket
 //!                               `-- over the limit: end
+//!   CLIENT TRACKING ------push--> pushes ----take, once no replies wait---------> ...
 //! ```
 //!
 //! - Waiting bytes are limited by `client-output-buffer-limit`. A client that does not read is disconnected.
@@ -103,11 +104,27 @@ impl OutputLimits {
     }
 }
 
+/// Messages that answer no request.
+#[derive(Default)]
+struct Messages {
+    bytes: Vec<u8>,
+    /// Invalidations. They are sent after the replies (tracking.1).
+    pushes: Vec<u8>,
+    /// Its job waits, and all replies before that are in `early` or sent.
+    may_push: bool,
+}
+
+impl Messages {
+    fn len(&self) -> usize {
+        self.bytes.len() + self.pushes.len()
+    }
+}
+
 /// Output that waits for one connection. Atomics are relaxed: their readers check again.
 #[derive(Default)]
 pub struct Outbox {
     limits: Arc<OutputLimits>,
-    messages: Mutex<Vec<u8>>,
+    messages: Mutex<Messages>,
     early: Mutex<Vec<u8>>,
     /// Bytes that the task has taken and not sent.
     sending: AtomicUsize,
@@ -144,15 +161,24 @@ impl Outbox {
 
     /// Adds a message. Ends the connection if too much waits.
     pub fn add(&self, bytes: &[u8]) {
+        self.add_to(bytes, |messages| &mut messages.bytes);
+    }
+
+    /// Adds an invalidation. Ends the connection if too much waits.
+    pub fn add_push(&self, bytes: &[u8]) {
+        self.add_to(bytes, |messages| &mut messages.pushes);
+    }
+
+    fn add_to(&self, bytes: &[u8], part: impl FnOnce(&mut Messages) -> &mut Vec<u8>) {
         let mut messages = self.messages.lock();
         if self.is_ended() {
             return;
         }
         if self.is_over(Class::Pubsub, messages.len() + bytes.len()) {
-            *messages = Vec::new();
+            *messages = Messages::default();
             self.end();
         } else {
-            messages.extend_from_slice(bytes);
+            part(&mut messages).extend_from_slice(bytes);
         }
     }
 
@@ -168,7 +194,35 @@ impl Outbox {
 
     /// Takes the messages.
     pub fn take_messages(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.messages.lock())
+        std::mem::take(&mut self.messages.lock().bytes)
+    }
+
+    /// Takes the invalidations.
+    pub fn take_pushes(&self) -> Vec<u8> {
+        std::mem::take(&mut self.messages.lock().pushes)
+    }
+
+    /// Takes the messages and the invalidations.
+    pub fn take_all(&self) -> Vec<u8> {
+        let messages = &mut *self.messages.lock();
+        let mut taken = std::mem::take(&mut messages.bytes);
+        taken.append(&mut messages.pushes);
+        taken
+    }
+
+    /// Takes the messages, and the invalidations if the job of the connection waits.
+    pub fn take_while_waiting(&self) -> Vec<u8> {
+        let messages = &mut *self.messages.lock();
+        let mut taken = std::mem::take(&mut messages.bytes);
+        if messages.may_push {
+            taken.append(&mut messages.pushes);
+        }
+        taken
+    }
+
+    /// Records whether the job of the connection waits, after its replies so far were added (tracking.1).
+    pub fn set_may_push(&self, may_push: bool) {
+        self.messages.lock().may_push = may_push;
     }
 
     /// Records how many bytes the task still has to send.

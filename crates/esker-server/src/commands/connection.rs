@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::tracking;
 use crate::acl::{DEFAULT, Reason};
 use crate::clients::Client;
 use crate::command::spec::Group::Connection;
@@ -19,7 +20,7 @@ use crate::run::session::ReplyMode;
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("auth", -2, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI | WHILE_BUSY, NO_KEYS, Connection, "[user] password", "Logs the connection in.", auth).hides(secrets::all).logs_in(secrets::auth),
-    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list [type kind|id id ...] | getname | setname name | setinfo lib-name|lib-ver text | kill address|filter ... | unblock id [timeout|error] | reply on|off|skip | pause ms [all|write] | unpause | no-evict on|off | no-touch on|off | tracking on|off ... | trackinginfo | caching yes|no | getredir", "Shows connections and changes them.", client).own_flags(&[(&["kill", "list", "no-evict", "pause", "unblock", "unpause"], ADMIN)]),
+    command("client", -2, NO_SCRIPT, NO_KEYS, Connection, "id | info | list [type kind|id id ...] | getname | setname name | setinfo lib-name|lib-ver text | kill address|filter ... | unblock id [timeout|error] | reply on|off|skip | pause ms [all|write] | unpause | no-evict on|off | no-touch on|off | tracking on|off [redirect id] [bcast] [prefix text ...] [optin] [optout] [noloop] | trackinginfo | caching yes|no | getredir", "Shows connections and changes them.", client).own_flags(&[(&["kill", "list", "no-evict", "pause", "unblock", "unpause"], ADMIN)]),
     command("echo", 2, FAST, NO_KEYS, Connection, "text", "Returns the text.", echo),
     command("hello", -1, NO_AUTH | NO_SCRIPT | FAST | NO_MULTI | WHILE_BUSY, NO_KEYS, Connection, "[2|3 [auth user password] [setname name]]", "Chooses the protocol version.", hello).hides(secrets::behind_auth).logs_in(secrets::hello),
     command("ping", -1, FAST | WHILE_SUBSCRIBED, NO_KEYS, Connection, "[text]", "Returns PONG, or the text.", ping),
@@ -204,27 +205,10 @@ fn client(cx: &mut Cx<'_>, request: &Request) -> Done {
             cx.server.clients.pause.end();
             cx.out.ok();
         }
-        (b"tracking", 3..) if request.is(2, "off") => cx.out.ok(),
-        (b"tracking", 3..) if !request.is(2, "on") => return Err(SYNTAX.into()),
-        (b"tracking", 3..) => return Err("ERR client side caching is not supported".into()),
-        (b"caching", 3) => {
-            return Err(
-                "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
-                        OPTOUT mode enabled, which this server does not have"
-                    .into(),
-            );
-        }
-        (b"getredir", 2) => cx.out.int(-1),
-        (b"trackinginfo", 2) => {
-            cx.out.map(3);
-            cx.out.bulk(b"flags");
-            cx.out.set(1);
-            cx.out.bulk(b"off");
-            cx.out.bulk(b"redirect");
-            cx.out.int(-1);
-            cx.out.bulk(b"prefixes");
-            cx.out.array(0);
-        }
+        (b"tracking", 3..) => tracking::track(cx, request)?,
+        (b"caching", 3) => tracking::caching(cx, request)?,
+        (b"getredir", 2) => cx.out.int(cx.session.client.tracking.shown_redirect()),
+        (b"trackinginfo", 2) => tracking::show(cx),
         _ => return Err(unknown_subcommand(request)),
     }
     Ok(())

@@ -87,7 +87,7 @@ fn clients(server: &Server, put: Put<'_>) -> Done {
     put("total_blocking_keys", &keys);
     put("total_blocking_keys_on_nokey", &minded);
     put("pubsub_clients", &count(&Client::is_subscribed));
-    put("tracking_clients", &0);
+    put("tracking_clients", &server.clients.tracking.clients());
     let watched = |client: &Client| client.counts.watched.load(Ordering::Relaxed);
     put("watching_clients", &count(&|client| watched(client) > 0));
     put("total_watched_keys", &server.watches.len());
@@ -151,6 +151,10 @@ fn stats(server: &Server, put: Put<'_>) -> Done {
     put("keyspace_misses", &stats.misses.get());
     put("pubsub_channels", &server.clients.pubsub.channels(Hearing::Channel, None).len());
     put("pubsub_patterns", &server.clients.pubsub.patterns());
+    let [keys, items, prefixes] = server.clients.tracking.sizes();
+    put("tracking_total_keys", &keys);
+    put("tracking_total_items", &items);
+    put("tracking_total_prefixes", &prefixes);
     put("total_error_replies", &stats.errors.get());
     put("total_commits", &stats.commits.get());
     for rate in Rate::ALL {

@@ -39,6 +39,7 @@ mod streams;
 mod string_conditions;
 mod strings;
 mod table;
+mod tracking;
 mod transactions;
 pub mod verify;
 mod words;

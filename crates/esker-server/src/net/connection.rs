@@ -59,6 +59,16 @@ enum Route {
     Sequencer,
 }
 
+/// What invalidations of a connection have to wait for, while it waits for something else (tracking.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Precedes {
+    Nothing,
+    /// Its job, unless that waits for a key.
+    Job,
+    /// Replies that are not sent yet.
+    Replies,
+}
+
 struct Connection<S> {
     server: Arc<Server>,
     client: Arc<Client>,
@@ -74,6 +84,8 @@ struct Connection<S> {
     has_submitted: bool,
     /// Replies from before the job that runs. They precede those that the sequencer sends early.
     held: Out,
+    /// What precedes invalidations.
+    precedes: Precedes,
     /// The moment after the last write. Replies to writes may wait until replicas have it.
     committed: (u64, u64),
     /// Delay of the reply to the next wrong password.
@@ -99,6 +111,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(server: Arc<Server>, clien
         has_more: false,
         has_submitted: false,
         held: Out::default(),
+        precedes: Precedes::Nothing,
         committed: (0, 0),
         refused_delay: REFUSED_DELAY[0],
         client: client.clone(),
@@ -177,10 +190,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.client.is_killed()
     }
 
+    /// Begins the replies to requests with the invalidations that wait (tracking.1).
+    fn begin_answer(&self, job: &mut Job) {
+        self.client.active.store(clock::now_ms(), Ordering::Relaxed);
+        if self.server.clients.tracking.is_active() && job.out.bytes.is_empty() {
+            job.out.bytes.append(&mut self.client.outbox.take_pushes());
+        }
+    }
+
     /// Runs all requests that have arrived. The replies are in the job.
     async fn answer(&mut self, mut job: Box<Job>) -> Option<Box<Job>> {
         let mut bytes = 0;
-        self.client.active.store(clock::now_ms(), Ordering::Relaxed);
+        self.begin_answer(&mut job);
         while !job.session.is_over && job.session.link.is_none() && !self.client.is_killed() {
             let limits = match job.session.login.is_known {
                 true => Limits { words: 1 << 20, word_bytes: 512 << 20 },
@@ -253,6 +274,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn run_here(&mut self, mut job: Box<Job>, command: Option<&'static Command>) -> Option<Box<Job>> {
         let server = &self.server;
         let flags = command.map_or(0, |command| command.flags);
+        // tracking.2
+        job.session.turn.rounds = server.clients.tracking.rounds();
         let is_read = flags & flag::READ != 0 && job.session.multi.is_none();
         let mut snapshot = match is_read && flags & flag::ONE == 0 {
             true => Some(Access::At(server.store.snapshot())),
@@ -323,7 +346,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.has_submitted = true;
         let back = self.server.sequencer.submit(job);
+        self.precedes = Precedes::Job;
         let (job, is_gone) = self.meanwhile(back, &Notify::new()).await;
+        self.precedes = Precedes::Nothing;
         let mut job = job.ok()?;
         job.session.is_over |= is_gone;
         if !job.out.unconfirmed.is_empty() {
@@ -387,7 +412,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn send_messages(&mut self) -> io::Result<()> {
-        let messages = self.client.outbox.take_messages();
+        let messages = self.client.outbox.take_all();
         match messages.is_empty() {
             true => Ok(()),
             false => send(&self.server, &self.client, &mut self.stream, &messages).await,

@@ -6,6 +6,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::base::clock;
 use crate::command::flag;
+use crate::command::spec::Group;
 #[cfg(debug_assertions)]
 use crate::command::{keys::Keys, reach::Reach};
 use crate::observe::slow_log::SlowCommand;
@@ -37,6 +38,7 @@ pub(super) fn call(cx: &mut Cx<'_>, command: &'static Command, at: usize, reques
     {
         cx.session.turn.named = named(command, request);
     }
+    remember_keys(cx, command, request);
     let mut done = run_traced(cx, command, request);
     note_reads(cx, command, false);
     if cx.out.take_cut() && done.is_ok() {
@@ -110,6 +112,24 @@ fn begin_memory(cx: &mut Cx<'_>) {
         cx.effects.bytes_before = cx.effects.bytes;
         cx.out.bytes_max = cx.server.commands.memory.reply.load(Ordering::Relaxed);
     }
+}
+
+/// Remembers the keys that a client is about to read, if it tracks them (tracking.2). Keys of keyspaces are
+/// not tracked.
+fn remember_keys(cx: &Cx<'_>, command: &Command, request: &Request) {
+    let (session, clients) = (&*cx.session, &cx.server.clients);
+    if !session.client.tracking.remembers() || !command.is(flag::READ) || command.group == Group::Rows {
+        return;
+    }
+    let is_ordered = command.takes_part();
+    let keys = command.keys_of(request);
+    if keys.is_empty() || is_ordered && session.places.space.is_some() {
+        return;
+    }
+    // `ES.GET key SNAP id`, and reads of a held transaction.
+    let is_past = is_ordered && (request.len() > 2 || session.own.transaction.is_some());
+    let keys_max = usize::try_from(cx.server.config.number("tracking-table-max-keys")).unwrap_or(0);
+    clients.remember(&session.client, &keys, session.turn.rounds, is_past, keys_max);
 }
 
 /// Returns the keys that a command may use, or `None` if it may use any.

@@ -97,6 +97,7 @@ impl Cx<'_> {
     /// Records that a key of the database changed, and notifies its watchers.
     pub fn touch(&mut self, key: &[u8]) {
         self.effects.changes += 1;
+        self.server.clients.tracking.note_writer(key, self.session.client.id);
         // A waiting command that is retried in vain has changed nothing that others wait for. Otherwise two
         // waiting commands would retry each other forever.
         if self.server.sequencer.minds_changes() && !self.session.turn.is_again {

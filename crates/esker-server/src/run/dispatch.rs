@@ -40,6 +40,7 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
     let mark = cx.out.mark();
     let before = writes_before(cx);
     let done = admit(cx, request);
+    forget_caching(cx, request, &done);
     if let Err(fail) = &done {
         if matches!(fail, Fail::Blocks(_)) {
             return done;
@@ -91,6 +92,19 @@ fn note_write(cx: &mut Cx<'_>, before: u64, mark: Mark) {
     if has_written && !cx.out.since(mark).is_empty() {
         let end = cx.out.bytes.len();
         cx.out.unconfirmed.add(end - cx.out.since(mark).len()..end);
+    }
+}
+
+/// `CLIENT CACHING` holds for one command, or for the commands of one `EXEC`.
+fn forget_caching(cx: &Cx<'_>, request: &Request, done: &Done) {
+    let mode = &cx.session.client.tracking;
+    if mode.has_caching()
+        && !cx.session.turn.is_inside
+        && cx.session.multi.is_none()
+        && !matches!(done, Err(Fail::Blocks(_)))
+        && !request.is(0, "client")
+    {
+        mode.set_caching(false);
     }
 }
 

@@ -39,6 +39,7 @@ pub fn leave(server: &Server, session: &mut Session) {
     server.holdings.leave(&mut session.own, session.client.id);
     session.client.counts.listens.store(0, Ordering::Relaxed);
     session.places.rows = None;
+    server.clients.tracking.end(&session.client);
 }
 
 /// Stops watching all keys of a session.

@@ -105,6 +105,7 @@ pub enum Message {
     Wake(Arc<Client>, Woken),
     Retry(u64),
     Filled(usize, Vec<u8>),
+    Changes,
     EndWaits,
 }
 
@@ -122,6 +123,15 @@ pub struct Sequencer {
     /// Number of keys that jobs wait for, and number of keys whose every change makes a job retry. Relaxed:
     /// they are only shown.
     pub keys: [AtomicUsize; 2],
+}
+
+/// Makes the sequencer tell clients of changes of keys that they track.
+struct Changes(Arc<Sequencer>);
+
+impl Wake for Changes {
+    fn wake(self: Arc<Self>) {
+        self.0.push(Message::Changes);
+    }
 }
 
 /// Makes the waiting command of a connection retry.
@@ -169,6 +179,11 @@ impl Sequencer {
     /// Returns a waker that makes the waiting command of a connection retry.
     pub fn waker(self: &Arc<Self>, client: u64) -> Waker {
         Waker::from(Arc::new(Retry { sequencer: self.clone(), client }))
+    }
+
+    /// Returns a waker for changes of keys that clients track.
+    pub fn changes_waker(self: &Arc<Self>) -> Waker {
+        Waker::from(Arc::new(Changes(self.clone())))
     }
 
     /// Makes the waiting command of a connection retry, if there is one.

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::acl::Acl;
 use crate::base::clock;
 use crate::clients::Clients;
+use crate::clients::tracking::Watched;
 use crate::config::Config;
 use crate::config::options::{Options, Tls};
 use crate::config::source::Source;
@@ -199,8 +200,25 @@ impl Server {
             None if self.replication.is_replica() => {
                 Ok(Arc::new(replication::empty_database(&*self.store, number)?))
             }
-            slot => Ok(slot.insert(Arc::new(Database::open(&*self.store, number)?)).clone()),
+            slot => {
+                let database = slot.insert(Arc::new(Database::open(&*self.store, number)?)).clone();
+                drop(databases);
+                // Before anything is read or written there.
+                self.clients.tracking.add_database(number, || self.store.changes(&database.main))?;
+                Ok(database)
+            }
         }
+    }
+
+    /// Opens the changes of all databases, for clients that track keys.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub fn changes(&self) -> Result<Watched> {
+        let open = |database: Arc<Database>| {
+            Ok(self.store.changes(&database.main)?.map(|changes| (database.number, changes)))
+        };
+        self.open_databases().into_iter().map(open).collect()
     }
 
     /// Returns the existing databases.
@@ -235,6 +253,8 @@ impl Server {
         let mut databases = self.databases.list.write();
         (databases[a], databases[b]) = (as_number(a, &other), as_number(b, &one));
         self.databases.generation.fetch_add(1, Ordering::Relaxed);
+        drop(databases);
+        self.clients.invalidate_all();
         Ok(())
     }
 
@@ -259,6 +279,9 @@ impl Server {
         let mut databases = self.databases.list.write();
         find_databases(&*self.store, &mut databases)?;
         self.databases.generation.fetch_add(1, Ordering::Relaxed);
+        drop(databases);
+        self.clients.tracking.renew(|| self.changes())?;
+        self.clients.invalidate_all();
         Ok(())
     }
 

@@ -82,6 +82,9 @@ pub struct Turn {
     pub awaited: Option<Moment>,
     /// Commits that it waited for.
     pub fed: Option<Done<Batch>>,
+    /// Number of times that changes of tracked keys were reported before the state that it reads was taken
+    /// (tracking.2).
+    pub rounds: u64,
 }
 
 /// Where the commands of a connection work, if not in its database.

@@ -3,15 +3,16 @@
 use std::any::Any;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use esker::{
-    Counting, Db, Durability, Figure, Health, Keyspace, KeyspaceOptions, LockMode, LockOwner, Savepoint,
-    Value,
+    Change, Counting, Db, Durability, Figure, Health, Keyspace, KeyspaceOptions, LockMode, LockOwner,
+    Savepoint, Value, Watch,
 };
 
 use super::{
-    Error, Isolation, Locks, Order, Reads, Result, Snapshot, Space, Span, Store, Transaction, Visit, Write,
+    Changed, Changes, Error, Isolation, Locks, Order, Reads, Result, Snapshot, Space, Span, Store,
+    Transaction, Visit, Write,
 };
 
 /// A `Db` as a [`Store`].
@@ -140,6 +141,10 @@ impl Store for LocalStore {
         Box::new(LocalTransaction::new(self.db.begin_part(inner), isolation))
     }
 
+    fn changes(&self, space: &Space) -> Result<Option<Box<dyn Changes>>> {
+        Ok(Some(Box::new(LocalChanges(keyspace(space)?.watch(..)?))))
+    }
+
     fn locks(&self) -> Box<dyn Locks> {
         Box::new(LocalLocks(self.db.lock_owner()))
     }
@@ -176,6 +181,22 @@ impl Store for LocalStore {
 
     fn check(&self) -> Result<Vec<String>> {
         Ok(self.db.check()?.problems)
+    }
+}
+
+struct LocalChanges(Watch);
+
+impl Changes for LocalChanges {
+    fn next(&mut self, waker: &Waker) -> Option<(u64, Changed)> {
+        let Poll::Ready(Some((seqno, change))) = self.0.poll_next(waker) else { return None };
+        let changed = match change {
+            Change::Put { key, .. } | Change::Delete { key } | Change::Expire { key } => {
+                Changed::Key(key.to_vec())
+            }
+            Change::DeleteRange { start, end } => Changed::Range(start.to_vec(), end.map(|end| end.to_vec())),
+            _ => Changed::Any,
+        };
+        Some((seqno.get(), changed))
     }
 }
 
@@ -358,12 +379,12 @@ impl Transaction for LocalTransaction {
         self
     }
 
-    fn commit(self: Box<Self>, durability: Durability) -> Result<()> {
+    fn commit(self: Box<Self>, durability: Durability) -> Result<u64> {
         if self.writes == 0 {
-            return Ok(());
+            return Ok(0);
         }
         match self.inner.commit_with(durability).map_err(esker::Error::from) {
-            Ok(_) => Ok(()),
+            Ok(seqno) => Ok(seqno.get()),
             // A write or a sync of the log failed. Whether the commit is durable shows at the next opening.
             Err(error @ esker::Error::Io { .. }) => Err(Error::OutcomeUnknown(error.to_string())),
             Err(other) => Err(other.into()),

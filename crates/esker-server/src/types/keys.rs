@@ -2,6 +2,7 @@
 
 use super::subkey::{due_key, parts_prefix, ttl_key};
 use crate::base::events::Event;
+use crate::clients::tracking::NO_CLIENT;
 use crate::resp::fail::{Done, Fail};
 use crate::run::cx::Cx;
 use crate::store::record::{Due, Kind, Main, encode_string};
@@ -57,6 +58,7 @@ impl Cx<'_> {
     pub fn remove_expired(&mut self, key: &[u8], main: &Main) -> Done {
         self.remove_main(key, main)?;
         self.server.observed.stats.expired.add(1);
+        self.server.clients.tracking.note_writer(key, NO_CLIENT);
         self.touch(key);
         self.event(Event::Expired, "expired", key);
         Ok(())

@@ -41,6 +41,8 @@ mod seam;
 mod string_conditions;
 #[cfg(feature = "tls")]
 mod tls;
+mod tracking;
+mod tracking_model;
 mod users;
 mod waiting;
 mod wire;

@@ -188,7 +188,7 @@ impl Transaction for Begun {
         self.0.writes()
     }
 
-    fn commit(self: Box<Self>, durability: Durability) -> Result<()> {
+    fn commit(self: Box<Self>, durability: Durability) -> Result<u64> {
         self.0.commit(durability)
     }
 }

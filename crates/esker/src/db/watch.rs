@@ -1,6 +1,7 @@
 //! Watches of keys and listeners to topics.
 
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use super::Db;
@@ -142,6 +143,13 @@ impl Watch {
     /// Returns the next change and its commit, waiting up to `patience` for it.
     pub fn next_within(&mut self, patience: Duration) -> Option<(SeqNo, Change)> {
         self.watcher.next(Some(patience)).map(to_change)
+    }
+
+    /// Returns the next change and its commit, or `None` once the database is closed. If none is queued, the
+    /// result is `Pending`, and `waker` is called at the next change. The call may come from a thread that is
+    /// committing: it must not use the database. With the feature `tokio`, `into_stream` makes a stream.
+    pub fn poll_next(&mut self, waker: &Waker) -> Poll<Option<(SeqNo, Change)>> {
+        self.watcher.poll_next(waker).map(|next| next.map(to_change))
     }
 
     /// Returns whether the database is closed. Then only queued changes remain.

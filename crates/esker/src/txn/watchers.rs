@@ -14,9 +14,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-#[cfg(feature = "tokio")]
-use std::task::Poll;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -203,7 +201,6 @@ impl Watcher {
     }
 
     /// Same as [`next`](Self::next), but wakes a task instead of waiting.
-    #[cfg(feature = "tokio")]
     pub(crate) fn poll_next(&self, waker: &Waker) -> Poll<Option<(SeqNo, Event)>> {
         let mut queue = self.queue.lock();
         let popped = queue.pop();

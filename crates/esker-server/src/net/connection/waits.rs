@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 
-use super::{AHEAD_BYTES_MAX, Connection, READ_BYTES, read_some, send};
+use super::{AHEAD_BYTES_MAX, Connection, Precedes, READ_BYTES, read_some, send};
 use crate::base::clock;
 use crate::commands;
 use crate::observe::trace;
@@ -41,7 +41,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 () = end.notified() => None,
             }
         };
-        match self.meanwhile(ended, &end).await {
+        // Replies to earlier requests may wait, or the job may have requests that are not submitted yet.
+        self.precedes = Precedes::Replies;
+        let looked = self.meanwhile(ended, &end).await;
+        self.precedes = Precedes::Nothing;
+        match looked {
             (Some(true), false) => self.refused_delay = REFUSED_DELAY[0],
             (Some(false), false) => self.refused_delay = (2 * delay).min(REFUSED_DELAY[1]),
             _ => job.session.is_over = true,
@@ -126,7 +130,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     () = end.notified() => {}
                 }
             };
+            self.precedes = Precedes::Replies;
             let ((), is_gone) = self.meanwhile(ended, &end).await;
+            self.precedes = Precedes::Nothing;
             client.state.is_blocked.store(false, Ordering::Relaxed);
             job.session.is_over |= is_gone;
         }
@@ -185,7 +191,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Some(false) => self.server.sequencer.end_wait(&self.client, Woken::Timeout),
             None => {}
         }
-        for bytes in [self.take_early(), self.client.outbox.take_messages()] {
+        // Replies are added before a waiting job allows invalidations: they are taken after those.
+        let has_held = !self.held.bytes.is_empty();
+        let messages = match self.precedes {
+            Precedes::Nothing => self.client.outbox.take_all(),
+            Precedes::Job if !has_held => self.client.outbox.take_while_waiting(),
+            Precedes::Job | Precedes::Replies => self.client.outbox.take_messages(),
+        };
+        let early = self.take_early();
+        if has_held && self.held.bytes.is_empty() {
+            // Nothing precedes invalidations any more.
+            self.client.wake.notify_one();
+        }
+        for bytes in [early, messages] {
             if !bytes.is_empty() {
                 self.client.traffic.bytes_out.add(bytes.len() as u64);
                 // If this fails, it kills the connection.
