@@ -345,14 +345,16 @@ impl Clients {
             }
         }
         for (id, keys) in notices.keys.iter().filter(|(id, _)| !notices.whole.contains(id)) {
-            if let Some(client) = shared.members.get(id) {
-                self.send_to(client, Some(keys));
-            }
+            let Some(client) = shared.members.get(id) else { continue };
+            let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
+            // As in Redis. Libraries that drop all of a reply at its first key rely on it.
+            let len = if client.tracking.is_bcast() { keys.len() } else { 1 };
+            keys.chunks(len).for_each(|keys| self.send_to(client, Some(keys)));
         }
     }
 
     /// Sends an invalidation to a client, or to the one it redirects to. `None`: of all keys.
-    fn send_to(&self, client: &Arc<Client>, keys: Option<&BTreeSet<Vec<u8>>>) {
+    fn send_to(&self, client: &Arc<Client>, keys: Option<&[&[u8]]>) {
         let redirect = client.tracking.redirect();
         let target = match redirect {
             0 => client.clone(),
