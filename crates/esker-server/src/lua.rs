@@ -14,6 +14,7 @@ mod bit;
 pub mod convert;
 pub mod errors;
 mod json;
+pub mod library;
 pub mod limits;
 pub mod machine;
 mod msgpack;

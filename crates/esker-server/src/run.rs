@@ -5,6 +5,8 @@ pub mod cursors;
 pub mod cx;
 pub mod dispatch;
 pub mod effects;
+#[cfg(feature = "lua")]
+pub mod functions;
 pub mod leave;
 pub mod memory;
 pub mod parts;

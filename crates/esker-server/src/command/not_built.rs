@@ -5,7 +5,6 @@ const NOT_BUILT: &[(&str, &str)] = &[
     ("asking", "there is no cluster mode"),
     ("bf.", "modules are not supported"),
     ("cf.", "modules are not supported"),
-    ("fcall", "functions are not supported: use EVAL"),
     ("ft.", "modules are not supported"),
     ("json.", "modules are not supported"),
     ("migrate", "use DUMP and RESTORE"),

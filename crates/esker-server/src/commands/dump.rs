@@ -32,7 +32,7 @@ const WRONG: &str = "ERR DUMP payload version or checksum are wrong";
 /// Bytes that are checksummed between two checks of a script's time limit.
 const SUM_PIECE: usize = 1 << 18;
 
-fn checksum(cx: &Cx<'_>, bytes: &[u8]) -> Done<u64> {
+pub(super) fn checksum(cx: &Cx<'_>, bytes: &[u8]) -> Done<u64> {
     let mut sum = SUM_START;
     for piece in bytes.chunks(SUM_PIECE) {
         cx.step(piece.len())?;
@@ -52,7 +52,7 @@ fn put(bytes: &mut Vec<u8>, piece: &[u8]) {
     bytes.extend_from_slice(piece);
 }
 
-fn take<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
+pub(super) fn take<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
     let (len, rest) = bytes.split_first_chunk::<4>()?;
     let (piece, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
     *bytes = rest;

@@ -16,7 +16,6 @@ use crate::types::{Collection, Kind, Main};
 #[rustfmt::skip]
 pub(super) const TABLE: &[Command] = &[
     command("command", -1, 0, NO_KEYS, Server, "[count | info [name ...] | docs [name ...] | list [filterby pattern|aclcat|module name] | getkeys command argument ... | getkeysandflags command argument ...]", "Describes commands.", command_command).in_categories(&["connection"]),
-    command("function", -2, NO_SCRIPT | OPEN, NO_KEYS, Server, "flush [async|sync] | list [libraryname pattern] [withcode]", "Reports that there are no functions. FLUSH does nothing.", function),
     command("info", -1, DANGEROUS, NO_KEYS, Server, "[section ...]", "Shows the state and the counters of the server.", info::info),
     command("memory", -2, READ, Keys::At(2, 2, 1), Server, "usage key [samples n] | doctor | stats | malloc-stats | purge", "Shows the use of memory.", memory).each(KeyUse::LOOK).own_flags(&[(&["doctor", "help", "malloc-stats", "purge", "stats"], 0)]),
     command("module", -2, ADMIN | NO_SCRIPT, NO_KEYS, Server, "list", "Reports that there are no modules.", module).own_flags(&[(&["help"], 0)]),
@@ -196,17 +195,6 @@ fn put_docs(out: &mut Out, command: &Spec) {
         out.bulk(name.as_bytes());
         out.bulk(value.as_bytes());
     }
-}
-
-fn function(cx: &mut Cx<'_>, request: &Request) -> Done {
-    if request.is(1, "flush") {
-        cx.out.ok();
-    } else if request.is(1, "list") {
-        cx.out.array(0);
-    } else {
-        return Err("ERR functions are not supported: use EVAL".into());
-    }
-    Ok(())
 }
 
 /// Default number of elements that `MEMORY USAGE` samples.

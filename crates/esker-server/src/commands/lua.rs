@@ -13,7 +13,7 @@ use crate::command::flag;
 use crate::lua::convert;
 use crate::lua::errors::plain;
 use crate::lua::limits::{self, Limits};
-use crate::lua::machine::{self, Machine, PRELUDE_NAME, SCRIPT_NAME};
+use crate::lua::machine::{self, FUNCTION_NAME, Machine, PRELUDE_NAME, SCRIPT_NAME};
 use crate::resp::fail::{Done, Fail};
 use crate::resp::{Out, Request};
 use crate::run::cx::Cx;
@@ -46,6 +46,11 @@ pub fn check(source: &[u8]) -> Done {
 /// Fails if it is too long.
 pub fn check_len(source: &[u8]) -> Done {
     machine::check_len(source).map_err(|error| unreadable(&error))
+}
+
+/// Runs `body` with enough stack for scripts.
+pub fn with_stack<T>(body: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(STACK, STACK, body)
 }
 
 fn unreadable(error: &mlua::Error) -> Fail {
@@ -84,12 +89,15 @@ fn header(source: &[u8]) -> Done<(bool, std::borrow::Cow<'_, [u8]>)> {
 /// # Errors
 /// Fails if the script cannot be compiled, or fails.
 pub fn run(cx: &mut Cx<'_>, script: &Script<'_>) -> Done {
-    stacker::maybe_grow(STACK, STACK, || run_here(cx, script))
+    with_stack(|| run_here(cx, script))
 }
 
 fn run_here(cx: &mut Cx<'_>, script: &Script<'_>) -> Done {
     let server = cx.server.clone();
-    let (is_reader, source) = header(script.source)?;
+    let (is_reader, source) = match script.libraries {
+        Some(_) => (false, script.source.into()),
+        None => header(script.source)?,
+    };
     let script = &Script { source: &source, only_reads: script.only_reads || is_reader, ..*script };
     let mut slot = server.scripts.machine.lock();
     let mut machine = match slot.take() {
@@ -132,7 +140,11 @@ fn error_location(lua: &Lua) -> Option<String> {
             let name = source.source.map(|name| name.into_owned()).unwrap_or_default();
             let is_script = source.what != "C" && name != PRELUDE_NAME;
             is_script.then(|| {
-                let name = if name == SCRIPT_NAME { "user_script" } else { &name };
+                let name = match &*name {
+                    SCRIPT_NAME => "user_script",
+                    FUNCTION_NAME => "user_function",
+                    name => name,
+                };
                 format!("{name}:{}", frame.current_line().unwrap_or(0))
             })
         })
@@ -146,12 +158,15 @@ fn evaluate(
     cx: &mut Cx<'_>,
     script: &Script<'_>,
 ) -> mlua::Result<Done> {
-    let chunk = machine.compile(script.digest, script.source)?;
-    cx.server.scripts.add(script.digest, script.whole);
+    let chunk = code(machine, cx, script)?;
     let lua = &machine.lua;
     machine.globals.set_readonly(false);
-    machine.globals.raw_set("KEYS", list(lua, script.keys)?)?;
-    machine.globals.raw_set("ARGV", list(lua, script.arguments)?)?;
+    let words = [Value::Table(list(lua, script.keys)?), Value::Table(list(lua, script.arguments)?)];
+    // A function gets them as arguments.
+    let is_function = script.libraries.is_some();
+    for (name, list) in ["KEYS", "ARGV"].iter().zip(&words) {
+        machine.globals.raw_set(*name, if is_function { &Value::Nil } else { list })?;
+    }
     machine.globals.set_readonly(true);
     let mut script_resp3 = false;
     let raised_at = RefCell::new(None);
@@ -189,7 +204,9 @@ fn evaluate(
             *raised_at.borrow_mut() = error_location(lua);
             Ok(error)
         })?;
-        machine.protect.call::<MultiValue>((chunk, note))
+        let mut call = vec![Value::Function(chunk), Value::Function(note)];
+        call.extend(words.iter().filter(|_| is_function).cloned());
+        machine.protect.call::<MultiValue>(MultiValue::from_vec(call))
     });
     let mut returned = returned?.into_iter();
     let is_done = matches!(returned.next(), Some(Value::Boolean(true)));
@@ -204,6 +221,18 @@ fn evaluate(
         return Err(error);
     }
     Ok(Ok(()))
+}
+
+/// Returns what to run: a script, or a function of a library.
+fn code(machine: &mut Machine, cx: &Cx<'_>, script: &Script<'_>) -> mlua::Result<mlua::Function> {
+    let Some(libraries) = script.libraries else {
+        let chunk = machine.compile(script.digest, script.source)?;
+        cx.server.scripts.add(script.digest, script.whole);
+        return Ok(chunk);
+    };
+    let sources = libraries.all.iter().map(|library| &*library.source);
+    let found = machine.function(&libraries.generation, sources, script.digest);
+    found.ok_or_else(|| mlua::Error::runtime("the function's library cannot be loaded"))
 }
 
 /// Parses the argument of `redis.setresp`.

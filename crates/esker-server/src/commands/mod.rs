@@ -6,6 +6,8 @@ mod bits;
 mod connection;
 mod dump;
 mod expiry;
+#[cfg(feature = "lua")]
+mod functions;
 mod geo;
 mod hash_fields;
 mod hashes;

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+#[cfg(feature = "lua")]
+use super::functions::{fcall, function};
 use crate::base::sha1;
 use crate::command::spec::Group::Scripting;
 use crate::resp::Request;
@@ -21,8 +23,21 @@ pub(super) const TABLE: &[Command] = &[
     command("eval_ro", -3, RUNS, SCRIPT_KEYS, Scripting, "script n key ... argument ...", "Runs a script that only reads.", |cx, r| eval(cx, r, true)).each(KeyUse::SHOW),
     command("evalsha", -3, RUNS, SCRIPT_KEYS, Scripting, "digest n key ... argument ...", "Runs a known script.", |cx, r| evalsha(cx, r, false)).each(KeyUse::SHOW_UPDATE),
     command("evalsha_ro", -3, RUNS, SCRIPT_KEYS, Scripting, "digest n key ... argument ...", "Runs a known script that only reads.", |cx, r| evalsha(cx, r, true)).each(KeyUse::SHOW),
+    command("fcall", -3, RUNS, SCRIPT_KEYS, Scripting, "function n key ... argument ...", "Runs a function of a library.", |cx, r| fcall(cx, r, false)).each(KeyUse::SHOW_UPDATE),
+    command("fcall_ro", -3, RUNS, SCRIPT_KEYS, Scripting, "function n key ... argument ...", "Runs a function that only reads.", |cx, r| fcall(cx, r, true)).each(KeyUse::SHOW),
+    command("function", -2, NO_SCRIPT | SEQUENCED | PAUSED, NO_KEYS, Scripting, "load [replace] code | delete library | list [libraryname pattern] [withcode] | dump | restore bytes [flush|append|replace] | flush [async|sync] | kill | stats", "Manages the libraries of functions.", function).own_flags(FUNCTION_FLAGS),
     command("script", -2, NO_SCRIPT, NO_KEYS, Scripting, "load script | exists digest ... | flush [async|sync] | kill | debug yes|sync|no", "Manages the known scripts.", script).own_flags(&[(&["kill"], NO_SCRIPT | WHILE_BUSY)]),
 ];
+
+/// Flags of the subcommands of `FUNCTION`.
+const FUNCTION_FLAGS: &[(&[&str], u32)] = &[
+    (&["delete", "flush"], WRITE | NO_SCRIPT),
+    (&["load", "restore"], WRITE | NO_SCRIPT | DENY_OOM),
+    (&["dump", "list"], NO_SCRIPT),
+    (&["kill", "stats"], NO_SCRIPT | WHILE_BUSY),
+];
+#[cfg(not(feature = "lua"))]
+const NOT_BUILT: &str = "ERR this server was built without scripts (feature `lua`)";
 
 /// Number of hexadecimal digits of a digest.
 const DIGEST_LEN: usize = 40;
@@ -57,10 +72,25 @@ fn run(cx: &mut Cx<'_>, request: &Request, digest: &str, source: &[u8], only_rea
     let (keys, arguments) = words.split_at(key_count(request)?);
     let server = cx.server.clone();
     let _running = Running::new(&server.scripts, cx.now);
+    let script = Script {
+        digest,
+        whole: source,
+        source,
+        keys,
+        arguments,
+        only_reads,
+        #[cfg(feature = "lua")]
+        libraries: None,
+    };
+    run_inside(cx, &script)
+}
+
+/// Runs a script or a function in the place of the command.
+pub(super) fn run_inside(cx: &mut Cx<'_>, script: &Script<'_>) -> Done {
     let was_inside = std::mem::replace(&mut cx.session.turn.is_inside, true);
     let (db, data, generation) = (cx.session.db, cx.session.data.clone(), cx.session.generation);
     let is_resp3 = cx.out.is_resp3;
-    let done = execute(cx, &Script { digest, whole: source, source, keys, arguments, only_reads });
+    let done = execute(cx, script);
     cx.session.turn.is_inside = was_inside;
     cx.out.is_resp3 = is_resp3;
     // If the script has exchanged databases, the next command finds that `data` is of an older generation.
@@ -75,7 +105,36 @@ fn execute(cx: &mut Cx<'_>, script: &Script<'_>) -> Done {
 
 #[cfg(not(feature = "lua"))]
 fn execute(_: &mut Cx<'_>, _: &Script<'_>) -> Done {
-    Err("ERR this server was built without scripts (feature `lua`)".into())
+    Err(NOT_BUILT.into())
+}
+
+#[cfg(not(feature = "lua"))]
+fn fcall(_: &mut Cx<'_>, _: &Request, _: bool) -> Done {
+    Err(NOT_BUILT.into())
+}
+
+/// Test suites of clients remove functions that they have not made.
+#[cfg(not(feature = "lua"))]
+fn function(cx: &mut Cx<'_>, request: &Request) -> Done {
+    if request.is(1, "flush") {
+        cx.out.ok();
+    } else if request.is(1, "list") {
+        cx.out.array(0);
+    } else {
+        return Err(NOT_BUILT.into());
+    }
+    Ok(())
+}
+
+/// Ends the running script or function.
+pub(super) fn kill(cx: &mut Cx<'_>) -> Done {
+    let scripts = &cx.server.scripts;
+    if !scripts.is_running.load(Ordering::Relaxed) {
+        return Err("NOTBUSY No scripts in execution right now.".into());
+    }
+    scripts.kill.store(true, Ordering::Relaxed);
+    cx.out.ok();
+    Ok(())
 }
 
 fn script(cx: &mut Cx<'_>, request: &Request) -> Done {
@@ -104,13 +163,7 @@ fn script(cx: &mut Cx<'_>, request: &Request) -> Done {
             cx.out.ok();
         }
         (b"flush", _) => return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into()),
-        (b"kill", 2) => {
-            if !scripts.is_running.load(Ordering::Relaxed) {
-                return Err("NOTBUSY No scripts in execution right now.".into());
-            }
-            scripts.kill.store(true, Ordering::Relaxed);
-            cx.out.ok();
-        }
+        (b"kill", 2) => kill(cx)?,
         (b"debug", 3) if request.is(2, "no") => cx.out.ok(),
         (b"debug", 3) => return Err("ERR scripts cannot be debugged".into()),
         _ => return Err(unknown_subcommand(request)),

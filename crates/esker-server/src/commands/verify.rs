@@ -14,6 +14,8 @@ use std::ops::ControlFlow;
 
 use crate::replication::{self, NOTHING, RECORDS};
 use crate::resp::fail::Done;
+#[cfg(feature = "lua")]
+use crate::run::functions;
 use crate::run::server::Server;
 use crate::store::{Order, Reads, Result, Space, Span};
 use crate::types::rows;
@@ -56,6 +58,8 @@ fn check_of(name: &str) -> Option<Check> {
     match name {
         RECORDS => Some(replication::problem),
         NOTHING => Some(|_, _| Some("nothing belongs here")),
+        #[cfg(feature = "lua")]
+        functions::KEYSPACE => Some(functions::problem),
         _ if name.starts_with(rows::PREFIX) => Some(rows::codec::problem),
         _ => None,
     }

@@ -9,13 +9,15 @@ use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Valu
 
 use super::errors::plain;
 use super::limits::{self, Limits, MEMORY_MAX, SOURCE_MAX};
-use super::{bit, convert, json, msgpack, structs};
+use super::{bit, convert, json, library, msgpack, structs};
 
 const PRELUDE: &str = include_str!("prelude.luau");
 /// Source name in errors of the prelude, which is not users' code.
 pub(crate) const PRELUDE_NAME: &str = "=prelude";
 /// Source name in errors of scripts.
 pub(crate) const SCRIPT_NAME: &str = "=user_script";
+/// Source name in errors of functions.
+pub(crate) const FUNCTION_NAME: &str = "=user_function";
 /// Maximum bytes of sources kept in compiled form.
 const COMPILED_MAX: usize = 1 << 20;
 /// An interpreter that holds more memory after a script is not reused.
@@ -34,6 +36,8 @@ pub struct Machine {
     pub(crate) protect: Function,
     compiled: HashMap<String, Function>,
     compiled_bytes: usize,
+    /// The functions of the libraries of a generation.
+    functions: Option<(Vec<u8>, HashMap<String, Function>)>,
 }
 
 impl Machine {
@@ -54,7 +58,16 @@ impl Machine {
             at_step.collect(lua, 0)?;
             Ok(VmState::Continue)
         });
-        Ok(Machine { lua, limits, calls, globals, protect, compiled: HashMap::new(), compiled_bytes: 0 })
+        Ok(Machine {
+            lua,
+            limits,
+            calls,
+            globals,
+            protect,
+            compiled: HashMap::new(),
+            compiled_bytes: 0,
+            functions: None,
+        })
     }
 
     /// Returns whether it may be reused: no script has left much in it.
@@ -75,6 +88,31 @@ impl Machine {
         self.compiled_bytes += source.len();
         self.compiled.insert(digest.to_owned(), function.clone());
         Ok(function)
+    }
+}
+
+impl Machine {
+    /// Compiles the code of a library.
+    pub(crate) fn compile_library(&self, code: &[u8]) -> mlua::Result<Function> {
+        load(&self.lua, code, FUNCTION_NAME, &self.globals)
+    }
+
+    /// Returns a function of the libraries of a generation. `sources` are all of them, to load them first if
+    /// the machine has those of another generation.
+    pub(crate) fn function<'s>(
+        &mut self,
+        generation: &[u8],
+        sources: impl Iterator<Item = &'s [u8]>,
+        name: &str,
+    ) -> Option<Function> {
+        if self.functions.as_ref().is_none_or(|(known, _)| known != generation) {
+            let codes = sources.filter_map(|source| Some(library::header(source).ok()?.1));
+            // A library that does not load has no functions.
+            let loaded = codes.filter_map(|code| library::load(self, code).ok()).flatten();
+            let functions = loaded.map(|new| (new.name, new.run)).collect();
+            self.functions = Some((generation.to_vec(), functions));
+        }
+        self.functions.as_ref().and_then(|(_, functions)| functions.get(name).cloned())
     }
 }
 

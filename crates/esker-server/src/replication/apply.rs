@@ -169,7 +169,8 @@ impl Applier {
 /// # Errors
 /// Fails if the engine fails.
 pub fn is_pristine(db: &Db) -> esker::Result<bool> {
-    for name in db.keyspaces()?.iter().filter(|name| !name.starts_with(super::OWN_PREFIX)) {
+    let is_own = |name: &str| name == KEYSPACE || name == super::NOTHING;
+    for name in db.keyspaces()?.iter().filter(|name| !is_own(name)) {
         if db.open_keyspace(name)?.first()?.is_some() {
             return Ok(false);
         }

@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 
 use crate::base::SCRIPT_TIME_MAX;
 use crate::base::clock;
+#[cfg(feature = "lua")]
+use crate::run::functions::Libraries;
 
 /// Maximum bytes of known scripts. Beyond it all are dropped, and clients send them again.
 const KNOWN_BYTES_MAX: usize = 64 << 20;
@@ -39,6 +41,11 @@ pub struct Scripts {
     since: AtomicU64,
     /// The same time, of the monotonic clock.
     began: Mutex<Option<Instant>>,
+    /// The function that runs, and its command.
+    pub function: Mutex<Option<(String, Vec<Vec<u8>>)>>,
+    /// The libraries of the last generation that was used.
+    #[cfg(feature = "lua")]
+    pub libraries: Mutex<Option<Arc<Libraries>>>,
     #[cfg(feature = "lua")]
     pub(crate) machine: Mutex<Option<crate::lua::machine::Machine>>,
 }
@@ -62,6 +69,12 @@ impl Scripts {
     pub fn is_busy(&self, limit: u64) -> bool {
         let since = self.since.load(Ordering::Relaxed);
         since > 0 && limit > 0 && clock::now_ms().saturating_sub(since) > limit
+    }
+
+    /// Returns for how long the running script has run, in milliseconds.
+    #[cfg(feature = "lua")]
+    pub fn running_ms(&self) -> u64 {
+        self.began.lock().map_or(0, |began| began.elapsed().as_millis() as u64)
     }
 
     /// Returns whether the running script must end.
@@ -109,6 +122,7 @@ impl Drop for Running<'_> {
         self.0.is_running.store(false, Ordering::Relaxed);
         self.0.since.store(0, Ordering::Relaxed);
         *self.0.began.lock() = None;
+        *self.0.function.lock() = None;
     }
 }
 
@@ -124,4 +138,7 @@ pub struct Script<'a> {
     pub keys: &'a [&'a [u8]],
     pub arguments: &'a [&'a [u8]],
     pub only_reads: bool,
+    /// The libraries, if it is a function of one of them. Its name is the digest.
+    #[cfg(feature = "lua")]
+    pub libraries: Option<&'a Libraries>,
 }

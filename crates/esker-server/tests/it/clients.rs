@@ -334,7 +334,7 @@ fn what_is_not_built_says_so() {
     let server = TestServer::start();
     let mut wire = server.wire();
     assert!(wire.say("BF.ADD k m").starts_with("-ERR BF.ADD is not supported by this server: "));
-    assert!(wire.say("FCALL f 0").contains("use EVAL"));
+    assert!(wire.say("MIGRATE f 0").contains("use DUMP and RESTORE"));
     assert!(wire.say("NOSUCH a").starts_with("-ERR unknown command 'NOSUCH'"));
 }
 

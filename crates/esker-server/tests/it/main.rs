@@ -13,6 +13,8 @@ mod embedding;
 mod exchanges;
 mod failing;
 mod feed;
+#[cfg(feature = "lua")]
+mod functions;
 mod generator;
 mod harness;
 mod hash_fields;
