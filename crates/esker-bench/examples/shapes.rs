@@ -1,5 +1,5 @@
 //! What gets, ranges and scans cost on keys and values of many shapes, with the data in a memtable and in
-//! tables, cached.
+//! tables, cached. In the last case an older snapshot is open, so that compaction keeps sequence numbers.
 //!
 //! ```text
 //! cargo run --release -p esker-bench --no-default-features --example shapes -- [part of a shape's name]
@@ -57,12 +57,13 @@ fn main() -> esker::Result<()> {
         "ns: get, range of 10 by iterator, by visit, then an entry of a scan by iterator, backwards, by keys, by cursor, by visit"
     );
     for (name, items, make) in SHAPES.iter().filter(|shape| shape.0.contains(&wanted)) {
-        for in_memtable in [true, false] {
+        for place in ["memtable", "table", "table with versions for a snapshot"] {
             let dir = tempfile::tempdir().expect("a temporary directory");
             let builder =
                 Db::builder().memory(6 << 30).tuning(|t| t.memtable_bytes(1 << 30)).background(false);
             let db = builder.open(dir.path())?;
             let map = db.keyspace("map")?;
+            let snapshot = place.contains("snapshot").then(|| db.snapshot());
             for start in (0..*items as u64).step_by(1000) {
                 let mut batch = db.batch();
                 for n in start..(start + 1000).min(*items as u64) {
@@ -71,12 +72,12 @@ fn main() -> esker::Result<()> {
                 }
                 batch.commit_with(Durability::None)?;
             }
-            if !in_memtable {
+            if place != "memtable" {
                 db.compact()?;
             }
-            let place = if in_memtable { "memtable" } else { "table" };
             let figures = measure(&map, *items, *make)?;
             println!("{name}, {place}: {}", figures.map(|ns| ns.to_string()).join(" "));
+            drop(snapshot);
         }
     }
     Ok(())

@@ -38,7 +38,7 @@ const SLOTS_MIN: usize = 64;
 /// Distance in bytes from the reference counts of a shared copy to its bytes.
 const COUNTS_BYTES: usize = 16;
 /// Cache lines of a value that are prefetched. The processor prefetches the rest.
-const PREFETCHED_LINES: usize = 3;
+const PREFETCHED_LINES: usize = 16;
 
 /// Returns the number of unused bytes of memory.
 pub(crate) type FreeBytes = Box<dyn Fn() -> u64 + Send + Sync>;
@@ -123,6 +123,14 @@ impl BlobCache {
         Some(slot.value.clone())
     }
 
+    /// Prefetches the slot where the search for a value starts.
+    pub(super) fn prefetch_slot(&self, pointer: &BlobPointer) {
+        let shard = self.shard(key(pointer)).lock();
+        if shard.used > 0 {
+            prefetch_line((&raw const shard.slots[shard.home(key(pointer))]).cast());
+        }
+    }
+
     /// Returns whether the value of a pointer is cached, and prefetches its reference counts and first bytes.
     pub(super) fn prefetch(&self, pointer: &BlobPointer) -> bool {
         let shard = self.shard(key(pointer)).lock();
@@ -131,7 +139,8 @@ impl BlobCache {
         };
         let begin = slot.value.as_ptr();
         prefetch_line(begin.wrapping_sub(COUNTS_BYTES));
-        (0..PREFETCHED_LINES).for_each(|line| prefetch_line(begin.wrapping_add(64 * line)));
+        let lines = slot.value.len().div_ceil(64).min(PREFETCHED_LINES);
+        (0..lines).for_each(|line| prefetch_line(begin.wrapping_add(64 * line)));
         true
     }
 

@@ -188,7 +188,7 @@ impl BlobSet {
     }
 
     fn read_and(&self, pointer: &[u8], note: fn(&BlobCache, &BlobPointer, &Value)) -> Result<Value> {
-        let Some(cache) = self.0.as_ref().and_then(|files| files.cache.as_ref()) else {
+        let Some(cache) = self.cache() else {
             return self.open(pointer)?.read().map(Value::from);
         };
         let pointer = self.decode(pointer)?;
@@ -200,22 +200,31 @@ impl BlobSet {
         Ok(value)
     }
 
-    /// Prefetches the value of a pointer.
-    pub(crate) fn will_need(&self, pointer: &[u8]) {
-        let Ok(pointer) = BlobPointer::decode(pointer) else { return };
-        if self
-            .0
-            .as_ref()
-            .and_then(|files| files.cache.as_ref())
-            .is_some_and(|cache| cache.prefetch(&pointer))
-        {
-            return;
+    fn cache(&self) -> Option<&Arc<BlobCache>> {
+        self.0.as_ref()?.cache.as_ref()
+    }
+
+    /// Prefetches what finds the value of a pointer in the cache.
+    pub(crate) fn prefetch_slot(&self, pointer: &[u8]) {
+        if let (Some(cache), Ok(pointer)) = (self.cache(), BlobPointer::decode(pointer)) {
+            cache.prefetch_slot(&pointer);
         }
-        if let Some(source) = self.find(pointer.file)
+    }
+
+    /// Prefetches the value of a pointer into the processor's cache, or `from_file` into the page cache.
+    /// Returns whether it is cached.
+    pub(crate) fn prefetch(&self, pointer: &[u8], from_file: bool) -> bool {
+        let Ok(pointer) = BlobPointer::decode(pointer) else { return false };
+        if self.cache().is_some_and(|cache| cache.prefetch(&pointer)) {
+            return true;
+        }
+        if from_file
+            && let Some(source) = self.find(pointer.file)
             && let Ok(offset) = source.offset(&pointer)
         {
             source.file.will_need(offset, pointer.stored.min(READ_AHEAD_BYTES_MAX));
         }
+        false
     }
 
     /// Opens the value of a pointer for reading in parts.

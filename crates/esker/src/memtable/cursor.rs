@@ -142,6 +142,10 @@ impl SourceCursor for MemtableCursor {
         self.stored().to_value()
     }
 
+    fn stored_ahead(&self, keys: usize) -> Option<Stored<&[u8]>> {
+        self.position.ahead(keys).map(|newest| Stored::of(newest.kind(), newest.value()))
+    }
+
     fn older(&mut self) -> Result<bool> {
         Ok(if self.is_for_values { self.position.older_shown() } else { self.position.older_version() })
     }

@@ -175,6 +175,13 @@ impl Position {
         version.is_some()
     }
 
+    /// Returns the newest version of the key that is a number of keys ahead in the same leaf.
+    pub(super) fn ahead(&self, keys: usize) -> Option<RecordRef<'_>> {
+        let State { rank, permutation, .. } = self.state;
+        let is_there = self.version().is_some() && rank + keys < permutation.len();
+        is_there.then(|| self.state.leaf(&self.tree).record(permutation.slot(rank + keys)))
+    }
+
     /// Prefetches the whole record of the next key, for walks that read values.
     #[inline]
     pub(super) fn prefetch_value(&self) {

@@ -13,15 +13,6 @@ pub fn value(stored: Stored<Value>, blobs: &BlobSet) -> Result<Value> {
     }
 }
 
-/// Returns the value for a scan, without displacing cached values.
-#[inline(always)]
-pub fn value_in_passing(stored: Stored<Value>, blobs: &BlobSet) -> Result<Value> {
-    match stored {
-        Stored::Inline(value) => Ok(value),
-        Stored::Blob(pointer) => blobs.read_in_passing(&pointer),
-    }
-}
-
 /// Returns a copy of the value.
 #[inline]
 pub fn copy(stored: Stored<&[u8]>, blobs: &BlobSet) -> Result<Value> {

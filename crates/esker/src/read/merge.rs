@@ -316,6 +316,10 @@ impl<C: SourceCursor> SourceCursor for MergeCursor<C> {
         self.lanes[self.current].cursor.share()
     }
 
+    fn stored_ahead(&self, keys: usize) -> Option<Stored<&[u8]>> {
+        self.lanes[self.current].cursor.stored_ahead(keys)
+    }
+
     fn older(&mut self) -> Result<bool> {
         let current = self.leave();
         if self.lanes[current].cursor.older()? {

@@ -35,6 +35,7 @@ pub(crate) mod swept;
 pub(crate) mod time;
 pub(crate) mod unresolved;
 pub(crate) mod value_reader;
+mod values_ahead;
 pub(crate) mod versions;
 pub(crate) mod view;
 pub(crate) mod view_cell;

@@ -132,6 +132,10 @@ impl SourceCursor for RunCursor {
         self.settle_backward()
     }
 
+    fn stored_ahead(&self, keys: usize) -> Option<Stored<&[u8]>> {
+        self.table.as_ref()?.1.stored_ahead(keys)
+    }
+
     #[inline]
     fn valid(&self) -> bool {
         self.table.as_ref().is_some_and(|(_, cursor)| cursor.valid())

@@ -10,21 +10,17 @@
 //! block and one window of a file (sstable/table/walk_window.rs). A move that finds nothing, or fails, leaves
 //! it without a position until a seek succeeds.
 
-mod read_ahead;
 mod slice;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
-use self::read_ahead::ReadAhead;
 use self::slice::RunSlice;
 use super::dead_keys::DeadKeys;
 use super::fetch;
 use super::fold::Folded;
+use super::values_ahead::ValuesAhead;
 use super::view::ReadView;
-use crate::blob::BlobSet;
 use crate::manifest::version::Run;
 use crate::sstable::{BlockPosition, WalkWindow};
 use crate::types::bounds::Bounds;
@@ -36,7 +32,7 @@ use crate::types::{Result, SeqNo, Value};
 pub struct RunWalk {
     slice: RunSlice,
     window: WalkWindow,
-    ahead: Mutex<ReadAhead>,
+    ahead: ValuesAhead,
     here: Option<CurrentEntry>,
     dead_keys: DeadKeys,
     /// The current user key, once it was requested, and the table and block whose prefix starts it.
@@ -63,7 +59,7 @@ impl RunWalk {
         RunWalk {
             slice,
             window: WalkWindow::new(true),
-            ahead: Mutex::default(),
+            ahead: ValuesAhead::default(),
             here: None,
             dead_keys,
             key: KeyRoom::default(),
@@ -149,17 +145,20 @@ impl RunWalk {
         self.load_key();
         let here = self.here.as_mut().expect("a walk that stands on a key");
         visit(&self.key, here.position.stored(here.entry).beside())?;
-        if !here.position.is_settled() || self.key_of.0 != here.table {
+        if self.key_of.0 != here.table {
             return ControlFlow::Continue(());
         }
         let (first, end) = (here.entry + 1, here.position.inside().end);
         for entry in first..end {
+            if !here.position.is_settled() && !here.position.is_live_after(entry - 1) {
+                break;
+            }
             let mut head = [0; 4];
             let [prefix, head, rest] = here.position.key_parts(entry, &mut head);
             self.key.set_suffix(prefix.len() - self.slice.prefix_len, head, rest);
             here.position.prefetch_behind(entry);
             here.entry = entry;
-            visit(&self.key, here.position.value(entry))?;
+            visit(&self.key, here.position.stored(entry).beside())?;
         }
         ControlFlow::Continue(())
     }
@@ -178,25 +177,14 @@ impl RunWalk {
         if let Some(folded) = &here.folded {
             return self.slice.fold(here, folded);
         }
-        match (here.position.share(here.entry), &self.slice.blobs) {
-            (stored, Some(blobs)) => {
-                if matches!(stored, Stored::Blob(_)) {
-                    self.read_ahead(here, blobs);
-                }
-                fetch::value_in_passing(stored, blobs)
+        let (position, entry) = (&here.position, here.entry);
+        match (position.stored(entry), &self.slice.blobs) {
+            (Stored::Blob(pointer), Some(blobs)) => {
+                let end = position.inside().end;
+                self.ahead.read(blobs, |n| (entry + n < end).then(|| position.stored(entry + n)));
+                blobs.read_in_passing(pointer)
             }
-            (stored, None) => Ok(stored.beside()),
-        }
-    }
-
-    /// Prefetches the next values of the block if the preceding ones were read in sequence.
-    #[cold]
-    fn read_ahead(&self, here: &CurrentEntry, blobs: &BlobSet) {
-        let read = (here.table, here.position.number(), here.entry);
-        for next in self.ahead.lock().after(read, here.position.inside().end) {
-            if let Stored::Blob(pointer) = here.position.stored(next) {
-                blobs.will_need(pointer);
-            }
+            _ => Ok(position.share(entry).beside()),
         }
     }
 
@@ -216,15 +204,22 @@ impl RunWalk {
         self.here.take()
     }
 
+    /// Starts a seek.
+    fn begin(&mut self) {
+        self.ahead.seek();
+        self.leave();
+    }
+
     /// Moves to the first live key inside the bounds.
     pub fn seek_first(&mut self) -> Result<()> {
-        self.leave();
+        self.begin();
         self.begin_at(self.slice.tables.start)
     }
 
     /// Moves to the last live key inside the bounds.
     pub fn seek_last(&mut self) -> Result<()> {
-        self.leave();
+        self.begin();
+        self.ahead.back();
         self.slice.tables.end.checked_sub(1).map_or(Ok(()), |last| self.end_at(last))
     }
 
@@ -233,7 +228,7 @@ impl RunWalk {
         if !self.slice.bounds.above_lower(key) {
             return self.seek_first();
         }
-        self.leave();
+        self.begin();
         let table = self.slice.run.first_from(key).max(self.slice.tables.start);
         let Some(open) = self.slice.table(table) else { return Ok(()) };
         match BlockPosition::of_key(open, key, self.slice.reader(), &mut self.window)? {
@@ -251,7 +246,8 @@ impl RunWalk {
         if !self.slice.bounds.below_upper(key) {
             return self.seek_last();
         }
-        self.leave();
+        self.begin();
+        self.ahead.back();
         let Some(table) = self.slice.run.count_before(key).min(self.slice.tables.end).checked_sub(1) else {
             return Ok(());
         };
@@ -318,6 +314,7 @@ impl RunWalk {
     /// Moves to the previous live key.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
+        self.ahead.back();
         let here = self.here.as_mut().expect("prev of a walk that stands on a key");
         if here.position.is_settled() && here.entry > here.position.inside().start {
             here.entry -= 1;
@@ -332,9 +329,13 @@ impl RunWalk {
     #[inline]
     pub fn step_inside(&mut self) -> bool {
         let Some(here) = &mut self.here else { return false };
-        let is_inside = here.position.is_settled() && here.entry + 1 < here.position.inside().end;
+        let (position, entry) = (&here.position, here.entry);
+        let is_inside =
+            entry + 1 < position.inside().end && (position.is_settled() || position.is_live_after(entry));
         if is_inside {
+            self.ahead.next();
             here.entry += 1;
+            here.folded = None;
             here.position.prefetch_behind(here.entry);
         }
         is_inside
@@ -342,6 +343,7 @@ impl RunWalk {
 
     #[cold]
     fn next_slowly(&mut self) -> Result<()> {
+        self.ahead.next();
         let CurrentEntry { table, position, entry, .. } =
             self.leave().expect("next of a walk that stands on a key");
         match self.slice.next_key(position, entry, &mut self.window)? {

@@ -24,11 +24,13 @@ use super::operators::Operators;
 use super::resolve::{Answer, Resolver};
 use super::source::{Nothing, Source};
 use super::time::Time;
+use super::values_ahead::ValuesAhead;
 use super::view::ReadView;
 use crate::blob::BlobSet;
 use crate::types::bounds::{BoundKey, Bounds};
 use crate::types::cursor::SourceCursor;
 use crate::types::key::head8;
+use crate::types::stored::Stored;
 use crate::types::{Result, SeqNo, Value};
 
 /// A cursor over live keys.
@@ -55,6 +57,7 @@ pub struct VisibleCursor<C> {
     /// Whether the cursor is on a live key inside the bounds.
     valid: bool,
     ahead: Ahead,
+    values_ahead: ValuesAhead,
 }
 
 /// The source that has led a walk forward.
@@ -106,6 +109,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
             has_folded_expired: false,
             valid: false,
             ahead: Ahead::default(),
+            values_ahead: ValuesAhead::default(),
         }
     }
 
@@ -260,6 +264,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     fn settle_backward(&mut self) -> Result<()> {
         assert!(!self.valid);
         self.ahead = Ahead::default();
+        self.values_ahead.back();
         self.dead_keys.forget();
         while self.merged.valid() && self.above_lower() {
             let cover = self.cover_here();
@@ -291,6 +296,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
             return self.seek_first();
         }
         (self.valid, self.ahead) = (false, Ahead::default());
+        self.values_ahead.seek();
         self.merged.seek(key)?;
         self.settle_forward()
     }
@@ -308,6 +314,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     /// Moves to the first live key inside the bounds.
     pub fn seek_first(&mut self) -> Result<()> {
         (self.valid, self.ahead) = (false, Ahead::default());
+        self.values_ahead.seek();
         match &self.bounds.lower {
             Bound::Included(key) => self.merged.seek(key)?,
             Bound::Excluded(key) => {
@@ -343,6 +350,7 @@ impl<C: SourceCursor> VisibleCursor<C> {
     #[inline]
     pub fn next(&mut self) -> Result<()> {
         assert!(self.valid, "next() on a cursor that is not valid");
+        self.values_ahead.next();
         if self.ahead.plain > 0 {
             self.ahead.plain -= 1;
             self.merged.current().step();
@@ -390,7 +398,11 @@ impl<C: SourceCursor> VisibleCursor<C> {
             let fold_context = FoldContext { blobs: &self.blobs, operators: &self.operators };
             return folded.value(self.merged.key(), fold_context);
         }
-        fetch::value_in_passing(self.merged.share(), &self.blobs)
+        if let Stored::Blob(pointer) = self.merged.stored() {
+            self.values_ahead.read(&self.blobs, |keys| self.merged.stored_ahead(keys));
+            return self.blobs.read_in_passing(pointer);
+        }
+        Ok(self.merged.share().beside())
     }
 }
 

@@ -175,6 +175,15 @@ impl BlockPosition {
         self.inside.end < self.block.count()
     }
 
+    /// Returns whether entry `i + 1` is the newest version of the next key, visible to the iterator and a put
+    /// that does not expire. It must be inside the bounds.
+    #[inline]
+    pub(crate) fn is_live_after(&self, i: usize) -> bool {
+        self.block.kind(i + 1).is_lasting_put()
+            && self.seq(i + 1) <= self.at
+            && !self.block.same_key_as_next(i)
+    }
+
     /// Returns whether each entry is live, visible and the only version of its key.
     #[inline(always)]
     pub(crate) fn is_settled(&self) -> bool {
@@ -216,12 +225,6 @@ impl BlockPosition {
     /// Returns key `i`.
     pub(crate) fn key(&self, i: usize) -> Vec<u8> {
         self.block.key(i)
-    }
-
-    /// Returns the stored value of entry `i`.
-    #[inline(always)]
-    pub(crate) fn value(&self, i: usize) -> &[u8] {
-        self.block.value(i)
     }
 
     /// Returns the value bytes of entry `i` as stored.

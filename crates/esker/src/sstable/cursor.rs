@@ -31,6 +31,9 @@ use crate::types::{Result, SeqNo, Value};
 /// short for the hardware prefetcher.
 const FETCH_AHEAD_BYTES: usize = 512;
 
+/// In a block with versions, at most this number of next entries is looked at to see whether they are plain.
+const PLAIN_COUNTED_MAX: usize = 32;
+
 /// A cursor over a table.
 pub(crate) struct TableCursor {
     table: Arc<Table>,
@@ -121,6 +124,17 @@ impl TableCursor {
         let is_settled = block.all_visible() && table.base_seq() <= self.at && !index.continues(number);
         self.current = Some(CurrentBlock { number, block, is_settled });
         Ok(())
+    }
+
+    /// Returns whether the entry after `entry` of the current block is the newest version of the next key,
+    /// visible, and a put of an inline value that does not expire.
+    #[inline]
+    fn is_plain_after(&self, entry: usize) -> bool {
+        let block = self.block();
+        entry + 1 < block.count()
+            && block.kind(entry + 1).is_plain()
+            && self.table.seq_of(block, entry + 1) <= self.at
+            && !block.same_key_as_next(entry)
     }
 
     /// Moves to an entry of the current block.
@@ -395,9 +409,17 @@ impl SourceCursor for TableCursor {
         Ok(true)
     }
 
+    fn stored_ahead(&self, keys: usize) -> Option<Stored<&[u8]>> {
+        let (block, entry) = (&self.current.as_ref()?.block, self.entry + keys);
+        (entry < block.count()).then(|| Stored::of(block.kind(entry), block.value(entry)))
+    }
+
     fn plain_before(&self, rival: Option<&[u8]>, upper: &Bound<BoundKey>) -> usize {
         assert!(self.valid, "the keys after a cursor that stands on none");
-        let Some(current) = self.current.as_ref().filter(|current| current.is_settled) else { return 0 };
+        let Some(current) = self.current.as_ref() else { return 0 };
+        if !current.is_settled && !self.is_plain_after(self.entry) {
+            return 0;
+        }
         let (block, simd) = (&current.block, self.index().simd());
         let below_rival = rival.map_or(block.count(), |key| block.lower_bound(key, simd).0);
         let inside = match upper {
@@ -408,7 +430,12 @@ impl SourceCursor for TableCursor {
                 rank + usize::from(is_there)
             }
         };
-        below_rival.min(inside).saturating_sub(self.entry + 1)
+        let end = below_rival.min(inside);
+        if current.is_settled {
+            return end.saturating_sub(self.entry + 1);
+        }
+        let next = self.entry..end.saturating_sub(1).min(self.entry + PLAIN_COUNTED_MAX);
+        next.take_while(|&entry| self.is_plain_after(entry)).count()
     }
 
     #[inline]

@@ -42,6 +42,11 @@ pub trait SourceCursor {
     fn stored(&self) -> Stored<&[u8]>;
     /// The stored value as a handle that outlives the cursor. Panics if not valid.
     fn share(&self) -> Stored<Value>;
+    /// The stored value that is a number of keys ahead in the same block or leaf. It is a hint: the walk may
+    /// show another one there.
+    fn stored_ahead(&self, _keys: usize) -> Option<Stored<&[u8]>> {
+        None
+    }
     /// Moves to the next older version of the same key. Returns false, without moving, if there is none.
     /// `next` and `prev` move to other keys from any version. Panics if not valid.
     fn older(&mut self) -> Result<bool>;
@@ -114,6 +119,9 @@ macro_rules! delegate_cursor {
             #[inline]
             fn share(&self) -> $crate::types::stored::Stored<$crate::types::Value> {
                 match self { $($variant(cursor) => cursor.share()),* }
+            }
+            fn stored_ahead(&self, keys: usize) -> Option<$crate::types::stored::Stored<&[u8]>> {
+                match self { $($variant(cursor) => cursor.stored_ahead(keys)),* }
             }
             fn older(&mut self) -> $crate::types::Result<bool> {
                 match self { $($variant(cursor) => cursor.older()),* }

@@ -145,6 +145,12 @@ impl Kind {
         matches!(self, Kind::PUT)
     }
 
+    /// Returns whether it is a put that does not expire, wherever its value is.
+    #[inline(always)]
+    pub const fn is_lasting_put(self) -> bool {
+        matches!(self, Kind::PUT | Kind::PUT_BLOB)
+    }
+
     /// Returns whether it concerns one key, as do the entries of memtables and tables.
     #[inline(always)]
     pub const fn is_point(self) -> bool {
