@@ -11,7 +11,7 @@
 //! a process with a budget of 256 MiB used up to 1,200 MiB (`cargo run --release -p esker-bench
 //! --no-default-features --example memory`).
 //!
-//! env_pages.1. A slot belongs to one `PageBuf`, or is in one free list, or is moving to the cold list.
+//! env_pages.1. A slot belongs to one `PageBuf`, or is in one free list, or is moving from one to the other.
 //! - Free warm slots take at most an eighth of the bytes in use, within [`WARM_BYTES_MIN`] and
 //!   [`WARM_BYTES_MAX`], or the recent peak if that is larger ([`age_page_bufs`]). Locked memory is an
 //!   exception, because the system refuses to take it back.
@@ -49,6 +49,9 @@ const AGE_AFTER: Duration = Duration::from_millis(200);
 const REGION_BYTES: usize = 4 << 20;
 /// Buffers up to this size are mostly written completely at once, so one call populates their pages.
 const FILLED_BYTES_MAX: usize = 256 << 10;
+/// A call populates at most this many bytes of further slots, and at most this part of the bytes in use.
+const AHEAD_BYTES_MAX: usize = 64 << 10;
+const AHEAD_PART: usize = 16;
 /// Smaller slots would share huge pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -137,13 +140,8 @@ impl PageBuf {
                 unsafe { alloc_zeroed(layout) }
             }
             Origin::Pool(class) => match take_slot(class) {
-                Some((slot, is_cold)) => {
-                    if is_cold && len <= FILLED_BYTES_MAX {
-                        // SAFETY: the slot belongs to this buffer and is at least this long.
-                        unsafe { sys::fill(slot.0, len.next_multiple_of(PAGE_BYTES)) };
-                    }
-                    slot.0.as_ptr()
-                }
+                Some(Taken::Warm(slot)) => slot.0.as_ptr(),
+                Some(Taken::Cold(slots)) => warmed(class, slots, len).0.as_ptr(),
                 None => ptr::null_mut(),
             },
             Origin::Mapping(bytes) => sys::map(bytes, true),
@@ -305,22 +303,53 @@ impl Pool {
     }
 }
 
-/// Takes a slot. Returns whether it is cold, or `None` if the system is out of memory.
-fn take_slot(class: usize) -> Option<(Slot, bool)> {
+/// What a new buffer gets.
+enum Taken {
+    Warm(Slot),
+    /// A slot for the buffer, and the slots directly behind it.
+    Cold(Vec<Slot>),
+}
+
+/// Takes a slot. `None` if the system is out of memory.
+fn take_slot(class: usize) -> Option<Taken> {
     let bytes = slot_bytes(class);
     let mut pool = POOL.lock();
+    let ahead_bytes = (pool.used_bytes / AHEAD_PART).min(AHEAD_BYTES_MAX);
     pool.note_used(bytes);
     if let Some(slot) = pool.take_warm(class) {
-        return Some((slot, false));
+        return Some(Taken::Warm(slot));
     }
-    if let Some(slot) = pool.cold[class].pop() {
-        return Some((slot, true));
+    let cold = &mut pool.cold[class];
+    if cold.is_empty() {
+        let slots = REGION_BYTES / bytes;
+        let region = NonNull::new(sys::map(slots * bytes, bytes >= HUGE_PAGE_BYTES))?;
+        // SAFETY: the region contains this many slots.
+        cold.extend((0..slots).rev().map(|n| Slot(unsafe { region.add(n * bytes) })));
     }
-    let slots = REGION_BYTES / bytes;
-    let region = NonNull::new(sys::map(slots * bytes, bytes >= HUGE_PAGE_BYTES))?;
-    // SAFETY: the region contains this many slots.
-    pool.cold[class].extend((1..slots).map(|n| Slot(unsafe { region.add(n * bytes) })));
-    Some((Slot(region), true))
+    let adjacent = |slots: &[Slot]| slots[1].0.addr().get() + bytes == slots[0].0.addr().get();
+    let run = 1 + cold.windows(2).rev().take(ahead_bytes / bytes).take_while(|slots| adjacent(slots)).count();
+    Some(Taken::Cold(cold.drain(cold.len() - run..).rev().collect()))
+}
+
+/// Populates cold slots by one call. Returns the first one, for a buffer of `len` bytes, and keeps the others
+/// for later buffers.
+fn warmed(class: usize, mut slots: Vec<Slot>, len: usize) -> Slot {
+    let further = slots.split_off(1);
+    let slot = slots.pop().expect("a slot for the buffer");
+    if len <= FILLED_BYTES_MAX {
+        let bytes = match further.len() {
+            0 => len.next_multiple_of(PAGE_BYTES),
+            _ => (1 + further.len()) * slot_bytes(class),
+        };
+        // SAFETY: the slot and those directly behind it belong to the caller.
+        unsafe { sys::fill(slot.0, bytes) };
+    }
+    if !further.is_empty() {
+        let mut pool = POOL.lock();
+        further.into_iter().rev().for_each(|slot| pool.put_warm(class, slot));
+        trim(pool);
+    }
+    slot
 }
 
 fn give_back(class: usize, slot: Slot) {
