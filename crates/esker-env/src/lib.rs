@@ -29,6 +29,7 @@ mod read;
 )]
 mod real;
 mod threads;
+mod time_slice;
 mod window;
 mod writer;
 

@@ -10,6 +10,8 @@ use crate::process::process_id;
 pub trait Threads: Send + Sync + Debug + 'static {
     /// Runs `work` on a new thread of this name.
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<ThreadHandle>;
+    /// Called by a thread that does long work: other threads should not wait for it when they wake up.
+    fn give_way(&self) {}
     /// Returns the id of the calling process. After a fork, the child has another id and none of the threads.
     fn process_id(&self) -> u32 {
         process_id()
@@ -40,5 +42,9 @@ pub struct SystemThreads;
 impl Threads for SystemThreads {
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<ThreadHandle> {
         std::thread::Builder::new().name(name.to_owned()).spawn(work).map(ThreadHandle)
+    }
+
+    fn give_way(&self) {
+        crate::time_slice::give_way();
     }
 }

@@ -25,6 +25,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/esker-env/src/pages.rs", "memory by the page"),
     ("crates/esker-env/src/process.rs", "pthread_atfork has no safe wrapper"),
     ("crates/esker-env/src/real/unix.rs", "sync_file_range has no safe wrapper"),
+    ("crates/esker-env/src/time_slice.rs", "rustix has no sched_setattr"),
     ("crates/esker-env/src/window.rs", "memory of a file"),
     ("crates/esker-shared/tests/it/fork.rs", "a fork has no safe wrapper"),
     ("crates/esker/src/cache/block_cache.rs", "a directory that goes takes its blocks out at once"),

@@ -105,6 +105,7 @@ impl Core {
 
     /// Body of the flush thread. It calls `start_others` before each step.
     fn flush_loop(&self, mut start_others: impl FnMut()) {
+        self.env.threads.give_way();
         let mut seen = 0;
         let mut pause = TICK;
         while self.signal.wait_for_flush_work(&mut seen) {
@@ -143,6 +144,7 @@ impl Core {
     }
 
     pub(in crate::engine) fn compaction_loop(&self) {
+        self.env.threads.give_way();
         // A program that opens the database for a single read should not wait for this.
         if self.signal.pause(LOAD_AFTER) {
             self.account_page_cache();
@@ -174,6 +176,7 @@ impl Core {
 
     /// Loop of the threads beside the compaction thread. They look for work only while a plan runs.
     fn compaction_beside_loop(&self) {
+        self.env.threads.give_way();
         let mut seen = 0;
         let mut pause = TICK;
         while self.signal.wait_for_work(&mut seen) {
