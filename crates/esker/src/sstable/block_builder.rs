@@ -4,7 +4,8 @@
 //!   add(entry) ... --> keys, values, trailers --finish--> the smallest layout of block.rs for these entries
 //! ```
 //!
-//! `size_with` is exact, so that the writer ends blocks exactly at the desired size.
+//! `has_room` is exact, so that the writer ends blocks exactly at the desired size. The common prefix, which
+//! is that of the first and the last key, is looked for only where the size depends on it.
 //!
 //! A block of two or more entries has fewer than 2^32 bytes; a larger entry gets a block of its own.
 
@@ -33,11 +34,10 @@ struct Span {
     value_end: usize,
 }
 
-/// Everything that determines the size of a block.
+/// Everything that determines the size of a block, except the common prefix of its keys.
 #[derive(Clone, Copy, Default)]
 struct Shape {
     count: usize,
-    prefix_len: usize,
     key_len_min: usize,
     key_len_max: usize,
     value_len_min: usize,
@@ -48,16 +48,11 @@ struct Shape {
 }
 
 impl Shape {
-    fn with(mut self, first_key: &[u8], entry: &EntryRef<'_>) -> Self {
+    #[inline(always)]
+    fn with(mut self, entry: &EntryRef<'_>) -> Self {
         let (key_len, value_len) = (entry.key.len(), entry.value.len());
         if self.count == 0 {
-            self.prefix_len = key_len;
             (self.key_len_min, self.value_len_min) = (key_len, value_len);
-        } else {
-            let shared = &first_key[..self.prefix_len];
-            if !entry.key.starts_with(shared) {
-                self.prefix_len = common_prefix_len(shared, entry.key);
-            }
         }
         self.count += 1;
         self.key_len_min = self.key_len_min.min(key_len);
@@ -71,26 +66,40 @@ impl Shape {
     }
 
     /// Returns the length of the stored prefix. A single key keeps 4 bytes for its head.
-    fn stored_prefix(&self) -> usize {
-        if self.count == 1 { self.prefix_len.saturating_sub(HEAD_BYTES) } else { self.prefix_len }
+    fn stored_prefix(&self, first_key: &[u8], last_key: &[u8]) -> usize {
+        if self.count == 1 {
+            first_key.len().saturating_sub(HEAD_BYTES)
+        } else {
+            common_prefix_len(first_key, last_key)
+        }
     }
 
-    /// Returns the number of key bytes that are not stored with the entry.
-    fn skipped(&self, flags: u8) -> usize {
-        self.stored_prefix() + if flags & HEADED != 0 { HEAD_BYTES } else { 0 }
+    fn is_wide(&self) -> bool {
+        self.key_bytes + self.value_bytes > usize::from(u16::MAX)
     }
 
-    fn flags(&self, split_values_over: usize) -> u8 {
+    fn flags(&self, stored_prefix: usize, split_values_over: usize) -> u8 {
         let flag = |on: bool, flag: u8| if on { flag } else { 0 };
         flag(self.key_len_min == self.key_len_max, FIXED_KEYS)
             | flag(self.value_len_min == self.value_len_max, FIXED_VALUES)
             | flag(!self.some_hidden, ALL_VISIBLE)
             | flag(self.value_bytes / self.count > split_values_over, SPLIT)
-            | flag(self.key_len_min >= self.stored_prefix() + HEAD_BYTES, HEADED)
-            | flag(self.key_bytes + self.value_bytes > usize::from(u16::MAX), WIDE)
+            | flag(self.key_len_min >= stored_prefix + HEAD_BYTES, HEADED)
+            | flag(self.is_wide(), WIDE)
     }
 
-    fn size(&self, flags: u8) -> usize {
+    /// Returns a size that no block of this shape exceeds, whatever the prefix.
+    fn size_max(&self) -> usize {
+        let fixed = [self.key_len_min == self.key_len_max, self.value_len_min == self.value_len_max];
+        let tables = fixed.into_iter().filter(|is_fixed| !is_fixed).count();
+        HEADER_BYTES
+            + self.count * (HEAD_BYTES + if self.some_hidden { TRAILER_BYTES } else { 0 })
+            + tables * (self.count + 1) * if self.is_wide() { 4 } else { 2 }
+            + self.key_bytes
+            + self.value_bytes
+    }
+
+    fn size(&self, stored_prefix: usize, flags: u8) -> usize {
         let width = if flags & WIDE != 0 { 4 } else { 2 };
         let (fixed_keys, fixed_values) = (flags & FIXED_KEYS != 0, flags & FIXED_VALUES != 0);
         let tables = if flags & SPLIT != 0 {
@@ -100,15 +109,15 @@ impl Shape {
             offsets + if fixed_keys || fixed_values { 0 } else { self.count }
         };
         let trailers = if flags & ALL_VISIBLE != 0 { 0 } else { self.count * TRAILER_BYTES };
-        HEADER_BYTES
-            + self.count * HEAD_BYTES
-            + trailers
-            + tables * width
-            + self.stored_prefix()
-            + self.key_bytes
-            - self.count * self.skipped(flags)
+        HEADER_BYTES + self.count * HEAD_BYTES + trailers + tables * width + stored_prefix + self.key_bytes
+            - self.count * skipped(stored_prefix, flags)
             + self.value_bytes
     }
+}
+
+/// Returns the number of bytes of each key that are not stored with the entry.
+fn skipped(stored_prefix: usize, flags: u8) -> usize {
+    stored_prefix + if flags & HEADED != 0 { HEAD_BYTES } else { 0 }
 }
 
 impl BlockBuilder {
@@ -131,17 +140,20 @@ impl BlockBuilder {
         (self.keys.len() + self.values.len() + self.spans.len() * HEAD_BYTES) as u64
     }
 
-    /// Returns the size of the block with this entry added.
-    pub(super) fn size_with(&self, entry: &EntryRef<'_>, split_values_over: usize) -> usize {
-        let first = if self.is_empty() { &[] } else { self.key(0) };
-        let shape = self.shape.with(first, entry);
-        shape.size(shape.flags(split_values_over))
+    /// Returns whether the block has at most `bytes` with this entry added. It has entries.
+    #[inline]
+    pub(super) fn has_room(&self, entry: &EntryRef<'_>, split_values_over: usize, bytes: usize) -> bool {
+        let shape = self.shape.with(entry);
+        shape.size_max() <= bytes || {
+            let prefix = shape.stored_prefix(self.key(0), entry.key);
+            shape.size(prefix, shape.flags(prefix, split_values_over)) <= bytes
+        }
     }
 
     /// Adds an entry, which must follow the previous one in order.
+    #[inline]
     pub(super) fn add(&mut self, entry: &EntryRef<'_>) {
-        let first = if self.is_empty() { &[] } else { self.key(0) };
-        self.shape = self.shape.with(first, entry);
+        self.shape = self.shape.with(entry);
         self.keys.extend_from_slice(entry.key);
         self.values.extend_from_slice(entry.value);
         self.spans.push(Span { key_end: self.keys.len(), value_end: self.values.len() });
@@ -152,12 +164,13 @@ impl BlockBuilder {
     pub(super) fn finish(&mut self, split_values_over: usize, out: &mut Vec<u8>) {
         assert!(!self.is_empty(), "sstable_block.1: a block has an entry");
         let shape = self.shape;
-        let flags = shape.flags(split_values_over);
-        let size = shape.size(flags);
+        let prefix_len = shape.stored_prefix(self.key(0), self.key(shape.count - 1));
+        let flags = shape.flags(prefix_len, split_values_over);
+        let size = shape.size(prefix_len, flags);
         assert!(shape.count == 1 || size <= u32::MAX as usize, "a block of several entries is below 4 GiB");
         out.clear();
         out.reserve_exact(size);
-        let (prefix_len, skipped) = (shape.stored_prefix(), shape.skipped(flags));
+        let skipped = skipped(prefix_len, flags);
         let fixed_or_zero = |flag: u8, len: usize| if flags & flag != 0 { len as u32 } else { 0 };
         for number in [
             shape.count as u32,

@@ -171,11 +171,10 @@ impl TableWriter {
         if u32::try_from(entry.value.len()).is_err() {
             return Err(Error::ValueTooLong { len: entry.value.len() });
         }
-        if !self.builder.is_empty() {
-            let size = self.builder.size_with(&entry, self.options.split_values_over);
-            if size > self.options.block_bytes.min(u32::MAX as usize) {
-                self.next_block(entry.key)?;
-            }
+        let (split, bytes) =
+            (self.options.split_values_over, self.options.block_bytes.min(u32::MAX as usize));
+        if !self.builder.is_empty() && !self.builder.has_room(&entry, split, bytes) {
+            self.next_block(entry.key)?;
         }
         if new_key {
             if first {

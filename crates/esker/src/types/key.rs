@@ -45,7 +45,9 @@ pub fn head4(key: &[u8]) -> u32 {
 
 /// The number of leading bytes that two keys share.
 pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+    let (words_a, words_b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    let words = 8 * words_a.iter().zip(words_b).take_while(|(x, y)| x == y).count();
+    words + a[words..].iter().zip(&b[words..]).take_while(|(x, y)| x == y).count()
 }
 
 /// Appends the prefix of a keyspace.
