@@ -93,7 +93,7 @@ fn current(cx: &mut Cx<'_>) -> Done<Arc<Libraries>> {
         let functions = match examine(cx, &source) {
             Ok((_, functions)) => functions,
             // The next call tries again.
-            Err(Refused { why, has_ended: true }) => return Err(why),
+            Err(Refused { why, has_ended: true }) => return Err(*why),
             Err(_) => Vec::new(),
         };
         all.push(Library { name, source, functions });
@@ -105,20 +105,20 @@ fn current(cx: &mut Cx<'_>) -> Done<Arc<Libraries>> {
 
 /// Why a library cannot be loaded.
 struct Refused {
-    why: Fail,
+    why: Box<Fail>,
     /// Its code was ended, so it may load another time.
     has_ended: bool,
 }
 
 impl From<Fail> for Refused {
     fn from(why: Fail) -> Self {
-        Refused { why, has_ended: false }
+        Refused { why: Box::new(why), has_ended: false }
     }
 }
 
 impl From<Refused> for Fail {
     fn from(refused: Refused) -> Self {
-        refused.why
+        *refused.why
     }
 }
 
@@ -134,7 +134,7 @@ fn examine(cx: &Cx<'_>, source: &[u8]) -> Result<(String, Vec<Function>), Refuse
         machine.limits.begin();
         let registered = library::load(&machine, code);
         let has_ended = machine.limits.has_ended();
-        let registered = registered.map_err(|why| Refused { why: Fail::text(why), has_ended })?;
+        let registered = registered.map_err(|why| Refused { why: Box::new(Fail::text(why)), has_ended })?;
         Ok((name, described(&registered)))
     })
 }
