@@ -28,7 +28,7 @@ use crate::observe::trace;
 use crate::resp::fail::{BROKEN, DEMOTED, Done, Fail, READ_ONLY, UNBLOCKED};
 use crate::resp::{Out, Request};
 use crate::run::cx::{Access, Cx};
-use crate::run::dispatch::{self, is_first_of_commit};
+use crate::run::dispatch::{self, is_first_of_commit, suppress};
 use crate::run::effects::Effects;
 use crate::run::leave::{leave, note_end_of_wait, timed_out};
 use crate::run::queue::{Job, Message, Replies, Woken};
@@ -320,6 +320,7 @@ impl Turns {
     fn end_wait(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>, woken: Woken) {
         self.server.holdings.locks.stop_waiting(job.session.client.id);
         note_end_of_wait(&self.server, &job.session, &job.requests[job.done], woken);
+        let mark = job.out.mark();
         match woken {
             Woken::Timeout => timed_out(&self.server, &job.requests[job.done], &mut job.out),
             Woken::Unblocked => {
@@ -334,6 +335,10 @@ impl Turns {
                 // The commands after it must not commit without the lock that it did not get.
                 leave(&self.server, &mut job.session);
             }
+        }
+        if !job.session.is_over {
+            let Job { session, out, .. } = &mut *job;
+            suppress(session, out, mark);
         }
         self.go_on(turn, job);
     }

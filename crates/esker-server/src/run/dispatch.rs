@@ -19,7 +19,7 @@ use crate::command::spec::Group;
 use crate::command::{flag, not_built};
 use crate::observe::trace;
 use crate::resp::fail::{BROKEN, Done, Fail, NO_REPLICAS, READ_ONLY};
-use crate::resp::{Mark, Request};
+use crate::resp::{Mark, Out, Request};
 use crate::run::calls::{call, refuse_commit};
 use crate::run::cx::{Access, Cx};
 use crate::run::leave::unwatch;
@@ -49,24 +49,27 @@ pub fn run(cx: &mut Cx<'_>, request: &Request) -> Done {
         cx.out.error(&fail.message());
         cx.server.observed.stats.note_error(&fail.message());
     }
-    match cx.session.reply {
-        ReplyMode::On => {}
-        // The replies to subscribing are messages, which a reply mode does not suppress.
-        _ if cx.server.commands.find(&request[0]).is_some_and(|command| command.changes_subscriptions()) => {}
-        ReplyMode::SkipNext => {
-            cx.session.reply = ReplyMode::Skip;
-            cx.out.truncate(mark);
-        }
-        ReplyMode::Skip => {
-            cx.session.reply = ReplyMode::On;
-            cx.out.truncate(mark);
-        }
-        ReplyMode::Off => cx.out.truncate(mark),
+    // The replies to subscribing are messages, which a reply mode does not suppress.
+    let command = || cx.server.commands.find(&request[0]);
+    if cx.session.reply != ReplyMode::On && !command().is_some_and(|command| command.changes_subscriptions())
+    {
+        suppress(cx.session, cx.out, mark);
     }
     if let Some(before) = before {
         note_write(cx, before, mark);
     }
     done
+}
+
+/// Removes the reply since `mark` if the reply mode of the connection wants none (`CLIENT REPLY`).
+pub fn suppress(session: &mut Session, out: &mut Out, mark: Mark) {
+    session.reply = match session.reply {
+        ReplyMode::On => return,
+        ReplyMode::SkipNext => ReplyMode::Skip,
+        ReplyMode::Skip => ReplyMode::On,
+        ReplyMode::Off => ReplyMode::Off,
+    };
+    out.truncate(mark);
 }
 
 /// Returns the writes before a command if replies to writes wait for replicas.

@@ -159,3 +159,30 @@ fn own_payloads_are_restored_and_damaged_ones_refused_as_by_redis() {
         }
     }
 }
+
+#[test]
+fn a_wait_that_ends_without_an_element_obeys_the_reply_mode() {
+    let server = TestServer::start();
+    let mut wire = server.wire();
+    let cases: [(&[&str], &[&str]); 2] = [
+        (&["CLIENT REPLY SKIP", "BLPOP none 0.01", "PING"], &["+PONG"]),
+        (
+            &[
+                "CLIENT REPLY OFF",
+                "BLPOP none 0.01",
+                "XREAD BLOCK 10 STREAMS none $",
+                "CLIENT REPLY ON",
+                "PING",
+            ],
+            &["+OK", "+PONG"],
+        ),
+    ];
+    for (lines, replies) in cases {
+        for line in lines {
+            wire.send(&line.split(' ').collect::<Vec<_>>());
+        }
+        let seen: Vec<_> = replies.iter().map(|_| format!("{:?}", wire.reply())).collect();
+        assert_eq!(seen, replies, "{lines:?}");
+    }
+    assert_eq!(wire.say("ECHO end"), "\"end\"");
+}
