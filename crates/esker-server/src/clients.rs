@@ -17,6 +17,7 @@ use crate::clients::outbox::{Class, Outbox, OutputLimits};
 use crate::clients::pause::Pause;
 use crate::clients::pubsub::{Hearing, PubSub};
 use crate::clients::tracking::{Mode, Tracking};
+use crate::resp::Out;
 
 /// Where a connection comes from.
 #[derive(Default)]
@@ -146,8 +147,8 @@ impl Client {
     }
 
     /// Sends replies before the job that they belong to has returned.
-    pub fn answer_early(&self, bytes: &[u8]) {
-        self.outbox.add_early(bytes);
+    pub fn answer_early(&self, replies: Out) {
+        self.outbox.add_early(replies);
         self.wake.notify_one();
     }
 

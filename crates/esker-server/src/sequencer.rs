@@ -397,7 +397,7 @@ impl Turns {
         };
         for mut replies in early {
             fail_all(&mut replies.out, replies.count);
-            replies.client.answer_early(&replies.out.bytes);
+            replies.client.answer_early(replies.out);
         }
         for client in waits {
             client.outbox.set_may_push(true);

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::base::clock;
+use crate::resp::Out;
 use crate::resp::numbers::bytes_of;
 
 /// A class of clients in `client-output-buffer-limit`.
@@ -125,7 +126,7 @@ impl Messages {
 pub struct Outbox {
     limits: Arc<OutputLimits>,
     messages: Mutex<Messages>,
-    early: Mutex<Vec<u8>>,
+    early: Mutex<Out>,
     /// Bytes that the task has taken and not sent.
     sending: AtomicUsize,
     /// Unix milliseconds since which the soft limit of each class is exceeded; 0: it is not.
@@ -183,13 +184,13 @@ impl Outbox {
     }
 
     /// Adds replies that are sent before their job has returned.
-    pub fn add_early(&self, bytes: &[u8]) {
-        self.early.lock().extend_from_slice(bytes);
+    pub fn add_early(&self, replies: Out) {
+        self.early.lock().append(replies);
     }
 
     /// Takes the replies added by `add_early`.
-    pub fn take_early(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.early.lock())
+    pub fn take_early(&self) -> Out {
+        self.early.lock().take()
     }
 
     /// Takes the messages.
@@ -248,7 +249,7 @@ impl Outbox {
 
     /// Returns the number of bytes that the task has not taken.
     fn unsent(&self) -> usize {
-        self.messages.lock().len() + self.early.lock().len()
+        self.messages.lock().len() + self.early.lock().bytes.len()
     }
 
     /// Returns the number of bytes that wait to be sent.
@@ -260,7 +261,7 @@ impl Outbox {
     /// are bounded by the limits of subscribers for clients of any class, as in `add`.
     pub fn is_late(&self, class: Class) -> bool {
         let messages = self.messages.lock().len();
-        let is_over = self.is_over(class, messages + self.early.lock().len());
+        let is_over = self.is_over(class, messages + self.early.lock().bytes.len());
         is_over || class != Class::Pubsub && messages > 0 && self.is_over(Class::Pubsub, messages)
     }
 

@@ -82,7 +82,8 @@ struct Connection<S> {
     has_more: bool,
     /// Whether the sequencer has run requests since the last replies were sent.
     has_submitted: bool,
-    /// Replies from before the job that runs. They precede those that the sequencer sends early.
+    /// Replies from before the job that runs, or those that wait for replicas. They precede replies that the
+    /// sequencer sends early, and messages.
     held: Out,
     /// What precedes invalidations.
     precedes: Precedes,
@@ -351,13 +352,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.precedes = Precedes::Nothing;
         let mut job = job.ok()?;
         job.session.is_over |= is_gone;
-        if !job.out.unconfirmed.is_empty() {
-            self.committed = self.server.replication.moment();
-        }
         let mut before = self.held.take();
-        before.bytes.extend_from_slice(&self.client.outbox.take_early());
+        before.append(self.client.outbox.take_early());
         if !before.bytes.is_empty() {
             job.out.prepend(before);
+        }
+        if !job.out.unconfirmed.is_empty() {
+            self.committed = self.server.replication.moment();
         }
         for mut request in job.requests.drain(..job.done) {
             if self.spare.len() < SPARE_MAX {
@@ -368,12 +369,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(job)
     }
 
-    /// Returns whether all earlier requests have to be done before a command. If replies to writes wait for
-    /// replicas, none of them may be sent early: before a command that waits or that begins a commit.
+    /// Returns whether all earlier requests have to be done before a command. Replies to writes that wait for
+    /// replicas are sent before a command that waits.
     fn begins_job(&self, command: Option<&'static Command>, session: &Session) -> bool {
-        let begins =
-            |command: &Command| command.is(flag::BLOCKING | flag::FIRST_OF_COMMIT | flag::RUNS_QUEUE);
-        let waits = || self.server.config.safety.quorum() > 0 && command.is_some_and(begins);
+        let waits = || {
+            self.server.config.safety.quorum() > 0
+                && command.is_some_and(|command| command.is(flag::BLOCKING))
+        };
         matches!(route(command, session), Route::Alone) || waits()
     }
 

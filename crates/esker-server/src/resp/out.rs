@@ -66,6 +66,15 @@ impl Out {
         self.unconfirmed.clear();
     }
 
+    /// Puts later replies behind these.
+    pub fn append(&mut self, mut later: Out) {
+        self.unconfirmed.append(&mut later.unconfirmed, self.bytes.len());
+        match self.bytes.is_empty() {
+            true => self.bytes = later.bytes,
+            false => self.bytes.extend_from_slice(&later.bytes),
+        }
+    }
+
     /// Puts earlier replies before these.
     pub fn prepend(&mut self, mut before: Out) {
         before.unconfirmed.append(&mut self.unconfirmed, before.bytes.len());

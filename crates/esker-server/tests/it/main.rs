@@ -30,6 +30,7 @@ mod operations;
 mod ordered;
 mod parameters;
 mod proxy;
+mod quorum;
 mod replication;
 mod replication_faults;
 mod restoring;

@@ -130,9 +130,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     () = end.notified() => {}
                 }
             };
+            self.held = job.out.take();
             self.precedes = Precedes::Replies;
             let ((), is_gone) = self.meanwhile(ended, &end).await;
             self.precedes = Precedes::Nothing;
+            job.out = self.held.take();
             client.state.is_blocked.store(false, Ordering::Relaxed);
             job.session.is_over |= is_gone;
         }
@@ -191,16 +193,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Some(false) => self.server.sequencer.end_wait(&self.client, Woken::Timeout),
             None => {}
         }
-        // Replies are added before a waiting job allows invalidations: they are taken after those.
+        // Replies are added before a waiting job allows invalidations: they are taken after those. Messages do
+        // not overtake replies either, such as the one to SUBSCRIBE.
         let has_held = !self.held.bytes.is_empty();
         let messages = match self.precedes {
             Precedes::Nothing => self.client.outbox.take_all(),
-            Precedes::Job if !has_held => self.client.outbox.take_while_waiting(),
-            Precedes::Job | Precedes::Replies => self.client.outbox.take_messages(),
+            _ if has_held => Vec::new(),
+            Precedes::Job => self.client.outbox.take_while_waiting(),
+            Precedes::Replies => self.client.outbox.take_messages(),
         };
         let early = self.take_early();
         if has_held && self.held.bytes.is_empty() {
-            // Nothing precedes invalidations any more.
+            // Nothing precedes them any more.
             self.client.wake.notify_one();
         }
         for bytes in [early, messages] {
@@ -223,11 +227,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Vec::new();
         }
         let early = self.client.outbox.take_early();
-        if early.is_empty() {
-            return early;
+        if early.bytes.is_empty() {
+            return Vec::new();
         }
-        self.held.bytes.extend_from_slice(&early);
-        // Replies that replicas have to confirm are sent with those of the job.
+        self.held.append(early);
+        // Replies that replicas have to confirm are sent with those of the job (replies.1).
         if self.held.unconfirmed.is_empty() { self.held.take().bytes } else { Vec::new() }
     }
 }
