@@ -52,8 +52,9 @@ const PROMISES: &[(&str, &str, &str)] = &[
     ("stop-writes-on-bgsave-error", "yes", "writes stop when the log cannot be written, and only then"),
 ];
 
-/// Pairs of parameters that are the same. Their values change together.
-const SYNONYMS: [[&str; 2]; 3] = [
+/// Pairs of parameters that are the same. Their values change together. The configuration file and the
+/// command line have one option for both, with the first name.
+pub const SYNONYMS: [[&str; 2]; 3] = [
     ["busy-reply-threshold", "lua-time-limit"],
     ["min-replicas-max-lag", "min-slaves-max-lag"],
     ["min-replicas-to-write", "min-slaves-to-write"],
@@ -133,7 +134,6 @@ impl Config {
         let bounds = Bounds::of(options);
         let clients_max = bounds.clients.min(options.clients_max as u64);
         let path = |path: Option<&PathBuf>| path.map_or(String::new(), |path| path.display().to_string());
-        let tls = options.tls.as_ref();
         let own = [
             ("aclfile", path(options.acl_file.as_ref())),
             ("appendfsync", options.fsync.name().to_owned()),
@@ -153,12 +153,9 @@ impl Config {
             ("requirepass", options.password.clone()),
             ("tcp-keepalive", KEEPALIVE_SECONDS.to_string()),
             ("timeout", options.idle_seconds.to_string()),
-            ("tls-ca-cert-file", path(tls.and_then(|tls| tls.ca.as_ref()))),
-            ("tls-cert-file", path(tls.map(|tls| &tls.cert))),
-            ("tls-key-file", path(tls.map(|tls| &tls.key))),
             ("unixsocket", path(options.unix_socket.as_ref())),
         ];
-        let mut values = BTreeMap::new();
+        let mut values: BTreeMap<_, _> = certificates(options).into();
         values.extend(KNOBS.iter().map(|(name, _, value)| ((*name).to_owned(), (*value).to_owned())));
         values.extend(PROMISES.iter().map(|(name, value, _)| ((*name).to_owned(), (*value).to_owned())));
         let shown = options.given.settings.iter().map(|shown| (shown.parameter.clone(), shown.value.clone()));
@@ -307,6 +304,8 @@ impl Config {
     /// What is wrong.
     pub fn set(&self, pairs: &[(String, String)]) -> Result<(), String> {
         let mut pairs = self.check(pairs)?;
+        // They have this value already.
+        pairs.retain(|(name, _)| !is_fixed(name));
         for names in SYNONYMS {
             for (name, other) in [(names[0], names[1]), (names[1], names[0])] {
                 let set = pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.clone());
@@ -346,12 +345,15 @@ impl Config {
     fn checked(&self, name: &str, value: &str) -> Result<(String, String), String> {
         let name = name.to_ascii_lowercase();
         let refuse = |why: &str| Err(format!("{REFUSED}'{name}') - {why}"));
+        // `CONFIG GET` shows them, but they are not among the values.
+        if matches!(name.as_str(), "replicaof" | "slaveof") {
+            return refuse("can't set immutable config: use REPLICAOF");
+        }
         let Some(old) = self.get(&name) else {
             return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"));
         };
-        let is_fixed = FIXED.contains(&name.as_str()) || !is_parameter(&name);
-        if is_fixed && value != old {
-            return refuse("can't set immutable config");
+        if is_fixed(&name) {
+            return if value == old { Ok((name, old)) } else { refuse("can't set immutable config") };
         }
         if let Some((_, only, why)) = PROMISES.iter().find(|promise| promise.0 == name) {
             let is_same = value == *only || bytes_of(value).is_some_and(|bytes| bytes.to_string() == *only);
@@ -424,14 +426,27 @@ impl Config {
     }
 }
 
+/// Returns the files of certificates. A replica may have them without encrypted connections of clients: then
+/// its settings have them.
+fn certificates(options: &Options) -> [(String, String); 3] {
+    let tls = options.tls.as_ref();
+    let files = [
+        ("tls-ca-cert-file", tls.and_then(|tls| tls.ca.as_ref())),
+        ("tls-cert-file", tls.map(|tls| &tls.cert)),
+        ("tls-key-file", tls.map(|tls| &tls.key)),
+    ];
+    files.map(|(name, path)| (name.to_owned(), path.map_or(String::new(), |path| path.display().to_string())))
+}
+
 /// Returns the parameters of `CONFIG SET` with the types of their values.
 pub fn parameters() -> impl Iterator<Item = (&'static str, Kind)> {
     let knobs = KNOBS.iter().map(|(name, kind, _)| (*name, *kind)).chain(OWN.iter().copied());
     knobs.chain(PROMISES.iter().map(|(name, ..)| (*name, Kind::Text)))
 }
 
-fn is_parameter(name: &str) -> bool {
-    parameters().any(|(known, _)| known == name)
+/// Returns whether a parameter or an option cannot be set while the server runs.
+fn is_fixed(name: &str) -> bool {
+    FIXED.contains(&name) || !parameters().any(|(known, _)| known == name)
 }
 
 /// Checks a value of a parameter without setting it.

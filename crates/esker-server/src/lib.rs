@@ -49,7 +49,7 @@ pub use self::config::file::{Entry, Written, read as read_config};
 pub use self::config::options::{ClientCertificates, Fsync, Options, ReplicaTls, Tls, Upstream};
 pub use self::config::setting::{Given, Origin, Setting};
 pub use self::config::source::Source;
-pub use self::config::{Kind, check_parameter, parameters};
+pub use self::config::{Kind, SYNONYMS, check_parameter, parameters};
 pub use self::net::listen::{Ended, Listeners, run};
 pub use self::net::serve::{Failed, Stopper, serve};
 pub use self::observe::trace::engine as trace_engine;

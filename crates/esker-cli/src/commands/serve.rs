@@ -110,7 +110,7 @@ struct ReplicaArgs {
     #[arg(long, value_name = "PATH")]
     replica_tls: Option<PathBuf>,
     /// While replicas are connected, sync commits after at most this time; 0 leaves it to --fsync
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 5)]
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 5, value_parser = number())]
     replica_sync_ms: u64,
     /// Bytes of log retained for disconnected replicas; with 0 no replica can follow this server
     #[arg(long, value_name = "BYTES", default_value = "256mb", value_parser = bytes)]
@@ -192,7 +192,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     maxclients: usize,
     /// Close a connection after this many seconds without a command; 0 never does
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = number())]
     timeout: u64,
     /// Without a password, refuse clients from other machines
     #[arg(long, value_name = "yes|no", default_value = "yes", value_parser = yes_or_no, action = ArgAction::Set)]
@@ -211,6 +211,11 @@ pub(crate) struct ServeArgs {
 
 fn bytes(text: &str) -> std::result::Result<u64, String> {
     esker_server::bytes_of(text).ok_or_else(|| "a number of bytes, such as 512mb or 2gb".to_owned())
+}
+
+/// Returns the parser of numbers that `CONFIG SET` takes, too.
+fn number() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(..=i32::MAX as u64)
 }
 
 fn source(text: &str) -> std::result::Result<Source, String> {

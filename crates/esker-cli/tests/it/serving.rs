@@ -1,6 +1,7 @@
 //! Tests where `esker serve` takes its options from, and `CONFIG REWRITE`.
 #![expect(clippy::disallowed_methods, reason = "a thread reads what the server says")]
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -68,6 +69,18 @@ impl Server {
         self.stream = BufReader::new(TcpStream::connect(&self.address).expect("connect"));
     }
 
+    /// Returns the names and values of all parameters.
+    fn parameters(&mut self) -> BTreeMap<String, String> {
+        write!(self.stream.get_mut(), "CONFIG GET *\r\n").expect("send");
+        let count: usize = self.line()[1..].parse().expect("a list");
+        let mut words = Vec::new();
+        for _ in 0..count {
+            assert!(self.line().starts_with('$'));
+            words.push(self.line());
+        }
+        words.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+    }
+
     /// Returns the value of a parameter.
     fn parameter(&mut self, name: &str) -> String {
         let reply = self.say(&format!("CONFIG GET {name}"));
@@ -127,6 +140,7 @@ fn wrong_options_are_named_with_their_file_and_line() {
         ("port = 70000", "esker.toml:1: port: '70000': "),
         ("port = 1.5", "esker.toml:1: port: the value must be a whole number, without quotes, not a float"),
         ("maxclients = -1", "esker.toml:1: maxclients: "),
+        ("timeout = 2147483648", "esker.toml:1: timeout: '2147483648': "),
         ("memory = \"much\"", "esker.toml:1: memory: 'much': a number of bytes"),
         ("fsync = \"sometimes\"", "esker.toml:1: fsync: 'sometimes': use one of always, everysec, never"),
         ("no-port = \"yes\"", "esker.toml:1: no-port: the value must be true or false"),
@@ -271,4 +285,76 @@ fn without_a_file_nothing_is_rewritten() {
     let mut server = Server::start(&esker, "serve --port 0");
     let error = server.say("CONFIG REWRITE");
     assert!(error.starts_with("-ERR The server is running without a config file"), "{error}");
+}
+
+/// Sets each parameter to the value that it has.
+fn set_to_own_values(server: &mut Server) -> BTreeMap<String, String> {
+    let all = server.parameters();
+    for (name, value) in &all {
+        let reply = server.say(&format!("CONFIG SET {name} \"{value}\""));
+        let is_fixed = matches!(name.as_str(), "replicaof" | "slaveof");
+        assert_eq!(reply == "+OK", !is_fixed, "{name} \"{value}\": {reply}");
+        assert!(!is_fixed || reply.contains("can't set immutable config"), "{reply}");
+    }
+    all
+}
+
+#[test]
+fn each_parameter_can_be_set_to_its_own_value_and_rewritten() {
+    let esker = Esker::new();
+    let text =
+        "port = 0\nbind = ['127.0.0.1', '::1']\nmemory = \"64mb\"\nmin-slaves-to-write = 3 # old name\n";
+    esker.write("esker.toml", text);
+    let mut server = Server::start(&esker, "serve --config esker.toml");
+    set_to_own_values(&mut server);
+    for line in [
+        "min-replicas-to-write 2",
+        "lua-time-limit 700",
+        "notify-keyspace-events KEA",
+        "save \"3600 1 300 100\"",
+        "masterauth \"a 'b' \\x01\\x7f=#\"",
+        "masteruser \"\"",
+        "loglevel warning",
+        "repl-backlog-size 3mb",
+    ] {
+        assert_eq!(server.say(&format!("CONFIG SET {line}")), "+OK", "{line}");
+    }
+    let all = server.parameters();
+    assert_eq!(server.say("CONFIG REWRITE"), "+OK");
+    drop(server);
+    let after = String::from_utf8(esker.read("esker.toml")).expect("text");
+    assert!(after.starts_with(&text.replace("= 3 #", "= 2 #")), "{after}");
+    assert!(!after.contains("min-replicas-to-write") && !after.contains("lua-time-limit"), "{after}");
+    let check = esker.run(["serve", "--check-config", "--config", "esker.toml"]);
+    assert_eq!(check.code, 0, "{check:?}\n{after}");
+    let mut server = Server::start(&esker, "serve --config esker.toml");
+    assert_eq!(set_to_own_values(&mut server), all);
+    assert_eq!(server.say("CONFIG REWRITE"), "+OK");
+    assert_eq!(String::from_utf8_lossy(&esker.read("esker.toml")), after);
+}
+
+#[test]
+fn synonyms_of_a_parameter_are_one_option() {
+    let esker = Esker::new();
+    esker.write("esker.toml", "port = 0\nmin-replicas-to-write = 1\n");
+    let mut server = Server::start(&esker, "serve --config esker.toml --min-slaves-to-write 5");
+    for name in ["min-replicas-to-write", "min-slaves-to-write"] {
+        assert_eq!(server.parameter(name), "5", "{name}");
+    }
+    esker.write("esker.toml", "busy-reply-threshold = 1\nlua-time-limit = 2\n");
+    let outcome = esker.run(["serve", "--check-config", "--config", "esker.toml"]);
+    assert!(outcome.code == 2 && outcome.err.contains("the option is there twice"), "{outcome:?}");
+}
+
+#[test]
+fn an_empty_variable_does_not_outrank_the_file() {
+    let esker = Esker::new();
+    esker.write("esker.toml", "port = 0\nrequirepass = \"word\"\ntls-ca-cert-file = \"\"\n");
+    let mut command = esker.command("serve --config esker.toml");
+    let mut server = Server::start_with(command.env("ESKER_PASSWORD", "").env("ESKER_TIMEOUT", ""));
+    assert!(server.say("PING").starts_with("-NOAUTH"));
+    assert_eq!(server.say("AUTH word"), "+OK");
+    assert_eq!(server.parameter("timeout"), "0");
+    let outcome = esker.command("serve --check-config").env("ESKER_CONFIG", "").output().expect("run");
+    assert!(outcome.status.success(), "{outcome:?}");
 }

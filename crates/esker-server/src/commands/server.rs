@@ -68,9 +68,8 @@ fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
         let words = request.tail(2);
         let pairs: Done<Vec<_>> = words.chunks(2).map(|pair| parameter(pair[0], pair[1])).collect();
         let pairs = pairs?;
-        let is_certificate = |name: &str| name.len() > 4 && name[..4].eq_ignore_ascii_case("tls-");
         cx.server.config.check(&pairs).map_err(Fail::text)?;
-        if pairs.iter().any(|(name, _)| is_certificate(name)) {
+        if pairs.iter().any(|(name, value)| reads_certificates(cx, name, value)) {
             let read = tokio::task::block_in_place(|| cx.server.read_certificates(&pairs));
             read.map_err(|why| Fail::text(format!("ERR CONFIG SET failed - {why}")))?;
         }
@@ -97,6 +96,14 @@ fn config(cx: &mut Cx<'_>, request: &Request) -> Done {
         return Err(unknown_subcommand(request));
     }
     Ok(())
+}
+
+/// Returns whether the certificates are read again before a parameter is set. Without encrypted connections
+/// that fails, so it is not tried for a parameter that has its value already.
+fn reads_certificates(cx: &Cx<'_>, name: &str, value: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_new = || cx.server.config.get(&name).is_none_or(|old| old != value);
+    name.starts_with("tls-") && (cx.server.options.tls.is_some() || is_new())
 }
 
 fn dbsize(cx: &mut Cx<'_>, _: &Request) -> Done {

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! config_file.1. After a crash the file has its old contents or its new ones. The new ones have the same
-//!     permissions from the first byte on that others could read.
+//!     permissions from the first byte on that others could read, and the same owner if the server may set
+//!     it.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -121,7 +122,10 @@ pub fn rewrite(path: &Path, changes: &[Change]) -> Result<(), String> {
         }
         document[name.as_str()] = Item::Value(new);
     }
-    let new = document.to_string();
+    let mut new = document.to_string();
+    if text.contains("\r\n") {
+        new = new.replace('\n', "\r\n");
+    }
     if new == text {
         return Ok(());
     }
@@ -153,13 +157,19 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn write_new(new: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let permissions = fs::metadata(path)?.permissions();
+    let before = fs::metadata(path)?;
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(new)?;
-    file.set_permissions(permissions)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, fchown};
+        // Only the superuser may give a file away. The file of another user is the server's from then on.
+        let _ = fchown(&file, Some(before.uid()), Some(before.gid()));
+    }
+    file.set_permissions(before.permissions())?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(new, path)?;
@@ -222,6 +232,15 @@ mod tests {
         #[cfg(unix)]
         assert_eq!(mode(&path), 0o640);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_rewrite_keeps_ends_of_lines() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("esker.toml");
+        fs::write(&path, "# a\r\nport = 7\r\n").unwrap();
+        rewrite(&path, &[change(&["timeout"], "5", Kind::Int(0, 9))]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "# a\r\nport = 7\r\ntimeout = 5\r\n");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 
+use super::SYNONYMS;
 use crate::command::secrets::is_secret_option;
 use crate::config::file::{self, Change};
 use crate::config::kind::Kind;
@@ -60,7 +61,9 @@ impl Values {
         };
         let changed = self.changed.lock();
         let mut changes = Vec::new();
-        for parameter in changed.iter() {
+        // The first of two synonyms has the value of both.
+        let is_second = |name: &str| SYNONYMS.iter().any(|names| names[1] == name);
+        for parameter in changed.iter().filter(|name| !is_second(name)) {
             let setting = self.given.settings.iter().find(|setting| setting.parameter == *parameter);
             let outranked =
                 setting.filter(|s| matches!(s.origin, Origin::CommandLine | Origin::Environment(_)));
@@ -73,6 +76,8 @@ impl Values {
             let mut names: Vec<_> = setting.iter().map(|setting| setting.name.clone()).collect();
             names.push(parameter.clone());
             names.dedup();
+            let synonym = SYNONYMS.iter().find(|names| names[0] == parameter);
+            names.extend(synonym.map(|names| names[1].to_owned()));
             let kind = Kind::of(parameter).unwrap_or(Kind::Text);
             changes.push(Change { names, value: self.get(parameter).unwrap_or_default(), kind });
         }

@@ -11,13 +11,15 @@
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 use esker_server::{
-    Entry, Given, Kind, Origin, Setting, Written, check_parameter, is_secret_option, parameters, read_config,
+    Entry, Given, Kind, Origin, SYNONYMS, Setting, Written, check_parameter, is_secret_option, parameters,
+    read_config,
 };
 
 use crate::args::{Args, Command as Chosen};
@@ -37,7 +39,8 @@ type Found = BTreeMap<String, (Vec<String>, Origin)>;
 /// Parses the command line. The options of `esker serve` may also come from elsewhere.
 pub(crate) fn parse() -> Result<Args> {
     let table = table();
-    let matches = table.clone().get_matches();
+    let line = without_empty_variables(table.clone());
+    let matches = line.clone().get_matches();
     let Some((SERVE, serve)) = matches.subcommand() else { return build(&matches) };
     let mut given = Found::new();
     if let Some(path) = serve.get_one::<PathBuf>("config") {
@@ -45,7 +48,7 @@ pub(crate) fn parse() -> Result<Args> {
         read_entries(&table, path, entries, &mut given)?;
     }
     read_environment(&table, &mut given)?;
-    let matches = with_defaults(table.clone(), &given).get_matches();
+    let matches = with_defaults(line, &given).get_matches();
     let mut args = build(&matches)?;
     if let (Chosen::Serve(args), Some((_, serve))) = (&mut args.command, matches.subcommand()) {
         let settings = settings(&table, serve, &given);
@@ -66,8 +69,21 @@ fn table() -> Command {
     let known: Vec<String> = options(&table).flat_map(names).collect();
     table.mut_subcommand(SERVE, |serve| {
         let missing = parameters().filter(|(name, _)| !known.iter().any(|known| known == name));
+        let is_second = |name: &str| SYNONYMS.iter().any(|names| names[1] == name);
+        let missing = missing.filter(|(name, _)| !is_second(name));
         missing.fold(serve, |serve, (name, kind)| serve.arg(parameter(name, kind)))
     })
+}
+
+/// Makes the table read no variable of the environment that is empty: an empty password would outrank the one
+/// in the file.
+fn without_empty_variables(table: Command) -> Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|text| text.is_empty());
+    let set = |arg: Arg| match arg.get_env().is_some_and(is_empty) {
+        true => arg.env(None::<&str>),
+        false => arg,
+    };
+    table.mut_args(set).mut_subcommand(SERVE, |serve| serve.mut_args(set))
 }
 
 /// Returns the option for a parameter of `CONFIG` that has no other.
@@ -79,7 +95,8 @@ fn parameter(name: &'static str, kind: Kind) -> Arg {
         _ => "TEXT",
     };
     let check = move |text: &str| check_parameter(name, text).map(|()| text.to_owned());
-    Arg::new(name).long(name).value_name(value_name).hide(true).value_parser(check)
+    let synonym = SYNONYMS.iter().find(|names| names[0] == name).map(|names| names[1]);
+    Arg::new(name).long(name).aliases(synonym).value_name(value_name).hide(true).value_parser(check)
 }
 
 /// Returns whether only `CONFIG` knows an option: [`parameter`] made it.
@@ -121,6 +138,13 @@ fn read_entries(table: &Command, path: &Path, entries: Vec<Entry>, given: &mut F
         let option = options(table).find(|option| names(option).contains(&name));
         let option = option.ok_or_else(|| wrong(unknown(table, &name)))?;
         let texts = texts_of(option, &value).and_then(|texts| check(table, option, &texts).map(|()| texts));
+        // `CONFIG REWRITE` writes an empty text for what was given and is not any more.
+        if value == Written::Text(String::new())
+            && option.get_default_values().is_empty()
+            && !option.is_hide_set()
+        {
+            continue;
+        }
         let texts = texts.map_err(|why| wrong(format!("{name}: {why}")))?;
         if given.insert(option.get_id().to_string(), (texts, Origin::File(line))).is_some() {
             return Err(wrong(format!("{name}: the option is there twice, under different names")));
