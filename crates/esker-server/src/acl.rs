@@ -78,6 +78,12 @@ impl Acl {
         Ok(acl)
     }
 
+    /// Replaces all users.
+    pub fn replace(&self, users: Vec<Arc<User>>) {
+        let users = users.into_iter().map(|user| (user.name.clone(), user)).collect();
+        self.change(|known| *known = users);
+    }
+
     /// Number of changes of users so far.
     #[inline]
     pub fn generation(&self) -> u64 {

@@ -193,6 +193,11 @@ impl Config {
         Ok(())
     }
 
+    /// Returns the names and values of what `CONFIG SET` has changed.
+    pub fn changes(&self) -> Vec<(String, String)> {
+        self.values.changes()
+    }
+
     /// Returns the maximum number of HTTP connections.
     pub fn http_max(&self) -> usize {
         self.bounds.http

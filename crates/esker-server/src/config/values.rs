@@ -44,6 +44,12 @@ impl Values {
         self.changed.lock().extend(names);
     }
 
+    /// Returns the names and values of what `CONFIG SET` has changed.
+    pub(super) fn changes(&self) -> Vec<(String, String)> {
+        let changed = self.changed.lock();
+        changed.iter().filter_map(|name| Some((name.clone(), self.get(name)?))).collect()
+    }
+
     /// Makes the current values those of the start.
     pub(super) fn forget_changes(&self) {
         self.changed.lock().clear();

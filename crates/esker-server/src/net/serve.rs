@@ -7,6 +7,8 @@
 //!     `----------------------------------------------------------------'
 //! ```
 //!
+//! A server that follows another in this process takes over its users and what `CONFIG SET` has changed.
+//!
 //! A request to stop is never lost. It applies to the running server, or to the next one, which then does not
 //! start.
 
@@ -121,6 +123,7 @@ pub async fn serve(
     mut begin: impl FnMut(&Arc<Server>, &Listeners),
 ) -> Result<(), Failed> {
     let mut listeners = None;
+    let mut before: Option<(Vec<_>, Vec<_>)> = None;
     while !stopper.is_requested() {
         let db = match open() {
             Err(_) if stopper.is_requested() => break,
@@ -128,6 +131,10 @@ pub async fn serve(
         };
         let server =
             Server::new(Arc::new(LocalStore::new(db.clone(), memory)), Some(db.clone()), options.clone())?;
+        if let Some((parameters, users)) = before.take() {
+            server.config.set(&parameters).map_err(store::Error::Invalid)?;
+            server.acl.replace(users);
+        }
         stopper.attach(&server);
         let listening = match listeners.take() {
             Some(listening) => listening,
@@ -144,6 +151,7 @@ pub async fn serve(
         replication::exchange(&options.dir)?;
         // The copy records its primary.
         options.replica_of = None;
+        before = Some((server.config.changes(), server.acl.users()));
     }
     Ok(())
 }

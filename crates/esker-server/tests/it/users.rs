@@ -142,7 +142,16 @@ fn a_replica_logs_in_as_a_user() {
     let options = Options { upstream, replica_of: Some(source(primary.port())), ..Options::default() };
     let replica = Node::start_with(&dir.path().join("b"), options, 64 << 20);
     until(|| replica.info("master_link_error").contains("WRONGPASS"));
+    assert_eq!(replica.say("CONFIG SET timeout 77"), "+OK");
+    assert_eq!(replica.say("ACL SETUSER local on >own +@all"), "+OK");
     assert_eq!(replica.say("CONFIG SET masterauth word"), "+OK");
     assert_same(&primary, &replica);
     assert_eq!(replica.say("CONFIG GET masteruser"), "*[\"masteruser\", \"copier\"]");
+    // It has restarted with a copy, and keeps its parameters and users.
+    until(|| replica.info("master_link_status") == "up");
+    until(|| primary.say("CLIENT LIST TYPE replica").contains("user=copier"));
+    let line = primary.say("CLIENT LIST TYPE replica");
+    assert!(line.contains("flags=S") && line.contains("cmd=es.replicate"), "{line}");
+    assert_eq!(replica.say("CONFIG GET timeout"), "*[\"timeout\", \"77\"]");
+    assert_eq!(replica.say("AUTH local own"), "+OK");
 }
