@@ -56,6 +56,7 @@ impl User {
     /// If a rule is invalid. Earlier rules stay applied.
     pub fn apply(&mut self, rules: &[&[u8]]) -> Result<(), String> {
         let mut rest = rules.iter();
+        let mut plain = Vec::new();
         while let Some(rule) = rest.next() {
             if let Some(inner) = rule.strip_prefix(b"(") {
                 let mut words = inner.to_vec();
@@ -77,13 +78,14 @@ impl User {
                 self.selectors.push(selector);
                 continue;
             }
-            self.apply_one(rule).map_err(|why| refused(rule, &why))?;
+            self.apply_one(rule, &mut plain).map_err(|why| refused(rule, &why))?;
         }
         self.is_unlimited = self.selectors.iter().any(Selector::is_unlimited);
         Ok(())
     }
 
-    fn apply_one(&mut self, rule: &[u8]) -> Result<(), String> {
+    /// Applies a rule. `plain`: the passwords that earlier rules have added. Comparing them takes no hash.
+    fn apply_one<'r>(&mut self, rule: &'r [u8], plain: &mut Vec<(Secret, &'r [u8])>) -> Result<(), String> {
         match rule.to_ascii_lowercase().as_slice() {
             b"on" => self.is_on = true,
             b"off" => self.is_on = false,
@@ -101,12 +103,18 @@ impl User {
             b"sanitize-payload" | b"skip-sanitize-payload" => {}
             _ => match rule.split_first() {
                 Some((b'>', password)) => {
-                    if !self.secrets.iter().any(|secret| secret.is_hash_of(password)) {
+                    let is_it = |secret: &Secret| match plain.iter().find(|(own, _)| own == secret) {
+                        Some((_, own)) => *own == password,
+                        None => secret.is_hash_of(password),
+                    };
+                    if !self.secrets.iter().any(is_it) {
                         // A login with a wrong password computes one hash for each password.
                         if self.secrets.iter().filter(|secret| secret.is_slow()).count() >= PASSWORDS_MAX {
                             return Err(TOO_MANY_PASSWORDS.to_owned());
                         }
-                        self.add(Secret::of(password)?);
+                        let secret = Secret::of(password)?;
+                        plain.push((secret.clone(), password));
+                        self.add(secret);
                     }
                 }
                 Some((b'<', password)) => self.remove(|secret| secret.is_hash_of(password))?,
