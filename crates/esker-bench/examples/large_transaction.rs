@@ -2,7 +2,8 @@
 //! ingest costs beside `sstable::Writer`.
 //!
 //! `cargo run --release -p esker-bench --no-default-features --example large_transaction [-- ITEMS
-//! VALUE_BYTES DIRECTORY MEMORY_MIB STEPS]`; of 5 steps, only the first `STEPS` are taken.
+//! VALUE_BYTES DIRECTORY MEMORY_MIB STEPS]`; of 5 steps, only the first `STEPS` are taken. With `-- walks
+//! ITEMS WALKED`: loops of `ITEMS` writes and walks in one transaction, and a walk over `WALKED` own writes.
 #![expect(clippy::disallowed_methods, reason = "measures real time, on real files")]
 
 use std::time::Instant;
@@ -78,6 +79,54 @@ fn sorted_loads(db: &Db, file: &std::path::Path, items: u64, value_bytes: usize)
     Ok(())
 }
 
+/// Times loops that write and walk in one transaction, and writes without walks.
+fn walks(items: u64, walked: u64) -> Result<()> {
+    let kept = tempfile::tempdir().map_err(|e| esker::Error::Invalid(e.to_string()))?;
+    let db = Db::builder().memory(1 << 30).open(kept.path().join("db"))?;
+    let names = ["first", "own", "stored", "rollbacks", "many"].map(|name| db.create_keyspace(name));
+    let [first, own, stored, rollbacks, many] = names;
+    let (first, own, stored, rollbacks, many) = (first?, own?, stored?, rollbacks?, many?);
+    transaction(&db, "put, first of range", items, |t, n| {
+        t.put(&first, key(n), b"value")?;
+        t.range(&first, key(n).to_vec()..).next().transpose().map(|_| ())
+    })?;
+    transaction(&db, "put, pop_first of own", items, |t, n| {
+        t.put(&own, key(n), b"value")?;
+        if n % 2 == 0 { Ok(()) } else { t.pop_first(&own).map(|_| ()) }
+    })?;
+    transaction(&db, "fill", items, |t, n| t.put(&stored, key(n), b"value"))?;
+    transaction(&db, "pop_first of stored", items, |t, _| t.pop_first(&stored).map(|_| ()))?;
+    transaction(&db, "put, walk, roll back", items, |t, n| {
+        t.put(&rollbacks, key(n), b"value")?;
+        let point = t.savepoint();
+        t.put(&rollbacks, key(n + items), b"value")?;
+        t.range(&rollbacks, key(n).to_vec()..).next().transpose()?;
+        t.rollback_to(&point)?;
+        t.release(point)
+    })?;
+    transaction(&db, "put only", walked, |t, n| t.put(&many, key(n), b"value"))?;
+    let mut t = db.begin();
+    (0..walked).try_for_each(|n| t.put(&own, key(n), b"value"))?;
+    for name in ["first walk over own", "second walk over own"] {
+        let begun = Instant::now();
+        let seen = t.range(&own, ..).filter(Result::is_ok).count();
+        println!("{name:<24} {:>6} ns an item", begun.elapsed().as_nanos() / seen.max(1) as u128);
+    }
+    t.put(&own, key(walked), b"value")?;
+    let begun = Instant::now();
+    t.range(&own, key(7).to_vec()..).next().transpose()?;
+    println!("{:<24} {:>6} ns", "put, first, among many", begun.elapsed().as_nanos());
+    let begun = Instant::now();
+    let batches = walked / 1_000;
+    for number in 0..batches {
+        let mut batch = db.batch();
+        (0..1_000).try_for_each(|n| batch.put(&many, key(number * 1_000 + n), b"other"))?;
+        batch.commit_with(esker::Durability::None)?;
+    }
+    println!("{:<24} {:>6} ns an item", "batches of 1,000", begun.elapsed().as_nanos() / u128::from(walked));
+    Ok(())
+}
+
 /// A key in no order: each `n` another.
 fn key(n: u64) -> [u8; 24] {
     let mut key = [0; 24];
@@ -89,8 +138,12 @@ fn key(n: u64) -> [u8; 24] {
 }
 
 fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    let is_walks = arguments.next_if(|first| first == "walks").is_some();
     let mut number = |default: u64| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(default);
+    if is_walks {
+        return walks(number(10_000), number(1_000_000));
+    }
     let (items, value_bytes) = (number(1_000_000), number(150));
     let dir = arguments.next();
     let memory = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(1024_u64) << 20;

@@ -3,7 +3,7 @@
 //! ```text
 //!   put, remove, delete_range --> ops: [op][op][op]...      appended in call order; stored in the WAL
 //!   first read of own writes  --> index: key -> last op     extended by later reads
-//!   commit, first iteration   --> sorted: the op of each key, by key
+//!   commit, first iteration   --> sorted: the op of each key, by key    extended by later iterations
 //! ```
 //!
 //! Bytes of an op: docs/formats/wal.md, "Commit payload".
@@ -25,15 +25,13 @@
 //! Writing needs no lookups: a bulk load sorts once, when it commits. Decoding an owned log record does not
 //! copy it, so replaying a commit needs no more memory than the commit did.
 
-use std::sync::OnceLock;
-
 use parking_lot::Mutex;
 
 use self::codec::{RANGE_END_BYTES_MAX, RANGE_START_BYTES_MAX, is_key};
 use self::extent::KeyExtent;
 use self::found::Found;
 use self::index::Index;
-use self::order::Order;
+use self::order::Sorted;
 use crate::encoding::bytes::{put_string, put_varint};
 use crate::encoding::operand::{Elements, Operand};
 use crate::read::fold;
@@ -89,7 +87,7 @@ pub struct WriteSet {
     largest_value: usize,
     /// Whether an op has operands.
     has_operands: bool,
-    sorted: OnceLock<Order>,
+    sorted: Sorted,
     index: Mutex<Index>,
     found: Found,
 }
@@ -223,7 +221,7 @@ impl WriteSet {
         self.has_puts = false;
         self.largest_value = 0;
         self.has_operands = false;
-        self.sorted.take();
+        self.sorted.clear();
         self.index.get_mut().clear();
         self.found.clear();
     }
@@ -246,11 +244,11 @@ impl WriteSet {
     pub fn go_back(&mut self, mark: &Mark) {
         let mut index = std::mem::take(self.index.get_mut());
         index.go_back(mark.ops, |at| self.key_at(at));
-        *self.index.get_mut() = index;
         self.found.go_back(mark.ops);
-        for at in self.cancelled.drain(mark.cancelled..) {
-            self.ops[at as usize].live = true;
-        }
+        let restored = self.cancelled.split_off(mark.cancelled);
+        restored.iter().for_each(|at| self.ops[*at as usize].live = true);
+        self.undo_order(mark.ops, &restored, &mut index);
+        *self.index.get_mut() = index;
         self.bytes.truncate(mark.bytes);
         self.ops.truncate(mark.ops);
         self.extent.go_back(mark.ops);
@@ -258,7 +256,6 @@ impl WriteSet {
         self.live = mark.live;
         (self.has_refused, self.has_puts) = (mark.has_refused, mark.has_puts);
         self.largest_value = mark.largest_value;
-        self.sorted.take();
     }
 
     /// Iterates over the keys put or removed since a point.
@@ -302,13 +299,13 @@ impl WriteSet {
     /// Merges an operand into an encoded key. May change an op after the first `kept` ones
     /// instead of adding one.
     pub(crate) fn merge(&mut self, key: &[u8], operand: Operand<'_>, operator: &Operator, kept: usize) {
-        let last = self.find(key).filter(|at| *at >= kept).map(|at| self.ops[at]);
-        if let Some(op) = last.filter(|op| op.live && op.kind.is_operand())
+        let last = self.find(key).filter(|at| *at >= kept).map(|at| (at, self.ops[at]));
+        if let Some((at, op)) = last.filter(|(_, op)| op.live && op.kind.is_operand())
             && let Some(list) = combined(self.value_of(&op), operand, key, operator)
             && list.len() == op.value_len as usize
         {
             self.bytes[op.value_start..][..list.len()].copy_from_slice(&list);
-            self.sorted.take();
+            self.note_changed(at);
             return;
         }
         self.push(Kind::MERGE, key, &operand.to_list());
@@ -334,8 +331,12 @@ impl WriteSet {
         put_string(&mut self.bytes, start);
         put_string(&mut self.bytes, end);
         let bytes = std::mem::take(&mut self.bytes);
+        let cancelled = self.cancelled.len();
         self.note_range(&bytes, start, end);
         self.bytes = bytes;
+        if self.cancelled.len() > cancelled {
+            self.note_cancelled(start, end);
+        }
     }
 
     /// Records a range removal and cancels earlier ops inside it, whose keys are in `bytes` (write_set.1).
@@ -351,7 +352,6 @@ impl WriteSet {
             }
         }
         self.ranges.push((start.to_vec(), end.to_vec()));
-        self.sorted.take();
     }
 
     /// Adds an op for an encoded key: a put with its value, or a removal.
@@ -398,7 +398,7 @@ impl WriteSet {
         self.live += 1;
         self.has_puts |= kind.is_live();
         self.has_operands |= kind.is_operand();
-        self.sorted.take();
+        self.sorted.note_change();
     }
 
     fn key_of(&self, op: &Op) -> &[u8] {
@@ -492,6 +492,7 @@ mod codec;
 mod extent;
 mod found;
 mod index;
+mod op_list;
 mod order;
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,8 @@ pub struct WriteSetCursor {
     set: Arc<WriteSet>,
     /// Index of the op in key order; past the end if not valid.
     at: usize,
+    /// Number of that op.
+    op: Option<u32>,
     /// Whether the cursor is on the entry that the operands of that op follow.
     is_below: bool,
 }
@@ -22,17 +24,19 @@ pub struct WriteSetCursor {
 impl WriteSetCursor {
     /// Creates a cursor over the current writes.
     pub fn new(set: Arc<WriteSet>) -> Self {
-        WriteSetCursor { set, at: usize::MAX, is_below: false }
+        WriteSetCursor { set, at: usize::MAX, op: None, is_below: false }
     }
 
     fn go(&mut self, at: Option<usize>) -> Result<()> {
+        self.op = at.and_then(|at| self.set.nth(at));
         (self.at, self.is_below) = (at.unwrap_or(usize::MAX), false);
         Ok(())
     }
 
     fn entry(&self) -> EntryRef<'_> {
-        let below = if self.is_below { self.set.base_of(self.at, SeqNo::MAX) } else { None };
-        below.unwrap_or_else(|| self.set.nth(self.at, SeqNo::MAX))
+        let op = self.op.expect("the cursor is valid");
+        let below = if self.is_below { self.set.base_of(op, SeqNo::MAX) } else { None };
+        below.unwrap_or_else(|| self.set.entry_at(op, SeqNo::MAX))
     }
 }
 
@@ -50,13 +54,13 @@ impl SourceCursor for WriteSetCursor {
         self.go(self.set.key_count().checked_sub(1))
     }
     fn next(&mut self) -> Result<()> {
-        self.go(Some(self.at + 1))
+        self.go(self.at.checked_add(1))
     }
     fn prev(&mut self) -> Result<()> {
         self.go(self.at.checked_sub(1))
     }
     fn valid(&self) -> bool {
-        self.at < self.set.key_count()
+        self.op.is_some()
     }
     fn key(&self) -> &[u8] {
         self.entry().key
@@ -80,7 +84,8 @@ impl SourceCursor for WriteSetCursor {
     }
     fn older(&mut self) -> Result<bool> {
         // A key has one op, and possibly an entry that its operands follow.
-        let has_below = !self.is_below && self.set.base_of(self.at, SeqNo::MAX).is_some();
+        let has_below =
+            !self.is_below && self.op.is_some_and(|op| self.set.base_of(op, SeqNo::MAX).is_some());
         self.is_below |= has_below;
         Ok(has_below)
     }

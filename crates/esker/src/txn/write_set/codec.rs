@@ -25,7 +25,7 @@ impl WriteSet {
             return out;
         }
         let order = self.order();
-        let mut ops: Vec<u32> = places.iter().map(|place| order.ops[*place as usize]).collect();
+        let mut ops: Vec<u32> = places.iter().filter_map(|place| order.ops.get(*place as usize)).collect();
         ops.sort_unstable();
         out.push(UNRESOLVED_OPS);
         put_varint(&mut out, ops.len() as u64);

@@ -73,7 +73,7 @@ impl WriteSet {
         if known.is_empty() || !self.ranges.is_empty() {
             return None;
         }
-        let op = *self.order().ops.get(place)?;
+        let op = self.nth(place)?;
         known.binary_search_by_key(&op, |known| known.0).ok().map(|at| known[at].1)
     }
 }
