@@ -128,9 +128,7 @@ impl Cursor {
     /// Moves to the first key of the keyspace. No key of it is below `from`.
     fn seek_front(&mut self, from: &[u8]) -> Result<()> {
         walk!(&mut self.walk, c => c.seek(from))?;
-        if self.source.low_water_key.is_some() {
-            note_first(&self.source, &self.walk, &self.bounds);
-        }
+        note_first(&self.source, &self.walk, &self.bounds);
         Ok(())
     }
 

@@ -171,12 +171,16 @@ impl Seen {
     }
 }
 
-/// Records that a walk from the start of a keyspace has reached its first key, or the end of the bounds.
+/// Records that a walk has reached its first key, or the end of the bounds. It began at the start of a keyspace,
+/// or reads from a transaction.
 pub(super) fn note_first(source: &ReadSource, walk: &Walk, bounds: &Bounds) {
+    if !source.notes(bounds) {
+        return;
+    }
     if walk.valid() {
-        source.note_first(Some(&walk.encoded_key(bounds)));
+        source.note_first(bounds, Some(&walk.encoded_key(bounds)));
     } else if reaches_end(bounds) {
-        source.note_first(None);
+        source.note_first(bounds, None);
     }
 }
 
@@ -272,15 +276,12 @@ impl Walks {
             None => {
                 self.check_made()?;
                 let front = self.walk();
-                let source = self.source.as_ref().filter(|_| self.bounds.begin_keyspace());
                 let front = self.front.insert(front);
-                match source.and_then(ReadSource::first_possible) {
+                match self.source.as_ref().and_then(|source| source.first_within(&self.bounds)) {
                     Some(first) => walk!(front, c => c.seek(&first))?,
                     None => walk!(front, c => c.seek_first())?,
                 }
-                if let Some(source) = source.filter(|source| source.low_water_key.is_some()) {
-                    note_first(source, front, &self.bounds);
-                }
+                self.source.iter().for_each(|source| note_first(source, front, &self.bounds));
             }
         }
         Ok(self.is_open())

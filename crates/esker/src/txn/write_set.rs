@@ -393,7 +393,7 @@ impl WriteSet {
     ) {
         debug_assert!(kind.is_point(), "write_set.1");
         let (key_len, value_len) = (key.len() as u32, value_len as u32);
-        self.found.add(self.ops.len(), key);
+        self.found.add(self.ops.len(), kind, key);
         self.ops.push(Op { head: head8(key), key_start, value_start, key_len, value_len, kind, live: true });
         self.live += 1;
         self.has_puts |= kind.is_live();

@@ -53,6 +53,7 @@ mod nonblocking;
 mod oldest;
 mod open_files;
 mod openings;
+mod own_walks;
 mod parallel_compactions;
 mod range_removals;
 mod read_only;

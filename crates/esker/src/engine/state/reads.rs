@@ -6,6 +6,7 @@
 //!   range, cursor --> source_now, source_at --> ReadSource --> walks (db/range.rs)
 //! ```
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::encoding::catalog_key::name_key;
@@ -192,9 +193,29 @@ impl ReadSource {
         (head > 0).then(|| encode_key(low_water_key.id, &first_key(head)))
     }
 
-    /// Records the first key found by a walk from the low-water key or the start of the keyspace. `None`: it
-    /// found no key.
-    pub(crate) fn note_first(&self, encoded: Option<&[u8]>) {
+    /// The encoded key from which a walk within these bounds may begin, if known.
+    pub(crate) fn first_within(&self, bounds: &Bounds) -> Option<Vec<u8>> {
+        match (&self.own, &bounds.lower) {
+            (Some(own), Bound::Included(lower)) => own.set.first_possible(lower),
+            (None, _) if bounds.begin_keyspace() => self.first_possible(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the first key of a walk within these bounds is worth recording.
+    pub(crate) fn notes(&self, bounds: &Bounds) -> bool {
+        match &self.own {
+            Some(own) => !own.set.is_empty(),
+            None => self.low_water_key.is_some() && bounds.begin_keyspace(),
+        }
+    }
+
+    /// Records the first key found by a walk from the low-water key or the start of the keyspace, or of a
+    /// transaction. `None`: it found no key.
+    pub(crate) fn note_first(&self, bounds: &Bounds, encoded: Option<&[u8]>) {
+        if let (Some(own), Bound::Included(lower), Some(first)) = (&self.own, &bounds.lower, encoded) {
+            own.set.note_first(lower, first);
+        }
         let Some(low_water_key) = &self.low_water_key else { return };
         // Without removals there is nothing to skip.
         let removals: u64 = self.view.memtables().map(|memtable| memtable.removals()).sum();

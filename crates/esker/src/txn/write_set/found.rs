@@ -1,17 +1,21 @@
-//! The ops of a write set whose keys are known to exist, because their transaction has just read them.
+//! What the reads of a transaction have found: ops whose keys are known to exist, and a range without live keys.
 //!
 //! ```text
 //!   read in the snapshot --key--> last --op on the same key--> known
 //!   commit: nothing wrote a known key since the snapshot? no look-up
+//!   walk from a key --first live key--> nothing between them: a later walk begins at the live key
 //! ```
 //!
 //! found.1. The key of a known op was live in the snapshot of the transaction. A transaction that takes
 //!     another snapshot forgets them.
+//! found.2. No key of the empty range is live in the snapshot with the writes of the transaction. A put or an
+//!     operand in it, a rollback and another snapshot forget it.
 
 use parking_lot::Mutex;
 
 use super::WriteSet;
 use crate::encoding::hash::key_hash;
+use crate::types::op::Kind;
 
 /// What a transaction has found of the keys that it writes.
 #[derive(Debug, Default)]
@@ -20,25 +24,41 @@ pub(super) struct Found {
     last: Mutex<Vec<u8>>,
     /// Ops on keys that it had found, with the hashes of the keys. Ascending.
     known: Vec<(u32, u64)>,
+    /// The empty range (found.2): start (included) and end (excluded), which are encoded keys.
+    empty: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
 }
 
 impl Clone for Found {
     fn clone(&self) -> Self {
-        Found { last: Mutex::new(self.last.lock().clone()), known: self.known.clone() }
+        let empty = Mutex::new(self.empty.lock().clone());
+        Found { last: Mutex::new(self.last.lock().clone()), known: self.known.clone(), empty }
     }
 }
 
 impl Found {
     /// Records op number `at`, on this encoded key.
     #[inline]
-    pub(super) fn add(&mut self, at: usize, key: &[u8]) {
+    pub(super) fn add(&mut self, at: usize, kind: Kind, key: &[u8]) {
+        if kind.is_live() {
+            self.note_live(key);
+        }
         if **self.last.get_mut() == *key {
             self.known.push((at as u32, key_hash(key)));
         }
     }
 
+    /// Records that a key may be live, after a put or an operand (found.2).
+    #[inline]
+    pub(super) fn note_live(&mut self, key: &[u8]) {
+        let empty = self.empty.get_mut();
+        if empty.as_ref().is_some_and(|(start, end)| start.as_slice() <= key && key < end.as_slice()) {
+            *empty = None;
+        }
+    }
+
     /// Forgets the ops from number `ops` on.
     pub(super) fn go_back(&mut self, ops: usize) {
+        *self.empty.get_mut() = None;
         self.known.truncate(self.known.partition_point(|known| (known.0 as usize) < ops));
     }
 
@@ -50,6 +70,7 @@ impl Found {
     pub(super) fn clear(&mut self) {
         self.last.get_mut().clear();
         self.known.clear();
+        *self.empty.get_mut() = None;
     }
 }
 
@@ -61,7 +82,27 @@ impl WriteSet {
         last.extend_from_slice(key);
     }
 
-    /// Forgets which keys were found, since the transaction takes another snapshot (found.1).
+    /// Returns the key from which a walk from `key` on may begin, if keys before it are known not to be live.
+    pub(crate) fn first_possible(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let empty = self.found.empty.lock();
+        let (_, end) = empty.as_ref().filter(|(start, end)| **start <= *key && *key < **end)?;
+        Some(end.clone())
+    }
+
+    /// Records that a walk from `key` on has found `first` as the first live key.
+    pub(crate) fn note_first(&self, key: &[u8], first: &[u8]) {
+        match &mut *self.found.empty.lock() {
+            Some((start, end)) if **start <= *key && *key <= **end => {
+                if *first > **end {
+                    end.clear();
+                    end.extend_from_slice(first);
+                }
+            }
+            empty => *empty = Some((key.to_vec(), first.to_vec())),
+        }
+    }
+
+    /// Forgets what was found, since the transaction takes another snapshot (found.1, found.2).
     pub(crate) fn forget_found(&mut self) {
         self.found.clear();
     }
@@ -86,6 +127,8 @@ mod tests {
 
     use esker_env::{Env, ManualClock, MemFs};
 
+    use super::{Kind, WriteSet};
+    use crate::types::expiry::Expiry;
     use crate::{Db, Isolation, Keyspace, Result, Transaction};
 
     type Write = fn(&mut Transaction, &Keyspace) -> Result<()>;
@@ -147,5 +190,40 @@ mod tests {
             assert_eq!(db.sweep().unwrap(), 1);
         };
         assert_eq!(conflicts(Duration::from_secs(5), swept), 0);
+    }
+
+    #[test]
+    fn found_2_a_key_that_becomes_live_ends_the_empty_range() {
+        let first = |set: &WriteSet, key: &[u8]| set.first_possible(key);
+        let mut set = WriteSet::new();
+        let found = |set: &WriteSet| {
+            set.note_first(b"\x01b", b"\x01f");
+            set.note_first(b"\x01c", b"\x01h");
+            assert_eq!(first(set, b"\x01b").as_deref(), Some(&b"\x01h"[..]));
+        };
+        found(&set);
+        assert_eq!(first(&set, b"\x01a"), None);
+        assert_eq!(first(&set, b"\x01h"), None);
+        set.remove(b"\x01h");
+        set.put(b"\x01a", b"");
+        set.put(b"\x01h", b"");
+        set.remove(b"\x01c");
+        set.delete_range(b"\x01c", b"\x01g");
+        found(&set);
+        let mark = set.mark();
+        set.put(b"\x01b", b"");
+        assert_eq!(first(&set, b"\x01b"), None);
+        found(&set);
+        set.put_until(Kind::PUT, b"\x01g", Some(Expiry::at_ms(7)), b"");
+        assert_eq!(first(&set, b"\x01b"), None);
+        found(&set);
+        set.write(Kind::MERGE, b"\x01c", b"");
+        assert_eq!(first(&set, b"\x01b"), None);
+        found(&set);
+        set.go_back(&mark);
+        assert_eq!(first(&set, b"\x01b"), None);
+        found(&set);
+        set.forget_found();
+        assert_eq!(first(&set, b"\x01b"), None);
     }
 }

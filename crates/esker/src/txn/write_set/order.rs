@@ -189,6 +189,7 @@ impl WriteSet {
     /// Notes in the order that the operands of the last op of a key were changed in place. Their length is the
     /// same.
     pub(super) fn note_changed(&mut self, op: usize) {
+        self.found.note_live(&self.bytes[self.ops[op].key_start..][..self.ops[op].key_len as usize]);
         self.sorted.note_change();
         let Some(order) = self.sorted.earlier.get_mut() else { return };
         if let Some(list) = order.joined.get_mut(&(op as u32)) {
