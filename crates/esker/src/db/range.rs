@@ -171,8 +171,7 @@ impl Seen {
     }
 }
 
-/// Records that a walk has reached its first key, or the end of the bounds. It began at the start of a keyspace,
-/// or reads from a transaction.
+/// Records that a walk has reached its first key, or the end of the bounds.
 pub(super) fn note_first(source: &ReadSource, walk: &Walk, bounds: &Bounds) {
     if !source.notes(bounds) {
         return;

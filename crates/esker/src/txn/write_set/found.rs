@@ -1,4 +1,4 @@
-//! What the reads of a transaction have found: ops whose keys are known to exist, and a range without live keys.
+//! What the reads of a transaction have found: ops whose keys exist, and a range without live keys.
 //!
 //! ```text
 //!   read in the snapshot --key--> last --op on the same key--> known

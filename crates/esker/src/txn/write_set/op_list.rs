@@ -4,8 +4,8 @@
 //!   first chunk | chunk | chunk | ...     starts: the place of the first op of each chunk but the first
 //! ```
 //!
-//! op_list.1. No chunk is empty, except the first one of an empty list. `starts` has an element for each chunk
-//!     of `rest`: the number of ops before it.
+//! op_list.1. No chunk is empty, except the first one of an empty list. `starts` has the number of ops before
+//!     each chunk of `rest`.
 //!
 //! A list made at once is one chunk, whatever its length. The first insertion splits it.
 

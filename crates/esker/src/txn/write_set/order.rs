@@ -86,7 +86,7 @@ impl Sorted {
 }
 
 impl Order {
-    /// Returns whether so many changes are made one by one.
+    /// Returns whether this number of changes is made one by one.
     fn takes_singly(&self, changes: usize) -> bool {
         changes <= SINGLE_CHANGES_MAX + self.ops.len() / 8
     }
@@ -186,8 +186,7 @@ impl WriteSet {
         }
     }
 
-    /// Notes in the order that the operands of the last op of a key were changed in place. Their length is the
-    /// same.
+    /// Notes that the operands of the last op of a key were changed in place. Their length stays.
     pub(super) fn note_changed(&mut self, op: usize) {
         self.found.note_live(&self.bytes[self.ops[op].key_start..][..self.ops[op].key_len as usize]);
         self.sorted.note_change();
