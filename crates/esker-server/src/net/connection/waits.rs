@@ -193,8 +193,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Some(false) => self.server.sequencer.end_wait(&self.client, Woken::Timeout),
             None => {}
         }
-        // Replies are added before a waiting job allows invalidations: they are taken after those. Messages do
-        // not overtake replies either, such as the one to SUBSCRIBE.
+        // Replies are added before a waiting job allows invalidations: they are taken after those. Messages
+        // do not overtake replies either, such as the one to SUBSCRIBE.
         let has_held = !self.held.bytes.is_empty();
         let messages = match self.precedes {
             Precedes::Nothing => self.client.outbox.take_all(),
