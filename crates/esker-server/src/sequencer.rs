@@ -216,7 +216,7 @@ impl Turns {
     /// Runs the commands of a job until all are done, or one has to wait.
     fn advance(&mut self, turn: &mut Turn<'_>, mut job: Box<Job>) {
         while job.done < job.requests.len() && !job.session.is_over {
-            if is_first_of_commit(turn.server, &job.session, &job.requests[job.done]) {
+            if is_first_of_commit(turn.server, &turn.access, &job.session, &job.requests[job.done]) {
                 self.begin_again(turn, &mut job);
             }
             match turn.attempt(&mut job) {

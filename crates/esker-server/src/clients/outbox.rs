@@ -184,8 +184,8 @@ impl Outbox {
     }
 
     /// Adds replies that are sent before their job has returned.
-    pub fn add_early(&self, replies: Out) {
-        self.early.lock().append(replies);
+    pub fn add_early(&self, mut replies: Out) {
+        self.early.lock().append(&mut replies);
     }
 
     /// Takes the replies added by `add_early`.

@@ -17,8 +17,8 @@ use crate::resp::fail::{Done, Fail, READ_ONLY, SYNTAX};
 use crate::resp::numbers::int;
 use crate::run::cx::Cx;
 use crate::run::dispatch::unknown_subcommand;
-use crate::run::functions::{Function, GENERATION_KEY, KEYSPACE, Libraries, Library};
-use crate::run::scripts::{Running, Script};
+use crate::run::functions::{Function, GENERATION_KEY, KEYSPACE, Libraries, Library, generation};
+use crate::run::scripts::{Running, Script, names_exchange};
 use crate::store::{Order, Space, Span};
 
 /// Maximum bytes of the sources of all libraries. The interpreter keeps them in compiled form.
@@ -27,23 +27,15 @@ const SOURCES_MAX: usize = 8 << 20;
 const MAGIC: &[u8; 4] = b"ESF1";
 const WRONG_DUMP: &str = "ERR DUMP payload version or checksum are wrong";
 
-fn described(registered: &[Registered]) -> Vec<Function> {
+fn described(registered: &[Registered], source: &[u8]) -> Vec<Function> {
+    let names_exchange = names_exchange(source);
     let describe = |new: &Registered| Function {
         name: new.name.clone(),
         description: new.description.clone(),
         flags: new.flags.clone(),
+        names_exchange,
     };
     registered.iter().map(describe).collect()
-}
-
-/// Returns the generation that the command sees. Empty: there are no libraries.
-///
-/// # Errors
-/// Errors of the store.
-fn generation(cx: &Cx<'_>) -> Done<(Vec<u8>, Option<Space>)> {
-    let Some(space) = cx.server.store.find_space(KEYSPACE)? else { return Ok((Vec::new(), None)) };
-    let generation = cx.access.reads().get(&space, GENERATION_KEY)?;
-    Ok((generation.map_or(Vec::new(), |bytes| bytes.to_vec()), Some(space)))
 }
 
 /// Returns the names and sources of all libraries that the command sees.
@@ -82,7 +74,7 @@ fn change(cx: &mut Cx<'_>, changes: &[(&str, Option<&[u8]>)]) -> Done {
 
 /// Returns the libraries that the command sees.
 fn current(cx: &mut Cx<'_>) -> Done<Arc<Libraries>> {
-    let (generation, space) = generation(cx)?;
+    let (generation, space) = generation(cx.server, cx.access)?;
     let known = cx.server.scripts.libraries.lock().clone();
     if let Some(known) = known.filter(|known| known.generation == generation) {
         return Ok(known);
@@ -135,7 +127,7 @@ fn examine(cx: &Cx<'_>, source: &[u8]) -> Result<(String, Vec<Function>), Refuse
         let registered = library::load(&machine, code);
         let has_ended = machine.limits.has_ended();
         let registered = registered.map_err(|why| Refused { why: Box::new(Fail::text(why)), has_ended })?;
-        Ok((name, described(&registered)))
+        Ok((name, described(&registered, source)))
     })
 }
 
@@ -187,8 +179,10 @@ pub(super) fn fcall(cx: &mut Cx<'_>, request: &Request, only_reads: bool) -> Don
 
 pub(super) fn function(cx: &mut Cx<'_>, request: &Request) -> Done {
     let sub = request[1].to_ascii_lowercase();
-    if matches!(&*sub, b"load" | b"delete" | b"flush" | b"restore") && cx.server.replication.is_replica() {
-        return Err(READ_ONLY.into());
+    if matches!(&*sub, b"load" | b"delete" | b"flush" | b"restore") {
+        if cx.server.replication.is_replica() {
+            return Err(READ_ONLY.into());
+        }
     }
     match (&*sub, request.len()) {
         (b"load", 3..) => load(cx, request),

@@ -353,7 +353,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut job = job.ok()?;
         job.session.is_over |= is_gone;
         let mut before = self.held.take();
-        before.append(self.client.outbox.take_early());
+        before.append(&mut self.client.outbox.take_early());
         if !before.bytes.is_empty() {
             job.out.prepend(before);
         }
@@ -369,13 +369,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Some(job)
     }
 
-    /// Returns whether all earlier requests have to be done before a command. Replies to writes that wait for
-    /// replicas are sent before a command that waits.
+    /// Returns whether all earlier requests have to be done before a command. If replies to writes wait for
+    /// replicas, they do so before a command that waits for a key.
     fn begins_job(&self, command: Option<&'static Command>, session: &Session) -> bool {
-        let waits = || {
-            self.server.config.safety.quorum() > 0
-                && command.is_some_and(|command| command.is(flag::BLOCKING))
-        };
+        let is_blocking = || command.is_some_and(|command| command.is(flag::BLOCKING));
+        let waits = || self.server.config.safety.quorum() > 0 && is_blocking();
         matches!(route(command, session), Route::Alone) || waits()
     }
 

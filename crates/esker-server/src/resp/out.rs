@@ -66,20 +66,16 @@ impl Out {
         self.unconfirmed.clear();
     }
 
-    /// Puts later replies behind these.
-    pub fn append(&mut self, mut later: Out) {
-        self.unconfirmed.append(&mut later.unconfirmed, self.bytes.len());
-        match self.bytes.is_empty() {
-            true => self.bytes = later.bytes,
-            false => self.bytes.extend_from_slice(&later.bytes),
-        }
-    }
-
     /// Puts earlier replies before these.
     pub fn prepend(&mut self, mut before: Out) {
-        before.unconfirmed.append(&mut self.unconfirmed, before.bytes.len());
-        before.bytes.extend_from_slice(&self.bytes);
+        before.append(self);
         (self.bytes, self.unconfirmed) = (before.bytes, before.unconfirmed);
+    }
+
+    /// Adds the bytes of later replies. The others keep theirs.
+    pub fn append(&mut self, later: &mut Out) {
+        self.unconfirmed.append(&mut later.unconfirmed, self.bytes.len());
+        self.bytes.extend_from_slice(&later.bytes);
     }
 
     /// Returns whether something did not fit. Then the reply is incomplete and has to be removed.

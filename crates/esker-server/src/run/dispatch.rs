@@ -22,6 +22,8 @@ use crate::resp::fail::{BROKEN, Done, Fail, NO_REPLICAS, READ_ONLY};
 use crate::resp::{Mark, Out, Request};
 use crate::run::calls::{call, refuse_commit};
 use crate::run::cx::{Access, Cx};
+#[cfg(feature = "lua")]
+use crate::run::functions;
 use crate::run::leave::unwatch;
 use crate::run::registry::Command;
 use crate::run::scripts::names_exchange;
@@ -245,7 +247,7 @@ fn enqueue(cx: &mut Cx<'_>, command: &Command, request: &Request) -> Done {
         multi.queue.push(request.clone());
         multi.bytes += request.bytes() + size_of::<Request>();
         multi.may_write |= command.may_write();
-        multi.is_first_of_commit |= must_be_first(cx.server, command, request);
+        multi.is_first_of_commit |= must_be_first(cx.server, cx.access, command, request);
         cx.session.client.counts.queued.fetch_add(1, Ordering::Relaxed);
     }
     cx.out.simple("QUEUED");
@@ -266,26 +268,27 @@ fn abort_exec(cx: &mut Cx<'_>, why: &str) -> Fail {
     Fail::text(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
-/// Returns whether a command must be the first of its commit, or is a script that names such a command. The
-/// writes of other connections then do not come before those of the script.
-fn must_be_first(server: &Server, command: &Command, request: &Request) -> bool {
-    let is_by_digest = || command.name.starts_with("evalsha");
+/// Returns whether a command must be the first of its commit, or is a script or a function whose source names
+/// such a command. The writes of other connections then do not come before those of the script.
+fn must_be_first(server: &Server, access: &Access, command: &Command, request: &Request) -> bool {
     let word = request.get(1).unwrap_or_default();
-    match command.group {
-        Group::Scripting if is_by_digest() => {
+    match (command.group, command.name) {
+        (Group::Scripting, "evalsha" | "evalsha_ro") => {
             server.scripts.names_exchange(&String::from_utf8_lossy(word).to_lowercase())
         }
-        Group::Scripting => names_exchange(word),
+        #[cfg(feature = "lua")]
+        (Group::Scripting, "fcall") => functions::names_exchange(server, access, word),
+        (Group::Scripting, _) => names_exchange(word),
         _ => command.is(flag::FIRST_OF_COMMIT),
     }
 }
 
 /// Returns whether a command must be the first of its commit, or is an `EXEC` that runs such a command.
-pub fn is_first_of_commit(server: &Server, session: &Session, request: &Request) -> bool {
+pub fn is_first_of_commit(server: &Server, access: &Access, session: &Session, request: &Request) -> bool {
     match &session.multi {
         None => {
             let found = server.commands.entry_of(request);
-            found.is_some_and(|(command, _)| must_be_first(server, command, request))
+            found.is_some_and(|(command, _)| must_be_first(server, access, command, request))
         }
         Some(multi) => multi.is_first_of_commit && server.commands.has_flag(request, flag::RUNS_QUEUE),
     }

@@ -9,6 +9,13 @@
 //! interpreter and the list of functions belong to a generation. They are made again once the database has
 //! another one.
 
+#[cfg(feature = "lua")]
+use crate::run::cx::Access;
+#[cfg(feature = "lua")]
+use crate::run::server::Server;
+#[cfg(feature = "lua")]
+use crate::store::{Result, Space};
+
 /// The keyspace of the libraries.
 pub const KEYSPACE: &str = "es.functions";
 /// The key of the generation. Names of libraries are not empty.
@@ -20,6 +27,8 @@ pub struct Function {
     pub name: String,
     pub description: Option<Vec<u8>>,
     pub flags: Vec<&'static str>,
+    /// Whether the source of its library names `SWAPDB`, which must be the first command of its commit.
+    pub names_exchange: bool,
 }
 
 impl Function {
@@ -50,6 +59,31 @@ impl Libraries {
     /// Returns a function.
     pub fn find(&self, name: &[u8]) -> Option<&Function> {
         self.all.iter().flat_map(|library| &library.functions).find(|known| known.name.as_bytes() == name)
+    }
+}
+
+/// Returns the generation that a command sees, and the keyspace. Empty: there are no libraries.
+///
+/// # Errors
+/// Errors of the store.
+#[cfg(feature = "lua")]
+pub fn generation(server: &Server, access: &Access) -> Result<(Vec<u8>, Option<Space>)> {
+    let Some(space) = server.store.find_space(KEYSPACE)? else { return Ok((Vec::new(), None)) };
+    let generation = access.reads().get(&space, GENERATION_KEY)?;
+    Ok((generation.map_or(Vec::new(), |bytes| bytes.to_vec()), Some(space)))
+}
+
+/// Returns whether the source of a function names `SWAPDB`. True if it is not known, because the libraries
+/// have changed since the last call.
+#[cfg(feature = "lua")]
+pub fn names_exchange(server: &Server, access: &Access, function: &[u8]) -> bool {
+    // An error is ignored: the call itself gets it again.
+    let Ok((generation, _)) = generation(server, access) else { return false };
+    match &*server.scripts.libraries.lock() {
+        Some(known) if known.generation == generation => {
+            known.find(function).is_some_and(|function| function.names_exchange)
+        }
+        _ => !generation.is_empty(),
     }
 }
 

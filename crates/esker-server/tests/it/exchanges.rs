@@ -92,6 +92,8 @@ fn writes_of_other_clients_do_not_disturb_an_exchange() {
         }
         let mut wire = server.wire();
         let mut seen = Vec::new();
+        #[cfg(feature = "lua")]
+        let library = "#!lua name=swap\nredis.register_function('swap', function() return redis.call('SwapDb', 2, 3) end)";
         for _ in 0..100 {
             seen.extend(pipe(&mut wire, &["MULTI", "SWAPDB 2 3", "INCR n", "EXEC"]).pop());
             #[cfg(feature = "lua")]
@@ -104,6 +106,12 @@ fn writes_of_other_clients_do_not_disturb_an_exchange() {
                 let digest = wire.call(&["SCRIPT", "LOAD", script]);
                 let digest = format!("{digest:?}").trim_matches('"').to_owned();
                 seen.push(wire.say(&format!("EVALSHA {digest} 0")));
+                // The function is called right after its library has changed, and again.
+                seen.push(format!("{:?}", wire.call(&["FUNCTION", "LOAD", "REPLACE", library])));
+                seen.extend([wire.say("FCALL swap 0"), wire.say("FCALL swap 0")]);
+                wire.say("MULTI");
+                wire.say("FCALL swap 0");
+                seen.push(wire.say("EXEC"));
             }
         }
         is_over.store(true, Ordering::Relaxed);

@@ -187,6 +187,14 @@ fn pipelined_writes_wait_together_and_others_do_not_wait() {
     let lines = ["SET a 4", "MULTI", "SWAPDB 3 4", "EXEC", "SET a 5"];
     let replies = pipeline(&mut wire, &lines);
     assert_eq!(replies, [UNCONFIRMED, "+OK", "+QUEUED", UNCONFIRMED, UNCONFIRMED]);
+    #[cfg(feature = "lua")]
+    {
+        let lines = ["SET a 6", "EVAL return(redis.call('swapdb',3,4)) 0", "SET a 7"];
+        assert_eq!(pipeline(&mut wire, &lines), [UNCONFIRMED; 3]);
+        let library = "#!lua name=swap\nredis.register_function('swap', function() return redis.call('swapdb', 3, 4) end)";
+        assert_eq!(format!("{:?}", wire.call(&["FUNCTION", "LOAD", library])), UNCONFIRMED);
+        assert_eq!(pipeline(&mut wire, &["SET a 8", "FCALL swap 0", "SET a 9"]), [UNCONFIRMED; 3]);
+    }
     // More than one job.
     let many: Vec<_> = (0..2500).map(|n| format!("SET many{n} x")).collect();
     let many: Vec<_> = many.iter().map(String::as_str).collect();

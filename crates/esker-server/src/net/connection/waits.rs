@@ -226,12 +226,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.client.is_killed() {
             return Vec::new();
         }
-        let early = self.client.outbox.take_early();
+        let mut early = self.client.outbox.take_early();
         if early.bytes.is_empty() {
-            return Vec::new();
+            return early.bytes;
         }
-        self.held.append(early);
-        // Replies that replicas have to confirm are sent with those of the job (replies.1).
+        self.held.append(&mut early);
+        // Replies that replicas have to confirm are sent with those of the job.
         if self.held.unconfirmed.is_empty() { self.held.take().bytes } else { Vec::new() }
     }
 }
