@@ -183,6 +183,10 @@ pub(super) fn function(cx: &mut Cx<'_>, request: &Request) -> Done {
         if cx.server.replication.is_replica() {
             return Err(READ_ONLY.into());
         }
+        // Those of a transaction were checked with `EXEC`.
+        if !cx.session.turn.is_inside {
+            cx.server.check_replicas()?;
+        }
     }
     match (&*sub, request.len()) {
         (b"load", 3..) => load(cx, request),

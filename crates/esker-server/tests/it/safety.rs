@@ -47,6 +47,13 @@ fn check_scripts(wire: &mut Wire) {
     if cfg!(feature = "lua") {
         assert!(eval("return redis.call('set', 'k', 2)").contains("NOREPLICAS"));
         assert_eq!(eval("return redis.call('get', 'k')"), "\"1\"");
+        let library = "#!lua name=a\nredis.register_function('f', function() return 1 end)";
+        for words in
+            [&["FUNCTION", "LOAD", library][..], &["FUNCTION", "DELETE", "a"], &["FUNCTION", "FLUSH"]]
+        {
+            assert_eq!(format!("{:?}", wire.call(words)), NO_REPLICAS, "{words:?}");
+        }
+        assert!(!wire.say("FUNCTION STATS").starts_with('-'));
     }
 }
 
