@@ -358,3 +358,42 @@ fn an_empty_variable_does_not_outrank_the_file() {
     let outcome = esker.command("serve --check-config").env("ESKER_CONFIG", "").output().expect("run");
     assert!(outcome.status.success(), "{outcome:?}");
 }
+
+/// Libraries are acknowledged, then the server is killed, again and again. Every copy has those of its moment.
+#[cfg(feature = "lua")]
+#[test]
+fn functions_survive_kills_and_are_in_checkpoints_backups_and_exports() {
+    let esker = Esker::new();
+    let start = |db: &str| {
+        let line = format!("--db {db} serve --port 0 --memory 64mb --fsync always --backup-dir {db}.copies");
+        Server::start(&esker, &line)
+    };
+    let load = |server: &mut Server, n: u32| {
+        let function = format!("redis.register_function('f', function() return {n} end)");
+        let line = format!("FUNCTION LOAD REPLACE \"#!lua name=lib\\n{function}\"");
+        assert_eq!(server.say(&line), "$3 lib");
+    };
+    let mut server = start("db");
+    load(&mut server, 0);
+    assert!(server.say("ES.CHECKPOINT monday").starts_with(':'));
+    assert!(server.say("ES.BACKUP").starts_with('*'));
+    for n in 1..5 {
+        load(&mut server, n);
+        server.process.kill().expect("kill the server");
+        drop(server);
+        server = start("db");
+        assert_eq!(server.say("FCALL f 0"), format!(":{n}"));
+    }
+    drop(server);
+    esker.ok("backup restore db.copies/backups restored");
+    esker.ok("unload all.unload");
+    esker.ok("--db loaded load all.unload");
+    esker.ok("-k es.functions export functions.jsonl");
+    esker.ok("--db imported -k es.functions import functions.jsonl");
+    for (db, n) in [("db.copies/monday", 0), ("restored", 0), ("loaded", 4), ("imported", 4)] {
+        let mut server = start(db);
+        assert_eq!(server.say("FCALL f 0"), format!(":{n}"), "{db}");
+        load(&mut server, 9);
+        assert_eq!(server.say("FCALL f 0"), ":9", "{db}");
+    }
+}

@@ -288,6 +288,68 @@ fn rights_are_those_of_the_user_who_calls() {
     assert!(wire.say("COMMAND DOCS fcall").contains("Runs a function of a library."));
 }
 
+const RIGHTS: &str = "#!lua name=rights
+redis.register_function{function_name = 'peek', flags = {'no-writes'},
+    callback = function(keys, args) return redis.call('GET', args[1]) end}
+redis.register_function('poke', function(keys, args) return redis.call('SET', args[1], 'x') end)
+redis.register_function('say', function(keys, args) return redis.call('PUBLISH', args[1], 'x') end)
+redis.register_function('both', function(keys, args)
+    redis.call('SET', args[1], 'y')
+    return redis.call('SET', args[2], 'y')
+end)";
+
+#[test]
+fn commands_inside_functions_need_the_rights_of_the_user_who_calls() {
+    let server = TestServer::start();
+    let (mut wire, mut ann) = (server.wire(), server.wire());
+    load(&mut wire, RIGHTS);
+    wire.say("MSET mine:1 m read:1 r other o");
+    wire.say(
+        "ACL SETUSER ann on nopass ~mine:* %R~read:* resetchannels &news +fcall +fcall_ro +get +set +publish +@transaction",
+    );
+    ann.say("AUTH ann x");
+    // Whether the function names its keys or not.
+    for (line, reply) in [
+        ("FCALL peek 0 mine:1", "\"m\""),
+        ("FCALL peek 0 read:1", "\"r\""),
+        ("FCALL_RO peek 1 read:1 read:1", "\"r\""),
+        ("FCALL poke 1 mine:1 mine:1", "+OK"),
+        ("FCALL say 0 news", ":0"),
+        ("FCALL peek 0 other", "denied"),
+        ("FCALL peek 1 mine:1 other", "denied"),
+        ("FCALL peek 1 other mine:1", "denied"),
+        ("FCALL_RO peek 0 other", "denied"),
+        ("FCALL poke 0 read:1", "denied"),
+        ("FCALL poke 0 other", "denied"),
+        ("FCALL poke 1 read:1 mine:1", "denied"),
+        ("FCALL say 0 secrets", "denied"),
+        // The commands before the one that fails keep their changes, as in Redis.
+        ("FCALL both 0 mine:2 other", "denied"),
+        ("FUNCTION DUMP", "denied"),
+        ("FUNCTION DELETE rights", "denied"),
+    ] {
+        let said = ann.say(line);
+        let is_denied = said.starts_with('-') && (said.contains("NOPERM") || said.contains("permissions"));
+        assert!(if reply == "denied" { is_denied } else { said == reply }, "{line}: {said}");
+    }
+    assert_eq!(wire.say("MGET mine:1 mine:2 read:1 other"), "*[\"x\", \"y\", \"r\", \"o\"]");
+    let log = wire.say("ACL LOG");
+    for (context, object) in [("lua", "other"), ("lua", "secrets"), ("toplevel", "read:1")] {
+        let entry = format!("\"context\", {context:?}, \"object\", {object:?}");
+        assert!(log.contains(&entry), "{entry}: {log}");
+    }
+    // In a transaction, and after the rights have changed.
+    ann.say("MULTI");
+    ann.say("FCALL poke 0 other");
+    let said = ann.say("EXEC");
+    assert!(said.starts_with("*[-") && (said.contains("NOPERM") || said.contains("permissions")), "{said}");
+    wire.say("ACL SETUSER ann -get");
+    assert!(ann.say("FCALL peek 0 mine:1").starts_with('-'));
+    wire.say("ACL SETUSER ann -fcall");
+    assert!(ann.say("FCALL poke 0 mine:1").starts_with("-NOPERM"));
+    assert_eq!(wire.say("GET other"), "\"o\"");
+}
+
 #[test]
 fn libraries_survive_restarts_and_are_replicated() {
     let dir = tempfile::tempdir().unwrap();
