@@ -359,7 +359,7 @@ fn an_empty_variable_does_not_outrank_the_file() {
     assert!(outcome.status.success(), "{outcome:?}");
 }
 
-/// Libraries are acknowledged, then the server is killed, again and again. Every copy has those of its moment.
+/// The server is killed after each change of a library. Every copy has the libraries of its moment.
 #[cfg(feature = "lua")]
 #[test]
 fn functions_survive_kills_and_are_in_checkpoints_backups_and_exports() {

@@ -74,7 +74,7 @@ fn change(cx: &mut Cx<'_>, changes: &[(&str, Option<&[u8]>)]) -> Done {
 
 /// Returns the libraries that the command sees.
 fn current(cx: &mut Cx<'_>) -> Done<Arc<Libraries>> {
-    let (generation, space) = generation(cx.server, cx.access)?;
+    let (generation, space) = generation(&*cx.server.store, cx.access.reads())?;
     let known = cx.server.scripts.libraries.lock().clone();
     if let Some(known) = known.filter(|known| known.generation == generation) {
         return Ok(known);

@@ -277,10 +277,18 @@ fn must_be_first(server: &Server, access: &Access, command: &Command, request: &
             server.scripts.names_exchange(&String::from_utf8_lossy(word).to_lowercase())
         }
         #[cfg(feature = "lua")]
-        (Group::Scripting, "fcall") => functions::names_exchange(server, access, word),
+        (Group::Scripting, "fcall") => calls_exchange(server, access, word),
         (Group::Scripting, _) => names_exchange(word),
         _ => command.is(flag::FIRST_OF_COMMIT),
     }
+}
+
+/// Returns whether `FCALL` of this function must be the first of its commit.
+#[cfg(feature = "lua")]
+fn calls_exchange(server: &Server, access: &Access, function: &[u8]) -> bool {
+    // An error is ignored: the call itself gets it again.
+    let generation = functions::generation(&*server.store, access.reads());
+    generation.is_ok_and(|(generation, _)| server.scripts.function_names_exchange(&generation, function))
 }
 
 /// Returns whether a command must be the first of its commit, or is an `EXEC` that runs such a command.

@@ -10,11 +10,7 @@
 //! another one.
 
 #[cfg(feature = "lua")]
-use crate::run::cx::Access;
-#[cfg(feature = "lua")]
-use crate::run::server::Server;
-#[cfg(feature = "lua")]
-use crate::store::{Result, Space};
+use crate::store::{Reads, Result, Space, Store};
 
 /// The keyspace of the libraries.
 pub const KEYSPACE: &str = "es.functions";
@@ -67,24 +63,10 @@ impl Libraries {
 /// # Errors
 /// Errors of the store.
 #[cfg(feature = "lua")]
-pub fn generation(server: &Server, access: &Access) -> Result<(Vec<u8>, Option<Space>)> {
-    let Some(space) = server.store.find_space(KEYSPACE)? else { return Ok((Vec::new(), None)) };
-    let generation = access.reads().get(&space, GENERATION_KEY)?;
+pub fn generation(store: &dyn Store, reads: &dyn Reads) -> Result<(Vec<u8>, Option<Space>)> {
+    let Some(space) = store.find_space(KEYSPACE)? else { return Ok((Vec::new(), None)) };
+    let generation = reads.get(&space, GENERATION_KEY)?;
     Ok((generation.map_or(Vec::new(), |bytes| bytes.to_vec()), Some(space)))
-}
-
-/// Returns whether the source of a function names `SWAPDB`. True if it is not known, because the libraries
-/// have changed since the last call.
-#[cfg(feature = "lua")]
-pub fn names_exchange(server: &Server, access: &Access, function: &[u8]) -> bool {
-    // An error is ignored: the call itself gets it again.
-    let Ok((generation, _)) = generation(server, access) else { return false };
-    match &*server.scripts.libraries.lock() {
-        Some(known) if known.generation == generation => {
-            known.find(function).is_some_and(|function| function.names_exchange)
-        }
-        _ => !generation.is_empty(),
-    }
 }
 
 /// Returns what is wrong with a record of the keyspace.

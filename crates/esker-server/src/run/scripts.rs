@@ -97,6 +97,18 @@ impl Scripts {
         self.known.lock().get(digest).is_some_and(|script| script.names_exchange)
     }
 
+    /// Returns whether the source of a function names `SWAPDB`. True if it is not known, because the
+    /// libraries of this generation have not been used.
+    #[cfg(feature = "lua")]
+    pub fn function_names_exchange(&self, generation: &[u8], function: &[u8]) -> bool {
+        match &*self.libraries.lock() {
+            Some(known) if known.generation == generation => {
+                known.find(function).is_some_and(|function| function.names_exchange)
+            }
+            _ => !generation.is_empty(),
+        }
+    }
+
     /// Drops all known scripts.
     pub fn clear(&self) {
         self.known.lock().clear();
