@@ -165,7 +165,7 @@ fn walks_between_writes_see_what_a_map_would_hold() {
     }
 }
 
-/// The order of these writes has several chunks.
+/// More writes, of which none go to tables.
 #[test]
 fn walks_between_many_writes_see_what_a_map_would_hold() {
     for seed in 0..3 {
