@@ -182,10 +182,29 @@ fn salt_at(bytes: &[u8], at: usize) -> Option<Salt> {
     header.starts_with(MAGIC).then(salt)?
 }
 
-/// Returns whether bytes contain a key or a value of a world: `w/00`, or seven equal bytes that are neither
-/// zeros nor digits.
+/// Returns whether bytes contain a key or a value of a world: `w/00` and three digits, `w/00` twice, or seven
+/// equal bytes that are neither zeros nor digits. Random bytes have `w/00` once in 4 GiB.
 pub fn has_plain_text(bytes: &[u8]) -> bool {
-    let is_run = |window: &[u8]| window.iter().all(|byte| *byte == window[0]);
-    let is_text = |window: &&[u8]| window.starts_with(b"w/00") || window[0] != 0 && is_run(window);
-    bytes.windows(7).filter(|window| !window[0].is_ascii_digit()).any(|window| is_text(&window))
+    let mut prefixes = 0;
+    bytes.windows(7).filter(|window| !window[0].is_ascii_digit()).any(|window| {
+        let has_prefix = window.starts_with(b"w/00");
+        prefixes += usize::from(has_prefix);
+        let is_key = has_prefix && (prefixes == 2 || window[4..].iter().all(u8::is_ascii_digit));
+        is_key || window[0] != 0 && window.iter().all(|byte| *byte == window[0])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_is_found_and_chance_is_not() {
+        for plain in [&b"..w/00123.."[..], b"..w/00\x01\x02\x03w/00\x04\x05\x06", b".xxxxxxx."] {
+            assert!(has_plain_text(plain), "{plain:?}");
+        }
+        for other in [&b"..w/00\x01\x02\x03.."[..], b".xxxxxx.", b"\0\0\0\0\0\0\0\0", b"77777777"] {
+            assert!(!has_plain_text(other), "{other:?}");
+        }
+    }
 }
