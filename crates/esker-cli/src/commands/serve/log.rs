@@ -41,6 +41,8 @@ pub(super) fn start(args: &LogArgs) -> Result<()> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(args.filter()?)
         .with_span_events(FmtSpan::CLOSE)
+        // Otherwise an error of the log is reported on standard error: if that is closed, the thread panics.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     let started = match args.log_format {
         Form::Text => log.try_init(),
