@@ -1,6 +1,7 @@
 //! Client side caching: the commands of `CLIENT TRACKING`, and every kind of change.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use esker::{Db, SeqNo};
 use esker_server::Options;
@@ -263,6 +264,25 @@ fn fill(wire: &mut Wire) {
     wire.say(&format!("HSET big {}", fields.join(" ")));
 }
 
+/// Waits until a replica has sent the invalidations of all commits of the primary so far: it sends them in the
+/// order of the commits, some time after `WAIT` has returned. `marks` has all of keys that begin with `mark`.
+fn settle(marks: &mut Cached, writer: &mut Wire) {
+    let mut mark = 0;
+    until(|| {
+        mark += 1;
+        let name = format!("mark{mark}");
+        writer.say(&format!("SET {name} 1"));
+        assert_eq!(writer.say("WAIT 1 0"), ":1");
+        // It may be among those that are replaced by an invalidation of everything. Then another one follows.
+        let start = Instant::now();
+        let mut is_found = false;
+        while !is_found && start.elapsed() < Duration::from_millis(300) {
+            is_found = marks.stale().contains(&name);
+        }
+        is_found
+    });
+}
+
 /// Reads all keys of `fill`. Invalidations of earlier changes are dropped.
 fn read(cached: &mut Cached) {
     for line in
@@ -397,23 +417,16 @@ fn a_replica_reports_the_changes_of_its_primary() {
     fill(&mut writer);
     assert_eq!(writer.say("WAIT 1 0"), ":1");
     let mut cached = Cached::new(replica.wire(), "");
+    // Its number is higher: it is told after `cached`.
+    let mut marks = Cached::new(replica.wire(), "BCAST PREFIX mark");
     for (line, keys) in CHANGES {
         fill(&mut writer);
-        assert_eq!(writer.say("WAIT 1 0"), ":1");
-        // The invalidations of `fill` may come after those of the expiry before.
-        until(|| {
-            cached.stale();
-            read(&mut cached);
-            std::thread::sleep(std::time::Duration::from_millis(if keys.is_empty() { 20 } else { 2 }));
-            cached.stale().is_empty()
-        });
+        settle(&mut marks, &mut writer);
+        read(&mut cached);
         assert!(!writer.say(line).starts_with('-'), "{line}");
-        let mut stale = BTreeSet::new();
-        until(|| {
-            stale.extend(cached.stale());
-            keys.iter().all(|key| stale.contains(*key))
-        });
-        assert!(stale.iter().all(|key| keys.contains(&key.as_str())), "{line}: {stale:?}");
+        settle(&mut marks, &mut writer);
+        let stale: BTreeSet<_> = cached.stale().into_iter().collect();
+        assert_eq!(stale.into_iter().collect::<Vec<_>>(), *keys, "{line}");
     }
     // A database that is new.
     cached.say("SELECT 9");
