@@ -12,6 +12,9 @@ pub struct Map {
     entries: BTreeMap<KeyNo, ValueNo>,
     /// Expiry times of the entries that have one.
     until: BTreeMap<KeyNo, u64>,
+    /// What merges into entries would have made if a sweep had removed those entries before: see
+    /// [`merge_at`](Self::merge_at).
+    if_swept: BTreeMap<KeyNo, Vec<ValueNo>>,
     /// The write that set each entry last, by number.
     written: BTreeMap<KeyNo, u64>,
     /// Number of writes so far.
@@ -71,18 +74,34 @@ impl Map {
     }
 
     /// Applies a merge operand to a key as of the time of the call. If the entry had expired or did not
-    /// exist, the operand starts a new value.
+    /// exist, the operand starts a new value. If it expires in the millisecond of the call, a sweep may have
+    /// removed it before an operand that is dated back: then both are expired, but history shows the operand
+    /// by itself.
     pub fn merge_at(&mut self, key: KeyNo, operand: ValueNo, merged: Merged) {
         let until = self.until.get(&key).copied();
         if self.entries.contains_key(&key) && until.is_none_or(|until| until > merged.at_ms) {
+            let mut if_swept = self.if_swept.remove(&key).unwrap_or_default();
+            if_swept.iter_mut().for_each(|value| *value = value.merged(operand));
+            // An operand with a lifetime of zero is of the millisecond before.
+            if merged.lifetime_ms == 1 && until == Some(merged.at_ms + 1) {
+                if_swept.push(operand);
+            }
             self.merge(key, operand);
             until.into_iter().for_each(|until| self.set_until(key, until));
+            if !if_swept.is_empty() {
+                self.if_swept.insert(key, if_swept);
+            }
         } else {
             self.put(key, operand);
             if merged.lifetime_ms > 0 {
                 self.set_until(key, merged.at_ms.saturating_add(merged.lifetime_ms));
             }
         }
+    }
+
+    /// Returns what an expired entry may be instead.
+    pub fn if_swept(&self, key: KeyNo) -> &[ValueNo] {
+        self.if_swept.get(&key).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the expiry times of the entries that have one.
@@ -109,6 +128,7 @@ impl Map {
             self.digest = self.digest.wrapping_sub(until_digest(key, until));
         }
         self.written.remove(&key);
+        self.if_swept.remove(&key);
         if let Some(old) = self.entries.remove(&key) {
             self.digest = self.digest.wrapping_sub(entry_digest(key, old));
         }
