@@ -200,6 +200,11 @@ impl Pipeline {
         self.memtables.sealed.lock().len()
     }
 
+    /// Prepares for the log of sealed memtables to be given up (wal.9).
+    pub fn prepare_to_release(&self) -> Result<()> {
+        self.state.lock().wal()?.prepare_to_give_up()
+    }
+
     /// Forgets the oldest `n` sealed memtables, which are now in tables, and releases their part of the WAL.
     pub fn release(&self, n: usize) {
         let released = self.memtables.sealed.lock().drain(..n).next_back();

@@ -151,10 +151,7 @@ impl WalWriter {
     fn reserve_files(&mut self, bytes: u64, on_disk: LogRoom) -> Result<()> {
         let room = self.active.as_ref().and_then(Active::payload_room);
         let kept = self.ready.len();
-        if let Some(end) = &self.end_before {
-            end.store(&self.pool.env)?;
-            self.end_before = None;
-        }
+        self.store_end()?;
         let dir = &self.pool.dir;
         self.pool.env.fs.can_sync_dir(dir).map_err(|e| Error::io("open directory", dir, e))?;
         let mut room = self.ready.iter().fold(room, |room, file| Some(room.unwrap_or(0) + room_in(file)));
@@ -179,6 +176,20 @@ impl WalWriter {
         self.pool.name_taken(last.number)?;
         self.reserved = Some(bytes);
         Ok(())
+    }
+
+    /// Makes the end of the recovered log durable (wal.3, wal.9). A failed call can be repeated.
+    fn store_end(&mut self) -> Result<()> {
+        if let Some(end) = &self.end_before {
+            end.store(&self.pool.env)?;
+            self.end_before = None;
+        }
+        Ok(())
+    }
+
+    /// Prepares for recovery to need no segment below the current one (wal.9).
+    pub(crate) fn prepare_to_give_up(&mut self) -> Result<()> {
+        if self.pool.shelf().is_some() { self.store_end() } else { Ok(()) }
     }
 
     /// Hands all appended records to the operating system, so that they survive the end of this process.
@@ -306,7 +317,7 @@ impl WalWriter {
     /// those on the shelf (shelf.2). After an error the next call retries the rest.
     pub(crate) fn release_below(&mut self, segment: u64) -> Result<()> {
         let (first_kept, released) = self.old.release_below(segment);
-        // The end of an obsolete segment need not be durable.
+        // The end of a segment that nothing needs has no use.
         self.end_before = self.end_before.take().filter(|end| end.segment >= first_kept);
         self.update_meter(0);
         released

@@ -324,6 +324,31 @@ fn follow_2_nothing_is_shown_before_it_is_durable() {
 }
 
 #[test]
+fn wal_9_the_end_of_a_segment_that_only_the_feed_needs_survives_a_power_loss() {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let env = Env::simulated(Arc::new(faults.clone()), 1);
+    let db = small(&env).open("db").unwrap();
+    db.default_keyspace().put("a", "1").unwrap();
+    // The process is killed after it has written the end of its segment, and before it has synced it.
+    let freeze = FaultRule::new(&[OpKind::SyncData], FaultAction::Freeze { keep: 0 });
+    faults.add(freeze.on_path(".wal"));
+    assert!(db.flush().is_err());
+    drop(db);
+    // The next process flushes the commit. Its log has a new segment only when it writes.
+    let fs = fs.kill();
+    let db = small(&simulated(&fs)).open("db").unwrap();
+    db.flush().unwrap();
+    let fs = fs.crash_strict();
+    drop(db);
+    let db = small(&simulated(&fs)).open("db").unwrap();
+    db.default_keyspace().put("b", "2").unwrap();
+    let mut feed = db.feed_after(SeqNo::ZERO).unwrap();
+    assert_eq!(apply(&mut feed, &mut State::new()), [1, 2]);
+    assert!(db.check().unwrap().is_sound());
+}
+
+#[test]
 fn readers_wait_for_writers_and_not_the_other_way_round() {
     let db = Db::builder().feed_retention(1 << 30, DAY).open_in_memory().unwrap();
     let map = db.default_keyspace();

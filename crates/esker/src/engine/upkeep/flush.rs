@@ -107,6 +107,7 @@ impl Upkeep {
             ..VersionEdit::default()
         };
         self.histories.raise(&edit.history.floors);
+        self.pipeline.prepare_to_release()?;
         if canary::is_set(Canary::WalReleasedEarly) {
             self.pipeline.release(sealed.len());
             let forgotten = |m: &Arc<Memtable>| memtables.iter().any(|f| Arc::ptr_eq(f, m));
