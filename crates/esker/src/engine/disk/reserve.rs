@@ -9,7 +9,8 @@
 //!
 //! reserve.1. A commit of puts fails if it needs a log segment and less than `held_back` would be left. So
 //!     does a write of a large transaction or an ingest whose tables would leave less. The reserve is for
-//!     removals, flushes, compactions and the manifest.
+//!     removals, flushes, compactions and the manifest. The log may make spare files while such tables are
+//!     written. They are part of the reserve: removals use them first, and flushes give them up.
 //! reserve.2. A commit that only removes finds space in the log as long as the disk has any: a log file is
 //!     made smaller if the disk lacks space for it. This holds also while flushes wait for space:
 //!     [`SEALED_FOR_REMOVALS`] more memtables may be sealed then.
